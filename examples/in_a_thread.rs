@@ -9,7 +9,7 @@ use std::error::Error;
 use std::sync::mpsc;
 use std::{env, thread};
 
-use argiope::{Config, Crawler, Page, Request};
+use argiope::{Config, Crawler, FinishReason, Page, Request};
 
 /// Asks for these one after the other, each when the one before it has been answered.
 pub fn crawl(config: Config, urls: Vec<String>) -> Result<Vec<Page>, Box<dyn Error>> {
@@ -27,7 +27,10 @@ pub fn crawl(config: Config, urls: Vec<String>) -> Result<Vec<Page>, Box<dyn Err
         answered.extend(pages.iter().find(is_last));
     }
     drop(handle);
-    assert_eq!(crawl.join().expect("no sink panics"), "finished");
+    assert_eq!(
+        crawl.join().expect("no sink panics"),
+        FinishReason::Finished
+    );
     Ok(answered)
 }
 

@@ -3,7 +3,7 @@
 use std::{error::Error, sync::mpsc, time::Duration};
 
 use argiope::sim::{Reply, Web};
-use argiope::{Config, Crawler, Instant, Page, Request};
+use argiope::{Config, Crawler, FinishReason, Instant, Page, Request};
 
 /// Asks for a page every ten seconds or so, for a day; gives what the origin saw, and what we did.
 pub fn day(seed: u64) -> Result<(Web, Vec<Page>), Box<dyn Error>> {
@@ -26,7 +26,7 @@ pub fn day(seed: u64) -> Result<(Web, Vec<Page>), Box<dyn Error>> {
     for number in 0..8640 {
         crawler.submit(Request::get(format!("http://example.com/{number}")))?;
     }
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     Ok((web, told.try_iter().collect()))
 }
 

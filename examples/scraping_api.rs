@@ -45,7 +45,7 @@ pub struct Upstream;
 
 impl Classify for Upstream {
     fn classify(&self, answer: &Answer<'_>) -> Signal {
-        let signal = Signal::of(answer);
+        let mut signal = Signal::of(answer);
         let Some(target) = CrawlUrl::parse(answer.url).ok().as_ref().and_then(target) else {
             return signal;
         };
@@ -55,12 +55,9 @@ impl Classify for Upstream {
         }
         let upstream = answer.headers.get("X-Upstream-Status-Code");
         let upstream = upstream.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
-        Signal {
-            // What is no status says nothing.
-            status: upstream.or(signal.status),
-            ..signal
-        }
-        .blame_only(target)
+        // What is no status says nothing.
+        signal.status = upstream.or(signal.status);
+        signal.blame_only(target)
     }
 }
 

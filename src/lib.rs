@@ -35,39 +35,44 @@ pub use crawl::probe;
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
-    AdmitError, Builder, ControlError, CrawlOver, Crawler, End, Ended, Handle, Pending, SetUpError,
-    Snapshot, Source, SourceError, SourcePoll, Stopper, SubmitError, Turn, Wake,
+    AdmitError, Builder, ControlError, CrawlOver, Crawler, End, Ended, FinishReason, Handle,
+    Pending, SetUpError, Snapshot, Source, SourceError, SourcePoll, Stopper, SubmitError, Turn,
+    Wake,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;
 #[doc(inline)]
 pub use frontier::request::seeds::SeedError;
 #[doc(inline)]
-pub use frontier::request::{Request, ScopesError};
+pub use frontier::request::{PageKind, Request, ScopesError};
 
 // Results, and how a crawl does.
 #[doc(inline)]
 pub use base::disk::{DiskDone, DiskJob};
 #[doc(inline)]
+pub use base::stamp::{Clock, Stamp};
+#[doc(inline)]
 pub use base::time::{Instant, Wall};
 #[doc(inline)]
-pub use crawl::pacing::{Pacing, Remark, ScopePacing};
+pub use crawl::pacing::{Pacing, Remark, RemarkKind, ScopePacing};
 #[doc(inline)]
 pub use crawl::stats::{Progress, Spread, Stats, Tally};
 #[doc(inline)]
 pub use fetch::failure::{Failure, FailureKind, Truncation};
 #[doc(inline)]
-pub use fetch::timings::{Label, Spans, Timings};
+pub use fetch::timings::{Label, Phase, Spans, Timings};
 #[doc(inline)]
 pub use sink::function::FunctionSink;
 #[doc(inline)]
 pub use sink::later::LinksLater;
 #[doc(inline)]
-pub use sink::page::{Certificates, Page, TlsInfo};
+pub use sink::page::{Certificates, Page, TlsInfo, TlsVersion};
 #[doc(inline)]
 pub use sink::reply::{BodyMode, Flow, Reply, Resume};
 #[doc(inline)]
 pub use sink::{Sink, WriteError};
+#[doc(inline)]
+pub use throttle::cause::Cause as WaitCause;
 #[doc(inline)]
 pub use throttle::decision::{Decision, Event, Source as DecisionSource};
 
@@ -87,11 +92,13 @@ pub use throttle::signal::{Answer, Blame, ByStatus, Classify, Ending, Feedback, 
 pub use throttle::strategy::{Observation, Pace, Strategy, StrategyMaker};
 
 #[doc(inline)]
-pub use base::address::{Kind as AddressKind, is_global};
+pub use base::address::{AddressKind, is_global};
 #[doc(inline)]
-pub use io::raise_open_files;
+pub use io::{IoKind, raise_open_files};
 #[doc(no_inline)]
 pub use serde_json;
+#[doc(inline)]
+pub use wire::http::HttpVersion;
 #[doc(inline)]
 pub use wire::proxy::{Proxy, ProxyError, Route};
 #[doc(inline)]

@@ -120,8 +120,8 @@ pub use crate::throttle::engine::{Grant, Throttle, TicketId};
 pub use crate::wire::html::{Found, Link, LinkOptions, links, links_of};
 #[doc(inline)]
 pub use crate::wire::http::{
-    Framing, Head, Headers, HttpError, Item, Limits, RequestError, RequestHead, ResponseReader,
-    UsualFields, Version, write_request,
+    Framing, Head, Headers, HttpError, HttpVersion, Item, Limits, RequestError, RequestHead,
+    ResponseReader, UsualFields, write_request,
 };
 #[doc(inline)]
 pub use crate::wire::robots::{Robots, Rule, Rules, Verdict};

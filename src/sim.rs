@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use argiope::sim::{Reply, Web};
-//! use argiope::{Config, Crawler, Page, Request};
+//! use argiope::{Config, Crawler, FinishReason, Page, Request};
 //! use std::time::Duration;
 //!
 //! let web = Web::new(|asked| match &*asked.target {
@@ -18,7 +18,7 @@
 //!     .sink(|page: Page| assert_eq!(page.status, Some(200)))
 //!     .build_in(&web, 1)?;
 //! crawler.submit(Request::get("http://example.com/"))?;
-//! assert_eq!(crawler.run(), "finished");
+//! assert_eq!(crawler.run(), FinishReason::Finished);
 //!
 //! // What the origin saw: its rules, then two pages with the gap that they ask for.
 //! let asked = web.asked();

@@ -14,8 +14,8 @@ use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
     AdmitError, Answer, Blame, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob,
-    Event, FailureKind, Instant, Later, Observation, Pace, Page, Request, ScopeMap, ScopeQuery,
-    ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
+    Event, FailureKind, FinishReason, Instant, Later, Observation, Pace, Page, Request, ScopeMap,
+    ScopeQuery, ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
 };
 
 use loopback::{Reply, Server};
@@ -33,7 +33,7 @@ fn a_function_takes_every_page_of_a_crawl_that_runs_to_its_end() {
     crawler
         .submit(Request::get("http://a.test/"))
         .expect("it is a URL");
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     let pages = pages.borrow();
     let told: Vec<_> = pages
         .iter()
@@ -96,7 +96,7 @@ fn a_sink_that_is_full_holds_the_crawl_back_and_loses_nothing() {
             .expect("it is a URL");
     }
     let began = Clock::now();
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     // The reader needs a tenth of a second; a crawl that asked once a second whether it was ready
     // would need twelve.
     assert!(began.elapsed() < Duration::from_secs(8), "it overslept");
@@ -122,7 +122,7 @@ fn a_handle_feeds_a_running_crawl_which_ends_with_the_last_handle() {
             .try_submit(Request::get("http://a.test/last"))
             .expect("a handle still lives");
     });
-    assert_eq!(to_the_end(&mut crawler), "finished");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
     feeder.join().expect("every request was taken");
     assert_eq!(pages.borrow().len(), 11);
     assert_eq!(&*pages.borrow()[10].url, "http://a.test/last");
@@ -134,7 +134,7 @@ fn a_crawl_that_is_over_takes_nothing_more() {
     let (_, mut crawler) = kept(server.config());
     let handle = crawler.handle();
     crawler.stopper().stop();
-    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Shutdown);
     let late = handle.submit(Request::get("http://a.test/").tag(5));
     assert_eq!(late.expect_err("it is over").into_request().tag, 5);
     let late = handle.try_submit(Request::get("http://a.test/"));
@@ -149,7 +149,7 @@ fn stop_finishes_what_is_in_flight_and_gives_back_the_rest() {
     let (pages, mut crawler) = kept(server.config());
     submit_pages(&mut crawler, 3);
     stop_once_asked(server, &crawler, false);
-    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Shutdown);
     let statuses: Vec<_> = pages.borrow().iter().map(|page| page.status).collect();
     assert_eq!(statuses, [Some(200)]);
     let pending: Vec<_> = crawler.take_pending().map(|p| p.request.url).collect();
@@ -163,7 +163,7 @@ fn stop_now_cancels_what_is_in_flight_and_gives_it_back_too() {
     submit_pages(&mut crawler, 3);
     stop_once_asked(server, &crawler, true);
     let began = Clock::now();
-    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Shutdown);
     assert!(began.elapsed() < Duration::from_secs(10), "it did not wait");
     let pages = pages.borrow();
     assert_eq!(pages.len(), 1);
@@ -190,7 +190,7 @@ fn a_host_loop_that_waits_for_the_descriptor_alone_meets_every_deadline() {
     let mut waits = 0;
     loop {
         if let Turn::Over(reason) = crawler.turn(Some(Duration::ZERO)) {
-            assert_eq!(reason, "finished");
+            assert_eq!(reason, FinishReason::Finished);
             break;
         }
         let fd = crawler.as_fd();
@@ -248,7 +248,7 @@ fn two_crawlers_take_turns_on_one_thread() {
         over = crawls
             .iter_mut()
             .map(|(_, crawler)| crawler.turn(Some(Duration::from_millis(1))))
-            .filter(|turn| *turn == Turn::Over("finished"))
+            .filter(|turn| *turn == Turn::Over(FinishReason::Finished))
             .count();
         assert!(began.elapsed() < PATIENCE, "the crawls go on and on");
     }
@@ -317,7 +317,7 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
             .submit(Request::get(format!("http://{host}.test/")))
             .expect("it is a URL");
     }
-    assert_eq!(to_the_end(&mut crawler), "finished");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
     let pages = pages.borrow();
     assert!(pages.iter().all(|page| page.scopes == ["owner/test"]));
     let gaps: Vec<_> = pages.iter().map(|page| page.delay).collect();
@@ -334,14 +334,12 @@ fn statistics_count_as_refused_what_the_throttle_classifies_so() {
         fn classify(&self, answer: &Answer<'_>) -> Signal {
             let signal = ByStatus.classify(answer);
             match answer.status {
-                Some(403) => Signal {
-                    status: Some(429),
-                    ..signal
-                },
-                Some(503) => Signal {
-                    blame: Blame::NoScope,
-                    ..signal
-                },
+                Some(403) => with(signal, |signal| {
+                    signal.status = Some(429);
+                }),
+                Some(503) => with(signal, |signal| {
+                    signal.blame = Blame::NoScope;
+                }),
                 _ => signal,
             }
         }
@@ -364,7 +362,7 @@ fn statistics_count_as_refused_what_the_throttle_classifies_so() {
                 .submit(Request::get(format!("http://{host}.test/")))
                 .expect("it is a URL");
         }
-        assert_eq!(to_the_end(&mut crawler), "finished");
+        assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
         let scopes = crawler.stats().most_refused_scopes(10);
         let scopes = scopes.into_iter();
         scopes
@@ -396,7 +394,7 @@ fn tag_and_meta_come_back_through_redirects_and_links_have_none() {
         .tag(7)
         .meta(json!({"job": [1, 2]}));
     let id = crawler.submit(request).expect("it is a URL");
-    assert_eq!(to_the_end(&mut crawler), "finished");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
     let pages = pages.borrow();
     assert_eq!(pages[0].id, id);
     assert_eq!(pages[1].parent, Some(id));
@@ -420,7 +418,7 @@ fn a_post_becomes_a_get_at_302_and_stays_a_post_at_307() {
             .header("Content-Type", "application/x-www-form-urlencoded")
             .header("X-Mine", "stays");
         crawler.submit(request).expect("it is a URL");
-        assert_eq!(to_the_end(&mut crawler), "finished");
+        assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
         let asked = server.asked();
         let of = |number: usize| (&*asked[number].method, &*asked[number].body);
         assert_eq!(of(0), ("POST", &b"a=1"[..]));
@@ -446,7 +444,7 @@ fn a_request_may_name_its_scopes_and_its_priority() {
             .scope("ours");
         crawler.submit(request).expect("it is a URL");
     }
-    assert_eq!(to_the_end(&mut crawler), "finished");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
     let pages = pages.borrow();
     let order: Vec<_> = pages.iter().map(|page| &page.url[14..]).collect();
     assert_eq!(order, ["high", "usual", "low"]);
@@ -471,7 +469,7 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
         for request in [first, Request::get("http://a.test/fast")] {
             crawler.submit(request).expect("it is a URL");
         }
-        assert_eq!(to_the_end(&mut crawler), "finished");
+        assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
         let pages = pages.borrow();
         pages[1].delay.expect("it was sent")
     };
@@ -505,10 +503,10 @@ fn a_sink_hears_each_decision_once_its_reply_has_ended() {
         .build()
         .expect("a crawler");
     submit_pages(&mut crawler, 2);
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     let pacing = crawler.pacing();
     assert_eq!(pacing.scopes[0].sent, 2);
-    assert_eq!(pacing.decided["autothrottle"], 2);
+    assert_eq!(pacing.decided[&Event::Autothrottle], 2);
     assert_eq!(
         *heard.0.borrow(),
         [
@@ -541,7 +539,7 @@ fn a_duplicate_gets_a_number_at_once_and_ends_as_filtered() {
     let first = submit("http://a.test/".to_owned());
     let again = submit("http://a.test/#same".to_owned());
     assert_ne!(first, again);
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     let pages = pages.take();
     let of = |id: u64| pages.iter().find(|page| page.id == id).expect("it ended");
     assert_eq!(of(first).status, Some(200));
@@ -600,7 +598,7 @@ fn a_crawl_leaves_the_process_as_it_was() {
     let server = Server::start(|_| Reply::page("a page"));
     let (_, mut crawler) = kept(server.config());
     submit_pages(&mut crawler, 1);
-    assert_eq!(to_the_end(&mut crawler), "finished");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     assert_eq!(log::max_level(), log::LevelFilter::Off);
     assert_eq!(dispositions(), before);
@@ -630,7 +628,7 @@ fn f17_a_request_with_costs_that_are_none_is_refused_and_one_with_sound_ones_is_
     let sound = request().scope("b").scope_cost("a", 2.5);
     crawler.submit(sound).expect("its costs are sound");
     crawler.stopper().stop();
-    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Shutdown);
     let pending: Vec<_> = crawler.take_pending().collect();
     assert_eq!(
         pending[0].request.scopes,
@@ -701,7 +699,7 @@ fn f67_a_map_that_takes_its_time_is_asked_once_and_keeps_nobody_else_waiting() {
         .expect("it is a URL");
     assert_eq!(crawler.progress().queued, 1, "it waits for its scopes");
     submit_pages(&mut crawler, 3);
-    assert_eq!(to_the_end(&mut crawler), "finished");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
     let paths: Vec<_> = server
         .asked()
         .iter()
@@ -726,7 +724,7 @@ fn f67_a_map_that_never_answers_leaves_the_host() {
     crawler
         .submit(Request::get("http://slow.test/"))
         .expect("it is a URL");
-    assert_eq!(to_the_end(&mut crawler), "finished");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Finished);
     let mut scopes = pages.borrow()[0].scopes.to_vec();
     scopes.sort();
     assert_eq!(scopes, ["first", "slow.test"]);
@@ -750,7 +748,7 @@ fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it
     // An answer on the way changes nothing any more.
     let last = unanswered.borrow_mut().pop().expect("two wait");
     last.answer("late");
-    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    assert_eq!(to_the_end(&mut crawler), FinishReason::Shutdown);
     assert!(pages.borrow().is_empty());
     let pending: Vec<_> = crawler.take_pending().collect();
     let urls: Vec<_> = pending
@@ -820,7 +818,7 @@ fn stop_once_asked(server: Server, crawler: &Crawler, at_once: bool) {
 }
 
 /// Turns until the crawl is over; says why it is.
-fn to_the_end(crawler: &mut Crawler) -> &'static str {
+fn to_the_end(crawler: &mut Crawler) -> FinishReason {
     let began = Clock::now();
     loop {
         if let Turn::Over(reason) = crawler.turn(Some(Duration::from_millis(100))) {
@@ -828,4 +826,10 @@ fn to_the_end(crawler: &mut Crawler) -> &'static str {
         }
         assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");
     }
+}
+
+/// The same with a change.
+fn with(mut signal: Signal, change: impl FnOnce(&mut Signal)) -> Signal {
+    change(&mut signal);
+    signal
 }

@@ -7,7 +7,7 @@
 )]
 mod loopback;
 
-use argiope::{Config, Crawler, Page, Request};
+use argiope::{Config, Crawler, FinishReason, Page, Request};
 
 use loopback::{Asked, Reply, Server};
 
@@ -35,7 +35,7 @@ fn crawl(config: Config, requests: Vec<Request>) {
     for request in requests {
         crawler.submit(request).expect("a sound request");
     }
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
 }
 
 fn on(server: &Server) -> Config {

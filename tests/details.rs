@@ -109,9 +109,10 @@ fn a_page_tells_its_scopes_the_gap_it_waited_for_and_who_stamped_its_times() {
     for page in &pages {
         assert_eq!(page.scopes, ["key-7", "a.test"]);
         assert!(page.timings.label().is_some(), "{:?}", page.timings);
+        let headers = page.timings.headers.expect("a head");
         assert_eq!(
             page.timings.label() == Some(Label::User),
-            !page.timings.kernel
+            !headers.is_kernels()
         );
     }
     assert_eq!(

@@ -12,7 +12,10 @@ use std::process::Command;
 
 use argiope::serde_json::{self, Value, json};
 use argiope::sink::results::{RecordPlace, write_line};
-use argiope::{Config, Event, Failure, FailureKind, Filtered, Instant, Page, TlsInfo, Truncation};
+use argiope::{
+    Config, Event, Failure, FailureKind, Filtered, Instant, Page, Stamp, TlsInfo, TlsVersion,
+    Truncation,
+};
 
 const README_LINES_MAX: usize = 150;
 
@@ -192,15 +195,15 @@ fn every_key_of_a_result_line_is_documented() {
     page.failure = Some(Failure::new(FailureKind::Truncated, "body", "it broke off"));
     page.truncated = Some(Truncation::Disconnect);
     page.tls = Some(TlsInfo {
-        version: "TLSv1.3",
+        version: TlsVersion::Tls13,
         cipher: "TLS13_AES_128_GCM_SHA256",
         resumed: false,
         verified: true,
     });
     page.timings.due = at(1);
     page.timings.sent = at(2);
-    page.timings.headers = at(3);
-    page.timings.bound = true;
+    page.timings.headers = at(3).map(Stamp::exact);
+    page.timings.sent_slack = std::time::Duration::from_millis(1);
     let place = RecordPlace {
         file: "warc/x.warc.gz",
         offset: 0,
@@ -220,7 +223,7 @@ fn every_key_of_a_result_line_is_documented() {
     }
     assert_eq!(tables.len(), 4);
     for truncation in [Truncation::Length, Truncation::Time, Truncation::Disconnect] {
-        assert!(text.contains(&format!("`{}`", truncation.name())));
+        assert!(text.contains(&format!("`{}`", truncation.as_str())));
     }
 }
 
@@ -263,7 +266,7 @@ fn every_example_of_a_seeds_line_is_one() {
 fn every_kind_and_source_of_a_decision_is_documented() {
     let page = read("docs/reference/throttle.md");
     let tables = tables(&page);
-    let events = Event::ALL.iter().map(|event| event.name().to_owned());
+    let events = Event::ALL.iter().map(|event| event.as_str().to_owned());
     assert_eq!(names(tables[1]), events.collect());
     let sources = words_of("src/throttle/decision.rs", "\nimpl Source {");
     assert_eq!(names(tables[2]), sources);
@@ -278,7 +281,7 @@ fn every_cause_of_a_wait_and_every_remark_is_documented() {
     assert!(causes.remove("queue"));
     assert_eq!(names(tables[2]), causes);
     let mut remarks = words_of("src/throttle/diagnosis.rs", "\nimpl Finding {");
-    remarks.extend([Event::Ineffective, Event::Suspect].map(|event| event.name().to_owned()));
+    remarks.extend([Event::Ineffective, Event::Suspect].map(|event| event.as_str().to_owned()));
     assert_eq!(names(tables[4]), remarks);
 }
 
@@ -303,7 +306,7 @@ fn every_reason_for_leaving_a_link_out_is_documented() {
     let (_, reasons) = row.expect("the row").split_once('(').expect("the reasons");
     let documented: BTreeSet<String> = quoted(reasons).map(str::to_owned).collect();
     assert_eq!(documented, filters());
-    assert!(documented.contains(Filtered::Duplicate.name()));
+    assert!(documented.contains(Filtered::Duplicate.as_str()));
 }
 
 // Codes.
@@ -325,8 +328,8 @@ fn every_code_of_an_error_is_documented_and_every_documented_one_is_there() {
     let known = codes();
     for kind in FailureKind::ALL {
         assert_eq!(
-            documented.get(kind.name()),
-            known.get(kind.name()),
+            documented.get(kind.as_str()),
+            known.get(kind.as_str()),
             "{kind:?}"
         );
     }
@@ -342,7 +345,7 @@ fn codes() -> BTreeMap<String, BTreeSet<String>> {
         .split_once("pub enum FailureKind {")
         .expect("the kinds");
     let mut docs = String::new();
-    let mut names = FailureKind::ALL.iter().map(|kind| kind.name());
+    let mut names = FailureKind::ALL.iter().map(|kind| kind.as_str());
     for line in kinds.lines().skip(1).take_while(|line| *line != "}") {
         match line.trim_start().strip_prefix("///") {
             Some(words) => docs.push_str(words),
@@ -367,13 +370,15 @@ fn codes() -> BTreeMap<String, BTreeSet<String>> {
             let name = name.and_then(|rest| rest.strip_prefix('"')?.split('"').next());
             if let (Some(kind), Some(name)) = (kind, name.filter(|name| is_code(name))) {
                 known
-                    .get_mut(kind.name())
+                    .get_mut(kind.as_str())
                     .expect("a kind")
                     .insert(name.to_owned());
             }
         }
     }
-    let filtered = known.get_mut(FailureKind::Filtered.name()).expect("a kind");
+    let filtered = known
+        .get_mut(FailureKind::Filtered.as_str())
+        .expect("a kind");
     filtered.extend(filters());
     known
 }

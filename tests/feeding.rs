@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::{
-    BodyMode, Crawler, DiskJob, Ended, LinksLater, Page, Reply, Request, Sink, Source, SourceError,
-    SourcePoll, Turn, Wake,
+    BodyMode, Crawler, DiskJob, Ended, FinishReason, LinksLater, Page, Reply, Request, Sink,
+    Source, SourceError, SourcePoll, Turn, Wake,
 };
 
 use loopback::{Reply as Answer, Server};
@@ -71,7 +71,7 @@ fn a_thread_that_takes_its_time_over_each_page_gives_the_crawl_its_links() {
         }
         depths
     });
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     assert_eq!(crawler.stats().pages, PAGES as u64);
     drop(crawler);
     let depths = finds.join().expect("it looks at every page");
@@ -149,7 +149,7 @@ fn a_source_that_is_fed_by_another_thread_wakes_the_crawl_within_a_millisecond()
         drop(requests);
         let wake = hears.recv_timeout(PATIENCE).expect("it is asked");
         wake.wake();
-        assert_eq!(driver.join().expect("it ends"), "finished");
+        assert_eq!(driver.join().expect("it ends"), FinishReason::Finished);
     }
 }
 
@@ -186,6 +186,6 @@ fn whoever_holds_a_page_open_wakes_the_crawl_within_a_millisecond() {
         });
         let quickest = tries.min().expect("some tries");
         assert!(quickest < Duration::from_millis(1), "{io}: {quickest:?}");
-        assert_eq!(driver.join().expect("it ends"), "finished");
+        assert_eq!(driver.join().expect("it ends"), FinishReason::Finished);
     }
 }

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant as Clock};
 
 use argiope::base::shared::Shared;
 use argiope::settings::{AutoThrottlePatch, BackoffPatch, ScopePatch};
-use argiope::{Config, ControlError, Crawler, Feedback, Handle, Page, Request, Stopper, Turn};
+use argiope::{
+    Config, ControlError, Crawler, Feedback, FinishReason, Handle, Page, Request, Stopper, Turn,
+};
 use rustix::event::{PollFd, PollFlags, epoll};
 
 use loopback::{Reply, Server};
@@ -37,7 +39,7 @@ fn a_crawl_goes_on_whichever_thread_takes_its_turns() {
     for io in ["epoll", "uring"] {
         let server = Server::start(|_| Reply::page("a page"));
         let (pages, mut crawler) = kept(set(server.config(), "IO", io));
-        if crawler.progress().io != io {
+        if crawler.progress().io.as_str() != io {
             loud::skip(format!("there is no {io} here"));
             continue;
         }
@@ -64,7 +66,7 @@ fn a_crawl_goes_on_whichever_thread_takes_its_turns() {
             .expect("there is room");
         drop(handle);
         let reason = thread::spawn(move || crawler.run());
-        assert_eq!(reason.join().expect("it ends"), "finished");
+        assert_eq!(reason.join().expect("it ends"), FinishReason::Finished);
         let pages = pages.borrow();
         assert_eq!(pages.len(), 41, "{io}");
         let failed = pages.iter().find(|page| page.status != Some(200));
@@ -98,7 +100,7 @@ fn the_thread_that_drove_a_crawl_before_is_left_in_peace() {
     while hears.try_recv().is_err() {
         assert_eq!(waited(&nothing, Duration::from_millis(50)), Ok(0));
     }
-    assert_eq!(driver.join().expect("it ends").0, "finished");
+    assert_eq!(driver.join().expect("it ends").0, FinishReason::Finished);
     assert_eq!(pages.borrow()[0].status, Some(200));
 }
 
@@ -264,7 +266,7 @@ fn each_word_wakes_a_sleeping_crawl_within_a_millisecond() {
         quickest("resume", &|| handle.resume());
         quickest("clone and drop", &|| drop(handle.clone()));
         handle.shutdown(Duration::ZERO);
-        assert_eq!(driver.join().expect("it ends"), "shutdown");
+        assert_eq!(driver.join().expect("it ends"), FinishReason::Shutdown);
     }
 }
 
@@ -408,10 +410,13 @@ fn who_asks_how_a_crawl_does_hears_of_this_moment() {
     assert_eq!(handle.stats().by_status, [(200, 3)].into());
     handle.shutdown(Duration::ZERO);
     let (reason, crawler) = driver.join().expect("it ends");
-    assert_eq!(reason, "shutdown");
+    assert_eq!(reason, FinishReason::Shutdown);
     drop(crawler);
     let began = Clock::now();
-    assert_eq!(handle.stats().progress.finish_reason, Some("shutdown"));
+    assert_eq!(
+        handle.stats().progress.finish_reason,
+        Some(FinishReason::Shutdown)
+    );
     assert!(
         began.elapsed() < Duration::from_millis(90),
         "nobody waits for the dead"

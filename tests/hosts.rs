@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use argiope::serde_json::Value;
-use argiope::{Config, Crawler, Page};
+use argiope::{Config, Crawler, FinishReason, Page};
 
 use tokio::runtime::Runtime;
 
@@ -138,7 +138,7 @@ fn an_epoll_loop_serves_a_crawl_beside_its_own_descriptors() {
     }
     wait_until(|| server.asked().len() == 3);
     drop(writes);
-    assert_eq!(crawl.join().expect("it ends").as_deref(), Ok("finished"));
+    assert_eq!(crawl.join().expect("it ends"), Ok(FinishReason::Finished));
 }
 
 #[cfg(feature = "cli")]

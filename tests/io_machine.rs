@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use argiope::base::disk::{DiskDone, DiskJob, FileId};
 use argiope::io::{
-    BackEnd, Endpoint, Epoll, Event, Io, Kernel, NetError, Settings, Token, Unavailable, Uring,
-    raise_open_files,
+    BackEnd, Endpoint, Epoll, Event, Io, IoKind, Kernel, NetError, Settings, Token, Unavailable,
+    Uring, raise_open_files,
 };
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
@@ -371,7 +371,7 @@ fn where_io_uring_is_forbidden_epoll_takes_its_place() {
         assert!(matches!(reason, Unavailable::Forbidden(_)), "{reason}");
         assert!(reason.to_string().contains("forbidden"), "{reason}");
         let io = Kernel::open(BackEnd::Uring, Settings::default()).expect("there is epoll");
-        assert_eq!(io.name(), "epoll");
+        assert_eq!(io.kind(), IoKind::Epoll);
         std::process::exit(7);
     }
     let mut child = again("where_io_uring_is_forbidden_epoll_takes_its_place");

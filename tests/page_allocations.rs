@@ -13,6 +13,7 @@ use argiope::base::shared::Shared;
 use argiope::testkit::http::{Reply, Step};
 use argiope::testkit::server::Server;
 use argiope::{Config, Crawler, DiskJob, Page, Request, Sink};
+use argiope::{FinishReason, PageKind};
 use counting::{Counting, asked};
 
 #[global_allocator]
@@ -31,7 +32,7 @@ struct Noting {
 
 impl Sink for Noting {
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
-        if page.kind != "page" {
+        if page.kind != PageKind::Page {
             return;
         }
         assert_eq!(page.status, Some(200), "{:?}", page.failure);
@@ -72,7 +73,7 @@ fn check(connection: &'static str, most: f64) {
         let url = format!("http://a.test/{number}");
         crawler.submit(Request::get(url)).expect("it is a URL");
     }
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     let [first, last] = noted.get();
     let each = (last - first) as f64 / (PAGES - WARM) as f64;
     // Tables that grow do so now and then.

@@ -8,7 +8,7 @@ mod loud;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::base::shared::Shared;
-use argiope::{Config, Crawler, Page, Request, Turn};
+use argiope::{Config, Crawler, FinishReason, Page, Request, Turn};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use loopback::{Reply, Server};
@@ -48,7 +48,10 @@ fn a_crawl_goes_on_while_what_is_taken_of_it_leads_on() {
         }
     }
     assert_eq!(taken, (0..20).collect::<Vec<_>>());
-    assert_eq!(crawler.progress().finish_reason, Some("finished"));
+    assert_eq!(
+        crawler.progress().finish_reason,
+        Some(FinishReason::Finished)
+    );
     assert!(crawler.next_result().is_none(), "it stays over");
 }
 
@@ -104,7 +107,7 @@ fn a_host_that_waits_for_the_descriptor_alone_misses_no_result() {
                 .results_max(results_max)
                 .build()
                 .expect("a crawler");
-            if crawler.progress().io != io {
+            if crawler.progress().io.as_str() != io {
                 loud::skip(format!("there is no {io} here"));
                 continue;
             }
@@ -202,7 +205,7 @@ fn what_nobody_can_take_is_dropped_and_what_has_a_sink_is_not_pulled() {
         submit(&mut with, 1, page);
     }
     assert!(without.next_result().is_some());
-    assert_eq!(without.run(), "finished");
+    assert_eq!(without.run(), FinishReason::Finished);
     assert!(without.next_result().is_none());
     assert_eq!(without.stats().pages, 10);
     assert!(with.try_next_result().is_none());

@@ -34,10 +34,9 @@ fn and_so_does_one_that_says_more() {
     });
     check("with metadata", |number| {
         let meta = format!("{{\"of\": \"{number:0100}\"}}");
-        Request {
-            meta: Some(raw(meta)),
-            ..request(100, number)
-        }
+        let mut request = request(100, number);
+        request.meta = Some(raw(meta));
+        request
     });
     check("with a field", |number| {
         request(100, number).header("X-Job", "7")
@@ -57,9 +56,10 @@ fn and_so_does_one_that_says_more() {
     check("that costs", |number| {
         request(100, number).scope_cost("key-7", f64::from(number))
     });
-    check("through a proxy", |number| Request {
-        route: Some(Route::Proxy(Arc::clone(&proxy))),
-        ..request(100, number)
+    check("through a proxy", |number| {
+        let mut request = request(100, number);
+        request.route = Some(Route::Proxy(Arc::clone(&proxy)));
+        request
     });
     check("with a number, metadata and a field", |number| {
         let request = request(100, number).tag(u64::from(number) << 40);
@@ -70,10 +70,10 @@ fn and_so_does_one_that_says_more() {
         let request = request.timeout(Duration::from_secs(9)).body_max(1 << 20);
         request.header("X-Job", "7").header("Accept", "*/*")
     });
-    check("with a body", |number| Request {
-        method: "POST".to_owned(),
-        body: vec![b'x'; 100],
-        ..request(100, number)
+    check("with a body", |number| {
+        let mut request = request(100, number).method("POST");
+        request.body = vec![b'x'; 100];
+        request
     });
 }
 

@@ -241,12 +241,12 @@ fn every_code_of_a_failure_that_a_test_knows_stands_below_its_kind() {
         if *kind == FailureKind::Filtered {
             continue;
         }
-        let begin = format!("\"{}.", kind.name());
+        let begin = format!("\"{}.", kind.as_str());
         for rest in code.iter().flat_map(|code| code.split(&begin).skip(1)) {
             let code = rest.split('"').next().unwrap_or_default();
             let is_word =
                 !code.is_empty() && code.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-            if is_word && !OTHERS.contains(&format!("{}.{code}", kind.name()).as_str()) {
+            if is_word && !OTHERS.contains(&format!("{}.{code}", kind.as_str()).as_str()) {
                 let is_told = told.contains(&format!("`{code}`"));
                 assert!(is_told, "{kind:?} has {code}, which is not told: {told}");
                 known += 1;

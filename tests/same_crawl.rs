@@ -16,7 +16,7 @@ use argiope::sink::results::write_line;
 use argiope::testkit::http::{Reply, Request, Step};
 use argiope::testkit::server::{Server, loopback};
 use argiope::testkit::stamp::Stamping;
-use argiope::{Config, Crawler, Page};
+use argiope::{Config, Crawler, FinishReason, Page};
 
 /// What an origin does about a request for each path; what is not in it is answered with 404.
 type Script = BTreeMap<&'static str, Vec<Step>>;
@@ -189,7 +189,7 @@ fn lines<I: Io>(io: I, at: SocketAddr, refuses: SocketAddr) -> Vec<Value> {
     crawler
         .submit(argiope::Request::get("http://origin.test/"))
         .expect("it is a URL");
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     drop(crawler);
     alike(lines.take())
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use argiope::sim::{Asked, Reply, Web};
-use argiope::{Config, Crawler, Failure, Handle, Page, Request, Turn};
+use argiope::{Config, Crawler, Failure, FinishReason, Handle, Page, Request, Turn};
 
 #[test]
 fn what_the_function_answers_is_what_the_sink_gets() {
@@ -27,10 +27,7 @@ fn what_the_function_answers_is_what_the_sink_gets() {
             Request::get("http://a.test/gone"),
             Request::get("http://a.test/nothing"),
             Request::post("http://a.test/posted", "what was posted"),
-            Request {
-                method: "HEAD".to_owned(),
-                ..Request::get("http://a.test/head")
-            },
+            Request::get("http://a.test/head").method("HEAD"),
             Request::get("http://a.test/behind").header("X-Own", "1"),
         ],
     );
@@ -99,7 +96,10 @@ fn how_long_an_attempt_took_is_told_however_it_ended() {
     assert!(took("silent") >= whole && took("silent") < whole + thinks);
     assert_eq!(failure("cut").as_deref(), Some("reset.reset"));
     assert!(took("cut") > thinks && took("cut") < thinks * 2);
-    assert_eq!(Some(page("a.test").ended), page("a.test").timings.body);
+    assert_eq!(
+        Some(page("a.test").ended),
+        page("a.test").timings.body.map(|body| body.at)
+    );
     assert_eq!(
         failure("127").as_deref(),
         Some("blocked_address.not_global")
@@ -143,7 +143,7 @@ fn origins_may_be_silent_or_reset_and_those_of_https_are_not_there() {
     pages.sort_by_key(|page| page.id);
     let failed = |at: usize| {
         let failure = pages[at].failure.as_ref().expect("it failed");
-        format!("{}.{}", failure.kind.name(), failure.code)
+        format!("{}.{}", failure.kind.as_str(), failure.code)
     };
     assert_eq!(failed(0), "timeout.first_byte");
     assert!(failed(1).starts_with("reset."), "{}", failed(1));
@@ -175,7 +175,7 @@ fn crawl(web: &Web, config: Config, requests: impl IntoIterator<Item = Request>)
     for request in requests {
         crawler.submit(request).expect("it is a request");
     }
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     drop(crawler);
     told.into_iter().collect()
 }

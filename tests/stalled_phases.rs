@@ -19,7 +19,7 @@ use argiope::io::{
 use argiope::probe::{Length, Measure, Probe, ProbeReport, ProbeSettings};
 use argiope::testkit::dns;
 use argiope::testkit::server::{Acceptor, loopback};
-use argiope::{Config, DiskJob, Instant, Page, Request, Wall};
+use argiope::{Config, DiskJob, FinishReason, Instant, IoKind, Page, Request, Wall};
 
 /// What is measured here.
 const MEASURES: [Measure; 4] = [
@@ -67,8 +67,8 @@ impl<I: Io> Late<I> {
 }
 
 impl<I: Io> Io for Late<I> {
-    fn name(&self) -> &'static str {
-        self.io.name()
+    fn kind(&self) -> IoKind {
+        self.io.kind()
     }
 
     fn now(&self) -> Instant {
@@ -308,12 +308,13 @@ fn probe<I: Io>(io: I, names: SocketAddr, rate: f64, urls: &[String]) -> ProbeRe
     let config = config.expect("these settings are sound");
     let mut probe = Probe::on(io, names, config, settings, &targets, |_: Page| {});
     let probe = probe.as_mut().expect("it can be set up");
-    assert_eq!(probe.run(), "finished");
+    assert_eq!(probe.run(), FinishReason::Finished);
     let report = probe.report();
     assert_eq!(report.replies, urls.len() as u64, "{:?}", report.by_error);
     // What `stats.json` tells of phases is the same.
     for (name, spread) in &probe.crawler().stats().phases {
-        let measure = Measure::from_name(name).filter(|measure| MEASURES.contains(measure));
+        let measure =
+            Measure::from_name(name.as_str()).filter(|measure| MEASURES.contains(measure));
         if let Some(measure) = measure {
             let medians = [spread, report.spread(measure)].map(|spread| spread.quantile(0.5));
             assert_eq!(medians[0], medians[1], "{name}");
@@ -348,7 +349,7 @@ fn a_loop_that_is_late_tells_every_phase_as_long_as_it_was() {
         let took = took.as_secs_f64() * 1e3;
         for share in [0.0, 1.0] {
             let told = millis(&report, measure, share);
-            let name = measure.name();
+            let name = measure.as_str();
             // To the three digits of a distribution.
             assert!(
                 (told / took - 1.0).abs() < 1e-3,
@@ -364,13 +365,13 @@ fn a_loop_that_is_late_tells_every_phase_as_long_as_it_was() {
 
 fn a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was<I: Io>(io: I) {
     let servers = Servers::start();
-    let back_end = io.name();
+    let back_end = io.kind();
     let urls = urls(16, servers.pages.address().port());
     let report = probe(Late::new(io, sleep), servers.names, 8.0, &urls);
     assert!(millis(&report, Measure::Lateness, 0.5) >= 4.0);
     for measure in MEASURES {
         let (told, took) = (millis(&report, measure, 0.5), servers.took(measure));
-        let name = measure.name();
+        let name = measure.as_str();
         // A busy machine adds to it, but less than one stall would.
         assert!(
             (took - 0.5..took + 3.0).contains(&told),

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use argiope::testkit::http::Step;
 use argiope::testkit::server;
-use argiope::{BodyMode, Crawler, DiskJob, Flow, Page, Reply, Request, Resume, Sink, Turn};
+use argiope::{
+    BodyMode, Crawler, DiskJob, FinishReason, Flow, Page, Reply, Request, Resume, Sink, Turn,
+};
 
 use loopback::{Reply as Answer, Server};
 
@@ -198,14 +200,14 @@ fn a_reply_that_the_sink_cancels_ends_there_and_is_not_asked_for_again() {
         let url = format!("http://a.test/{path}");
         crawler.submit(Request::get(url)).expect("a sound seed");
     }
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     let heard = lock(&heard);
     let [cancelled, next] = &heard.ended[..] else {
         panic!("two pages");
     };
     let failure = cancelled.failure.as_ref().expect("a failure");
     assert_eq!(
-        (failure.kind.name(), failure.code),
+        (failure.kind.as_str(), failure.code),
         ("cancelled", "by_sink")
     );
     assert!(cancelled.is_final && cancelled.bytes_wire < 1 << 20);
@@ -367,7 +369,7 @@ fn a_body_whose_last_piece_found_no_room_leaves_its_connection_to_the_next_reque
             let url = format!("http://a.test/{path}");
             crawler.submit(Request::get(url)).expect("it is a URL");
         }
-        assert_eq!(crawler.run(), "finished");
+        assert_eq!(crawler.run(), FinishReason::Finished);
         let ended = sink.ended.lock().expect("whole");
         assert_eq!(*ended, ["http://a.test/taken", "http://a.test/next"]);
         assert_eq!(crawler.stats().connections, 1, "{io}");

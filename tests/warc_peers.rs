@@ -11,10 +11,10 @@ use std::process::Command;
 use argiope::base::disk::{DiskDone, DiskJob, FileId, Written};
 use argiope::base::time::{Instant, Wall};
 use argiope::fetch::failure::{Failure, FailureKind, Truncation};
-use argiope::fetch::timings::Timings;
 use argiope::sink::Sink;
 use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use argiope::sink::page::{Page, TlsInfo};
+use argiope::{HttpVersion, PageKind, Stamp, TlsVersion};
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
@@ -151,61 +151,75 @@ fn every_kind_of_page() -> Vec<Page> {
     let mut pages = vec![
         plain("plain"),
         page("gzip", "200 OK", gzip_field, &zipped),
-        Page {
-            chunked: true,
-            ..page("chunked", "200 OK", chunked_field, &chunked(b"hello"))
-        },
-        Page {
-            chunked: true,
-            ..page(
+        with(
+            page("chunked", "200 OK", chunked_field, &chunked(b"hello")),
+            |page| {
+                page.chunked = true;
+            },
+        ),
+        with(
+            page(
                 "chunked-gzip",
                 "200 OK",
                 &format!("{gzip_field}{chunked_field}"),
                 &chunked(&zipped),
-            )
-        },
-        Page {
-            chunked: true,
-            truncated: Some(Truncation::Disconnect),
-            failure: failure(FailureKind::Truncated, "chunk"),
-            ..page("chunked-cut", "200 OK", chunked_field, b"ff\r\nhello")
-        },
-        Page {
-            truncated: Some(Truncation::Length),
-            ..page("cut", "200 OK", "Content-Length: 1000\r\n", b"hello")
-        },
-        Page {
-            truncated: Some(Truncation::Time),
-            ..page(
+            ),
+            |page| {
+                page.chunked = true;
+            },
+        ),
+        with(
+            page("chunked-cut", "200 OK", chunked_field, b"ff\r\nhello"),
+            |page| {
+                page.chunked = true;
+                page.truncated = Some(Truncation::Disconnect);
+                page.failure = failure(FailureKind::Truncated, "chunk");
+            },
+        ),
+        with(
+            page("cut", "200 OK", "Content-Length: 1000\r\n", b"hello"),
+            |page| {
+                page.truncated = Some(Truncation::Length);
+            },
+        ),
+        with(
+            page(
                 "gzip-cut",
                 "200 OK",
                 gzip_field,
                 &zipped[..zipped.len() / 2],
-            )
-        },
+            ),
+            |page| {
+                page.truncated = Some(Truncation::Time);
+            },
+        ),
         page("empty", "200 OK", "Content-Length: 0\r\n", b""),
-        Page {
-            method: "HEAD".into(),
-            ..page("head", "200 OK", "Content-Length: 5\r\n", b"")
-        },
-        Page {
-            method: "HEAD".into(),
-            chunked: true,
-            ..page("head-chunked", "200 OK", chunked_field, b"")
-        },
-        Page {
-            status: Some(304),
-            ..page("not-modified", "304 Not Modified", "ETag: \"x\"\r\n", b"")
-        },
-        Page {
-            status: Some(204),
-            ..page("no-content", "204 No Content", "", b"")
-        },
-        Page {
-            status: Some(301),
-            redirect: Some("http://a.test/plain".into()),
-            ..page("redirect", "301 Moved", "Location: /plain\r\n", b"moved")
-        },
+        with(
+            page("head", "200 OK", "Content-Length: 5\r\n", b""),
+            |page| {
+                page.method = "HEAD".into();
+            },
+        ),
+        with(page("head-chunked", "200 OK", chunked_field, b""), |page| {
+            page.method = "HEAD".into();
+            page.chunked = true;
+        }),
+        with(
+            page("not-modified", "304 Not Modified", "ETag: \"x\"\r\n", b""),
+            |page| {
+                page.status = Some(304);
+            },
+        ),
+        with(page("no-content", "204 No Content", "", b""), |page| {
+            page.status = Some(204);
+        }),
+        with(
+            page("redirect", "301 Moved", "Location: /plain\r\n", b"moved"),
+            |page| {
+                page.status = Some(301);
+                page.redirect = Some("http://a.test/plain".into());
+            },
+        ),
         page("huge-head", "200 OK", &huge, b"hello"),
         page("binary", "200 OK", "", &(0..=255).collect::<Vec<u8>>()),
         page("line-ends", "200 OK", "", b"\r\n\r\nWARC/1.1\r\n\r\n"),
@@ -215,31 +229,27 @@ fn every_kind_of_page() -> Vec<Page> {
             "X-Name: J\u{fc}rgen\r\n",
             b"hello",
         ),
-        Page {
-            tls: Some(TlsInfo {
-                version: "TLSv1.3",
+        with(plain("tls"), |page| {
+            page.tls = Some(TlsInfo {
+                version: TlsVersion::Tls13,
                 cipher: "TLS_AES_128_GCM_SHA256",
                 resumed: false,
                 verified: true,
-            }),
-            ..plain("tls")
-        },
-        Page {
-            remote: Some("[2001:db8::1]:443".parse().unwrap()),
-            ..plain("ipv6")
-        },
-        Page {
-            url: "http://a.test/caf\u{e9} \r\nWARC-Type: request".into(),
-            ..plain("strange-url")
-        },
-        Page {
-            status: None,
-            version: None,
-            failure: failure(FailureKind::Timeout, "first_byte"),
-            response_bytes: Vec::new(),
-            head_length: 0,
-            ..plain("no-reply")
-        },
+            });
+        }),
+        with(plain("ipv6"), |page| {
+            page.remote = Some("[2001:db8::1]:443".parse().unwrap());
+        }),
+        with(plain("strange-url"), |page| {
+            page.url = "http://a.test/caf\u{e9} \r\nWARC-Type: request".into();
+        }),
+        with(plain("no-reply"), |page| {
+            page.status = None;
+            page.version = None;
+            page.failure = failure(FailureKind::Timeout, "first_byte");
+            page.response_bytes = Vec::new();
+            page.head_length = 0;
+        }),
     ];
     let mut posted = plain("posted");
     posted.method = "POST".into();
@@ -249,7 +259,7 @@ fn every_kind_of_page() -> Vec<Page> {
     let mut bare = plain("bare-line-ends");
     bare.response_bytes = b"HTTP/1.0 200 OK\nContent-Type: text/plain\n\nhello".to_vec();
     bare.head_length = bare.response_bytes.len() - 5;
-    bare.version = Some("HTTP/1.0");
+    bare.version = Some(HttpVersion::Http10);
     pages.push(bare);
     pages
 }
@@ -262,52 +272,36 @@ fn plain(name: &str) -> Page {
 fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n{fields}\r\n");
     let at = |millis: u64| Some(Instant::from_nanos(millis * 1_000_000));
-    Page {
-        id: 1,
-        root: 1,
-        parent: None,
-        via: Some("http://a.test/".into()),
-        seed: true,
-        is_final: true,
-        kind: "page",
-        url: format!("http://a.test/{name}"),
-        method: "GET".into(),
-        depth: 0,
-        attempt: 1,
-        scopes: vec!["a.test".into()],
-        status: Some(200),
-        failure: None,
-        truncated: None,
-        redirect: None,
-        version: Some("HTTP/1.1"),
-        content_type: Some("text/plain".into()),
-        remote: Some(([127, 0, 0, 1], 80).into()),
-        local: Some(([127, 0, 0, 1], 40112).into()),
-        reused: false,
-        tls: None,
-        bytes_wire: (head.len() + body.len()) as u64,
-        links: None,
-        timings: Timings {
-            due: at(0),
-            connect: at(1),
-            ready: at(1),
-            sent: at(2),
-            first_byte: at(20),
-            headers: at(21),
-            body: at(22),
-            ..Timings::default()
-        },
-        delay: None,
-        wall_at_start: Wall(1_795_219_200_123_456_789),
-        meta: None,
-        tag: 0,
-        request_bytes: format!("GET /{name} HTTP/1.1\r\nHost: a.test\r\n\r\n").into(),
-        head_length: head.len(),
-        response_bytes: [head.as_bytes(), body].concat(),
-        chunked: false,
-        body: body.to_vec(),
-        ..Page::default()
-    }
+    let mut page = Page::default();
+    page.id = 1;
+    page.root = 1;
+    page.via = Some("http://a.test/".into());
+    page.seed = true;
+    page.is_final = true;
+    page.kind = PageKind::Page;
+    page.url = format!("http://a.test/{name}");
+    page.method = "GET".into();
+    page.attempt = 1;
+    page.scopes = vec!["a.test".into()];
+    page.status = Some(200);
+    page.version = Some(HttpVersion::Http11);
+    page.content_type = Some("text/plain".into());
+    page.remote = Some(([127, 0, 0, 1], 80).into());
+    page.local = Some(([127, 0, 0, 1], 40112).into());
+    page.bytes_wire = (head.len() + body.len()) as u64;
+    page.wall_at_start = Wall(1_795_219_200_123_456_789);
+    page.request_bytes = format!("GET /{name} HTTP/1.1\r\nHost: a.test\r\n\r\n").into();
+    page.head_length = head.len();
+    page.response_bytes = [head.as_bytes(), body].concat();
+    page.body = body.to_vec();
+    page.timings.due = at(0);
+    page.timings.connect = at(1).map(Stamp::exact);
+    page.timings.ready = at(1);
+    page.timings.sent = at(2);
+    page.timings.first_byte = at(20).map(Stamp::exact);
+    page.timings.headers = at(21).map(Stamp::exact);
+    page.timings.body = at(22).map(Stamp::exact);
+    page
 }
 
 /// What a crawl of some pages left on the disk.
@@ -443,4 +437,10 @@ fn warcio(arguments: &[&str], file: &Path) -> Option<(bool, String)> {
     let mut told = String::from_utf8_lossy(&output.stdout).into_owned();
     told.push_str(&String::from_utf8_lossy(&output.stderr));
     Some((output.status.success(), told))
+}
+
+/// The same with a change.
+fn with(mut page: Page, change: impl FnOnce(&mut Page)) -> Page {
+    change(&mut page);
+    page
 }

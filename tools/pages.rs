@@ -38,6 +38,7 @@ use std::mem;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
+use argiope::PageKind;
 use argiope::base::shared::Shared;
 use argiope::sink::files::{FileSink, FileSinkOptions};
 use argiope::{Config, Crawler, DiskDone, DiskJob, Page, Request, Sink};
@@ -219,7 +220,7 @@ impl Sink for Marking {
     }
 
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
-        if page.kind == "page" {
+        if page.kind == PageKind::Page {
             assert_eq!(page.status, Some(200), "{:?}", page.failure);
             self.put += 1;
         }

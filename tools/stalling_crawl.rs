@@ -53,11 +53,11 @@ fn crawl() -> Result<(), Box<dyn std::error::Error>> {
                 "reused": page.reused,
                 "latency": seconds(timings.latency()),
                 "server_latency": seconds(timings.server_latency()),
-                "label": timings.label().map(argiope::Label::name),
+                "label": timings.label().map(argiope::Label::as_str),
                 "slack": timings.latency_slack().as_secs_f64(),
-                "connect_wall": timings.connect.map(wall),
+                "connect_wall": timings.connect.map(|stamp| wall(stamp.at)),
                 "sent_wall": timings.sent.map(wall),
-                "headers_wall": timings.headers.map(wall),
+                "headers_wall": timings.headers.map(|stamp| wall(stamp.at)),
             });
             writeln!(out, "{line}").expect("whoever asked for lines reads them");
             while began.elapsed() < busy {

@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The purpose of an address. Only [`Kind::Global`] is reachable from everywhere.
+/// The purpose of an address. Only [`AddressKind::Global`] is reachable from everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AddressKind {
     /// Globally routable.
     Global,
     /// This machine: 127.0.0.0/8, ::1.
@@ -34,21 +34,21 @@ pub enum Kind {
     Reserved,
 }
 
-impl Kind {
+impl AddressKind {
     /// The name of the kind.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
-            Kind::Global => "global",
-            Kind::Loopback => "loopback",
-            Kind::Private => "private",
-            Kind::LinkLocal => "link-local",
-            Kind::Cgnat => "cgnat",
-            Kind::UniqueLocal => "unique-local",
-            Kind::Documentation => "documentation",
-            Kind::Benchmarking => "benchmarking",
-            Kind::Multicast => "multicast",
-            Kind::Unspecified => "unspecified",
-            Kind::Reserved => "reserved",
+            AddressKind::Global => "global",
+            AddressKind::Loopback => "loopback",
+            AddressKind::Private => "private",
+            AddressKind::LinkLocal => "link-local",
+            AddressKind::Cgnat => "cgnat",
+            AddressKind::UniqueLocal => "unique-local",
+            AddressKind::Documentation => "documentation",
+            AddressKind::Benchmarking => "benchmarking",
+            AddressKind::Multicast => "multicast",
+            AddressKind::Unspecified => "unspecified",
+            AddressKind::Reserved => "reserved",
         }
     }
 
@@ -67,9 +67,15 @@ impl Kind {
     }
 }
 
+impl fmt::Display for AddressKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// Returns whether an address is globally routable.
 pub fn is_global(address: IpAddr) -> bool {
-    Kind::of(address) == Kind::Global
+    AddressKind::of(address) == AddressKind::Global
 }
 
 /// Decides which addresses may be connected to: global ones, and those allowed by the user.
@@ -199,52 +205,52 @@ impl NetworkError {
 }
 
 /// IANA IPv4 Special-Purpose Address Registry.
-fn of_v4(address: Ipv4Addr) -> Kind {
+fn of_v4(address: Ipv4Addr) -> AddressKind {
     match address.octets() {
-        [0, 0, 0, 0] => Kind::Unspecified,
-        [0, ..] => Kind::Reserved,
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Kind::Private,
-        [100, 64..=127, ..] => Kind::Cgnat,
-        [127, ..] => Kind::Loopback,
-        [169, 254, ..] => Kind::LinkLocal,
+        [0, 0, 0, 0] => AddressKind::Unspecified,
+        [0, ..] => AddressKind::Reserved,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => AddressKind::Private,
+        [100, 64..=127, ..] => AddressKind::Cgnat,
+        [127, ..] => AddressKind::Loopback,
+        [169, 254, ..] => AddressKind::LinkLocal,
         // Anycast addresses of PCP and TURN, which are exceptions among the protocol assignments.
-        [192, 0, 0, 9 | 10] => Kind::Global,
-        [192, 0, 0, _] => Kind::Reserved,
-        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Kind::Documentation,
+        [192, 0, 0, 9 | 10] => AddressKind::Global,
+        [192, 0, 0, _] => AddressKind::Reserved,
+        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => AddressKind::Documentation,
         // The former anycast address of 6to4 relays.
-        [192, 88, 99, _] => Kind::Reserved,
-        [198, 18 | 19, ..] => Kind::Benchmarking,
-        [224..=239, ..] => Kind::Multicast,
-        [240..=255, ..] => Kind::Reserved,
-        _ => Kind::Global,
+        [192, 88, 99, _] => AddressKind::Reserved,
+        [198, 18 | 19, ..] => AddressKind::Benchmarking,
+        [224..=239, ..] => AddressKind::Multicast,
+        [240..=255, ..] => AddressKind::Reserved,
+        _ => AddressKind::Global,
     }
 }
 
 /// IANA IPv6 Special-Purpose Address Registry; otherwise only 2000::/3 is allocated.
-fn of_v6(address: Ipv6Addr) -> Kind {
+fn of_v6(address: Ipv6Addr) -> AddressKind {
     if address.is_unspecified() {
-        return Kind::Unspecified;
+        return AddressKind::Unspecified;
     }
     if address.is_loopback() {
-        return Kind::Loopback;
+        return AddressKind::Loopback;
     }
     match address.segments() {
-        [0xff00..=0xffff, ..] => Kind::Multicast,
-        [0xfe80..=0xfebf, ..] => Kind::LinkLocal,
+        [0xff00..=0xffff, ..] => AddressKind::Multicast,
+        [0xfe80..=0xfebf, ..] => AddressKind::LinkLocal,
         // NAT64 within one network (RFC 8215).
-        [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..] => Kind::Private,
-        [0xfc00..=0xfdff, ..] => Kind::UniqueLocal,
-        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Kind::Documentation,
-        [0x2001, 2, 0, ..] => Kind::Benchmarking,
+        [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..] => AddressKind::Private,
+        [0xfc00..=0xfdff, ..] => AddressKind::UniqueLocal,
+        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => AddressKind::Documentation,
+        [0x2001, 2, 0, ..] => AddressKind::Benchmarking,
         // The globally reachable ones among the protocol assignments: anycast, AMT, AS112,
         // ORCHIDv2, DRIP.
         [0x2001, 1, 0, 0, 0, 0, 0, 1..=3]
         | [0x2001, 3, ..]
         | [0x2001, 4, 0x112, ..]
-        | [0x2001, 0x20..=0x3f, ..] => Kind::Global,
-        [0x2001, 0..=0x1ff, ..] => Kind::Reserved,
-        [0x2000..=0x3fff, ..] => Kind::Global,
-        _ => Kind::Reserved,
+        | [0x2001, 0x20..=0x3f, ..] => AddressKind::Global,
+        [0x2001, 0..=0x1ff, ..] => AddressKind::Reserved,
+        [0x2000..=0x3fff, ..] => AddressKind::Global,
+        _ => AddressKind::Reserved,
     }
 }
 
@@ -268,9 +274,9 @@ fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
 mod tests {
     use super::*;
 
-    fn check(kind: Kind, addresses: &[&str]) {
+    fn check(kind: AddressKind, addresses: &[&str]) {
         for text in addresses {
-            assert_eq!(Kind::of(text.parse().expect(text)), kind, "{text}");
+            assert_eq!(AddressKind::of(text.parse().expect(text)), kind, "{text}");
         }
     }
 
@@ -285,15 +291,15 @@ mod tests {
     #[test]
     fn every_block_of_the_registries_is_classified_up_to_its_last_address() {
         check(
-            Kind::Global,
+            AddressKind::Global,
             &["1.1.1.1", "9.255.255.255", "11.0.0.0", "172.15.255.255"],
         );
         check(
-            Kind::Global,
+            AddressKind::Global,
             &["172.32.0.0", "100.63.255.255", "100.128.0.0", "128.0.0.0"],
         );
         check(
-            Kind::Global,
+            AddressKind::Global,
             &[
                 "192.0.0.9",
                 "192.0.0.10",
@@ -303,7 +309,7 @@ mod tests {
             ],
         );
         check(
-            Kind::Global,
+            AddressKind::Global,
             &[
                 "2606:4700::1111",
                 "2001:200::",
@@ -312,7 +318,7 @@ mod tests {
             ],
         );
         check(
-            Kind::Global,
+            AddressKind::Global,
             &[
                 "2001:1::1",
                 "2001:3::1",
@@ -321,60 +327,72 @@ mod tests {
                 "2620:4f:8000::1",
             ],
         );
-        check(Kind::Loopback, &["127.0.0.1", "127.255.255.255", "::1"]);
         check(
-            Kind::Private,
+            AddressKind::Loopback,
+            &["127.0.0.1", "127.255.255.255", "::1"],
+        );
+        check(
+            AddressKind::Private,
             &["10.0.0.0", "10.255.255.255", "172.16.0.0", "172.31.255.255"],
         );
         check(
-            Kind::Private,
+            AddressKind::Private,
             &["192.168.0.0", "192.168.255.255", "fec0::1", "64:ff9b:1::1"],
         );
-        check(Kind::LinkLocal, &["169.254.169.254", "fe80::1", "febf::1"]);
-        check(Kind::Cgnat, &["100.64.0.0", "100.127.255.255"]);
-        check(Kind::UniqueLocal, &["fc00::", "fdff::1"]);
         check(
-            Kind::Documentation,
+            AddressKind::LinkLocal,
+            &["169.254.169.254", "fe80::1", "febf::1"],
+        );
+        check(AddressKind::Cgnat, &["100.64.0.0", "100.127.255.255"]);
+        check(AddressKind::UniqueLocal, &["fc00::", "fdff::1"]);
+        check(
+            AddressKind::Documentation,
             &["192.0.2.1", "198.51.100.1", "203.0.113.255"],
         );
         check(
-            Kind::Documentation,
+            AddressKind::Documentation,
             &["2001:db8::1", "3fff::1", "3fff:fff::1"],
         );
         check(
-            Kind::Benchmarking,
+            AddressKind::Benchmarking,
             &["198.18.0.0", "198.19.255.255", "2001:2::1"],
         );
         check(
-            Kind::Multicast,
+            AddressKind::Multicast,
             &["224.0.0.1", "239.255.255.255", "ff02::1"],
         );
-        check(Kind::Unspecified, &["0.0.0.0", "::"]);
+        check(AddressKind::Unspecified, &["0.0.0.0", "::"]);
         check(
-            Kind::Reserved,
+            AddressKind::Reserved,
             &["0.1.2.3", "192.0.0.1", "192.88.99.1", "240.0.0.0"],
         );
         check(
-            Kind::Reserved,
+            AddressKind::Reserved,
             &["255.255.255.255", "100::1", "2001:10::1", "2001:1ff::1"],
         );
-        check(Kind::Reserved, &["5f00::1", "4000::1", "::2", "::7f00:1"]);
+        check(
+            AddressKind::Reserved,
+            &["5f00::1", "4000::1", "::2", "::7f00:1"],
+        );
     }
 
     #[test]
     fn an_address_that_embeds_another_has_its_kind() {
         check(
-            Kind::Loopback,
+            AddressKind::Loopback,
             &["::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::1"],
         );
-        check(Kind::Loopback, &["2001:0:1::80ff:fffe"]);
+        check(AddressKind::Loopback, &["2001:0:1::80ff:fffe"]);
         check(
-            Kind::LinkLocal,
+            AddressKind::LinkLocal,
             &["::ffff:169.254.169.254", "64:ff9b::169.254.169.254"],
         );
-        check(Kind::Private, &["2002:a00:1::", "2001:0:1::f5ff:fffe"]);
         check(
-            Kind::Global,
+            AddressKind::Private,
+            &["2002:a00:1::", "2001:0:1::f5ff:fffe"],
+        );
+        check(
+            AddressKind::Global,
             &["::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2002:101:101::"],
         );
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
+use argiope::FinishReason;
 use argiope::sink::directory::{self, DirectoryError, DirectoryLock, InUse};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
 use argiope::{Builder, Config, Crawler, SetUpError, Turn};
@@ -128,7 +129,7 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     drop(lock);
     match failure.or(unread) {
         Some(failure) => Err(Usage(failure).into()),
-        None if watched.reason == "shutdown" => Ok(3),
+        None if watched.reason == FinishReason::Shutdown => Ok(3),
         None => Ok(0),
     }
 }
@@ -203,7 +204,7 @@ fn held(lock: &Arc<OnceLock<DirectoryLock>>, out: &Path) -> impl Fn() -> bool + 
 /// How a crawl ended.
 pub struct Watched {
     /// Why.
-    pub reason: &'static str,
+    pub reason: FinishReason,
     /// The summary for people; empty where none is wanted.
     pub summary: String,
 }

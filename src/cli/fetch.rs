@@ -5,6 +5,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use argiope::FinishReason;
+use argiope::PageKind;
 use argiope::settings::Follow;
 use argiope::sink::results::write_line;
 use argiope::{Config, Crawler, Page, Request};
@@ -62,7 +64,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
         fs::write(path, body).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(match reason {
-        "shutdown" => 3,
+        FinishReason::Shutdown => 3,
         _ if seen.heads + seen.duplicates < wanted || args.fail && seen.bad => 1,
         _ => 0,
     })
@@ -82,7 +84,7 @@ pub const VALUES: CommandValues = CommandValues {
 
 /// Takes a finished attempt: only the last one at each URL is reported.
 fn take(seen: &mut Seen, page: Page, keep_body: bool) {
-    if !page.is_final || page.kind != "page" {
+    if !page.is_final || page.kind != PageKind::Page {
         return;
     }
     if page.failure.as_ref().is_some_and(|f| f.code == "duplicate") {

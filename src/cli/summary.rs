@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use argiope::{Pacing, Progress, Spread, Stats, Tally};
+use argiope::{
+    Filtered, FinishReason, Pacing, PageKind, Progress, RemarkKind, Spread, Stats, Tally,
+};
 
 use super::progress::{bytes, clock, span};
 
@@ -12,13 +14,13 @@ const SCOPES_NAMED: usize = 5;
 const WAITS_NAMED: usize = 3;
 /// What remarks may be about, the most pressing first; how many of each are shown, and how many
 /// in all.
-const REMARKS: [&str; 6] = [
-    "suspect",
-    "blocked",
-    "slow",
-    "ineffective",
-    "below-target",
-    "unthrottled",
+const REMARKS: [RemarkKind; 6] = [
+    RemarkKind::Suspect,
+    RemarkKind::Blocked,
+    RemarkKind::Slow,
+    RemarkKind::Ineffective,
+    RemarkKind::BelowTarget,
+    RemarkKind::Unthrottled,
 ];
 const REMARKS_EACH: usize = 2;
 const REMARKS_IN_ALL: usize = 6;
@@ -33,7 +35,9 @@ const URL_CHARS: usize = 80;
 pub fn summary(stats: &Stats, progress: &Progress, pacing: &Pacing, verbose: bool) -> String {
     let mut out = String::new();
     let seconds = progress.elapsed.as_secs_f64().max(1e-9);
-    let reason = progress.finish_reason.unwrap_or("running");
+    let reason = progress
+        .finish_reason
+        .map_or("running", FinishReason::as_str);
     line(
         &mut out,
         "",
@@ -45,7 +49,7 @@ pub fn summary(stats: &Stats, progress: &Progress, pacing: &Pacing, verbose: boo
             bytes(stats.bytes_wire),
         ),
     );
-    let robots = stats.by_kind.get("robots").copied().unwrap_or(0);
+    let robots = stats.by_kind.get(&PageKind::Robots).copied().unwrap_or(0);
     let filtered: u64 = progress.filtered.values().sum();
     line(
         &mut out,
@@ -62,7 +66,7 @@ pub fn summary(stats: &Stats, progress: &Progress, pacing: &Pacing, verbose: boo
         );
         line(&mut out, "seeds", &bad);
     }
-    if let Some(dropped) = progress.filtered.get("frontier_full") {
+    if let Some(dropped) = progress.filtered.get(&Filtered::FrontierFull) {
         let dropped = format!("{dropped} links dropped, since FRONTIER_MAX requests were queued");
         line(&mut out, "frontier full", &dropped);
     }
@@ -135,7 +139,7 @@ fn remarks(out: &mut String, pacing: &Pacing, verbose: bool) {
             for remark in scope.remarks.iter().filter(|remark| remark.about == about) {
                 if of_kind < each && told < in_all {
                     let words = format!("{}: {}", scope.scope, remark.words);
-                    line(out, about, &words);
+                    line(out, about.as_str(), &words);
                     told += 1;
                 } else {
                     more += 1;
@@ -213,58 +217,46 @@ fn scopes(list: &[(&str, Tally)], told: impl Fn(&Tally) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use argiope::{Pace, Remark, ScopePacing};
+    use argiope::{Pace, Remark, ScopePacing, WaitCause};
 
     use super::*;
 
     /// A scope that waited so many seconds, with a remark of each of these kinds.
-    fn scope(name: &str, seconds: u64, remarks: &[&'static str]) -> ScopePacing {
+    fn scope(name: &str, seconds: u64, remarks: &[RemarkKind]) -> ScopePacing {
         let pace = Pace {
             delay: Duration::ZERO,
             concurrency: 1,
         };
-        ScopePacing {
-            scope: name.to_owned(),
-            configured: false,
-            sent: 100,
-            refused: 0,
-            rate: None,
-            gap: None,
-            concurrency: None,
-            peak: 1,
-            waited: BTreeMap::from([
-                ("delay", Duration::from_secs(seconds)),
-                ("robots", Duration::from_secs(1)),
-            ]),
-            decided: BTreeMap::new(),
-            configured_pace: pace,
-            pace,
-            learned_rate: None,
-            latency: None,
-            at_longest_delay: 0.0,
-            remarks: remarks
-                .iter()
-                .map(|about| Remark {
-                    about,
-                    words: format!("words of {about}"),
-                })
-                .collect(),
-        }
+        let mut pacing = ScopePacing::new(name, pace);
+        pacing
+            .waited
+            .insert(WaitCause::Delay, Duration::from_secs(seconds));
+        pacing
+            .waited
+            .insert(WaitCause::Robots, Duration::from_secs(1));
+        pacing.remarks.extend(remarks.iter().map(|&about| Remark {
+            about,
+            words: format!("words of {about}"),
+        }));
+        pacing
     }
 
     #[test]
     fn scopes_take_ten_lines_at_most_and_what_presses_most_comes_first() {
-        let kinds = ["unthrottled", "idle", "slow", "blocked", "ineffective"];
+        let kinds = [
+            RemarkKind::Unthrottled,
+            RemarkKind::Idle,
+            RemarkKind::Slow,
+            RemarkKind::Blocked,
+            RemarkKind::Ineffective,
+        ];
         let scopes: Vec<ScopePacing> = (0..40)
             .map(|number| scope(&format!("{number}.test"), 100 - number, &kinds))
             .collect();
-        let mut pacing = Pacing {
-            scopes,
-            ..Pacing::default()
-        };
+        let mut pacing = Pacing::default();
+        pacing.scopes = scopes;
         let shown = |pacing: &Pacing, verbose| {
             let all = summary(&Stats::new(), &Progress::default(), pacing, verbose);
             let (_, scopes) = all.split_once("  slowest").expect("scopes come last");

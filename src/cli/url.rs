@@ -138,7 +138,7 @@ impl Answer {
 fn address(url: &CrawlUrl) -> Option<&'static str> {
     match url.host() {
         Host::Name(_) => None,
-        Host::Address(address) => Some(Kind::of(address).name()),
+        Host::Address(address) => Some(Kind::of(address).as_str()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -15,11 +16,12 @@ use crate::throttle::strategy::Pace;
 
 /// How the scopes of a crawl were paced so far.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Pacing {
     /// Time waited over all scopes, by cause. Causes of which there was none are left out.
-    pub waited: BTreeMap<&'static str, Duration>,
+    pub waited: BTreeMap<Cause, Duration>,
     /// Decisions over all scopes, by kind. Kinds of which there was none are left out.
-    pub decided: BTreeMap<&'static str, u64>,
+    pub decided: BTreeMap<Event, u64>,
     /// The scopes worth a look, those that waited longest first: those that the configuration
     /// names, those that waited longest, sent most and were refused most, and those whose answers
     /// are suspected to be a block's.
@@ -30,6 +32,7 @@ pub struct Pacing {
 
 /// How one scope was paced.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ScopePacing {
     /// Its name.
     pub scope: String,
@@ -48,9 +51,9 @@ pub struct ScopePacing {
     /// Requests on the wire at most.
     pub peak: u32,
     /// Time waited, by cause. Of requests that waited together the time is counted once.
-    pub waited: BTreeMap<&'static str, Duration>,
+    pub waited: BTreeMap<Cause, Duration>,
     /// Decisions about it, by kind.
-    pub decided: BTreeMap<&'static str, u32>,
+    pub decided: BTreeMap<Event, u32>,
     /// The pace that the configuration asks for.
     pub configured_pace: Pace,
     /// The present pace, or the last it had.
@@ -65,13 +68,88 @@ pub struct ScopePacing {
     pub remarks: Vec<Remark>,
 }
 
+impl ScopePacing {
+    /// A scope under which nothing was sent.
+    pub fn new(scope: impl Into<String>, pace: Pace) -> Self {
+        ScopePacing {
+            scope: scope.into(),
+            configured: false,
+            sent: 0,
+            refused: 0,
+            rate: None,
+            gap: None,
+            concurrency: None,
+            peak: 0,
+            waited: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            configured_pace: pace,
+            pace,
+            learned_rate: None,
+            latency: None,
+            at_longest_delay: 0.0,
+            remarks: Vec::new(),
+        }
+    }
+}
+
 /// Something about a scope that a person should know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remark {
-    /// `suspect`, `blocked`, `slow`, `ineffective`, `below-target`, `idle` or `unthrottled`.
-    pub about: &'static str,
+    /// What it is about.
+    pub about: RemarkKind,
     /// What was seen, and what may be done.
     pub words: String,
+}
+
+/// What a [`Remark`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RemarkKind {
+    /// Answers are suspected to be block pages.
+    Suspect,
+    /// The server refuses at every pace: slowing down does not help.
+    Blocked,
+    /// The delay is at its maximum because the server is slow.
+    Slow,
+    /// A setting had no effect.
+    Ineffective,
+    /// Fewer requests are in flight than AutoThrottle's target.
+    BelowTarget,
+    /// The same, because too few requests are queued.
+    Idle,
+    /// The delay is so short that it does not limit anything.
+    Unthrottled,
+}
+
+impl RemarkKind {
+    /// The name in `stats.json`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RemarkKind::Suspect => "suspect",
+            RemarkKind::Blocked => "blocked",
+            RemarkKind::Slow => "slow",
+            RemarkKind::Ineffective => "ineffective",
+            RemarkKind::BelowTarget => "below-target",
+            RemarkKind::Idle => "idle",
+            RemarkKind::Unthrottled => "unthrottled",
+        }
+    }
+
+    fn of(finding: Finding) -> Self {
+        match finding {
+            Finding::Slow => RemarkKind::Slow,
+            Finding::Blocked => RemarkKind::Blocked,
+            Finding::Unthrottled => RemarkKind::Unthrottled,
+            Finding::BelowTarget(Cause::Queue) => RemarkKind::Idle,
+            Finding::BelowTarget(_) => RemarkKind::BelowTarget,
+        }
+    }
+}
+
+impl fmt::Display for RemarkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 /// Of the scopes that the configuration names, so many are told of.
@@ -86,8 +164,7 @@ impl Pacing {
     pub(super) fn of(throttle: &Throttle, most: usize, now: Instant) -> Self {
         let accounts: Vec<&Account> = throttle.accounts().collect();
         let waited = throttle.waited(now);
-        let waited = waited.map(|(cause, waited)| (cause.name(), waited));
-        let decided = |event: &Event| (event.name(), throttle.decided(*event));
+        let decided = |event: &Event| (*event, throttle.decided(*event));
         let chosen = chosen(&accounts, most, now);
         let mut scopes: Vec<ScopePacing> = chosen
             .iter()
@@ -114,7 +191,7 @@ impl Pacing {
         let scopes: Vec<Value> = self.scopes.iter().map(ScopePacing::to_json).collect();
         [
             ("waited", seconds(&self.waited)),
-            ("decisions", json!(self.decided)),
+            ("decisions", counts(&self.decided)),
             ("pacing", Value::Array(scopes)),
             ("pacing_left_out", json!(self.left_out)),
         ]
@@ -153,8 +230,8 @@ fn chosen(accounts: &[&Account], most: usize, now: Instant) -> BTreeSet<usize> {
 
 impl ScopePacing {
     fn of(throttle: &Throttle, account: &Account, now: Instant) -> Self {
-        let waited = |cause: &Cause| (cause.name(), account.waited(*cause, now));
-        let decided = |event: &Event| (event.name(), account.decided(*event));
+        let waited = |cause: &Cause| (*cause, account.waited(*cause, now));
+        let decided = |event: &Event| (*event, account.decided(*event));
         ScopePacing {
             scope: account.scope.clone(),
             configured: account.configured,
@@ -180,9 +257,9 @@ impl ScopePacing {
     }
 
     /// What it waited for longest, and how long.
-    pub fn waited_most(&self) -> Option<(&'static str, Duration)> {
+    pub fn waited_most(&self) -> Option<(Cause, Duration)> {
         let longest = self.waited.iter().max_by_key(|(_, waited)| **waited)?;
-        Some((longest.0, *longest.1))
+        Some((*longest.0, *longest.1))
     }
 
     fn to_json(&self) -> Value {
@@ -191,7 +268,7 @@ impl ScopePacing {
         let remarks: Vec<Value> = self
             .remarks
             .iter()
-            .map(|remark| json!({"about": remark.about, "words": remark.words}))
+            .map(|remark| json!({"about": remark.about.as_str(), "words": remark.words}))
             .collect();
         json!({
             "scope": self.scope,
@@ -203,7 +280,7 @@ impl ScopePacing {
             "concurrency": self.concurrency,
             "concurrency_max": self.peak,
             "waited": seconds(&self.waited),
-            "decisions": self.decided,
+            "decisions": counts(&self.decided),
             "configured_pace": pace(self.configured_pace),
             "pace": pace(self.pace),
             "learned_rate": self.learned_rate,
@@ -217,18 +294,18 @@ impl ScopePacing {
 fn remarks(throttle: &Throttle, account: &Account, now: Instant) -> Vec<Remark> {
     let (ineffective, diagnosis) = throttle.findings(account, now);
     let suspected = account.suspected.as_ref().map(|reason| Remark {
-        about: Event::Suspect.name(),
+        about: RemarkKind::Suspect,
         words: format!("{reason}; what the requests look like may be the reason"),
     });
     let ineffective = ineffective.map(|found| Remark {
-        about: Event::Ineffective.name(),
+        about: RemarkKind::Ineffective,
         words: found.message,
     });
     // A suspicion says of what kind the block is, which is more.
     let diagnosis =
         diagnosis.filter(|found| suspected.is_none() || found.finding != Finding::Blocked);
     let diagnosis = diagnosis.map(|found| Remark {
-        about: found.finding.name(),
+        about: RemarkKind::of(found.finding),
         words: found.message,
     });
     [suspected, diagnosis, ineffective]
@@ -237,12 +314,18 @@ fn remarks(throttle: &Throttle, account: &Account, now: Instant) -> Vec<Remark> 
         .collect()
 }
 
-fn some_time((_, waited): &(&'static str, Duration)) -> bool {
+fn some_time((_, waited): &(Cause, Duration)) -> bool {
     !waited.is_zero()
 }
 
-fn seconds(spans: &BTreeMap<&'static str, Duration>) -> Value {
+fn counts<N: Copy + Into<u64>>(decided: &BTreeMap<Event, N>) -> Value {
+    let counts = decided.iter();
+    let counts = counts.map(|(event, count)| (event.as_str().to_owned(), json!((*count).into())));
+    Value::Object(counts.collect::<Map<String, Value>>())
+}
+
+fn seconds(spans: &BTreeMap<Cause, Duration>) -> Value {
     let spans = spans.iter();
-    let spans = spans.map(|(name, span)| ((*name).to_owned(), json!(span.as_secs_f64())));
+    let spans = spans.map(|(cause, span)| (cause.as_str().to_owned(), json!(span.as_secs_f64())));
     Value::Object(spans.collect::<Map<String, Value>>())
 }

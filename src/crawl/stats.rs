@@ -12,9 +12,14 @@ use smol_str::SmolStr;
 
 use crate::base::secret::Secret;
 use crate::base::time::{Wall, nanos};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::pacing::Pacing;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::fetch::timings::{Label, Timings};
+
+use crate::fetch::timings::{Label, Phase, Timings};
+use crate::frontier::filter::Filtered;
+use crate::frontier::request::PageKind;
+use crate::io::IoKind;
 use crate::sink::page::Page;
 
 /// Counts and distributions of a whole crawl.
@@ -42,8 +47,8 @@ pub struct Stats {
     pub by_error: BTreeMap<String, u64>,
     /// The URL and the words of the first failure of each of those kinds.
     pub first_errors: BTreeMap<String, (Arc<str>, String)>,
-    /// Attempts by kind: page, robots, sitemap.
-    pub by_kind: BTreeMap<&'static str, u64>,
+    /// Attempts by kind.
+    pub by_kind: BTreeMap<PageKind, u64>,
     /// Exchanges on a connection that had carried one before.
     pub reused: u64,
     /// Seeds taken, and lines that were no URL.
@@ -61,7 +66,7 @@ pub struct Stats {
     /// How many latencies there are of each label, in the order of [`Label::ALL`].
     pub labels: [u64; Label::ALL.len()],
     /// Each phase's own length.
-    pub phases: [(&'static str, Spread); 6],
+    pub phases: [(Phase, Spread); 6],
     /// From when a request could leave to when it left.
     pub lateness: Spread,
     /// Length of a turn: from the end of one wait to the beginning of the next.
@@ -73,6 +78,7 @@ pub struct Stats {
 
 /// What one scope did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Tally {
     /// Attempts that were sent.
     pub sent: u64,
@@ -119,8 +125,15 @@ impl Stats {
             latency: Spread::new(),
             server_latency_exact: Spread::new(),
             labels: [0; Label::ALL.len()],
-            phases: ["dns", "connect", "tls", "request", "first_byte", "body"]
-                .map(|name| (name, Spread::new())),
+            phases: [
+                Phase::Dns,
+                Phase::Connect,
+                Phase::TlsHandshake,
+                Phase::Request,
+                Phase::FirstByte,
+                Phase::Body,
+            ]
+            .map(|phase| (phase, Spread::new())),
             lateness: Spread::new(),
             lag: Spread::new(),
             scopes: HashMap::with_hasher(Secret::from_seed(0)),
@@ -138,7 +151,7 @@ impl Stats {
     pub fn count(&mut self, page: &Page) {
         self.attempts += 1;
         *self.by_kind.entry(page.kind).or_default() += 1;
-        if page.kind == "page" && page.is_final && page.status.is_some() {
+        if page.kind == PageKind::Page && page.is_final && page.status.is_some() {
             self.pages += 1;
         }
         let counts = page.failure.as_ref().is_some_and(counts_as_error);
@@ -152,7 +165,7 @@ impl Stats {
             ];
             !wanted.contains(&failure.kind)
         });
-        self.pages_failed += u64::from(page.kind == "page" && page.is_final && failed);
+        self.pages_failed += u64::from(page.kind == PageKind::Page && page.is_final && failed);
         self.bytes_wire += page.bytes_wire;
         self.bytes_body += page.body.len() as u64 + page.bytes_taken;
         self.links += u64::from(page.links.unwrap_or(0));
@@ -160,7 +173,7 @@ impl Stats {
             *self.by_status.entry(status).or_default() += 1;
         }
         if let Some(failure) = &page.failure {
-            let name = format!("{}.{}", failure.kind.name(), failure.code);
+            let name = format!("{}.{}", failure.kind.as_str(), failure.code);
             if !self.first_errors.contains_key(&name) {
                 let first = (Arc::from(page.url.as_str()), failure.detail.to_string());
                 self.first_errors.insert(name.clone(), first);
@@ -271,11 +284,16 @@ impl Stats {
         let phases: Map<String, Value> = self
             .phases
             .iter()
-            .map(|(name, spread)| ((*name).to_owned(), spread.to_json()))
+            .map(|(phase, spread)| (key_of(*phase).to_owned(), spread.to_json()))
             .collect();
         let labels: Map<String, Value> = Label::ALL
             .into_iter()
-            .map(|label| (label.name().to_owned(), json!(self.labels[label as usize])))
+            .map(|label| {
+                (
+                    label.as_str().to_owned(),
+                    json!(self.labels[label as usize]),
+                )
+            })
             .collect();
         let status: Map<String, Value> = self
             .by_status
@@ -290,16 +308,21 @@ impl Stats {
                 })
                 .collect()
         };
+        let filtered: Map<String, Value> = progress
+            .filtered
+            .iter()
+            .map(|(reason, count)| (reason.as_str().to_owned(), json!(count)))
+            .collect();
         let mut all = json!({
-            "finish_reason": progress.finish_reason,
-            "io": progress.io,
+            "finish_reason": progress.finish_reason.map(FinishReason::as_str),
+            "io": progress.io.as_str(),
             "started": progress.started.to_string(),
             "now": progress.now.to_string(),
             "elapsed": seconds,
             "attempts": self.attempts,
             "pages": self.pages,
-            "robots": self.by_kind.get("robots").copied().unwrap_or(0),
-            "sitemaps": self.by_kind.get("sitemap").copied().unwrap_or(0),
+            "robots": self.by_kind.get(&PageKind::Robots).copied().unwrap_or(0),
+            "sitemaps": self.by_kind.get(&PageKind::Sitemap).copied().unwrap_or(0),
             "queued": progress.queued,
             "in_flight": progress.in_flight,
             "scopes": progress.scopes,
@@ -308,7 +331,7 @@ impl Stats {
             "seeds": self.seeds,
             "seeds_bad": self.seeds_bad,
             "links": self.links,
-            "filtered": progress.filtered,
+            "filtered": filtered,
             "connections": self.connections,
             "reused": self.reused,
             "bytes_wire": self.bytes_wire,
@@ -351,6 +374,14 @@ impl Stats {
     }
 }
 
+/// The key of a phase in `stats.json`, which is shorter than in result lines.
+fn key_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::TlsHandshake => "tls",
+        phase => phase.as_str(),
+    }
+}
+
 /// Whether a final result with this failure counts towards `CLOSESPIDER_ERRORCOUNT`. A robots.txt that
 /// cannot be had is an error; a rule in it is not.
 fn counts_as_error(failure: &Failure) -> bool {
@@ -369,11 +400,12 @@ impl Default for Stats {
 
 /// How far a crawl has come: what is shown while it runs.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Progress {
     /// Why it ended; `None` while it runs.
-    pub finish_reason: Option<&'static str>,
-    /// What carries it: `epoll`, `uring`, or `simulated`.
-    pub io: &'static str,
+    pub finish_reason: Option<FinishReason>,
+    /// What carries it.
+    pub io: IoKind,
     /// Wall time at its start.
     pub started: Wall,
     /// Wall time now.
@@ -409,7 +441,7 @@ pub struct Progress {
     /// URLs seen.
     pub seen: usize,
     /// Links left out, by reason.
-    pub filtered: BTreeMap<&'static str, u64>,
+    pub filtered: BTreeMap<Filtered, u64>,
 }
 
 /// A distribution of spans, to three digits, from 1 ns to an hour. Of spans that are alike to three
@@ -484,6 +516,7 @@ impl Default for Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::stamp::{Clock, Stamp};
     use crate::base::time::Instant;
 
     #[test]
@@ -502,18 +535,20 @@ mod tests {
     #[test]
     fn latencies_are_counted_by_how_far_they_can_be_trusted() {
         let mut stats = Stats::new();
-        let head = |millis, kernel, bound| Timings {
+        let head = |millis, clock, slack| Timings {
             sent: Some(Instant::START),
-            headers: Some(Instant::START + Duration::from_millis(millis)),
-            kernel,
-            bound,
+            headers: Some(Stamp {
+                at: Instant::START + Duration::from_millis(millis),
+                clock,
+                slack: Duration::from_millis(slack),
+            }),
             ..Timings::default()
         };
         for timings in [
-            head(20, true, false),
-            head(70, true, true),
-            head(80, true, true),
-            head(90, false, true),
+            head(20, Clock::Kernel, 0),
+            head(70, Clock::Kernel, 1),
+            head(80, Clock::Kernel, 2),
+            head(90, Clock::User, 0),
             Timings::default(),
         ] {
             stats.time(&timings);

@@ -2,6 +2,7 @@
 //! the life of a URL asks for a rule and not for its workload.
 
 use crate::base::time::Instant;
+use crate::crawl::finish::FinishReason;
 use crate::crawl::probe::open_loop::OpenLoop;
 use crate::frontier::job::Job;
 use crate::sink::page::Page;
@@ -73,7 +74,7 @@ impl Workload {
     }
 
     /// Why the loop should end though requests are left, if it should.
-    pub fn is_stuck(&self, now: Instant) -> Option<&'static str> {
+    pub fn is_stuck(&self, now: Instant) -> Option<FinishReason> {
         self.probe()?.is_stuck(now)
     }
 

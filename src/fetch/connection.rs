@@ -238,17 +238,14 @@ impl Connection {
         timings.ready = Some(since);
         if self.used == 0 {
             timings.end_connect(self.established);
-            let started = timings.started;
             if let Some(Secured {
                 arrival,
                 took,
                 slack,
             }) = self.secured
             {
-                timings.tls_handshake = Some(arrival.at).filter(|at| *at >= started);
+                timings.secured = Some(Stamp { slack, ..arrival });
                 timings.tls_took = Some(took);
-                timings.tls_slack = slack;
-                timings.tls_by_user = !arrival.is_kernels();
             }
         }
         self.used += 1;

@@ -170,7 +170,7 @@ impl Exchange {
     pub fn handle_sent(&mut self, at: Instant, slack: Duration) {
         if self.timings.sent.is_none() {
             self.timings.sent = Some(at);
-            self.timings.slack = slack;
+            self.timings.sent_slack = slack;
         }
     }
 
@@ -416,7 +416,7 @@ impl Exchange {
             }
             Ok(Some(Item::Head(head))) => {
                 self.timings.begin_reply(arrival);
-                self.timings.end_headers(arrival);
+                self.timings.headers = Some(arrival);
                 let framing = self.reader.framing();
                 self.received
                     .take_head(head, framing, self.budget.bytes_max);
@@ -509,7 +509,7 @@ impl Exchange {
     /// The reply is complete.
     fn complete(&mut self, reusable: bool, arrival: Stamp) -> Step {
         if self.received.framing != Some(Framing::None) {
-            self.timings.end_body(arrival);
+            self.timings.body = Some(arrival);
         }
         let failure = self.body().finish();
         self.state = State::Over;
@@ -518,7 +518,7 @@ impl Exchange {
 
     /// The body has reached its limit: the part within it is kept, and nothing more is read.
     fn cut(&mut self, arrival: Stamp) -> Step {
-        self.timings.end_body(arrival);
+        self.timings.body = Some(arrival);
         self.received.truncated = Some(Truncation::Length);
         let failure = self.body().coding_failure();
         self.state = State::Over;

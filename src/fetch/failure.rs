@@ -32,8 +32,8 @@ impl Failure {
     /// (`dns.servfail`).
     pub fn is_named(&self, name: &str) -> bool {
         match name.split_once('.') {
-            Some((kind, code)) => kind == self.kind.name() && code == self.code,
-            None => name == self.kind.name(),
+            Some((kind, code)) => kind == self.kind.as_str() && code == self.code,
+            None => name == self.kind.as_str(),
         }
     }
 }
@@ -43,7 +43,7 @@ impl std::error::Error for Failure {}
 impl Failure {
     /// The stable code as in `error.code` of a result line: `dns.nxdomain`.
     pub fn code(&self) -> String {
-        format!("{}.{}", self.kind.name(), self.code)
+        format!("{}.{}", self.kind.as_str(), self.code)
     }
 
     /// Returns whether the same request may succeed if it is made later, as far as the failure
@@ -108,7 +108,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}: {}", self.kind.name(), self.code, self.detail)
+        write!(f, "{}.{}: {}", self.kind.as_str(), self.code, self.detail)
     }
 }
 
@@ -216,7 +216,7 @@ impl FailureKind {
     ];
 
     /// The name in result lines and settings.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             FailureKind::Dns => "dns",
             FailureKind::Connect => "connect",
@@ -238,7 +238,13 @@ impl FailureKind {
 
     /// The kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 
@@ -255,12 +261,18 @@ pub enum Truncation {
 
 impl Truncation {
     /// The name in the WARC specification.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Truncation::Length => "length",
             Truncation::Time => "time",
             Truncation::Disconnect => "disconnect",
         }
+    }
+}
+
+impl fmt::Display for Truncation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

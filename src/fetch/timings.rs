@@ -1,5 +1,6 @@
 //! When each phase of an attempt ended, and the latencies computed from it.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::base::stamp::Stamp;
@@ -9,10 +10,11 @@ use crate::base::time::Instant;
 /// no `dns`, `connect` or `tls_handshake` (`KEEPALIVE_MAX=0` reuses none), and a cached address has
 /// no `dns` (cached for its TTL, at least 30 s and at most a day).
 ///
-/// [`Timings::spans`] has the duration of each phase; any other span between two of them is
-/// `later.saturating_since(earlier)`. The time of a failure is not included: see
-/// [`Page::ended`](crate::Page::ended).
+/// An arrival is a [`Stamp`], which says how precisely it is known. [`Timings::spans`] has the duration
+/// of each phase; any other span between two of them is `later.saturating_since(earlier)`. The time of
+/// a failure is not included: see [`Page::ended`](crate::Page::ended).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timings {
     /// The attempt's start: its release by the throttle.
     pub started: Instant,
@@ -21,17 +23,17 @@ pub struct Timings {
     /// The name was resolved (by a query that this attempt waited for). The attempt's start is
     /// earlier by the time from the query's departure to the arrival of the answer.
     pub dns: Option<Instant>,
-    /// TCP was established for this attempt.
-    pub connect: Option<Instant>,
+    /// TCP was established for this attempt. It is an upper bound if the kernel measured no round
+    /// trip, for example of a retransmitted SYN, so that our own late observation counts; or if our
+    /// thread was delayed while sending.
+    pub connect: Option<Stamp>,
     /// How long that took since the departure of the SYN; delays on our side before it are not
-    /// counted.
+    /// counted. An upper bound if `connect` is one.
     pub connect_took: Option<Duration>,
-    /// `connect` and `connect_took` are upper bounds: the kernel measured no round trip, for
-    /// example of a retransmitted SYN, so our own late observation counts; or our thread was
-    /// delayed while sending.
-    pub connect_bound: bool,
-    /// The TLS handshake was complete.
-    pub tls_handshake: Option<Instant>,
+    /// The TLS handshake was complete, on a connection that carried no exchange before. It may have
+    /// been complete before this attempt started: see [`Timings::tls_handshake`]. Its slack is how
+    /// much `tls_took` may be too long.
+    pub secured: Option<Stamp>,
     /// How long that handshake took since the departure of the ClientHello; our own wait before it
     /// is not counted. A [resumed](crate::TlsInfo::resumed) session takes less; sessions are
     /// resumed wherever a server permits it.
@@ -40,30 +42,16 @@ pub struct Timings {
     pub ready: Option<Instant>,
     /// The request departed: the time just before the system call that sent its first byte.
     pub sent: Option<Instant>,
+    /// The request may have departed up to this much later, because our thread was delayed while
+    /// sending.
+    pub sent_slack: Duration,
     /// The first byte of the final reply arrived.
-    pub first_byte: Option<Instant>,
-    /// The first byte may have arrived earlier.
-    pub first_byte_bound: bool,
+    pub first_byte: Option<Stamp>,
     /// The last byte of the final head arrived.
-    pub headers: Option<Instant>,
-    /// The end of the head may have arrived earlier.
-    pub headers_bound: bool,
+    pub headers: Option<Stamp>,
     /// The last byte of the body arrived. If only the end of the connection shows that it was the
     /// last, the arrival of that end does not count: it has no bytes and no kernel stamp.
-    pub body: Option<Instant>,
-    /// The last byte may have arrived earlier: the kernel's stamp may belong to another segment, or
-    /// we took the stamp ourselves later.
-    pub body_bound: bool,
-    /// The kernel stamped the arrivals at the end of the latencies.
-    pub kernel: bool,
-    /// The latencies are upper bounds.
-    pub bound: bool,
-    /// [`Timings::server_latency`] may be too long by up to this much. Zero if it is exact.
-    pub slack: Duration,
-    /// [`Timings::tls_took`] may be too long by up to this much.
-    pub tls_slack: Duration,
-    /// The end of the handshake was stamped by us, not by the kernel.
-    pub tls_by_user: bool,
+    pub body: Option<Stamp>,
 }
 
 /// The duration of each phase of an attempt, in order: [`Timings::spans`]. `None`: the phase did
@@ -90,6 +78,47 @@ pub struct Spans {
     pub body: Option<Duration>,
 }
 
+/// A phase of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Phase {
+    /// The name was resolved.
+    Dns,
+    /// TCP was established.
+    Connect,
+    /// The TLS handshake.
+    TlsHandshake,
+    /// The wait for the pace, and sending the request.
+    Request,
+    /// The wait for the first byte of the final reply.
+    FirstByte,
+    /// The final head.
+    Headers,
+    /// The body.
+    Body,
+}
+
+impl Phase {
+    /// The name in result lines.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Phase::Dns => "dns",
+            Phase::Connect => "connect",
+            Phase::TlsHandshake => "tls_handshake",
+            Phase::Request => "request",
+            Phase::FirstByte => "first_byte",
+            Phase::Headers => "headers",
+            Phase::Body => "body",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// Accuracy of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
@@ -107,7 +136,7 @@ impl Label {
     pub const ALL: [Label; 3] = [Label::Exact, Label::Bound, Label::User];
 
     /// `exact`, `bound` or `user`.
-    pub fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Label::Exact => "exact",
             Label::Bound => "bound",
@@ -116,25 +145,38 @@ impl Label {
     }
 }
 
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 impl Timings {
     /// The duration of each phase that happened.
     pub fn spans(&self) -> Spans {
         let span =
             |start: Option<Instant>, end: Option<Instant>| Some(end?.saturating_since(start?));
+        let at = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.at);
+        let (first_byte, headers, body) = (at(self.first_byte), at(self.headers), at(self.body));
         Spans {
             dns: span(Some(self.started), self.dns),
             connect: self.connect_took,
             tls: self.tls_took,
             request: span(self.ready, self.sent),
-            first_byte: span(self.sent, self.first_byte),
-            headers: span(self.first_byte, self.headers),
-            body: span(self.headers, self.body),
+            first_byte: span(self.sent, first_byte),
+            headers: span(first_byte, headers),
+            body: span(headers, body),
         }
+    }
+
+    /// The TLS handshake was complete, within this attempt.
+    pub fn tls_handshake(&self) -> Option<Stamp> {
+        self.secured.filter(|secured| secured.at >= self.started)
     }
 
     /// From the request's departure to the last byte of the final head.
     pub fn server_latency(&self) -> Option<Duration> {
-        Some(self.headers?.saturating_since(self.sent?))
+        Some(self.headers?.at.saturating_since(self.sent?))
     }
 
     /// [`Timings::server_latency`] plus the TLS handshake, if this exchange made one.
@@ -144,49 +186,37 @@ impl Timings {
 
     /// Accuracy of the latencies; `None` without a final head.
     pub fn label(&self) -> Option<Label> {
-        self.headers?;
-        Some(match (self.kernel, self.bound) {
-            (true, false) => Label::Exact,
-            (true, true) => Label::Bound,
+        let is_kernels = self.headers?.is_kernels() && self.secured.is_none_or(|s| s.is_kernels());
+        Some(match (is_kernels, self.latency_slack().is_zero()) {
+            (true, true) => Label::Exact,
+            // If the departure was delayed, even a kernel stamp gives only an upper bound.
+            (true, false) => Label::Bound,
             (false, _) => Label::User,
         })
     }
 
+    /// How much [`Timings::server_latency`] may be too long. Zero if it is exact.
+    pub fn server_latency_slack(&self) -> Duration {
+        let arrival = self.headers.map(|headers| headers.slack);
+        self.sent_slack + arrival.unwrap_or_default()
+    }
+
     /// How much [`Timings::latency`] may be too long.
     pub fn latency_slack(&self) -> Duration {
-        self.slack + self.tls_slack
+        let secured = self.secured.map(|secured| secured.slack);
+        self.server_latency_slack() + secured.unwrap_or_default()
     }
 
     /// Records that TCP was established. A connection from before the attempt is not a phase of it.
     pub fn end_connect(&mut self, established: Option<Established>) {
-        let phase = established.filter(|tcp| tcp.at >= self.started);
-        self.connect = phase.map(|tcp| tcp.at);
+        let phase = established.filter(|tcp| tcp.arrival.at >= self.started);
+        self.connect = phase.map(|tcp| tcp.arrival);
         self.connect_took = phase.map(|tcp| tcp.took);
-        self.connect_bound = phase.is_some_and(|tcp| tcp.bound);
     }
 
     /// Records the first byte that may belong to the final reply, by the arrival of its bytes.
     pub(super) fn begin_reply(&mut self, arrival: Stamp) {
-        if self.first_byte.is_none() {
-            self.first_byte = Some(arrival.at);
-            self.first_byte_bound = arrival.is_bound();
-        }
-    }
-
-    /// Records the last byte of the body, by the arrival of its bytes.
-    pub(super) fn end_body(&mut self, arrival: Stamp) {
-        self.body = Some(arrival.at);
-        self.body_bound = arrival.is_bound();
-    }
-
-    /// Records the end of the final head, by the arrival of its bytes.
-    pub(super) fn end_headers(&mut self, arrival: Stamp) {
-        self.headers = Some(arrival.at);
-        self.headers_bound = arrival.is_bound();
-        self.kernel = arrival.is_kernels() && !self.tls_by_user;
-        self.slack += arrival.slack;
-        // If the departure was delayed, even a kernel stamp gives only an upper bound.
-        self.bound = !self.kernel || !self.latency_slack().is_zero();
+        self.first_byte.get_or_insert(arrival);
     }
 
     /// How late the request departed, compared with the later of due and ready.
@@ -200,17 +230,14 @@ impl Timings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Established {
     /// When it was complete.
-    pub at: Instant,
-    /// How long it took since the departure of the SYN.
+    pub arrival: Stamp,
+    /// How long it took since the departure of the SYN; an upper bound if the arrival is one.
     pub took: Duration,
-    /// Both values are upper bounds.
-    pub bound: bool,
 }
 
 impl Established {
     /// From an attempt that departed at `left`, or later by up to the slack of the arrival.
     pub fn after(left: Instant, arrival: Stamp) -> Self {
-        let at = arrival.at;
         // The kernel measures the round trip, so its start is uncertain and not its duration.
         let doubt = if arrival.is_kernels() {
             arrival.slack
@@ -218,9 +245,8 @@ impl Established {
             Duration::ZERO
         };
         Established {
-            at,
-            took: at.saturating_since(left + doubt),
-            bound: arrival.is_bound(),
+            arrival,
+            took: arrival.at.saturating_since(left + doubt),
         }
     }
 }
@@ -241,15 +267,15 @@ mod tests {
             started: at(10),
             dns: Some(at(12)),
             // Both contain their durations: the time in between is our own.
-            connect: Some(at(20)),
+            connect: Some(Stamp::exact(at(20))),
             connect_took: millis(4),
-            tls_handshake: Some(at(50)),
+            secured: Some(Stamp::exact(at(50))),
             tls_took: millis(8),
             ready: Some(at(50)),
             sent: Some(at(66)),
-            first_byte: Some(at(98)),
-            headers: Some(at(162)),
-            body: Some(at(290)),
+            first_byte: Some(Stamp::exact(at(98))),
+            headers: Some(Stamp::exact(at(162))),
+            body: Some(Stamp::exact(at(290))),
             ..Timings::default()
         };
         let all = Spans {
@@ -288,12 +314,12 @@ mod tests {
                 slack: Duration::from_millis(slack),
             };
             let established = Established::after(at(10), arrival);
-            assert_eq!(established.at, at(50));
             assert_eq!(established.took, Duration::from_millis(took));
-            assert_eq!(established.bound, !kernel || slack > 0);
             let mut timings = Timings::default();
             timings.end_connect(Some(established));
-            assert_eq!(timings.connect_bound, established.bound);
+            let connect = timings.connect.expect("a phase of this attempt");
+            assert_eq!(connect.at, at(50));
+            assert_eq!(connect.is_bound(), !kernel || slack > 0);
         };
         check(true, 0, 40);
         // The attempt departed up to 30 ms later than its start, and took a round trip from there.
@@ -309,20 +335,14 @@ mod tests {
             ..Timings::default()
         };
         let took = Duration::from_millis(5);
-        let bound = true;
-        timings.end_connect(Some(Established {
-            at: at(19),
+        let established = |millis| Established {
+            arrival: Stamp::exact(at(millis)),
             took,
-            bound,
-        }));
-        assert!(!timings.connect_bound);
+        };
+        timings.end_connect(Some(established(19)));
         assert_eq!((timings.connect, timings.connect_took), (None, None));
-        timings.end_connect(Some(Established {
-            at: at(20),
-            took,
-            bound,
-        }));
-        assert_eq!(timings.connect, Some(at(20)));
+        timings.end_connect(Some(established(20)));
+        assert_eq!(timings.connect, Some(Stamp::exact(at(20))));
         assert_eq!(timings.connect_took, Some(took));
     }
 }

@@ -27,7 +27,7 @@ use rustls::{
 
 pub use self::certificates::Certificates;
 use self::refused::{KeepRejected, RejectedChain};
-pub use self::session::{TlsInfo, TlsSession};
+pub use self::session::{TlsInfo, TlsSession, TlsVersion};
 use crate::base::time::{Instant, Wall};
 
 /// The trusted roots, and the time at the start of the crawl.

@@ -1,6 +1,7 @@
 //! URL filters: which URLs a crawl admits.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::settings::{Follow, Settings};
 use crate::wire::url::CrawlUrl;
@@ -39,7 +40,7 @@ pub enum Filtered {
 
 impl Filtered {
     /// The name under which it is counted.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Filtered::Duplicate => "duplicate",
             Filtered::Length => "url_length",
@@ -55,6 +56,12 @@ impl Filtered {
             Filtered::SitemapDepth => "sitemap_depth",
             Filtered::HostSitemaps => "max_sitemaps_per_host",
         }
+    }
+}
+
+impl fmt::Display for Filtered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

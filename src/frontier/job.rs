@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::extra::{Costs, Extra, Flags};
-use super::request::{Kind, Request};
+use super::request::{PageKind, Request};
 use crate::base::scopes::Scopes;
 use crate::wire::proxy::Route;
 use crate::wire::url::CrawlUrl;
@@ -24,7 +24,7 @@ pub struct Job {
     /// Where to.
     pub url: CrawlUrl,
     /// What for.
-    pub kind: Kind,
+    pub kind: PageKind,
     /// Asked for by a seed, or by a seed's redirect.
     pub seed: bool,
     /// To be sent on a new connection: a kept one died under it.
@@ -56,7 +56,7 @@ impl Job {
             parent: 0,
             via: None,
             url,
-            kind: Kind::Page,
+            kind: PageKind::Page,
             seed: true,
             fresh: false,
             awaited: false,
@@ -183,8 +183,8 @@ impl Job {
             priority: self.priority,
             depth: self.depth,
             sitemap: match self.kind {
-                Kind::Sitemap => self.nesting().max(1),
-                Kind::Page | Kind::Robots => 0,
+                PageKind::Sitemap => self.nesting().max(1),
+                PageKind::Page | PageKind::Robots => 0,
             },
             scopes,
             scope_costs: scope_costs.unwrap_or_default(),
@@ -206,7 +206,7 @@ impl Job {
     /// Whether what a user would say is more than its result line says.
     pub fn says_more_than_line(&self) -> bool {
         let extra = self.extra.as_ref();
-        self.kind == Kind::Sitemap
+        self.kind == PageKind::Sitemap
             || self.flags != Flags::default()
             || self.priority != 0
             || extra.is_some_and(|extra| extra.says_more_than_line())
@@ -218,9 +218,9 @@ impl Job {
     /// negative, so that its bits are in its order), then in order of admission.
     pub(super) fn rank(&self) -> Rank {
         let kind = match self.kind {
-            Kind::Robots => 2,
-            Kind::Sitemap => 1,
-            Kind::Page => 0,
+            PageKind::Robots => 2,
+            PageKind::Sitemap => 1,
+            PageKind::Page => 0,
         };
         (kind, self.priority, self.share.to_bits(), Reverse(self.id))
     }

@@ -37,7 +37,7 @@ use super::offers::Offers;
 use super::origins::Origins;
 use super::queue::Queue;
 use super::queued::Queued;
-use super::request::Kind;
+use super::request::PageKind;
 use super::robots::{RobotsResult, RobotsState, RulesCache, UNREACHABLE_FOR, Verdict};
 use super::seen::Seen;
 use super::settings::Settings;
@@ -212,7 +212,7 @@ impl Frontier {
     pub fn push(&mut self, lane: LaneId, job: Job) {
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
-        let first = job.kind == Kind::Robots;
+        let first = job.kind == PageKind::Robots;
         slot.queue.push(Queued::of(job));
         match slot.state {
             LaneState::Idle => self.offer_lane(lane),
@@ -231,7 +231,8 @@ impl Frontier {
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         slot.in_flight.subtract();
-        if job.kind == Kind::Robots && matches!(slot.state, LaneState::Robots | LaneState::Limited)
+        if job.kind == PageKind::Robots
+            && matches!(slot.state, LaneState::Robots | LaneState::Limited)
         {
             // The lane may be waiting for this very request, which nothing else sends.
             slot.state = LaneState::Released;
@@ -262,13 +263,13 @@ impl Frontier {
             Health::Down => {
                 let asks = self.settings.robots_obey && !front.flags().ignore_robots;
                 let why = match origin.robots.is_known() {
-                    false if asks && front.kind() == Kind::Page => Unsent::RobotsUnreachable,
+                    false if asks && front.kind() == PageKind::Page => Unsent::RobotsUnreachable,
                     _ => Unsent::HostDown,
                 };
                 return Next::Unsent(self.pop(lane), why);
             }
         }
-        let is_robots = front.kind() == Kind::Robots;
+        let is_robots = front.kind() == PageKind::Robots;
         // It applies to every request of the lane, also to the robots.txt of another origin.
         if self.settings.robots_obey
             && let Some(delay) = origin.robots.crawl_delay(&self.rules)
@@ -336,7 +337,7 @@ impl Frontier {
         let (is_https, host, port) = self.address_of(lane);
         let mut job = Job {
             parent: front.id(),
-            kind: Kind::Robots,
+            kind: PageKind::Robots,
             seed: false,
             depth: front.depth(),
             ..Job::seed(id, CrawlUrl::of_parts(is_https, host, port, "/robots.txt"))
@@ -355,7 +356,7 @@ impl Frontier {
     fn take(&mut self, lane: LaneId) -> Job {
         let job = self.pop(lane);
         self.lanes[lane.0 as usize].in_flight.add();
-        if job.kind == Kind::Page {
+        if job.kind == PageKind::Page {
             self.pages_in_flight += 1;
             if let Some(count) = self.page_count_mut(lane) {
                 count.in_flight += 1;
@@ -448,7 +449,7 @@ impl Frontier {
     pub fn ended(&mut self, lane: LaneId, job: &Job, page: bool, now: Instant) {
         self.uncount(job, lane);
         self.lanes[lane.0 as usize].in_flight.subtract();
-        if page && job.kind == Kind::Page {
+        if page && job.kind == PageKind::Page {
             self.pages += 1;
             if let Some(count) = self.page_count_mut(lane) {
                 count.pages += 1;

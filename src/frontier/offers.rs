@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 use super::filter::Filtered;
 use super::hosts::HostId;
-use super::request::Kind;
+use super::request::PageKind;
 use crate::base::keys::UrlKey;
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
@@ -28,7 +28,7 @@ pub struct Offer<'a> {
     /// The URL.
     pub url: &'a CrawlUrl,
     /// What it is fetched for. Sitemaps have limits of their own.
-    pub kind: Kind,
+    pub kind: PageKind,
     /// Links followed from a seed.
     pub depth: u32,
     /// Higher goes first within its lane.

@@ -1,9 +1,9 @@
 //! Priority queue of one lane's requests.
 
+use crate::frontier::request::PageKind;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::queued::Queued;
-use super::request::Kind;
 
 /// A priority queue that is small when short: of a million lanes most hold one request.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ impl Queue {
 
 impl Many {
     fn push(&mut self, queued: Queued) {
-        if queued.kind() == Kind::Sitemap {
+        if queued.kind() == PageKind::Sitemap {
             let queue = &mut self.sitemaps.get_or_insert_default().queue;
             let at = queue.partition_point(|other| *other > queued);
             return queue.insert(at, queued);
@@ -150,7 +150,7 @@ impl Many {
         let first = sitemaps.queue.front()?;
         let is_first = match self.other() {
             None => true,
-            Some(other) => !sitemaps.is_pages_turn && other.kind() == Kind::Page,
+            Some(other) => !sitemaps.is_pages_turn && other.kind() == PageKind::Page,
         };
         is_first.then_some(first)
     }
@@ -168,7 +168,7 @@ impl Many {
         if let Some(sitemaps) = &mut self.sitemaps
             && popped
                 .as_ref()
-                .is_some_and(|popped| popped.kind() == Kind::Page)
+                .is_some_and(|popped| popped.kind() == PageKind::Page)
         {
             sitemaps.is_pages_turn = false;
         }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn sitemaps_alternate_with_pages_even_if_each_names_the_next() {
         let sitemap = |id| Job {
-            kind: Kind::Sitemap,
+            kind: PageKind::Sitemap,
             ..job(id, 0)
         };
         let mut queue = Queue::default();
@@ -227,13 +227,13 @@ mod tests {
         for _ in 0..8 {
             let next = queue.pop().expect("there is always a sitemap");
             went.push(next.id());
-            if next.kind() == Kind::Sitemap {
+            if next.kind() == PageKind::Sitemap {
                 queue.push(Queued::of(sitemap(next.id() + 1)));
             }
         }
         assert_eq!(went, [10, 1, 11, 2, 12, 3, 13, 14]);
         queue.push(Queued::of(Job {
-            kind: Kind::Robots,
+            kind: PageKind::Robots,
             ..job(99, 0)
         }));
         assert_eq!(queue.pop().map(|next| next.id()), Some(99));

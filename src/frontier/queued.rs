@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::extra::{Extra, Flags};
 use super::job::{Job, Rank};
-use super::request::Kind;
+use super::request::PageKind;
 use crate::wire::url::CrawlUrl;
 
 /// A request that is queued.
@@ -106,10 +106,10 @@ impl Queued {
         }
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PageKind {
         match self {
             Queued::Whole(job) => job.kind,
-            _ => Kind::Page,
+            _ => PageKind::Page,
         }
     }
 
@@ -158,7 +158,7 @@ impl Plain {
     fn of(job: &Job) -> Option<Self> {
         let says_more = job.parent != 0
             || job.via.is_some()
-            || job.kind != Kind::Page
+            || job.kind != PageKind::Page
             || !job.seed
             || job.fresh
             || job.redirects != 0
@@ -190,7 +190,7 @@ impl Plain {
 
 impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
     fn of(job: &Job) -> Option<Self> {
-        let says_more = job.kind != Kind::Page
+        let says_more = job.kind != PageKind::Page
             || job.seed
             || job.fresh
             || job.awaited
@@ -324,7 +324,7 @@ mod tests {
         let via = None;
         check(Job { via, ..plain() }, 0);
         let says_more: [fn(&mut Job); 13] = [
-            |job| job.kind = Kind::Sitemap,
+            |job| job.kind = PageKind::Sitemap,
             |job| job.seed = true,
             |job| job.fresh = true,
             |job| job.awaited = true,
@@ -399,7 +399,7 @@ mod tests {
         );
         check(
             Job {
-                kind: Kind::Sitemap,
+                kind: PageKind::Sitemap,
                 ..plain()
             },
             false,

@@ -2,6 +2,7 @@
 
 pub mod seeds;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::wire::proxy::{Proxy, Route};
 
 /// A request as a user submits it: by a seeds line, from code, or found as a link.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Request {
     /// The URL, absolute.
     pub url: String,
@@ -242,10 +244,10 @@ impl Request {
 
 impl Request {
     /// What it is for.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> PageKind {
         match self.sitemap {
-            0 => Kind::Page,
-            _ => Kind::Sitemap,
+            0 => PageKind::Page,
+            _ => PageKind::Sitemap,
         }
     }
 
@@ -305,9 +307,11 @@ impl ScopesError {
 }
 
 /// What a request is for; `kind` of a result line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum PageKind {
     /// A page, asked for by a seed or a link.
+    #[default]
     Page,
     /// A robots.txt.
     Robots,
@@ -315,13 +319,19 @@ pub enum Kind {
     Sitemap,
 }
 
-impl Kind {
+impl PageKind {
     /// The word in result lines.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
-            Kind::Page => "page",
-            Kind::Robots => "robots",
-            Kind::Sitemap => "sitemap",
+            PageKind::Page => "page",
+            PageKind::Robots => "robots",
+            PageKind::Sitemap => "sitemap",
         }
+    }
+}
+
+impl fmt::Display for PageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }

@@ -42,6 +42,7 @@ use super::{Accepted, Chunk, Close, Endpoint, Event, Io, NetError, Settings, Tok
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::time::{Instant, Wall};
+use crate::io::IoKind;
 
 /// The back end that runs on any Linux.
 #[derive(Debug)]
@@ -232,8 +233,8 @@ impl Epoll {
 }
 
 impl Io for Epoll {
-    fn name(&self) -> &'static str {
-        "epoll"
+    fn kind(&self) -> IoKind {
+        IoKind::Epoll
     }
 
     fn now(&self) -> Instant {

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::base::disk::DiskJob;
 use crate::base::time::{Instant, Wall};
+use crate::io::IoKind;
 
 /// `IO`: the kernel interface to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,8 +80,8 @@ macro_rules! either {
 }
 
 impl Io for Kernel {
-    fn name(&self) -> &'static str {
-        either!(self, io => io.name())
+    fn kind(&self) -> IoKind {
+        either!(self, io => io.kind())
     }
 
     fn now(&self) -> Instant {
@@ -184,23 +185,23 @@ impl Io for Kernel {
 mod tests {
     use super::*;
 
-    fn name(opened: io::Result<Kernel>) -> &'static str {
-        opened.expect("epoll is always available").name()
+    fn kind(opened: io::Result<Kernel>) -> IoKind {
+        opened.expect("epoll is always available").kind()
     }
 
     #[test]
     fn a_missing_back_end_falls_back_to_epoll() {
         let absent = Kernel::or_epoll(Err(Unavailable::Absent), Settings::default());
-        assert_eq!(name(absent), "epoll");
+        assert_eq!(kind(absent), IoKind::Epoll);
     }
 
     #[test]
     fn the_wanted_back_end_is_opened_and_epoll_by_default() {
-        let open = |wanted| name(Kernel::open(wanted, Settings::default()));
-        assert_eq!(open(BackEnd::Epoll), "epoll");
-        assert_eq!(open(BackEnd::Auto), "epoll");
+        let open = |wanted| kind(Kernel::open(wanted, Settings::default()));
+        assert_eq!(open(BackEnd::Epoll), IoKind::Epoll);
+        assert_eq!(open(BackEnd::Auto), IoKind::Epoll);
         match Uring::new(Settings::default()) {
-            Ok(_) => assert_eq!(open(BackEnd::Uring), "uring"),
+            Ok(_) => assert_eq!(open(BackEnd::Uring), IoKind::Uring),
             Err(reason) => crate::base::loud::skip(reason),
         }
     }

@@ -12,6 +12,7 @@ mod sockets;
 mod epoll;
 mod uring;
 mod kernel;
+mod kind;
 mod disk;
 pub mod sim;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::base::time::{Instant, Wall};
 pub(crate) use self::disk::gunzip;
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
+pub use self::kind::IoKind;
 pub use self::limits::{Memory, open_files, raise_open_files};
 pub use self::sockets::accepted::Accepted;
 pub use self::sockets::listening::{Credentials, Endpoint, Peer};
@@ -43,8 +45,8 @@ pub use crate::base::stamp::{Clock, Stamp};
 /// another, as the owner moves; settings per thread, such as [`Settings::timer_slack`], are applied by
 /// the thread's first wait.
 pub trait Io {
-    /// Its name: `epoll`, `uring` or `simulated`.
-    fn name(&self) -> &'static str;
+    /// What it is.
+    fn kind(&self) -> IoKind;
 
     /// The present moment. All code above takes time from here.
     fn now(&self) -> Instant;

@@ -33,6 +33,7 @@ use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, Wall};
+use crate::io::IoKind;
 
 pub use self::net::{Answer, ConnId, Faults, FullDisk, Net, World};
 pub use self::origins::{Hit, Origins};
@@ -347,8 +348,8 @@ impl Sim {
 }
 
 impl Io for Sim {
-    fn name(&self) -> &'static str {
-        "simulated"
+    fn kind(&self) -> IoKind {
+        IoKind::Simulated
     }
 
     fn now(&self) -> Instant {

@@ -61,6 +61,7 @@ use super::waiting::{ThreadChange, TurnThread};
 use super::{Accepted, Chunk, Close, Endpoint, Event, Io, NetError, Settings, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::time::{Instant, Wall};
+use crate::io::IoKind;
 
 /// The back end whose stamps stay exact while our thread is busy. Requires Linux 6.0.
 #[derive(Debug)]
@@ -287,8 +288,8 @@ impl Uring {
 }
 
 impl Io for Uring {
-    fn name(&self) -> &'static str {
-        "uring"
+    fn kind(&self) -> IoKind {
+        IoKind::Uring
     }
 
     fn now(&self) -> Instant {

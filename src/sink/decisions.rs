@@ -11,7 +11,7 @@ pub fn write_line(decision: &Decision, at: Wall, out: &mut Vec<u8>) {
     line.first("at").wall(at);
     line.key("scope").text(&decision.scope);
     line.key("id").or_null(decision.id, Line::number);
-    line.key("event").text(decision.event.name());
+    line.key("event").text(decision.event.as_str());
     let status = decision.status.map(u64::from);
     line.key("status").or_null(status, Line::number);
     line.key("latency").or_null(decision.latency, Line::seconds);
@@ -23,7 +23,7 @@ pub fn write_line(decision: &Decision, at: Wall, out: &mut Vec<u8>) {
     line.key("in_flight").number(decision.in_flight.into());
     line.key("size").or_null(decision.size, Line::number);
     line.key("reason").text(&decision.reason);
-    line.key("source").text(decision.source.name());
+    line.key("source").text(decision.source.as_str());
     line.out.extend_from_slice(b"}\n");
 }
 

@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use crate::base::stamp::Stamp;
 use crate::base::time::{Instant, Wall};
 use crate::fetch::body_mode::BodyMode;
 use crate::fetch::failure::{Failure, Truncation};
-use crate::fetch::timings::Timings;
-pub use crate::fetch::tls::{Certificates, TlsInfo};
-use crate::wire::http::Headers;
+use crate::fetch::timings::{Phase, Timings};
+pub use crate::fetch::tls::{Certificates, TlsInfo, TlsVersion};
+use crate::frontier::request::PageKind;
+use crate::wire::http::{Headers, HttpVersion};
 use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
 
 /// One finished attempt. Times are on the crawl's clock; `wall_at_start` converts them to
 /// wall-clock time.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Page {
     /// Number of the attempt, from 1 in order of admission.
     pub id: u64,
@@ -33,8 +36,8 @@ pub struct Page {
     pub seed: bool,
     /// No retry or redirect follows.
     pub is_final: bool,
-    /// `page`, `robots` or `sitemap`.
-    pub kind: &'static str,
+    /// What it was requested as.
+    pub kind: PageKind,
     /// The URL, canonical, without fragment.
     pub url: String,
     /// The method.
@@ -54,8 +57,8 @@ pub struct Page {
     pub truncated: Option<Truncation>,
     /// Target of a redirect, absolute.
     pub redirect: Option<String>,
-    /// `HTTP/1.1` or `HTTP/1.0`.
-    pub version: Option<&'static str>,
+    /// HTTP version of the final head.
+    pub version: Option<HttpVersion>,
     /// The Content-Type field as sent.
     pub content_type: Option<String>,
     /// Address of the peer.
@@ -138,34 +141,35 @@ impl Page {
         self.may_have_body() && self.body_mode == BodyMode::Keep
     }
 
-    /// The phases' names in result lines and their ends, in order.
-    pub fn phases(&self) -> [(&'static str, Option<Instant>); 7] {
+    /// The phases and their ends, in order.
+    pub fn phases(&self) -> [(Phase, Option<Instant>); 7] {
+        let timings = &self.timings;
+        let at = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.at);
         [
-            ("dns", self.timings.dns),
-            ("connect", self.timings.connect),
-            ("tls_handshake", self.timings.tls_handshake),
-            ("request", self.timings.sent),
-            ("first_byte", self.timings.first_byte),
-            ("headers", self.timings.headers),
-            ("body", self.timings.body),
+            (Phase::Dns, timings.dns),
+            (Phase::Connect, at(timings.connect)),
+            (Phase::TlsHandshake, at(timings.tls_handshake())),
+            (Phase::Request, timings.sent),
+            (Phase::FirstByte, at(timings.first_byte)),
+            (Phase::Headers, at(timings.headers)),
+            (Phase::Body, at(timings.body)),
         ]
     }
 
     /// The phases whose end is an upper bound.
-    pub fn bounds(&self) -> impl Iterator<Item = &'static str> {
+    pub fn bounds(&self) -> impl Iterator<Item = Phase> {
         let timings = &self.timings;
-        let tls = timings.tls_by_user || !timings.tls_slack.is_zero();
-        let bounds = [
-            ("connect", timings.connect_bound),
-            ("tls_handshake", tls && timings.tls_handshake.is_some()),
-            ("first_byte", timings.first_byte_bound),
-            ("headers", timings.headers_bound),
-            ("body", timings.body_bound),
+        let arrivals = [
+            (Phase::Connect, timings.connect),
+            (Phase::TlsHandshake, timings.tls_handshake()),
+            (Phase::FirstByte, timings.first_byte),
+            (Phase::Headers, timings.headers),
+            (Phase::Body, timings.body),
         ];
-        bounds
+        arrivals
             .into_iter()
-            .filter(|(_, is)| *is)
-            .map(|(name, _)| name)
+            .filter(|(_, arrival)| arrival.is_some_and(|arrival| arrival.is_bound()))
+            .map(|(phase, _)| phase)
     }
 
     /// Wall-clock time of the capture: the departure of the request, or else the start of the
@@ -186,20 +190,30 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::stamp::Clock;
 
     #[test]
     fn a_page_lists_the_phases_whose_end_is_an_upper_bound() {
-        let bounds = |page: &Page| page.bounds().collect::<Vec<_>>();
+        let bounds = |page: &Page| page.bounds().map(Phase::as_str).collect::<Vec<_>>();
+        let by_us = |stamp: &mut Option<Stamp>| {
+            let at = stamp.map_or(Instant::START, |stamp| stamp.at);
+            let clock = Clock::User;
+            *stamp = Some(Stamp {
+                at,
+                clock,
+                slack: Duration::ZERO,
+            });
+        };
         let mut page = samples::page(7);
         assert_eq!(bounds(&page), [""; 0]);
-        page.timings.connect_bound = true;
-        page.timings.body_bound = true;
+        by_us(&mut page.timings.connect);
+        by_us(&mut page.timings.body);
         // The handshake of another attempt is not a phase of this one.
-        page.timings.tls_by_user = true;
+        by_us(&mut page.timings.secured);
         assert_eq!(bounds(&page), ["connect", "body"]);
-        page.timings.tls_handshake = page.timings.connect;
-        page.timings.first_byte_bound = true;
-        page.timings.headers_bound = true;
+        page.timings.secured = page.timings.connect;
+        by_us(&mut page.timings.first_byte);
+        by_us(&mut page.timings.headers);
         let all = ["connect", "tls_handshake", "first_byte", "headers", "body"];
         assert_eq!(bounds(&page), all);
     }
@@ -219,6 +233,7 @@ pub(crate) mod samples {
     /// A page with this reply.
     pub(crate) fn reply(id: u64, head: &str, body: &[u8]) -> Page {
         let at = |micros: u64| Some(Instant::from_nanos(id * 1_000_000_000 + micros * 1000));
+        let stamp = |micros| at(micros).map(Stamp::exact);
         Page {
             id,
             root: id,
@@ -226,7 +241,7 @@ pub(crate) mod samples {
             via: None,
             seed: true,
             is_final: true,
-            kind: "page",
+            kind: PageKind::Page,
             url: format!("http://a.test/{id}"),
             method: "GET".into(),
             depth: 0,
@@ -236,7 +251,7 @@ pub(crate) mod samples {
             failure: None,
             truncated: None,
             redirect: None,
-            version: Some("HTTP/1.1"),
+            version: Some(HttpVersion::Http11),
             content_type: None,
             remote: Some(([127, 0, 0, 1], 80).into()),
             local: Some(([127, 0, 0, 1], 40112).into()),
@@ -248,13 +263,12 @@ pub(crate) mod samples {
             timings: Timings {
                 started: at(0).unwrap_or_default(),
                 due: at(0),
-                connect: at(30),
+                connect: stamp(30),
                 ready: at(30),
                 sent: at(40),
-                first_byte: at(20_100),
-                headers: at(20_200),
-                body: at(20_300),
-                kernel: true,
+                first_byte: stamp(20_100),
+                headers: stamp(20_200),
+                body: stamp(20_300),
                 ..Timings::default()
             },
             ended: at(20_300).unwrap_or_default(),

@@ -15,6 +15,7 @@ use crate::wire::proxy::Route;
 
 /// The head of a page's reply, passed to [`Sink::on_head`](super::Sink::on_head).
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Reply<'a> {
     /// Number of the attempt: the `id` of its page.
     pub id: u64,

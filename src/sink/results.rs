@@ -3,8 +3,10 @@
 
 use crate::base::time::Instant;
 use crate::fetch::failure::Failure;
+use crate::fetch::timings::Label;
 use crate::sink::line::{Line, WallText, field};
 use crate::sink::page::{Page, TlsInfo};
+use crate::wire::http::HttpVersion;
 use crate::wire::warc::Digest;
 
 /// Position of a reply's record: `warc` of a result line.
@@ -36,7 +38,7 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     field!(line, "parent", parent, with Line::number);
     field!(line, "seed", page.seed);
     field!(line, "final", page.is_final);
-    field!(line, "kind").word(page.kind);
+    field!(line, "kind").word(page.kind.as_str());
     field!(line, "url").text(&page.url);
     let method = field!(line, "method");
     match &*page.method {
@@ -50,10 +52,10 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     let status = page.status.map(u64::from);
     field!(line, "status", status, with Line::number);
     field!(line, "error", page.failure.as_ref(), with write_failure);
-    let truncated = page.truncated.map(|reason| reason.name());
+    let truncated = page.truncated.map(|reason| reason.as_str());
     field!(line, "truncated", truncated, with Line::word);
     field!(line, "redirect", page.redirect.as_deref(), with Line::text);
-    field!(line, "version", page.version, with Line::word);
+    field!(line, "version", page.version.map(HttpVersion::as_str), with Line::word);
     let content_type = page.content_type.as_deref();
     field!(line, "content_type", content_type, with Line::text);
 
@@ -120,12 +122,15 @@ pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     field!(line, "latency", timings.latency(), with Line::seconds);
     let server_latency = timings.server_latency();
     field!(line, "server_latency", server_latency, with Line::seconds);
-    let clock = timings
-        .headers
-        .map(|_| if timings.kernel { "kernel" } else { "user" });
-    field!(line, "clock", clock, with Line::word);
-    if clock.is_some() && timings.bound {
-        field!(line, "bound", true);
+    if let Some(label) = timings.label() {
+        let clock = match label {
+            Label::Exact | Label::Bound => "kernel",
+            Label::User => "user",
+        };
+        field!(line, "clock", Some(clock), with Line::word);
+        if label != Label::Exact {
+            field!(line, "bound", true);
+        }
     }
     field!(line, "lateness", timings.lateness(), with Line::seconds);
     field!(line, "delay", page.delay, with Line::seconds);
@@ -139,10 +144,10 @@ const LINE_USUAL: usize = 1200;
 
 fn write_failure(line: &mut Line<'_>, failure: &Failure) {
     line.out.push(b'{');
-    line.first("kind").text(failure.kind.name());
+    line.first("kind").text(failure.kind.as_str());
     line.key("code");
     line.out.push(b'"');
-    line.escaped(failure.kind.name());
+    line.escaped(failure.kind.as_str());
     line.out.push(b'.');
     line.escaped(failure.code);
     line.out.push(b'"');
@@ -152,7 +157,7 @@ fn write_failure(line: &mut Line<'_>, failure: &Failure) {
 
 fn write_tls(line: &mut Line<'_>, tls: TlsInfo) {
     line.out.push(b'{');
-    line.first("version").text(tls.version);
+    line.first("version").text(tls.version.as_str());
     line.key("cipher").text(tls.cipher);
     line.key("resumed").boolean(tls.resumed);
     line.key("verified").boolean(tls.verified);

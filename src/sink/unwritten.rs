@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::fetch::failure::FailureKind;
-use crate::frontier::request::{Kind, Request};
+use crate::frontier::request::{PageKind, Request};
 
 /// The fields of a result line from which its request is made.
 #[derive(Deserialize)]
@@ -35,7 +35,7 @@ pub fn requests(lines: &[u8], mut known: BTreeMap<u64, Box<Request>>) -> Vec<Req
     let lines = lines.split(|byte| *byte == b'\n');
     let requests = lines.filter_map(|line| {
         let line: Line = serde_json::from_slice(line).ok()?;
-        let cancelled = FailureKind::Cancelled.name();
+        let cancelled = FailureKind::Cancelled.as_str();
         let is_cancelled = line.error.is_some_and(|error| error.kind == cancelled);
         if !line.is_final || is_cancelled {
             return None;
@@ -44,7 +44,7 @@ pub fn requests(lines: &[u8], mut known: BTreeMap<u64, Box<Request>>) -> Vec<Req
             return Some(*request);
         }
         // A robots.txt is requested again by the pages that wait for it.
-        if line.kind != Kind::Page.name() {
+        if line.kind != PageKind::Page.as_str() {
             return None;
         }
         if !matches!(line.method.as_str(), "GET" | "HEAD") {
@@ -77,7 +77,11 @@ mod tests {
     #[test]
     fn an_unwritten_sitemap_is_requested_again_and_a_robots_txt_is_not() {
         let mut lines = Vec::new();
-        for (id, kind) in [(1, "sitemap"), (2, "robots"), (3, "sitemap")] {
+        for (id, kind) in [
+            (1, PageKind::Sitemap),
+            (2, PageKind::Robots),
+            (3, PageKind::Sitemap),
+        ] {
             let mut page = samples::page(id);
             (page.kind, page.is_final) = (kind, id != 3);
             write_until_place(&page, None, &mut lines);

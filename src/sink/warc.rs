@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::base::time::Wall;
+use crate::fetch::tls::TlsVersion;
 use crate::sink::line::Seconds;
 use crate::sink::page::Page;
 use crate::sink::prepared::PreparedRecord;
+use crate::wire::http::HttpVersion;
 use crate::wire::warc::{Digest, Fields, Record, RecordId, RecordIds, RecordKind};
 
 /// Naming, size and description of WARC files.
@@ -298,15 +300,15 @@ fn reply_record<'a>(
 ) -> Record<'a> {
     let kind = RecordKind::Response;
     Record {
-        truncated: page.truncated.map(|reason| reason.name()),
+        truncated: page.truncated.map(|reason| reason.as_str()),
         payload_digest: digest.filter(|_| !page.chunked && has_regular_head(page)),
         ..record_of(page, kind, id, info, protocols, &page.response_bytes)
     }
 }
 
 fn protocols_of(page: &Page) -> Vec<&'static str> {
-    let http = page.version.and_then(http_protocol);
-    let tls = page.tls.and_then(|tls| tls_protocol(tls.version));
+    let http = page.version.map(http_protocol);
+    let tls = page.tls.map(|tls| tls_protocol(tls.version));
     http.into_iter().chain(tls).collect()
 }
 
@@ -319,7 +321,7 @@ fn metadata_of(page: &Page) -> Fields {
         fields.push("via", via);
     }
     if let (Some(sent), Some(end)) = (timings.sent, timings.body) {
-        fields.push("fetchTimeMs", end.saturating_since(sent).as_millis());
+        fields.push("fetchTimeMs", end.at.saturating_since(sent).as_millis());
     }
     fields.push("id", page.id);
     if let Some(parent) = page.parent {
@@ -343,9 +345,12 @@ fn metadata_of(page: &Page) -> Fields {
         fields.push("tls-verified", tls.verified);
     }
     fields.push("reused", page.reused);
-    for (name, end) in page.phases() {
+    for (phase, end) in page.phases() {
         if let Some(end) = end {
-            fields.push(name, Seconds(end.saturating_since(timings.started)));
+            fields.push(
+                phase.as_str(),
+                Seconds(end.saturating_since(timings.started)),
+            );
         }
     }
     for (name, span) in [
@@ -362,19 +367,17 @@ fn metadata_of(page: &Page) -> Fields {
 }
 
 /// A protocol as named in the proposed `WARC-Protocol` field.
-fn http_protocol(version: &str) -> Option<&'static str> {
+fn http_protocol(version: HttpVersion) -> &'static str {
     match version {
-        "HTTP/1.1" => Some("http/1.1"),
-        "HTTP/1.0" => Some("http/1.0"),
-        _ => None,
+        HttpVersion::Http11 => "http/1.1",
+        HttpVersion::Http10 => "http/1.0",
     }
 }
 
-fn tls_protocol(version: &str) -> Option<&'static str> {
+fn tls_protocol(version: TlsVersion) -> &'static str {
     match version {
-        "TLSv1.3" => Some("tls/1.3"),
-        "TLSv1.2" => Some("tls/1.2"),
-        _ => None,
+        TlsVersion::Tls13 => "tls/1.3",
+        TlsVersion::Tls12 => "tls/1.2",
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a scope's next request waits for.
 
 use super::decision::Source;
+use std::fmt;
 
 /// The reason why a scope's next request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +44,7 @@ impl Cause {
     ];
 
     /// The key in files.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Cause::Delay => "delay",
             Cause::Autothrottle => "autothrottle",
@@ -70,5 +71,11 @@ impl Cause {
             Source::Quota => Cause::Quota,
             Source::User => Cause::Delay,
         }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }

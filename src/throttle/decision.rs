@@ -10,6 +10,7 @@ use crate::base::time::Instant;
 ///
 /// Its `Display` form is the line that Scrapy's AutoThrottle logs.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Decision {
     /// When it was made.
     pub at: Instant,
@@ -95,7 +96,7 @@ impl Event {
     ];
 
     /// The name in `throttle.jsonl`.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Event::Autothrottle => "autothrottle",
             Event::Backoff => "backoff",
@@ -107,6 +108,12 @@ impl Event {
             Event::Ineffective => "ineffective",
             Event::Suspect => "suspect",
         }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 
@@ -133,7 +140,7 @@ pub enum Source {
 
 impl Source {
     /// The name in `throttle.jsonl`.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Source::Autothrottle => "autothrottle",
             Source::Backoff => "backoff",
@@ -144,6 +151,12 @@ impl Source {
             Source::Quota => "quota",
             Source::User => "user",
         }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

@@ -13,6 +13,7 @@ use crate::wire::{cache_status, retry_after};
 
 /// The facts of an exchange, as input of classification.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Answer<'a> {
     /// Number of the attempt.
     pub id: u64,
@@ -46,6 +47,7 @@ pub struct Answer<'a> {
 /// the status that a scraping API reports for its target). Whether they are a refusal is decided by
 /// each scope's settings.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Signal {
     /// The status to judge by; `None` if no final head arrived.
     pub status: Option<u16>,
@@ -91,6 +93,7 @@ pub enum Blame {
 /// Feedback about one scope, independent of the status: the specification's `delay`, `actual` and
 /// `remaining`.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Feedback {
     /// The scope's name. Feedback about a scope that the request was not sent under is ignored.
     pub scope: String,
@@ -220,6 +223,7 @@ impl Signal {
 
 /// What is known at the end of an exchange whose head was answered before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Ending {
     /// The failure after the head, if any.
     pub failure: Option<FailureKind>,

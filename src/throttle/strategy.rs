@@ -19,6 +19,7 @@ pub struct Pace {
 
 /// An answer as seen by one scope.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Observation<'a> {
     /// Meaning of the answer.
     pub signal: &'a Signal,

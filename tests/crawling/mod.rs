@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use argiope::{Config, Crawler, Page, Request};
+use argiope::{Config, Crawler, FinishReason, Page, Request};
 
 /// No delay, no robots.txt, no second tries; and these settings, the last of which holds.
 pub fn config(settings: &[(&str, &str)]) -> Config {
@@ -29,6 +29,6 @@ pub fn crawl(config: Config, requests: Vec<Request>) -> Vec<Page> {
     for request in requests {
         crawler.submit(request).expect("a sound request");
     }
-    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.run(), FinishReason::Finished);
     std::mem::take(&mut pages.lock().expect("no test panics"))
 }

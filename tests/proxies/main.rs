@@ -12,7 +12,7 @@ mod proxy;
 
 use std::io::Write;
 
-use argiope::{Config, Crawler, Page, Request};
+use argiope::{Config, Crawler, Page, PageKind, Request};
 
 use authority::Authority;
 use crawling::crawl;
@@ -40,7 +40,7 @@ fn fetch(config: Config, url: &str) -> Page {
 fn code(page: &Page) -> String {
     let failure = page.failure.as_ref();
     failure.map_or_else(String::new, |failure| {
-        format!("{}.{}", failure.kind.name(), failure.code)
+        format!("{}.{}", failure.kind.as_str(), failure.code)
     })
 }
 
@@ -99,8 +99,8 @@ fn an_http_proxy_makes_a_tunnel_to_https_ones_and_tls_is_the_origins() {
         assert!(page.tls.expect("TLS was made").verified);
         assert_eq!(page.remote, Some(proxy.at));
         let timings = page.timings;
-        let (connect, secured) = (timings.connect, timings.tls_handshake);
-        assert!(connect.expect("to the proxy") <= secured.expect("to the origin"));
+        let (connect, secured) = (timings.connect, timings.tls_handshake());
+        assert!(connect.expect("to the proxy").at <= secured.expect("to the origin").at);
         let asked = proxy.asked();
         assert_eq!(lines(&asked), ["CONNECT a.test:443 HTTP/1.1"]);
         assert!(
@@ -475,7 +475,7 @@ fn what_a_proxy_makes_of_robots_txt_decides_for_nobody_who_goes_round_it() {
         };
         assert_eq!(end_of("/direct"), "");
         assert_eq!(end_of("/private"), "robots.disallowed");
-        let files = pages.iter().filter(|page| page.kind == "robots");
+        let files = pages.iter().filter(|page| page.kind == PageKind::Robots);
         let mut ways: Vec<_> = files.map(|page| page.remote).collect();
         ways.sort_unstable();
         let mut expected = [Some(proxy.at), Some(origin.at)];
@@ -570,7 +570,7 @@ fn this_machine_is_not_asked_through_a_proxy_by_seed_redirect_or_link() {
         assert!(asked.iter().any(|told| told.contains("localhost.test")));
         let ends = |word: &str| {
             let of = pages.iter().filter(|page| page.url.ends_with(word));
-            let ends = of.filter(|page| page.kind == "page").map(code);
+            let ends = of.filter(|page| page.kind == PageKind::Page).map(code);
             ends.collect::<Vec<_>>()
         };
         let blocked = "blocked_address.not_global";

@@ -50,7 +50,7 @@ fn what_everybody_uses_is_in_the_list() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let lines = lines_of(&Crate::read(&root.join("src/lib.rs")));
     for expected in [
-        "argiope::Crawler::run(&mut self) -> &'static str",
+        "argiope::Crawler::run(&mut self) -> FinishReason",
         "argiope::Page::status: Option<u16>",
         "argiope::Turn::GoesOn",
         "argiope::Sink::is_ready(&self) -> bool",

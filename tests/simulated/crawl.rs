@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use argiope::FinishReason;
 use argiope::base::shared::Shared;
 use argiope::crawl::config::{Config, Source};
 use argiope::crawl::{Crawler, Parts, Turn};
@@ -134,14 +135,14 @@ impl Plan {
     pub fn run(&self, web: &Shared<PoliteWeb>) -> Run {
         let mut run = self.begin(web);
         let reason = run.finish();
-        assert_eq!(reason, "finished", "seed {}", self.seed);
+        assert_eq!(reason, FinishReason::Finished, "seed {}", self.seed);
         run.check_manners();
         run
     }
 }
 
 impl Run {
-    pub fn finish(&mut self) -> &'static str {
+    pub fn finish(&mut self) -> FinishReason {
         loop {
             if let Some(reason) = self.turn() {
                 return reason;
@@ -150,11 +151,11 @@ impl Run {
     }
 
     /// One turn; why the crawl is over, where it is.
-    pub fn turn(&mut self) -> Option<&'static str> {
+    pub fn turn(&mut self) -> Option<FinishReason> {
         self.turn_within(None)
     }
 
-    fn turn_within(&mut self, patience: Option<Duration>) -> Option<&'static str> {
+    fn turn_within(&mut self, patience: Option<Duration>) -> Option<FinishReason> {
         self.turns += 1;
         let progress = |run: &Run| run.crawler.progress();
         assert!(
@@ -182,7 +183,7 @@ impl Run {
     }
 
     /// Goes on until a moment of the crawl, or its end.
-    pub fn until(&mut self, at: Duration) -> Option<&'static str> {
+    pub fn until(&mut self, at: Duration) -> Option<FinishReason> {
         while let Some(left) = at.checked_sub(self.crawler.elapsed())
             && !left.is_zero()
         {

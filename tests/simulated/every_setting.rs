@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use argiope::FinishReason;
 use argiope::base::disk::{DiskDone, DiskJob};
 use argiope::base::rng::Rng;
 use argiope::base::shared::Shared;
@@ -368,17 +369,17 @@ fn check(seed: u64) {
     drop(handle);
     let reason = ended.unwrap_or_else(|| run.finish());
     let known = [
-        "finished",
-        "closespider_pagecount",
-        "closespider_errorcount",
-        "closespider_timeout",
+        FinishReason::Finished,
+        FinishReason::PageCount,
+        FinishReason::ErrorCount,
+        FinishReason::Timeout,
     ];
     assert!(
         known.contains(&reason),
         "seed {seed}: {reason} under {said:?}"
     );
     run.check_manners();
-    if reason == "finished" {
+    if reason == FinishReason::Finished {
         run.check_lines();
     }
     let lines = run.lines();
@@ -399,7 +400,7 @@ fn check(seed: u64) {
             "seed {seed}: {url} was lost ({reason}) under {said:?}"
         );
     }
-    if reason == "finished" {
+    if reason == FinishReason::Finished {
         let left = run.crawler.progress();
         let busy = left.queued + left.in_flight + left.buffered + left.scopes_waiting;
         assert_eq!(busy, 0, "seed {seed}: {left:?} under {said:?}");

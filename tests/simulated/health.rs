@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use argiope::FinishReason;
 use argiope::base::time::Instant;
 use argiope::frontier::request::Request;
 use argiope::io::sim::Answer;
@@ -95,7 +96,7 @@ fn a_host_that_comes_back_within_two_minutes_loses_no_page_and_no_attempt() {
         });
         let web = web.shared();
         let mut run = plan.begin(&web);
-        assert_eq!(run.finish(), "finished");
+        assert_eq!(run.finish(), FinishReason::Finished);
         run.check_lines();
         let lines = run.lines();
         let pages: Vec<_> = lines.iter().filter(|line| line.is_page()).collect();
@@ -177,7 +178,7 @@ fn a_refusing_host_whose_urls_keep_coming_for_two_days_is_called_ever_more_seldo
             .expect("a sound request");
     }
     drop(handle);
-    assert_eq!(run.finish(), "finished");
+    assert_eq!(run.finish(), FinishReason::Finished);
     run.check_lines();
     run.check_manners();
     let calls = calls(&web.borrow()).len();
@@ -284,7 +285,7 @@ fn ends_after_standing_still(is_paused: bool) -> Vec<String> {
     run.until(Duration::from_secs(330));
     web.borrow_mut().deaf.clear();
     drop(handle);
-    assert_eq!(run.finish(), "finished");
+    assert_eq!(run.finish(), FinishReason::Finished);
     run.check_lines();
     run.ends("http://late.test/")
 }
@@ -369,7 +370,7 @@ fn a_dead_host_is_given_up_while_an_address_family_does_not_work() {
     assert!(run.crawler.progress().outage_open.is_some());
     assert_eq!(run.ends("http://dead.test/"), ["robots.unreachable"]);
     web.borrow_mut().deaf.clear();
-    assert_eq!(run.finish(), "finished");
+    assert_eq!(run.finish(), FinishReason::Finished);
     run.check_lines();
     let lines = run.lines();
     let fetched = lines.iter().filter(|l| l.is_page() && l.end() == "200");

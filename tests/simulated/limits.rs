@@ -1,5 +1,6 @@
 //! Limits are met exactly.
 
+use argiope::FinishReason;
 use std::time::Duration;
 
 use super::crawl::{Plan, Run};
@@ -53,7 +54,7 @@ fn a_crawl_ends_with_exactly_as_many_pages_as_it_may_fetch() {
         let (web, seeds) = web();
         let web = web.shared();
         let mut run = plan(seeds).set("CLOSESPIDER_PAGECOUNT", max).begin(&web);
-        assert_eq!(run.finish(), "closespider_pagecount");
+        assert_eq!(run.finish(), FinishReason::PageCount);
         run.check_manners();
         assert_eq!(pages(&run, ""), max);
     }

@@ -5,6 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
+use argiope::PageKind;
 use argiope::base::disk::DiskJob;
 use argiope::base::shared::Shared;
 use argiope::frontier::request::Request;
@@ -78,7 +79,7 @@ impl Sink for Busy {
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
         let is_busy = !self.is_ready();
         let mut told = self.0.borrow_mut();
-        told.pages += usize::from(page.kind == "page" && page.is_final);
+        told.pages += usize::from(page.kind == PageKind::Page && page.is_final);
         told.pages_while_busy += usize::from(is_busy);
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use argiope::FinishReason;
 use argiope::base::time::Instant;
 use argiope::frontier::request::Request;
 use argiope::io::sim::{Answer, FullDisk};
@@ -46,7 +47,7 @@ fn crawl(web: PoliteWeb, plan: Plan) -> (Run, usize) {
     let sites = plan.seeds.len();
     let web = web.shared();
     let mut run = plan.begin(&web);
-    assert_eq!(run.finish(), "finished");
+    assert_eq!(run.finish(), FinishReason::Finished);
     run.check_lines();
     let lines = run.lines();
     let ended = lines
@@ -193,7 +194,7 @@ fn a_crawl_that_is_paused_or_stopped_in_an_outage_has_all_that_is_left() {
     run.until(Duration::from_secs(6));
     let fetched = run.lines().iter().filter(|line| line.is_page()).count();
     run.crawler.stopper().stop();
-    assert_eq!(run.finish(), "shutdown");
+    assert_eq!(run.finish(), FinishReason::Shutdown);
     let pending = run.crawler.take_pending().count();
     let ended = run
         .lines()
@@ -250,7 +251,7 @@ fn a_host_with_addresses_of_both_families_is_reached_by_the_one_that_works() {
     assert!(run.crawler.progress().outage_open.is_some());
     assert!(fetched(&run) >= 480, "{}", fetched(&run));
     web.borrow_mut().deaf.clear();
-    assert_eq!(run.finish(), "finished");
+    assert_eq!(run.finish(), FinishReason::Finished);
     assert_eq!(fetched(&run), 600);
 }
 
@@ -292,7 +293,7 @@ fn an_outage_of_one_family_loses_no_host_whose_other_family_never_worked() {
         for address in &four {
             web.borrow_mut().deaf.remove(address);
         }
-        assert_eq!(run.finish(), "finished");
+        assert_eq!(run.finish(), FinishReason::Finished);
         let lines = run.lines();
         let fetched = lines.iter().filter(|l| l.is_page() && l.end() == "200");
         assert_eq!(fetched.count(), 600, "{six_is:?}");
@@ -320,7 +321,10 @@ fn a_missing_route_by_ipv6_keeps_no_host_that_has_ipv4_too() {
     }
     let web = web.shared();
     let mut run = plan.set("CONTACT", "mailto:me@example.com").begin(&web);
-    assert_eq!(run.until(Duration::from_secs(300)), Some("finished"));
+    assert_eq!(
+        run.until(Duration::from_secs(300)),
+        Some(FinishReason::Finished)
+    );
     let lines = run.lines();
     let ends = |end: &str| {
         let ended = lines.iter().filter(|l| l.is_page() && l.end() == end);
@@ -351,7 +355,7 @@ fn a_paused_crawl_sends_no_probes() {
     run.until(Duration::from_secs(1100));
     assert!(calls() > before);
     drop(handle);
-    assert_eq!(run.finish(), "finished");
+    assert_eq!(run.finish(), FinishReason::Finished);
     let lines = run.lines();
     let fetched = lines.iter().filter(|l| l.is_page() && l.end() == "200");
     assert_eq!(fetched.count(), 500);
@@ -424,7 +428,7 @@ fn seconds_until_others_are_asked(connects: Option<Answer>, names: Names) -> f64
         let first = first.unwrap_or_else(|| panic!("{connects:?} {names:?}: none is asked"));
         first.at.saturating_since(secs(94)).as_secs_f64()
     };
-    assert_eq!(run.finish(), "finished");
+    assert_eq!(run.finish(), FinishReason::Finished);
     let lost = web.borrow().lost_names.clone();
     for line in run.lines() {
         let host = line.url().split('/').nth(2).unwrap_or("");
@@ -511,7 +515,7 @@ fn a_cancelled_request_leaves_other_failures_waiting_for_their_verdict() {
     run.until(Duration::from_secs(12));
     assert_eq!(run.ends(&seeds[1]), ["timeout.connect"]);
     drop(handle);
-    assert_eq!(run.finish(), "finished");
+    assert_eq!(run.finish(), FinishReason::Finished);
     run.check_lines();
 }
 
@@ -575,7 +579,7 @@ fn a_crawl_that_is_stopped_in_an_outage_on_a_full_disk_has_all_that_is_left() {
         let mut run = plan.begin(&web);
         if run.until(Duration::from_secs(seconds)).is_none() {
             run.crawler.stopper().stop();
-            assert_eq!(run.finish(), "shutdown");
+            assert_eq!(run.finish(), FinishReason::Shutdown);
         }
         let done = fetched(&run);
         let pending = run.crawler.take_pending().map(|p| p.request.url);
@@ -605,7 +609,7 @@ fn what_a_crawl_killed_in_an_outage_has_written_is_true_and_the_rest_can_be_craw
         plan.seeds.retain(|seed| !done.contains(seed));
         let web = web.shared();
         let mut run = plan.begin(&web);
-        assert_eq!(run.finish(), "finished");
+        assert_eq!(run.finish(), FinishReason::Finished);
         let both = done.union(&fetched(&run)).count();
         assert_eq!(both, seeds.len(), "killed at {milliseconds} ms");
     }

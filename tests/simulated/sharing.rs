@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use argiope::FinishReason;
 use argiope::base::time::Instant;
 use argiope::frontier::request::Request;
 use serde_json::json;
@@ -244,7 +245,7 @@ fn f29_scopes_that_only_look_like_an_address_stay_with_their_request() {
             };
             run.crawler.submit(request).expect("it is a URL");
         }
-        assert_eq!(run.finish(), "finished");
+        assert_eq!(run.finish(), FinishReason::Finished);
         assert_eq!(run.lines().len(), 4);
         run.check_manners();
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use argiope::FinishReason;
 use argiope::base::rng::Rng;
 
 use super::crawl::{Line, Run};
@@ -44,7 +45,7 @@ fn check(seed: u64) {
     let stopped_at = run.crawler.elapsed();
     let reason = run.finish();
     assert!(
-        matches!(reason, "shutdown" | "finished"),
+        matches!(reason, FinishReason::Shutdown | FinishReason::Finished),
         "seed {seed}: {reason}"
     );
     let took = run.crawler.elapsed() - stopped_at;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use argiope::Remark;
 use argiope::frontier::request::Request;
 use argiope::sink::files::{FileSink, FileSinkOptions};
+use argiope::{FinishReason, Remark, RemarkKind, WaitCause};
 use serde_json::{Value, json};
 
 use super::crawl::{Plan, Run};
@@ -15,7 +15,7 @@ fn run_debugged(plan: &Plan, web: PoliteWeb) -> (Run, Vec<Value>) {
     let mut options = FileSinkOptions::new("out");
     options.decisions = true;
     let mut run = plan.begin_into(&web.shared(), FileSink::new(options));
-    assert_eq!(run.finish(), "finished");
+    assert_eq!(run.finish(), FinishReason::Finished);
     run.check_manners();
     let lines = run.decisions();
     (run, lines)
@@ -121,11 +121,11 @@ fn f77_settings_without_effect_are_reported_once_with_what_limited() {
     assert_eq!(remarks.len(), 1);
     assert_eq!(
         (remarks[0].about, &*remarks[0].words),
-        ("ineffective", words)
+        (RemarkKind::Ineffective, words)
     );
     assert_eq!(
         pacing.scopes[0].waited_most().expect("it waited").0,
-        "global_cap"
+        WaitCause::GlobalCap
     );
 
     let (run, decisions) = busy(4096);
@@ -204,16 +204,16 @@ fn what_scopes_waited_for_is_told_by_cause() {
         .rules(Duration::from_secs(5));
     let run = plan.run(&web.shared());
     let pacing = run.crawler.pacing();
-    let waited = |scope: &str, cause: &str| {
+    let waited = |scope: &str, cause: WaitCause| {
         let scope = pacing.scopes.iter().find(|told| told.scope == scope);
-        let waited = scope.and_then(|told| told.waited.get(cause));
+        let waited = scope.and_then(|told| told.waited.get(&cause));
         waited.map_or(0.0, Duration::as_secs_f64)
     };
-    assert!((28.0..31.0).contains(&waited("one.test", "delay")));
-    assert!((40.0..51.0).contains(&waited("host/two.test", "robots")));
-    assert!((9.0..10.0).contains(&waited("three.test", "concurrency")));
-    assert!((15.0..30.0).contains(&waited("four.test", "autothrottle")));
-    assert!((25.0..40.0).contains(&waited("five.test", "quota")));
+    assert!((28.0..31.0).contains(&waited("one.test", WaitCause::Delay)));
+    assert!((40.0..51.0).contains(&waited("host/two.test", WaitCause::Robots)));
+    assert!((9.0..10.0).contains(&waited("three.test", WaitCause::Concurrency)));
+    assert!((15.0..30.0).contains(&waited("four.test", WaitCause::Autothrottle)));
+    assert!((25.0..40.0).contains(&waited("five.test", WaitCause::Quota)));
     for told in &pacing.scopes {
         let (_, most) = told.waited_most().expect("all of them waited");
         let all: Duration = told.waited.values().sum();
@@ -252,7 +252,7 @@ fn check_remark(remarks: &[Remark], about: &str, words: &str) {
     let [remark] = remarks else {
         panic!("one remark: {remarks:?}");
     };
-    assert_eq!(remark.about, about, "{remark:?}");
+    assert_eq!(remark.about.as_str(), about, "{remark:?}");
     assert!(remark.words.contains(words), "{remark:?}");
 }
 
@@ -325,7 +325,10 @@ fn a_wait_that_is_not_over_counts_as_well() {
     run.until(Duration::from_secs(60));
     let pacing = run.crawler.pacing();
     let minute = Duration::from_secs(58)..Duration::from_secs(62);
-    assert!(minute.contains(&pacing.waited["delay"]), "{pacing:?}");
+    assert!(
+        minute.contains(&pacing.waited[&WaitCause::Delay]),
+        "{pacing:?}"
+    );
     assert_eq!(pacing.scopes[0].waited, pacing.waited);
 }
 

@@ -168,7 +168,7 @@ fn metrics(attempts: &[Page]) -> String {
     for label in Label::ALL {
         let is_worst = worst == Some(label as u8);
         tell(
-            &format!("probe_http_stamp{{label=\"{}\"}}", label.name()),
+            &format!("probe_http_stamp{{label=\"{}\"}}", label.as_str()),
             f64::from(u8::from(is_worst)),
         );
     }

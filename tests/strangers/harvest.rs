@@ -18,8 +18,8 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::{
-    Config, Crawler, End, Ended, FunctionSink, Page, Request, Source, SourceError, SourcePoll,
-    Stopper, Wake,
+    Config, Crawler, End, Ended, FinishReason, FunctionSink, Page, Request, Source, SourceError,
+    SourcePoll, Stopper, Wake,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -67,7 +67,7 @@ pub fn harvest(
     keys: Vec<Key>,
     config: Config,
     started: impl FnOnce(Stopper),
-) -> Result<&'static str, Box<dyn Error>> {
+) -> Result<FinishReason, Box<dyn Error>> {
     let config = config
         .with("FOLLOW", "none")?
         .with("ROBOTSTXT_OBEY", false)?; // We have a contract.
@@ -210,7 +210,7 @@ fn write_answer(database: &Connection, page: &Page) -> rusqlite::Result<()> {
         page.timings
             .server_latency()
             .map(|latency| latency.as_secs_f64()),
-        page.timings.label().map(|label| label.name()),
+        page.timings.label().map(|label| label.as_str()),
         page.body,
     ])?;
     Ok(())

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::serde_json::{Value, json};
-use argiope::{Config, Stopper};
+use argiope::{Config, FinishReason, Stopper};
 use tempfile::TempDir;
 
 use crate::harvest::{BEHIND_MAX, JOBS_PER_KEY, Key, harvest, open};
@@ -92,7 +92,7 @@ fn each_key_is_used_within_its_own_limits_and_each_answer_is_a_row() {
         let path = path.clone();
         move || harvest(&path, keys(&["a", "b", "c"]), config, |_| {}).expect("it is harvested")
     });
-    assert_eq!(reason, "finished");
+    assert_eq!(reason, FinishReason::Finished);
 
     let [a, b, c] = ["a", "b", "c"].map(|key| under(&server, key));
     assert_eq!(
@@ -180,7 +180,7 @@ fn what_a_stopped_harvest_left_is_done_by_the_next_and_nothing_twice() {
             let expected = if run == 1 { 20..=31 } else { 0..=0 };
             assert!(expected.contains(&open), "{open} are left");
         }
-        assert_eq!(reasons, ["shutdown", "finished"]);
+        assert_eq!(reasons, [FinishReason::Shutdown, FinishReason::Finished]);
 
         for what in ["job", "DISTINCT job"] {
             let good = "FROM answer WHERE error IS NULL AND status IN (200, 404)";
@@ -233,7 +233,10 @@ fn while_a_commit_takes_long_no_more_is_asked_for_than_may_wait() {
     assert!(more <= 2 * JOBS_PER_KEY, "{more} more than may wait");
 
     other.execute_batch("COMMIT").expect("it is let go");
-    assert_eq!(in_time(|| harvester.join().expect("it ends")), "finished");
+    assert_eq!(
+        in_time(|| harvester.join().expect("it ends")),
+        FinishReason::Finished
+    );
     assert_eq!(count(&path, "SELECT count(*) FROM answer"), 300);
     assert_eq!(server.asked().len(), 300);
 }

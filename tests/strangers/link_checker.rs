@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use argiope::parts::{LinkOptions, links_of};
 use argiope::{Config, CrawlUrl, Crawler, FailureKind, Page, Request, Turn};
+use argiope::{FinishReason, PageKind};
 use tokio::io::unix::AsyncFd;
 
 /// A URL that was looked at.
@@ -42,7 +43,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Report {
     /// Why it ended: `finished`, or `shutdown` where it was told to.
-    pub reason: &'static str,
+    pub reason: FinishReason,
     pub targets: Vec<Target>,
     /// Links that came after the limit.
     pub left_out: usize,
@@ -63,7 +64,7 @@ pub async fn check(
         authority: start.authority().to_owned(),
         targets_max,
         report: Report {
-            reason: "finished",
+            reason: FinishReason::Finished,
             targets: Vec::new(),
             left_out: 0,
         },
@@ -149,7 +150,7 @@ impl Site {
     /// An attempt has ended.
     fn take(&mut self, page: Page, crawler: &mut Crawler) {
         let index = page.tag as usize;
-        if page.kind != "page" {
+        if page.kind != PageKind::Page {
             return;
         }
         let target = &mut self.report.targets[index];

@@ -4,8 +4,8 @@ use std::future::{Future, pending};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use argiope::Config;
 use argiope::testkit::dns;
+use argiope::{Config, FinishReason};
 use tokio::runtime;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, timeout};
@@ -92,7 +92,7 @@ fn each_link_is_judged_and_told_with_the_pages_that_hold_it() {
     );
     assert_eq!(
         (report.reason, report.left_out, report.targets.len()),
-        ("finished", 0, 9)
+        (FinishReason::Finished, 0, 9)
     );
 
     let broken = |code: &str| Verdict::Broken(code.to_owned());
@@ -173,7 +173,7 @@ fn a_site_without_end_is_checked_to_the_limit_or_until_somebody_stops_it() {
     let report = report.expect("it is checked");
     assert_eq!(
         (report.reason, report.targets.len(), server.asked().len()),
-        ("finished", 20, 20)
+        (FinishReason::Finished, 20, 20)
     );
     assert!(
         report
@@ -193,7 +193,7 @@ fn a_site_without_end_is_checked_to_the_limit_or_until_somebody_stops_it() {
             .await
             .expect("it is checked")
     });
-    assert_eq!(report.reason, "shutdown");
+    assert_eq!(report.reason, FinishReason::Shutdown);
     let verdicts = report.targets.iter().map(|target| &target.verdict);
     let (unknown, known): (Vec<_>, Vec<_>) =
         verdicts.partition(|verdict| **verdict == Verdict::Unknown);

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use argiope::base::shared::Shared;
 use argiope::serde_json::Value;
-use argiope::{Builder, Config, Crawler, Page, Request, Turn};
+use argiope::{Builder, Config, Crawler, FinishReason, Page, Request, Turn};
 
 use loopback::{Asked, gaps};
 
@@ -81,7 +81,7 @@ fn to_the_end(crawler: &mut Crawler) {
     let began = Instant::now();
     loop {
         if let Turn::Over(reason) = crawler.turn(Some(Duration::from_millis(100))) {
-            assert_eq!(reason, "finished");
+            assert_eq!(reason, FinishReason::Finished);
             return;
         }
         assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");

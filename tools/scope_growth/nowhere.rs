@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use argiope::base::disk::DiskJob;
 use argiope::base::time::{Instant, Wall};
-use argiope::io::{Accepted, Chunk, Close, Endpoint, Event, Io, Stamp, Token, Waker};
+use argiope::io::{Accepted, Chunk, Close, Endpoint, Event, Io, IoKind, Stamp, Token, Waker};
 
 /// How long a connection takes, and how long a reply does.
 const LATENCY: Duration = Duration::from_millis(5);
@@ -101,8 +101,8 @@ impl Nowhere {
 }
 
 impl Io for Nowhere {
-    fn name(&self) -> &'static str {
-        "nowhere"
+    fn kind(&self) -> IoKind {
+        IoKind::Simulated
     }
 
     fn now(&self) -> Instant {

@@ -103,7 +103,7 @@ fn rate(text: &str) -> Result<f64, String> {
 fn arrivals(text: &str) -> Result<Arrivals, String> {
     [Arrivals::Constant, Arrivals::Poisson]
         .into_iter()
-        .find(|arrivals| arrivals.name() == text)
+        .find(|arrivals| arrivals.as_str() == text)
         .ok_or_else(|| "give constant or poisson".to_owned())
 }
 

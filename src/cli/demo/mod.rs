@@ -10,6 +10,7 @@ mod report;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use argiope::FinishReason;
 use argiope::sink::files::FileSink;
 use argiope::{Config, Crawler, Request};
 
@@ -56,7 +57,7 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     let report = web.stop(promised)?;
     let shown = settings::print(&report.to_string());
     Ok(match (watched.reason, report.is_polite()) {
-        ("shutdown", _) => 3,
+        (FinishReason::Shutdown, _) => 3,
         (_, true) => shown.map(|()| 0)?,
         (_, false) => 1,
     })

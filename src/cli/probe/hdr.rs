@@ -78,7 +78,7 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
         for (measure, spread) in &interval.spreads {
             let tag = match measure {
                 Measure::Due => None,
-                other => Some(Tag::new(other.name()).expect("names have no commas")),
+                other => Some(Tag::new(other.as_str()).expect("names have no commas")),
             };
             fill(&mut histogram, spread);
             log.write_histogram(&histogram, start, interval.length, tag)

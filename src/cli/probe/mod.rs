@@ -9,6 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use argiope::FinishReason;
 use argiope::probe::{Probe, ProbeReport};
 use argiope::sink::NullSink;
 use argiope::{Config, Request, SetUpError, Sink, Turn};
@@ -44,7 +45,7 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
     let reason = watch(&mut probe, args.stall, log.as_ref());
     let lost = finish_files(&mut probe, log);
     let report = probe.report();
-    if reason == "blocked_address" {
+    if reason == FinishReason::BlockedAddress {
         let refused = report.first_errors.values().next();
         let refused = refused.map_or("", |(_, words)| words.as_str());
         anyhow::bail!("nothing is measured: {refused}");
@@ -56,7 +57,7 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
         stderr::write_line(&format!("argiope: {fault}"));
     }
     Ok(match reason {
-        "shutdown" if !is_lost => 3,
+        FinishReason::Shutdown if !is_lost => 3,
         _ if !faults.is_empty() => 1,
         _ => shown.map(|()| 0)?,
     })
@@ -134,7 +135,7 @@ fn is_stdout(path: &Path) -> bool {
 }
 
 /// Runs a probe to its end and shows how it goes; gives the reason for its end.
-fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> &'static str {
+fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> FinishReason {
     let mut shown = Shown::new(false);
     let mut interval_ends = Instant::now() + INTERVAL;
     let reason = loop {
@@ -169,7 +170,10 @@ fn keep_busy(span: Duration, probe: &Probe) {
 /// What makes the command fail, a line each.
 fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
     let mut faults = Vec::new();
-    let is_cut_short = matches!(report.finish_reason, Some("shutdown" | "sink_failed"));
+    let is_cut_short = matches!(
+        report.finish_reason,
+        Some(FinishReason::Shutdown | FinishReason::SinkFailed)
+    );
     if report.replies == 0 && !is_cut_short {
         let why = report.first_errors.values().next();
         let why = why.map_or(String::new(), |(url, words)| format!(": {url}: {words}"));

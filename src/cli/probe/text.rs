@@ -3,22 +3,22 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use argiope::Spread;
 use argiope::probe::{Measure, ProbeReport};
+use argiope::{FinishReason, Spread};
 
 use crate::cli::progress::{clock, span};
 
 /// The whole report, several lines.
 pub fn report(report: &ProbeReport) -> String {
     let mut out = String::new();
-    let reason = report.finish_reason.unwrap_or("running");
+    let reason = report.finish_reason.map_or("running", FinishReason::as_str);
     let _ = writeln!(
         out,
         "{reason}: {:.1} requests/s of {} asked for, over {} ({} arrivals, seed {}, {})",
         report.rate_reached(),
         report.rate,
         span(report.span),
-        report.arrivals.name(),
+        report.arrivals.as_str(),
         report.seed,
         report.io,
     );
@@ -108,7 +108,7 @@ fn table(out: &mut String, report: &ProbeReport) {
         if spread.count() == 0 {
             continue;
         }
-        let _ = write!(out, "{:<12}", measure.name());
+        let _ = write!(out, "{:<12}", measure.as_str());
         for (_, share) in QUANTILES {
             let _ = write!(out, "{:>10}", shown(spread.quantile(*share)));
         }

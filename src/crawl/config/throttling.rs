@@ -21,7 +21,7 @@ impl Form for Exceptions {
     }
 
     fn write(of: &Self::Of) -> Value {
-        of.iter().map(|kind| Value::from(kind.name())).collect()
+        of.iter().map(|kind| Value::from(kind.as_str())).collect()
     }
 }
 
@@ -35,9 +35,9 @@ impl Form for Errors {
     fn read(value: &Value) -> Result<Self::Of, Problem> {
         let one = |item: &Value| {
             let Some((family, code)) = text(item)?.trim().split_once('.') else {
-                return Ok(kind(item)?.name().to_owned());
+                return Ok(kind(item)?.as_str().to_owned());
             };
-            let family = kind(&family.into())?.name();
+            let family = kind(&family.into())?.as_str();
             let code = code.to_ascii_lowercase();
             let is_code = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
             match !code.is_empty() && code.bytes().all(is_code) {
@@ -59,7 +59,7 @@ impl Form for Errors {
 
 fn kind(item: &Value) -> Result<FailureKind, Problem> {
     let word = text(item)?.trim().to_ascii_lowercase();
-    let names = || FailureKind::ALL.iter().map(|kind| kind.name());
+    let names = || FailureKind::ALL.iter().map(|kind| kind.as_str());
     FailureKind::from_name(&word).ok_or_else(|| {
         let mend = match nearest(&word, names()) {
             Some(name) => format!("did you mean {name}?"),

@@ -14,14 +14,14 @@ use crate::base::secret::Known;
 use crate::base::time::Instant;
 use crate::crawl::work::admission::AdmitError;
 use crate::fetch::failure::Failure;
-use crate::frontier::request::{Kind, Request};
+use crate::frontier::request::{PageKind, Request};
 use crate::io::Waker;
 use crate::sink::page::Page;
 
 /// Where a crawl's requests come from: pulled while there is room for them, and told how they end.
 ///
 /// ```
-/// use argiope::{Config, Crawler, End, Ended, Page, Request, Source, SourceError, SourcePoll, Wake};
+/// use argiope::{Config, Crawler, End, Ended, FinishReason, Page, Request, Source, SourceError, SourcePoll, Wake};
 ///
 /// /// Rows of a table, each handed out once. Its number is the request's tag.
 /// struct Rows {
@@ -50,7 +50,7 @@ use crate::sink::page::Page;
 ///     .source(rows)
 ///     .sink(|page: Page| println!("{}: {:?}", page.tag, page.status))
 ///     .build()?;
-/// assert_eq!(crawler.run(), "finished");
+/// assert_eq!(crawler.run(), FinishReason::Finished);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -325,7 +325,7 @@ impl Feed {
     /// How a page ends, where that is the end of a request of the source's. Asked before the sink
     /// takes it.
     pub fn ending_of(&self, page: &Page) -> Option<Ending> {
-        let ends = page.is_final && page.kind != Kind::Robots.name();
+        let ends = page.is_final && page.kind != PageKind::Robots;
         (ends && self.given.contains_key(&page.root)).then(|| Ending {
             root: page.root,
             status: page.status,

@@ -37,7 +37,7 @@ use crate::throttle::signal::Feedback;
 ///   was never on its way, or was to be tried again, and has had no final page.
 ///
 /// ```
-/// use argiope::{Config, Crawler, Page, Request};
+/// use argiope::{Config, Crawler, FinishReason, Page, Request};
 ///
 /// let mut crawler = Crawler::builder(Config::default().with("ALLOW_NET", "loopback")?)
 ///     .sink(|page: Page| println!("{}: {:?}", page.root, page.status))
@@ -47,7 +47,7 @@ use crate::throttle::signal::Feedback;
 /// let id = handle.submit(Request::get("http://127.0.0.1:9/").tag(7))?;
 /// handle.cancel(id)?;
 /// drop(handle);
-/// assert_eq!(crawl.join().unwrap(), "finished");
+/// assert_eq!(crawl.join().unwrap(), FinishReason::Finished);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

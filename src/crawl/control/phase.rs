@@ -7,6 +7,7 @@
 //! ```
 
 use crate::base::time::Instant;
+use crate::crawl::finish::FinishReason;
 
 /// How far a crawl has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum Phase {
     Running,
     /// It sends nothing more and waits for what is in flight.
     Draining {
-        reason: &'static str,
+        reason: FinishReason,
         /// What is in flight then is cancelled.
         until: Instant,
         /// A stop was ordered, as the reason or beside it: the last writes have until then, too.
@@ -24,15 +25,12 @@ pub enum Phase {
     /// The sink writes the rest. After an order to stop, the reader of standard output has
     /// limited time to take it.
     Flushing {
-        reason: &'static str,
+        reason: FinishReason,
         until: Option<Instant>,
     },
     /// It is over.
-    Over { reason: &'static str },
+    Over { reason: FinishReason },
 }
-
-/// Finish reason if a result could not be written.
-pub const SINK_FAILED: &str = "sink_failed";
 
 impl Phase {
     /// Whether requests are sent.
@@ -57,7 +55,7 @@ impl Phase {
 
     /// Whether a result that cannot be written changes nothing any more.
     pub fn has_failed(self) -> bool {
-        self.is_over() || self.finish_reason() == Some(SINK_FAILED)
+        self.is_over() || self.finish_reason() == Some(FinishReason::SinkFailed)
     }
 
     /// When the grace time of a crawl that drains ends.
@@ -69,7 +67,7 @@ impl Phase {
     }
 
     /// The finish reason, once nothing more is fetched.
-    pub fn finish_reason(self) -> Option<&'static str> {
+    pub fn finish_reason(self) -> Option<FinishReason> {
         match self {
             Phase::Running | Phase::Draining { .. } => None,
             Phase::Flushing { reason, .. } | Phase::Over { reason } => Some(reason),

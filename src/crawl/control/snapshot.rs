@@ -8,6 +8,7 @@ use crate::crawl::stats::{Progress, Stats};
 /// Progress, counters, server latency and departure lateness of a crawl at one moment.
 /// [`Crawler::stats`](crate::Crawler::stats) has more.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// Progress; its `elapsed` is the time of the snapshot.
     pub progress: Progress,

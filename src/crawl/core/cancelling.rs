@@ -6,7 +6,7 @@ use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::flights::{Flight, Stage};
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 use crate::io::{Close, Io};
 
 impl<I: Io> Core<I> {
@@ -43,7 +43,7 @@ impl<I: Io> Core<I> {
             let Stage::Exchanging { socket } = flight.stage else {
                 continue;
             };
-            if flight.job.kind != Kind::Robots && !flight.job.awaited {
+            if flight.job.kind != PageKind::Robots && !flight.job.awaited {
                 self.work.keep_cancelled(flight.job.clone());
             }
             let failure = Failure::new(

@@ -10,7 +10,7 @@ use crate::crawl::core::Core;
 use crate::crawl::flights::Stage;
 use crate::crawl::work::unsent::asked;
 use crate::frontier::job::Job;
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 use crate::io::Io;
 use crate::throttle::engine::Throttle;
 
@@ -51,7 +51,7 @@ impl<I: Io> Core<I> {
 
     /// Ends the requests of these numbers, and all under these scopes, wherever they are.
     fn cancel_requests(&mut self, ids: &BTreeSet<u64>, scopes: &[ScopeId]) {
-        let is_named = |job: &Job| ids.contains(&job.root()) && job.kind != Kind::Robots;
+        let is_named = |job: &Job| ids.contains(&job.root()) && job.kind != PageKind::Robots;
         self.put_back_suspects_of(is_named, scopes);
         for job in self.control.take_out(is_named) {
             self.work.end(job, Vec::new(), asked());
@@ -74,7 +74,7 @@ impl<I: Io> Core<I> {
         }
         let throttle = &self.throttle;
         self.pages.call_off(|task| {
-            let is_page = task.job.kind != Kind::Robots;
+            let is_page = task.job.kind != PageKind::Robots;
             is_named(&task.job) || is_page && is_under(throttle, task.lane, scopes)
         });
         for key in self.flights.keys_where(|_| true) {
@@ -85,7 +85,7 @@ impl<I: Io> Core<I> {
                 let mut held = self.throttle.ticket_scopes(flight.ticket);
                 held.any(|scope| scopes.contains(&scope))
             };
-            if is_named(&flight.job) || flight.job.kind != Kind::Robots && is_under() {
+            if is_named(&flight.job) || flight.job.kind != PageKind::Robots && is_under() {
                 self.cancel_attempt(key);
             }
         }

@@ -11,7 +11,7 @@ use crate::crawl::work::offers::OfferOrigin;
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::Job;
 use crate::frontier::offers::{Admission, Offer};
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 use crate::frontier::robots::RobotsResult;
 use crate::frontier::settings::{Follow, Settings};
 use crate::io::Io;
@@ -91,10 +91,10 @@ impl<I: Io> Core<I> {
         loop {
             match finding.step(&job.url, units) {
                 Step::Link(url) | Step::Page(url) => {
-                    self.admit_found(job, &via, url, Kind::Page, below, units);
+                    self.admit_found(job, &via, url, PageKind::Page, below, units);
                 }
                 Step::Sitemap(url) => {
-                    self.admit_found(job, &via, url, Kind::Sitemap, job.depth, units);
+                    self.admit_found(job, &via, url, PageKind::Sitemap, job.depth, units);
                 }
                 Step::TooLong => self.leave_out_long(units),
                 Step::Rules(origin, rules) => self.on_robots(origin, RobotsResult::Rules(rules)),
@@ -127,7 +127,7 @@ impl<I: Io> Core<I> {
         from: &Job,
         via: &Arc<str>,
         url: CrawlUrl,
-        kind: Kind,
+        kind: PageKind,
         depth: u32,
         units: &mut Units,
     ) {
@@ -157,7 +157,7 @@ impl<I: Io> Core<I> {
             depth,
             ..Job::seed(id, url)
         };
-        if kind == Kind::Sitemap {
+        if kind == PageKind::Sitemap {
             job.extra_mut().set_nesting(nesting);
         }
         if let Some(route) = from.route() {

@@ -15,7 +15,7 @@ use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::filter;
 use crate::frontier::job::Job;
 use crate::frontier::offers::{Admission, OfferId};
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::wire::octets::percent_encoded;
@@ -90,9 +90,9 @@ impl<I: Io> Core<I> {
         }
         page.is_final = true;
         Followed::Finding(match job.kind {
-            Kind::Robots => self.read_robots(job, page),
-            Kind::Sitemap => self.read_sitemap(job, page),
-            Kind::Page => self.read_links(job, page),
+            PageKind::Robots => self.read_robots(job, page),
+            PageKind::Sitemap => self.read_sitemap(job, page),
+            PageKind::Page => self.read_links(job, page),
         })
     }
 
@@ -122,7 +122,7 @@ impl<I: Io> Core<I> {
             return passing.iter().any(|name| failure.is_named(name));
         }
         // A robots.txt refused by a 429 means: not for now.
-        let patient = job.kind == Kind::Robots && page.status == Some(429);
+        let patient = job.kind == PageKind::Robots && page.status == Some(429);
         page.status
             .is_some_and(|status| settings.retry_codes.contains(&status) && !patient)
     }
@@ -155,14 +155,14 @@ impl<I: Io> Core<I> {
             .join(location)
             .map_err(|error| fail("invalid", format!("Location {location:?}: {error}")))?;
         let target = match job.kind {
-            Kind::Page => without_dropped(target, &self.config),
-            Kind::Robots | Kind::Sitemap => target,
+            PageKind::Page => without_dropped(target, &self.config),
+            PageKind::Robots | PageKind::Sitemap => target,
         };
         page.redirect = Some(target.as_str().to_owned());
         let settings = self.frontier.settings();
         let redirects_max = match job.kind {
-            Kind::Robots => u32::from(ROBOTS_REDIRECTS_MAX),
-            Kind::Page | Kind::Sitemap => settings.redirects_max,
+            PageKind::Robots => u32::from(ROBOTS_REDIRECTS_MAX),
+            PageKind::Page | PageKind::Sitemap => settings.redirects_max,
         };
         // What is counted in one octet ends with it.
         let redirects_max = redirects_max.min(u8::MAX.into());
@@ -186,11 +186,11 @@ impl<I: Io> Core<I> {
             ..job.clone()
         };
         let admission = match job.kind {
-            Kind::Page => self.offer(&next),
-            Kind::Robots | Kind::Sitemap if self.may_follow_for_own_use(&next.url) => {
+            PageKind::Page => self.offer(&next),
+            PageKind::Robots | PageKind::Sitemap if self.may_follow_for_own_use(&next.url) => {
                 Admission::Admitted
             }
-            Kind::Robots | Kind::Sitemap => return Ok(Redirected::LeftOut),
+            PageKind::Robots | PageKind::Sitemap => return Ok(Redirected::LeftOut),
         };
         if matches!(admission, Admission::Duplicate | Admission::Filtered(_)) {
             return Ok(Redirected::LeftOut);

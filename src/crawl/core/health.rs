@@ -10,7 +10,7 @@ use crate::crawl::core::Core;
 use crate::fetch::failure::Failure;
 use crate::frontier::hosts::HostVerdict;
 use crate::frontier::job::Job;
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 use crate::io::Io;
 use crate::sink::page::Page;
 
@@ -69,7 +69,7 @@ impl<I: Io> Core<I> {
             return HostStanding::Answers;
         };
         // Only a host's own robots.txt speaks for it: any other site may redirect its robots.txt there.
-        let is_own_robots = job.kind == Kind::Robots && job.redirects == 0;
+        let is_own_robots = job.kind == PageKind::Robots && job.redirects == 0;
         let is_unanswered = is_own_robots && failure.is_unanswered();
         if page.status.is_some() || !(failure.is_unconnected() || is_unanswered) {
             return HostStanding::Answers;
@@ -81,7 +81,7 @@ impl<I: Io> Core<I> {
             || self.told_to_retry(job, page).is_some()
             || settings.host_down_after.is_zero()
             // Who says so wants no page twice, whatever its host does.
-            || job.kind == Kind::Page && settings.retry_times == 0
+            || job.kind == PageKind::Page && settings.retry_times == 0
         {
             return HostStanding::Answers;
         }

@@ -498,7 +498,7 @@ impl<I: Io> Core<I> {
         let (hosts_held, next_host) = self.frontier.hosts_held(self.now);
         Progress {
             finish_reason: self.control.phase().finish_reason(),
-            io: self.network.io().name(),
+            io: self.network.io().kind(),
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),
@@ -520,7 +520,7 @@ impl<I: Io> Core<I> {
                 .frontier
                 .filtered()
                 .iter()
-                .map(|(reason, count)| (reason.name(), *count))
+                .map(|(reason, count)| (*reason, *count))
                 .collect(),
         }
     }

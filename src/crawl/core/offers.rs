@@ -128,5 +128,5 @@ impl<I: Io> Core<I> {
 /// How a page says that its request was not admitted.
 fn left_out(filtered: Filtered) -> Failure {
     let detail = "a filter leaves it out, or it was admitted before";
-    Failure::new(FailureKind::Filtered, filtered.name(), detail)
+    Failure::new(FailureKind::Filtered, filtered.as_str(), detail)
 }

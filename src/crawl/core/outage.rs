@@ -13,7 +13,7 @@ use crate::crawl::outage::{OutageTask, Suspect, egress_of, is_reply, network_of}
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::resolver::Answer;
 use crate::frontier::job::Job;
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 use crate::io::Io;
 use crate::throttle::engine::TicketId;
 
@@ -263,7 +263,8 @@ impl<I: Io> Core<I> {
     /// were queued. `is_named` is asked first.
     pub fn put_back_suspects_of(&mut self, is_named: impl Fn(&Job) -> bool, scopes: &[ScopeId]) {
         let is_meant = |job: &Job, mut under: Box<dyn Iterator<Item = ScopeId> + '_>| {
-            is_named(job) || job.kind != Kind::Robots && under.any(|scope| scopes.contains(&scope))
+            is_named(job)
+                || job.kind != PageKind::Robots && under.any(|scope| scopes.contains(&scope))
         };
         let (flights, throttle) = (&self.flights, &self.throttle);
         let is_wanted = |suspect: &Suspect| match suspect {

@@ -8,6 +8,7 @@ use crate::crawl::control::feed::SourceError;
 use crate::crawl::control::found::Found;
 use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::core::Core;
+use crate::crawl::finish::FinishReason;
 use crate::crawl::output::Output;
 use crate::crawl::work::admission::AdmitError;
 use crate::crawl::work::offers::OfferOrigin;
@@ -21,7 +22,7 @@ use crate::wire::url::CrawlUrl;
 
 impl<I: Io> Core<I> {
     /// Why it is over, once it is.
-    pub fn over(&self) -> Option<&'static str> {
+    pub fn over(&self) -> Option<FinishReason> {
         let phase = self.control.phase();
         phase.finish_reason().filter(|_| phase.is_over())
     }

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::crawl::control::pending::Pending;
-use crate::crawl::control::phase::{Phase, SINK_FAILED};
+use crate::crawl::control::phase::Phase;
 use crate::crawl::control::shared::Waiting;
 use crate::crawl::core::Core;
+use crate::crawl::finish::FinishReason;
 use crate::frontier::job::Job;
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 use crate::io::Io;
-
-/// Finish reason after an order to stop.
-const SHUTDOWN: &str = "shutdown";
 
 /// Shortest time that the reader of standard output has to take the rest, however soon a crawl is to
 /// stop. Files have all the time they need.
@@ -43,25 +41,25 @@ impl<I: Io> Core<I> {
             // Submitted before the last handle was dropped, and not taken yet.
             match self.take_submission() {
                 true => self.wakeups.turn_again(),
-                false => self.flush("finished", None),
+                false => self.flush(FinishReason::Finished, None),
             }
         }
     }
 
     /// Why nothing more is sent though there are requests left, and how long those in flight may take.
-    fn reason_to_drain(&mut self) -> Option<(&'static str, Duration)> {
+    fn reason_to_drain(&mut self) -> Option<(FinishReason, Duration)> {
         if let Some(grace) = self.control.poll_stop() {
-            return Some((SHUTDOWN, grace));
+            return Some((FinishReason::Shutdown, grace));
         }
         let ends_at = self.control.ends_at();
         let reason = if self.frontier.is_page_limit_reached() {
-            "closespider_pagecount"
+            FinishReason::PageCount
         } else if self.has_failed_too_often() {
-            "closespider_errorcount"
+            FinishReason::ErrorCount
         } else if ends_at.is_some_and(|at| at <= self.now) {
-            "closespider_timeout"
+            FinishReason::Timeout
         } else if self.control.source_error().is_some() {
-            "source_failed"
+            FinishReason::SourceFailed
         } else {
             let reason = self.workload.is_stuck(self.now)?;
             return Some((reason, Duration::ZERO));
@@ -69,7 +67,7 @@ impl<I: Io> Core<I> {
         Some((reason, self.config.stop_grace))
     }
 
-    fn advance_draining(&mut self, reason: &'static str, mut until: Instant, mut is_stopped: bool) {
+    fn advance_draining(&mut self, reason: FinishReason, mut until: Instant, mut is_stopped: bool) {
         if let Some(grace) = self.control.poll_stop() {
             until = until.min(self.now + grace);
             is_stopped = true;
@@ -93,9 +91,9 @@ impl<I: Io> Core<I> {
         }
     }
 
-    fn advance_flushing(&mut self, reason: &'static str, until: Option<Instant>) {
+    fn advance_flushing(&mut self, reason: FinishReason, until: Option<Instant>) {
         let is_time_up = until.is_some_and(|until| until <= self.now);
-        if self.output.is_done() || is_time_up && reason == SINK_FAILED {
+        if self.output.is_done() || is_time_up && reason == FinishReason::SinkFailed {
             self.control.set_phase(Phase::Over { reason });
         } else if let Some(grace) = self.control.poll_stop() {
             let grace = grace.max(READER_PATIENCE);
@@ -124,28 +122,28 @@ impl<I: Io> Core<I> {
         self.network.fail_stalled_writes();
         let until = Some(self.now + self.config.stop_grace);
         if is_flushing {
-            let reason = SINK_FAILED;
+            let reason = FinishReason::SinkFailed;
             self.control.set_phase(Phase::Flushing { reason, until });
             self.write_stats();
             self.hand_to_disk();
             self.wakeups.turn_again();
         } else {
-            self.flush(SINK_FAILED, until);
+            self.flush(FinishReason::SinkFailed, until);
         }
     }
 
-    fn drain(&mut self, reason: &'static str, grace: Duration) {
+    fn drain(&mut self, reason: FinishReason, grace: Duration) {
         self.control.set_phase(Phase::Draining {
             reason,
             until: self.now + grace,
-            is_stopped: reason == SHUTDOWN,
+            is_stopped: reason == FinishReason::Shutdown,
         });
         self.put_back_suspects();
         self.cancel_unsent();
         self.wakeups.turn_again();
     }
 
-    fn flush(&mut self, reason: &'static str, until: Option<Instant>) {
+    fn flush(&mut self, reason: FinishReason, until: Option<Instant>) {
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));
         self.control.set_phase(Phase::Flushing { reason, until });
         self.settle_offers();
@@ -221,8 +219,9 @@ impl<I: Io> Core<I> {
         });
         // A robots.txt is asked for again by what waits for it.
         let control = &self.control;
-        let queued = jobs
-            .filter(move |job: &Job| job.kind != Kind::Robots && !control.is_of_source(job.root()));
+        let queued = jobs.filter(move |job: &Job| {
+            job.kind != PageKind::Robots && !control.is_of_source(job.root())
+        });
         let credentials = self.requests.credentials();
         let unwritten = unwritten.into_iter();
         let unwritten = unwritten.map(move |request| Pending::of_unwritten(request, credentials));

@@ -5,7 +5,7 @@ use crate::crawl::core::Core;
 use crate::crawl::flights::Flights;
 use crate::fetch::body_mode::BodyMode;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 use crate::io::Io;
 use crate::sink::Sink;
 use crate::sink::reply::{Flow, Held, Reply};
@@ -31,7 +31,7 @@ impl<I: Io> Core<I> {
         let Some(flight) = self.flights.get(key) else {
             return;
         };
-        if flight.job.kind != Kind::Page || !self.workload.streams_bodies() {
+        if flight.job.kind != PageKind::Page || !self.workload.streams_bodies() {
             return;
         }
         let job = &flight.job;

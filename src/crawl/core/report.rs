@@ -11,11 +11,11 @@ use crate::fetch::failure::Failure;
 use crate::fetch::timings::Timings;
 use crate::fetch::tls::Certificates;
 use crate::frontier::job::Job;
-use crate::frontier::request::{Kind, Request};
+use crate::frontier::request::{PageKind, Request};
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
-use crate::wire::http::{Headers, Version};
+use crate::wire::http::Headers;
 
 /// Requests that ended unsent and are put into the sink in one turn.
 const UNSENT_PER_TURN: usize = 64;
@@ -53,10 +53,7 @@ impl<I: Io> Core<I> {
         page.bytes_taken = outcome.bytes_taken;
         if let Some(head) = outcome.head {
             page.status = Some(head.status);
-            page.version = Some(match head.version {
-                Version::Http10 => "HTTP/1.0",
-                Version::Http11 => "HTTP/1.1",
-            });
+            page.version = Some(head.version);
             if let Some(value) = head.headers.get("content-type") {
                 let place = page.content_type.insert(self.output.take_content_type());
                 match str::from_utf8(value) {
@@ -123,7 +120,7 @@ impl<I: Io> Core<I> {
         via.clone_from(&job.via);
         *seed = job.seed;
         *is_final = true;
-        *kind = job.kind.name();
+        *kind = job.kind;
         rewrite(url, job.url.as_str());
         *method = match job.method() {
             "GET" => Cow::Borrowed("GET"),
@@ -181,7 +178,7 @@ impl<I: Io> Core<I> {
         let mut page = self.blank_page(job);
         page.scopes = scopes;
         page.failure = Some(failure);
-        if job.kind == Kind::Robots {
+        if job.kind == PageKind::Robots {
             // Requests, perhaps of another host, wait for it. There is no body to read.
             drop(self.read_robots(job, &mut page));
         }
@@ -232,7 +229,7 @@ impl<I: Io> Core<I> {
         let end = self.control.end_of(&page);
         // With a source nothing is pending: it is notified of the end of each request.
         let may_be_pending =
-            page.is_final && job.kind != Kind::Robots && !self.control.has_source();
+            page.is_final && job.kind != PageKind::Robots && !self.control.has_source();
         let request = || job.to_request();
         let says_more = may_be_pending && job.says_more_than_line();
         let asked_by: Option<&dyn Fn() -> Request> = if says_more { Some(&request) } else { None };

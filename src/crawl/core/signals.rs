@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::base::slab::Key;
-use crate::base::time::Instant;
+use crate::base::stamp::Stamp;
 use crate::crawl::core::Core;
 use crate::crawl::flights::Flight;
 use crate::crawl::network::faults::IDLE_CLOSED;
@@ -53,7 +53,7 @@ impl<I: Io> Core<I> {
             return;
         }
         let sent = page.timings.sent;
-        let took = |end: Instant| Some(end.saturating_since(sent?));
+        let took = |end: Stamp| Some(end.at.saturating_since(sent?));
         let ending = Ending {
             failure,
             took: page.timings.body.and_then(took),

@@ -21,13 +21,13 @@ use crate::throttle::strategy::Strategy;
 /// Builds a crawler from its parts. Parts that are not given have built-in defaults.
 ///
 /// ```
-/// use argiope::{Config, Crawler, Page};
+/// use argiope::{Config, Crawler, FinishReason, Page};
 ///
 /// let config = Config::default().with("DOWNLOAD_DELAY", "250ms")?;
 /// let mut crawler = Crawler::builder(config)
 ///     .sink(|page: Page| println!("{:?} {}", page.status, page.url))
 ///     .build()?;
-/// assert_eq!(crawler.run(), "finished", "nothing was asked for");
+/// assert_eq!(crawler.run(), FinishReason::Finished, "nothing was asked for");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder makes nothing until `build`"]

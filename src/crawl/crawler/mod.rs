@@ -14,6 +14,7 @@ use crate::crawl::control::feed::SourceError;
 use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::pending::Pending;
 use crate::crawl::core::Core;
+use crate::crawl::finish::FinishReason;
 use crate::crawl::pacing::{MOST, Pacing};
 use crate::crawl::set_up::{Parts, SetUpError};
 use crate::crawl::stats::{Progress, Stats};
@@ -38,9 +39,8 @@ pub struct Crawler<I: Io = Kernel> {
 pub enum Turn {
     /// The crawl is not over: take another turn.
     GoesOn,
-    /// It is over, for this reason: `finished`, `shutdown`, `closespider_pagecount`,
-    /// `closespider_timeout`, `closespider_errorcount`, `source_failed` or `sink_failed`.
-    Over(&'static str),
+    /// It is over, for this reason.
+    Over(FinishReason),
 }
 
 impl Crawler<Kernel> {
@@ -165,7 +165,7 @@ impl<I: Io> Crawler<I> {
 
     /// Runs to the end; gives the reason for it. Where there is no sink its results are dropped, for
     /// nobody could take them meanwhile.
-    pub fn run(&mut self) -> &'static str {
+    pub fn run(&mut self) -> FinishReason {
         self.core.output().give_up_results();
         loop {
             if let Turn::Over(reason) = self.turn(None) {

@@ -16,7 +16,7 @@ impl<I: Io> Crawler<I> {
     /// [`Progress::finish_reason`](crate::Progress::finish_reason) tells.
     ///
     /// ```
-    /// use argiope::{Config, Crawler, Request};
+    /// use argiope::{Config, Crawler, FinishReason, Request};
     ///
     /// let config = Config::default().with("ALLOW_NET", "loopback")?;
     /// # let config = config.with("HOST_DOWN_AFTER", "0")?;
@@ -25,7 +25,7 @@ impl<I: Io> Crawler<I> {
     /// while let Some(page) = crawler.next_result() {
     ///     println!("{:?} {}", page.status, page.url);
     /// }
-    /// # assert_eq!(crawler.progress().finish_reason, Some("finished"));
+    /// # assert_eq!(crawler.progress().finish_reason, Some(FinishReason::Finished));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use smallvec::{SmallVec, smallvec};
 
 use crate::base::address;
-use crate::base::address::{Kind, Network};
+use crate::base::address::{AddressKind, Network};
 use crate::fetch::failure::{Failure, FailureKind};
 
 /// The addresses that may be asked: globally routable ones, and what was allowed beside them.
@@ -30,7 +30,7 @@ impl Guard {
             ));
         }
         if !self.allowed.allows(address) {
-            let kind = Kind::of(address).name();
+            let kind = AddressKind::of(address).as_str();
             return Err(Failure::new(
                 FailureKind::BlockedAddress,
                 "not_global",

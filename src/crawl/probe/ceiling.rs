@@ -206,6 +206,7 @@ fn statistic(name: &str) -> Option<Statistic> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::stamp::Stamp;
     use crate::base::time::Instant;
     use crate::crawl::probe::{Arrivals, Length};
     use crate::sink::page::samples;
@@ -273,7 +274,8 @@ mod tests {
         report.due = due;
         for span in spans {
             let mut page = samples::page(0);
-            page.timings.headers = Some(Instant::START + Duration::from_millis(span));
+            let at = Instant::START + Duration::from_millis(span);
+            page.timings.headers = Some(Stamp::exact(at));
             page.timings.body = None;
             report.count(&page, Instant::START, None);
         }

@@ -20,6 +20,7 @@ use crate::base::rng::Rng;
 use crate::crawl::config::{Config, Source, settings};
 use crate::crawl::control::handle::Stopper;
 use crate::crawl::crawler::{Crawler, Turn};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::requests::check_request;
 use crate::crawl::set_up::{Parts, SetUpError};
 use crate::crawl::workload::Workload;
@@ -156,7 +157,7 @@ impl<I: Io> Probe<I> {
             seed,
             core.in_flight_max(),
         );
-        report.io = core.io().name();
+        report.io = core.io().kind();
         let load = OpenLoop::new(schedule, targets, settings.new_connections, grace, report);
         for target in load.targets() {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
@@ -171,7 +172,7 @@ impl<I: Io> Probe<I> {
     /// Runs to the end; gives the reason for it: `finished`, `shutdown` (it was stopped),
     /// `overdue` (what was left `STOP_GRACE` after the last request was due was given up),
     /// `blocked_address` (a target's address may not be asked) or `sink_failed`.
-    pub fn run(&mut self) -> &'static str {
+    pub fn run(&mut self) -> FinishReason {
         self.crawler.run()
     }
 

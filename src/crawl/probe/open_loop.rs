@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::slab::Slab;
 use crate::base::time::{Instant, Wall};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::network::ports::NO_PORT;
 use crate::crawl::network::room::EXHAUSTED;
 use crate::crawl::probe::report::{ProbeInterval, ProbeReport, Tally};
@@ -110,11 +111,11 @@ impl OpenLoop {
     }
 
     /// Why it cannot go on, if it cannot.
-    pub fn is_stuck(&self, now: Instant) -> Option<&'static str> {
+    pub fn is_stuck(&self, now: Instant) -> Option<FinishReason> {
         if self.is_refused {
-            return Some("blocked_address");
+            return Some(FinishReason::BlockedAddress);
         }
-        (now >= self.until()).then_some("overdue")
+        (now >= self.until()).then_some(FinishReason::Overdue)
     }
 
     /// Whether a connection is kept for requests that are queued or still to come.
@@ -243,7 +244,7 @@ impl OpenLoop {
     pub fn report(
         &self,
         wall: Wall,
-        over: Option<&'static str>,
+        over: Option<FinishReason>,
         connections: u64,
         now: Instant,
     ) -> ProbeReport {

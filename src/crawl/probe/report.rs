@@ -1,14 +1,18 @@
 //! What a probe measured: counts, and a distribution of each span.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::base::stamp::Stamp;
 use crate::base::time::{Instant, Wall};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::probe::schedule::{Arrivals, Length};
 use crate::crawl::stats::Spread;
-use crate::fetch::timings::Timings;
+use crate::fetch::timings::{Label, Timings};
+use crate::io::IoKind;
 use crate::sink::page::Page;
 
 /// A span that a probe measures of every request that ends well.
@@ -60,7 +64,7 @@ impl Measure {
     ];
 
     /// The name in reports, in HDR logs and before a statistic (`connect.p99`).
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Measure::Due => "due",
             Measure::Sent => "sent",
@@ -78,17 +82,19 @@ impl Measure {
 
     /// The measure of a name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|measure| measure.name() == name)
+        Self::ALL
+            .into_iter()
+            .find(|measure| measure.as_str() == name)
     }
 
     /// Its span in one request that was due at `due`.
     fn of(self, timings: &Timings, due: Instant) -> Option<Duration> {
-        let since = |end: Option<Instant>, start: Instant| Some(end?.saturating_since(start));
+        let since = |end: Option<Stamp>, start: Instant| Some(end?.at.saturating_since(start));
         match self {
             Measure::Due => since(timings.headers, due),
             Measure::Sent => timings.server_latency(),
             Measure::Whole => since(timings.body.or(timings.headers), due),
-            Measure::Wait => since(Some(timings.started), due),
+            Measure::Wait => Some(timings.started.saturating_since(due)),
             Measure::Dns => timings.spans().dns,
             Measure::Connect => timings.spans().connect,
             Measure::Tls => timings.spans().tls,
@@ -100,6 +106,12 @@ impl Measure {
     }
 }
 
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// What the requests of a probe came to that were due after its warm-up.
 ///
 /// Only replies that ended well are in the spreads. What failed is counted by its code and is in
@@ -107,9 +119,9 @@ impl Measure {
 #[derive(Clone, Debug)]
 pub struct ProbeReport {
     /// Why it ended; `None` while it runs. See [`Probe::run`](super::Probe::run).
-    pub finish_reason: Option<&'static str>,
+    pub finish_reason: Option<FinishReason>,
     /// The kernel interface that carried it: `epoll` or `uring`.
-    pub io: &'static str,
+    pub io: IoKind,
     /// Requests a second that were asked for.
     pub rate: f64,
     /// How the gaps between them were chosen.
@@ -180,7 +192,7 @@ impl ProbeReport {
     ) -> Self {
         ProbeReport {
             finish_reason: None,
-            io: "",
+            io: IoKind::default(),
             rate,
             arrivals,
             length,
@@ -237,7 +249,7 @@ impl ProbeReport {
                 self.sent.saturating_sub(self.replies)
             }
             Measure::Wait => self.unsent + self.dropped,
-            Measure::Dns | Measure::Connect | Measure::Tls => failed_at(measure.name()),
+            Measure::Dns | Measure::Connect | Measure::Tls => failed_at(measure.as_str()),
             Measure::Lateness => 0,
         }
     }
@@ -263,7 +275,7 @@ impl ProbeReport {
         let timings = &page.timings;
         self.sent += u64::from(timings.sent.is_some());
         if let Some(failure) = &page.failure {
-            let name = format!("{}.{}", failure.kind.name(), failure.code);
+            let name = format!("{}.{}", failure.kind.as_str(), failure.code);
             if !self.by_error.contains_key(&name) {
                 let first = (page.url.to_string(), failure.detail.to_string());
                 self.first_errors.insert(name.clone(), first);
@@ -275,12 +287,11 @@ impl ProbeReport {
         if let Some(status) = page.status {
             *self.by_status.entry(status).or_default() += 1;
         }
-        let clock = match (timings.kernel, timings.bound) {
-            (true, false) => &mut self.exact,
-            (true, true) => &mut self.bound,
-            (false, _) => &mut self.user,
-        };
-        *clock += 1;
+        match timings.label() {
+            Some(Label::Exact) => self.exact += 1,
+            Some(Label::Bound) => self.bound += 1,
+            Some(Label::User) | None => self.user += 1,
+        }
         let mut interval = interval;
         for measure in Measure::ALL {
             let Some(span) = measure.of(timings, due) else {
@@ -299,7 +310,7 @@ impl ProbeReport {
             .iter()
             .map(|measure| {
                 let json = self.spread(*measure).to_json();
-                (measure.name().to_owned(), json)
+                (measure.as_str().to_owned(), json)
             })
             .collect();
         let status: Map<String, Value> = self
@@ -308,12 +319,12 @@ impl ProbeReport {
             .map(|(status, count)| (status.to_string(), json!(count)))
             .collect();
         json!({
-            "finish_reason": self.finish_reason,
-            "io": self.io,
+            "finish_reason": self.finish_reason.map(FinishReason::as_str),
+            "io": self.io.as_str(),
             "rate": self.rate,
             "rate_reached": self.rate_reached(),
             "is_rate_reached": self.is_rate_reached(),
-            "arrivals": self.arrivals.name(),
+            "arrivals": self.arrivals.as_str(),
             "seed": self.seed,
             "connections_max": self.connections_max,
             "started": self.started.to_string(),

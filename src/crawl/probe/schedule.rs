@@ -1,5 +1,6 @@
 //! When requests are due, whatever becomes of those before: the arrivals of an open loop.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::base::rng::Rng;
@@ -17,11 +18,17 @@ pub enum Arrivals {
 
 impl Arrivals {
     /// The word in reports and on the command line.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Arrivals::Constant => "constant",
             Arrivals::Poisson => "poisson",
         }
+    }
+}
+
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

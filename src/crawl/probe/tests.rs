@@ -118,7 +118,7 @@ impl World for Server {
 
 /// A probe that has ended.
 struct Ended {
-    reason: &'static str,
+    reason: FinishReason,
     report: ProbeReport,
     pages: Vec<Page>,
     server: Shared<Server>,
@@ -231,7 +231,7 @@ fn requests_leave_when_they_are_due_whatever_the_replies_do() {
         .collect();
     firsts.sort_unstable();
     assert_eq!(firsts, due);
-    assert_eq!(moody.reason, "finished");
+    assert_eq!(moody.reason, FinishReason::Finished);
     assert!(moody.report.is_rate_reached());
 }
 
@@ -450,7 +450,7 @@ fn what_is_never_sent_is_told() {
         ..settings(10.0, 50)
     };
     let ended = run(Server::new(|_, _| Does::Nothing), settings);
-    assert_eq!(ended.reason, "overdue");
+    assert_eq!(ended.reason, FinishReason::Overdue);
     assert_eq!(ended.report.due, 50);
     assert_eq!(ended.report.replies, 0);
     let cancelled = ended.report.by_error.get("cancelled.stopped").copied();
@@ -509,7 +509,7 @@ fn a_server_that_cannot_be_connected_to_is_asked_at_every_due_moment_all_the_sam
     server.accepts = Accepts::Refuse;
     let ended = run(server, settings(10.0, 40));
     assert_eq!(ended.report.by_error["connect.refused"], 40);
-    assert_eq!(ended.reason, "finished");
+    assert_eq!(ended.reason, FinishReason::Finished);
     let begun: Vec<_> = ended
         .pages
         .iter()
@@ -549,7 +549,7 @@ fn an_address_that_is_not_globally_routable_ends_the_probe_at_once() {
     let server = Server::new(|_, _| Does::Answers(ms(1)));
     let urls = ["http://127.0.0.1/"];
     let ended = run_with(server, settings(10.0, 100), config(), &urls);
-    assert_eq!(ended.reason, "blocked_address");
+    assert_eq!(ended.reason, FinishReason::BlockedAddress);
     assert!(ended.report.due < 3);
     let failure = ended.pages[0].failure.as_ref().expect("it failed");
     assert_eq!(failure.kind, FailureKind::BlockedAddress);
@@ -577,7 +577,7 @@ fn pages_say_when_they_were_due_and_carry_what_their_caller_gave_them() {
     let names = resolver::Settings::default();
     let mut probe =
         Probe::on(io, names, config(), one_connection, &targets, sink).expect("it can be set up");
-    assert_eq!(probe.run(), "finished");
+    assert_eq!(probe.run(), FinishReason::Finished);
     let pages = pages.take();
     let tags: Vec<_> = pages.iter().map(|page| page.tag).collect();
     assert_eq!(tags, [11, 12, 11, 12]);
@@ -630,7 +630,7 @@ fn nothing_is_due_after_a_stop_however_long_the_last_replies_take() {
         probe.turn(Some(ms(10)));
     }
     probe.stopper().stop();
-    assert_eq!(probe.run(), "shutdown");
+    assert_eq!(probe.run(), FinishReason::Shutdown);
     assert!(
         probe.elapsed() > Duration::from_secs(6),
         "what was sent is waited for"

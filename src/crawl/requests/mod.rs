@@ -18,7 +18,7 @@ use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::settings::Settings;
 use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 #[cfg(feature = "cookies")]
 use crate::wire::http::Headers;
 use crate::wire::http::{Limits, RequestError, UsualFields};
@@ -185,8 +185,8 @@ fn describe<'a>(
         body: Some(job.body()).filter(|body| !body.is_empty()),
         keep_wire: true,
         body_max: match job.kind {
-            Kind::Robots => Some(robots::LENGTH_MAX as u64),
-            Kind::Page | Kind::Sitemap => job.body_max(),
+            PageKind::Robots => Some(robots::LENGTH_MAX as u64),
+            PageKind::Page | PageKind::Sitemap => job.body_max(),
         },
         timeout: job.timeout(),
         proxy,

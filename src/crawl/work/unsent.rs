@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::base::scopes::Scopes;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 
 /// The code of a request that was cancelled by order.
 pub const ASKED: &str = "asked";
@@ -91,7 +91,7 @@ impl CancelledScopes {
     /// Whether a request under these scopes is cancelled.
     pub fn has(&self, job: &Job, scopes: &Scopes) -> bool {
         let is_named = |name: &str| self.until.get(name).is_some_and(|until| job.id <= *until);
-        job.kind != Kind::Robots && !self.until.is_empty() && scopes.names().any(is_named)
+        job.kind != PageKind::Robots && !self.until.is_empty() && scopes.names().any(is_named)
     }
 
     /// Whether there is none.

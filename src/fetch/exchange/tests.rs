@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use super::*;
 use crate::base::stamp::Clock;
+use crate::fetch::timings::Label;
 use crate::wire::coding::{ACCEPT_ENCODING, gzip};
 use crate::wire::http::UsualFields;
 
@@ -92,7 +93,7 @@ fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
     Seen {
         result: match failure {
             None => "whole".to_owned(),
-            Some(failure) => format!("{}.{}", failure.kind.name(), failure.code),
+            Some(failure) => format!("{}.{}", failure.kind.as_str(), failure.code),
         },
         reusable,
         heads,
@@ -136,13 +137,10 @@ fn each_phase_of_a_reply_is_marked_exact_or_upper_bound() {
                 while exchange.handle_bytes(&mut input, arrival).is_some() {}
             }
             let timings = exchange.timings();
-            let bounds = [
-                timings.first_byte_bound,
-                timings.headers_bound,
-                timings.body_bound,
-            ];
+            let bounds = [timings.first_byte, timings.headers, timings.body]
+                .map(|arrival| arrival.expect("it arrived").is_bound());
             assert_eq!(bounds, [bound == 0, bound == 1, bound == 2]);
-            assert_eq!(timings.bound, bound == 1);
+            assert_eq!(timings.label() != Some(Label::Exact), bound == 1);
         }
     }
     // If the end of the connection marks the end of the body, the arrival of its last bytes counts.
@@ -154,7 +152,8 @@ fn each_phase_of_a_reply_is_marked_exact_or_upper_bound() {
     };
     while exchange.handle_bytes(&mut input, arrival).is_some() {}
     exchange.handle_end(true);
-    assert!(exchange.timings().body_bound);
+    let body = exchange.timings().body.expect("its end arrived");
+    assert!(body.is_bound());
 }
 
 fn with_body(headers: &str, body: &[u8]) -> Vec<u8> {
@@ -242,10 +241,10 @@ fn phases_end_with_the_bytes_that_end_them() {
     );
     let timings = seen.outcome.timings;
     assert_eq!(timings.sent, Some(at(1)));
-    assert_eq!(timings.first_byte, Some(at(4)));
-    assert_eq!(timings.headers, Some(at(6)));
-    assert_eq!(timings.body, Some(at(8)));
-    assert!(timings.kernel && !timings.bound);
+    assert_eq!(timings.first_byte, Some(Stamp::exact(at(4))));
+    assert_eq!(timings.headers, Some(Stamp::exact(at(6))));
+    assert_eq!(timings.body, Some(Stamp::exact(at(8))));
+    assert_eq!(timings.label(), Some(Label::Exact));
     assert_eq!(timings.server_latency(), Some(Duration::from_secs(5)));
     assert!(
         seen.outcome.response_bytes.starts_with(b"HTTP/1.1 200"),
@@ -260,8 +259,8 @@ fn the_first_byte_may_share_its_packet_with_an_interim_reply() {
         b"204 No Content\r\n\r\n",
     ];
     let seen = feed(exchange(&description(), &Settings::default()), &parts);
-    assert_eq!(seen.outcome.timings.first_byte, Some(at(2)));
-    assert_eq!(seen.outcome.timings.headers, Some(at(3)));
+    assert_eq!(seen.outcome.timings.first_byte, Some(Stamp::exact(at(2))));
+    assert_eq!(seen.outcome.timings.headers, Some(Stamp::exact(at(3))));
 }
 
 #[test]
@@ -318,7 +317,7 @@ fn a_close_delimited_body_ends_with_its_last_byte() {
         assert!(!seen.reusable);
         assert_eq!(seen.outcome.body, body);
         // The end of the connection arrives a second after the last part.
-        assert_eq!(seen.outcome.timings.body, Some(at(seconds)));
+        assert_eq!(seen.outcome.timings.body, Some(Stamp::exact(at(seconds))));
     };
     whole(&[reply], b"all of it", 2);
     whole(&[reply, b" and", b" more"], b"all of it and more", 4);

@@ -112,8 +112,8 @@ impl TlsSession {
             return None;
         }
         let version = match self.connection.protocol_version()? {
-            ProtocolVersion::TLSv1_3 => "TLSv1.3",
-            ProtocolVersion::TLSv1_2 => "TLSv1.2",
+            ProtocolVersion::TLSv1_3 => TlsVersion::Tls13,
+            ProtocolVersion::TLSv1_2 => TlsVersion::Tls12,
             _ => return None,
         };
         Some(TlsInfo {
@@ -163,14 +163,40 @@ impl fmt::Debug for TlsSession {
 /// The negotiated TLS parameters; `tls` of a result line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
-    /// `TLSv1.3` or `TLSv1.2`.
-    pub version: &'static str,
+    /// The version.
+    pub version: TlsVersion,
     /// The cipher suite by its IANA name.
     pub cipher: &'static str,
     /// The session was resumed.
     pub resumed: bool,
     /// The certificate was verified (false under `--insecure`).
     pub verified: bool,
+}
+
+/// The versions of TLS that are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246).
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    Tls13,
+}
+
+impl TlsVersion {
+    /// The name in result lines: `TLSv1.2` or `TLSv1.3`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TlsVersion::Tls12 => "TLSv1.2",
+            TlsVersion::Tls13 => "TLSv1.3",
+        }
+    }
+}
+
+impl fmt::Display for TlsVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 /// A host as in certificates: without the brackets of IPv6.

@@ -52,11 +52,11 @@ fn a_trusted_name_is_verified_under_both_versions_of_tls() {
         check(&authority.settings(), &server, "a.test").expect("trusted")
     };
     let both = agreed(&[&TLS12, &TLS13]);
-    assert_eq!(both.version, "TLSv1.3");
+    assert_eq!(both.version, TlsVersion::Tls13);
     assert!(both.cipher.starts_with("TLS_AES_"), "{}", both.cipher);
     assert!(both.verified && !both.resumed);
     let old = agreed(&[&TLS12]);
-    assert_eq!(old.version, "TLSv1.2");
+    assert_eq!(old.version, TlsVersion::Tls12);
     assert!(old.cipher.starts_with("TLS_ECDHE_"), "{}", old.cipher);
 }
 

@@ -7,7 +7,7 @@ use crate::base::time::Instant;
 use crate::frontier::filter::{self, Filtered};
 use crate::frontier::hosts::HostId;
 use crate::frontier::offers::{Admission, Delays, LateAnswer, Offer, OfferId, Pending};
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 use crate::wire::url::CrawlUrl;
 
 impl Frontier {
@@ -43,7 +43,7 @@ impl Frontier {
     /// be offered before the seed is admitted.
     fn filter(&mut self, offer: &Offer<'_>) -> Result<(), Filtered> {
         let url = offer.url;
-        if offer.kind == Kind::Sitemap {
+        if offer.kind == PageKind::Sitemap {
             self.filter_sitemap(offer)?;
         }
         filter::check(&self.settings, url, offer.depth)?;
@@ -94,7 +94,8 @@ impl Frontier {
             return Admission::Duplicate;
         }
         if let Some(delay) = self.offers.delays().and_then(Delays::draw) {
-            let sitemap_of = (offer.kind == Kind::Sitemap).then(|| self.count_sitemap(offer.url));
+            let sitemap_of =
+                (offer.kind == PageKind::Sitemap).then(|| self.count_sitemap(offer.url));
             let id = self.offers.put_off(Pending {
                 key,
                 depth: offer.depth,
@@ -109,7 +110,7 @@ impl Frontier {
         if !self.seen.insert(key) {
             return Admission::Duplicate;
         }
-        if offer.kind == Kind::Sitemap {
+        if offer.kind == PageKind::Sitemap {
             self.count_sitemap(offer.url);
         }
         Admission::Admitted

@@ -9,7 +9,7 @@ use crate::base::ids::LaneId;
 use crate::base::secret::Secret;
 use crate::frontier::hosts::{HostId, PageCount};
 use crate::frontier::job::Job;
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 
 /// Lanes stopped by a page limit.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Frontier {
     }
 
     pub(super) fn uncount(&mut self, job: &Job, lane: LaneId) {
-        if job.kind == Kind::Page {
+        if job.kind == PageKind::Page {
             self.pages_in_flight -= 1;
             if let Some(count) = self.page_count_mut(lane) {
                 count.in_flight -= 1;

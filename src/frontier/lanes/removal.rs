@@ -5,7 +5,7 @@ use crate::base::ids::LaneId;
 use crate::frontier::job::Job;
 use crate::frontier::origins::NO_LANE;
 use crate::frontier::queued::Queued;
-use crate::frontier::request::Kind;
+use crate::frontier::request::PageKind;
 
 impl Frontier {
     /// Removes and returns the queued requests whose root number satisfies `is_wanted`, and all of the
@@ -24,7 +24,7 @@ impl Frontier {
             }
             let all = is_lane_wanted(lane);
             let out = slot.queue.extract(|queued| {
-                queued.kind() != Kind::Robots && (all || is_wanted(queued.root()))
+                queued.kind() != PageKind::Robots && (all || is_wanted(queued.root()))
             });
             if out.is_empty() {
                 continue;

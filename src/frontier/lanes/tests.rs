@@ -98,7 +98,7 @@ impl Bench {
     fn offer(&mut self, url: &CrawlUrl, depth: u32, priority: i32, seed: bool) -> Admission {
         let offer = Offer {
             url,
-            kind: Kind::Page,
+            kind: PageKind::Page,
             depth,
             priority,
             nesting: 0,
@@ -166,7 +166,7 @@ impl Bench {
     /// Answers the robots.txt that is asked for next.
     fn answer_robots(&mut self, file: &str) {
         let (lane, job) = self.sent().expect("robots.txt is asked for");
-        assert_eq!(job.kind, Kind::Robots);
+        assert_eq!(job.kind, PageKind::Robots);
         let origin = job.robots_for();
         let rules = RobotsFile::parse(file.as_bytes()).agent("argiope");
         let origin = origin.expect("it is for an origin");

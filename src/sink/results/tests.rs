@@ -7,8 +7,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::base::stamp::Clock;
 use crate::base::time::Wall;
 use crate::fetch::failure::{FailureKind, Truncation};
+use crate::fetch::tls::TlsVersion;
 use crate::sink::line::Seconds;
 use crate::sink::page::samples;
 
@@ -107,8 +109,8 @@ fn missing_values_are_null_and_never_zero() {
 fn a_bound_is_listed_only_for_upper_bounds() {
     let mut page = samples::page(1);
     assert_eq!(parsed(&page).get("bound"), None);
-    page.timings.bound = true;
-    page.timings.kernel = false;
+    let headers = page.timings.headers.as_mut().expect("a head");
+    headers.clock = Clock::User;
     let value = parsed(&page);
     assert_eq!(value["bound"], Value::Bool(true));
     assert_eq!(value["clock"], "user");
@@ -120,7 +122,7 @@ fn a_bound_is_listed_only_for_upper_bounds() {
 fn a_line_contains_tls_and_truncation() {
     let mut page = samples::page(1);
     page.tls = Some(TlsInfo {
-        version: "TLSv1.3",
+        version: TlsVersion::Tls13,
         cipher: "TLS_AES_128_GCM_SHA256",
         resumed: true,
         verified: false,

@@ -1,6 +1,7 @@
 //! The built-in scope maps, which a configuration can name.
 
 use super::{ScopeMap, ScopeQuery};
+use std::fmt;
 
 /// The default, `host`: one scope per host (with its port, unless it is the scheme's default).
 #[derive(Clone, Copy, Debug, Default)]
@@ -132,7 +133,7 @@ impl MapKind {
     ];
 
     /// The name in a configuration.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             MapKind::Host => "host",
             MapKind::Domain => "domain",
@@ -144,7 +145,7 @@ impl MapKind {
 
     /// All names, for error messages.
     pub fn names() -> String {
-        MapKind::ALL.map(MapKind::name).join(", ")
+        MapKind::ALL.map(MapKind::as_str).join(", ")
     }
 
     /// Creates the map.
@@ -168,11 +169,17 @@ impl MapKind {
     }
 }
 
+impl fmt::Display for MapKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 impl std::str::FromStr for MapKind {
     type Err = UnknownMap;
 
     fn from_str(name: &str) -> Result<Self, UnknownMap> {
-        let known = |kind: &MapKind| kind.name().eq_ignore_ascii_case(name.trim());
+        let known = |kind: &MapKind| kind.as_str().eq_ignore_ascii_case(name.trim());
         MapKind::ALL
             .into_iter()
             .find(known)

@@ -148,7 +148,7 @@ fn f29_combined_maps_keep_their_order_and_add_each_scope_once() {
 #[test]
 fn f29_maps_are_selected_by_name() {
     for kind in MapKind::ALL {
-        assert_eq!(kind.name().parse(), Ok(kind));
+        assert_eq!(kind.as_str().parse(), Ok(kind));
     }
     let error = "hots".parse::<MapKind>().expect_err("there is none");
     assert_eq!(

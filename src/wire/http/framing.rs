@@ -1,6 +1,6 @@
 //! Determines where a reply's body ends, and whether its connection can be reused.
 
-use super::{Head, HttpError, Version};
+use super::{Head, HttpError, HttpVersion};
 
 /// How a reply's body is delimited (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) fn of(head: &Head, method_is_head: bool) -> Result<(Framing, bool), H
         // With a length besides, or with a version without chunks, sender and receiver may disagree
         // about the end (RFC 9112 section 6.1): read the body, and do not reuse the connection.
         let doubtful =
-            head.version == Version::Http10 || head.headers.get("content-length").is_some();
+            head.version == HttpVersion::Http10 || head.headers.get("content-length").is_some();
         return Ok((Framing::Chunked, persistent && !doubtful));
     }
     match content_length(head)? {
@@ -45,8 +45,8 @@ fn persistent(head: &Head) -> bool {
         return false;
     }
     match head.version {
-        Version::Http11 => true,
-        Version::Http10 => says("connection", "keep-alive"),
+        HttpVersion::Http11 => true,
+        HttpVersion::Http10 => says("connection", "keep-alive"),
     }
 }
 

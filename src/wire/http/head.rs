@@ -16,7 +16,7 @@ pub struct Head {
     /// The status code, 100 to 999.
     pub status: u16,
     /// The version of the status line.
-    pub version: Version,
+    pub version: HttpVersion,
     /// The header fields, in order.
     pub headers: Headers,
 }
@@ -33,20 +33,26 @@ impl Head {
 
 /// The versions of HTTP/1 (RFC 9112 section 2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
+pub enum HttpVersion {
     /// HTTP/1.0: the connection closes by default.
     Http10,
     /// HTTP/1.1: the connection stays open by default.
     Http11,
 }
 
-impl Version {
+impl HttpVersion {
     /// The name on the wire and in result lines.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
-            Version::Http10 => "HTTP/1.0",
-            Version::Http11 => "HTTP/1.1",
+            HttpVersion::Http10 => "HTTP/1.0",
+            HttpVersion::Http11 => "HTTP/1.1",
         }
+    }
+}
+
+impl fmt::Display for HttpVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 
@@ -220,7 +226,7 @@ pub(super) struct HeadBuffer {
     /// The fields found in the single pass, or memory for those that httparse will find.
     fields: Vec<Field>,
     /// Status and version from the single pass.
-    found: Option<(u16, Version)>,
+    found: Option<(u16, HttpVersion)>,
     /// Bytes received, including leading blank lines but not the line put before trailers.
     taken: usize,
     /// Start of the unfinished line.
@@ -421,7 +427,7 @@ impl HeadBuffer {
     }
 
     /// Returns status and version; appends the fields.
-    fn parts(&self, fields: &mut Vec<Field>) -> Result<(u16, Version), HttpError> {
+    fn parts(&self, fields: &mut Vec<Field>) -> Result<(u16, HttpVersion), HttpError> {
         let mut usual = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_LINES_USUAL];
         let mut more = Vec::new();
         let slots = match usual.get_mut(..self.lines) {
@@ -444,8 +450,8 @@ impl HeadBuffer {
         }
         let status = response.code.filter(|&code| code >= 100);
         let version = match response.version {
-            Some(0) => Version::Http10,
-            _ => Version::Http11,
+            Some(0) => HttpVersion::Http10,
+            _ => HttpVersion::Http11,
         };
         assert!(
             u32::try_from(self.bytes.len()).is_ok(),
@@ -483,7 +489,7 @@ fn initial_bit(letter: u8) -> u32 {
 struct Regular {
     length: usize,
     status: u16,
-    version: Version,
+    version: HttpVersion,
 }
 
 /// Parses the head at the start of these bytes if it is complete and strictly conforming: every
@@ -492,8 +498,8 @@ struct Regular {
 /// compares them). May append fields even if it returns `None`.
 fn read_regular(bytes: &[u8], fields: &mut Vec<Field>) -> Option<Regular> {
     let version = match bytes.first_chunk()? {
-        b"HTTP/1.1 " => Version::Http11,
-        b"HTTP/1.0 " => Version::Http10,
+        b"HTTP/1.1 " => HttpVersion::Http11,
+        b"HTTP/1.0 " => HttpVersion::Http10,
         _ => return None,
     };
     let code: &[u8; 3] = bytes.get(VERSION_BYTES + 1..)?.first_chunk()?;

@@ -13,7 +13,7 @@ mod request;
 
 pub use error::{ErrorClass, HttpError};
 pub use framing::Framing;
-pub use head::{Head, Headers, Version};
+pub use head::{Head, Headers, HttpVersion};
 pub use request::{RequestError, RequestHead, UsualFields, write_request};
 
 use chunked::{Chunks, Step};

@@ -449,8 +449,8 @@ fn a_higher_minor_version_is_treated_as_the_highest_known() {
                 panic!("a head comes first: {item:?}");
             };
             let expected = match minor {
-                0 => Version::Http10,
-                _ => Version::Http11,
+                0 => HttpVersion::Http10,
+                _ => HttpVersion::Http11,
             };
             assert_eq!((head.version, head.status), (expected, 200), "{raw:?}");
         }
@@ -541,7 +541,7 @@ fn fields_are_found_in_any_case_and_kept_in_order() {
     };
     assert_eq!(
         (head.status, head.version, head.reason()),
-        (404, Version::Http10, &b"Not  found"[..])
+        (404, HttpVersion::Http10, &b"Not  found"[..])
     );
     assert_eq!(head.headers.len(), 3);
     assert_eq!(head.headers.get("SET-COOKIE"), Some(&b"a"[..]));

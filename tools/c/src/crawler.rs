@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use argiope::sink::function::FunctionSink;
-use argiope::{Config, Crawler, Page, Request, Turn};
+use argiope::{Config, Crawler, FinishReason, Page, Request, Turn};
 
 use crate::error::{ArgiopeStatus, guarded, refuse, say};
 use crate::handle::{ArgiopeHandle, tell};
@@ -282,13 +282,18 @@ fn locked(pages: &Mutex<VecDeque<Page>>) -> std::sync::MutexGuard<'_, VecDeque<P
 }
 
 /// The reason with a zero at its end.
-fn named(reason: &str) -> &'static CStr {
+fn named(reason: FinishReason) -> &'static CStr {
     match reason {
-        "finished" => c"finished",
-        "shutdown" => c"shutdown",
-        "closespider_pagecount" => c"closespider_pagecount",
-        "closespider_timeout" => c"closespider_timeout",
-        "closespider_errorcount" => c"closespider_errorcount",
-        _ => c"sink_failed",
+        FinishReason::Finished => c"finished",
+        FinishReason::Shutdown => c"shutdown",
+        FinishReason::PageCount => c"closespider_pagecount",
+        FinishReason::Timeout => c"closespider_timeout",
+        FinishReason::ErrorCount => c"closespider_errorcount",
+        FinishReason::SourceFailed => c"source_failed",
+        FinishReason::SinkFailed => c"sink_failed",
+        FinishReason::BlockedAddress => c"blocked_address",
+        FinishReason::Overdue => c"overdue",
+        // The library may know more; each of those is added here.
+        _ => c"unknown",
     }
 }

@@ -58,7 +58,7 @@ pub struct ArgiopeView {
 impl From<Page> for ArgiopePage {
     fn from(page: Page) -> Self {
         let failure = page.failure.as_ref();
-        let error = failure.map(|failure| format!("{}.{}", failure.kind.name(), failure.code));
+        let error = failure.map(|failure| format!("{}.{}", failure.kind.as_str(), failure.code));
         let error = error.unwrap_or_default();
         ArgiopePage { page, error }
     }
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
         is_final: page.is_final,
         status: page.status.unwrap_or(0),
         server_latency: latency.map_or(-1, |latency| latency.as_nanos() as i64),
-        kind: page.kind.into(),
+        kind: page.kind.as_str().into(),
         url: page.url.as_str().into(),
         body: page.body.as_slice().into(),
         content_type: page.content_type.as_deref().unwrap_or("").into(),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use argiope::sink::function::FunctionSink;
-use argiope::{AdmitError, Config, Turn};
+use argiope::{AdmitError, Config, FinishReason, Turn};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -36,7 +36,7 @@ type Waiting = Arc<Mutex<VecDeque<Page>>>;
 struct Crawl {
     crawler: Box<argiope::Crawler>,
     /// Why it is over. Its descriptor lives as long as it does: a loop still has to let go of it.
-    reason: Option<&'static str>,
+    reason: Option<FinishReason>,
 }
 
 /// Pages that wait to be taken before the crawl is held back; those on their way still come.
@@ -145,7 +145,7 @@ impl Crawler {
     /// Why the crawl is over: `finished`, `shutdown` and others; `None` while it goes on.
     #[getter]
     fn reason(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
-        Ok(self.crawl(py)?.reason)
+        Ok(self.crawl(py)?.reason.map(FinishReason::as_str))
     }
 }
 

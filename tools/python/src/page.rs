@@ -46,7 +46,7 @@ impl Page {
     /// `page`, `robots` or `sitemap`.
     #[getter]
     fn kind(&self) -> &'static str {
-        self.0.kind
+        self.0.kind.as_str()
     }
 
     /// The URL, canonical.
@@ -71,7 +71,7 @@ impl Page {
     #[getter]
     fn error(&self) -> Option<String> {
         let failure = self.0.failure.as_ref()?;
-        Some(format!("{}.{}", failure.kind.name(), failure.code))
+        Some(format!("{}.{}", failure.kind.as_str(), failure.code))
     }
 
     /// The same in words.

@@ -126,7 +126,7 @@ fn f58_a_scope_has_a_rampup_of_its_own() {
 
 #[test]
 fn every_kind_of_error_may_be_a_refusal() {
-    let all: Vec<&str> = FailureKind::ALL.iter().map(|kind| kind.name()).collect();
+    let all: Vec<&str> = FailureKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let config = said(&[("BACKOFF_EXCEPTIONS", json!(all))]);
     assert_eq!(config.throttle.default.backoff.exceptions, FailureKind::ALL);
     assert_eq!(config.get("BACKOFF_EXCEPTIONS"), Some(json!(all)));

@@ -9,6 +9,7 @@ use crate::crawl::Turn;
 use crate::crawl::control::feed::*;
 use crate::crawl::core::tests::adversity::Moody;
 use crate::crawl::core::tests::trial::{Told, calm, crawl_from, finish, get, run_for};
+use crate::crawl::finish::FinishReason;
 use crate::io::Io;
 use crate::io::sim::Origins;
 
@@ -79,7 +80,7 @@ where
             End::Final {
                 failure: Some(failure),
                 ..
-            } => format!("{}.{}", failure.kind.name(), failure.code),
+            } => format!("{}.{}", failure.kind.as_str(), failure.code),
             End::Final { status, .. } => status.unwrap_or(0).to_string(),
             End::NotBegun => "not begun".to_owned(),
             End::Unfinished => "unfinished".to_owned(),
@@ -176,7 +177,8 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
         let stops_at = rng.below(120);
         let how = rng.below(7);
         let mut crawler = Some(crawler);
-        let mut reason = "dropped";
+        // None: it was dropped.
+        let mut reason = None;
         for step in 0.. {
             let Some(crawl) = &mut crawler else {
                 break;
@@ -226,20 +228,21 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
             }
             let patience = Duration::from_millis(1 + rng.below(300));
             if let Turn::Over(why) = crawl.turn(Some(patience)) {
-                reason = why;
+                reason = Some(why);
                 break;
             }
         }
         let mut pending = BTreeSet::new();
         if let Some(crawl) = &mut crawler {
             let failed = crawl.source_error().map(ToString::to_string);
-            let expected = (reason == "source_failed").then(|| "the database is gone".to_owned());
-            assert!(failed == expected || errs && reason != "finished");
+            let expected = (reason == Some(FinishReason::SourceFailed))
+                .then(|| "the database is gone".to_owned());
+            assert!(failed == expected || errs && reason != Some(FinishReason::Finished));
             pending.extend(crawl.take_pending().filter_map(|pending| pending.id));
         }
         let mut acknowledged: Vec<u64> = seen.ended.borrow().iter().map(|ack| ack.tag).collect();
         acknowledged.sort_unstable();
-        assert_eq!(acknowledged, *seen.given.borrow(), "{seed} ({reason})");
+        assert_eq!(acknowledged, *seen.given.borrow(), "{seed} ({reason:?})");
         for ack in seen.ended.borrow().iter() {
             let pages = told.pages.borrow();
             let of_it = pages.iter().filter(|page| page.tag == ack.tag);
@@ -249,7 +252,7 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
                 "not begun" => assert!(!sent && !ended, "{seed}: {ack:?}"),
                 "unfinished" => {
                     assert!(!ended, "{seed}: {ack:?}");
-                    assert!(sent || reason == "dropped", "{seed}: {ack:?}");
+                    assert!(sent || reason.is_none(), "{seed}: {ack:?}");
                 }
                 "refused" => assert_eq!((of_it.count(), ack.id), (0, None)),
                 _ => assert!(ended, "{seed}: {ack:?}"),
@@ -266,14 +269,14 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
         *reasons.entry(reason).or_insert(0) += 1;
     }
     for reason in [
-        "finished",
-        "shutdown",
-        "sink_failed",
-        "source_failed",
-        "closespider_pagecount",
-        "dropped",
+        Some(FinishReason::Finished),
+        Some(FinishReason::Shutdown),
+        Some(FinishReason::SinkFailed),
+        Some(FinishReason::SourceFailed),
+        Some(FinishReason::PageCount),
+        None,
     ] {
-        assert!(reasons.contains_key(reason), "{reasons:?}");
+        assert!(reasons.contains_key(&reason), "{reasons:?}");
     }
     for end in [
         "200",
@@ -317,7 +320,7 @@ fn a_source_that_has_nothing_for_an_hour_is_left_alone_and_then_heard_at_once() 
     let turns = run_for(&mut crawler, hour / 2);
     assert!(turns < 40, "it sleeps: {turns}");
     assert_eq!((seen.asked.get(), seen.end(2)), (4, Some("200".to_owned())));
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!((seen.asked.get(), seen.end(3)), (6, Some("200".to_owned())));
     let pages = told.pages.borrow();
     let began = |page: usize| pages[page].timings.started.saturating_since(woken);
@@ -340,7 +343,7 @@ fn a_source_that_fails_ends_the_crawl_in_good_order() {
     let handle = crawler.handle();
     run_for(&mut crawler, Duration::from_secs(1));
     let on_its_way = handle.submit(get(2, 1)).expect("there is room");
-    assert_eq!(finish(&mut crawler), "source_failed");
+    assert_eq!(finish(&mut crawler), FinishReason::SourceFailed);
     let error = crawler.source_error().map(ToString::to_string);
     assert_eq!(error.as_deref(), Some("the database is gone"));
     assert_eq!(seen.end(1).as_deref(), Some("200"));
@@ -378,7 +381,7 @@ fn of_ten_million_no_more_are_in_the_crawl_than_the_source_says() {
     }
     assert_eq!(most, AT_ONCE, "nor are there fewer");
     crawler.stopper().shutdown(Duration::from_secs(1));
-    assert_eq!(finish(&mut crawler), "shutdown");
+    assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
     assert_eq!(seen.open(), 0);
     let unsent = seen.ended.borrow().iter().filter(|ack| ack.again).count();
     assert!(unsent >= AT_ONCE - 100, "{unsent}");
@@ -400,7 +403,7 @@ fn the_frontiers_bound_holds_a_source_too_and_the_end_of_the_last_makes_room() {
             config.frontier.queued_max = queued_max;
         });
         place.set(Some(told));
-        assert_eq!(finish(&mut crawler), "finished");
+        assert_eq!(finish(&mut crawler), FinishReason::Finished);
         assert!(crawler.elapsed() < Duration::from_secs(1));
         assert_eq!((seen.given.borrow().len(), seen.open()), (30, 0));
     }
@@ -418,6 +421,6 @@ fn a_request_is_not_over_while_its_page_is_held_open() {
     for (_, later) in open {
         assert_eq!(later.links([get(1, 2)]), 1);
     }
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!((told.pages.borrow().len(), seen.open()), (2, 0));
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use crate::crawl::config::Config;
 use crate::crawl::control::found::*;
 use crate::crawl::core::tests::trial::{calm, crawl, finish, get, run_for};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
+use crate::frontier::filter::Filtered;
 use crate::frontier::settings::Follow;
 use crate::io::Io;
 use crate::io::sim::{Faults, Origins, Sim};
@@ -48,7 +50,7 @@ fn a_page_is_open_until_its_links_come_however_late_and_they_inherit_from_it() {
         assert_eq!(crawler.turn(None), Turn::GoesOn);
     }
     drop(held(&mut told.open.borrow_mut()));
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     let pages = told.pages.borrow();
     assert_eq!(pages.len(), 3);
     assert!(pages[1].timings.started.saturating_since(came) < Duration::from_millis(1));
@@ -62,8 +64,8 @@ fn a_page_is_open_until_its_links_come_however_late_and_they_inherit_from_it() {
         assert_eq!((page.tag, page.root), (9, page.id));
     }
     let filtered = crawler.progress().filtered;
-    assert_eq!(filtered["duplicate"], 1);
-    assert_eq!(filtered["offsite"], 1);
+    assert_eq!(filtered[&Filtered::Duplicate], 1);
+    assert_eq!(filtered[&Filtered::Offsite], 1);
     assert_eq!(crawler.stats().pages, 3);
 }
 
@@ -108,9 +110,9 @@ fn a_page_may_be_held_open_by_many_and_has_no_more_links_than_any_other() {
     assert_eq!(first.links((2..10).map(|page| get(1, page))), 3);
     run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(second.links((20..22).map(|page| get(1, page))), 2);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!(told.pages.borrow().len(), 6);
-    assert_eq!(crawler.progress().filtered["links_per_page"], 5);
+    assert_eq!(crawler.progress().filtered[&Filtered::LinksPerPage], 5);
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn a_crawl_that_is_stopped_waits_for_nobody_and_tells_what_links_it_had_left() {
     assert_eq!(crawler.turn(Some(Duration::from_millis(1))), Turn::GoesOn);
     assert_eq!(open.remove(0).links([get(1, 3), get(1, 1)]), 2);
     assert_eq!(crawler.turn(Some(Duration::from_millis(1))), Turn::GoesOn);
-    assert_eq!(finish(&mut crawler), "shutdown");
+    assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
     assert!(crawler.elapsed() < Duration::from_secs(11));
     assert_eq!(open.remove(0).links([get(1, 4)]), 0, "it is over");
     let pending: Vec<_> = crawler.take_pending().map(|left| left.request).collect();

@@ -8,6 +8,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::core::tests::adversity::Moody;
 use crate::crawl::core::tests::trial::{calm, crawl, finish, get, run_for};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::{AdmitError, ControlError, SubmitError, Turn};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::request::Request;
@@ -125,17 +126,17 @@ fn whatever_happens_each_number_ends_once() {
         assert_eq!(twice, None, "{seed} ({reason})");
         *ends.entry(reason).or_insert(0) += 1;
         assert_eq!(crawler.core.throttle.in_flight(), 0, "{seed}: tickets");
-        if reason == "finished" {
+        if reason == FinishReason::Finished {
             assert_eq!(crawler.core.frontier.lanes_open(), 0, "{seed}: lanes");
         }
     }
     for reason in [
-        "finished",
-        "shutdown",
-        "sink_failed",
-        "closespider_pagecount",
+        FinishReason::Finished,
+        FinishReason::Shutdown,
+        FinishReason::SinkFailed,
+        FinishReason::PageCount,
     ] {
-        assert!(ends.contains_key(reason), "{ends:?}");
+        assert!(ends.contains_key(&reason), "{ends:?}");
     }
 }
 
@@ -170,7 +171,7 @@ fn a_request_that_is_left_out_is_heard_of_where_it_was_given_a_number() {
         handle.submit_seed(get(1, 3)).expect("there is room");
     }
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!(
         ids.map(|id| told.end(id).expect("it has ended")),
         ["200", "filtered.duplicate", "filtered.denied"]
@@ -186,7 +187,7 @@ fn a_number_is_that_of_the_first_attempt_and_its_redirect_tells_it() {
         .submit(Request::get("http://10.0.0.1/there"))
         .expect("there is room");
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     let pages = told.pages.borrow();
     let attempts: Vec<_> = pages
         .iter()
@@ -224,7 +225,7 @@ fn a_cancelled_request_ends_wherever_it_is_and_is_not_tried_again() {
     assert_eq!(crawler.stats().pages_failed, 0, "whoever asks knows");
     handle.cancel(sent).expect("the crawl goes on");
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!(told.end(stays).as_deref(), Some("200"));
     assert_eq!(told.pages.borrow().len(), 4);
 }
@@ -244,7 +245,7 @@ fn all_of_a_scope_is_cancelled_and_nothing_else() {
     handle.cancel_scope("10.0.0.1").expect("the crawl goes on");
     others.push(submit(1, 299));
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     for id in meant {
         assert_eq!(told.end(id).as_deref(), Some("cancelled.asked"));
     }
@@ -272,7 +273,7 @@ fn what_was_cancelled_on_its_way_leads_nowhere() {
         run_for(&mut crawler, Duration::from_secs(1));
         handle.cancel_scope("10.0.0.1").expect("it listens");
         drop(handle);
-        assert_eq!(finish(&mut crawler), "finished");
+        assert_eq!(finish(&mut crawler), FinishReason::Finished);
         assert_eq!(told.end(id).as_deref(), Some("cancelled.asked"));
         assert_eq!(told.pages.borrow().len(), 1, "{path} led on");
     }
@@ -319,7 +320,7 @@ fn nothing_departs_from_a_crawl_that_pauses_and_what_it_missed_is_not_made_up_fo
     assert!(handle.stats().paused);
     handle.resume();
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     let world = world.borrow();
     let hits: Vec<_> = world.hits().iter().map(|hit| hit.at).collect();
     assert_eq!(hits.len(), 10);
@@ -343,7 +344,7 @@ fn a_pause_ends_with_the_last_handle() {
     run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(told.end(id).as_deref(), Some("200"));
     drop(next);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
 }
 
 #[test]
@@ -365,7 +366,7 @@ fn a_scope_has_another_pace_once_a_handle_says_so() {
         .set_scope("10.0.0.1", quicker)
         .expect("the crawl goes on");
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert!(slow <= 4, "{slow}");
     assert!(crawler.elapsed() < Duration::from_secs(8));
 }
@@ -381,7 +382,7 @@ fn a_shorter_grace_can_be_said_later_and_a_longer_one_changes_nothing() {
     handle.shutdown(Duration::from_secs(10));
     run_for(&mut crawler, Duration::from_secs(1));
     handle.shutdown(Duration::from_secs(1000));
-    assert_eq!(finish(&mut crawler), "shutdown");
+    assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
     let took = crawler.elapsed();
     assert!(
         took > Duration::from_secs(11) && took < Duration::from_secs(14),
@@ -392,7 +393,10 @@ fn a_shorter_grace_can_be_said_later_and_a_longer_one_changes_nothing() {
     let pending: Vec<_> = crawler.take_pending().map(|pending| pending.id).collect();
     assert_eq!(pending, [Some(late)]);
     assert_eq!(handle.cancel(late), Err(ControlError::Over));
-    assert_eq!(handle.stats().progress.finish_reason, Some("shutdown"));
+    assert_eq!(
+        handle.stats().progress.finish_reason,
+        Some(FinishReason::Shutdown)
+    );
 }
 
 #[test]
@@ -404,7 +408,7 @@ fn a_crawl_with_nothing_to_do_sleeps() {
     assert!(turns < 10, "{turns} turns in a day");
     handle.submit(get(1, 2)).expect("there is room");
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     let failed = |page: &Page| page.failure.as_ref().map(|failure| failure.kind);
     let failed: Vec<Option<FailureKind>> = told.pages.borrow().iter().map(failed).collect();
     assert_eq!(failed, [None, None]);
@@ -435,7 +439,7 @@ fn links_that_come_in_at_the_very_end_of_the_grace_are_not_lost() {
     told.room.set(Some(0));
     run_for(&mut crawler, Duration::from_secs(1));
     crawler.stopper().shutdown(Duration::from_millis(100));
-    assert_eq!(finish(&mut crawler), "shutdown");
+    assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
     assert_eq!(told.end(id).as_deref(), Some("200"));
     let pages = told.pages.borrow();
     let refused = pages.iter().filter(|page| {

@@ -11,10 +11,12 @@ use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::life::UNSENT_PER_RELEASE;
 use crate::crawl::core::tests::log::{heard, listen};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::network::socket::Socket;
 use crate::crawl::timer::Timer;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
+use crate::frontier::filter::Filtered;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
@@ -174,7 +176,7 @@ impl Trip {
     }
 
     /// Crawls from these URLs to the end; gives its reason and every finished attempt.
-    fn run(&self, seeds: &[&str]) -> (&'static str, Vec<Page>) {
+    fn run(&self, seeds: &[&str]) -> (FinishReason, Vec<Page>) {
         let told = Shared::default();
         let mut crawler = self.crawler(&told);
         for seed in seeds {
@@ -187,7 +189,7 @@ impl Trip {
 }
 
 /// Runs to the end, which must come.
-fn finish(crawler: &mut Crawler<Sim>) -> &'static str {
+fn finish(crawler: &mut Crawler<Sim>) -> FinishReason {
     loop {
         if let Turn::Over(reason) = crawler.turn(None) {
             return reason;
@@ -208,7 +210,7 @@ fn one_origin_has_as_many_requests_in_flight_as_its_scope_allows() {
         server.pages(12).think = Duration::from_secs(1);
     });
     let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
-    assert_eq!(reason, "finished");
+    assert_eq!(reason, FinishReason::Finished);
     assert_eq!(pages.len(), 14);
     assert_eq!(trip.world.borrow().connections_peak, 4);
 }
@@ -220,7 +222,7 @@ fn a_robots_txt_whose_connection_ends_before_it_is_asked_for_is_asked_for_again(
         server.page("/", "").hangs_up = 1;
     });
     let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
-    assert_eq!(reason, "finished");
+    assert_eq!(reason, FinishReason::Finished);
     assert_eq!(pages.last().expect("a page").status, Some(200));
 }
 
@@ -236,7 +238,7 @@ fn a_page_limit_is_reached_though_a_connection_ends_before_it_is_used() {
     }
     let (reason, pages) = trip.run(&["http://10.0.0.1/", "http://10.0.0.2/"]);
     let brought = pages.iter().filter(|page| page.status.is_some()).count();
-    assert_eq!((reason, brought), ("closespider_pagecount", 1));
+    assert_eq!((reason, brought), (FinishReason::PageCount, 1));
 }
 
 #[test]
@@ -257,7 +259,7 @@ fn a_new_connection_that_ends_while_a_hold_keeps_its_request_loses_no_request() 
             server.patience = Some(Duration::from_secs(1));
         });
         let (reason, pages) = trip.run(&["http://10.0.0.1/a", "http://10.0.0.1/b"]);
-        assert_eq!(reason, "finished");
+        assert_eq!(reason, FinishReason::Finished);
         let told: Vec<_> = pages
             .iter()
             .map(|page| (page.status, error(page)))
@@ -286,7 +288,7 @@ fn a_further_address_is_tried_only_where_it_has_a_place() {
         server.think = THINK;
     });
     let (reason, pages) = trip.run(&["http://b.test/b", "http://a.test/a"]);
-    assert_eq!(reason, "finished");
+    assert_eq!(reason, FinishReason::Finished);
     let world = trip.world.borrow();
     let asked: Vec<_> = world.hits.iter().map(|(at, _, path)| (path, *at)).collect();
     assert_eq!(asked[0].0, "/b");
@@ -315,7 +317,7 @@ fn f74_redirects_that_wait_for_their_moment_are_told_of_with_the_others() {
         crawler
             .submit(Request::get("http://10.0.0.1/"))
             .expect("a sound seed");
-        assert_eq!(finish(&mut crawler), "finished");
+        assert_eq!(finish(&mut crawler), FinishReason::Finished);
         assert!(crawler.elapsed() > Duration::from_secs(60), "they wait");
         let said = heard().into_iter();
         let warnings: Vec<String> = said
@@ -341,7 +343,7 @@ fn f74_redirects_that_wait_for_their_moment_are_told_of_with_the_others() {
 
 fn error(page: &Page) -> Option<String> {
     let failure = page.failure.as_ref()?;
-    Some(format!("{}.{}", failure.kind.name(), failure.code))
+    Some(format!("{}.{}", failure.kind.as_str(), failure.code))
 }
 
 #[test]
@@ -370,7 +372,7 @@ fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
         .submit(Request::get("http://10.0.0.1/"))
         .expect("a sound seed");
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     let told = told.borrow();
     assert_eq!(
         error(told.last().expect("a page")).as_deref(),
@@ -404,7 +406,7 @@ fn a_crawl_ends_after_as_many_errors_as_it_was_told() {
     trip.config.frontier.robots_obey = false;
     let seeds = ["http://10.0.0.1/", "http://10.0.0.1/1", "http://10.0.0.1/2"];
     let (reason, pages) = trip.run(&seeds);
-    assert_eq!((reason, pages.len()), ("closespider_errorcount", 2));
+    assert_eq!((reason, pages.len()), (FinishReason::ErrorCount, 2));
 }
 
 #[test]
@@ -426,7 +428,7 @@ fn requests_from_outside_are_taken_in_while_others_are_waited_for() {
     while crawler.elapsed() < Duration::from_secs(1) {
         crawler.turn(None);
     }
-    assert_eq!(crawler.progress().filtered["denied"], 4000);
+    assert_eq!(crawler.progress().filtered[&Filtered::Denied], 4000);
 }
 
 #[test]
@@ -525,7 +527,7 @@ fn redirects_end_though_more_are_allowed_than_can_be_counted() {
     });
     let (reason, pages) = trip.run(&["http://10.0.0.1/0"]);
     let last = pages.last().expect("a page");
-    assert_eq!((reason, pages.len()), ("finished", 256));
+    assert_eq!((reason, pages.len()), (FinishReason::Finished, 256));
     assert_eq!(error(last).as_deref(), Some("redirect.limit"));
 }
 
@@ -591,7 +593,7 @@ fn a_host_without_an_address_is_tried_again_for_a_later_link() {
     let nowhere = |page: &&Page| error(page).as_deref() == Some("dns.nxdomain");
     assert_eq!(
         (reason, pages.iter().filter(nowhere).count()),
-        ("finished", 2)
+        (FinishReason::Finished, 2)
     );
 }
 /// Servers that do whatever comes to their mind.
@@ -779,7 +781,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
             ids.windows(2).all(|two| two[0] < two[1]),
             "{seed}: told twice"
         );
-        let whole = reason == "finished";
+        let whole = reason == FinishReason::Finished;
         let core = &crawler.core;
         assert!(core.flights.is_empty(), "{seed}: flights");
         assert_eq!(core.throttle.in_flight(), 0, "{seed}: tickets");
@@ -812,7 +814,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         } else {
             let pending = crawler.take_pending().count();
             assert!(
-                pending > 0 || reason != "shutdown",
+                pending > 0 || reason != FinishReason::Shutdown,
                 "{seed}: nothing pending"
             );
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::base::rng::Rng;
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::trial::{Told, crawl_under};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Handle, Turn};
 use crate::frontier::request::Request;
 use crate::io::sim::{Answer, ConnId, Faults, Net, Origins, Sim, World};
@@ -122,7 +123,7 @@ fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> (u64, bool) {
         let left = until.saturating_since(crawler.io().now());
         turns += 1;
         if let Turn::Over(reason) = crawler.turn(Some(left)) {
-            assert_eq!(reason, "finished");
+            assert_eq!(reason, FinishReason::Finished);
             return (turns, true);
         }
         assert!(turns < 100_000, "virtual time does not advance");

@@ -11,6 +11,7 @@ use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::log::{heard, listen};
 use crate::crawl::core::tests::trial::{calm, get};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::io::sim::{Faults, FullDisk, Origins, Sim};
@@ -81,7 +82,7 @@ fn crawl_with(
     (crawler, world)
 }
 
-fn run(crawler: &mut Crawler<Sim>) -> &'static str {
+fn run(crawler: &mut Crawler<Sim>) -> FinishReason {
     for _ in 0..100_000 {
         if let Turn::Over(reason) = crawler.turn(None) {
             return reason;
@@ -135,7 +136,7 @@ fn a_full_disk_pauses_the_crawl_is_reported_once_and_costs_nothing() {
     ] {
         listen();
         let (mut crawler, world) = crawl(below, FULL_UNTIL);
-        assert_eq!(run(&mut crawler), "finished", "{below}");
+        assert_eq!(run(&mut crawler), FinishReason::Finished, "{below}");
         let told = heard();
         assert_eq!(told.len(), 1, "{below}: {told:?}");
         assert!(told[0].contains("no room on the disk: cannot "), "{told:?}");
@@ -180,7 +181,7 @@ fn a_stop_while_the_disk_is_full_waits_for_its_grace_and_then_saves_what_it_can(
             assert_eq!(crawler.turn(None), Turn::GoesOn);
         }
         stopper.shutdown(Duration::from_secs(grace));
-        assert_eq!(run(&mut crawler), "sink_failed");
+        assert_eq!(run(&mut crawler), FinishReason::SinkFailed);
         let took = at(&crawler) - 20;
         assert!((grace..grace + 4).contains(&took), "{took} s");
         let error = crawler.write_error().expect("a result is lost");
@@ -218,7 +219,7 @@ fn a_stop_is_in_good_order_where_room_is_made_in_time() {
         assert_eq!(crawler.turn(None), Turn::GoesOn);
     }
     stopper.shutdown(Duration::from_secs(10));
-    assert_eq!(run(&mut crawler), "shutdown");
+    assert_eq!(run(&mut crawler), FinishReason::Shutdown);
     assert!(crawler.write_error().is_none());
     let pending = crawler.take_pending().count();
     assert_eq!(lines(&crawler).len() + pending, PAGES as usize);
@@ -243,7 +244,7 @@ fn stops_while_a_crawl_at_its_limit_waits_for_pages_need_no_third_for_the_disk()
     stopper.stop();
     turn_until(7600);
     stopper.stop_now();
-    assert_eq!(run(&mut crawler), "sink_failed");
+    assert_eq!(run(&mut crawler), FinishReason::SinkFailed);
     let took = crawler.elapsed();
     assert!(took < Duration::from_secs(12), "{took:?}");
 }

@@ -7,10 +7,12 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::trial::{Told, config, crawl, finish, get, run_for};
+use crate::crawl::finish::FinishReason;
 use crate::crawl::network::pieces::KEPT_PER_TURN;
 use crate::crawl::pages::UNITS_PER_TURN;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
+use crate::frontier::request::PageKind;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::{Faults, Origins, Sim};
@@ -110,7 +112,7 @@ fn with_files(
     for seed in seeds {
         crawler.submit(seed.clone()).expect("a seed");
     }
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     let most = crawler.core.pages.spent_max();
     assert_eq!(
         crawler.core.network.buffered(),
@@ -214,13 +216,13 @@ fn hostile_robots_and_sitemaps_cost_a_turn_no_more_than_pages() {
         config.frontier.pages_max = 0;
         config.frontier.pages_per_host_max = 30;
     });
-    let count = |kind: &str| {
+    let count = |kind: PageKind| {
         pages
             .iter()
             .filter(|page| page.kind == kind && page.status == Some(200))
             .count()
     };
-    assert_eq!((count("robots"), count("sitemap")), (1, 2));
+    assert_eq!((count(PageKind::Robots), count(PageKind::Sitemap)), (1, 2));
     assert!(
         most <= UNITS_PER_TURN + ITEM_UNITS,
         "a turn spent {most} units"
@@ -263,7 +265,7 @@ fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_kee
         }
         run_for(&mut crawler, Duration::from_secs(20));
         told.room.set(None);
-        assert_eq!(finish(&mut crawler), "finished");
+        assert_eq!(finish(&mut crawler), FinishReason::Finished);
         let pages = told.pages.borrow();
         assert_eq!(pages.len(), 6);
         for page in pages.iter() {
@@ -292,7 +294,7 @@ fn a_long_body_of_small_chunks_uses_up_of_a_turn_no_more_than_its_bytes() {
     for host in 1..=2 {
         crawler.submit(get(host, 0)).expect("a seed");
     }
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!(told.pages.borrow().len(), 2);
     assert!(
         told.pages
@@ -380,7 +382,7 @@ fn a_small_page_does_not_wait_for_a_large_one_that_came_before() {
     until_under_way(&mut crawler);
     crawler.submit(get(2, 0)).expect("a seed");
     let before = crawler.io().now();
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     let pages = told.pages.borrow();
     assert!(
         pages[0].ended <= before,
@@ -402,11 +404,11 @@ fn a_crawl_ends_only_when_what_is_under_way_is_done_and_counts_it_once() {
         assert_eq!(pages[0].links, Some(9_001));
         match limit {
             0 => {
-                assert_eq!(reason, "finished");
+                assert_eq!(reason, FinishReason::Finished);
                 assert_eq!(pages.iter().filter(|page| page.status.is_some()).count(), 3);
             }
             _ => {
-                assert_eq!(reason, "closespider_pagecount");
+                assert_eq!(reason, FinishReason::PageCount);
                 assert_eq!(pages.len(), 1);
                 drop(pages);
                 assert_eq!(crawler.take_pending().count(), 9_001);
@@ -419,7 +421,7 @@ fn a_crawl_ends_only_when_what_is_under_way_is_done_and_counts_it_once() {
 fn a_crawl_that_is_stopped_at_once_still_finds_what_is_under_way_leads_to() {
     let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
     crawler.stopper().stop_now();
-    assert_eq!(finish(&mut crawler), "shutdown");
+    assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
     let pages = told.pages.borrow();
     assert_eq!(
         (pages.len(), pages[0].status, pages[0].links),
@@ -447,7 +449,7 @@ fn a_reply_under_way_that_is_called_off_leads_nowhere_and_has_its_line() {
     let handle = crawler.handle();
     handle.cancel(id).expect("the crawl goes on");
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     let pages = told.pages.borrow();
     assert_eq!(
         (pages.len(), pages[0].status, pages[0].is_final),
@@ -460,7 +462,7 @@ fn a_reply_under_way_that_is_called_off_leads_nowhere_and_has_its_line() {
 fn a_sink_that_fails_ends_a_crawl_whatever_is_under_way() {
     let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
     told.fails.set(true);
-    assert_eq!(finish(&mut crawler), "sink_failed");
+    assert_eq!(finish(&mut crawler), FinishReason::SinkFailed);
     assert_eq!(told.pages.borrow().len(), 1);
     assert_eq!(crawler.core.network.buffered(), 0);
 }
@@ -478,6 +480,6 @@ fn a_full_sink_is_given_no_page_that_is_under_way_before_it_has_room() {
     );
     assert_eq!(told.pages.borrow().len(), 0);
     told.room.set(None);
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!(told.pages.borrow()[0].links, Some(9_000));
 }

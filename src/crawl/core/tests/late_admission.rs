@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::crawl::Turn;
 use crate::crawl::core::tests::trial::{crawl, get};
+use crate::crawl::finish::FinishReason;
 use crate::frontier::request::Request;
 use crate::io::sim::Origins;
 
@@ -35,7 +36,7 @@ fn a_redirect_is_final_if_and_only_if_its_target_is_not_followed() {
             handle.submit(request).expect("the crawl goes on");
         }
         drop(handle);
-        assert_eq!(crawler.run(), "finished");
+        assert_eq!(crawler.run(), FinishReason::Finished);
         let pages = told.pages.borrow();
         let from = pages.iter().find(|page| page.url.ends_with("/from"));
         let from = from.expect("it was fetched");
@@ -67,7 +68,7 @@ fn what_is_cancelled_while_it_waits_for_its_answer_ends_as_cancelled() {
         let waits = crawler.core.work.has_offers();
         handle.cancel(id).expect("it goes on");
         drop(handle);
-        assert_eq!(crawler.run(), "finished");
+        assert_eq!(crawler.run(), FinishReason::Finished);
         let end = told.end(id).expect("it ended");
         if waits {
             assert_eq!(end, "cancelled.asked");

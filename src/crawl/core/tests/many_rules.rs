@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::crawl::Crawler;
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::trial::{Told, crawl_web, finish};
+use crate::crawl::finish::FinishReason;
 use crate::frontier::filter::Filtered;
+use crate::frontier::request::PageKind;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::Sim;
@@ -34,7 +36,7 @@ fn crawl_sitemaps(web: &Web, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, T
     crawler
         .submit(Request::get("http://10.0.0.1/"))
         .expect("a seed");
-    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
     (crawler, told)
 }
 
@@ -78,7 +80,7 @@ fn rules_of_many_hosts_stay_within_their_bound_and_are_fetched_again_when_needed
     let ends = |status: Option<u16>| {
         pages
             .iter()
-            .filter(|page| page.kind == "page" && page.status == status)
+            .filter(|page| page.kind == PageKind::Page && page.status == status)
             .count()
     };
     assert_eq!((ends(Some(200)), ends(None)), (4 * HOSTS, 4 * HOSTS));
@@ -139,7 +141,10 @@ fn an_endless_sitemap_index_starves_no_page_and_comes_to_an_end() {
         .find(|page| page.url.ends_with("/secret.xml"))
         .expect("its line");
     let failure = secret.failure.as_ref().expect("it was not sent");
-    assert_eq!((secret.kind, failure.code), ("sitemap", "disallowed"));
+    assert_eq!(
+        (secret.kind, failure.code),
+        (PageKind::Sitemap, "disallowed")
+    );
 }
 
 #[test]

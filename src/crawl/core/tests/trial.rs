@@ -10,7 +10,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
 use crate::crawl::control::feed::Source;
-use crate::crawl::{Crawler, Handle, Parts, Stopper, Turn};
+use crate::crawl::{Crawler, FinishReason, Handle, Parts, Stopper, Turn};
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
 use crate::io::sim::web::Web;
@@ -68,7 +68,7 @@ impl Told {
         let end = ends.next()?;
         assert!(ends.next().is_none(), "{id} has ended twice");
         Some(match (&end.failure, end.status) {
-            (Some(failure), _) => format!("{}.{}", failure.kind.name(), failure.code),
+            (Some(failure), _) => format!("{}.{}", failure.kind.as_str(), failure.code),
             (None, status) => status.unwrap_or(0).to_string(),
         })
     }
@@ -186,7 +186,7 @@ pub fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> usize {
     turns
 }
 
-pub fn finish(crawler: &mut Crawler<Sim>) -> &'static str {
+pub fn finish(crawler: &mut Crawler<Sim>) -> FinishReason {
     for _ in 0..300_000 {
         if let Turn::Over(reason) = crawler.turn(Some(Duration::from_secs(3600))) {
             return reason;
