@@ -2,6 +2,7 @@
 
 mod core;
 mod timer;
+mod classifier;
 mod breaker;
 mod control;
 mod flights;

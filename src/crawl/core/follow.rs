@@ -106,7 +106,7 @@ impl<I: Io> Core<I> {
         if failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled) {
             return false;
         }
-        if let Some(again) = self.told_to_retry(job, page) {
+        if let Some(again) = self.classifier.retries(job, page, self.now) {
             return again && u32::from(job.attempt) <= RETRIES_MAX;
         }
         if !job.is_idempotent() {

@@ -78,7 +78,7 @@ impl<I: Io> Core<I> {
         let mut passing = settings.retry_exceptions.iter();
         if !self.workload.waits_for_hosts()
             || !passing.any(|name| failure.is_named(name))
-            || self.told_to_retry(job, page).is_some()
+            || self.classifier.retries(job, page, self.now).is_some()
             || settings.host_down_after.is_zero()
             // Who says so wants no page twice, whatever its host does.
             || job.kind == PageKind::Page && settings.retry_times == 0

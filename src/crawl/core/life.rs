@@ -156,7 +156,7 @@ impl<I: Io> Core<I> {
             let (origin, remote) = (http.origin, http.connection.remote());
             self.on_answered(origin, remote);
         }
-        self.hear_head(key, socket);
+        self.on_response_head(key, socket);
         #[cfg(feature = "cookies")]
         self.keep_cookies(key, socket);
         self.ask_for_body(key, socket);
@@ -177,7 +177,7 @@ impl<I: Io> Core<I> {
         }
         let mut page = self.page_of(&flight, exchange.take_outcome(), failure, carrier);
         if let Some(signal) = flight.signal.take() {
-            self.hear_end(&flight, &signal, &page);
+            self.on_response_end(&flight, &signal, &page);
         }
         self.count_in_scopes(&flight, &page);
         self.report_decisions_of(&mut flight, &page);

@@ -6,7 +6,6 @@ mod closing;
 mod commands;
 mod connecting;
 mod connection_events;
-mod decisions;
 mod drive;
 mod finding;
 mod follow;
@@ -38,6 +37,7 @@ use smallvec::SmallVec;
 
 use crate::base::ids::LaneId;
 use crate::base::time::Instant;
+use crate::crawl::classifier::Classifier;
 use crate::crawl::config::Config;
 use crate::crawl::control::Control;
 use crate::crawl::flights::Flights;
@@ -55,7 +55,6 @@ use crate::crawl::workload::Workload;
 use crate::frontier::Frontier;
 use crate::io::{Event, Io};
 use crate::throttle::engine::{Grant, Throttle};
-use crate::throttle::signal::Classify;
 
 /// A crawl on a back end.
 ///
@@ -78,7 +77,8 @@ pub(super) struct Core<I: Io> {
     requests: Requests,
     /// The pace of each scope.
     throttle: Throttle,
-    classify: Box<dyn Classify>,
+    /// What responses mean.
+    classifier: Classifier,
     /// Attempts between release and end.
     flights: Flights,
     /// Connections, and the back end below them.
@@ -143,7 +143,7 @@ impl<I: Io> Core<I> {
         let last = self.now;
         let deadline = self.next_deadline().into_iter().chain(until).min();
         self.network.wait(deadline);
-        self.see_time();
+        self.update_clock();
         let due = deadline.map_or(self.now, |deadline| deadline.max(last));
         let late = self.now.saturating_since(due);
         if late >= LATE_FOR_HOSTS {
@@ -158,12 +158,12 @@ impl<I: Io> Core<I> {
         for (number, event) in events.drain(..).enumerate() {
             self.take(event);
             if number % EVENTS_PER_DEPARTURE == EVENTS_PER_DEPARTURE - 1 {
-                self.let_depart();
+                self.depart_due();
             }
         }
         self.network.put_back_events(events);
         // What fell due in the meantime leaves in this turn, not after the next one's events.
-        self.see_time();
+        self.update_clock();
     }
 
     /// Takes commands and requests from outside of the turn, and what has ended unsent.
@@ -224,11 +224,11 @@ impl<I: Io> Core<I> {
 
     /// Looks at the clock. A turn may do so again and again: what it sent has its gap from when it was
     /// gone by then, like all that was sent before.
-    fn see_time(&mut self) {
+    fn update_clock(&mut self) {
         while let Some((attempt, gone)) = self.network.poll_sent() {
             self.begin_gap(attempt, gone);
         }
-        self.now = self.network.see_time();
+        self.now = self.network.update_clock();
         self.throttle.set_clock(self.now);
     }
 
@@ -392,8 +392,8 @@ impl<I: Io> Core<I> {
     }
 
     /// Sends what may depart now, in the midst of a turn, and releases what is due by now.
-    fn let_depart(&mut self) {
-        self.see_time();
+    fn depart_due(&mut self) {
+        self.update_clock();
         let mut departed = false;
         for _ in 0..GRANTS_PER_TURN {
             let Some(ticket) = self.throttle.poll_departure(self.now) else {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::address;
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
+use crate::crawl::classifier::Classifier;
 use crate::crawl::config::Config;
 use crate::crawl::control::Control;
 use crate::crawl::core::Core;
@@ -126,7 +127,7 @@ impl<I: Io> Core<I> {
                 Stats::new().with_secret(secret),
                 StatsFile::new(parts.stats_path, parts.stats_while, now),
             ),
-            classify,
+            classifier: Classifier::new(classify, wall),
             config,
         };
         core.answer();

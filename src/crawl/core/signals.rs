@@ -1,32 +1,33 @@
-//! What the throttle hears of an attempt: its answer, and how it ended.
+//! Reports responses to the throttle, and the throttle's decisions to the sink and the log.
 
 use smallvec::SmallVec;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::base::slab::Key;
-use crate::base::stamp::Stamp;
+use crate::crawl::classifier::Response;
 use crate::crawl::core::Core;
 use crate::crawl::flights::Flight;
-use crate::crawl::network::faults::IDLE_CLOSED;
-use crate::fetch::failure::{Failure, FailureKind};
+use crate::fetch::failure::Failure;
 use crate::fetch::timings::Timings;
-use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::sink::page::Page;
-use crate::sink::reply::BodyMode;
-use crate::throttle::signal::{Answer, Classify, Ending, Signal};
+use crate::throttle::decision::{Decision, Event};
+use crate::throttle::signal::Signal;
 use crate::wire::http::Headers;
-use crate::wire::marks;
 
 impl<I: Io> Core<I> {
-    /// The throttle hears the head of the reply that this connection carries.
-    pub fn hear_head(&mut self, key: Key, socket: Key) {
+    /// The head of the response on this connection has arrived: it may change the pace.
+    pub fn on_response_head(&mut self, key: Key, socket: Key) {
         let exchange = self.network.http(socket).connection.exchange();
         let exchange = exchange.expect("a head has its exchange");
         let head = exchange.head().expect("the head just came");
         let flight = self.flights.get(key).expect("a reply has its attempt");
-        let timings = exchange.timings();
-        let signal = self.signal_of(flight, Some(head.status), &head.headers, None, timings);
+        let response = Response {
+            status: Some(head.status),
+            headers: &head.headers,
+            failure: None,
+            timings: exchange.timings(),
+        };
+        let signal = self.signal_of(flight, &response);
         let (ticket, id) = (flight.ticket, flight.job.id);
         self.throttle.answer(ticket, id, &signal, self.now);
         let flight = self.flights.get_mut(key).expect("it was just there");
@@ -34,46 +35,42 @@ impl<I: Io> Core<I> {
         self.keep_decisions(key);
     }
 
-    /// The throttle hears of an attempt that ended without a head.
+    /// An attempt has ended without a head.
     pub fn on_no_response(
         &mut self,
         flight: &Flight,
         failure: Option<&Failure>,
         timings: &Timings,
     ) {
-        let signal = self.signal_of(flight, None, &Headers::default(), failure, timings);
+        let response = Response {
+            status: None,
+            headers: &Headers::default(),
+            failure,
+            timings,
+        };
+        let signal = self.signal_of(flight, &response);
         self.throttle
             .answer(flight.ticket, flight.job.id, &signal, self.now);
     }
 
-    /// The throttle hears how a reply ended whose head it heard of before.
-    pub fn hear_end(&mut self, flight: &Flight, signal: &Signal, page: &Page) {
-        let failure = page.failure.as_ref().map(|failure| failure.kind);
-        if !self.throttle.listens(flight.ticket) && failure.is_none() {
+    fn signal_of(&self, flight: &Flight, response: &Response<'_>) -> Signal {
+        let scopes = self.throttle.ticket_scopes(flight.ticket);
+        let names: SmallVec<[&str; 4]> = scopes.map(|id| self.throttle.scope_name(id)).collect();
+        self.classifier
+            .signal_of(&flight.job, &names, response, self.now)
+    }
+
+    /// A response has ended whose head gave this signal.
+    pub fn on_response_end(&mut self, flight: &Flight, signal: &Signal, page: &Page) {
+        if !self.throttle.listens(flight.ticket) && page.failure.is_none() {
             return;
         }
-        let sent = page.timings.sent;
-        let took = |end: Stamp| Some(end.at.saturating_since(sent?));
-        let ending = Ending {
-            failure,
-            took: page.timings.body.and_then(took),
-            size: page.body.len() as u64 + page.bytes_taken,
-            digest: match page.body_mode {
-                BodyMode::Keep => xxh3_64(&page.body),
-                // What nobody looked at is like no other.
-                _ => page.id,
-            },
-            mark: marks::block_mark(&page.body, page.content_type.as_deref()),
-            items: self.with_page(&flight.job, page, |classify, answer| {
-                classify.items(answer, &page.body)
-            }),
-        };
+        let ending = self.classifier.ending_of(&flight.job, page, self.now);
         self.throttle
             .ended(flight.ticket, flight.job.id, signal, &ending, self.now);
     }
 
-    /// Counts an attempt in the statistics of its scopes. Requests of an open loop have no scopes
-    /// of their own.
+    /// Counts an attempt in the statistics of its scopes.
     pub fn count_in_scopes(&mut self, flight: &Flight, page: &Page) {
         if page.timings.sent.is_none() || !self.workload.has_scopes() {
             return;
@@ -86,70 +83,59 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// What whoever reads the answers says of another attempt.
-    pub fn told_to_retry(&self, job: &Job, page: &Page) -> Option<bool> {
-        self.with_page(job, page, |classify, answer| {
-            classify.retries(answer, u32::from(job.attempt))
-        })
+    /// Keeps the decisions that a head caused until its exchange has ended: only then the size of the body
+    /// is known. No more are kept than are in flight.
+    pub fn keep_decisions(&mut self, key: Key) {
+        if !self.throttle.has_decisions() {
+            return;
+        }
+        let Some(flight) = self.flights.get_mut(key) else {
+            return;
+        };
+        let id = Some(flight.job.id);
+        let decided = self.throttle.take_decisions();
+        let (own, others): (Vec<_>, Vec<_>) = decided.partition(|decision| decision.id == id);
+        flight.decisions.extend(own);
+        for decision in others {
+            self.report(&decision);
+        }
     }
 
-    /// Asks whoever reads the answers about one that is over.
-    fn with_page<T>(
-        &self,
-        job: &Job,
-        page: &Page,
-        ask: impl FnOnce(&dyn Classify, &Answer<'_>) -> T,
-    ) -> T {
-        let names: SmallVec<[&str; 4]> = page.scopes.iter().map(String::as_str).collect();
-        ask(
-            &*self.classify,
-            &Answer {
-                id: job.id,
-                url: job.url.as_str(),
-                scopes: &names,
-                status: page.status,
-                headers: &page.headers,
-                failure: page.failure.as_ref().map(|failure| failure.kind),
-                server_latency: page.timings.server_latency(),
-                latency: page.timings.latency(),
-                slack: page.timings.latency_slack(),
-                dont_adjust_delay: job.flags.dont_adjust_delay,
-                wall: self.network.io().wall_at_start().at(self.now),
-            },
-        )
+    /// Reports the decisions that an attempt caused whose exchange has ended as this page.
+    pub fn report_decisions_of(&mut self, flight: &mut Flight, page: &Page) {
+        if flight.decisions.is_empty() && !self.throttle.has_decisions() {
+            return;
+        }
+        let id = Some(flight.job.id);
+        let size = page
+            .status
+            .map(|_| page.body.len() as u64 + page.bytes_taken);
+        let mut decided = std::mem::take(&mut flight.decisions);
+        decided.extend(self.throttle.take_decisions());
+        for decision in &mut decided {
+            if decision.id == id {
+                decision.size = size;
+            }
+            self.report(decision);
+        }
     }
 
-    fn signal_of(
-        &self,
-        flight: &Flight,
-        status: Option<u16>,
-        headers: &Headers,
-        failure: Option<&Failure>,
-        timings: &Timings,
-    ) -> Signal {
-        let names: SmallVec<[&str; 4]> = self
-            .throttle
-            .ticket_scopes(flight.ticket)
-            .map(|id| self.throttle.scope_name(id))
-            .collect();
-        // A kept connection that died idle is no word of the server's on our pace.
-        let failure = failure.filter(|failure| failure.code != IDLE_CLOSED);
-        // What timed out took at least as long as we waited.
-        let timed_out = failure.is_some_and(|failure| failure.kind == FailureKind::Timeout);
-        let waited = timings.sent.filter(|_| timed_out && status.is_none());
-        let waited = waited.map(|sent| self.now.saturating_since(sent));
-        self.classify.classify(&Answer {
-            id: flight.job.id,
-            url: flight.job.url.as_str(),
-            scopes: &names,
-            status,
-            headers,
-            failure: failure.map(|failure| failure.kind),
-            server_latency: timings.server_latency().or(waited),
-            latency: timings.latency().or(waited),
-            slack: timings.latency_slack(),
-            dont_adjust_delay: flight.job.flags.dont_adjust_delay,
-            wall: self.network.io().wall_at_start().at(self.now),
-        })
+    /// Reports the decisions since the last call. There are none without `AUTOTHROTTLE_DEBUG`.
+    pub fn report_decisions(&mut self) {
+        if !self.throttle.has_decisions() {
+            return;
+        }
+        let decided: Vec<Decision> = self.throttle.take_decisions().collect();
+        for decision in &decided {
+            self.report(decision);
+        }
+    }
+
+    fn report(&mut self, decision: &Decision) {
+        if decision.event == Event::Autothrottle {
+            log::info!("{decision}");
+        }
+        let at = self.network.io().wall_at_start().at(decision.at);
+        self.output.put_decision(decision, at);
     }
 }

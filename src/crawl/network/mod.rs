@@ -236,7 +236,7 @@ impl<I: Io> Network<I> {
     }
 
     /// Looks at the clock.
-    pub fn see_time(&mut self) -> Instant {
+    pub fn update_clock(&mut self) -> Instant {
         let now = self.io.now();
         self.tls.set_now(now);
         now

@@ -1,0 +1,129 @@
+//! What responses mean for the pace and for retries: asks the crawl's `Classify`, which may be the
+//! embedder's.
+
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::base::stamp::Stamp;
+use crate::base::time::{Instant, Wall};
+use crate::crawl::network::faults::IDLE_CLOSED;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::fetch::timings::Timings;
+use crate::frontier::job::Job;
+use crate::sink::page::Page;
+use crate::sink::reply::BodyMode;
+use crate::throttle::signal::{Answer, Classify, Ending, Signal};
+use crate::wire::http::Headers;
+use crate::wire::marks;
+
+/// Classifies responses.
+pub struct Classifier {
+    classify: Box<dyn Classify>,
+    wall_at_start: Wall,
+}
+
+/// A response: a head, or a failure without one.
+pub struct Response<'a> {
+    /// The status, if there is a head.
+    pub status: Option<u16>,
+    pub headers: &'a Headers,
+    pub failure: Option<&'a Failure>,
+    pub timings: &'a Timings,
+}
+
+impl Classifier {
+    /// `wall_at_start`: when the crawl's clock began.
+    pub fn new(classify: Box<dyn Classify>, wall_at_start: Wall) -> Self {
+        Classifier {
+            classify,
+            wall_at_start,
+        }
+    }
+
+    /// What a response to a job under these scopes means for their pace.
+    pub fn signal_of(
+        &self,
+        job: &Job,
+        scopes: &[&str],
+        response: &Response<'_>,
+        now: Instant,
+    ) -> Signal {
+        let timings = response.timings;
+        // A kept connection that died while idle says nothing about the pace.
+        let failure = response.failure;
+        let failure = failure.filter(|failure| failure.code != IDLE_CLOSED);
+        // What timed out took at least as long as the attempt waited.
+        let timed_out = failure.is_some_and(|failure| failure.kind == FailureKind::Timeout);
+        let waited = timings
+            .sent
+            .filter(|_| timed_out && response.status.is_none());
+        let waited = waited.map(|sent| now.saturating_since(sent));
+        self.classify.classify(&Answer {
+            id: job.id,
+            url: job.url.as_str(),
+            scopes,
+            status: response.status,
+            headers: response.headers,
+            failure: failure.map(|failure| failure.kind),
+            server_latency: timings.server_latency().or(waited),
+            latency: timings.latency().or(waited),
+            slack: timings.latency_slack(),
+            dont_adjust_delay: job.flags.dont_adjust_delay,
+            wall: self.wall_at_start.at(now),
+        })
+    }
+
+    /// How a response ended.
+    pub fn ending_of(&self, job: &Job, page: &Page, now: Instant) -> Ending {
+        let sent = page.timings.sent;
+        let took = |end: Stamp| Some(end.at.saturating_since(sent?));
+        Ending {
+            failure: page.failure.as_ref().map(|failure| failure.kind),
+            took: page.timings.body.and_then(took),
+            size: page.body.len() as u64 + page.bytes_taken,
+            digest: match page.body_mode {
+                BodyMode::Keep => xxh3_64(&page.body),
+                // A body that was not kept is like no other.
+                _ => page.id,
+            },
+            mark: marks::block_mark(&page.body, page.content_type.as_deref()),
+            items: self.with_answer(job, page, now, |classify, answer| {
+                classify.items(answer, &page.body)
+            }),
+        }
+    }
+
+    /// Whether an attempt that ended is made again; `None` where the settings decide.
+    pub fn retries(&self, job: &Job, page: &Page, now: Instant) -> Option<bool> {
+        self.with_answer(job, page, now, |classify, answer| {
+            classify.retries(answer, u32::from(job.attempt))
+        })
+    }
+
+    /// Asks about an attempt that ended.
+    fn with_answer<T>(
+        &self,
+        job: &Job,
+        page: &Page,
+        now: Instant,
+        ask: impl FnOnce(&dyn Classify, &Answer<'_>) -> T,
+    ) -> T {
+        let scopes: SmallVec<[&str; 4]> = page.scopes.iter().map(String::as_str).collect();
+        ask(
+            &*self.classify,
+            &Answer {
+                id: job.id,
+                url: job.url.as_str(),
+                scopes: &scopes,
+                status: page.status,
+                headers: &page.headers,
+                failure: page.failure.as_ref().map(|failure| failure.kind),
+                server_latency: page.timings.server_latency(),
+                latency: page.timings.latency(),
+                slack: page.timings.latency_slack(),
+                dont_adjust_delay: job.flags.dont_adjust_delay,
+                wall: self.wall_at_start.at(now),
+            },
+        )
+    }
+}
