@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use crate::crawl::control::snapshot::Snapshot;
 use crate::crawl::core::Core;
 use crate::io::Io;
 
@@ -14,16 +13,6 @@ const HOSTS_TURN: Duration = Duration::from_millis(1);
 const TURNS_OF_HOSTS_TURN: usize = 100;
 
 impl<I: Io> Core<I> {
-    /// Returns a snapshot to the handles that ask.
-    pub fn answer(&self) {
-        let snapshot = Snapshot::of(
-            self.output.stats(),
-            self.progress(),
-            self.control.is_paused(),
-        );
-        self.control.answer(snapshot);
-    }
-
     /// What a host's turn is: turns without a wait as long as each finds news, and then the descriptor
     /// set. What comes in the meantime is taken without a way through the host's own wait and back,
     /// which would cost a busy crawl a tenth of its pages. Results to be taken end it.

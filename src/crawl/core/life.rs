@@ -1,11 +1,11 @@
 //! The life of a URL, in seven functions, in this order:
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
-//! What a step needs beyond itself lives below: scopes in `scopes.rs`, names in `names.rs`,
-//! connections in `connecting.rs`, what leaves on them in `sending.rs`, what they say in `connection_events.rs`,
-//! which of them are read in `reading.rs`, how they end in `closing.rs`; what is reported to the throttle in
-//! `signals.rs`, what a reply leads to in `follow.rs`, the work on its
-//! body in `pages.rs` and `finding.rs`, its result line in `report.rs`.
+//! What a step needs beyond itself is in the files beside this one: the answers to offers in `offers.rs`,
+//! scopes in `scopes.rs`, names in `names.rs`, new connections in `connecting.rs`, releases and departures
+//! in `granting.rs`, events of connections in `connections.rs`, bodies in `reading.rs`, what is reported to
+//! the throttle in `signals.rs`, what a reply leads to in `follow.rs`, the work on its body in `pages.rs`
+//! and `finding.rs`, its result line in `report.rs`.
 
 use crate::base::bound::Bound;
 use crate::base::ids::LaneId;
@@ -13,7 +13,7 @@ use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::core::follow::Followed;
 use crate::crawl::core::names::Resolved;
-use crate::crawl::core::pieces::give_to;
+use crate::crawl::core::reading::give_to;
 use crate::crawl::flights::Stage;
 use crate::crawl::network::carrier::Carrier;
 use crate::crawl::network::pieces::{Read, steps_max};

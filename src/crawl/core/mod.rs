@@ -2,13 +2,13 @@
 
 pub(super) mod life;
 mod cancelling;
-mod closing;
 mod commands;
 mod connecting;
-mod connection_events;
+mod connections;
 mod drive;
 mod finding;
 mod follow;
+mod granting;
 mod health;
 mod inputs;
 mod lanes;
@@ -19,23 +19,18 @@ mod outage;
 mod outage_probes;
 mod pages;
 mod phase;
-mod pieces;
+mod progress;
 mod reading;
 mod report;
 mod scopes;
-mod sending;
 mod set_up;
 mod signals;
 #[cfg(test)]
 pub mod tests;
 
-use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
-use crate::base::ids::LaneId;
 use crate::base::time::Instant;
 use crate::crawl::classifier::Classifier;
 use crate::crawl::config::Config;
@@ -44,17 +39,15 @@ use crate::crawl::flights::Flights;
 use crate::crawl::network::Network;
 use crate::crawl::network::socket::key_of;
 use crate::crawl::outage::Outage;
-use crate::crawl::output::{Backlog, Output};
-use crate::crawl::pacing::{MOST, MOST_RUNNING, Pacing};
+use crate::crawl::output::Output;
 use crate::crawl::pages::Pages;
 use crate::crawl::requests::Requests;
-use crate::crawl::stats::Progress;
-use crate::crawl::timer::{SlotTimer, TICK, Timer, Wakeups};
+use crate::crawl::timer::{SlotTimer, Timer, Wakeups};
 use crate::crawl::work::Work;
 use crate::crawl::workload::Workload;
 use crate::frontier::Frontier;
 use crate::io::{Event, Io};
-use crate::throttle::engine::{Grant, Throttle};
+use crate::throttle::engine::Throttle;
 
 /// A crawl on a back end.
 ///
@@ -91,22 +84,9 @@ pub(super) struct Core<I: Io> {
     output: Output,
 }
 
-/// Grants taken in one turn, so that its length stays bounded.
-const GRANTS_PER_TURN: usize = 256;
-
-/// How many of them may be releases, each of which opens a connection: in the meantime others'
-/// connections become ready and their requests late.
-const RELEASES_PER_TURN: usize = 32;
-
-/// So many scopes, and what belongs to them, are more than the processor's caches hold.
-const SCOPES_BEYOND_CACHES: usize = 20_000;
-
-/// After so many events what is due by then is released and departs, and after so many grants what
-/// departs leaves: reading a page through or opening a connection takes as long as many a request may
-/// be late.
+/// After so many events what is due by then is released and departs: reading a page through takes as long
+/// as many a request may be late.
 const EVENTS_PER_DEPARTURE: usize = 16;
-
-const GRANTS_PER_SUBMIT: usize = 8;
 
 /// Timers that fire in one turn: a thousand hosts that fell silent together are given up together.
 const TIMERS_PER_TURN: usize = 64;
@@ -114,9 +94,6 @@ const TIMERS_PER_TURN: usize = 64;
 /// A turn this late means that the process, or its caller, did not run. No host can be blamed for that
 /// time.
 const LATE_FOR_HOSTS: Duration = Duration::from_secs(1);
-
-/// How often a sink that was not ready is asked again.
-const ASK_SINK_EVERY: Duration = Duration::from_millis(5);
 
 impl<I: Io> Core<I> {
     /// One turn: waits for events until something is due, at most until `until`. Returns whether there
@@ -128,7 +105,7 @@ impl<I: Io> Core<I> {
         self.take_input();
         self.fire();
         self.grant();
-        self.work_and_resume();
+        self.advance_work();
         self.hand_over();
         self.advance_phase();
         self.end_turn(began);
@@ -176,7 +153,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Works on what is neither due nor from outside: pages, lookups, bodies held back, the network.
-    fn work_and_resume(&mut self) {
+    fn advance_work(&mut self) {
         if !self.pages.is_empty() {
             // What departs now need not wait for that.
             self.network.submit();
@@ -341,187 +318,8 @@ impl<I: Io> Core<I> {
         self.wakeups.turn_again();
     }
 
-    /// Lets go what the throttle allows; whether there was anything.
-    fn grant(&mut self) -> bool {
-        let releasing = self.is_running()
-            && !self.control.is_paused()
-            && self.output.takes_more()
-            && !self.network.is_full()
-            && !self.work.is_full()
-            && !self.work_is_full()
-            && !self.network.names().lookups().has_refused()
-            && self.network.names().lookups().under_way() < self.resolving_max()
-            && !self.outage.stops_releases(self.network.in_flight_max());
-        debug_assert!(
-            !self.frontier.has_lane_changes(),
-            "each change of a lane is applied where it is made"
-        );
-        self.throttle.set_releasing(releasing);
-        if releasing && self.throttle.scopes_len() >= SCOPES_BEYOND_CACHES {
-            let lanes = self.throttle.coming(self.now).take(RELEASES_PER_TURN);
-            let lanes: SmallVec<[LaneId; RELEASES_PER_TURN]> = lanes.collect();
-            if lanes.len() > 1 {
-                black_box(self.frontier.touch(&lanes));
-                black_box(self.throttle.touch(&lanes));
-            }
-        }
-        let mut releases = 0;
-        for number in 0..GRANTS_PER_TURN {
-            if number % GRANTS_PER_SUBMIT == GRANTS_PER_SUBMIT - 1 {
-                self.network.submit();
-            }
-            match self.throttle.poll(self.now) {
-                Some(Grant::Depart(ticket)) => self.depart(ticket),
-                Some(Grant::Release(lane, ticket)) => {
-                    self.on_release(lane, ticket);
-                    // What ended unsent is in the sink.
-                    let ready = self.output.is_ready() && !self.has_failed_too_often();
-                    let full = self.work_is_full();
-                    self.throttle.set_releasing(releasing && ready && !full);
-                    releases += 1;
-                    // Rules of robots.txt may take long to compare with.
-                    if releases == RELEASES_PER_TURN || self.pages.is_spent_on_rules() {
-                        break;
-                    }
-                }
-                None => return number > 0,
-            }
-        }
-        self.wakeups.turn_again();
-        true
-    }
-
-    /// Sends what may depart now, in the midst of a turn, and releases what is due by now.
-    fn depart_due(&mut self) {
-        self.update_clock();
-        let mut departed = false;
-        for _ in 0..GRANTS_PER_TURN {
-            let Some(ticket) = self.throttle.poll_departure(self.now) else {
-                break;
-            };
-            self.depart(ticket);
-            departed = true;
-        }
-        self.take_arrivals();
-        if self.grant() || departed {
-            self.network.submit();
-        }
-    }
-
-    /// A turn ends: notes whether the sink takes more.
-    fn check_sink(&mut self) {
-        let backlog = Backlog {
-            queued: self.frontier.queued() + self.work.len(),
-            under_way: self.flights.len() + self.pages.len(),
-            ended: self.work.unsent_len(),
-        };
-        let is_fetching = self.control.phase().is_fetching();
-        self.output.check_sink(backlog, is_fetching, self.now);
-    }
-
-    /// How often a sink that is not ready is asked again. One that waits for room on the disk is ready
-    /// when there is news of that.
-    fn asks_sink_every(&self) -> Duration {
-        match self.output.has_disk_room() {
-            true => ASK_SINK_EVERY,
-            false => TICK,
-        }
-    }
-
-    /// Whether as many replies are worked on, beside the requests in flight, as may be in flight in all.
-    fn work_is_full(&self) -> bool {
-        self.pages
-            .is_full(self.throttle.in_flight(), self.network.in_flight_max())
-    }
-
-    /// Lanes that may wait for names at once: as many as could then be sent at once.
-    fn resolving_max(&self) -> usize {
-        self.config.throttle.concurrent_requests
-    }
-
-    fn tick(&mut self) {
-        let is_idle = self.is_idle();
-        self.wakeups.set_tick(is_idle, self.now);
-        // A lookup that made room may have had nobody to tell.
-        self.offer_unresolved();
-        self.output.flush();
-        if let Some(most) = self.network.tick(self.now) {
-            self.throttle.set_in_flight_max(most);
-        }
-        self.watch_memory();
-        if self.control.has_handles() {
-            self.answer();
-        }
-        if self.output.is_stats_file_due(self.now) {
-            self.write_stats();
-        }
-    }
-
-    /// Replaces `stats.json`.
-    pub fn write_stats(&mut self) {
-        if !self.output.begin_stats(self.now) {
-            return;
-        }
-        let most = match self.is_running() {
-            true => MOST_RUNNING,
-            false => MOST,
-        };
-        let (progress, pacing) = (self.progress(), self.pacing(most));
-        let json = self.output.stats().to_json(&progress, &pacing);
-        let mut text = serde_json::to_vec_pretty(&json).expect("a tree of numbers and names");
-        text.push(b'\n');
-        self.output.write_stats(text);
-    }
-
-    pub fn hand_to_disk(&mut self) {
-        for job in self.output.poll_jobs() {
-            self.network.disk(job);
-        }
-    }
-
     /// Whether requests are sent.
     pub fn is_running(&self) -> bool {
         self.control.phase().is_running()
-    }
-
-    /// How the scopes were paced so far: of each kind of those that are most of something, so many.
-    pub fn pacing(&self, most: usize) -> Pacing {
-        Pacing::of(&self.throttle, most, self.now)
-    }
-
-    /// How far the crawl has come.
-    pub fn progress(&self) -> Progress {
-        let wall = self.network.io().wall_at_start();
-        let (disk_pauses, disk_paused) = self.output.disk_pauses(self.now);
-        let (outages, outage_time) = self.outage.breaker().totals(self.now);
-        let open = self.outage.breaker().open_for(self.now);
-        let (hosts_held, next_host) = self.frontier.hosts_held(self.now);
-        Progress {
-            finish_reason: self.control.phase().finish_reason(),
-            io: self.network.io().kind(),
-            started: wall,
-            now: wall.at(self.now),
-            elapsed: self.now.saturating_since(Instant::START),
-            queued: self.frontier.queued() + self.work.len() + self.outage.held(),
-            in_flight: self.throttle.in_flight(),
-            buffered: self.network.buffered(),
-            disk_full_for: self.output.disk_full_for(self.now),
-            disk_pauses,
-            disk_paused,
-            scopes: self.throttle.scopes_len(),
-            scopes_waiting: self.throttle.scopes_waiting(),
-            outages,
-            outage_time,
-            outage_open: open.map(|(_, next)| next),
-            hosts_held,
-            hosts_held_next: next_host.map(|at| at.saturating_since(self.now)),
-            seen: self.frontier.seen_len(),
-            filtered: self
-                .frontier
-                .filtered()
-                .iter()
-                .map(|(reason, count)| (*reason, *count))
-                .collect(),
-        }
     }
 }

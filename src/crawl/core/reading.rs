@@ -1,19 +1,86 @@
-//! Reads on in bodies that were stopped, where there is room and the sink is ready.
+//! Reads replies: a head's cookies, what the sink wants of the body, and bodies that were stopped.
 
 use crate::base::bound::Bound;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
-use crate::crawl::core::pieces::give_to;
+use crate::crawl::flights::Flights;
 use crate::crawl::network::Resumed;
 use crate::crawl::network::pieces::{Read, steps_max};
 use crate::crawl::network::socket::End;
+use crate::fetch::body_mode::BodyMode;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::request::PageKind;
 use crate::io::Io;
+use crate::sink::Sink;
+use crate::sink::reply::{Flow, Held, Reply};
 
 /// How many bodies may be given as much as one is given in a turn: some milliseconds' work, and then
 /// what is due in the meantime has its turn.
 const LONG_READS_PER_TURN: usize = 4;
 
 impl<I: Io> Core<I> {
+    /// Keeps the cookies of a reply whose head has just come.
+    #[cfg(feature = "cookies")]
+    pub fn keep_cookies(&mut self, key: Key, socket: Key) {
+        let Some(flight) = self.flights.get(key) else {
+            return;
+        };
+        let http = self.network.http_of(socket);
+        let exchange = http.and_then(|http| http.connection.exchange());
+        if let Some(head) = exchange.and_then(|exchange| exchange.head()) {
+            let wall = self.network.io().wall_at_start().at(self.now);
+            self.requests
+                .handle_headers(&flight.job, &head.headers, wall, self.now);
+        }
+    }
+
+    /// Asks the sink what it wants of the body whose head has just come.
+    pub fn ask_for_body(&mut self, key: Key, socket: Key) {
+        let Some(flight) = self.flights.get(key) else {
+            return;
+        };
+        if flight.job.kind != PageKind::Page || !self.workload.streams_bodies() {
+            return;
+        }
+        let job = &flight.job;
+        let (id, tag) = (job.id, job.tag());
+        let connection = &self.network.http(socket).connection;
+        let exchange = connection.exchange().expect("a head has its exchange");
+        let head = exchange.head().expect("the head just came");
+        let body_mode = self.output.sink().on_head(&Reply {
+            id,
+            tag,
+            url: job.url.as_str(),
+            attempt: u32::from(job.attempt),
+            status: head.status,
+            headers: &head.headers,
+            remote: connection.remote(),
+            tls: connection.tls(),
+            certificates: connection.certificates(),
+            timings: exchange.timings(),
+            held: Held {
+                attempt: id,
+                socket,
+            },
+            resumed: self.network.resume_fn(),
+            root: job.root(),
+            depth: job.depth,
+            route: job.route(),
+            leads: self.control.leads(),
+        });
+        self.network.set_body_mode(socket, body_mode);
+        if body_mode == BodyMode::Cancel {
+            let failure = Failure::new(
+                FailureKind::Cancelled,
+                "by_sink",
+                "the sink wanted no more of it than its head",
+            );
+            if let Some(news) = self.network.abort(socket, failure, self.now) {
+                self.on_news(socket, news);
+            }
+        }
+    }
+
     /// Reads on where there is room again, as many at once as the room holds reads of.
     pub fn make_room(&mut self) {
         let mut room = self.network.room();
@@ -86,5 +153,16 @@ impl<I: Io> Core<I> {
         let flight = attempt.and_then(|key| self.flights.get(key));
         let number = flight.expect("a reply is somebody's").job.id;
         self.network.hold_for_others(key, number, self.now);
+    }
+}
+
+/// Gives the sink a piece of the body that an attempt brings.
+pub fn give_to<'a>(
+    sink: &'a mut dyn Sink,
+    flights: &'a Flights,
+) -> impl FnOnce(Key, &[u8]) -> Flow {
+    move |key, piece| {
+        let flight = flights.get(key).expect("a reply is somebody's");
+        sink.on_body(flight.job.id, piece)
     }
 }

@@ -1,4 +1,4 @@
-//! Events of connections, and what they lead to.
+//! Connections: their events, what leaves on them, and how they are closed.
 
 use std::time::Duration;
 
@@ -6,9 +6,10 @@ use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::breaker::Probed;
 use crate::crawl::core::Core;
-use crate::crawl::flights::Stage;
+use crate::crawl::flights::{Flight, Stage};
 use crate::crawl::network::carrier::Carrier;
 use crate::crawl::network::faults::IDLE_CLOSED;
+use crate::crawl::network::origins::Origin;
 use crate::crawl::network::{Carried, SocketEvent};
 use crate::fetch::connection::ConnectionEvent;
 use crate::fetch::failure::{Failure, FailureKind};
@@ -162,7 +163,78 @@ impl<I: Io> Core<I> {
         self.throttle.charge_failed(ticket, released);
         self.on_end(key, exchange, Some(failure), carrier);
     }
+
+    /// Sends what a connection has to send, and reads its reply only while the sink is ready.
+    pub fn carry_on(&mut self, key: Key) {
+        if self.network.carry_on(key, self.now) && !self.output.is_ready() {
+            self.network.pause(key, self.now);
+        }
+    }
+
+    /// The same after bytes that came, with the request where that departs in the same turn.
+    pub fn carry_on_with_request(&mut self, key: Key) {
+        if !self.network.waits_for_request(key) {
+            self.carry_on(key);
+        }
+    }
+
+    /// The turn is over: handshakes whose requests must wait end without them.
+    pub fn end_handshakes(&mut self) {
+        while let Some(key) = self.network.poll_waiting() {
+            self.carry_on(key);
+        }
+    }
+
+    /// Closes a connection and forgets it.
+    pub fn close_socket(&mut self, key: Key, how: Close) {
+        if let Some(origin) = self.network.close(key, how) {
+            self.release_origin(origin);
+        }
+    }
+
+    /// Closes the connections that were kept for an origin.
+    pub fn close_idle(&mut self, origin: Origin) {
+        while let Some(origin) = self.network.close_idle_of(origin) {
+            self.release_origin(origin);
+        }
+    }
+
+    /// Closes what has been idle for as long as the pool keeps it.
+    pub fn on_idle_too_long(&mut self) {
+        // The timer fires again for what is left.
+        for _ in 0..CLOSED_AT_ONCE {
+            let Some(origin) = self.network.expire_idle(self.now) else {
+                return;
+            };
+            self.release_origin(origin);
+        }
+    }
+
+    /// One more connection is of an origin that an attempt goes to.
+    pub fn share_origin(&mut self, origin: Origin) {
+        match origin {
+            Origin::Direct(number) => self.frontier.hold_origin_again(number),
+            Origin::ByProxy(number) => self.network.share_way(number),
+        }
+    }
+
+    /// A connection or an attempt of an origin is over.
+    pub fn release_origin(&mut self, origin: Origin) {
+        match origin {
+            Origin::Direct(number) => self.frontier.release_origin(number, self.now),
+            Origin::ByProxy(number) => self.network.give_back_way(number),
+        }
+    }
+
+    /// Forgets what was kept of an attempt that is over.
+    pub fn forget(&mut self, key: Key, flight: &Flight) {
+        self.network.cancel_attempt(key);
+        self.release_origin(flight.origin);
+    }
 }
+
+/// Idle connections closed each time that the pool's timer fires: each is a system call.
+const CLOSED_AT_ONCE: usize = 16;
 
 /// A server that closes a new connection on which it heard nothing for so long did not hang up on
 /// us: it was we who kept it waiting. A request that is put back for that is not charged, and this

@@ -1,0 +1,142 @@
+//! Requests leave: released when their lane may connect, departed when every gap allows.
+
+use std::hint::black_box;
+
+use smallvec::SmallVec;
+
+use crate::base::ids::LaneId;
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::core::Core;
+use crate::crawl::flights::Stage;
+use crate::io::Io;
+use crate::throttle::engine::{Grant, TicketId};
+
+/// Grants taken in one turn, so that its length stays bounded.
+const GRANTS_PER_TURN: usize = 256;
+
+/// How many of them may be releases, each of which opens a connection: in the meantime others'
+/// connections become ready and their requests late.
+const RELEASES_PER_TURN: usize = 32;
+
+/// So many scopes, and what belongs to them, are more than the processor's caches hold.
+const SCOPES_BEYOND_CACHES: usize = 20_000;
+
+/// After so many grants what departs leaves: opening a connection takes as long as many a request may be
+/// late.
+const GRANTS_PER_SUBMIT: usize = 8;
+
+impl<I: Io> Core<I> {
+    /// Releases and departs what the throttle allows; returns whether there was anything.
+    pub fn grant(&mut self) -> bool {
+        let releasing = self.is_running()
+            && !self.control.is_paused()
+            && self.output.takes_more()
+            && !self.network.is_full()
+            && !self.work.is_full()
+            && !self.work_is_full()
+            && !self.network.names().lookups().has_refused()
+            && self.network.names().lookups().under_way() < self.resolving_max()
+            && !self.outage.stops_releases(self.network.in_flight_max());
+        debug_assert!(
+            !self.frontier.has_lane_changes(),
+            "each change of a lane is applied where it is made"
+        );
+        self.throttle.set_releasing(releasing);
+        if releasing && self.throttle.scopes_len() >= SCOPES_BEYOND_CACHES {
+            let lanes = self.throttle.coming(self.now).take(RELEASES_PER_TURN);
+            let lanes: SmallVec<[LaneId; RELEASES_PER_TURN]> = lanes.collect();
+            if lanes.len() > 1 {
+                black_box(self.frontier.touch(&lanes));
+                black_box(self.throttle.touch(&lanes));
+            }
+        }
+        let mut releases = 0;
+        for number in 0..GRANTS_PER_TURN {
+            if number % GRANTS_PER_SUBMIT == GRANTS_PER_SUBMIT - 1 {
+                self.network.submit();
+            }
+            match self.throttle.poll(self.now) {
+                Some(Grant::Depart(ticket)) => self.depart(ticket),
+                Some(Grant::Release(lane, ticket)) => {
+                    self.on_release(lane, ticket);
+                    // What ended unsent is in the sink.
+                    let ready = self.output.is_ready() && !self.has_failed_too_often();
+                    let full = self.work_is_full();
+                    self.throttle.set_releasing(releasing && ready && !full);
+                    releases += 1;
+                    // Rules of robots.txt may take long to compare with.
+                    if releases == RELEASES_PER_TURN || self.pages.is_spent_on_rules() {
+                        break;
+                    }
+                }
+                None => return number > 0,
+            }
+        }
+        self.wakeups.turn_again();
+        true
+    }
+
+    /// Sends what may depart now, in the midst of a turn, and releases what is due by now.
+    pub fn depart_due(&mut self) {
+        self.update_clock();
+        let mut departed = false;
+        for _ in 0..GRANTS_PER_TURN {
+            let Some(ticket) = self.throttle.poll_departure(self.now) else {
+                break;
+            };
+            self.depart(ticket);
+            departed = true;
+        }
+        self.take_arrivals();
+        if self.grant() || departed {
+            self.network.submit();
+        }
+    }
+
+    /// Whether as many replies are worked on, beside the requests in flight, as may be in flight in all.
+    fn work_is_full(&self) -> bool {
+        self.pages
+            .is_full(self.throttle.in_flight(), self.network.in_flight_max())
+    }
+
+    /// Lanes that may wait for names at once: as many as could then be sent at once.
+    fn resolving_max(&self) -> usize {
+        self.config.throttle.concurrent_requests
+    }
+
+    /// The throttle lets the request of this ticket depart, with the turn's others.
+    fn depart(&mut self, ticket: TicketId) {
+        let key = self.flights.key_of_ticket(ticket);
+        let key = key.expect("a ticket has its attempt");
+        let flight = self.flights.get_mut(key).expect("a ticket has its attempt");
+        let Stage::Ready {
+            mut exchange,
+            socket,
+            ..
+        } = std::mem::replace(&mut flight.stage, Stage::Moving)
+        else {
+            unreachable!("only what is ready departs");
+        };
+        flight.stage = Stage::Exchanging { socket };
+        self.control.handle_departure(flight.job.root());
+        exchange.timings_mut().due = Some(self.throttle.due(ticket));
+        self.throttle
+            .follow_departure(flight.lane, ticket, self.now);
+        self.network.start(socket, exchange);
+        self.carry_on(socket);
+    }
+
+    /// Gaps run from the end of the system call that sent the last of a request, when it is gone for
+    /// certain: no server ever sees a shorter one. None of the next requests may depart before all of
+    /// these are known, so it is done ahead of all other events.
+    pub fn begin_gap(&mut self, key: Key, gone: Instant) {
+        if let Some(flight) = self.flights.get(key)
+            && matches!(flight.stage, Stage::Exchanging { .. })
+        {
+            self.throttle.sent(flight.ticket, gone);
+            self.throttle
+                .follow_departure(flight.lane, flight.ticket, gone);
+        }
+    }
+}
