@@ -51,8 +51,8 @@ impl<I: Io> Core<I> {
                 "stopped",
                 "the crawl was stopped before the reply was whole",
             );
-            if let Some(news) = self.network.abort(socket, failure, self.now) {
-                self.on_news(socket, news);
+            if let Some(event) = self.network.abort(socket, failure, self.now) {
+                self.on_connection_event(socket, event);
             }
         }
     }

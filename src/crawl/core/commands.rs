@@ -95,8 +95,8 @@ impl<I: Io> Core<I> {
     fn cancel_attempt(&mut self, key: Key) {
         let flight = self.flights.get(key).expect("the caller found it");
         if let Stage::Exchanging { socket } = flight.stage {
-            if let Some(news) = self.network.abort(socket, asked(), self.now) {
-                self.on_news(socket, news);
+            if let Some(event) = self.network.abort(socket, asked(), self.now) {
+                self.on_connection_event(socket, event);
             }
             return;
         }

@@ -204,8 +204,8 @@ impl<I: Io> Core<I> {
             } => {
                 self.on_answered(origin, remote);
                 self.on_race_won(attempt, key);
-                if let Some(news) = event {
-                    self.on_news(key, news);
+                if let Some(event) = event {
+                    self.on_connection_event(key, event);
                 }
                 self.carry_on(key);
             }

@@ -18,14 +18,14 @@ use crate::io::{Close, Io, NetError, Stamp};
 impl<I: Io> Core<I> {
     /// A connection's timer fired.
     pub fn on_socket_timeout(&mut self, slot: u32) {
-        if let Some((key, news)) = self.network.handle_timeout(slot, self.now) {
-            self.on_news(key, news);
+        if let Some((key, event)) = self.network.handle_timeout(slot, self.now) {
+            self.on_connection_event(key, event);
         }
     }
 
     pub fn on_failed(&mut self, key: Key, error: NetError, at: Instant) {
         match self.network.handle_failed(key, error, at, self.now) {
-            SocketEvent::Http(news) => self.on_news(key, news),
+            SocketEvent::Http(event) => self.on_connection_event(key, event),
             SocketEvent::Probe(probe) => {
                 let ended = match error {
                     NetError::Refused | NetError::Reset => Probed::Refused,
@@ -39,18 +39,18 @@ impl<I: Io> Core<I> {
     }
 
     pub fn on_ended(&mut self, key: Key, stamp: Stamp) {
-        if let Some(news) = self.network.handle_ended(key, stamp, self.now) {
-            self.on_news(key, news);
+        if let Some(event) = self.network.handle_ended(key, stamp, self.now) {
+            self.on_connection_event(key, event);
         }
     }
 
-    /// What a connection has to say.
-    pub fn on_news(&mut self, key: Key, news: ConnectionEvent) {
-        match news {
+    /// Something happened on a connection.
+    pub fn on_connection_event(&mut self, key: Key, event: ConnectionEvent) {
+        match event {
             ConnectionEvent::Ready => {
                 let flight = self.network.http(key).flight;
                 let flight = flight.expect("a new connection is somebody's");
-                self.hear_of_tunnel(flight);
+                self.on_tunnel_ready(flight);
                 self.on_ready(flight, key);
             }
             ConnectionEvent::Failed(failure) => self.on_set_up_failed(key, failure),
@@ -69,7 +69,7 @@ impl<I: Io> Core<I> {
     }
 
     /// A new connection is ready: where a proxy tunnels it, the origin behind was reached.
-    fn hear_of_tunnel(&mut self, key: Key) {
+    fn on_tunnel_ready(&mut self, key: Key) {
         let flight = self.flights.get(key).expect("a connection has its attempt");
         let proxy = self.frontier.proxy_of(flight.lane);
         if proxy.is_some_and(|proxy| !proxy.forwards(&flight.job.url)) {

@@ -138,8 +138,8 @@ impl<I: Io> Core<I> {
             };
             match read {
                 Read::Again => {}
-                Read::Event(news) => self.on_news(key, news),
-                Read::Last(news) => return self.on_news(key, news),
+                Read::Event(event) => self.on_connection_event(key, event),
+                Read::Last(event) => return self.on_connection_event(key, event),
                 Read::Full => return self.network.hold(key, self.now),
                 Read::Enough => return self.hold_for_others(key),
                 Read::Held => return,

@@ -75,8 +75,8 @@ impl<I: Io> Core<I> {
                 "by_sink",
                 "the sink wanted no more of it than its head",
             );
-            if let Some(news) = self.network.abort(socket, failure, self.now) {
-                self.on_news(socket, news);
+            if let Some(event) = self.network.abort(socket, failure, self.now) {
+                self.on_connection_event(socket, event);
             }
         }
     }
@@ -101,7 +101,7 @@ impl<I: Io> Core<I> {
             };
             match resumed {
                 Resumed::Other => {}
-                Resumed::Event(key, news) => self.on_news(key, news),
+                Resumed::Event(key, event) => self.on_connection_event(key, event),
                 Resumed::Reads(key) => {
                     self.read_on(key);
                     let http = self.network.http_of(key);
@@ -133,7 +133,7 @@ impl<I: Io> Core<I> {
             };
             match read {
                 Read::Again => {}
-                Read::Event(news) | Read::Last(news) => self.on_news(key, news),
+                Read::Event(event) | Read::Last(event) => self.on_connection_event(key, event),
                 Read::Full => return self.network.hold(key, self.now),
                 Read::Enough => return self.hold_for_others(key),
                 Read::Held => unreachable!("it was just let go"),

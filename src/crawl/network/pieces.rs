@@ -79,9 +79,9 @@ impl Pieces {
             return Read::Enough;
         }
         let before = http.progress();
-        let news = http.connection.handle_bytes(bytes, stamp);
+        let event = http.connection.handle_bytes(bytes, stamp);
         let flow = self.hand_over(http, give);
-        if news == Some(ConnectionEvent::Piece) && http.is_long() {
+        if event == Some(ConnectionEvent::Piece) && http.is_long() {
             let kept = http.kept_since(before);
             self.kept_left = self.kept_left.saturating_sub(kept);
             #[cfg(test)]
@@ -95,7 +95,7 @@ impl Pieces {
             http.put_by(std::mem::take(bytes), stamp);
             return Read::Enough;
         }
-        match news {
+        match event {
             Some(ConnectionEvent::Piece) | None if flow == Some(Flow::Full) => {
                 http.put_by(std::mem::take(bytes), stamp);
                 Read::Full
@@ -106,7 +106,7 @@ impl Pieces {
                 Read::Enough
             }
             Some(ConnectionEvent::Piece) => Read::Again,
-            Some(news) => Read::Event(news),
+            Some(event) => Read::Event(event),
             None => Read::All,
         }
     }
