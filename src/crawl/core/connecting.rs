@@ -207,7 +207,7 @@ impl<I: Io> Core<I> {
                 if let Some(event) = event {
                     self.on_connection_event(key, event);
                 }
-                self.carry_on(key);
+                self.transmit(key);
             }
             Connected::Probe(probe) => self.on_probed(probe, Probed::Answered),
             Connected::Other => {}

@@ -165,23 +165,23 @@ impl<I: Io> Core<I> {
     }
 
     /// Sends what a connection has to send, and reads its reply only while the sink is ready.
-    pub fn carry_on(&mut self, key: Key) {
-        if self.network.carry_on(key, self.now) && !self.output.is_ready() {
+    pub fn transmit(&mut self, key: Key) {
+        if self.network.transmit(key, self.now) && !self.output.is_ready() {
             self.network.pause(key, self.now);
         }
     }
 
     /// The same after bytes that came, with the request where that departs in the same turn.
-    pub fn carry_on_with_request(&mut self, key: Key) {
+    pub fn transmit_with_request(&mut self, key: Key) {
         if !self.network.waits_for_request(key) {
-            self.carry_on(key);
+            self.transmit(key);
         }
     }
 
     /// The turn is over: handshakes whose requests must wait end without them.
     pub fn end_handshakes(&mut self) {
         while let Some(key) = self.network.poll_waiting() {
-            self.carry_on(key);
+            self.transmit(key);
         }
     }
 

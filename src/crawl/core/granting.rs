@@ -124,7 +124,7 @@ impl<I: Io> Core<I> {
         self.throttle
             .follow_departure(flight.lane, ticket, self.now);
         self.network.start(socket, exchange);
-        self.carry_on(socket);
+        self.transmit(socket);
     }
 
     /// Gaps run from the end of the system call that sent the last of a request, when it is gone for

@@ -143,7 +143,7 @@ impl<I: Io> Core<I> {
                 Read::Full => return self.network.hold(key, self.now),
                 Read::Enough => return self.hold_for_others(key),
                 Read::Held => return,
-                Read::All => return self.carry_on_with_request(key),
+                Read::All => return self.transmit_with_request(key),
             }
         }
     }

@@ -141,7 +141,7 @@ impl<I: Io> Core<I> {
             }
         }
         match unread.end {
-            None => self.carry_on_with_request(key),
+            None => self.transmit_with_request(key),
             Some(End::Ended(stamp)) => self.on_ended(key, stamp),
             Some(End::Failed(error, at)) => self.on_failed(key, error, at),
         }

@@ -150,7 +150,7 @@ impl<I: Io> Network<I> {
             http.paused = Some(now);
             self.io.set_reading(token_of(key), false);
         }
-        let is_read = self.carry_on(key, now);
+        let is_read = self.transmit(key, now);
         debug_assert!(!is_read, "its reading is stopped");
     }
 

@@ -26,7 +26,7 @@ impl<I: Io> Network<I> {
 
     /// Sends what a connection has to send, and arms its deadline. Whether a reply is read on it: it pauses
     /// where there is no room for more, and the caller pauses it where the sink is busy.
-    pub fn carry_on(&mut self, key: Key, now: Instant) -> bool {
+    pub fn transmit(&mut self, key: Key, now: Instant) -> bool {
         let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
             return false;
         };
@@ -47,7 +47,7 @@ impl<I: Io> Network<I> {
 
     /// Puts by a connection whose handshake is over: the last of that is not sent by itself where its
     /// request departs in the same turn, which is one segment less for either side. `false` where it is
-    /// not such a one, and [carries on](Self::carry_on).
+    /// not such a one, and [transmits](Self::transmit).
     pub fn waits_for_request(&mut self, key: Key) -> bool {
         let http = self.sockets.http(key);
         let waits = http.is_some_and(|http| http.connection.is_ready() && http.flight.is_some());
