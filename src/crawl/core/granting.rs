@@ -34,7 +34,7 @@ impl<I: Io> Core<I> {
             && self.output.takes_more()
             && !self.network.is_full()
             && !self.work.is_full()
-            && !self.work_is_full()
+            && !self.are_pages_full()
             && !self.network.names().lookups().has_refused()
             && self.network.names().lookups().under_way() < self.resolving_max()
             && !self.outage.stops_releases(self.network.in_flight_max());
@@ -62,7 +62,7 @@ impl<I: Io> Core<I> {
                     self.on_release(lane, ticket);
                     // What ended unsent is in the sink.
                     let ready = self.output.is_ready() && !self.has_failed_too_often();
-                    let full = self.work_is_full();
+                    let full = self.are_pages_full();
                     self.throttle.set_releasing(releasing && ready && !full);
                     releases += 1;
                     // Rules of robots.txt may take long to compare with.
@@ -95,7 +95,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Whether as many replies are worked on, beside the requests in flight, as may be in flight in all.
-    fn work_is_full(&self) -> bool {
+    fn are_pages_full(&self) -> bool {
         self.pages
             .is_full(self.throttle.in_flight(), self.network.in_flight_max())
     }

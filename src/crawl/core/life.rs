@@ -197,7 +197,7 @@ impl<I: Io> Core<I> {
             held: 0,
         };
         let buffers = match target {
-            None => self.work_at_once(task),
+            None => self.process_page(task),
             Some(target) => self.wait_for_target(task, target),
         };
         self.output

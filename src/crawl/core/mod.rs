@@ -105,7 +105,7 @@ impl<I: Io> Core<I> {
         self.take_input();
         self.fire();
         self.grant();
-        self.advance_work();
+        self.advance_machines();
         self.hand_over();
         self.advance_phase();
         self.end_turn(began);
@@ -152,12 +152,12 @@ impl<I: Io> Core<I> {
         self.take_arrivals();
     }
 
-    /// Works on what is neither due nor from outside: pages, lookups, bodies held back, the network.
-    fn advance_work(&mut self) {
+    /// Advances what is neither due nor from outside: pages, lookups, bodies that were stopped, outages.
+    fn advance_machines(&mut self) {
         if !self.pages.is_empty() {
             // What departs now need not wait for that.
             self.network.submit();
-            self.work_on(false);
+            self.process_pages(false);
         }
         self.resolve_on();
         let flights = &self.flights;

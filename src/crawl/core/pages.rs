@@ -9,7 +9,7 @@ use crate::io::Io;
 
 impl<I: Io> Core<I> {
     /// Works on a reply that just came. Gives its memory once that is done; otherwise it is under way.
-    pub fn work_at_once(&mut self, mut task: Task) -> Option<Buffers> {
+    pub fn process_page(&mut self, mut task: Task) -> Option<Buffers> {
         let mut units = self.pages.units_at_once();
         let is_over = task.is_light() || !units.is_spent() && self.advance(&mut task, &mut units);
         self.pages.put_back(&units);
@@ -33,7 +33,7 @@ impl<I: Io> Core<I> {
 
     /// Gives the replies that are under way what is left of the turn, a slice to each in turn, as long
     /// as the sink takes more. `is_ending`: also where it does not.
-    pub fn work_on(&mut self, is_ending: bool) {
+    pub fn process_pages(&mut self, is_ending: bool) {
         while !self.pages.is_spent() && (is_ending || self.output.is_ready()) {
             let Some(mut task) = self.pages.pop() else {
                 return;

@@ -84,7 +84,7 @@ impl<I: Io> Core<I> {
         if !is_over && self.now >= until {
             self.cancel_all();
             // What came is whole, and what it leads to is to be fetched some day.
-            self.work_on(true);
+            self.process_pages(true);
         }
         if is_over || self.now >= until && self.pages.is_empty() {
             self.flush(reason, is_stopped.then_some(until));
