@@ -98,13 +98,13 @@ impl<I: Io> Core<I> {
                 self.on_ready(key, socket);
             }
             (None, Some(until)) => self.requeue_at(key, until),
-            (None, None) => self.race_from_the_first(key),
+            (None, None) => self.begin_race(key),
         }
     }
 
     /// Opens the next connection of an attempt's race, when it is time for it. `false` where none is
     /// left: the addresses behind the last that failed have no place. Then the attempt is to be ended.
-    fn race_on(&mut self, key: Key) -> bool {
+    fn advance_race(&mut self, key: Key) -> bool {
         let mut steps = Bound::new("try addresses", ADDRESSES_MAX);
         while steps.step() {
             let Some(flight) = self.flights.get_mut(key) else {
@@ -177,15 +177,15 @@ impl<I: Io> Core<I> {
     }
 
     /// Begins a race. Its first address is one that the attempt was released for.
-    fn race_from_the_first(&mut self, key: Key) {
-        let begins = self.race_on(key);
+    fn begin_race(&mut self, key: Key) {
+        let begins = self.advance_race(key);
         debug_assert!(begins, "the first address has a place");
     }
 
     pub fn on_flight_timeout(&mut self, slot: u32) {
         if let Some(key) = self.flights.key_of(slot) {
             // The attempt whose time is up has neither failed nor won: the race goes on with it.
-            let goes_on = self.race_on(key);
+            let goes_on = self.advance_race(key);
             debug_assert!(goes_on, "an attempt is on its way");
         }
     }
@@ -273,7 +273,7 @@ impl<I: Io> Core<I> {
                 for other in others {
                     self.close_socket(other, Close::Reset);
                 }
-                if goes_on && self.race_on(flight_key) {
+                if goes_on && self.advance_race(flight_key) {
                     return;
                 }
                 if failure.code == EXHAUSTED && self.workload.waits_for_machine() {
