@@ -286,7 +286,7 @@ impl<I: Io> Core<I> {
                 }
                 let unrouted = only_remote.filter(|_| lacks_route);
                 if is_tcp
-                    && self.suspects_flight(flight_key, &failure, &carrier, lacks_route, unrouted)
+                    && self.suspend_flight(flight_key, &failure, &carrier, lacks_route, unrouted)
                 {
                     return;
                 }

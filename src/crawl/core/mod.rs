@@ -159,12 +159,12 @@ impl<I: Io> Core<I> {
             self.network.submit();
             self.process_pages(false);
         }
-        self.resolve_on();
+        self.update_lookups();
         let flights = &self.flights;
         let number_of = |key| flights.get(key).map(|flight| flight.job.id);
         self.network.resume(number_of, self.now);
         self.make_room();
-        self.attend_outage();
+        self.update_outage();
         let is_stopped = self.control.is_paused()
             || !self.output.takes_more()
             || self.outage.breaker().stops_all()

@@ -51,7 +51,7 @@ impl<I: Io> Core<I> {
             Lookup::Ready(Ok(answer)) => self.admit_addresses(lane, ticket, &answer, port),
             Lookup::Ready(Err(failure)) => {
                 let is_hosts_fault = failure.is_unconnected();
-                if is_hosts_fault && self.suspects_names(lane, ticket, &failure) {
+                if is_hosts_fault && self.suspend_lookup(lane, ticket, &failure) {
                     return Resolved::Later;
                 }
                 self.end_front(lane, ticket, failure, is_hosts_fault);
@@ -155,8 +155,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Does what the resolver wants done.
-    pub fn resolve_on(&mut self) {
+    /// Reports the lookups that ended to their lanes, and sends the resolver's queries.
+    pub fn update_lookups(&mut self) {
         let mut steps = ACTIONS_PER_TURN;
         while let Some(resolved) = self.network.poll_resolved(&mut steps) {
             let network::Resolved {
@@ -171,7 +171,7 @@ impl<I: Io> Core<I> {
                 self.on_looked_up(&host, &result, left.unwrap_or(over));
             }
             for lane in waiters {
-                if self.is_probes_lookup(lane, &result) {
+                if self.end_probe_lookup(lane, &result) {
                     continue;
                 }
                 let lane = LaneId(lane as u32);

@@ -51,9 +51,9 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// An attempt could not be connected. Whether it waits for a verdict, or was put back: then nothing
-    /// else comes of the failure for now.
-    pub fn suspects_flight(
+    /// An attempt could not be connected. Returns whether it waits for a verdict or was requeued: then
+    /// nothing else is done about the failure for now.
+    pub fn suspend_flight(
         &mut self,
         key: Key,
         failure: &Failure,
@@ -102,8 +102,9 @@ impl<I: Io> Core<I> {
         true
     }
 
-    /// A released lane's host has no address. Whether that waits for a verdict, or was put back.
-    pub fn suspects_names(&mut self, lane: LaneId, ticket: TicketId, failure: &Failure) -> bool {
+    /// A released lane's host has no address. Returns whether its request waits for a verdict or was
+    /// requeued.
+    pub fn suspend_lookup(&mut self, lane: LaneId, ticket: TicketId, failure: &Failure) -> bool {
         let Some(cause) = names_cause_of(failure) else {
             return false;
         };
@@ -165,13 +166,13 @@ impl<I: Io> Core<I> {
         self.requeue_at(key, until);
     }
 
-    /// Carries out what the breaker decided: called once a turn.
-    pub fn attend_outage(&mut self) {
+    /// Executes what the breaker decided: called once a turn.
+    pub fn update_outage(&mut self) {
         for _ in 0..ORDERS_PER_TURN {
             let Some(order) = self.outage.poll_order() else {
                 break;
             };
-            self.carry_out(order);
+            self.execute(order);
             // What it began is sent, and what it lets go released, in a turn that follows at once.
             self.wakeups.turn_again();
         }
@@ -197,7 +198,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    fn carry_out(&mut self, task: OutageTask) {
+    fn execute(&mut self, task: OutageTask) {
         match task {
             OutageTask::Connect { probe, to } => self.connect_for(probe, to),
             OutageTask::Lookup { probe, question } => self.look_up_for(probe, question),
@@ -349,7 +350,7 @@ mod tests {
         let later = now + Duration::from_secs(3);
         core.outage.handle_reply("a.test", true, later);
         core.wakeups.begin_work();
-        core.attend_outage();
+        core.update_outage();
         assert!(core.outage.is_idle(), "it was charged");
         assert!(core.wakeups.is_unfinished());
     }

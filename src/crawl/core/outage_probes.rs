@@ -43,8 +43,8 @@ impl<I: Io> Core<I> {
         self.outage.handle_probe(probe, ended, self.now);
     }
 
-    /// A lookup of the breaker's ended, if this waiter is one.
-    pub fn is_probes_lookup(&mut self, waiter: Waiter, result: &Result<Answer, Failure>) -> bool {
+    /// Ends a probe's lookup; returns whether this waiter is a probe.
+    pub fn end_probe_lookup(&mut self, waiter: Waiter, result: &Result<Answer, Failure>) -> bool {
         let Some(probe) = waiter.checked_sub(LOOKUP_WAITER) else {
             return false;
         };
