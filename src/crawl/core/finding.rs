@@ -96,7 +96,7 @@ impl<I: Io> Core<I> {
                 Step::Sitemap(url) => {
                     self.admit_found(job, &via, url, PageKind::Sitemap, job.depth, units);
                 }
-                Step::TooLong => self.leave_out_long(units),
+                Step::TooLong => self.filter_too_long(units),
                 Step::Rules(origin, rules) => self.on_robots(origin, RobotsResult::Rules(rules)),
                 Step::Paused => return false,
                 Step::Over { is_cut } => {
@@ -116,7 +116,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    fn leave_out_long(&mut self, units: &mut Units) {
+    fn filter_too_long(&mut self, units: &mut Units) {
         units.spend(URL_UNITS);
         self.frontier.count_filtered(Filtered::Length, 1);
     }

@@ -47,7 +47,7 @@ enum Redirected {
     /// Its target is followed.
     Followed,
     /// Its target is not followed.
-    LeftOut,
+    NotFollowed,
     /// Its target is offered.
     Awaits(OfferId),
 }
@@ -84,7 +84,7 @@ impl<I: Io> Core<I> {
             match self.redirect(job, page, &location) {
                 Ok(Redirected::Followed) => return Followed::nothing(),
                 Ok(Redirected::Awaits(target)) => return Followed::Awaits(target),
-                Ok(Redirected::LeftOut) => {}
+                Ok(Redirected::NotFollowed) => {}
                 Err(failure) => page.failure = Some(failure),
             }
         }
@@ -190,10 +190,10 @@ impl<I: Io> Core<I> {
             PageKind::Robots | PageKind::Sitemap if self.may_follow_for_own_use(&next.url) => {
                 Admission::Admitted
             }
-            PageKind::Robots | PageKind::Sitemap => return Ok(Redirected::LeftOut),
+            PageKind::Robots | PageKind::Sitemap => return Ok(Redirected::NotFollowed),
         };
         if matches!(admission, Admission::Duplicate | Admission::Filtered(_)) {
-            return Ok(Redirected::LeftOut);
+            return Ok(Redirected::NotFollowed);
         }
         let elsewhere = next.url.origin() != job.url.origin();
         let becomes_get = match page.status {

@@ -30,8 +30,8 @@ impl<I: Io> Core<I> {
     pub fn on_admission(&mut self, admission: Admission, job: Job, origin: OfferOrigin) {
         match admission {
             Admission::Admitted => self.on_admitted(job, origin),
-            Admission::Duplicate => self.on_left_out(job, origin, Filtered::Duplicate),
-            Admission::Filtered(filtered) => self.on_left_out(job, origin, filtered),
+            Admission::Duplicate => self.on_not_admitted(job, origin, Filtered::Duplicate),
+            Admission::Filtered(filtered) => self.on_not_admitted(job, origin, filtered),
             Admission::Later(id) => self.wait_for_answer(id, job, origin),
         }
     }
@@ -48,9 +48,9 @@ impl<I: Io> Core<I> {
         }
     }
 
-    fn on_left_out(&mut self, job: Job, origin: OfferOrigin, filtered: Filtered) {
+    fn on_not_admitted(&mut self, job: Job, origin: OfferOrigin, filtered: Filtered) {
         match origin {
-            OfferOrigin::Submitter => self.work.end(job, Vec::new(), left_out(filtered)),
+            OfferOrigin::Submitter => self.work.end(job, Vec::new(), not_admitted(filtered)),
             OfferOrigin::List | OfferOrigin::Link | OfferOrigin::Redirect(_) => {}
         }
     }
@@ -126,7 +126,7 @@ impl<I: Io> Core<I> {
 }
 
 /// How a page says that its request was not admitted.
-fn left_out(filtered: Filtered) -> Failure {
+fn not_admitted(filtered: Filtered) -> Failure {
     let detail = "a filter leaves it out, or it was admitted before";
     Failure::new(FailureKind::Filtered, filtered.as_str(), detail)
 }
