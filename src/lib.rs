@@ -10,6 +10,7 @@ compile_error!("argiope runs on Linux only: it needs epoll, timerfd and kernel r
 pub mod base;
 #[doc(hidden)]
 pub mod io;
+#[doc(hidden)]
 pub mod wire;
 #[doc(hidden)]
 pub mod fetch;
@@ -35,9 +36,9 @@ pub use crawl::probe;
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
-    AdmitError, Builder, ControlError, CrawlOver, Crawler, End, Ended, FinishReason, Handle,
-    Pending, SetUpError, Snapshot, Source, SourceError, SourcePoll, Stopper, SubmitError, Turn,
-    Wake,
+    AdmitError, Builder, ControlError, CrawlOver, Crawler, EndedRequest, FinishReason, Handle,
+    Pending, RequestEnd, RequestSource, SetUpError, Snapshot, SourceError, SourcePoll, Stopper,
+    SubmitError, Turn, Wake,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;
@@ -60,7 +61,7 @@ pub use crawl::stats::{Progress, Spread, Stats, Tally};
 #[doc(inline)]
 pub use fetch::failure::{Failure, FailureKind, Truncation};
 #[doc(inline)]
-pub use fetch::timings::{Label, Phase, Spans, Timings};
+pub use fetch::timings::{Accuracy, Phase, Spans, Timings};
 #[doc(inline)]
 pub use sink::function::FunctionSink;
 #[doc(inline)]
@@ -74,18 +75,16 @@ pub use sink::{Sink, WriteError};
 #[doc(inline)]
 pub use throttle::cause::Cause as WaitCause;
 #[doc(inline)]
-pub use throttle::decision::{Decision, Event, Source as DecisionSource};
+pub use throttle::decision::{Decision, DecisionEvent, DecisionSource};
 
 // Parts that an embedder may replace.
 #[doc(inline)]
-pub use base::scopes::{Entry, Scopes, add_scope};
+pub use base::scopes::{ScopeEntry, Scopes, add_scope};
 #[doc(inline)]
 pub use throttle::map::{
     ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, Later, ScopeMap, ScopeQuery,
     UnknownMap,
 };
-#[doc(inline)]
-pub use throttle::settings::MapKind;
 #[doc(inline)]
 pub use throttle::signal::{Answer, Blame, ByStatus, Classify, Ending, Feedback, Signal};
 #[doc(inline)]
@@ -98,11 +97,13 @@ pub use io::{IoKind, raise_open_files};
 #[doc(no_inline)]
 pub use serde_json;
 #[doc(inline)]
-pub use wire::http::HttpVersion;
+pub use wire::http::{Headers, HttpVersion};
 #[doc(inline)]
 pub use wire::proxy::{Proxy, ProxyError, Route};
 #[doc(inline)]
-pub use wire::url::CrawlUrl;
+pub use wire::url::{CrawlUrl, Host, UrlError};
+#[doc(inline)]
+pub use wire::warc::Digest;
 
 /// The examples of the README and of the book compile and run. `tests/docs.rs` checks that each page
 /// stands here.

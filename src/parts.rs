@@ -1,7 +1,7 @@
 //! What the crawler is made of, for programs that need one part of it and no crawl.
 //!
 //! Nothing in here reads a clock, opens a socket or starts a thread: time is an argument
-//! ([`Instant`] counts from where the caller begins to count), bytes go in and values come out.
+//! ([`Instant`](crate::Instant) counts from where the caller begins to count), bytes go in and values come out.
 //!
 //! # Links of a page
 //!
@@ -48,6 +48,80 @@
 //! }
 //! assert_eq!((status, &*body), (200, &b"hello"[..]));
 //! # Ok::<(), argiope::parts::HttpError>(())
+//! ```
+//!
+//! # A request, written out
+//!
+//! ```
+//! use argiope::parts::{RequestHead, UsualFields, write_request};
+//!
+//! let usual = UsualFields::new(&[("User-Agent", "mybot/1.0")], &[])?;
+//! let mut out = Vec::new();
+//! write_request(&mut out, &RequestHead {
+//!     method: "GET",
+//!     target: "/a?b=c",
+//!     host: "example.com",
+//!     proxy_authorization: "",
+//!     usual: &usual,
+//!     headers: &[],
+//!     body_bytes: None,
+//! })?;
+//! assert_eq!(out, b"GET /a?b=c HTTP/1.1\r\nHost: example.com\r\nUser-Agent: mybot/1.0\r\n\r\n");
+//! # Ok::<(), argiope::parts::RequestError>(())
+//! ```
+//!
+//! # A body, decoded
+//!
+//! Content codings are removed as the bytes come, within a budget; what remains is text in the encoding
+//! that the page declares.
+//!
+//! ```
+//! use argiope::parts::{Budget, Decoder, decode_text, gzip};
+//!
+//! let coded = gzip(b"caf\xe9");
+//! let mut decoder = Decoder::new([&b"gzip"[..]], Budget::default())?;
+//! let mut body = Vec::new();
+//! for piece in coded.chunks(7) {
+//!     decoder.write(piece, &mut body)?;
+//! }
+//! decoder.finish()?;
+//! assert_eq!(decode_text(&body, Some("text/html; charset=iso-8859-1")), "caf\u{e9}");
+//! # Ok::<(), argiope::parts::CodingError>(())
+//! ```
+//!
+//! # How long a server asks to wait
+//!
+//! ```
+//! use argiope::parts::{Item, Limits, RateLimit, ResponseReader, http_date, retry_after};
+//! use std::time::Duration;
+//!
+//! let now = http_date(b"Tue, 24 Nov 2026 10:00:00 GMT").expect("a date");
+//! let wait = retry_after(b"Tue, 24 Nov 2026 10:02:00 GMT", now);
+//! assert_eq!(wait, Some(Duration::from_secs(120)));
+//! assert_eq!(retry_after(b"30", now), Some(Duration::from_secs(30)));
+//!
+//! let mut reader = ResponseReader::new(false, Limits::default());
+//! let mut reply = &b"HTTP/1.1 200 OK\r\nRateLimit-Remaining: 0\r\nRateLimit-Reset: 9\r\n\r\n"[..];
+//! let Some(Item::Head(head)) = reader.next(&mut reply)? else {
+//!     panic!("a whole head");
+//! };
+//! let limit = RateLimit::read(&head.headers, now);
+//! assert!(limit.is_exhausted());
+//! assert_eq!(limit.reset, Some(Duration::from_secs(9)));
+//! # Ok::<(), argiope::parts::HttpError>(())
+//! ```
+//!
+//! # The URLs of a sitemap
+//!
+//! ```
+//! use argiope::CrawlUrl;
+//! use argiope::parts::Sitemap;
+//!
+//! let at = CrawlUrl::parse("https://example.com/sitemap.xml")?;
+//! let text = b"<urlset><url><loc>https://example.com/a</loc></url></urlset>";
+//! let found = Sitemap::parse(text, Some("application/xml"), &at);
+//! assert_eq!(found.pages[0].as_str(), "https://example.com/a");
+//! # Ok::<(), argiope::UrlError>(())
 //! ```
 //!
 //! # Millions of timers
@@ -111,17 +185,27 @@ pub use crate::base::ids::LaneId;
 #[doc(inline)]
 pub use crate::base::ids::{ScopeId, ScopeSet};
 #[doc(inline)]
-pub use crate::base::time::Instant;
-#[doc(inline)]
 pub use crate::base::wheel::PacingWheel;
 #[doc(inline)]
 pub use crate::throttle::engine::{Grant, Throttle, TicketId};
 #[doc(inline)]
+pub use crate::wire::charset::decode as decode_text;
+#[doc(inline)]
+pub use crate::wire::coding::{Budget, Coding, CodingError, Decoder, Progress, gzip};
+#[doc(inline)]
+pub use crate::wire::date::http_date;
+#[doc(inline)]
 pub use crate::wire::html::{Found, Link, LinkOptions, links, links_of};
 #[doc(inline)]
 pub use crate::wire::http::{
-    Framing, Head, Headers, HttpError, HttpVersion, Item, Limits, RequestError, RequestHead,
-    ResponseReader, UsualFields, write_request,
+    Framing, Head, HttpError, Item, Limits, RequestError, RequestHead, ResponseReader, UsualFields,
+    write_request,
 };
 #[doc(inline)]
+pub use crate::wire::rate_limit::{NamedLimit, Policy, RateLimit};
+#[doc(inline)]
+pub use crate::wire::retry_after::parse as retry_after;
+#[doc(inline)]
 pub use crate::wire::robots::{Robots, Rule, Rules, Verdict};
+#[doc(inline)]
+pub use crate::wire::sitemap::Sitemap;

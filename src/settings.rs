@@ -2,20 +2,20 @@
 
 #[doc(inline)]
 pub use crate::crawl::config::{
-    BackEnd, PUBLIC_HOSTS_MAX, Preset, Problem, PublicHosts, Setting, Source, presets,
+    BackEnd, PUBLIC_HOSTS_MAX, Preset, Problem, PublicHosts, Setting, SettingSource, presets,
     settings as all, span,
 };
 #[doc(inline)]
 pub use crate::fetch::resolver::Override;
 #[doc(inline)]
-pub use crate::fetch::settings::Settings as FetchSettings;
+pub use crate::fetch::settings::FetchSettings;
 #[doc(inline)]
-pub use crate::frontier::settings::{Follow, Settings as FrontierSettings};
+pub use crate::frontier::settings::{Follow, FrontierSettings};
 #[doc(inline)]
-pub use crate::io::Settings as IoSettings;
+pub use crate::io::IoSettings;
 #[doc(inline)]
 pub use crate::throttle::settings::{
     AutoThrottle, AutoThrottleMode, AutoThrottlePatch, Backoff, BackoffPatch, BasePace, Jitter,
     LatencyFrom, Manager, MapKind, Oversize, Quota, Rampup, RampupPatch, RateLimitHeaders,
-    ScopePatch, ScopeSettings, Settings as ThrottleSettings, WindowKind,
+    ScopePatch, ScopeSettings, ThrottleSettings, WindowKind,
 };

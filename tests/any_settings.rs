@@ -13,7 +13,7 @@ use argiope::base::rng::Rng;
 use argiope::fetch::resolver;
 use argiope::io::sim::{Faults, Origins, Sim};
 use argiope::serde_json::{Map, Value, json};
-use argiope::settings::{Setting, Source, all, presets};
+use argiope::settings::{Setting, SettingSource, all, presets};
 use argiope::{Config, Crawler, Page, Request, Turn};
 
 use loopback::{Reply, Server};
@@ -326,7 +326,7 @@ fn crawl(config: Config, seed: u64) -> Option<bool> {
     let io = Sim::with(seed, config.io.clone(), Faults::default(), Box::new(web()));
     let crawler = Crawler::builder(config)
         .sink(|_: Page| {})
-        .build_on(io, resolver::Settings::default());
+        .build_on(io, resolver::ResolverSettings::default());
     let mut crawler = crawler.ok()?;
     for host in 1..=3 {
         for path in ["", "1", "2"] {
@@ -438,7 +438,7 @@ fn whatever_is_taken_can_be_crawled_with() {
         let wanted = 1 + rng.below(12);
         while said.len() < wanted as usize {
             let (name, value) = say(&mut rng);
-            if config.set(&name, &value, Source::Program).is_ok() {
+            if config.set(&name, &value, SettingSource::Program).is_ok() {
                 said.push((name, value));
             }
         }

@@ -13,9 +13,9 @@ use argiope::base::shared::Shared;
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    AdmitError, Answer, Blame, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob,
-    Event, FailureKind, FinishReason, Instant, Later, Observation, Pace, Page, Request, ScopeMap,
-    ScopeQuery, ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
+    AdmitError, Answer, Blame, ByHost, ByStatus, Classify, Config, Crawler, Decision,
+    DecisionEvent, DiskJob, FailureKind, FinishReason, Instant, Later, Observation, Pace, Page,
+    Request, ScopeMap, ScopeQuery, ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
 };
 
 use loopback::{Reply, Server};
@@ -487,7 +487,7 @@ fn a_sink_hears_each_decision_once_its_reply_has_ended() {
             self.0.borrow_mut().push(format!("page {}", page.id));
         }
         fn decision(&mut self, decision: &Decision, at: Wall, _disk: &mut Vec<DiskJob>) {
-            assert!(at.0 > 0 && decision.event == Event::Autothrottle);
+            assert!(at.0 > 0 && decision.event == DecisionEvent::Autothrottle);
             let (id, size) = (decision.id.expect("an answer"), decision.size);
             let told = format!("decision {id}, {} bytes", size.expect("a body"));
             self.0.borrow_mut().push(told);
@@ -506,7 +506,7 @@ fn a_sink_hears_each_decision_once_its_reply_has_ended() {
     assert_eq!(crawler.run(), FinishReason::Finished);
     let pacing = crawler.pacing();
     assert_eq!(pacing.scopes[0].sent, 2);
-    assert_eq!(pacing.decided[&Event::Autothrottle], 2);
+    assert_eq!(pacing.decided[&DecisionEvent::Autothrottle], 2);
     assert_eq!(
         *heard.0.borrow(),
         [

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argiope::testkit::server;
-use argiope::{Config, Crawler, Label, Page, Request};
+use argiope::{Accuracy, Config, Crawler, Page, Request};
 
 use authority::Authority;
 use loopback::{Reply, Server};
@@ -108,10 +108,10 @@ fn a_page_tells_its_scopes_the_gap_it_waited_for_and_who_stamped_its_times() {
     let pages = pages(config, vec![get(1), get(2)]);
     for page in &pages {
         assert_eq!(page.scopes, ["key-7", "a.test"]);
-        assert!(page.timings.label().is_some(), "{:?}", page.timings);
+        assert!(page.timings.accuracy().is_some(), "{:?}", page.timings);
         let headers = page.timings.headers.expect("a head");
         assert_eq!(
-            page.timings.label() == Some(Label::User),
+            page.timings.accuracy() == Some(Accuracy::User),
             !headers.is_kernels()
         );
     }

@@ -16,7 +16,7 @@ use argiope::base::rng::Rng;
 use argiope::base::secret::Secret;
 use argiope::base::time::{Instant, nanos};
 use argiope::fetch::resolver::{
-    Action, Families, Lookup, Resolver, Settings, SocketId, Source, Transport,
+    Action, Families, Lookup, Resolver, ResolverSettings, SocketId, Source, Transport,
 };
 use argiope::testkit::dns;
 
@@ -196,10 +196,10 @@ enum Socket {
 
 impl Driver {
     fn new(server: SocketAddr, seed: u64) -> Self {
-        let settings = Settings {
+        let settings = ResolverSettings {
             servers: vec![server],
             families: Families::V6First,
-            ..Settings::default()
+            ..ResolverSettings::default()
         };
         Driver {
             resolver: Resolver::new(settings, Rng::from_seed(seed), &Secret::from_seed(seed)),

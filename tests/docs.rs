@@ -13,8 +13,8 @@ use std::process::Command;
 use argiope::serde_json::{self, Value, json};
 use argiope::sink::results::{RecordPlace, write_line};
 use argiope::{
-    Config, Event, Failure, FailureKind, Filtered, Instant, Page, Stamp, TlsInfo, TlsVersion,
-    Truncation,
+    Config, DecisionEvent, Failure, FailureKind, Filtered, Instant, Page, Stamp, TlsInfo,
+    TlsVersion, Truncation,
 };
 
 const README_LINES_MAX: usize = 150;
@@ -266,9 +266,11 @@ fn every_example_of_a_seeds_line_is_one() {
 fn every_kind_and_source_of_a_decision_is_documented() {
     let page = read("docs/reference/throttle.md");
     let tables = tables(&page);
-    let events = Event::ALL.iter().map(|event| event.as_str().to_owned());
+    let events = DecisionEvent::ALL
+        .iter()
+        .map(|event| event.as_str().to_owned());
     assert_eq!(names(tables[1]), events.collect());
-    let sources = words_of("src/throttle/decision.rs", "\nimpl Source {");
+    let sources = words_of("src/throttle/decision.rs", "\nimpl DecisionSource {");
     assert_eq!(names(tables[2]), sources);
 }
 
@@ -281,7 +283,9 @@ fn every_cause_of_a_wait_and_every_remark_is_documented() {
     assert!(causes.remove("queue"));
     assert_eq!(names(tables[2]), causes);
     let mut remarks = words_of("src/throttle/diagnosis.rs", "\nimpl Finding {");
-    remarks.extend([Event::Ineffective, Event::Suspect].map(|event| event.as_str().to_owned()));
+    remarks.extend(
+        [DecisionEvent::Ineffective, DecisionEvent::Suspect].map(|event| event.as_str().to_owned()),
+    );
     assert_eq!(names(tables[4]), remarks);
 }
 

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::{
-    BodyMode, Crawler, DiskJob, Ended, FinishReason, LinksLater, Page, Reply, Request, Sink,
-    Source, SourceError, SourcePoll, Turn, Wake,
+    BodyMode, Crawler, DiskJob, EndedRequest, FinishReason, LinksLater, Page, Reply, Request,
+    RequestSource, Sink, SourceError, SourcePoll, Turn, Wake,
 };
 
 use loopback::{Reply as Answer, Server};
@@ -85,7 +85,7 @@ struct FromChannel {
     ended: Sender<u64>,
 }
 
-impl Source for FromChannel {
+impl RequestSource for FromChannel {
     fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError> {
         Ok(match self.requests.try_recv() {
             Ok(request) => SourcePoll::Request(request),
@@ -97,7 +97,7 @@ impl Source for FromChannel {
         })
     }
 
-    fn ended(&mut self, ended: &Ended<'_>) {
+    fn ended(&mut self, ended: &EndedRequest<'_>) {
         self.ended.send(ended.tag).expect("the test listens");
     }
 }

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use argiope::io::{Close, Epoll, Event, Io, Settings, Token, Uring};
+use argiope::io::{Close, Epoll, Event, Io, IoSettings, Token, Uring};
 use argiope::testkit::server::{Acceptor, loopback};
 use counting::{Counting, asked};
 
@@ -18,12 +18,12 @@ static COUNTING: Counting = Counting;
 
 #[test]
 fn an_exchange_on_a_warm_epoll_allocates_nothing() {
-    check(Epoll::new(Settings::default()).expect("a back end"));
+    check(Epoll::new(IoSettings::default()).expect("a back end"));
 }
 
 #[test]
 fn an_exchange_on_a_warm_io_uring_allocates_nothing() {
-    match Uring::new(Settings::default()) {
+    match Uring::new(IoSettings::default()) {
         Ok(io) => check(io),
         Err(reason) => loud::skip(reason),
     }

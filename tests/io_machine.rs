@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use argiope::base::disk::{DiskDone, DiskJob, FileId};
 use argiope::io::{
-    BackEnd, Endpoint, Epoll, Event, Io, IoKind, Kernel, NetError, Settings, Token, Unavailable,
+    BackEnd, Endpoint, Epoll, Event, Io, IoKind, IoSettings, Kernel, NetError, Token, Unavailable,
     Uring, raise_open_files,
 };
 use rustix::fs::Mode;
@@ -207,7 +207,7 @@ fn a_process_without_descriptors_has_no_sockets_to_give() {
         drop(taken);
         assert_eq!(raise_open_files(), 100);
         limit(Resource::Nofile, 60);
-        let error = Epoll::new(Settings::default()).expect_err("none are left");
+        let error = Epoll::new(IoSettings::default()).expect_err("none are left");
         assert!(error.to_string().contains("60 open files"), "{error}");
         std::process::exit(7);
     }
@@ -367,10 +367,10 @@ fn a_unix_socket_has_its_mode_under_any_umask() {
 fn where_io_uring_is_forbidden_epoll_takes_its_place() {
     if inside() {
         forbid_io_uring();
-        let reason = Uring::new(Settings::default()).expect_err("it is forbidden");
+        let reason = Uring::new(IoSettings::default()).expect_err("it is forbidden");
         assert!(matches!(reason, Unavailable::Forbidden(_)), "{reason}");
         assert!(reason.to_string().contains("forbidden"), "{reason}");
-        let io = Kernel::open(BackEnd::Uring, Settings::default()).expect("there is epoll");
+        let io = Kernel::open(BackEnd::Uring, IoSettings::default()).expect("there is epoll");
         assert_eq!(io.kind(), IoKind::Epoll);
         std::process::exit(7);
     }
@@ -421,7 +421,7 @@ fn forbid_io_uring() {
 
 /// The back end on io_uring, if there is one to be had.
 fn uring() -> Option<Uring> {
-    Uring::new(Settings::default())
+    Uring::new(IoSettings::default())
         .inspect_err(|reason| loud::skip(reason))
         .ok()
 }
@@ -450,7 +450,7 @@ fn limit(what: Resource, current: u64) {
 }
 
 fn back_end() -> Epoll {
-    Epoll::new(Settings::default()).expect("a back end")
+    Epoll::new(IoSettings::default()).expect("a back end")
 }
 
 fn append(io: &mut Epoll, bytes: &[u8]) -> DiskDone {

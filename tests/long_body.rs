@@ -13,7 +13,7 @@ use std::time::Duration;
 use argiope::base::rng::Rng;
 use argiope::base::shared::Shared;
 use argiope::crawl::{Crawler, Parts, Turn};
-use argiope::fetch::resolver::Settings as ResolverSettings;
+use argiope::fetch::resolver::ResolverSettings;
 use argiope::io::Io;
 use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use argiope::{BodyMode, Config, DiskJob, Flow, Instant, Page, Reply, Request, Resume, Sink};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use argiope::base::shared::Shared;
 use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
-use argiope::io::{Epoll, Io, Settings, Uring};
+use argiope::io::{Epoll, Io, IoSettings, Uring};
 use argiope::serde_json::{Value, from_slice};
 use argiope::sink::results::write_line;
 use argiope::testkit::http::{Reply, Request, Step};
@@ -257,12 +257,12 @@ fn the_same_origin_is_crawled_alike_on_every_back_end() {
         script: script(),
         heard: BTreeMap::new(),
     };
-    let sim = Sim::with(1, Settings::default(), Faults::default(), Box::new(world));
+    let sim = Sim::with(1, IoSettings::default(), Faults::default(), Box::new(world));
     let simulated = lines(sim, at, refuses);
     assert_eq!(simulated.len(), 21, "{simulated:#?}");
-    let epoll = Epoll::new(Settings::default()).expect("a back end");
+    let epoll = Epoll::new(IoSettings::default()).expect("a back end");
     assert_same(&lines(epoll, at, refuses), &simulated);
-    match Uring::new(Settings::default()) {
+    match Uring::new(IoSettings::default()) {
         Ok(uring) => assert_same(&lines(uring, at, refuses), &simulated),
         Err(reason) => loud::skip(reason),
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use argiope::fetch::resolver::{self, Families};
 use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use argiope::io::{
-    Accepted, Chunk, Close, Endpoint, Epoll, Event, Io, Settings, Token, Uring, Waker,
+    Accepted, Chunk, Close, Endpoint, Epoll, Event, Io, IoSettings, Token, Uring, Waker,
 };
 use argiope::probe::{Length, Measure, Probe, ProbeReport, ProbeSettings};
 use argiope::testkit::dns;
@@ -225,7 +225,7 @@ fn simulation() -> Late<Sim> {
         piece_gap_max: Duration::ZERO,
         ..Faults::default()
     };
-    let sim = Sim::with(1, Settings::default(), faults, Box::new(Simulated));
+    let sim = Sim::with(1, IoSettings::default(), faults, Box::new(Simulated));
     Late::new(sim, pass)
 }
 
@@ -293,10 +293,10 @@ fn wait(measure: Measure, span: Duration, told: &Took) {
 
 /// What a probe tells that asks for each of these URLs once.
 fn probe<I: Io>(io: I, names: SocketAddr, rate: f64, urls: &[String]) -> ProbeReport {
-    let names = resolver::Settings {
+    let names = resolver::ResolverSettings {
         servers: vec![names],
         families: Families::V4,
-        ..resolver::Settings::default()
+        ..resolver::ResolverSettings::default()
     };
     let config = Config::default().with("ALLOW_NET", "loopback,10.0.0.0/8");
     let settings = ProbeSettings {
@@ -382,13 +382,13 @@ fn a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was<I: Io>(io: I) {
 
 #[test]
 fn so_it_is_on_epoll() {
-    let epoll = Epoll::new(Settings::default()).expect("a back end");
+    let epoll = Epoll::new(IoSettings::default()).expect("a back end");
     a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(epoll);
 }
 
 #[test]
 fn so_it_is_on_io_uring() {
-    match Uring::new(Settings::default()) {
+    match Uring::new(IoSettings::default()) {
         Ok(uring) => a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(uring),
         Err(reason) => loud::skip(reason),
     }

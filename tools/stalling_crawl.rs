@@ -53,7 +53,7 @@ fn crawl() -> Result<(), Box<dyn std::error::Error>> {
                 "reused": page.reused,
                 "latency": seconds(timings.latency()),
                 "server_latency": seconds(timings.server_latency()),
-                "label": timings.label().map(argiope::Label::as_str),
+                "label": timings.accuracy().map(argiope::Accuracy::as_str),
                 "slack": timings.latency_slack().as_secs_f64(),
                 "connect_wall": timings.connect.map(|stamp| wall(stamp.at)),
                 "sent_wall": timings.sent.map(wall),

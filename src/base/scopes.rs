@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 /// by [`add_scope`]. A set and a sorted map yield unordered scopes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scopes {
-    entries: SmallVec<[Entry; 2]>,
+    entries: SmallVec<[ScopeEntry; 2]>,
     unordered: bool,
     truncated: bool,
 }
 
 /// One scope of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct ScopeEntry {
     /// Its name.
     pub name: String,
     /// Expected cost of the request in the units of the scope's quota; 1 if `None`.
@@ -60,7 +60,7 @@ impl Scopes {
     }
 
     /// The scopes in order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[ScopeEntry] {
         &self.entries
     }
 
@@ -84,7 +84,7 @@ impl Scopes {
     }
 
     /// Every addition goes through here. Empty names are ignored.
-    pub(crate) fn insert(&mut self, entry: Entry) {
+    pub(crate) fn insert(&mut self, entry: ScopeEntry) {
         if entry.name.is_empty() {
             return;
         }
@@ -109,10 +109,10 @@ impl Scopes {
     }
 }
 
-impl Entry {
+impl ScopeEntry {
     /// A scope without an expected cost.
     pub fn of(name: impl Into<String>) -> Self {
-        Entry {
+        ScopeEntry {
             name: name.into(),
             cost: None,
         }
@@ -132,25 +132,25 @@ fn is_more(now: f64, before: f64) -> bool {
     is_amount(before) && (!is_amount(now) || now > before)
 }
 
-impl From<&str> for Entry {
+impl From<&str> for ScopeEntry {
     fn from(name: &str) -> Self {
-        Entry::of(name)
+        ScopeEntry::of(name)
     }
 }
 
-impl From<String> for Entry {
+impl From<String> for ScopeEntry {
     fn from(name: String) -> Self {
-        Entry::of(name)
+        ScopeEntry::of(name)
     }
 }
 
-impl<S: Into<String>> From<(S, f64)> for Entry {
+impl<S: Into<String>> From<(S, f64)> for ScopeEntry {
     fn from((name, units): (S, f64)) -> Self {
-        Entry::of(name).cost(units)
+        ScopeEntry::of(name).cost(units)
     }
 }
 
-impl<E: Into<Entry>> FromIterator<E> for Scopes {
+impl<E: Into<ScopeEntry>> FromIterator<E> for Scopes {
     fn from_iter<I: IntoIterator<Item = E>>(entries: I) -> Self {
         let mut scopes = Scopes::new();
         for entry in entries {
@@ -172,8 +172,8 @@ impl From<&Scopes> for Scopes {
     }
 }
 
-impl From<Entry> for Scopes {
-    fn from(entry: Entry) -> Self {
+impl From<ScopeEntry> for Scopes {
+    fn from(entry: ScopeEntry) -> Self {
         [entry].into()
     }
 }
@@ -202,19 +202,19 @@ impl<T: Into<Scopes>> From<Option<T>> for Scopes {
     }
 }
 
-impl<E: Into<Entry>, const N: usize> From<[E; N]> for Scopes {
+impl<E: Into<ScopeEntry>, const N: usize> From<[E; N]> for Scopes {
     fn from(entries: [E; N]) -> Self {
         entries.into_iter().collect()
     }
 }
 
-impl<E: Into<Entry>> From<Vec<E>> for Scopes {
+impl<E: Into<ScopeEntry>> From<Vec<E>> for Scopes {
     fn from(entries: Vec<E>) -> Self {
         entries.into_iter().collect()
     }
 }
 
-impl<E: Into<Entry>> From<BTreeSet<E>> for Scopes {
+impl<E: Into<ScopeEntry>> From<BTreeSet<E>> for Scopes {
     fn from(entries: BTreeSet<E>) -> Self {
         entries.into_iter().collect::<Scopes>().unordered()
     }

@@ -30,9 +30,10 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use argiope::settings::MapKind;
 use argiope::wire::html::LinkOptions;
 use argiope::wire::url::Host;
-use argiope::{ConfigError, CrawlUrl, MapKind, ScopeQuery};
+use argiope::{ConfigError, CrawlUrl, ScopeQuery};
 
 use self::args::{Command, Parsed};
 

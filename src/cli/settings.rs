@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use argiope::settings::{Setting, Source, all as settings};
+use argiope::settings::{Setting, SettingSource, all as settings};
 use argiope::{Config, ConfigError, Proxy};
 use serde_json::{Map, Value, json};
 use toml::Spanned;
@@ -57,7 +57,7 @@ fn gather(
         config.preset(preset)?;
     }
     for (name, value) in usual.values {
-        let source = Source::Preset(usual.command.to_owned());
+        let source = SettingSource::Preset(usual.command.to_owned());
         config.set(name, &(*value).into(), source)?;
     }
     if let Some(path) = &configured.config {
@@ -67,10 +67,10 @@ fn gather(
         let Some((name, value)) = saying.split_once('=') else {
             return Err(Usage(format!("-s {saying}: no value; write -s NAME=VALUE")).into());
         };
-        config.set(name.trim(), &value.into(), Source::Option)?;
+        config.set(name.trim(), &value.into(), SettingSource::Option)?;
     }
     for Said { flag, name, value } in flags {
-        config.set(name, value, Source::Flag((*flag).to_owned()))?;
+        config.set(name, value, SettingSource::Flag((*flag).to_owned()))?;
     }
     Ok(config)
 }
@@ -86,7 +86,7 @@ pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
             }
             // Judged one by one, so that an error can name the line.
             let place = format!("--exclude {}:{}", path.display(), index + 1);
-            Config::default().set("EXCLUDE", &json!([entry]), Source::Flag(place))?;
+            Config::default().set("EXCLUDE", &json!([entry]), SettingSource::Flag(place))?;
             entries.push(entry.to_owned());
         }
     }
@@ -126,7 +126,7 @@ fn read(path: &Path) -> Result<String, Usage> {
 fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
     let text = read(path)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let at = |span: Range<usize>| Source::File {
+    let at = |span: Range<usize>| SettingSource::File {
         path: path.to_owned(),
         line: line_of(text, span.start),
     };
@@ -134,7 +134,7 @@ fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
         let place = at(error.span().unwrap_or_default());
         Usage(format!("{place}: {}; mend the TOML", error.message()))
     })?;
-    let mut lines: BTreeMap<String, Source> = BTreeMap::new();
+    let mut lines: BTreeMap<String, SettingSource> = BTreeMap::new();
     // In the order of the file, so that the first error is the one nearest its top.
     let mut entries: Vec<_> = file.get_ref().iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
@@ -279,7 +279,7 @@ fn as_toml(config: &Config) -> anyhow::Result<String> {
             Value::Object(map) if setting.default().is_object() => toml_table(&name, &map)?,
             value => format!("{name} = {}\n", toml_value(&friendly(setting, &value))?),
         };
-        let chosen = *config.source(setting.name) != Source::Default;
+        let chosen = *config.source(setting.name) != SettingSource::Default;
         for line in saying.lines() {
             let _ = writeln!(text, "{}{line}", if chosen { "" } else { "# " });
         }

@@ -17,7 +17,7 @@ pub enum FinishReason {
     Timeout,
     /// `CLOSESPIDER_ERRORCOUNT` was reached.
     ErrorCount,
-    /// The [`Source`](crate::Source) returned an error:
+    /// The [`RequestSource`](crate::RequestSource) returned an error:
     /// [`Crawler::source_error`](crate::Crawler::source_error).
     SourceFailed,
     /// A result could not be written: [`Crawler::write_error`](crate::Crawler::write_error).

@@ -22,7 +22,7 @@ pub mod config;
 pub mod probe;
 
 pub use control::error::{ControlError, CrawlOver, SubmitError};
-pub use control::feed::{End, Ended, Source, SourceError, SourcePoll, Wake};
+pub use control::feed::{EndedRequest, RequestEnd, RequestSource, SourceError, SourcePoll, Wake};
 pub use control::handle::{Handle, Stopper};
 pub use control::pending::Pending;
 pub use control::snapshot::Snapshot;

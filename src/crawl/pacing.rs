@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::time::{Instant, nanos};
 use crate::throttle::cause::Cause;
-use crate::throttle::decision::Event;
+use crate::throttle::decision::DecisionEvent;
 use crate::throttle::diagnosis::Finding;
 use crate::throttle::engine::{Account, Throttle};
 use crate::throttle::strategy::Pace;
@@ -21,7 +21,7 @@ pub struct Pacing {
     /// Time waited over all scopes, by cause. Causes of which there was none are left out.
     pub waited: BTreeMap<Cause, Duration>,
     /// Decisions over all scopes, by kind. Kinds of which there was none are left out.
-    pub decided: BTreeMap<Event, u64>,
+    pub decided: BTreeMap<DecisionEvent, u64>,
     /// The scopes worth a look, those that waited longest first: those that the configuration
     /// names, those that waited longest, sent most and were refused most, and those whose answers
     /// are suspected to be a block's.
@@ -53,7 +53,7 @@ pub struct ScopePacing {
     /// Time waited, by cause. Of requests that waited together the time is counted once.
     pub waited: BTreeMap<Cause, Duration>,
     /// Decisions about it, by kind.
-    pub decided: BTreeMap<Event, u32>,
+    pub decided: BTreeMap<DecisionEvent, u32>,
     /// The pace that the configuration asks for.
     pub configured_pace: Pace,
     /// The present pace, or the last it had.
@@ -164,7 +164,7 @@ impl Pacing {
     pub(super) fn of(throttle: &Throttle, most: usize, now: Instant) -> Self {
         let accounts: Vec<&Account> = throttle.accounts().collect();
         let waited = throttle.waited(now);
-        let decided = |event: &Event| (*event, throttle.decided(*event));
+        let decided = |event: &DecisionEvent| (*event, throttle.decided(*event));
         let chosen = chosen(&accounts, most, now);
         let mut scopes: Vec<ScopePacing> = chosen
             .iter()
@@ -176,7 +176,7 @@ impl Pacing {
         });
         Pacing {
             waited: waited.into_iter().filter(some_time).collect(),
-            decided: Event::ALL
+            decided: DecisionEvent::ALL
                 .iter()
                 .map(decided)
                 .filter(|(_, count)| *count > 0)
@@ -231,7 +231,7 @@ fn chosen(accounts: &[&Account], most: usize, now: Instant) -> BTreeSet<usize> {
 impl ScopePacing {
     fn of(throttle: &Throttle, account: &Account, now: Instant) -> Self {
         let waited = |cause: &Cause| (*cause, account.waited(*cause, now));
-        let decided = |event: &Event| (*event, account.decided(*event));
+        let decided = |event: &DecisionEvent| (*event, account.decided(*event));
         ScopePacing {
             scope: account.scope.clone(),
             configured: account.configured,
@@ -242,7 +242,7 @@ impl ScopePacing {
             concurrency: account.concurrency(now),
             peak: account.peak,
             waited: Cause::ALL.iter().map(waited).filter(some_time).collect(),
-            decided: Event::ALL
+            decided: DecisionEvent::ALL
                 .iter()
                 .map(decided)
                 .filter(|(_, count)| *count > 0)
@@ -318,7 +318,7 @@ fn some_time((_, waited): &(Cause, Duration)) -> bool {
     !waited.is_zero()
 }
 
-fn counts<N: Copy + Into<u64>>(decided: &BTreeMap<Event, N>) -> Value {
+fn counts<N: Copy + Into<u64>>(decided: &BTreeMap<DecisionEvent, N>) -> Value {
     let counts = decided.iter();
     let counts = counts.map(|(event, count)| (event.as_str().to_owned(), json!((*count).into())));
     Value::Object(counts.collect::<Map<String, Value>>())

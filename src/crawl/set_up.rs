@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::base::machine;
 use crate::crawl::config::ConfigError;
-use crate::crawl::control::feed::Source;
+use crate::crawl::control::feed::RequestSource;
 use crate::fetch::tls::TlsConfigError;
 use crate::sink::Sink;
 use crate::sink::pull::Results;
@@ -23,7 +23,7 @@ pub struct Parts {
     /// The other end of that sink, where results are pulled.
     pub(in crate::crawl) results: Option<Results>,
     /// Where requests are fetched from.
-    pub source: Option<Box<dyn Source>>,
+    pub source: Option<Box<dyn RequestSource>>,
     /// Which scopes a request is throttled under; `None` where the configuration decides.
     pub scope_map: Option<Box<dyn ScopeMap>>,
     /// What an answer means.

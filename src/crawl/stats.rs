@@ -16,7 +16,7 @@ use crate::crawl::finish::FinishReason;
 use crate::crawl::pacing::Pacing;
 use crate::fetch::failure::{Failure, FailureKind};
 
-use crate::fetch::timings::{Label, Phase, Timings};
+use crate::fetch::timings::{Accuracy, Phase, Timings};
 use crate::frontier::filter::Filtered;
 use crate::frontier::request::PageKind;
 use crate::io::IoKind;
@@ -63,8 +63,8 @@ pub struct Stats {
     pub latency: Spread,
     /// [`Stats::server_latency`] of those that are no mere bounds.
     pub server_latency_exact: Spread,
-    /// How many latencies there are of each label, in the order of [`Label::ALL`].
-    pub labels: [u64; Label::ALL.len()],
+    /// How many latencies there are of each accuracy, in the order of [`Accuracy::ALL`].
+    pub by_accuracy: [u64; Accuracy::ALL.len()],
     /// Each phase's own length.
     pub phases: [(Phase, Spread); 6],
     /// From when a request could leave to when it left.
@@ -124,7 +124,7 @@ impl Stats {
             server_latency: Spread::new(),
             latency: Spread::new(),
             server_latency_exact: Spread::new(),
-            labels: [0; Label::ALL.len()],
+            by_accuracy: [0; Accuracy::ALL.len()],
             phases: [
                 Phase::Dns,
                 Phase::Connect,
@@ -192,9 +192,11 @@ impl Stats {
         };
         record(&mut self.server_latency, timings.server_latency());
         record(&mut self.latency, timings.latency());
-        if let Some(label) = timings.label() {
-            self.labels[label as usize] += 1;
-            let exact = timings.server_latency().filter(|_| label == Label::Exact);
+        if let Some(label) = timings.accuracy() {
+            self.by_accuracy[label as usize] += 1;
+            let exact = timings
+                .server_latency()
+                .filter(|_| label == Accuracy::Exact);
             record(&mut self.server_latency_exact, exact);
         }
         record(&mut self.lateness, timings.lateness());
@@ -286,12 +288,12 @@ impl Stats {
             .iter()
             .map(|(phase, spread)| (key_of(*phase).to_owned(), spread.to_json()))
             .collect();
-        let labels: Map<String, Value> = Label::ALL
+        let stamps: Map<String, Value> = Accuracy::ALL
             .into_iter()
             .map(|label| {
                 (
                     label.as_str().to_owned(),
-                    json!(self.labels[label as usize]),
+                    json!(self.by_accuracy[label as usize]),
                 )
             })
             .collect();
@@ -343,7 +345,7 @@ impl Stats {
             "latency": self.latency.to_json(),
             "server_latency": self.server_latency.to_json(),
             "server_latency_exact": self.server_latency_exact.to_json(),
-            "stamps": labels,
+            "stamps": stamps,
             "phases": phases,
             "lateness": self.lateness.to_json(),
             "lag": self.lag.to_json(),

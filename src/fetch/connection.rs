@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::deadline::{Deadline, Phase};
 use super::exchange::{Exchange, Step};
 use super::failure::{Failure, FailureKind};
-use super::settings::Settings;
+use super::settings::FetchSettings;
 use super::timings::Established;
 use super::tls::{Certificates, TlsInfo, TlsSession};
 use super::transport::Transport;
@@ -395,7 +395,7 @@ impl Connection {
 
     /// Deadline of the present phase. `None` while nothing is expected from the peer: the idle
     /// timeout belongs to the pool.
-    pub fn deadline(&self, settings: &Settings) -> Option<Deadline> {
+    pub fn deadline(&self, settings: &FetchSettings) -> Option<Deadline> {
         let timeout = self.timeout.unwrap_or(settings.download_timeout);
         let set_up = |released: Instant, phase: Deadline| {
             Deadline::new(released + timeout, Phase::Total).or(phase)
@@ -433,7 +433,11 @@ impl Connection {
 
     /// Called when a timer fires. Ends the present phase if its deadline has passed; otherwise ask
     /// for the new [`Connection::deadline`].
-    pub fn handle_timeout(&mut self, settings: &Settings, now: Instant) -> Option<ConnectionEvent> {
+    pub fn handle_timeout(
+        &mut self,
+        settings: &FetchSettings,
+        now: Instant,
+    ) -> Option<ConnectionEvent> {
         let deadline = self.deadline(settings)?;
         if now < deadline.at {
             return None;

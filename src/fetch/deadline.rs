@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::failure::{Failure, FailureKind};
-use super::settings::Settings;
+use super::settings::FetchSettings;
 use crate::base::time::Instant;
 
 /// The time at which a phase times out.
@@ -90,7 +90,7 @@ pub(super) struct ArrivalMonitor {
 }
 
 impl ArrivalMonitor {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &FetchSettings) -> Self {
         ArrivalMonitor {
             last: None,
             quota: settings.rate_min.saturating_mul(RATE_WINDOW.as_secs()),
@@ -128,7 +128,7 @@ impl ArrivalMonitor {
     }
 
     /// When a silence or a low rate has lasted too long; `None` before the first byte.
-    pub(super) fn deadline(&self, settings: &Settings) -> Option<Deadline> {
+    pub(super) fn deadline(&self, settings: &FetchSettings) -> Option<Deadline> {
         let idle = Deadline::new(self.last? + settings.idle_timeout, Phase::Idle);
         if self.quota == 0 {
             return Some(idle);

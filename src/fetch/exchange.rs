@@ -14,7 +14,7 @@ use super::body::{Body, Taken};
 use super::body_mode::BodyMode;
 use super::deadline::{ArrivalMonitor, Deadline, Phase};
 use super::failure::{Failure, FailureKind, Truncation};
-use super::settings::Settings;
+use super::settings::FetchSettings;
 use super::timings::Timings;
 use super::tunnel;
 use crate::base::memory::memory_of;
@@ -87,7 +87,7 @@ impl Exchange {
     /// An exchange that waits for a connection. `timings` contains the phases known so far.
     pub fn new(
         description: &Description<'_>,
-        settings: &Settings,
+        settings: &FetchSettings,
         limits: Limits,
         timings: Timings,
     ) -> Result<Self, RequestError> {
@@ -103,7 +103,7 @@ impl Exchange {
     pub fn renew(
         &mut self,
         description: &Description<'_>,
-        settings: &Settings,
+        settings: &FetchSettings,
         limits: Limits,
         timings: Timings,
     ) -> Result<(), RequestError> {
@@ -239,7 +239,7 @@ impl Exchange {
     }
 
     /// Deadline of the present phase.
-    pub fn deadline(&self, settings: &Settings) -> Deadline {
+    pub fn deadline(&self, settings: &FetchSettings) -> Deadline {
         // Time in which the request waited for its turn, on a ready connection, does not count.
         let held = match (self.timings.ready, self.timings.sent) {
             (Some(ready), Some(sent)) => sent.saturating_since(ready.max(self.timings.started)),

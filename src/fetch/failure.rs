@@ -185,7 +185,7 @@ pub enum FailureKind {
     HostDown,
     /// A filter rejected the request after it was admitted.
     ///
-    /// The [name](crate::Filtered::name) of the filter; `excluded_address`: the host has an address
+    /// The [name](crate::Filtered::as_str) of the filter; `excluded_address`: the host has an address
     /// in `EXCLUDE`; `over_quota`: the request costs more than its whole quota.
     Filtered,
     /// The request was cancelled.

@@ -7,7 +7,7 @@ use crate::wire::http::{RequestError, UsualFields};
 
 /// Limits and defaults of one fetch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct FetchSettings {
     /// `USER_AGENT`, including the contact.
     pub user_agent: String,
     /// Header fields of every request, in order, unless the request replaces them. Credentials
@@ -47,7 +47,7 @@ pub struct Settings {
     pub keepalive_max: usize,
 }
 
-impl Settings {
+impl FetchSettings {
     /// The header fields of every request, encoded once. Later changes of the settings do not
     /// affect them.
     ///
@@ -69,9 +69,9 @@ impl Settings {
 /// The usual Accept field of browsers, so that servers send the usual page.
 const ACCEPT: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
-impl Default for Settings {
+impl Default for FetchSettings {
     fn default() -> Self {
-        Settings {
+        FetchSettings {
             user_agent: concat!("argiope/", env!("CARGO_PKG_VERSION")).to_owned(),
             headers: Vec::new(),
             credential_origins: Vec::new(),

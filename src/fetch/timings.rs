@@ -121,7 +121,7 @@ impl fmt::Display for Phase {
 
 /// Accuracy of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Label {
+pub enum Accuracy {
     /// Both ends are kernel stamps, or were taken right beside the system call.
     Exact,
     /// The kernel stamped its end, but possibly that of another segment; or our thread was delayed
@@ -131,21 +131,21 @@ pub enum Label {
     User,
 }
 
-impl Label {
+impl Accuracy {
     /// All labels.
-    pub const ALL: [Label; 3] = [Label::Exact, Label::Bound, Label::User];
+    pub const ALL: [Accuracy; 3] = [Accuracy::Exact, Accuracy::Bound, Accuracy::User];
 
     /// `exact`, `bound` or `user`.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Label::Exact => "exact",
-            Label::Bound => "bound",
-            Label::User => "user",
+            Accuracy::Exact => "exact",
+            Accuracy::Bound => "bound",
+            Accuracy::User => "user",
         }
     }
 }
 
-impl fmt::Display for Label {
+impl fmt::Display for Accuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -185,13 +185,13 @@ impl Timings {
     }
 
     /// Accuracy of the latencies; `None` without a final head.
-    pub fn label(&self) -> Option<Label> {
+    pub fn accuracy(&self) -> Option<Accuracy> {
         let is_kernels = self.headers?.is_kernels() && self.secured.is_none_or(|s| s.is_kernels());
         Some(match (is_kernels, self.latency_slack().is_zero()) {
-            (true, true) => Label::Exact,
+            (true, true) => Accuracy::Exact,
             // If the departure was delayed, even a kernel stamp gives only an upper bound.
-            (true, false) => Label::Bound,
-            (false, _) => Label::User,
+            (true, false) => Accuracy::Bound,
+            (false, _) => Accuracy::User,
         })
     }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::request::Request;
 use crate::base::ids::ScopeId;
 use crate::base::records::Records;
-use crate::base::scopes::{Entry, Scopes};
+use crate::base::scopes::{ScopeEntry, Scopes};
 use crate::wire::proxy::Route;
 
 /// What few requests have.
@@ -245,7 +245,7 @@ impl Extra {
     /// told before.
     pub fn scopes(&self) -> Option<Scopes> {
         let origin = self.origin_of_scopes()?;
-        let entries = self.scope_entries().map(|(name, cost)| Entry {
+        let entries = self.scope_entries().map(|(name, cost)| ScopeEntry {
             name: name.to_owned(),
             cost,
         });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::settings::{Follow, Settings};
+use super::settings::{Follow, FrontierSettings};
 use crate::wire::url::CrawlUrl;
 
 /// Why a URL is not admitted. Filtered links are counted by name; they have no result line.
@@ -69,7 +69,7 @@ impl fmt::Display for Filtered {
 ///
 /// A seed (`depth` 0) is exempt from the limits on depth and on repeated path segments, since the user
 /// chose it.
-pub fn check(settings: &Settings, url: &CrawlUrl, depth: u32) -> Result<(), Filtered> {
+pub fn check(settings: &FrontierSettings, url: &CrawlUrl, depth: u32) -> Result<(), Filtered> {
     if url.as_str().len() > settings.url_length_limit {
         return Err(Filtered::Length);
     }
@@ -93,7 +93,7 @@ pub fn check(settings: &Settings, url: &CrawlUrl, depth: u32) -> Result<(), Filt
 }
 
 /// Returns whether `--exclude` matches the URL's host: then no request is sent to it.
-pub fn excludes(settings: &Settings, url: &CrawlUrl) -> bool {
+pub fn excludes(settings: &FrontierSettings, url: &CrawlUrl) -> bool {
     is_excluded(&settings.exclude_hosts, url.host_str())
 }
 
@@ -154,15 +154,15 @@ fn is_excluded(list: &[String], host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn check_url(settings: &Settings, url: &str, depth: u32) -> Result<(), Filtered> {
+    fn check_url(settings: &FrontierSettings, url: &str, depth: u32) -> Result<(), Filtered> {
         check(settings, &CrawlUrl::parse(url).expect(url), depth)
     }
 
     #[test]
     fn a_path_that_repeats_a_segment_too_often_is_filtered() {
-        let settings = Settings {
+        let settings = FrontierSettings {
             path_repeat_limit: 2,
-            ..Settings::default()
+            ..FrontierSettings::default()
         };
         assert_eq!(check_url(&settings, "http://a.test/a/b/a/c", 1), Ok(()));
         assert_eq!(
@@ -174,9 +174,9 @@ mod tests {
 
     #[test]
     fn a_url_over_the_length_limit_is_filtered() {
-        let settings = Settings {
+        let settings = FrontierSettings {
             url_length_limit: 20,
-            ..Settings::default()
+            ..FrontierSettings::default()
         };
         assert_eq!(check_url(&settings, "http://a.test/123456", 0), Ok(()));
         assert_eq!(
@@ -187,9 +187,9 @@ mod tests {
 
     #[test]
     fn depth_is_counted_from_the_seed() {
-        let settings = Settings {
+        let settings = FrontierSettings {
             depth_limit: 2,
-            ..Settings::default()
+            ..FrontierSettings::default()
         };
         assert_eq!(check_url(&settings, "http://a.test/", 2), Ok(()));
         assert_eq!(
@@ -210,10 +210,10 @@ mod tests {
 
     #[test]
     fn patterns_are_matched_on_the_whole_url() {
-        let settings = Settings {
+        let settings = FrontierSettings {
             allow: vec![regex::Regex::new(r"/keep/").expect("a pattern")],
             deny: vec![regex::Regex::new(r"\.pdf$").expect("a pattern")],
-            ..Settings::default()
+            ..FrontierSettings::default()
         };
         assert_eq!(check_url(&settings, "http://a.test/keep/x", 0), Ok(()));
         assert_eq!(

@@ -40,7 +40,7 @@ use super::queued::Queued;
 use super::request::PageKind;
 use super::robots::{RobotsResult, RobotsState, RulesCache, UNREACHABLE_FOR, Verdict};
 use super::seen::Seen;
-use super::settings::Settings;
+use super::settings::FrontierSettings;
 use crate::base::chunked::ChunkedVec;
 use crate::base::ids::LaneId;
 use crate::base::secret::Secret;
@@ -50,7 +50,7 @@ use crate::wire::url::CrawlUrl;
 /// The queued requests of a crawl, and the state that decides which of them may be sent.
 #[derive(Debug)]
 pub struct Frontier {
-    settings: Settings,
+    settings: FrontierSettings,
     lanes: ChunkedVec<Lane>,
     /// Lanes that are not the first of their origins, by their keys, and their keys.
     lane_of: HashMap<u64, LaneId, Secret>,
@@ -152,7 +152,7 @@ pub enum Unsent {
 
 impl Frontier {
     /// Creates an empty frontier. `secret` keys its hash tables.
-    pub fn new(settings: Settings, secret: &Secret) -> Self {
+    pub fn new(settings: FrontierSettings, secret: &Secret) -> Self {
         let mut hosts = Hosts::new(secret);
         if settings.pages_per_host_max > 0 {
             hosts.count_pages();
@@ -594,7 +594,7 @@ impl Frontier {
     }
 
     /// The settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &FrontierSettings {
         &self.settings
     }
 
@@ -604,7 +604,7 @@ impl Frontier {
     }
 
     #[cfg(test)]
-    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
+    pub(crate) fn settings_mut(&mut self) -> &mut FrontierSettings {
         &mut self.settings
     }
 }

@@ -9,7 +9,7 @@ use crate::wire::proxy::Proxy;
 
 /// Filters, limits and habits of the frontier.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct FrontierSettings {
     /// `FOLLOW` and `--follow`: which links are followed.
     pub follow: Follow,
     /// `DEPTH_LIMIT` and `--max-depth`: links followed from a seed; 0 is no limit.
@@ -74,9 +74,9 @@ pub struct Settings {
     pub drop_parameters: Vec<String>,
 }
 
-impl Default for Settings {
+impl Default for FrontierSettings {
     fn default() -> Self {
-        Settings {
+        FrontierSettings {
             follow: Follow::Host,
             depth_limit: 0,
             url_length_limit: 8192,

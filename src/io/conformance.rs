@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{
-    Accepted, Close, Credentials, Endpoint, Event, Io, NetError, Peer, Settings, Stamp, Token,
+    Accepted, Close, Credentials, Endpoint, Event, Io, IoSettings, NetError, Peer, Stamp, Token,
 };
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Instant;
@@ -25,7 +25,7 @@ use crate::base::time::Instant;
 pub(super) trait Bench {
     type Io: Io;
 
-    fn new(settings: Settings) -> Self;
+    fn new(settings: IoSettings) -> Self;
 
     fn io(&mut self) -> &mut Self::Io;
 
@@ -102,10 +102,10 @@ pub(super) struct Watch<B> {
 
 impl<B: Bench> Watch<B> {
     pub(super) fn new() -> Self {
-        Self::with(Settings::default())
+        Self::with(IoSettings::default())
     }
 
-    pub(super) fn with(settings: Settings) -> Self {
+    pub(super) fn with(settings: IoSettings) -> Self {
         Watch {
             bench: B::new(settings),
             seen: VecDeque::new(),

@@ -38,7 +38,7 @@ use super::waiting::due::DueSignal;
 use super::waiting::spin::Spin;
 use super::waiting::timer::{Timer, set_timer_slack};
 use super::waiting::{ThreadChange, TurnThread};
-use super::{Accepted, Chunk, Close, Endpoint, Event, Io, NetError, Settings, Token, Waker};
+use super::{Accepted, Chunk, Close, Endpoint, Event, Io, IoSettings, NetError, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::time::{Instant, Wall};
@@ -47,7 +47,7 @@ use crate::io::IoKind;
 /// The back end that runs on any Linux.
 #[derive(Debug)]
 pub struct Epoll {
-    settings: Settings,
+    settings: IoSettings,
     poll: Poll,
     polled: Events,
     /// A copy of `polled`, so that it can be iterated while `self` changes.
@@ -82,7 +82,7 @@ impl Epoll {
     ///
     /// # Errors
     /// When the system has no descriptors left, or the open-file limit leaves none for sockets.
-    pub fn new(settings: Settings) -> io::Result<Self> {
+    pub fn new(settings: IoSettings) -> io::Result<Self> {
         let capacity = sockets_allowed(settings.sockets_max)?;
         let poll = Poll::new()?;
         let (timer, due) = (Timer::new()?, DueSignal::new()?);

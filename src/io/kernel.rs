@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::limits;
 use super::{
-    Accepted, Chunk, Close, Endpoint, Epoll, Event, Io, Memory, Settings, Token, Unavailable,
+    Accepted, Chunk, Close, Endpoint, Epoll, Event, Io, IoSettings, Memory, Token, Unavailable,
     Uring, Waker,
 };
 use crate::base::disk::DiskJob;
@@ -42,14 +42,14 @@ impl Kernel {
     ///
     /// # Errors
     /// When the system has no descriptors left, or the open-file limit leaves none for sockets.
-    pub fn open(wanted: BackEnd, settings: Settings) -> io::Result<Self> {
+    pub fn open(wanted: BackEnd, settings: IoSettings) -> io::Result<Self> {
         match wanted {
             BackEnd::Auto | BackEnd::Epoll => Self::epoll(settings),
             BackEnd::Uring => Self::or_epoll(Uring::new(settings.clone()), settings),
         }
     }
 
-    fn or_epoll(uring: Result<Uring, Unavailable>, settings: Settings) -> io::Result<Self> {
+    fn or_epoll(uring: Result<Uring, Unavailable>, settings: IoSettings) -> io::Result<Self> {
         match uring {
             Ok(uring) => {
                 log::info!("using io_uring");
@@ -62,7 +62,7 @@ impl Kernel {
         }
     }
 
-    fn epoll(settings: Settings) -> io::Result<Self> {
+    fn epoll(settings: IoSettings) -> io::Result<Self> {
         let epoll = Epoll::new(settings)?;
         log::info!("using epoll");
         Ok(Kernel::Epoll(Box::new(epoll)))
@@ -191,16 +191,16 @@ mod tests {
 
     #[test]
     fn a_missing_back_end_falls_back_to_epoll() {
-        let absent = Kernel::or_epoll(Err(Unavailable::Absent), Settings::default());
+        let absent = Kernel::or_epoll(Err(Unavailable::Absent), IoSettings::default());
         assert_eq!(kind(absent), IoKind::Epoll);
     }
 
     #[test]
     fn the_wanted_back_end_is_opened_and_epoll_by_default() {
-        let open = |wanted| kind(Kernel::open(wanted, Settings::default()));
+        let open = |wanted| kind(Kernel::open(wanted, IoSettings::default()));
         assert_eq!(open(BackEnd::Epoll), IoKind::Epoll);
         assert_eq!(open(BackEnd::Auto), IoKind::Epoll);
-        match Uring::new(Settings::default()) {
+        match Uring::new(IoSettings::default()) {
             Ok(_) => assert_eq!(open(BackEnd::Uring), IoKind::Uring),
             Err(reason) => crate::base::loud::skip(reason),
         }

@@ -42,7 +42,7 @@ pub use crate::base::stamp::{Clock, Stamp};
 /// A back end: epoll, io_uring, or a simulation.
 ///
 /// It is a static type parameter of the crawl, never `dyn`. Calls may come from one thread after
-/// another, as the owner moves; settings per thread, such as [`Settings::timer_slack`], are applied by
+/// another, as the owner moves; settings per thread, such as [`IoSettings::timer_slack`], are applied by
 /// the thread's first wait.
 pub trait Io {
     /// What it is.
@@ -355,7 +355,7 @@ impl fmt::Debug for Waker {
 
 /// Settings of a back end.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct IoSettings {
     /// Bound on open sockets; the open-file limit bounds them further.
     pub sockets_max: usize,
     /// Bytes read from one socket before the others take their turns; the last read may exceed it.
@@ -375,9 +375,9 @@ pub struct Settings {
     pub spin: Duration,
 }
 
-impl Default for Settings {
+impl Default for IoSettings {
     fn default() -> Self {
-        Settings {
+        IoSettings {
             sockets_max: 16_384,
             read_budget: 256 * 1024,
             // A page's head and the start of its body in one read; 64 MiB in all.

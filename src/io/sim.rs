@@ -27,7 +27,7 @@ use self::ports::Ports;
 use self::socket::{Arrival, Entry, Held, Socket, State};
 use super::sockets::outbox::Outbox;
 use super::{
-    Accepted, Chunk, Close, Endpoint, Event, Io, Memory, NetError, Settings, Stamp, Token, Waker,
+    Accepted, Chunk, Close, Endpoint, Event, Io, IoSettings, Memory, NetError, Stamp, Token, Waker,
 };
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
@@ -40,7 +40,7 @@ pub use self::origins::{Hit, Origins};
 
 /// The simulated back end, for crawls in virtual time.
 pub struct Sim {
-    settings: Settings,
+    settings: IoSettings,
     world: Box<dyn World>,
     net: Net,
     ports: Ports,
@@ -69,12 +69,12 @@ impl Sim {
     /// A simulation without faults.
     #[doc(hidden)]
     pub fn new(seed: u64, world: Box<dyn World>) -> Self {
-        Sim::with(seed, Settings::default(), Faults::default(), world)
+        Sim::with(seed, IoSettings::default(), Faults::default(), world)
     }
 
     /// A simulation with these faults of network and disk.
     #[doc(hidden)]
-    pub fn with(seed: u64, settings: Settings, faults: Faults, world: Box<dyn World>) -> Self {
+    pub fn with(seed: u64, settings: IoSettings, faults: Faults, world: Box<dyn World>) -> Self {
         let rng = Rng::from_seed(seed);
         Sim {
             disk: Disk::new(rng.fork("disk"), &faults),

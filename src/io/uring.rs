@@ -58,7 +58,7 @@ use super::stamps::departures::{Departure, Departures};
 use super::waiting::spin::Spin;
 use super::waiting::timer::{Timer, set_timer_slack};
 use super::waiting::{ThreadChange, TurnThread};
-use super::{Accepted, Chunk, Close, Endpoint, Event, Io, NetError, Settings, Token, Waker};
+use super::{Accepted, Chunk, Close, Endpoint, Event, Io, IoSettings, NetError, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::time::{Instant, Wall};
 use crate::io::IoKind;
@@ -66,7 +66,7 @@ use crate::io::IoKind;
 /// The back end whose stamps stay exact while our thread is busy. Requires Linux 6.0.
 #[derive(Debug)]
 pub struct Uring {
-    settings: Settings,
+    settings: IoSettings,
     // Before the buffers: fields drop in this order.
     ring: Ring,
     buffers: Buffers,
@@ -105,7 +105,7 @@ impl Uring {
     /// # Errors
     /// When the kernel lacks io_uring or a feature of it, or forbids it to us; when the system has no
     /// descriptors or memory left, or the open-file limit leaves none for sockets.
-    pub fn new(settings: Settings) -> Result<Self, Unavailable> {
+    pub fn new(settings: IoSettings) -> Result<Self, Unavailable> {
         let capacity = sockets_allowed(settings.sockets_max)?;
         let buffers = Buffers::new(settings.buffer_bytes, settings.buffers_max);
         // One completion per buffer, and the last ones of two operations per socket.

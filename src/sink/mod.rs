@@ -1,9 +1,12 @@
 //! Sinks: destinations of results.
 
+#[doc(hidden)]
 pub mod page;
+#[doc(hidden)]
 pub mod reply;
 pub(crate) mod later;
 mod line;
+#[doc(hidden)]
 pub mod results;
 mod decisions;
 mod prepared;
@@ -12,6 +15,7 @@ mod warc;
 pub mod files;
 pub mod directory;
 
+#[doc(hidden)]
 pub mod function;
 pub(crate) mod pull;
 pub mod tee;

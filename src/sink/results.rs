@@ -3,7 +3,7 @@
 
 use crate::base::time::Instant;
 use crate::fetch::failure::Failure;
-use crate::fetch::timings::Label;
+use crate::fetch::timings::Accuracy;
 use crate::sink::line::{Line, WallText, field};
 use crate::sink::page::{Page, TlsInfo};
 use crate::wire::http::HttpVersion;
@@ -122,13 +122,13 @@ pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     field!(line, "latency", timings.latency(), with Line::seconds);
     let server_latency = timings.server_latency();
     field!(line, "server_latency", server_latency, with Line::seconds);
-    if let Some(label) = timings.label() {
+    if let Some(label) = timings.accuracy() {
         let clock = match label {
-            Label::Exact | Label::Bound => "kernel",
-            Label::User => "user",
+            Accuracy::Exact | Accuracy::Bound => "kernel",
+            Accuracy::User => "user",
         };
         field!(line, "clock", Some(clock), with Line::word);
-        if label != Label::Exact {
+        if label != Accuracy::Exact {
             field!(line, "bound", true);
         }
     }

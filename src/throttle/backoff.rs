@@ -35,7 +35,7 @@ use self::bracket::Bracket;
 use self::guess::Guess;
 use self::meter::Meter;
 use self::noise::Noise;
-use super::decision::Event;
+use super::decision::DecisionEvent;
 use super::settings::{self, Jitter};
 use super::strategy::Pace;
 use crate::base::time::{Instant, nanos};
@@ -79,7 +79,7 @@ pub(super) struct Rules<'a> {
 pub(super) struct Step {
     pub before: Pace,
     pub after: Pace,
-    pub event: Event,
+    pub event: DecisionEvent,
     pub reason: Cow<'static, str>,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Learned {
 }
 
 /// Event and reason of a state's step, for the log.
-type StepReason = (Event, Cow<'static, str>);
+type StepReason = (DecisionEvent, Cow<'static, str>);
 
 impl Learned {
     /// The gap that is known to work, if any.
@@ -341,7 +341,7 @@ impl Backoff {
         self.meter.quiet_since = now;
         self.meter.step(now);
         Some((
-            Event::Recover,
+            DecisionEvent::Recover,
             "a window without refusals: concurrency raised".into(),
         ))
     }
@@ -374,7 +374,7 @@ impl Backoff {
         let bracket = Bracket::after_outage(gap, &self.meter, now);
         self.state = State::Following(bracket);
         self.meter.step(now);
-        Some((Event::Recover, bracket::answered_again(old)))
+        Some((DecisionEvent::Recover, bracket::answered_again(old)))
     }
 
     /// Returns to `Calm` when backoff no longer limits the pace.

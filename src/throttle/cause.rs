@@ -1,6 +1,6 @@
 //! What a scope's next request waits for.
 
-use super::decision::Source;
+use super::decision::DecisionSource;
 use std::fmt;
 
 /// The reason why a scope's next request waits.
@@ -60,16 +60,16 @@ impl Cause {
     }
 
     /// The cause that corresponds to a rule.
-    pub(super) fn of(source: Source, held: bool) -> Cause {
+    pub(super) fn of(source: DecisionSource, held: bool) -> Cause {
         match source {
             _ if held => Cause::Hold,
-            Source::Autothrottle => Cause::Autothrottle,
-            Source::Backoff => Cause::Backoff,
-            Source::RetryAfter | Source::RateLimit => Cause::Hold,
-            Source::Robots => Cause::Robots,
-            Source::Rampup => Cause::Rampup,
-            Source::Quota => Cause::Quota,
-            Source::User => Cause::Delay,
+            DecisionSource::Autothrottle => Cause::Autothrottle,
+            DecisionSource::Backoff => Cause::Backoff,
+            DecisionSource::RetryAfter | DecisionSource::RateLimit => Cause::Hold,
+            DecisionSource::Robots => Cause::Robots,
+            DecisionSource::Rampup => Cause::Rampup,
+            DecisionSource::Quota => Cause::Quota,
+            DecisionSource::User => Cause::Delay,
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct Decision {
     /// The attempt whose answer caused it, if any.
     pub id: Option<u64>,
     /// Kind of decision.
-    pub event: Event,
+    pub event: DecisionEvent,
     /// Status of that answer.
     pub status: Option<u16>,
     /// The latency considered, measured as the scope's `latency_from` says.
@@ -37,7 +37,7 @@ pub struct Decision {
     /// Human-readable text: what was observed and what was done about it.
     pub reason: Cow<'static, str>,
     /// The rule that decided.
-    pub source: Source,
+    pub source: DecisionSource,
 }
 
 /// Formats the line of Scrapy 2.19's AutoThrottle, so that parsers of its log can read it: whole
@@ -60,7 +60,7 @@ impl fmt::Display for Decision {
 
 /// The kinds of decisions; field `event` of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Event {
+pub enum DecisionEvent {
     /// AutoThrottle evaluated a latency.
     Autothrottle,
     /// A refusal made the pace slower.
@@ -81,37 +81,37 @@ pub enum Event {
     Suspect,
 }
 
-impl Event {
+impl DecisionEvent {
     /// All events.
-    pub const ALL: [Event; 9] = [
-        Event::Autothrottle,
-        Event::Backoff,
-        Event::Hold,
-        Event::Recover,
-        Event::Rampup,
-        Event::Quota,
-        Event::Robots,
-        Event::Ineffective,
-        Event::Suspect,
+    pub const ALL: [DecisionEvent; 9] = [
+        DecisionEvent::Autothrottle,
+        DecisionEvent::Backoff,
+        DecisionEvent::Hold,
+        DecisionEvent::Recover,
+        DecisionEvent::Rampup,
+        DecisionEvent::Quota,
+        DecisionEvent::Robots,
+        DecisionEvent::Ineffective,
+        DecisionEvent::Suspect,
     ];
 
     /// The name in `throttle.jsonl`.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Event::Autothrottle => "autothrottle",
-            Event::Backoff => "backoff",
-            Event::Hold => "hold",
-            Event::Recover => "recover",
-            Event::Rampup => "rampup",
-            Event::Quota => "quota",
-            Event::Robots => "robots",
-            Event::Ineffective => "ineffective",
-            Event::Suspect => "suspect",
+            DecisionEvent::Autothrottle => "autothrottle",
+            DecisionEvent::Backoff => "backoff",
+            DecisionEvent::Hold => "hold",
+            DecisionEvent::Recover => "recover",
+            DecisionEvent::Rampup => "rampup",
+            DecisionEvent::Quota => "quota",
+            DecisionEvent::Robots => "robots",
+            DecisionEvent::Ineffective => "ineffective",
+            DecisionEvent::Suspect => "suspect",
         }
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for DecisionEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -119,7 +119,7 @@ impl fmt::Display for Event {
 
 /// The rules that pace a scope; field `source` of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum DecisionSource {
     /// The latency.
     Autothrottle,
     /// Refusals.
@@ -138,23 +138,23 @@ pub enum Source {
     User,
 }
 
-impl Source {
+impl DecisionSource {
     /// The name in `throttle.jsonl`.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Source::Autothrottle => "autothrottle",
-            Source::Backoff => "backoff",
-            Source::RetryAfter => "retry-after",
-            Source::RateLimit => "ratelimit",
-            Source::Robots => "robots",
-            Source::Rampup => "rampup",
-            Source::Quota => "quota",
-            Source::User => "user",
+            DecisionSource::Autothrottle => "autothrottle",
+            DecisionSource::Backoff => "backoff",
+            DecisionSource::RetryAfter => "retry-after",
+            DecisionSource::RateLimit => "ratelimit",
+            DecisionSource::Robots => "robots",
+            DecisionSource::Rampup => "rampup",
+            DecisionSource::Quota => "quota",
+            DecisionSource::User => "user",
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for DecisionSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -167,7 +167,7 @@ pub(crate) fn sample() -> Decision {
         at: Instant::START,
         scope: "a.test".to_owned(),
         id: Some(7),
-        event: Event::Autothrottle,
+        event: DecisionEvent::Autothrottle,
         status: Some(200),
         latency: Some(Duration::from_millis(310)),
         target_delay: Some(Duration::from_millis(310)),
@@ -176,7 +176,7 @@ pub(crate) fn sample() -> Decision {
         in_flight: 2,
         size: Some(1024),
         reason: Cow::Borrowed("the delay follows the latency"),
-        source: Source::Autothrottle,
+        source: DecisionSource::Autothrottle,
     }
 }
 

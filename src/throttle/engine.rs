@@ -45,7 +45,7 @@ use super::backoff::Learned;
 use super::cause::Cause;
 use super::decision::Decision;
 use super::scope::{Change, NO_INDEX, Profile, Queued, Scope};
-use super::settings::Settings;
+use super::settings::ThrottleSettings;
 use super::signal::Feedback;
 use super::strategies::Strategies;
 use crate::base::bound::Bound;
@@ -60,7 +60,7 @@ use crate::base::wheel::PacingWheel;
 
 /// Decides when each lane may send.
 pub struct Throttle {
-    settings: Settings,
+    settings: ThrottleSettings,
     default: Arc<Profile>,
     profiles: BTreeMap<String, Arc<Profile>>,
     strategies: Strategies,
@@ -147,7 +147,7 @@ const EXPIRE_BUDGET: usize = 1024;
 impl Throttle {
     /// Creates an engine without lanes. `seed` determines all jitter, and the hashing of names
     /// until [`Throttle::set_secret`] is called.
-    pub fn new(settings: Settings, seed: u64, start: Instant) -> Self {
+    pub fn new(settings: ThrottleSettings, seed: u64, start: Instant) -> Self {
         let secret = Secret::from_seed(seed);
         let default = Arc::new(default_profile(&settings));
         let profiles = settings

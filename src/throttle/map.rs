@@ -13,7 +13,7 @@ pub use built_in::{
     ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, MapKind, UnknownMap,
 };
 
-use crate::base::scopes::{Entry, Scopes};
+use crate::base::scopes::{ScopeEntry, Scopes};
 use crate::wire::url::CrawlUrl;
 
 /// Maps a request to its scopes. Called once for every admitted request, and again for the target
@@ -131,12 +131,12 @@ impl<'a> ScopeQuery<'a> {
 
     /// Adds a scope.
     pub fn add(&mut self, name: impl Into<String>) {
-        self.scopes.insert(Entry::of(name));
+        self.scopes.insert(ScopeEntry::of(name));
     }
 
     /// Adds a scope, with the expected cost of the request in units of its quota.
     pub fn add_cost(&mut self, name: impl Into<String>, units: f64) {
-        self.scopes.insert(Entry::of(name).cost(units));
+        self.scopes.insert(ScopeEntry::of(name).cost(units));
     }
 
     /// Adds scopes, given as a name, a list, a set, or a map of names to costs.

@@ -12,7 +12,7 @@ pub(super) use self::rules::{Change, Charges, Hold};
 
 use self::rules::Rules;
 use super::backoff::{self, Learned};
-use super::decision::Source;
+use super::decision::DecisionSource;
 use super::settings::{Jitter, ScopeSettings};
 use super::signal::{Ending, Feedback, Signal};
 use super::strategy::{Observation, Pace, Strategy};
@@ -392,14 +392,14 @@ impl Scope {
     }
 
     /// The rule that delays the next departure longest.
-    pub fn slowest_rule(&self, _now: Instant) -> Source {
+    pub fn slowest_rule(&self, _now: Instant) -> DecisionSource {
         let gap_over = || match self.last_sent {
             Instant::FAR_FUTURE => Instant::START,
             sent => sent + self.gap(),
         };
         match &self.rules {
             Some(rules) => rules.slowest(gap_over),
-            None => Source::User,
+            None => DecisionSource::User,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::wire::url::{CrawlUrl, Host};
 
 /// Pacing of the whole crawl: the globals, and the scopes that differ from them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct ThrottleSettings {
     /// `CONCURRENT_REQUESTS`: maximum number of requests in flight in total. At least 1 in a
     /// finished config.
     pub concurrent_requests: usize,
@@ -25,7 +25,7 @@ pub struct Settings {
     /// the default has it off, or the reverse. Values that the user set are the same in both.
     pub otherwise: BasePace,
     /// `THROTTLING_SCOPES` (and `DOWNLOAD_SLOTS`): entries of scopes with own settings, by name or
-    /// pattern; see [`Settings::entry_of`].
+    /// pattern; see [`ThrottleSettings::entry_of`].
     pub scopes: BTreeMap<String, ScopePatch>,
     /// `SCOPE_MAP`: which scopes a URL has, from the most general rule to the most specific.
     pub scope_map: Vec<MapKind>,
@@ -63,9 +63,9 @@ pub struct Settings {
     pub oversize: Oversize,
 }
 
-impl Default for Settings {
+impl Default for ThrottleSettings {
     fn default() -> Self {
-        Settings {
+        ThrottleSettings {
             concurrent_requests: 4096,
             concurrent_requests_per_ip: 0,
             default: ScopeSettings::default(),
@@ -101,7 +101,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl ThrottleSettings {
     /// All settings of the scope with this name.
     pub fn of(&self, name: &str) -> ScopeSettings {
         let mut settings = self.scope(&self.patch_of(name));
@@ -117,7 +117,7 @@ impl Settings {
         settings
     }
 
-    /// The key in [`scopes`](Settings::scopes) of the most specific entry for the scope with this
+    /// The key in [`scopes`](ThrottleSettings::scopes) of the most specific entry for the scope with this
     /// name: its own entry, or else that of the narrowest matching pattern. Scopes with the same
     /// key, and those without one, have the same settings.
     ///
@@ -267,7 +267,7 @@ impl Settings {
     }
 }
 
-/// The key for all addresses in [`Settings::scopes`].
+/// The key for all addresses in [`ThrottleSettings::scopes`].
 pub const ADDRESSES: &str = "ip/*";
 /// The key for all registrable domains to which a URL is mapped.
 pub const DOMAINS: &str = "domain/*";

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use argiope::FinishReason;
 use argiope::base::shared::Shared;
-use argiope::crawl::config::{Config, Source};
+use argiope::crawl::config::{Config, SettingSource};
 use argiope::crawl::{Crawler, Parts, Turn};
-use argiope::fetch::resolver::Settings as ResolverSettings;
+use argiope::fetch::resolver::ResolverSettings;
 use argiope::frontier::request::Request;
 use argiope::io::sim::{Faults, Sim};
 use argiope::sink::Sink;
@@ -85,7 +85,7 @@ impl Plan {
         }
         for (name, value) in &self.settings {
             config
-                .set(name, value, Source::Program)
+                .set(name, value, SettingSource::Program)
                 .unwrap_or_else(|error| panic!("{error}"));
         }
         config.allow_net = vec!["10.0.0.0/8".to_owned()];

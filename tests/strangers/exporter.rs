@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::{
-    BodyMode, Config, CrawlUrl, Crawler, DiskJob, Handle, Label, Page, Reply, Request, Sink,
+    Accuracy, BodyMode, Config, CrawlUrl, Crawler, DiskJob, Handle, Page, Reply, Request, Sink,
     SubmitError,
 };
 use hyper::service::service_fn;
@@ -153,7 +153,7 @@ fn metrics(attempts: &[Page]) -> String {
         for (phase, span) in phases.iter_mut().zip(spans) {
             *phase += span.unwrap_or_default();
         }
-        worst = worst.max(timings.label().map(|label| label as u8));
+        worst = worst.max(timings.accuracy().map(|label| label as u8));
     }
     for (name, phase) in ["resolve", "connect", "tls", "processing", "transfer"]
         .iter()
@@ -165,7 +165,7 @@ fn metrics(attempts: &[Page]) -> String {
         );
     }
     // Whose clock says so: exact, or an upper bound, by the kernel's stamps; or by our own clock.
-    for label in Label::ALL {
+    for label in Accuracy::ALL {
         let is_worst = worst == Some(label as u8);
         tell(
             &format!("probe_http_stamp{{label=\"{}\"}}", label.as_str()),

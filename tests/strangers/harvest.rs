@@ -18,8 +18,8 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::{
-    Config, Crawler, End, Ended, FinishReason, FunctionSink, Page, Request, Source, SourceError,
-    SourcePoll, Stopper, Wake,
+    Config, Crawler, EndedRequest, FinishReason, FunctionSink, Page, Request, RequestEnd,
+    RequestSource, SourceError, SourcePoll, Stopper, Wake,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -117,7 +117,7 @@ struct Jobs {
     words: Sender<Word>,
 }
 
-impl Source for Jobs {
+impl RequestSource for Jobs {
     fn next(&mut self, _wake: &Wake) -> Result<SourcePoll, SourceError> {
         let next =
             "SELECT id, url, cost FROM job WHERE id > ?1 AND state = 'open' ORDER BY id LIMIT 1";
@@ -145,17 +145,17 @@ impl Source for Jobs {
         Ok(SourcePoll::Request(request))
     }
 
-    fn ended(&mut self, ended: &Ended<'_>) {
+    fn ended(&mut self, ended: &EndedRequest<'_>) {
         if let Some((index, cost)) = self.out.remove(&ended.tag) {
             self.keys[index].1 -= cost;
         }
         let state = match &ended.end {
             _ if ended.should_requeue() => return, // It stays open.
-            End::Final {
+            RequestEnd::Final {
                 failure: Some(failure),
                 ..
             } => failure.code(),
-            End::Rejected(why) => why.code().into_owned(),
+            RequestEnd::Rejected(why) => why.code().into_owned(),
             _ => "done".to_owned(),
         };
         let _ = self.words.send(Word::Over(ended.tag, state));
@@ -210,7 +210,7 @@ fn write_answer(database: &Connection, page: &Page) -> rusqlite::Result<()> {
         page.timings
             .server_latency()
             .map(|latency| latency.as_secs_f64()),
-        page.timings.label().map(|label| label.as_str()),
+        page.timings.accuracy().map(|label| label.as_str()),
         page.body,
     ])?;
     Ok(())

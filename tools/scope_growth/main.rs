@@ -189,7 +189,7 @@ fn crawler(scopes: u64) -> Crawler<Nowhere> {
         .sink(|_: Page| {})
         .build_on(
             Nowhere::new(),
-            argiope::fetch::resolver::Settings::default(),
+            argiope::fetch::resolver::ResolverSettings::default(),
         )
         .expect("nothing of the machine is asked for")
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Where a value comes from. The order is the precedence: a later one wins, whoever speaks last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     /// Nobody said anything.
     Default,
     /// A named bundle of values.
@@ -26,16 +26,16 @@ pub enum Source {
     Program,
 }
 
-impl Source {
+impl SettingSource {
     /// Its place in the precedence; the higher wins.
     pub fn rank(&self) -> u8 {
         match self {
-            Source::Default => 0,
-            Source::Preset(_) => 1,
-            Source::File { .. } => 2,
-            Source::Option => 3,
-            Source::Flag(_) => 4,
-            Source::Program => 5,
+            SettingSource::Default => 0,
+            SettingSource::Preset(_) => 1,
+            SettingSource::File { .. } => 2,
+            SettingSource::Option => 3,
+            SettingSource::Flag(_) => 4,
+            SettingSource::Program => 5,
         }
     }
 
@@ -43,25 +43,27 @@ impl Source {
     fn locate(&self, name: &str) -> String {
         let name = shown(name);
         match self {
-            Source::Flag(flag) => flag.clone(),
-            Source::Option => format!("-s {name}"),
-            Source::File { line: 0, .. } | Source::Preset(_) => format!("{self}: {name}"),
-            Source::File { .. } => format!("{self}: {}", name.to_ascii_lowercase()),
-            Source::Default | Source::Program => name.into_owned(),
+            SettingSource::Flag(flag) => flag.clone(),
+            SettingSource::Option => format!("-s {name}"),
+            SettingSource::File { line: 0, .. } | SettingSource::Preset(_) => {
+                format!("{self}: {name}")
+            }
+            SettingSource::File { .. } => format!("{self}: {}", name.to_ascii_lowercase()),
+            SettingSource::Default | SettingSource::Program => name.into_owned(),
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Default => f.write_str("default"),
-            Source::Preset(name) => write!(f, "preset {name}"),
-            Source::File { path, line: 0 } => write!(f, "{}", path.display()),
-            Source::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Source::Option => f.write_str("-s"),
-            Source::Flag(flag) => f.write_str(flag),
-            Source::Program => f.write_str("program"),
+            SettingSource::Default => f.write_str("default"),
+            SettingSource::Preset(name) => write!(f, "preset {name}"),
+            SettingSource::File { path, line: 0 } => write!(f, "{}", path.display()),
+            SettingSource::File { path, line } => write!(f, "{}:{line}", path.display()),
+            SettingSource::Option => f.write_str("-s"),
+            SettingSource::Flag(flag) => f.write_str(flag),
+            SettingSource::Program => f.write_str("program"),
         }
     }
 }
@@ -71,7 +73,7 @@ impl fmt::Display for Source {
 #[error("{}{}: {problem}", source_of.locate(name), path(&problem.entry))]
 pub struct ConfigError {
     /// Who said it.
-    pub source_of: Source,
+    pub source_of: SettingSource,
     /// The setting.
     pub name: String,
     /// What is wrong.
@@ -126,7 +128,7 @@ impl Problem {
     }
 
     /// Says who wrote it, and to which setting.
-    pub fn at(self, source_of: Source, name: &str) -> ConfigError {
+    pub fn at(self, source_of: SettingSource, name: &str) -> ConfigError {
         ConfigError {
             source_of,
             name: name.to_owned(),
@@ -209,7 +211,7 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_with_place_fact_and_mend() {
-        let check = |source: Source, entry: &[&str], expected: &str| {
+        let check = |source: SettingSource, entry: &[&str], expected: &str| {
             let problem = entry
                 .iter()
                 .rev()
@@ -220,13 +222,17 @@ mod tests {
         };
         let mend = "is negative; give 0 or more";
         check(
-            Source::Flag("--delay".into()),
+            SettingSource::Flag("--delay".into()),
             &[],
             &format!("--delay: {mend}"),
         );
-        check(Source::Option, &[], &format!("-s DOWNLOAD_DELAY: {mend}"));
         check(
-            Source::File {
+            SettingSource::Option,
+            &[],
+            &format!("-s DOWNLOAD_DELAY: {mend}"),
+        );
+        check(
+            SettingSource::File {
                 path: "a.toml".into(),
                 line: 3,
             },

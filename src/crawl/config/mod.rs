@@ -5,7 +5,7 @@ mod error;
 mod choices;
 mod form;
 mod net;
-mod presets;
+mod preset;
 mod quantity;
 mod scopes;
 mod table;
@@ -19,9 +19,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub use self::contact::{PUBLIC_HOSTS_MAX, PublicHosts};
-pub use self::error::{ConfigError, Problem, Source};
+pub use self::error::{ConfigError, Problem, SettingSource};
 pub use self::net::EVERY_ORIGIN;
-pub use self::presets::{Preset, presets};
+pub use self::preset::{Preset, presets};
 pub use self::table::{Setting, settings};
 
 pub use crate::io::BackEnd;
@@ -55,13 +55,13 @@ use crate::{fetch, frontier, io, throttle};
 #[derive(Clone, Debug)]
 pub struct Config {
     /// When each scope may send.
-    pub throttle: throttle::settings::Settings,
+    pub throttle: throttle::settings::ThrottleSettings,
     /// How a page is fetched.
-    pub fetch: fetch::settings::Settings,
+    pub fetch: fetch::settings::FetchSettings,
     /// What is fetched, and what is left.
-    pub frontier: frontier::settings::Settings,
+    pub frontier: frontier::settings::FrontierSettings,
     /// What the back end is told.
-    pub io: io::Settings,
+    pub io: io::IoSettings,
     /// `IO`: which back end.
     pub back_end: BackEnd,
     /// `DNS_SERVERS`: name servers instead of the system's; none: those of `/etc/resolv.conf`.
@@ -98,7 +98,7 @@ pub struct Config {
     /// What was said of values that follow from others.
     said: Said,
     /// Who said what; a setting that nobody spoke of is absent.
-    sources: BTreeMap<&'static str, Source>,
+    sources: BTreeMap<&'static str, SettingSource>,
 }
 
 /// A span of time as settings and flags write it: `0.5` (seconds), `500ms`, `10s`, `2h`.
@@ -136,8 +136,8 @@ struct Said {
 
 impl Default for Config {
     fn default() -> Self {
-        let throttle = throttle::settings::Settings::default();
-        let fetch = fetch::settings::Settings::default();
+        let throttle = throttle::settings::ThrottleSettings::default();
+        let fetch = fetch::settings::FetchSettings::default();
         let said = Said {
             concurrency: None,
             delay: None,
@@ -162,8 +162,8 @@ impl Default for Config {
         Config {
             throttle,
             fetch,
-            frontier: frontier::settings::Settings::default(),
-            io: io::Settings::default(),
+            frontier: frontier::settings::FrontierSettings::default(),
+            io: io::IoSettings::default(),
             back_end: BackEnd::Auto,
             dns_servers: Vec::new(),
             resolve: Vec::new(),
@@ -191,7 +191,7 @@ impl Default for Config {
 impl Config {
     /// This configuration with a setting changed, as the embedding program says.
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Result<Self, ConfigError> {
-        self.set(name, &value.into(), Source::Program)?;
+        self.set(name, &value.into(), SettingSource::Program)?;
         Ok(self)
     }
 
@@ -199,7 +199,12 @@ impl Config {
     ///
     /// Names are taken in any case. The value is checked even where it does not win; after an error
     /// nothing has changed. Text is read as a command line means it: `"10s"`, `"10MiB"`, `"a,b"`.
-    pub fn set(&mut self, name: &str, value: &Value, source: Source) -> Result<(), ConfigError> {
+    pub fn set(
+        &mut self,
+        name: &str,
+        value: &Value,
+        source: SettingSource,
+    ) -> Result<(), ConfigError> {
         let setting = match table::find(name) {
             Ok(setting) => setting,
             Err(problem) => return Err(problem.at(source, name)),
@@ -208,7 +213,10 @@ impl Config {
         if let Err(problem) = (setting.write)(&mut changed, value) {
             return Err(problem.at(source, setting.name));
         }
-        let before = self.sources.get(setting.name).unwrap_or(&Source::Default);
+        let before = self
+            .sources
+            .get(setting.name)
+            .unwrap_or(&SettingSource::Default);
         if source.rank() >= before.rank() {
             if changed.said != self.said {
                 changed.derive();
@@ -221,10 +229,10 @@ impl Config {
 
     /// Gives the settings of a preset their values, unless a source of higher precedence has spoken.
     pub fn preset(&mut self, name: &str) -> Result<(), ConfigError> {
-        let preset = presets::find(name)
-            .map_err(|problem| problem.at(Source::Flag("--preset".to_owned()), name))?;
+        let preset = preset::find(name)
+            .map_err(|problem| problem.at(SettingSource::Flag("--preset".to_owned()), name))?;
         for (setting, value) in preset.values {
-            let source = Source::Preset(preset.name.to_owned());
+            let source = SettingSource::Preset(preset.name.to_owned());
             self.set(setting, &(*value).into(), source)?;
         }
         Ok(())
@@ -238,9 +246,9 @@ impl Config {
     }
 
     /// Who said the present value of a setting.
-    pub fn source(&self, name: &str) -> &Source {
+    pub fn source(&self, name: &str) -> &SettingSource {
         let Ok(setting) = table::find(name) else {
-            return &Source::Default;
+            return &SettingSource::Default;
         };
         let said_by_entry = setting
             .scope_key
@@ -249,7 +257,7 @@ impl Config {
             true => "THROTTLING_SCOPES",
             false => setting.name,
         };
-        self.sources.get(name).unwrap_or(&Source::Default)
+        self.sources.get(name).unwrap_or(&SettingSource::Default)
     }
 
     /// Whether the entry that stands for all other scopes says this key.
@@ -414,7 +422,7 @@ impl Config {
         let at = |problem: Problem| {
             problem
                 .within(name)
-                .at(Source::Program, "THROTTLING_SCOPES")
+                .at(SettingSource::Program, "THROTTLING_SCOPES")
         };
         let known = scopes::check(name, patch).map_err(at)?;
         check_pace(&self.throttle.scope(patch)).map_err(at)?;
@@ -426,7 +434,7 @@ impl Config {
         let default = &self.throttle.default;
         // The bound that somebody chose is the one to speak of.
         let bound = match self.source("BACKOFF_MIN_DELAY") {
-            Source::Default => "BACKOFF_MAX_DELAY",
+            SettingSource::Default => "BACKOFF_MAX_DELAY",
             _ => "BACKOFF_MIN_DELAY",
         };
         check_backoff(default).map_err(|problem| self.blame(problem.whole(), bound))?;

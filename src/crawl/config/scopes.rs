@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::choices::{Codes, Flag, JitterForm, OneOf};
-use super::error::{ConfigError, Problem, Source, nearest};
+use super::error::{ConfigError, Problem, SettingSource, nearest};
 use super::form::{Form, wrong};
 use super::quantity::{AboveOne, AboveZero, BelowOne, Delay, PerMinute, Places, Timeout};
 use super::throttling::{Exceptions, Registered, Target};
@@ -90,7 +90,7 @@ impl TryFrom<&Value> for ScopePatch {
     type Error = ConfigError;
 
     fn try_from(value: &Value) -> Result<Self, ConfigError> {
-        Keys::read(value).map_err(|problem| problem.at(Source::Program, "THROTTLING_SCOPES"))
+        Keys::read(value).map_err(|problem| problem.at(SettingSource::Program, "THROTTLING_SCOPES"))
     }
 }
 

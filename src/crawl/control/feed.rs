@@ -21,7 +21,7 @@ use crate::sink::page::Page;
 /// Where a crawl's requests come from: pulled while there is room for them, and told how they end.
 ///
 /// ```
-/// use argiope::{Config, Crawler, End, Ended, FinishReason, Page, Request, Source, SourceError, SourcePoll, Wake};
+/// use argiope::{Config, Crawler, RequestEnd, EndedRequest, FinishReason, Page, Request, RequestSource, SourceError, SourcePoll, Wake};
 ///
 /// /// Rows of a table, each handed out once. Its number is the request's tag.
 /// struct Rows {
@@ -69,7 +69,7 @@ use crate::sink::page::Page;
 /// sink has had by then; unsent or unfinished, when the crawl is over or dropped; or refused. What
 /// has not ended when the process dies was never acknowledged, so whoever hands out the requests can
 /// tell what to hand out again.
-pub trait Source: Send {
+pub trait RequestSource: Send {
     /// The next request, if there is one now. Not called again before the crawl has room, nor, after
     /// anything but a request, before that says so.
     ///
@@ -80,7 +80,7 @@ pub trait Source: Send {
     fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError>;
 
     /// One of its requests has ended.
-    fn ended(&mut self, ended: &Ended<'_>);
+    fn ended(&mut self, ended: &EndedRequest<'_>);
 
     /// How many of its requests may be in the crawl at once, from when they are given until they
     /// end: 10 000 where nothing else is said, 1 at least. They should be of far more hosts, or
@@ -123,7 +123,7 @@ pub struct Wake {
 /// One of a source's requests, and how it ended.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Ended<'a> {
+pub struct EndedRequest<'a> {
     /// Its number: [`Page::root`] of all its pages. `None` if it was rejected.
     pub id: Option<u64>,
     /// What it brought as [`Request::tag`].
@@ -131,13 +131,13 @@ pub struct Ended<'a> {
     /// What it brought as [`Request::meta`].
     pub meta: Option<&'a RawValue>,
     /// How it ended.
-    pub end: End<'a>,
+    pub end: RequestEnd<'a>,
 }
 
 /// How a source's request ended.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum End<'a> {
+pub enum RequestEnd<'a> {
     /// By a final page, which the sink has had. Here belong what failed, what was cancelled on its
     /// way (`cancelled.stopped`, `cancelled.asked`), and what a filter left out (`filtered`).
     Final {
@@ -155,14 +155,14 @@ pub enum End<'a> {
     Rejected(&'a AdmitError),
 }
 
-impl Ended<'_> {
+impl EndedRequest<'_> {
     /// Whether another crawl should have it: it was we who ended it, and neither the web nor an
     /// order. A page's own failure says [the same](Failure::should_requeue).
     pub fn should_requeue(&self) -> bool {
         match self.end {
-            End::NotBegun | End::Unfinished => true,
-            End::Final { failure, .. } => failure.is_some_and(Failure::should_requeue),
-            End::Rejected(_) => false,
+            RequestEnd::NotBegun | RequestEnd::Unfinished => true,
+            RequestEnd::Final { failure, .. } => failure.is_some_and(Failure::should_requeue),
+            RequestEnd::Rejected(_) => false,
         }
     }
 }
@@ -191,7 +191,7 @@ const LATER_MIN: Duration = Duration::from_millis(1);
 
 /// A source, and what the crawl owes it.
 pub(in crate::crawl) struct Feed {
-    source: Box<dyn Source>,
+    source: Box<dyn RequestSource>,
     wake: Wake,
     state: State,
     /// What it gave, until it was told how that ended.
@@ -237,7 +237,7 @@ pub(in crate::crawl) struct Ending {
 }
 
 impl Feed {
-    pub fn new(source: Box<dyn Source>, waker: Waker) -> Self {
+    pub fn new(source: Box<dyn RequestSource>, waker: Waker) -> Self {
         let asked = Arc::default();
         Feed {
             source,
@@ -307,11 +307,11 @@ impl Feed {
 
     /// A request of the source's can never be sent: the source is told at once.
     pub(in crate::crawl) fn refuse(&mut self, request: &Request, why: &AdmitError) {
-        self.source.ended(&Ended {
+        self.source.ended(&EndedRequest {
             id: None,
             tag: request.tag,
             meta: request.meta.as_deref(),
-            end: End::Rejected(why),
+            end: RequestEnd::Rejected(why),
         });
     }
 
@@ -370,8 +370,8 @@ impl Feed {
         for (id, given) in rest {
             let end = match (&given.page, given.begun) {
                 (Some(ending), _) => ending.end(),
-                (None, true) => End::Unfinished,
-                (None, false) => End::NotBegun,
+                (None, true) => RequestEnd::Unfinished,
+                (None, false) => RequestEnd::NotBegun,
             };
             self.source.ended(&given.ended(*id, end));
         }
@@ -386,8 +386,8 @@ impl Drop for Feed {
 }
 
 impl Given {
-    fn ended<'a>(&'a self, id: u64, end: End<'a>) -> Ended<'a> {
-        Ended {
+    fn ended<'a>(&'a self, id: u64, end: RequestEnd<'a>) -> EndedRequest<'a> {
+        EndedRequest {
             id: Some(id),
             tag: self.tag,
             meta: self.meta.as_deref(),
@@ -397,8 +397,8 @@ impl Given {
 }
 
 impl Ending {
-    fn end(&self) -> End<'_> {
-        End::Final {
+    fn end(&self) -> RequestEnd<'_> {
+        RequestEnd::Final {
             status: self.status,
             failure: self.failure.as_ref(),
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
-use crate::crawl::control::feed::{Ending, Feed, Source, SourceError};
+use crate::crawl::control::feed::{Ending, Feed, RequestSource, SourceError};
 use crate::crawl::control::found::{Found, News};
 use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::inbox::{Inbox, Stop};
@@ -58,7 +58,7 @@ impl Control {
     /// The control of a crawl that begins.
     pub fn new(
         config: &Arc<Config>,
-        source: Option<Box<dyn Source>>,
+        source: Option<Box<dyn RequestSource>>,
         numbers: &Numbers,
         waker: Waker,
     ) -> Self {

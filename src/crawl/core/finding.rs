@@ -13,7 +13,7 @@ use crate::frontier::job::Job;
 use crate::frontier::offers::{Admission, Offer};
 use crate::frontier::request::PageKind;
 use crate::frontier::robots::RobotsResult;
-use crate::frontier::settings::{Follow, Settings};
+use crate::frontier::settings::{Follow, FrontierSettings};
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
@@ -168,7 +168,7 @@ impl<I: Io> Core<I> {
 }
 
 /// What the filters take to look at a URL: each pattern its octets, and of a list each entry.
-fn filter_units(settings: &Settings, url: &CrawlUrl) -> usize {
+fn filter_units(settings: &FrontierSettings, url: &CrawlUrl) -> usize {
     let patterns = settings.allow.len() + settings.deny.len() + settings.drop_parameters.len();
     url.as_str().len() * (1 + patterns) + 4 * settings.exclude_hosts.len()
 }

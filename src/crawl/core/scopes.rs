@@ -107,7 +107,7 @@ mod tests {
         let io = Sim::new(1, Box::new(Origins::default()));
         let mut parts = Parts::new(|_: Page| {});
         parts.scope_map = Some(Box::new(ByPath));
-        let names = resolver::Settings::default();
+        let names = resolver::ResolverSettings::default();
         let mut crawler =
             Crawler::on(io, Config::default(), names, parts).expect("it can be set up");
         crawler.submit(request).expect("it is a URL");
@@ -150,7 +150,7 @@ mod tests {
         let tell = Shared::clone(&told);
         let sink = FunctionSink::new(move |page: Page| tell.borrow_mut().push(page));
         let io = Sim::new(1, Box::new(origins));
-        let names = resolver::Settings::default();
+        let names = resolver::ResolverSettings::default();
         let mut crawler =
             Crawler::on(io, config, names, Parts::new(sink)).expect("it can be set up");
         for host in ["a", "b"] {
@@ -199,7 +199,7 @@ mod tests {
         let mut parts = Parts::new(|_: Page| {});
         parts.scope_map = Some(Box::new(Keeps(Shared::clone(&unanswered))));
         let io = Sim::new(1, Box::new(Origins::default()));
-        let names = resolver::Settings::default();
+        let names = resolver::ResolverSettings::default();
         let crawler = Crawler::on(io, Config::default(), names, parts).expect("it can be set up");
         (crawler, unanswered)
     }

@@ -42,7 +42,7 @@ impl<I: Io> Core<I> {
     pub fn new(
         io: I,
         config: Config,
-        mut resolver: resolver::Settings,
+        mut resolver: resolver::ResolverSettings,
         mut parts: Parts,
     ) -> Result<Self, SetUpError> {
         let config = config.finish()?;

@@ -10,7 +10,7 @@ use crate::fetch::failure::Failure;
 use crate::fetch::timings::Timings;
 use crate::io::Io;
 use crate::sink::page::Page;
-use crate::throttle::decision::{Decision, Event};
+use crate::throttle::decision::{Decision, DecisionEvent};
 use crate::throttle::signal::Signal;
 use crate::wire::http::Headers;
 
@@ -132,7 +132,7 @@ impl<I: Io> Core<I> {
     }
 
     fn report(&mut self, decision: &Decision) {
-        if decision.event == Event::Autothrottle {
+        if decision.event == DecisionEvent::Autothrottle {
             log::info!("{decision}");
         }
         let at = self.network.io().wall_at_start().at(decision.at);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use crate::crawl::config::Config;
-use crate::crawl::control::feed::Source;
+use crate::crawl::control::feed::RequestSource;
 use crate::crawl::crawler::Crawler;
 use crate::crawl::set_up::{NamedManager, Parts, SetUpError};
 use crate::fetch::resolver;
@@ -62,7 +62,7 @@ impl Builder {
     }
 
     /// Sets a source of requests, polled while the crawl has room. Requests may be submitted as well.
-    pub fn source(mut self, source: impl Source + 'static) -> Self {
+    pub fn source(mut self, source: impl RequestSource + 'static) -> Self {
         self.parts.source = Some(Box::new(source));
         self
     }
@@ -153,9 +153,9 @@ impl Builder {
         let mut config = self.config.finish()?;
         config.random_seed.get_or_insert(seed);
         let sim = Sim::with(seed, config.io.clone(), Faults::default(), web.world());
-        let resolver = resolver::Settings {
+        let resolver = resolver::ResolverSettings {
             servers: vec![Web::name_server()],
-            ..resolver::Settings::default()
+            ..resolver::ResolverSettings::default()
         };
         Crawler::on(sim, config, resolver, self.parts)
     }
@@ -165,7 +165,7 @@ impl Builder {
     pub fn build_on<I: Io>(
         self,
         io: I,
-        resolver: resolver::Settings,
+        resolver: resolver::ResolverSettings,
     ) -> Result<Crawler<I>, SetUpError> {
         Crawler::on(io, self.config, resolver, self.parts)
     }

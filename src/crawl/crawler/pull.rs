@@ -92,7 +92,7 @@ mod tests {
     use crate::crawl::config::Config;
     use crate::fetch::resolver;
     use crate::frontier::request::Request;
-    use crate::io::Settings;
+    use crate::io::IoSettings;
     use crate::io::sim::{Faults, Origins, Sim};
     use crate::throttle::settings::Jitter;
 
@@ -111,10 +111,15 @@ mod tests {
         for page in 0..pages {
             origins.page(at, &format!("/{page}"), "a page");
         }
-        let io = Sim::with(1, Settings::default(), Faults::default(), Box::new(origins));
+        let io = Sim::with(
+            1,
+            IoSettings::default(),
+            Faults::default(),
+            Box::new(origins),
+        );
         let mut crawler = Crawler::builder(config)
             .results_max(results_max)
-            .build_on(io, resolver::Settings::default())
+            .build_on(io, resolver::ResolverSettings::default())
             .expect("a crawler");
         for page in 0..pages {
             let request = Request::get(format!("http://10.0.0.1/{page}"));

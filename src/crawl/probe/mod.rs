@@ -17,7 +17,7 @@ pub use self::schedule::{Arrivals, Length};
 use self::open_loop::{OpenLoop, Target};
 use self::schedule::Schedule;
 use crate::base::rng::Rng;
-use crate::crawl::config::{Config, Source, settings};
+use crate::crawl::config::{Config, SettingSource, settings};
 use crate::crawl::control::handle::Stopper;
 use crate::crawl::crawler::{Crawler, Turn};
 use crate::crawl::finish::FinishReason;
@@ -112,7 +112,7 @@ impl<I: Io> Probe<I> {
     #[doc(hidden)]
     pub fn on(
         io: I,
-        resolver: resolver::Settings,
+        resolver: resolver::ResolverSettings,
         config: Config,
         settings: ProbeSettings,
         targets: &[Request],
@@ -326,7 +326,7 @@ fn unheeded(config: &Config) -> Vec<String> {
         .iter()
         .filter(|setting| !HEEDED.contains(&setting.name))
         .map(|setting| (setting.name, config.source(setting.name)))
-        .filter(|(_, source)| **source != Source::Default)
+        .filter(|(_, source)| **source != SettingSource::Default)
         .map(|(name, source)| format!("{name} ({source})"))
         .collect()
 }
@@ -345,9 +345,9 @@ fn warn_of_unheeded(config: &Config) {
 /// Leaves of a crawl's manners what one fetch needs. Requests have no scope, so nothing keeps one
 /// that is due but the number of connections.
 fn unleash(config: &mut Config, settings: &ProbeSettings) {
-    config.throttle = throttle::settings::Settings {
+    config.throttle = throttle::settings::ThrottleSettings {
         concurrent_requests: settings.connections_max,
-        ..throttle::settings::Settings::default()
+        ..throttle::settings::ThrottleSettings::default()
     };
     config.fetch.keepalive_max = settings.connections_max;
     config.max_time = None;

@@ -11,7 +11,7 @@ use crate::base::time::{Instant, Wall};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::probe::schedule::{Arrivals, Length};
 use crate::crawl::stats::Spread;
-use crate::fetch::timings::{Label, Timings};
+use crate::fetch::timings::{Accuracy, Timings};
 use crate::io::IoKind;
 use crate::sink::page::Page;
 
@@ -287,10 +287,10 @@ impl ProbeReport {
         if let Some(status) = page.status {
             *self.by_status.entry(status).or_default() += 1;
         }
-        match timings.label() {
-            Some(Label::Exact) => self.exact += 1,
-            Some(Label::Bound) => self.bound += 1,
-            Some(Label::User) | None => self.user += 1,
+        match timings.accuracy() {
+            Some(Accuracy::Exact) => self.exact += 1,
+            Some(Accuracy::Bound) => self.bound += 1,
+            Some(Accuracy::User) | None => self.user += 1,
         }
         let mut interval = interval;
         for measure in Measure::ALL {

@@ -174,13 +174,13 @@ fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&st
         ..Faults::default()
     };
     let world = Box::new(Shared::clone(&server));
-    let io = Sim::with(1, crate::io::Settings::default(), faults, world);
+    let io = Sim::with(1, crate::io::IoSettings::default(), faults, world);
     let pages: Shared<Vec<Page>> = Shared::default();
     let tell = Shared::clone(&pages);
     let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
-    let names = resolver::Settings {
+    let names = resolver::ResolverSettings {
         servers: vec![SocketAddr::from(([10, 53, 53, 53], 53))],
-        ..resolver::Settings::default()
+        ..resolver::ResolverSettings::default()
     };
     let sink = move |page: Page| tell.borrow_mut().push(page);
     let mut probe =
@@ -202,7 +202,7 @@ fn probe(
 ) -> Probe<Sim> {
     let io = Sim::new(1, Box::new(Shared::new(Server::new(script))));
     let target = [Request::get("http://10.0.0.1/")];
-    let names = resolver::Settings::default();
+    let names = resolver::ResolverSettings::default();
     Probe::on(io, names, config(), settings, &target, |_: Page| {}).expect("it can be set up")
 }
 
@@ -574,7 +574,7 @@ fn pages_say_when_they_were_due_and_carry_what_their_caller_gave_them() {
             .header("X-Mine", "1"),
     ];
     let sink = move |page: Page| tell.borrow_mut().push(page);
-    let names = resolver::Settings::default();
+    let names = resolver::ResolverSettings::default();
     let mut probe =
         Probe::on(io, names, config(), one_connection, &targets, sink).expect("it can be set up");
     assert_eq!(probe.run(), FinishReason::Finished);
@@ -648,7 +648,7 @@ fn nonsense_is_refused_with_the_flag_that_says_it() {
     let check = |settings: ProbeSettings, urls: &[&str], part: &str| {
         let io = Sim::new(1, Box::new(Shared::new(Server::new(|_, _| Does::Nothing))));
         let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
-        let names = resolver::Settings::default();
+        let names = resolver::ResolverSettings::default();
         let made = Probe::on(io, names, config(), settings, &targets, |_: Page| {});
         let refused = made.map(|_| ()).expect_err(part).to_string();
         assert!(refused.contains(part), "{refused}");
@@ -696,10 +696,10 @@ fn settings_that_a_probe_does_nothing_about_are_named() {
     ];
     for (name, value) in said {
         config
-            .set(name, &value.into(), Source::Option)
+            .set(name, &value.into(), SettingSource::Option)
             .expect("a sound setting");
     }
-    let place = Source::Option;
+    let place = SettingSource::Option;
     let expected = ["DOWNLOAD_DELAY", "KEEPALIVE_MAX"].map(|name| format!("{name} ({place})"));
     assert_eq!(unheeded(&config), expected);
 }

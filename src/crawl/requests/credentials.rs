@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use crate::base::keys::Keys;
 use crate::base::secret::Secret;
 use crate::crawl::config::EVERY_ORIGIN;
-use crate::fetch::settings::Settings;
+use crate::fetch::settings::FetchSettings;
 use crate::frontier::job::Job;
 use crate::wire::http::{RequestError, UsualFields};
 use crate::wire::url::CrawlUrl;
@@ -52,7 +52,7 @@ impl Credentials {
     ///
     /// # Errors
     /// A field cannot be put on the wire.
-    pub fn new(settings: &Settings, secret: &Secret) -> Result<Self, RequestError> {
+    pub fn new(settings: &FetchSettings, secret: &Secret) -> Result<Self, RequestError> {
         let all = settings.usual_fields()?;
         let private = |(name, _): &&(String, String)| is_private(name, &settings.private_headers);
         let mut names: Vec<&str> = (settings.headers.iter().filter(private))

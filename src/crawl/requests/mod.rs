@@ -15,7 +15,7 @@ use crate::crawl::requests::credentials::Credentials;
 use crate::fetch::cookies::Jar;
 use crate::fetch::exchange::{Description, Exchange};
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::fetch::settings::Settings;
+use crate::fetch::settings::FetchSettings;
 use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
@@ -43,7 +43,7 @@ impl Requests {
     /// A header field of every request cannot be put on the wire.
     pub fn new(
         config: &Arc<Config>,
-        settings: &Settings,
+        settings: &FetchSettings,
         secret: &Secret,
     ) -> Result<Self, RequestError> {
         Ok(Requests {

@@ -4,7 +4,7 @@ use super::*;
 use crate::base::stamp::{Clock, Stamp};
 use crate::fetch::exchange::Description;
 use crate::fetch::failure::Truncation;
-use crate::fetch::timings::{Label, Timings};
+use crate::fetch::timings::{Accuracy, Timings};
 use crate::fetch::tls::testing::{Authority, Server, TLS12};
 use crate::fetch::tls::{TlsConfig, TlsSettings};
 use crate::wire::http::Limits;
@@ -26,7 +26,7 @@ fn address(port: u16) -> SocketAddr {
 }
 
 fn exchange() -> Box<Exchange> {
-    let settings = Settings::default();
+    let settings = FetchSettings::default();
     let usual = settings.usual_fields().expect("good fields");
     let description = Description {
         method: "GET",
@@ -246,7 +246,7 @@ fn a_server_that_speaks_first_is_not_http() {
 
 #[test]
 fn each_phase_has_its_timeout() {
-    let settings = Settings::default();
+    let settings = FetchSettings::default();
     let check = |connection: &mut Connection, millis, code: &str| {
         let deadline = connection.deadline(&settings).expect("a deadline");
         assert_eq!((deadline.at, deadline.phase.code()), (at(millis), code));
@@ -269,9 +269,9 @@ fn each_phase_has_its_timeout() {
         let further = Connection::open(address(80), None, at(0), at(own - 10));
         check(&mut further.with_timeout(own_timeout), own, code);
     }
-    let quick = Settings {
+    let quick = FetchSettings {
         connect_timeout: Duration::from_millis(300),
-        ..Settings::default()
+        ..FetchSettings::default()
     };
     for (own, code) in [(299, "total"), (300, "connect"), (500, "connect")] {
         let connecting = Connection::open(address(80), None, at(0), at(0));
@@ -471,7 +471,7 @@ fn a_secured_head_ends_with_the_record_that_completes_it() {
     assert_eq!(timings.first_byte, Some(Stamp::exact(at(70))));
     assert_eq!(timings.headers, Some(Stamp::exact(at(90))));
     assert_eq!(timings.body, Some(Stamp::exact(at(100))));
-    assert_eq!(timings.label(), Some(Label::Exact));
+    assert_eq!(timings.accuracy(), Some(Accuracy::Exact));
 }
 
 #[test]
@@ -480,7 +480,7 @@ fn a_latency_is_as_accurate_as_its_least_accurate_end() {
     let millis = Duration::from_millis;
     let authority = trust.0.good_server("a.test");
     // The slack of the ClientHello, of the handshake's end, of the request and of the head.
-    let check = |slacks: [u64; 4], kernel: bool, label: Label| {
+    let check = |slacks: [u64; 4], kernel: bool, label: Accuracy| {
         let mut server = Server::new(&authority);
         let mut connection = Connection::open(address(443), Some(session(&trust)), at(0), at(0));
         connection.handle_connected(Some(address(4000)), at(2), arrival(10));
@@ -506,7 +506,7 @@ fn a_latency_is_as_accurate_as_its_least_accurate_end() {
         assert_eq!(events_of(&mut connection, &tickets, 60), []);
         handle_within(&mut connection, &server.respond(REPLY), 100, slacks[3]);
         let timings = *connection.exchange().expect("it ended").timings();
-        assert_eq!(timings.label(), Some(label), "{slacks:?}");
+        assert_eq!(timings.accuracy(), Some(label), "{slacks:?}");
         assert_eq!(
             timings.server_latency_slack(),
             millis(slacks[2] + slacks[3])
@@ -514,12 +514,12 @@ fn a_latency_is_as_accurate_as_its_least_accurate_end() {
         assert_eq!(timings.latency_slack(), millis(slacks.iter().sum()));
         assert_eq!(timings.latency(), Some(millis(80)));
     };
-    check([0, 0, 0, 0], true, Label::Exact);
+    check([0, 0, 0, 0], true, Accuracy::Exact);
     for bound in [[3, 0, 0, 0], [0, 20, 0, 0], [0, 0, 2, 0], [0, 0, 0, 40]] {
-        check(bound, true, Label::Bound);
+        check(bound, true, Accuracy::Bound);
     }
-    check([3, 20, 2, 40], true, Label::Bound);
-    check([0, 0, 0, 0], false, Label::User);
+    check([3, 20, 2, 40], true, Accuracy::Bound);
+    check([0, 0, 0, 0], false, Accuracy::User);
 }
 
 #[test]
@@ -663,7 +663,7 @@ fn part_of_a_tls_record_ends_a_silence() {
     events_of(&mut connection, &wire, 1000);
     let wire = server.respond(&REPLY[9..]);
     events_of(&mut connection, &wire[..5], 9000);
-    let deadline = connection.deadline(&Settings::default());
+    let deadline = connection.deadline(&FetchSettings::default());
     assert_eq!(deadline, Some(Deadline::new(at(29_000), Phase::Idle)));
 }
 
@@ -848,9 +848,9 @@ fn a_failed_tunnel_has_its_own_error_codes() {
     let event = begun().handle_failed("reset", "gone", at(20));
     assert_eq!(failure(event), "connect.proxy_closed");
 
-    let settings = Settings {
+    let settings = FetchSettings {
         connect_timeout: Duration::from_millis(500),
-        ..Settings::default()
+        ..FetchSettings::default()
     };
     let mut connection = begun();
     let deadline = connection
@@ -865,10 +865,10 @@ fn a_failed_tunnel_has_its_own_error_codes() {
 #[test]
 fn any_timeout_before_tcp_is_established_is_a_connect_timeout() {
     for (connect, whole, millis) in [(500, 300, 300), (300, 500, 300), (300, 300, 300)] {
-        let settings = Settings {
+        let settings = FetchSettings {
             connect_timeout: Duration::from_millis(connect),
             download_timeout: Duration::from_millis(whole),
-            ..Settings::default()
+            ..FetchSettings::default()
         };
         for own in [None, Some(settings.download_timeout)] {
             let mut connection =

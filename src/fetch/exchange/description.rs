@@ -14,9 +14,9 @@ pub struct Description<'a> {
     pub target: &'a str,
     /// The value of the Host field.
     pub host: &'a str,
-    /// The header fields of every request ([`Settings::usual_fields`]).
+    /// The header fields of every request ([`FetchSettings::usual_fields`]).
     ///
-    /// [`Settings::usual_fields`]: crate::fetch::settings::Settings::usual_fields
+    /// [`FetchSettings::usual_fields`]: crate::fetch::settings::FetchSettings::usual_fields
     pub usual: &'a UsualFields,
     /// The request's own header fields; they replace usual ones with the same name.
     pub headers: &'a [(String, String)],

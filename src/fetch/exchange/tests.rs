@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::*;
 use crate::base::stamp::Clock;
-use crate::fetch::timings::Label;
+use crate::fetch::timings::Accuracy;
 use crate::wire::coding::{ACCEPT_ENCODING, gzip};
 use crate::wire::http::UsualFields;
 
@@ -19,8 +19,11 @@ fn arrival(seconds: u64) -> Stamp {
     Stamp::exact(at(seconds))
 }
 
-static USUAL: LazyLock<UsualFields> =
-    LazyLock::new(|| Settings::default().usual_fields().expect("good fields"));
+static USUAL: LazyLock<UsualFields> = LazyLock::new(|| {
+    FetchSettings::default()
+        .usual_fields()
+        .expect("good fields")
+});
 
 fn description() -> Description<'static> {
     Description {
@@ -37,7 +40,7 @@ fn description() -> Description<'static> {
     }
 }
 
-fn exchange(description: &Description<'_>, settings: &Settings) -> Exchange {
+fn exchange(description: &Description<'_>, settings: &FetchSettings) -> Exchange {
     let limits = Limits::default();
     let mut exchange = Exchange::new(description, settings, limits, Timings::default())
         .expect("a request that can be written");
@@ -46,10 +49,10 @@ fn exchange(description: &Description<'_>, settings: &Settings) -> Exchange {
     exchange
 }
 
-fn small() -> Settings {
-    Settings {
+fn small() -> FetchSettings {
+    FetchSettings {
         body_max: 100,
-        ..Settings::default()
+        ..FetchSettings::default()
     }
 }
 
@@ -140,7 +143,7 @@ fn each_phase_of_a_reply_is_marked_exact_or_upper_bound() {
             let bounds = [timings.first_byte, timings.headers, timings.body]
                 .map(|arrival| arrival.expect("it arrived").is_bound());
             assert_eq!(bounds, [bound == 0, bound == 1, bound == 2]);
-            assert_eq!(timings.label() != Some(Label::Exact), bound == 1);
+            assert_eq!(timings.accuracy() != Some(Accuracy::Exact), bound == 1);
         }
     }
     // If the end of the connection marks the end of the body, the arrival of its last bytes counts.
@@ -167,10 +170,10 @@ fn with_body(headers: &str, body: &[u8]) -> Vec<u8> {
 #[test]
 fn a_request_carries_the_settings_and_its_own_fields_instead() {
     let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let settings = Settings {
+    let settings = FetchSettings {
         user_agent: "spider".to_owned(),
         headers: vec![field("X-Both", "settings"), field("X-Ours", "1")],
-        ..Settings::default()
+        ..FetchSettings::default()
     };
     let own = [field("x-both", "request"), field("Accept", "text/plain")];
     let usual = settings.usual_fields().expect("good fields");
@@ -207,7 +210,7 @@ fn a_reply_survives_every_cut() {
     }
     reply.extend(b"0\r\nTrailer: ignored\r\n\r\n");
     let same = |parts: &[&[u8]]| {
-        let seen = feed(exchange(&description(), &Settings::default()), parts);
+        let seen = feed(exchange(&description(), &FetchSettings::default()), parts);
         assert_eq!(seen.result, "whole");
         assert!(seen.reusable);
         assert_eq!(seen.heads, 1);
@@ -228,7 +231,7 @@ fn a_reply_survives_every_cut() {
 #[test]
 fn phases_end_with_the_bytes_that_end_them() {
     let seen = feed(
-        exchange(&description(), &Settings::default()),
+        exchange(&description(), &FetchSettings::default()),
         &[
             b"HTTP/1.1 103 Early Hints\r\n", // 2 s
             b"\r\n",                         // 3 s
@@ -244,7 +247,7 @@ fn phases_end_with_the_bytes_that_end_them() {
     assert_eq!(timings.first_byte, Some(Stamp::exact(at(4))));
     assert_eq!(timings.headers, Some(Stamp::exact(at(6))));
     assert_eq!(timings.body, Some(Stamp::exact(at(8))));
-    assert_eq!(timings.label(), Some(Label::Exact));
+    assert_eq!(timings.accuracy(), Some(Accuracy::Exact));
     assert_eq!(timings.server_latency(), Some(Duration::from_secs(5)));
     assert!(
         seen.outcome.response_bytes.starts_with(b"HTTP/1.1 200"),
@@ -258,7 +261,7 @@ fn the_first_byte_may_share_its_packet_with_an_interim_reply() {
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 ",
         b"204 No Content\r\n\r\n",
     ];
-    let seen = feed(exchange(&description(), &Settings::default()), &parts);
+    let seen = feed(exchange(&description(), &FetchSettings::default()), &parts);
     assert_eq!(seen.outcome.timings.first_byte, Some(Stamp::exact(at(2))));
     assert_eq!(seen.outcome.timings.headers, Some(Stamp::exact(at(3))));
 }
@@ -383,7 +386,10 @@ fn a_limit_of_its_own_overrides_the_settings() {
 fn a_decompression_bomb_is_an_early_error() {
     let bomb = gzip(&vec![0; 9 << 20]);
     let reply = with_body("Content-Encoding: gzip\r\n", &bomb);
-    let seen = feed(exchange(&description(), &Settings::default()), &[&reply]);
+    let seen = feed(
+        exchange(&description(), &FetchSettings::default()),
+        &[&reply],
+    );
     assert_eq!(seen.result, "content_encoding.bomb");
     assert!(!seen.reusable);
     assert_eq!(seen.outcome.truncated, Some(Truncation::Length));
@@ -408,7 +414,10 @@ fn a_broken_coding_keeps_what_was_decoded_and_all_that_came() {
     let last = coded.len() - 1;
     coded[last] ^= 1;
     let reply = with_body("Content-Encoding: gzip\r\n", &coded);
-    let seen = feed(exchange(&description(), &Settings::default()), &[&reply]);
+    let seen = feed(
+        exchange(&description(), &FetchSettings::default()),
+        &[&reply],
+    );
     assert_eq!(seen.result, "content_encoding.broken");
     assert!(seen.outcome.body.len() > 50_000);
     assert!(page.as_bytes().starts_with(&seen.outcome.body));
@@ -436,7 +445,7 @@ fn bytes_that_are_not_kept_are_only_counted() {
 
 #[test]
 fn memory_counts_what_is_buffered() {
-    let mut exchange = exchange(&description(), &Settings::default());
+    let mut exchange = exchange(&description(), &FetchSettings::default());
     let before = exchange.memory();
     let reply = with_body("", &[b'x'; 10_000]);
     let mut input = &reply[..9000];
@@ -446,7 +455,7 @@ fn memory_counts_what_is_buffered() {
 
 #[test]
 fn each_phase_has_its_deadline() {
-    let settings = Settings::default();
+    let settings = FetchSettings::default();
     let limits = Limits::default();
     let timings = Timings::default();
     let mut exchange = Exchange::new(&description(), &settings, limits, timings).unwrap();
@@ -484,10 +493,10 @@ fn each_phase_has_its_deadline() {
 
 #[test]
 fn without_a_minimum_rate_only_silence_counts() {
-    let settings = Settings {
+    let settings = FetchSettings {
         rate_min: 0,
         idle_timeout: Duration::from_secs(40),
-        ..Settings::default()
+        ..FetchSettings::default()
     };
     let mut exchange = exchange(&description(), &settings);
     for seconds in [2, 15, 30, 45] {
@@ -509,7 +518,7 @@ fn without_a_minimum_rate_only_silence_counts() {
 
 #[test]
 fn time_spent_waiting_to_depart_does_not_count_for_the_timeout() {
-    let settings = Settings::default();
+    let settings = FetchSettings::default();
     let wait = settings.download_timeout * 2;
     let timings = Timings {
         ready: Some(Instant::START),
@@ -525,7 +534,7 @@ fn time_spent_waiting_to_depart_does_not_count_for_the_timeout() {
 /// How long the exchange waits for a reply that arrives byte by byte each second from the 2nd
 /// second on, after the bytes of `at_once`, and the phase that times out. A reply that ends starts
 /// again.
-fn drip(settings: &Settings, at_once: &[u8], then: &[u8]) -> (u64, Phase) {
+fn drip(settings: &FetchSettings, at_once: &[u8], then: &[u8]) -> (u64, Phase) {
     let mut exchange = exchange(&description(), settings);
     let mut input = at_once;
     while exchange.handle_bytes(&mut input, arrival(2)).is_some() {}
@@ -543,7 +552,7 @@ fn drip(settings: &Settings, at_once: &[u8], then: &[u8]) -> (u64, Phase) {
 
 #[test]
 fn a_byte_per_second_times_out_in_every_part_of_a_reply() {
-    let settings = Settings::default();
+    let settings = FetchSettings::default();
     let check = |at_once: &[u8], then: &[u8], expected: (u64, Phase)| {
         assert_eq!(drip(&settings, at_once, then), expected);
     };
@@ -563,9 +572,9 @@ fn a_byte_per_second_times_out_in_every_part_of_a_reply() {
 
 #[test]
 fn without_a_minimum_rate_the_total_timeout_still_applies() {
-    let settings = Settings {
+    let settings = FetchSettings {
         rate_min: 0,
-        ..Settings::default()
+        ..FetchSettings::default()
     };
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n";
     assert_eq!(drip(&settings, head, b"x"), (120, Phase::Total));
@@ -573,7 +582,7 @@ fn without_a_minimum_rate_the_total_timeout_still_applies() {
 
 /// Feeds a reply byte by byte in this body mode: returns the bytes taken while it arrived, and the
 /// outcome.
-fn in_mode(body_mode: BodyMode, reply: &[u8], settings: &Settings) -> (Vec<u8>, Outcome) {
+fn in_mode(body_mode: BodyMode, reply: &[u8], settings: &FetchSettings) -> (Vec<u8>, Outcome) {
     let mut exchange = exchange(&description(), settings);
     let (mut came, mut piece) = (Vec::new(), Vec::new());
     let mut over = false;

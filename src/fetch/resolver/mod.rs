@@ -30,7 +30,7 @@ use crate::wire::dns::{Kind, Name};
 
 pub use self::answer::{Addresses, Answer, Source};
 pub use self::hosts::Hosts;
-pub use self::settings::{Families, Override, OverrideInvalid, Settings, parse_server};
+pub use self::settings::{Families, Override, OverrideInvalid, ResolverSettings, parse_server};
 pub use self::sockets::SocketId;
 pub use self::system::{apply_resolv_conf, read_settings};
 
@@ -53,7 +53,7 @@ pub type Waiter = u64;
 
 /// The resolver.
 pub struct Resolver {
-    settings: Settings,
+    settings: ResolverSettings,
     fixed: Fixed,
     cache: Cache,
     servers: Servers,
@@ -184,7 +184,7 @@ impl Resolver {
     ///
     /// The generator chooses ids, ports and letter cases, and names are hashed under the secret: a
     /// crawl seeds both from the system, a test as it likes.
-    pub fn new(settings: Settings, rng: Rng, secret: &Secret) -> Self {
+    pub fn new(settings: ResolverSettings, rng: Rng, secret: &Secret) -> Self {
         let fixed = Fixed::new(
             &settings.overrides,
             settings.hosts.clone(),

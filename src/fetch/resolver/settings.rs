@@ -9,7 +9,7 @@ use super::hosts::Hosts;
 
 /// Servers, fixed answers and limits of a [`Resolver`](super::Resolver).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct ResolverSettings {
     /// Recursive name servers, in the order to ask them; only the first 16 are used.
     pub servers: Vec<SocketAddr>,
     /// `--resolve`: fixed answers. Of several for one host and port the last applies.
@@ -42,9 +42,9 @@ pub struct Settings {
     pub negative_ttl_max: Duration,
 }
 
-impl Default for Settings {
+impl Default for ResolverSettings {
     fn default() -> Self {
-        Settings {
+        ResolverSettings {
             servers: Vec::new(),
             overrides: Vec::new(),
             hosts: Hosts::default(),

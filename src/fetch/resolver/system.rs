@@ -5,14 +5,14 @@ use std::net::{SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use super::hosts::Hosts;
-use super::settings::{DNS_PORT, Settings};
+use super::settings::{DNS_PORT, ResolverSettings};
 
 /// The settings in the two files of this machine.
 ///
 /// An unreadable file counts as empty; the caller must report if no server is known.
-pub fn read_settings() -> Settings {
+pub fn read_settings() -> ResolverSettings {
     let read = |path| fs::read(path).unwrap_or_default();
-    let mut settings = Settings::default();
+    let mut settings = ResolverSettings::default();
     apply_resolv_conf(&read("/etc/resolv.conf"), &mut settings);
     settings.hosts = Hosts::parse(&String::from_utf8_lossy(&read("/etc/hosts")));
     settings
@@ -23,7 +23,7 @@ pub fn read_settings() -> Settings {
 /// Search lists and `ndots` are ignored: every host in a URL is absolute. Invalid lines are
 /// skipped, as in the C library. Values that equal the format's defaults (5 s, 2 attempts) count as
 /// not set.
-pub fn apply_resolv_conf(text: &[u8], settings: &mut Settings) {
+pub fn apply_resolv_conf(text: &[u8], settings: &mut ResolverSettings) {
     let (config, _unread) = resolv_conf::Config::parse_with_errors(text);
     settings.servers = config
         .nameservers
@@ -61,8 +61,8 @@ const ATTEMPTS_MAX: u32 = 5;
 mod tests {
     use super::*;
 
-    fn settings_of(text: &str) -> Settings {
-        let mut settings = Settings::default();
+    fn settings_of(text: &str) -> ResolverSettings {
+        let mut settings = ResolverSettings::default();
         apply_resolv_conf(text.as_bytes(), &mut settings);
         settings
     }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn settings_missing_in_resolv_conf_are_unchanged() {
-        let defaults = Settings::default();
+        let defaults = ResolverSettings::default();
         assert_eq!(settings_of(""), defaults);
         assert_eq!(settings_of("; nothing\n").attempts, defaults.attempts);
     }
@@ -94,7 +94,7 @@ mod tests {
     fn an_invalid_line_of_resolv_conf_is_skipped() {
         let text = "nameserver\nnameserver nonsense\noptions timeout:x\nnameserver 192.0.2.7\n";
         assert_eq!(settings_of(text).servers, ["192.0.2.7:53".parse().unwrap()]);
-        let mut settings = Settings::default();
+        let mut settings = ResolverSettings::default();
         apply_resolv_conf(b"nameserver 192.0.2.1\n\xff\xfe\n", &mut settings);
         assert_eq!(settings.servers.len(), 1);
     }

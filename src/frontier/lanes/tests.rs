@@ -26,7 +26,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: FrontierSettings) -> Self {
         Bench {
             frontier: Frontier::new(settings, &Secret::from_seed(1)),
             offered: VecDeque::new(),
@@ -186,7 +186,7 @@ impl Bench {
 
 #[test]
 fn every_url_of_a_host_waits_for_the_one_robots_txt() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(FrontierSettings::default());
     for page in 0..10 {
         bench
             .admit(&format!("http://a.test/{page}"), true)
@@ -205,7 +205,7 @@ fn every_url_of_a_host_waits_for_the_one_robots_txt() {
 
 #[test]
 fn a_disallowed_url_ends_unsent_and_names_the_rule() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(FrontierSettings::default());
     bench.admit("http://a.test/private/x", true).expect("new");
     bench.answer_robots("User-agent: *\nDisallow: /private/\n");
     let unsent = std::iter::from_fn(|| bench.next())
@@ -219,7 +219,7 @@ fn a_disallowed_url_ends_unsent_and_names_the_rule() {
 
 #[test]
 fn a_robots_txt_holds_for_its_lifetime_and_is_then_asked_for_again() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(FrontierSettings::default());
     bench.admit("http://a.test/1", true).expect("new");
     bench.answer_robots("");
     assert_eq!(bench.all_sent(), ["http://a.test/1"]);
@@ -235,9 +235,9 @@ fn a_robots_txt_holds_for_its_lifetime_and_is_then_asked_for_again() {
 /// What comes of a page that is admitted now, where a robots.txt that brings this was asked for at the
 /// start: whether it is asked for again, or how the page ends.
 fn outcome_at(result: &RobotsResult, lifetime: Duration, after: Duration) -> String {
-    let mut bench = Bench::new(Settings {
+    let mut bench = Bench::new(FrontierSettings {
         robots_lifetime: lifetime,
-        ..Settings::default()
+        ..FrontierSettings::default()
     });
     bench.admit("http://a.test/1", true).expect("new");
     let (lane, job) = bench.sent().expect("robots.txt");
@@ -284,10 +284,10 @@ fn what_no_robots_txt_means_holds_for_its_time_and_is_then_asked_for_again() {
 
 #[test]
 fn pages_beyond_the_limit_are_not_sent_even_with_many_in_flight() {
-    let mut bench = Bench::new(Settings {
+    let mut bench = Bench::new(FrontierSettings {
         pages_max: 3,
         robots_obey: false,
-        ..Settings::default()
+        ..FrontierSettings::default()
     });
     for page in 0..10 {
         bench
@@ -316,17 +316,17 @@ fn limited(bench: &Bench) -> usize {
 #[test]
 fn however_many_lanes_a_page_limit_stops_each_end_looks_at_a_few() {
     const LANES: usize = 100;
-    let crawl = Settings {
+    let crawl = FrontierSettings {
         pages_max: LANES as u64,
-        ..Settings::default()
+        ..FrontierSettings::default()
     };
-    let host = Settings {
+    let host = FrontierSettings {
         pages_per_host_max: 1,
-        ..Settings::default()
+        ..FrontierSettings::default()
     };
     // The end of a page changes nothing for another host.
     for (limit, looks_max) in [(crawl, LANES), (host, 0)] {
-        let mut bench = Bench::new(Settings {
+        let mut bench = Bench::new(FrontierSettings {
             robots_obey: false,
             ..limit
         });
@@ -366,10 +366,10 @@ fn however_many_lanes_a_page_limit_stops_each_end_looks_at_a_few() {
 
 #[test]
 fn a_host_that_has_had_its_pages_ends_the_rest_unsent() {
-    let mut bench = Bench::new(Settings {
+    let mut bench = Bench::new(FrontierSettings {
         pages_per_host_max: 2,
         robots_obey: false,
-        ..Settings::default()
+        ..FrontierSettings::default()
     });
     for page in 0..4 {
         bench
@@ -402,9 +402,9 @@ fn a_host_that_has_had_its_pages_ends_the_rest_unsent() {
 
 #[test]
 fn links_lead_where_follow_allows_and_a_full_frontier_drops_and_counts_them() {
-    let mut bench = Bench::new(Settings {
+    let mut bench = Bench::new(FrontierSettings {
         queued_max: 2,
-        ..Settings::default()
+        ..FrontierSettings::default()
     });
     bench.admit("http://a.test/", true).expect("new");
     assert_eq!(bench.admit("http://b.test/", false), Err(Filtered::Offsite));
@@ -430,9 +430,9 @@ fn links_lead_where_follow_allows_and_a_full_frontier_drops_and_counts_them() {
 
 #[test]
 fn a_host_that_fails_is_held_and_its_lane_goes_on_by_itself() {
-    let mut bench = Bench::new(Settings {
+    let mut bench = Bench::new(FrontierSettings {
         robots_obey: false,
-        ..Settings::default()
+        ..FrontierSettings::default()
     });
     for page in 0..6 {
         bench
@@ -454,7 +454,7 @@ fn a_host_that_fails_is_held_and_its_lane_goes_on_by_itself() {
 
 #[test]
 fn a_robots_txt_that_could_not_be_sent_after_all_is_sent_later() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(FrontierSettings::default());
     bench.admit("http://a.test/1", true).expect("new");
     let (lane, job) = bench.sent().expect("robots.txt");
     bench.frontier.put_back(lane, job, bench.now);
@@ -472,7 +472,7 @@ fn a_robots_txt_that_could_not_be_sent_after_all_is_sent_later() {
 
 #[test]
 fn an_origin_is_remembered_once_however_often_its_lane_closes() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(FrontierSettings::default());
     for n in 0..5 {
         bench
             .admit(&format!("http://a.test/{n}"), true)
@@ -488,9 +488,9 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
 
 #[test]
 fn the_number_of_an_origin_that_is_held_is_given_to_no_other() {
-    let mut bench = Bench::new(Settings {
+    let mut bench = Bench::new(FrontierSettings {
         robots_obey: false,
-        ..Settings::default()
+        ..FrontierSettings::default()
     });
     // Its lane opens, sends one request and closes; its origin is held meanwhile.
     let mut pages = 0;
@@ -516,7 +516,7 @@ fn the_number_of_an_origin_that_is_held_is_given_to_no_other() {
 
 #[test]
 fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(FrontierSettings::default());
     let job = Job::seed(1, CrawlUrl::parse("http://a.test/").expect("a URL"));
     let ids = ["a", "b", "c"].map(|name| bench.scope(name));
     let sets = [
@@ -547,9 +547,9 @@ fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
 fn requests_that_go_another_way_have_a_lane_of_their_own() {
     let usual: Proxy = "http://usual.test:3128".parse().expect("a proxy");
     let own: Proxy = "socks5://own.test:1080".parse().expect("a proxy");
-    let mut bench = Bench::new(Settings {
+    let mut bench = Bench::new(FrontierSettings {
         proxy: Some(Arc::new(usual.clone())),
-        ..Settings::default()
+        ..FrontierSettings::default()
     });
     let routes = [
         None,
@@ -592,9 +592,9 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
 #[test]
 fn a_proxy_that_fails_holds_what_goes_through_it_and_a_host_behind_it_itself_alone() {
     let proxy: Proxy = "http://proxy.test:3128".parse().expect("a proxy");
-    let mut bench = Bench::new(Settings {
+    let mut bench = Bench::new(FrontierSettings {
         proxy: Some(Arc::new(proxy)),
-        ..Settings::default()
+        ..FrontierSettings::default()
     });
     let now = Instant::START;
     let a = bench.lane("http://a.test/", None);
@@ -633,7 +633,7 @@ fn put_off(bench: &mut Bench) -> (CrawlUrl, OfferId) {
 
 #[test]
 fn equal_offers_that_wait_merge_into_the_least_depth_and_the_highest_priority() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(FrontierSettings::default());
     bench.frontier.delay_admission(1);
     let (url, id) = put_off(&mut bench);
     assert_eq!(bench.offer(&url, 2, 0, true), Admission::Duplicate);
@@ -650,7 +650,7 @@ fn equal_offers_that_wait_merge_into_the_least_depth_and_the_highest_priority() 
 
 #[test]
 fn a_put_off_answer_comes_when_it_is_due_and_not_before() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(FrontierSettings::default());
     bench.frontier.delay_admission(1);
     let (_, id) = put_off(&mut bench);
     let due = bench.frontier.next_answer().expect("one waits");
@@ -663,7 +663,7 @@ fn a_put_off_answer_comes_when_it_is_due_and_not_before() {
 
 #[test]
 fn a_url_that_is_fetched_unfiltered_meanwhile_is_a_duplicate_in_the_end() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(FrontierSettings::default());
     bench.frontier.delay_admission(1);
     let (url, _) = put_off(&mut bench);
     bench.frontier.mark_seen(&url, false);
@@ -674,9 +674,9 @@ fn a_url_that_is_fetched_unfiltered_meanwhile_is_a_duplicate_in_the_end() {
 
 #[test]
 fn links_to_the_host_of_a_seed_are_followed_while_the_seed_waits_for_its_answer() {
-    let mut bench = Bench::new(Settings {
+    let mut bench = Bench::new(FrontierSettings {
         follow: crate::frontier::settings::Follow::Host,
-        ..Settings::default()
+        ..FrontierSettings::default()
     });
     bench.frontier.delay_admission(1);
     let _ = put_off(&mut bench);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::kernel::{Kernel, KernelBackEnd, kernels};
 use super::{Bench, Seen, Step, Watch, token};
-use crate::io::{Event, Settings};
+use crate::io::{Event, IoSettings};
 
 fn a_turn_reads_a_few_sockets_and_reports_new_connections_first<I: KernelBackEnd>() {
     let mut watch = Watch::<Kernel<I>>::new();
@@ -53,9 +53,9 @@ fn a_turn_reads_a_few_sockets_and_reports_new_connections_first<I: KernelBackEnd
 }
 
 fn the_bytes_read_in_one_turn_are_bounded<I: KernelBackEnd>() {
-    let settings = Settings {
+    let settings = IoSettings {
         read_budget: 20_000,
-        ..Settings::default()
+        ..IoSettings::default()
     };
     let most = (settings.read_budget + settings.buffer_bytes) as u64;
     let mut watch = Watch::<Kernel<I>>::with(settings);
@@ -91,11 +91,11 @@ fn the_bytes_read_in_one_turn_are_bounded<I: KernelBackEnd>() {
 
 fn a_peer_that_sends_without_end_does_not_delay_others<I: KernelBackEnd>() {
     // The flood could fill all buffers many times over.
-    let mut watch = Watch::<Kernel<I>>::with(Settings {
+    let mut watch = Watch::<Kernel<I>>::with(IoSettings {
         read_budget: 20_000,
         buffer_bytes: 1000,
         buffers_max: 64,
-        ..Settings::default()
+        ..IoSettings::default()
     });
     let flood = watch.bench.listen(vec![Step::Send(vec![7; 200_000_000])]);
     let answer = [Step::Expect(1), Step::Send(b"!".to_vec())];

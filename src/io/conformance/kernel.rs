@@ -18,7 +18,7 @@ use socket2::{SockAddr, Socket};
 
 use super::{Bench, Seen, Step, Watch, token};
 use crate::base::time::Instant;
-use crate::io::{Clock, Credentials, Endpoint, Epoll, Io, Settings, Uring};
+use crate::io::{Clock, Credentials, Endpoint, Epoll, Io, IoSettings, Uring};
 
 pub(super) struct Kernel<I = Epoll> {
     io: I,
@@ -107,24 +107,24 @@ const CLIENTS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
 /// A back end of the kernel.
 pub(super) trait KernelBackEnd: Io {
-    fn start(settings: Settings) -> Self;
+    fn start(settings: IoSettings) -> Self;
 }
 
 impl KernelBackEnd for Epoll {
-    fn start(settings: Settings) -> Self {
+    fn start(settings: IoSettings) -> Self {
         Epoll::new(settings).expect("a back end")
     }
 }
 
 impl KernelBackEnd for Uring {
-    fn start(settings: Settings) -> Self {
+    fn start(settings: IoSettings) -> Self {
         Uring::new(settings).expect("a back end")
     }
 }
 
 /// Whether io_uring is available. If not, the test reports that it is skipped.
 pub(super) fn has_uring() -> bool {
-    let missing = Uring::new(Settings::default()).err();
+    let missing = Uring::new(IoSettings::default()).err();
     if let Some(reason) = &missing {
         crate::base::loud::skip(reason);
     }
@@ -134,7 +134,7 @@ pub(super) fn has_uring() -> bool {
 impl<I: KernelBackEnd> Bench for Kernel<I> {
     type Io = I;
 
-    fn new(settings: Settings) -> Self {
+    fn new(settings: IoSettings) -> Self {
         Kernel {
             io: I::start(settings),
             peers: BTreeMap::new(),
@@ -434,9 +434,9 @@ fn cpu_time() -> Duration {
 fn a_wait_polls_only_in_its_tail<I: KernelBackEnd>() {
     let span = Duration::from_millis(60);
     let check = |spin: Duration, awake_for: std::ops::Range<u64>| {
-        let mut watch = Watch::<Kernel<I>>::with(Settings {
+        let mut watch = Watch::<Kernel<I>>::with(IoSettings {
             spin,
-            ..Settings::default()
+            ..IoSettings::default()
         });
         let (io, mut events) = (watch.io(), Vec::new());
         let until = io.now() + span;
@@ -455,9 +455,9 @@ fn a_wait_polls_only_in_its_tail<I: KernelBackEnd>() {
 }
 
 fn an_arrival_in_the_tail_of_a_wait_ends_it<I: KernelBackEnd>() {
-    let mut watch = Watch::<Kernel<I>>::with(Settings {
+    let mut watch = Watch::<Kernel<I>>::with(IoSettings {
         spin: Duration::from_secs(60),
-        ..Settings::default()
+        ..IoSettings::default()
     });
     let script = [
         Step::Expect(1),
@@ -518,10 +518,10 @@ fn the_descriptor_is_readable_at_the_armed_deadline<I: KernelBackEnd>() {
 }
 
 fn the_descriptor_shows_arrivals_and_has_pending_the_rest<I: KernelBackEnd>() {
-    let mut watch = Watch::<Kernel<I>>::with(Settings {
+    let mut watch = Watch::<Kernel<I>>::with(IoSettings {
         read_budget: 1000,
         buffer_bytes: 1000,
-        ..Settings::default()
+        ..IoSettings::default()
     });
     let peer = watch.bench.listen(vec![
         Step::Expect(1),

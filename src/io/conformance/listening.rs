@@ -8,7 +8,7 @@ use super::suite::suite;
 use super::{Bench, Seen, Step, Watch, token};
 use crate::base::disk::DiskJob;
 use crate::io::sockets::listening::{ACCEPTED_MAX, ACCEPTS_A_TURN};
-use crate::io::{Accepted, Close, Endpoint, Event, Io, NetError, Peer, Settings, Token};
+use crate::io::{Accepted, Close, Endpoint, Event, Io, IoSettings, NetError, Peer, Token};
 
 /// The token of the listener.
 const LISTENER: u32 = 40;
@@ -209,9 +209,9 @@ fn a_turn_accepts_a_bounded_number_and_the_next_turn_the_rest<B: Bench>() {
 }
 
 fn a_listener_with_all_places_taken_accepts_when_one_is_free<B: Bench>() {
-    let mut watch = Watch::<B>::with(Settings {
+    let mut watch = Watch::<B>::with(IoSettings {
         sockets_max: 1,
-        ..Settings::default()
+        ..IoSettings::default()
     });
     let peer = watch.bench.listen(vec![]);
     for at in endpoints(&watch) {

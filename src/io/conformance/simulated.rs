@@ -10,7 +10,7 @@ use crate::base::disk::{DiskJob, FileId};
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::io::sim::{Answer, ConnId, Faults, FullDisk, Net, Origins, Sim, World};
-use crate::io::{Close, Credentials, Endpoint, Event, Io, NetError, Settings};
+use crate::io::{Close, Credentials, Endpoint, Event, Io, IoSettings, NetError};
 
 pub(super) struct Simulated {
     io: Sim,
@@ -106,7 +106,7 @@ impl Peer {
 }
 
 impl Simulated {
-    fn with(seed: u64, settings: Settings, faults: Faults) -> Self {
+    fn with(seed: u64, settings: IoSettings, faults: Faults) -> Self {
         let world = Shared::new(Scripted::default());
         Simulated {
             io: Sim::with(seed, settings, faults, Box::new(Shared::clone(&world))),
@@ -124,7 +124,7 @@ impl Simulated {
 impl Bench for Simulated {
     type Io = Sim;
 
-    fn new(settings: Settings) -> Self {
+    fn new(settings: IoSettings) -> Self {
         Simulated::with(1, settings, Faults::default())
     }
 
@@ -204,7 +204,7 @@ fn trace(seed: u64) -> Vec<String> {
         ..Faults::default()
     };
     let mut watch = Watch {
-        bench: Simulated::with(seed, Settings::default(), faults),
+        bench: Simulated::with(seed, IoSettings::default(), faults),
         seen: VecDeque::new(),
         events: Vec::new(),
     };
@@ -252,7 +252,7 @@ fn waiting_takes_no_time_and_ends_at_its_deadline_exactly() {
 /// A bench with these disk faults, and one file on its disk.
 fn disk_under(faults: Faults) -> (Watch<Simulated>, impl Fn(&[u8]) -> DiskJob, PathBuf) {
     let mut watch = Watch {
-        bench: Simulated::with(0, Settings::default(), faults),
+        bench: Simulated::with(0, IoSettings::default(), faults),
         seen: VecDeque::new(),
         events: Vec::new(),
     };
@@ -331,7 +331,7 @@ fn datagrams_are_lost_with_the_given_probability() {
         ..Faults::default()
     };
     let mut watch = Watch {
-        bench: Simulated::with(5, Settings::default(), faults),
+        bench: Simulated::with(5, IoSettings::default(), faults),
         seen: VecDeque::new(),
         events: Vec::new(),
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Bench, Seen, Step, Watch, token};
 use crate::base::disk::{DiskJob, FileId};
 use crate::base::time::Instant;
-use crate::io::{Close, Io, NetError, Settings, Token};
+use crate::io::{Close, Io, IoSettings, NetError, Token};
 
 fn a_connection_reports_when_it_began_and_when_it_was_established<B: Bench>() {
     let mut watch = Watch::<B>::new();
@@ -225,9 +225,9 @@ fn a_closed_token_is_forgotten_when_its_slot_is_reused<B: Bench>() {
 }
 
 fn a_socket_beyond_the_limit_fails_as_exhausted<B: Bench>() {
-    let mut watch = Watch::<B>::with(Settings {
+    let mut watch = Watch::<B>::with(IoSettings {
         sockets_max: 2,
-        ..Settings::default()
+        ..IoSettings::default()
     });
     assert_eq!(watch.io().capacity(), 2);
     let peer = watch.bench.listen(vec![]);
@@ -264,10 +264,10 @@ fn a_connection_that_is_not_read_slows_its_peer<B: Bench>() {
 }
 
 fn an_empty_pool_stops_reading_until_chunks_are_released<B: Bench>() {
-    let mut watch = Watch::<B>::with(Settings {
+    let mut watch = Watch::<B>::with(IoSettings {
         buffer_bytes: 1000,
         buffers_max: 3,
-        ..Settings::default()
+        ..IoSettings::default()
     });
     let body = pattern(50_000);
     let script = vec![Step::Send(body.clone()), Step::End];
@@ -306,9 +306,9 @@ fn an_empty_pool_stops_reading_until_chunks_are_released<B: Bench>() {
 }
 
 fn a_long_reply_does_not_delay_other_sockets<B: Bench>() {
-    let mut watch = Watch::<B>::with(Settings {
+    let mut watch = Watch::<B>::with(IoSettings {
         read_budget: 16 * 1024,
-        ..Settings::default()
+        ..IoSettings::default()
     });
     let long = watch
         .bench
@@ -389,9 +389,9 @@ fn a_datagram_comes_back_from_where_it_went<B: Bench>() {
 }
 
 fn a_datagram_longer_than_a_buffer_is_truncated<B: Bench>() {
-    let mut watch = Watch::<B>::with(Settings {
+    let mut watch = Watch::<B>::with(IoSettings {
         buffer_bytes: 100,
-        ..Settings::default()
+        ..IoSettings::default()
     });
     let echo = watch.bench.echo();
     watch.io().open_datagram(token(0), echo);

@@ -10,7 +10,7 @@ use super::*;
 #[test]
 fn an_unused_departure_stamp_is_dropped_and_the_connection_stays_open() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let mut io = Epoll::new(Settings::default()).expect("a back end");
+    let mut io = Epoll::new(IoSettings::default()).expect("a back end");
     let token = Token {
         slot: 0,
         generation: 1,
@@ -60,7 +60,7 @@ fn reading_what_an_earlier_turn_found_is_not_idle_time() {
     const SOCKETS: u32 = 3 * READS_MAX as u32;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
-    let mut io = Epoll::new(Settings::default()).expect("a back end");
+    let mut io = Epoll::new(IoSettings::default()).expect("a back end");
     let (mut events, mut peers) = (Vec::new(), Vec::new());
     for slot in 0..SOCKETS {
         let token = Token {

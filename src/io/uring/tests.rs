@@ -10,7 +10,7 @@ use super::*;
 use crate::io::{Clock, Stamp};
 
 /// A back end, unless io_uring is unavailable.
-fn uring(settings: Settings) -> Option<Uring> {
+fn uring(settings: IoSettings) -> Option<Uring> {
     Uring::new(settings)
         .inspect_err(|reason| crate::base::loud::skip(reason))
         .ok()
@@ -65,7 +65,7 @@ fn arrivals(io: &mut Uring, mut bytes: usize) -> Vec<(usize, Stamp)> {
 #[test]
 fn each_segment_keeps_its_own_stamp_while_the_thread_is_busy() {
     // Where other processes keep the processor, segments are found together, and the stamp says so.
-    let each_alone = (0..20).any(|_| match uring(Settings::default()) {
+    let each_alone = (0..20).any(|_| match uring(IoSettings::default()) {
         Some(mut io) => busy_while_four_segments_come(&mut io),
         None => true,
     });
@@ -106,7 +106,7 @@ fn busy_while_four_segments_come(io: &mut Uring) -> bool {
 
 #[test]
 fn the_stamp_of_segments_that_waited_without_a_receive_is_a_bound() {
-    let Some(mut io) = uring(Settings::default()) else {
+    let Some(mut io) = uring(IoSettings::default()) else {
         return;
     };
     let mut peer = connected(&mut io, 0);
@@ -137,7 +137,7 @@ fn the_stamp_of_segments_that_waited_without_a_receive_is_a_bound() {
 
 #[test]
 fn a_receive_whose_cancel_failed_is_cancelled_again() {
-    let Some(mut io) = uring(Settings::default()) else {
+    let Some(mut io) = uring(IoSettings::default()) else {
         return;
     };
     let mut peer = connected(&mut io, 0);
@@ -173,7 +173,7 @@ fn a_receive_whose_cancel_failed_is_cancelled_again() {
 
 #[test]
 fn the_failed_cancel_of_a_listener_cancels_that_again_and_nothing_else() {
-    let Some(mut io) = uring(Settings::default()) else {
+    let Some(mut io) = uring(IoSettings::default()) else {
         return;
     };
     let _peer = connected(&mut io, 0);
@@ -205,7 +205,7 @@ fn the_failed_cancel_of_a_listener_cancels_that_again_and_nothing_else() {
 
 #[test]
 fn more_operations_are_submitted_than_the_ring_holds() {
-    let Some(mut io) = uring(Settings::default()) else {
+    let Some(mut io) = uring(IoSettings::default()) else {
         return;
     };
     let echo = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -245,7 +245,7 @@ fn more_operations_are_submitted_than_the_ring_holds() {
 
 #[test]
 fn bytes_for_a_slots_former_socket_are_not_reported_for_the_next() {
-    let Some(mut io) = uring(Settings::default()) else {
+    let Some(mut io) = uring(IoSettings::default()) else {
         return;
     };
     let peer = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -273,7 +273,7 @@ fn bytes_for_a_slots_former_socket_are_not_reported_for_the_next() {
 
 #[test]
 fn no_receive_is_active_when_the_buffers_are_freed() {
-    let Some(mut io) = uring(Settings::default()) else {
+    let Some(mut io) = uring(IoSettings::default()) else {
         return;
     };
     let mut peers: Vec<TcpStream> = (0..20).map(|slot| connected(&mut io, slot)).collect();
@@ -288,7 +288,7 @@ fn no_receive_is_active_when_the_buffers_are_freed() {
 #[test]
 fn the_buffers_are_leaked_when_receives_cannot_be_ended() {
     let check = |spoil: fn(&mut Uring), expected: fn(usize) -> Dropped| {
-        let Some(mut io) = uring(Settings::default()) else {
+        let Some(mut io) = uring(IoSettings::default()) else {
             return;
         };
         let mut peer = connected(&mut io, 0);
@@ -321,10 +321,10 @@ fn the_buffers_are_leaked_when_receives_cannot_be_ended() {
 
 #[test]
 fn a_flood_is_reported_in_shares_until_its_end() {
-    let settings = Settings {
+    let settings = IoSettings {
         read_budget: 50_000,
         buffer_bytes: 1000,
-        ..Settings::default()
+        ..IoSettings::default()
     };
     let Some(mut io) = uring(settings) else {
         return;
@@ -363,10 +363,10 @@ fn a_flood_is_reported_in_shares_until_its_end() {
 
 #[test]
 fn a_flood_is_not_received_while_more_than_its_share_is_unreported() {
-    let settings = Settings {
+    let settings = IoSettings {
         read_budget: 20_000,
         buffer_bytes: 1000,
-        ..Settings::default()
+        ..IoSettings::default()
     };
     let Some(mut io) = uring(settings) else {
         return;

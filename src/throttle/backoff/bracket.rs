@@ -19,7 +19,7 @@ use super::noise::Noise;
 
 use super::{Guess, Rules, StepReason, TESTED_AFTER, scaled, seconds};
 use crate::base::time::{Instant, nanos};
-use crate::throttle::decision::Event;
+use crate::throttle::decision::DecisionEvent;
 use crate::throttle::settings::{Jitter, Rampup};
 use crate::throttle::strategy::Pace;
 
@@ -150,7 +150,7 @@ impl Bracket {
             ..Bracket::new(gap, now)
         };
         let why = format!("refused at {} s, which worked before", seconds(real));
-        (bracket, (Event::Backoff, why.into()))
+        (bracket, (DecisionEvent::Backoff, why.into()))
     }
 
     /// A guess was found to work.
@@ -238,7 +238,7 @@ impl Bracket {
                 "slowing down does not help: back to {} s",
                 seconds(start.gap)
             );
-            return (Event::Recover, why.into());
+            return (DecisionEvent::Recover, why.into());
         }
 
         let window = nanos(rules.backoff.window);
@@ -256,7 +256,7 @@ impl Bracket {
                 self.wait_for_probe(false, rules, now);
                 self.refused_rounds = 1;
                 let why = format!("refused once at {} s: the pace stays", seconds(at));
-                return (Event::Backoff, why.into());
+                return (DecisionEvent::Backoff, why.into());
             }
         }
         let since_outage = meter
@@ -298,7 +298,7 @@ impl Bracket {
         self.steps_up = 0;
         self.hold_ms = 0;
         let why = format!("refused at {} s", seconds(at));
-        (Event::Backoff, why.into())
+        (DecisionEvent::Backoff, why.into())
     }
 
     /// Makes the gap longer than `at`: by a little for the first round, by more for later rounds,

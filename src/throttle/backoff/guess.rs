@@ -5,7 +5,7 @@ use super::bracket::OUTAGE_ROUNDS;
 use super::meter::Meter;
 use super::{Rules, StepReason, TESTED_AFTER, scaled, seconds};
 use crate::base::time::{Instant, nanos};
-use crate::throttle::decision::Event;
+use crate::throttle::decision::DecisionEvent;
 
 /// A guessed delay and the bounds known around it, in nanoseconds. 0 means unknown.
 #[derive(Debug)]
@@ -65,14 +65,14 @@ impl Guess {
                 "refused at {} s: back to the last delay without refusals",
                 seconds(old)
             );
-            return (Event::Backoff, back.into());
+            return (DecisionEvent::Backoff, back.into());
         }
         self.safe = 0;
         self.delay = scaled(old, backoff.delay_factor)
             .max(nanos(backoff.min_delay))
             .min(nanos(backoff.max_delay).max(old));
         let slower = format!("refused at {} s", seconds(old));
-        (Event::Backoff, slower.into())
+        (DecisionEvent::Backoff, slower.into())
     }
 
     /// Handles an answer to a request of the present pace. Returns whether the server refused
@@ -117,7 +117,7 @@ impl Guess {
             self.delay = base;
         }
         meter.step(now);
-        Some((Event::Recover, "a window without refusals".into()))
+        Some((DecisionEvent::Recover, "a window without refusals".into()))
     }
 }
 

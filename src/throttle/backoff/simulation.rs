@@ -312,7 +312,7 @@ impl Observed {
             .map(|second| case.rate_at(second as f64))
             .sum();
         let backoffs = self.steps.iter().filter(|(at, step)| {
-            within(*at) && step.event == crate::throttle::decision::Event::Backoff
+            within(*at) && step.event == crate::throttle::decision::DecisionEvent::Backoff
         });
         let windows = (to - from) / case.settings.window.as_secs_f64();
         let gaps =

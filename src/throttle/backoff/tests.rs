@@ -6,7 +6,7 @@ use super::simulation::{Case, Limit};
 use super::{Backoff, Learned, Rules, Step};
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
-use crate::throttle::decision::Event;
+use crate::throttle::decision::DecisionEvent;
 use crate::throttle::settings::{self, Jitter, Rampup};
 use crate::throttle::strategy::Pace;
 
@@ -566,7 +566,10 @@ fn backoff_is_never_faster_than_a_changing_base() {
         assert!(pace.delay >= scope.base.delay, "turn {turn}");
         assert!((1..=scope.base.concurrency).contains(&pace.concurrency));
         if let Some(step) = step {
-            assert!(step.event != Event::Backoff || !served, "turn {turn}");
+            assert!(
+                step.event != DecisionEvent::Backoff || !served,
+                "turn {turn}"
+            );
             assert_eq!(step.after, pace);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::cause::Cause;
-use super::super::decision::Event;
+use super::super::decision::DecisionEvent;
 use super::super::scope::{NO_INDEX, Profile, Scope};
 use super::super::signal::Signal;
 use super::super::strategy::Pace;
@@ -60,7 +60,7 @@ pub struct Account {
     is_live: bool,
 }
 
-const EVENTS: usize = Event::ALL.len();
+const EVENTS: usize = DecisionEvent::ALL.len();
 
 const CAUSES: usize = Cause::ALL.len();
 
@@ -142,7 +142,7 @@ impl Account {
     }
 
     /// Number of decisions of this kind.
-    pub fn decided(&self, event: Event) -> u32 {
+    pub fn decided(&self, event: DecisionEvent) -> u32 {
         self.decided[event as usize]
     }
 
@@ -329,7 +329,7 @@ impl Throttle {
     }
 
     /// Counts a decision about the scope, even if decisions are not recorded.
-    pub(super) fn account_decided(&mut self, id: ScopeId, event: Event) {
+    pub(super) fn account_decided(&mut self, id: ScopeId, event: DecisionEvent) {
         self.accounts.decided[event as usize] += 1;
         let scope = self.scope_ref(id);
         let (row, pace) = (scope.account, scope.pace());
@@ -361,7 +361,7 @@ impl Throttle {
     }
 
     /// Number of decisions of this kind over all scopes.
-    pub fn decided(&self, event: Event) -> u64 {
+    pub fn decided(&self, event: DecisionEvent) -> u64 {
         self.accounts.decided[event as usize]
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::super::decision::{Decision, Event, Source};
+use super::super::decision::{Decision, DecisionEvent, DecisionSource};
 use super::super::scope::{Change, Hold, NO_INDEX, Queued};
 use super::super::settings::RateLimitHeaders;
 use super::super::signal::{Blame, Ending, Feedback, Signal};
@@ -243,29 +243,29 @@ impl Throttle {
         scope: ScopeId,
         signal: &Signal,
         refused: bool,
-    ) -> Option<(Duration, Source)> {
+    ) -> Option<(Duration, DecisionSource)> {
         let fields = self.settings.rate_limit_headers;
         if refused {
             let reset = signal.rate_limit_reset;
             let reset = reset.filter(|_| fields != RateLimitHeaders::Off);
             return signal
                 .retry_after
-                .map(|wait| (wait, Source::RetryAfter))
-                .or(reset.map(|wait| (wait, Source::RateLimit)));
+                .map(|wait| (wait, DecisionSource::RetryAfter))
+                .or(reset.map(|wait| (wait, DecisionSource::RateLimit)));
         }
         let applies = fields == RateLimitHeaders::Always && signal.rate_limit_exhausted;
         let wait = signal.rate_limit_reset.filter(|_| applies)?;
         let concerned = self.concerned(ticket, signal).scopes;
         concerned
             .contains(&scope)
-            .then_some((wait, Source::RateLimit))
+            .then_some((wait, DecisionSource::RateLimit))
     }
 
     fn hold_for(
         &mut self,
         scope: ScopeId,
         wait: Duration,
-        source: Source,
+        source: DecisionSource,
         id: u64,
         signal: &Signal,
         now: Instant,
@@ -288,7 +288,7 @@ impl Throttle {
             return;
         }
         let words = match source {
-            Source::RetryAfter => "Retry-After",
+            DecisionSource::RetryAfter => "Retry-After",
             _ => "the server's rate-limit fields",
         };
         let name = self.scope_table.name(scope);
@@ -301,13 +301,13 @@ impl Throttle {
         } else {
             format!("{words} asks for {wait:?}")
         };
-        self.account_decided(scope, Event::Hold);
+        self.account_decided(scope, DecisionEvent::Hold);
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
             scope: self.scope_table.name(scope).to_owned(),
             id: Some(id),
-            event: Event::Hold,
+            event: DecisionEvent::Hold,
             status: signal.status,
             latency: signal.server_latency,
             target_delay: Some(capped),
@@ -346,7 +346,14 @@ impl Throttle {
                 None => String::new(),
             };
             let reason = format!("{more:+} units beyond the estimate{rest}");
-            self.decide_beside(scope, Some(id), Event::Quota, Source::Quota, reason, now);
+            self.decide_beside(
+                scope,
+                Some(id),
+                DecisionEvent::Quota,
+                DecisionSource::Quota,
+                reason,
+                now,
+            );
         }
         true
     }
@@ -354,19 +361,26 @@ impl Throttle {
     /// Records that a lane starts to wait for quota.
     pub(super) fn note_quota(&mut self, scope: ScopeId, cost: f64, now: Instant) {
         if !self.tracing {
-            self.account_decided(scope, Event::Quota);
+            self.account_decided(scope, DecisionEvent::Quota);
         } else {
             let at = self.scope_ref(scope).fits_at(cost, now);
             let wait = at.saturating_since(now);
             let reason = format!("the quota is used up: {cost} units fit in {wait:?}");
-            self.decide_beside(scope, None, Event::Quota, Source::Quota, reason, now);
+            self.decide_beside(
+                scope,
+                None,
+                DecisionEvent::Quota,
+                DecisionSource::Quota,
+                reason,
+                now,
+            );
         }
     }
 
     /// Records that robots.txt asks for a delay.
     pub fn note_crawl_delay(&mut self, scope: ScopeId, asked: Duration, now: Instant) {
         if !self.tracing {
-            self.account_decided(scope, Event::Robots);
+            self.account_decided(scope, DecisionEvent::Robots);
         } else {
             let applied = asked.min(self.settings.robotstxt_max_delay);
             let capped = if applied < asked {
@@ -375,7 +389,14 @@ impl Throttle {
                 String::new()
             };
             let reason = format!("robots.txt asks for {asked:?} between requests{capped}");
-            self.decide_beside(scope, None, Event::Robots, Source::Robots, reason, now);
+            self.decide_beside(
+                scope,
+                None,
+                DecisionEvent::Robots,
+                DecisionSource::Robots,
+                reason,
+                now,
+            );
         }
     }
 
@@ -384,8 +405,8 @@ impl Throttle {
         &mut self,
         scope: ScopeId,
         id: Option<u64>,
-        event: Event,
-        source: Source,
+        event: DecisionEvent,
+        source: DecisionSource,
         reason: String,
         now: Instant,
     ) {
@@ -416,15 +437,22 @@ impl Throttle {
             let probes = false;
             let hold = Hold {
                 until,
-                source: Source::User,
+                source: DecisionSource::User,
                 probes,
             };
             let holds = self.scope_mut(scope).hold(hold);
             if holds && !self.tracing {
-                self.account_decided(scope, Event::Hold);
+                self.account_decided(scope, DecisionEvent::Hold);
             } else if holds {
                 let reason = format!("held for {delay:?} by feedback");
-                self.decide_beside(scope, None, Event::Hold, Source::User, reason, now);
+                self.decide_beside(
+                    scope,
+                    None,
+                    DecisionEvent::Hold,
+                    DecisionSource::User,
+                    reason,
+                    now,
+                );
             }
         }
         self.schedule_check(scope, now);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::super::cause::Cause;
-use super::super::decision::{Decision, Event, Source};
+use super::super::decision::{Decision, DecisionEvent, DecisionSource};
 use super::super::diagnosis::{
     Configured, Diagnosis, Facts, Ineffective, Setting, Waits, diagnose, ineffective,
 };
@@ -49,7 +49,7 @@ impl Throttle {
                 at: now,
                 scope,
                 id: None,
-                event: Event::Ineffective,
+                event: DecisionEvent::Ineffective,
                 status: None,
                 latency: None,
                 target_delay: None,
@@ -58,7 +58,7 @@ impl Throttle {
                 in_flight: 0,
                 size: None,
                 reason: Cow::Owned(message),
-                source: Source::User,
+                source: DecisionSource::User,
             });
         }
     }

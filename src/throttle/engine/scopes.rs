@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::super::decision::Source;
+use super::super::decision::DecisionSource;
 use super::super::scope::{Hold, Profile, Scope};
-use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, Settings};
+use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, ThrottleSettings};
 use super::super::strategy::Pace;
 use super::tickets::TICKET_IN_USE;
 use super::{Throttle, TicketId};
@@ -280,7 +280,7 @@ impl Throttle {
     pub fn hold(&mut self, scope: ScopeId, until: Instant, now: Instant) {
         self.scope_mut(scope).hold(Hold {
             until,
-            source: Source::User,
+            source: DecisionSource::User,
             probes: false,
         });
         self.schedule_check(scope, now);
@@ -345,7 +345,7 @@ pub fn covers_many_scopes(name: &str) -> bool {
 }
 
 /// The profile of scopes that the configuration does not name.
-pub(super) fn default_profile(settings: &Settings) -> Profile {
+pub(super) fn default_profile(settings: &ThrottleSettings) -> Profile {
     Profile {
         concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
         ..Profile::of(settings.default.clone())
@@ -353,7 +353,7 @@ pub(super) fn default_profile(settings: &Settings) -> Profile {
 }
 
 /// The profile of a scope that the configuration names.
-pub(super) fn profile(settings: &Settings, name: &str) -> Profile {
+pub(super) fn profile(settings: &ThrottleSettings, name: &str) -> Profile {
     let mut own = settings.of(name);
     let patch = settings.scopes.get(name);
     let only_quota = patch.is_some_and(|patch| is_only_quota(name, patch));
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn changing_one_scope_checks_no_other_and_can_be_undone() {
-        let mut throttle = Throttle::new(Settings::default(), 1, Instant::START);
+        let mut throttle = Throttle::new(ThrottleSettings::default(), 1, Instant::START);
         let configured = throttle.settings.scopes.len();
         let delay = |seconds| ScopePatch {
             delay: Some(Duration::from_secs(seconds)),

@@ -257,7 +257,7 @@ fn f69_omitted_scopes_are_flagged_in_every_combination() {
 #[test]
 fn f69_the_larger_of_two_costs_is_kept() {
     let check = |first: Option<f64>, second: Option<f64>, expected: Option<f64>| {
-        let of = |cost| Entry {
+        let of = |cost| ScopeEntry {
             name: "a".to_owned(),
             cost,
         };

@@ -8,7 +8,7 @@ use super::{NO_INDEX, Profile};
 use crate::base::time::Instant;
 use crate::throttle::autothrottle;
 use crate::throttle::backoff::{Backoff, Learned};
-use crate::throttle::decision::{Event, Source};
+use crate::throttle::decision::{DecisionEvent, DecisionSource};
 use crate::throttle::quota::{Charge, Fit, Ledger};
 use crate::throttle::robust::{self, Adjusted, Body, Robust};
 use crate::throttle::settings::{AutoThrottleMode, Jitter, ScopeSettings};
@@ -24,7 +24,7 @@ pub(super) struct Rules {
     /// The pace without backoff.
     base: Pace,
     /// The rule that determines the pace's delay.
-    delay_source: Source,
+    delay_source: DecisionSource,
     /// A third party's minimum delay (Crawl-delay): never undercut, not even by jitter.
     pub floor: Duration,
     held: Hold,
@@ -62,7 +62,7 @@ enum Adapts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::throttle) struct Hold {
     pub until: Instant,
-    pub source: Source,
+    pub source: DecisionSource,
     /// After the hold one request at a time, until one is not refused.
     pub probes: bool,
 }
@@ -70,8 +70,8 @@ pub(in crate::throttle) struct Hold {
 /// A change of the pace by one rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::throttle) struct Change {
-    pub event: Event,
-    pub source: Source,
+    pub event: DecisionEvent,
+    pub source: DecisionSource,
     pub latency: Option<Duration>,
     pub target: Option<Duration>,
     pub before: Pace,
@@ -129,7 +129,7 @@ impl Rules {
         Rules {
             pace,
             base: pace,
-            delay_source: Source::User,
+            delay_source: DecisionSource::User,
             floor: Duration::ZERO,
             held: Hold::NONE,
             probing_from: None,
@@ -221,17 +221,17 @@ impl Rules {
             Adapts::Custom(_) => pace = self.pace,
         }
         self.delay_source = if pace.delay > configured.delay {
-            Source::Autothrottle
+            DecisionSource::Autothrottle
         } else {
-            Source::User
+            DecisionSource::User
         };
         self.base = pace;
         if let Some(backoff) = &self.backoff {
             let asked = backoff.pace(&profile.backoff(pace));
             if asked.delay != pace.delay {
                 self.delay_source = match settings.rampup {
-                    Some(_) => Source::Rampup,
-                    None => Source::Backoff,
+                    Some(_) => DecisionSource::Rampup,
+                    None => DecisionSource::Backoff,
                 };
             }
             pace = asked;
@@ -245,7 +245,7 @@ impl Rules {
             pace.concurrency = 1;
             if probes > pace.delay {
                 pace.delay = probes;
-                self.delay_source = Source::Backoff;
+                self.delay_source = DecisionSource::Backoff;
             }
         }
         self.pace = pace;
@@ -289,8 +289,8 @@ impl Rules {
                 self.recompute(profile);
                 if latency.is_some() {
                     changes.push(Change {
-                        event: Event::Autothrottle,
-                        source: Source::Autothrottle,
+                        event: DecisionEvent::Autothrottle,
+                        source: DecisionSource::Autothrottle,
                         latency,
                         target: latency.map(|latency| autothrottle::target(auto, latency)),
                         before,
@@ -320,11 +320,11 @@ impl Rules {
                 if pace != before {
                     changes.push(Change {
                         event: if observation.refused {
-                            Event::Backoff
+                            DecisionEvent::Backoff
                         } else {
-                            Event::Recover
+                            DecisionEvent::Recover
                         },
-                        source: Source::User,
+                        source: DecisionSource::User,
                         latency: observation.signal.server_latency,
                         target: None,
                         before,
@@ -384,8 +384,8 @@ impl Rules {
             changes.push(Change {
                 event: step.event,
                 source: match profile.settings.rampup {
-                    Some(_) => Source::Rampup,
-                    None => Source::Backoff,
+                    Some(_) => DecisionSource::Rampup,
+                    None => DecisionSource::Backoff,
                 },
                 latency,
                 target: None,
@@ -489,8 +489,8 @@ impl Rules {
                 format!("{kind}: {words} ({seen} replies); next request {gap:?} after the last")
             };
             changes.push(Change {
-                event: Event::Suspect,
-                source: Source::Backoff,
+                event: DecisionEvent::Suspect,
+                source: DecisionSource::Backoff,
                 latency,
                 target: None,
                 before,
@@ -582,11 +582,11 @@ impl Rules {
     }
 
     /// The rule that delays longest, if the gap is over at `gap_over`.
-    pub fn slowest(&self, gap_over: impl FnOnce() -> Instant) -> Source {
+    pub fn slowest(&self, gap_over: impl FnOnce() -> Instant) -> DecisionSource {
         if self.held.until > Instant::START && self.held.until > gap_over() {
             self.held.source
         } else if self.floor > self.pace.delay {
-            Source::Robots
+            DecisionSource::Robots
         } else {
             self.delay_source
         }
@@ -717,11 +717,11 @@ fn adjusted_change(
 ) -> Change {
     Change {
         event: if adjusted.suspect {
-            Event::Suspect
+            DecisionEvent::Suspect
         } else {
-            Event::Autothrottle
+            DecisionEvent::Autothrottle
         },
-        source: Source::Autothrottle,
+        source: DecisionSource::Autothrottle,
         latency,
         target: adjusted.target,
         before,
@@ -757,7 +757,7 @@ fn paired<T>(
 impl Hold {
     const NONE: Hold = Hold {
         until: Instant::START,
-        source: Source::User,
+        source: DecisionSource::User,
         probes: false,
     };
 }

@@ -9,13 +9,13 @@ fn secs(seconds: f64) -> Duration {
 }
 
 /// Settings with these entries.
-fn saying(scopes: &[(&str, ScopePatch)]) -> Settings {
-    Settings {
+fn saying(scopes: &[(&str, ScopePatch)]) -> ThrottleSettings {
+    ThrottleSettings {
         scopes: scopes
             .iter()
             .map(|(name, patch)| ((*name).to_owned(), patch.clone()))
             .collect(),
-        ..Settings::default()
+        ..ThrottleSettings::default()
     }
 }
 
@@ -46,7 +46,7 @@ fn pace_of(scope: &ScopeSettings) -> (u32, f64, f64) {
 
 #[test]
 fn f12_a_scope_without_settings_equals_the_default() {
-    let mut settings = Settings::default();
+    let mut settings = ThrottleSettings::default();
     settings.default.rampup = Some(Rampup::default());
     settings.default.autothrottle = Some(AutoThrottle {
         target_concurrency: 3.0,
@@ -70,7 +70,7 @@ fn f12_a_scope_without_settings_equals_the_default() {
 
 #[test]
 fn f12_each_key_replaces_only_its_own_global() {
-    let settings = Settings::default();
+    let settings = ThrottleSettings::default();
     let check = |patch: ScopePatch, expected: ScopeSettings| {
         assert_eq!(settings.scope(&patch), expected, "{patch:?}");
     };
@@ -120,7 +120,7 @@ fn f12_each_key_replaces_only_its_own_global() {
 
 #[test]
 fn f37_each_backoff_key_can_be_replaced_separately() {
-    let settings = Settings::default();
+    let settings = ThrottleSettings::default();
     let usual = Backoff::default;
     let check = |patch: BackoffPatch, expected: Backoff| {
         let patch = ScopePatch {
@@ -170,7 +170,7 @@ fn f37_each_backoff_key_can_be_replaced_separately() {
 
 #[test]
 fn f58_each_rampup_key_can_be_replaced_separately() {
-    let mut settings = Settings::default();
+    let mut settings = ThrottleSettings::default();
     settings.rampup.backoff_target = (2, 4);
     let scope = |patch: RampupPatch| {
         let patch = ScopePatch {
@@ -231,7 +231,7 @@ fn f58_each_rampup_key_can_be_replaced_separately() {
 
 #[test]
 fn autothrottle_in_one_scope_has_the_same_default_pace_as_globally() {
-    let settings = Settings::default();
+    let settings = ThrottleSettings::default();
     assert_eq!(pace_of(&settings.scope(&automatic(true))), (8, 0.0, 0.0));
     let patch = ScopePatch {
         concurrency: Some(2),
@@ -248,7 +248,7 @@ fn autothrottle_in_one_scope_has_the_same_default_pace_as_globally() {
         Some(settings.autothrottle.clone())
     );
 
-    let mut everywhere = Settings::default();
+    let mut everywhere = ThrottleSettings::default();
     everywhere.default.autothrottle = Some(AutoThrottle::default());
     everywhere.otherwise = BasePace::usual(false);
     let off = everywhere.scope(&automatic(false));
@@ -259,9 +259,9 @@ fn autothrottle_in_one_scope_has_the_same_default_pace_as_globally() {
 #[test]
 fn the_latency_depends_on_the_mode_unless_it_is_set() {
     let check = |said: Option<LatencyFrom>, own: Option<LatencyFrom>, expected| {
-        let settings = Settings {
+        let settings = ThrottleSettings {
             latency_from: said,
-            ..Settings::default()
+            ..ThrottleSettings::default()
         };
         let mut patch = automatic(true);
         patch.autothrottle.mode = Some(AutoThrottleMode::Scrapy);
@@ -277,11 +277,11 @@ fn the_latency_depends_on_the_mode_unless_it_is_set() {
 
 #[test]
 fn a_quota_takes_its_window_from_the_scope_or_the_globals() {
-    let settings = Settings {
+    let settings = ThrottleSettings {
         window: secs(10.0),
         window_kind: WindowKind::Sliding,
         oversize: Oversize::Refuse,
-        ..Settings::default()
+        ..ThrottleSettings::default()
     };
     let patch = ScopePatch {
         quota: Some(500.0),
@@ -320,7 +320,7 @@ fn a_scope_may_select_the_built_in_strategy() {
             arguments: serde_json::Map::from_iter([("pace".to_owned(), json!(3))]),
         })
     };
-    let mut settings = Settings::default();
+    let mut settings = ThrottleSettings::default();
     settings.default.manager = manager("mine");
     let scope = |name: &str| {
         settings

@@ -2,9 +2,9 @@
 
 use super::world::*;
 use crate::base::ids::ScopeSet;
-use crate::throttle::settings::{AutoThrottle, AutoThrottleMode, ScopePatch, Settings};
+use crate::throttle::settings::{AutoThrottle, AutoThrottleMode, ScopePatch, ThrottleSettings};
 
-fn auto(target_concurrency: f64, concurrency: u32, floor: f64) -> Settings {
+fn auto(target_concurrency: f64, concurrency: u32, floor: f64) -> ThrottleSettings {
     let mut settings = pace(concurrency, floor, 0.0);
     settings.default.autothrottle = Some(AutoThrottle {
         start_delay: secs(0.5),

@@ -4,7 +4,7 @@ use super::world::*;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::engine::Throttle;
-use crate::throttle::settings::{Jitter, RateLimitHeaders, ScopePatch, Settings};
+use crate::throttle::settings::{Jitter, RateLimitHeaders, ScopePatch, ThrottleSettings};
 
 #[test]
 fn f51_a_crawl_delay_is_a_strict_minimum_and_runs_from_the_last_request() {
@@ -111,7 +111,7 @@ fn nothing_departs_before_the_end_of_a_hold() {
 }
 
 /// Settings under which only holds matter: a refusal costs a millisecond.
-fn holding(concurrency: u32, max_delay: f64) -> Settings {
+fn holding(concurrency: u32, max_delay: f64) -> ThrottleSettings {
     let mut settings = pace(concurrency, 0.0, 0.0);
     let backoff = &mut settings.default.backoff;
     backoff.jitter = Jitter::NONE;
@@ -121,7 +121,7 @@ fn holding(concurrency: u32, max_delay: f64) -> Settings {
 }
 
 /// Times at which an origin was visited that sends these replies and then pages of 10 ms.
-fn visited(settings: Settings, requests: usize, replies: Vec<Reply>) -> Vec<f64> {
+fn visited(settings: ThrottleSettings, requests: usize, replies: Vec<Reply>) -> Vec<f64> {
     let mut world = World::new(settings);
     let lane = world.origin("a.test", script(replies));
     world.queue(lane, requests, page(0.01));

@@ -5,7 +5,7 @@ use crate::base::ids::ScopeSet;
 use crate::base::time::Instant;
 use crate::throttle::cause::Cause;
 use crate::throttle::engine::{Grant, Throttle};
-use crate::throttle::settings::{Jitter, ScopePatch, Settings};
+use crate::throttle::settings::{Jitter, ScopePatch, ThrottleSettings};
 
 #[test]
 fn f01_a_scopes_concurrency_is_reached_and_never_exceeded() {
@@ -143,7 +143,7 @@ const SLOWER_SET_UP_THAN_GAP: [(u32, f64, f64, f64, usize); 4] = [
 
 /// Two hosts with sixty requests each. The set-up takes its usual time multiplied by these factors
 /// in turn. Where they differ, a request that is prepared early waits for its gap.
-fn two_hosts(settings: Settings, setup: f64, takes: f64, varies: &[f64]) -> World {
+fn two_hosts(settings: ThrottleSettings, setup: f64, takes: f64, varies: &[f64]) -> World {
     let mut world = World::new(settings);
     for name in ["a.test", "b.test"] {
         let lane = world.lane(&[name]);
@@ -367,7 +367,7 @@ fn f109_many_lanes_offered_at_once_keep_the_gap() {
             .entry(lane.0)
             .or_default()
             .push_back(page(0.01));
-        world.later(at(1.0), Event::Offered(lane.0));
+        world.later(at(1.0), DecisionEvent::Offered(lane.0));
     }
     world.run(at(100.0));
     let mut all: Vec<Instant> = lanes

@@ -5,13 +5,13 @@ use crate::base::ids::{ScopeId, ScopeSet};
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
-use crate::throttle::decision::Event;
+use crate::throttle::decision::DecisionEvent;
 use crate::throttle::engine::{Account, Grant, Throttle, TicketId};
-use crate::throttle::settings::{Oversize, Quota, ScopePatch, Settings, WindowKind};
+use crate::throttle::settings::{Oversize, Quota, ScopePatch, ThrottleSettings, WindowKind};
 use crate::throttle::signal::Feedback;
 
 /// A quota and no pace.
-fn spending(units: f64, window: f64, kind: WindowKind) -> Settings {
+fn spending(units: f64, window: f64, kind: WindowKind) -> ThrottleSettings {
     let mut settings = pace(1, 0.0, 0.0);
     settings.default.quota = Some(Quota {
         units,
@@ -391,11 +391,11 @@ fn f79_waiting_for_quota_is_recorded_as_a_decision() {
         let lane = world.origin("a.test", script([]));
         world.queue(lane, 4, page(0.01));
         world.run(at(10.0));
-        let decided = |account: &Account| account.decided(Event::Quota);
+        let decided = |account: &Account| account.decided(DecisionEvent::Quota);
         let decided: u32 = world.throttle.accounts().map(decided).sum();
         assert_eq!(decided, 1, "it is counted");
         let mut kept = world.throttle.take_decisions();
-        let kept = kept.find(|decision| decision.event == Event::Quota);
+        let kept = kept.find(|decision| decision.event == DecisionEvent::Quota);
         assert_eq!(kept.is_some(), wanted);
         assert!(kept.is_none_or(|decision| decision.reason.contains("quota is used up")));
     }

@@ -4,13 +4,13 @@ use super::world::*;
 use crate::base::ids::ScopeSet;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
-use crate::throttle::decision::Event;
+use crate::throttle::decision::DecisionEvent;
 use crate::throttle::engine::{Grant, Throttle};
-use crate::throttle::settings::{Backoff, Jitter, Rampup, Settings};
+use crate::throttle::settings::{Backoff, Jitter, Rampup, ThrottleSettings};
 use crate::throttle::signal::Signal;
 
 /// One pace for all scopes, and backoff without jitter.
-fn backing(concurrency: u32, delay: f64, edit: impl FnOnce(&mut Backoff)) -> Settings {
+fn backing(concurrency: u32, delay: f64, edit: impl FnOnce(&mut Backoff)) -> ThrottleSettings {
     let mut settings = pace(concurrency, delay, 0.0);
     settings.default.backoff.jitter = Jitter::NONE;
     edit(&mut settings.default.backoff);
@@ -219,7 +219,7 @@ fn f38_the_slot_that_is_refused_slows_down_alone() {
 }
 
 /// The concurrencies of a scope that is refused for `refused_for` seconds and then not.
-fn concurrencies(settings: Settings, refused_for: f64) -> Vec<u32> {
+fn concurrencies(settings: ThrottleSettings, refused_for: f64) -> Vec<u32> {
     let mut world = World::new(settings);
     let lane = world.origin("a.test", until(at(refused_for), 429));
     world.queue(lane, 100_000, page(0.01));
@@ -473,9 +473,9 @@ mod blame {
 
 #[test]
 fn f56_rampup_exceeds_the_default_pace() {
-    let mut settings = Settings {
+    let mut settings = ThrottleSettings {
         concurrent_requests: 64,
-        ..Settings::default()
+        ..ThrottleSettings::default()
     };
     settings.default.rampup = Some(Rampup::default());
     settings.default.backoff.window = secs(2.0);
@@ -511,7 +511,7 @@ fn f79_a_step_is_recorded_only_if_decisions_are_recorded() {
         let steps: Vec<_> = world
             .throttle
             .take_decisions()
-            .filter(|decision| decision.event == Event::Backoff)
+            .filter(|decision| decision.event == DecisionEvent::Backoff)
             .map(|decision| (decision.scope, decision.status, decision.delay))
             .collect();
         let step = ("a.test".to_owned(), Some(429), [secs(0.2), secs(1.0)]);

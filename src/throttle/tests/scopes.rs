@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::world::*;
 use crate::base::ids::ScopeSet;
 use crate::throttle::engine::{Grant, Throttle};
-use crate::throttle::settings::{ScopePatch, Settings};
+use crate::throttle::settings::{ScopePatch, ThrottleSettings};
 
 #[test]
 fn f07_an_apex_and_its_subdomains_are_paced_apart() {
@@ -49,7 +49,7 @@ fn f12_keys_missing_in_a_scope_come_from_the_globals() {
 
 #[test]
 fn f13_the_example_scope_has_sixteen_slots_and_no_delay() {
-    let mut world = World::new(Settings::default());
+    let mut world = World::new(ThrottleSettings::default());
     let lane = world.lane(&["quotes.toscrape.com"]);
     let other = world.lane(&["other.test"]);
     world.queue(lane, 100, page(0.1));

@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::base::rng::Rng;
-use crate::throttle::settings::{AutoThrottle, Settings};
+use crate::throttle::settings::{AutoThrottle, ThrottleSettings};
 
 /// A crawl of one origin.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl Case {
         }
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> ThrottleSettings {
         let mut settings = pace(32, 0.0, 0.0);
         settings.default.backoff.window = secs(self.window as f64);
         settings.default.autothrottle = Some(AutoThrottle {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::world::*;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
-use crate::throttle::settings::{Jitter, ScopePatch, ScopeSettings, Settings};
+use crate::throttle::settings::{Jitter, ScopePatch, ScopeSettings, ThrottleSettings};
 use crate::throttle::signal::{Ending, Feedback};
 use crate::throttle::strategies::Strategies;
 use crate::throttle::strategy::{Observation, Pace, Strategy};
@@ -167,7 +167,7 @@ fn f71_a_strategy_is_evicted_no_earlier_than_it_permits() {
 // The vectors: no jitter, minimum delay 1 s, factor 2, cap 300 s, window 60 s.
 
 /// A scope with one slot, and a switch for whether it is refused.
-fn vector(delay: f64, edit: impl FnOnce(&mut Settings)) -> (World, Shared<bool>) {
+fn vector(delay: f64, edit: impl FnOnce(&mut ThrottleSettings)) -> (World, Shared<bool>) {
     let mut settings = pace(1, delay, 0.0);
     settings.default.backoff.jitter = Jitter::NONE;
     edit(&mut settings);

@@ -9,7 +9,7 @@ use crate::base::ids::ScopeSet;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::engine::{Grant, Throttle, TicketId};
-use crate::throttle::settings::{Jitter, ScopeSettings, Settings};
+use crate::throttle::settings::{Jitter, ScopeSettings, ThrottleSettings};
 use crate::throttle::signal::{Ending, Feedback, Signal};
 
 /// Lanes with queued requests, set-up times and page times, and the origins' observations.
@@ -17,7 +17,7 @@ pub(super) struct World {
     pub throttle: Throttle,
     pub now: Instant,
     pub queued: BTreeMap<u32, VecDeque<Page>>,
-    pub events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    pub events: BinaryHeap<Reverse<(Instant, u64, DecisionEvent)>>,
     pub tickets: BTreeMap<u64, Exchange>,
     pub next: u64,
     /// Send times of the requests of each lane.
@@ -158,19 +158,19 @@ pub(super) fn until(end: Instant, status: u16) -> Policy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
+pub(super) enum DecisionEvent {
     Ready(u64),
     Answered(u64),
     Offered(u32),
 }
 
 impl World {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: ThrottleSettings) -> Self {
         World::seeded(settings, 7)
     }
 
     /// A world with another jitter seed.
-    pub fn seeded(settings: Settings, seed: u64) -> Self {
+    pub fn seeded(settings: ThrottleSettings, seed: u64) -> Self {
         World {
             throttle: Throttle::new(settings, seed, Instant::START),
             now: Instant::START,
@@ -287,7 +287,7 @@ impl World {
         self.throttle.expect(lane, &costs, self.now);
     }
 
-    pub fn later(&mut self, at: Instant, what: Event) {
+    pub fn later(&mut self, at: Instant, what: DecisionEvent) {
         self.next += 1;
         self.events.push(Reverse((at, self.next, what)));
     }
@@ -336,7 +336,7 @@ impl World {
                     reply: None,
                 };
                 self.tickets.insert(id, exchange);
-                self.later(self.now + page.setup, Event::Ready(id));
+                self.later(self.now + page.setup, DecisionEvent::Ready(id));
             }
             Grant::Depart(ticket) => {
                 let (&id, exchange) = self
@@ -351,7 +351,7 @@ impl World {
                 self.count(ticket, 1);
                 let slot = self.throttle.slot_of(ticket);
                 let reply = self.visit(lane, Page { slot, ..page });
-                self.later(self.now + reply.takes, Event::Answered(id));
+                self.later(self.now + reply.takes, DecisionEvent::Answered(id));
                 let exchange = self.tickets.get_mut(&id).expect("it is under way");
                 exchange.reply = Some(reply);
             }
@@ -373,9 +373,9 @@ impl World {
         reply
     }
 
-    fn on_event(&mut self, what: Event) {
+    fn on_event(&mut self, what: DecisionEvent) {
         match what {
-            Event::Ready(id) => {
+            DecisionEvent::Ready(id) => {
                 let exchange = &self.tickets[&id];
                 let (ticket, page, started) = (exchange.ticket, exchange.page, exchange.started);
                 if page.fails_setup {
@@ -393,7 +393,7 @@ impl World {
                     self.throttle.ready(ticket, Some(page.setup), self.now);
                 }
             }
-            Event::Answered(id) => {
+            DecisionEvent::Answered(id) => {
                 let exchange = self.tickets.remove(&id).expect("in flight");
                 let (ticket, reply) = (exchange.ticket, exchange.reply.expect("answered"));
                 let signal = Signal {
@@ -416,7 +416,7 @@ impl World {
                 }
                 self.throttle.finish(ticket, self.now);
             }
-            Event::Offered(lane) => self.throttle.offer(LaneId(lane), self.now),
+            DecisionEvent::Offered(lane) => self.throttle.offer(LaneId(lane), self.now),
         }
     }
 
@@ -494,8 +494,8 @@ pub(super) fn failing(failure: FailureKind, takes: f64) -> Page {
 }
 
 /// Settings with one pace for all scopes, without jitter.
-pub(super) fn pace(concurrency: u32, delay: f64, delay_per_slot: f64) -> Settings {
-    Settings {
+pub(super) fn pace(concurrency: u32, delay: f64, delay_per_slot: f64) -> ThrottleSettings {
+    ThrottleSettings {
         default: ScopeSettings {
             concurrency,
             delay: secs(delay),
@@ -504,11 +504,11 @@ pub(super) fn pace(concurrency: u32, delay: f64, delay_per_slot: f64) -> Setting
             ..ScopeSettings::default()
         },
         scopes: BTreeMap::new(),
-        ..Settings::default()
+        ..ThrottleSettings::default()
     }
 }
 
-pub(super) fn jittered(delay: f64, jitter: Jitter) -> Settings {
+pub(super) fn jittered(delay: f64, jitter: Jitter) -> ThrottleSettings {
     let mut settings = pace(1, delay, 0.0);
     settings.default.jitter = jitter;
     settings

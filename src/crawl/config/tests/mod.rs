@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Config, Source, settings};
+use super::{Config, SettingSource, settings};
 use crate::throttle::settings::Jitter;
 
 /// A config in which each of these was said by the program.
@@ -15,7 +15,7 @@ fn said(sayings: &[(&str, Value)]) -> Config {
     let mut config = Config::default();
     for (name, value) in sayings {
         config
-            .set(name, value, Source::Program)
+            .set(name, value, SettingSource::Program)
             .unwrap_or_else(|error| panic!("{name} = {value} is refused: {error}"));
     }
     config
@@ -26,7 +26,7 @@ fn refused(name: &str, value: Value) -> String {
     let mut config = Config::default();
     let before = format!("{config:?}");
     let error = config
-        .set(name, &value, Source::Option)
+        .set(name, &value, SettingSource::Option)
         .expect_err(&format!("{name} = {value} must be refused"));
     assert_eq!(
         format!("{config:?}"),
@@ -38,12 +38,12 @@ fn refused(name: &str, value: Value) -> String {
     text
 }
 
-fn flag(name: &str) -> Source {
-    Source::Flag(name.to_owned())
+fn flag(name: &str) -> SettingSource {
+    SettingSource::Flag(name.to_owned())
 }
 
-fn file() -> Source {
-    Source::File {
+fn file() -> SettingSource {
+    SettingSource::File {
         path: "crawl.toml".into(),
         line: 7,
     }
@@ -96,9 +96,9 @@ fn an_unknown_name_is_an_error_that_names_its_neighbour() {
 #[test]
 fn the_higher_source_wins_whoever_speaks_last() {
     let sources = [
-        (Source::Preset("gentle".to_owned()), 1),
+        (SettingSource::Preset("gentle".to_owned()), 1),
         (file(), 2),
-        (Source::Option, 3),
+        (SettingSource::Option, 3),
         (flag("--max-depth"), 4),
     ];
     // Every rotation of the same sayings ends with the flag's.
@@ -296,7 +296,10 @@ fn the_default_config_is_what_the_floors_have_as_defaults() {
     assert_eq!(format!("{derived:?}"), format!("{config:?}"));
     assert_eq!(
         config.throttle,
-        crate::throttle::settings::Settings::default()
+        crate::throttle::settings::ThrottleSettings::default()
     );
-    assert_eq!(config.fetch, crate::fetch::settings::Settings::default());
+    assert_eq!(
+        config.fetch,
+        crate::fetch::settings::FetchSettings::default()
+    );
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{file, flag, refused, said};
-use crate::crawl::config::{Config, Source, settings};
+use crate::crawl::config::{Config, SettingSource, settings};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottleMode, BasePace, DOMAINS, Jitter, LatencyFrom, MapKind, Oversize,
-    RateLimitHeaders, ScopeSettings, Settings, WindowKind,
+    RateLimitHeaders, ScopeSettings, ThrottleSettings, WindowKind,
 };
 
 fn secs(seconds: f64) -> Duration {
@@ -22,7 +22,7 @@ fn secs(seconds: f64) -> Duration {
 }
 
 /// Throttling after these sayings, which must be sound together.
-fn throttle(sayings: &[(&str, Value)]) -> Settings {
+fn throttle(sayings: &[(&str, Value)]) -> ThrottleSettings {
     let config = said(sayings).finish();
     config
         .unwrap_or_else(|error| panic!("{sayings:?} is refused: {error}"))
@@ -53,7 +53,7 @@ fn unfinished(sayings: &[(&str, Value)]) -> String {
 
 #[test]
 fn f13_the_example_scope_is_there_until_another_map_is_given() {
-    let example = |settings: &Settings| {
+    let example = |settings: &ThrottleSettings| {
         let scope = settings.of("quotes.toscrape.com");
         (scope.concurrency, scope.delay, scope.delay_per_slot)
     };
@@ -116,7 +116,10 @@ fn f37_a_scope_has_a_backoff_of_its_own() {
 fn f58_a_scope_has_a_rampup_of_its_own() {
     let rampup = |value| scope(json!({"rampup": value})).rampup;
     assert_eq!(rampup(json!(false)), None);
-    assert_eq!(rampup(json!(true)), Some(Settings::default().rampup));
+    assert_eq!(
+        rampup(json!(true)),
+        Some(ThrottleSettings::default().rampup)
+    );
     let own = rampup(json!({"backoff_target": [1, 3], "delay_factor": 1.5, "min_delay": "10ms"}));
     let own = own.expect("a table switches it on");
     assert_eq!(own.backoff_target, (1, 3));
@@ -167,7 +170,7 @@ fn both_spellings_mean_the_same_and_only_one_is_taken() {
         let config = said(&[(name, json!(0.8))]);
         assert_eq!(
             config.source("BACKOFF_CONCURRENCY_FACTOR"),
-            &Source::Program
+            &SettingSource::Program
         );
         config.throttle.default.backoff.concurrency_factor
     };
@@ -213,7 +216,7 @@ fn autothrottle_in_a_scope_is_said_flat_or_in_a_table() {
     assert_eq!(auto.latency_from, LatencyFrom::Send);
     // Its keys alone do not switch it on: that might be faster than before.
     let entry = json!({"autothrottle": {"target_concurrency": 4}});
-    assert_eq!(scope(entry), Settings::default().default);
+    assert_eq!(scope(entry), ThrottleSettings::default().default);
 }
 
 #[test]

@@ -56,7 +56,7 @@ struct Played<F> {
     told: Shared<Option<Told>>,
 }
 
-impl<F> Source for Played<F>
+impl<F> RequestSource for Played<F>
 where
     F: FnMut(u64) -> Result<SourcePoll, SourceError> + Send,
 {
@@ -75,20 +75,20 @@ where
         })
     }
 
-    fn ended(&mut self, ended: &Ended<'_>) {
+    fn ended(&mut self, ended: &EndedRequest<'_>) {
         let end = match ended.end {
-            End::Final {
+            RequestEnd::Final {
                 failure: Some(failure),
                 ..
             } => format!("{}.{}", failure.kind.as_str(), failure.code),
-            End::Final { status, .. } => status.unwrap_or(0).to_string(),
-            End::NotBegun => "not begun".to_owned(),
-            End::Unfinished => "unfinished".to_owned(),
-            End::Rejected(_) => "refused".to_owned(),
+            RequestEnd::Final { status, .. } => status.unwrap_or(0).to_string(),
+            RequestEnd::NotBegun => "not begun".to_owned(),
+            RequestEnd::Unfinished => "unfinished".to_owned(),
+            RequestEnd::Rejected(_) => "refused".to_owned(),
         };
         let meta = ended.meta.map(RawValue::get);
         assert_eq!(meta, Some(&*format!("[{}]", ended.tag)), "it is its own");
-        if matches!(ended.end, End::Final { .. }) {
+        if matches!(ended.end, RequestEnd::Final { .. }) {
             let told = self.told.borrow();
             let told = told.as_ref().expect("the test has set it");
             let id = ended.id.expect("a page has a number");
@@ -111,7 +111,7 @@ where
 fn played(
     at_once: usize,
     next: impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send + 'static,
-) -> (Option<Box<dyn Source>>, Shared<Option<Told>>, Seen) {
+) -> (Option<Box<dyn RequestSource>>, Shared<Option<Told>>, Seen) {
     let (seen, told) = (Seen::default(), Shared::default());
     let source = Played {
         next,

@@ -163,11 +163,11 @@ fn pulled() -> Crawler<Sim> {
     };
     let io = Sim::with(
         1,
-        crate::io::Settings::default(),
+        crate::io::IoSettings::default(),
         Faults::default(),
         Box::new(world),
     );
-    Crawler::on(io, config, resolver::Settings::default(), parts).expect("a crawler")
+    Crawler::on(io, config, resolver::ResolverSettings::default(), parts).expect("a crawler")
 }
 
 #[test]

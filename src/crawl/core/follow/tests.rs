@@ -36,7 +36,7 @@ fn pages(set: impl FnOnce(&mut Config), origins: Origins) -> Vec<Page> {
     let sink = FunctionSink::new(move |page: Page| tell.borrow_mut().push(page));
     let io = Sim::new(1, Box::new(origins));
     let config = config.finish().expect("a sound config");
-    let names = resolver::Settings::default();
+    let names = resolver::ResolverSettings::default();
     let mut crawler = Crawler::on(io, config, names, Parts::new(sink)).expect("a crawler");
     crawler
         .submit(Request::get("http://10.0.0.1/"))

@@ -20,7 +20,7 @@ use crate::frontier::filter::Filtered;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
-use crate::io::{Close, Io, Settings};
+use crate::io::{Close, Io, IoSettings};
 use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
 use crate::throttle::settings::Jitter;
@@ -142,8 +142,8 @@ const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 /// A crawl without gaps through a world, one request at a time per scope.
 struct Trip {
     config: Config,
-    io: Settings,
-    names: resolver::Settings,
+    io: IoSettings,
+    names: resolver::ResolverSettings,
     world: Shared<Unkind>,
 }
 
@@ -156,8 +156,8 @@ impl Trip {
         config.random_seed = Some(1);
         Trip {
             config,
-            io: Settings::default(),
-            names: resolver::Settings::default(),
+            io: IoSettings::default(),
+            names: resolver::ResolverSettings::default(),
             world: Shared::default(),
         }
     }
@@ -735,9 +735,9 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         let pages = Shared::clone(&told);
         let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
         let config = trip.config.clone().finish().expect("a sound config");
-        let names = resolver::Settings {
+        let names = resolver::ResolverSettings {
             servers: vec!["10.0.0.53:53".parse().expect("an address")],
-            ..resolver::Settings::default()
+            ..resolver::ResolverSettings::default()
         };
         let mut crawler = Crawler::on(io, config, names, Parts::new(sink)).expect("a crawler");
         if seed % 2 == 1 {

@@ -11,7 +11,7 @@ use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Handle, Turn};
 use crate::frontier::request::Request;
 use crate::io::sim::{Answer, ConnId, Faults, Net, Origins, Sim, World};
-use crate::io::{Io, Settings};
+use crate::io::{Io, IoSettings};
 
 const HOSTS: u32 = 2;
 const PAGES: u32 = 60;
@@ -40,7 +40,7 @@ impl World for NearAndFar {
 /// What keeps requests from being released, and when it does not.
 struct Way {
     name: &'static str,
-    settings: fn(&mut Config, &mut Settings),
+    settings: fn(&mut Config, &mut IoSettings),
     /// Sockets that the machine has.
     sockets: usize,
     stop: fn(&Handle, &Told),

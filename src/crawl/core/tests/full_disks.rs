@@ -15,7 +15,7 @@ use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::io::sim::{Faults, FullDisk, Origins, Sim};
-use crate::io::{Io, Settings, gunzip};
+use crate::io::{Io, IoSettings, gunzip};
 use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use crate::throttle::settings::Jitter;
 
@@ -60,7 +60,7 @@ fn crawl_with(
     };
     let io = Sim::with(
         1,
-        Settings::default(),
+        IoSettings::default(),
         faults,
         Box::new(Shared::clone(&world)),
     );
@@ -74,7 +74,7 @@ fn crawl_with(
         ..Parts::new(sink)
     };
     let config = config.finish().expect("a sound config");
-    let names = resolver::Settings::default();
+    let names = resolver::ResolverSettings::default();
     let mut crawler = Crawler::on(io, config, names, parts).expect("a crawler");
     for page in 0..PAGES {
         crawler.submit(get(1, page)).expect("it is a URL");

@@ -13,7 +13,7 @@ use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::fetch::tls::testing::{Authority, Server, ServerConfig};
 use crate::frontier::request::Request;
-use crate::io::Settings;
+use crate::io::IoSettings;
 use crate::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use crate::sink::function::FunctionSink;
 use crate::throttle::settings::Jitter;
@@ -80,11 +80,16 @@ fn crawl(pages: usize, delay: Duration) -> Vec<Vec<Instant>> {
         connections: BTreeMap::new(),
     });
     let boxed = Box::new(Shared::clone(&world));
-    let io = Sim::with(1, Settings::default(), Faults::default(), boxed);
+    let io = Sim::with(1, IoSettings::default(), Faults::default(), boxed);
     let config = config.finish().expect("a sound config");
     let sink = FunctionSink::new(|page| assert_eq!(page.status, Some(200), "{:?}", page.failure));
-    let mut crawler = Crawler::on(io, config, resolver::Settings::default(), Parts::new(sink))
-        .expect("a crawler");
+    let mut crawler = Crawler::on(
+        io,
+        config,
+        resolver::ResolverSettings::default(),
+        Parts::new(sink),
+    )
+    .expect("a crawler");
     for number in 0..pages {
         let url = format!("https://10.0.0.1/{number}");
         crawler.submit(Request::get(url)).expect("a sound seed");

@@ -16,7 +16,7 @@ use crate::frontier::request::PageKind;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::{Faults, Origins, Sim};
-use crate::io::{Io, Settings};
+use crate::io::{Io, IoSettings};
 use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
@@ -52,7 +52,7 @@ fn links(count: usize) -> String {
         .collect()
 }
 
-fn large(config: &mut Config, settings: &mut Settings) {
+fn large(config: &mut Config, settings: &mut IoSettings) {
     config.frontier.follow = Follow::Host;
     config.frontier.pages_per_host_max = 3;
     settings.read_budget = 1 << 20;
@@ -101,14 +101,19 @@ fn with_files(
         FileSink::new(options),
         FunctionSink::new(move |page: Page| pages.borrow_mut().push(page)),
     );
-    let settings = Settings {
+    let settings = IoSettings {
         read_budget: 1 << 20,
-        ..Settings::default()
+        ..IoSettings::default()
     };
     let io = Sim::with(1, settings, Faults::default(), Box::new(origins));
     let config = config.finish().expect("a sound config");
-    let mut crawler = Crawler::on(io, config, resolver::Settings::default(), Parts::new(sink))
-        .expect("a crawler");
+    let mut crawler = Crawler::on(
+        io,
+        config,
+        resolver::ResolverSettings::default(),
+        Parts::new(sink),
+    )
+    .expect("a crawler");
     for seed in seeds {
         crawler.submit(seed.clone()).expect("a seed");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::crawl::control::feed::{Ended, Source, SourceError, SourcePoll, Wake};
+use crate::crawl::control::feed::{EndedRequest, RequestSource, SourceError, SourcePoll, Wake};
 use crate::crawl::core::tests::log::{heard, listen};
 use crate::crawl::core::tests::trial::{calm, crawl_under, get, run_for};
 use crate::io::Memory;
@@ -19,7 +19,7 @@ fn used(megabytes: u64) -> Memory {
 /// So many requests.
 struct Many(u32);
 
-impl Source for Many {
+impl RequestSource for Many {
     fn next(&mut self, _wake: &Wake) -> Result<SourcePoll, SourceError> {
         let Some(rest) = self.0.checked_sub(1) else {
             return Ok(SourcePoll::Finished);
@@ -29,7 +29,7 @@ impl Source for Many {
         Ok(SourcePoll::Request(request))
     }
 
-    fn ended(&mut self, _ended: &Ended<'_>) {}
+    fn ended(&mut self, _ended: &EndedRequest<'_>) {}
 
     fn at_once(&self) -> usize {
         usize::MAX
@@ -45,7 +45,7 @@ fn seeds_wait_while_memory_is_short_and_come_in_when_there_is_more() {
         ..Faults::default()
     };
     let world = calm(Duration::from_millis(10));
-    let source = Some(Box::new(Many(40_000)) as Box<dyn Source>);
+    let source = Some(Box::new(Many(40_000)) as Box<dyn RequestSource>);
     let (mut crawler, _) = crawl_under(faults, source, world, 1, |config, _| {
         config.throttle.default.delay = Duration::from_secs(1);
     });

@@ -9,13 +9,13 @@ use crate::base::disk::DiskJob;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
-use crate::crawl::control::feed::Source;
+use crate::crawl::control::feed::RequestSource;
 use crate::crawl::{Crawler, FinishReason, Handle, Parts, Stopper, Turn};
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
 use crate::io::sim::web::Web;
 use crate::io::sim::{Faults, Origins, Sim, World};
-use crate::io::{Io, Settings};
+use crate::io::{Io, IoSettings};
 use crate::sink::later::LinksLater;
 use crate::sink::page::Page;
 use crate::sink::reply::{BodyMode, Reply};
@@ -78,7 +78,7 @@ impl Told {
 pub fn crawl(
     world: impl World + 'static,
     seed: u64,
-    edit: impl FnOnce(&mut Config, &mut Settings),
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
 ) -> (Crawler<Sim>, Handle, Told) {
     let (crawler, told) = crawl_from(None, world, seed, edit);
     let handle = crawler.handle();
@@ -87,10 +87,10 @@ pub fn crawl(
 
 /// The same that feeds itself from a source.
 pub fn crawl_from(
-    source: Option<Box<dyn Source>>,
+    source: Option<Box<dyn RequestSource>>,
     world: impl World + 'static,
     seed: u64,
-    edit: impl FnOnce(&mut Config, &mut Settings),
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
 ) -> (Crawler<Sim>, Told) {
     crawl_under(Faults::default(), source, world, seed, edit)
 }
@@ -98,16 +98,19 @@ pub fn crawl_from(
 /// The same on such a network.
 pub fn crawl_under(
     faults: Faults,
-    source: Option<Box<dyn Source>>,
+    source: Option<Box<dyn RequestSource>>,
     world: impl World + 'static,
     seed: u64,
-    edit: impl FnOnce(&mut Config, &mut Settings),
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
 ) -> (Crawler<Sim>, Told) {
     crawl_in(faults, source, Box::new(world), seed, edit)
 }
 
 /// The same through a web of one function.
-pub fn crawl_web(web: &Web, edit: impl FnOnce(&mut Config, &mut Settings)) -> (Crawler<Sim>, Told) {
+pub fn crawl_web(
+    web: &Web,
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
+) -> (Crawler<Sim>, Told) {
     crawl_in(Faults::default(), None, web.world(), 1, edit)
 }
 
@@ -125,13 +128,13 @@ pub fn config(seed: u64) -> Config {
 
 fn crawl_in(
     faults: Faults,
-    source: Option<Box<dyn Source>>,
+    source: Option<Box<dyn RequestSource>>,
     world: Box<dyn World>,
     seed: u64,
-    edit: impl FnOnce(&mut Config, &mut Settings),
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
 ) -> (Crawler<Sim>, Told) {
     let mut config = config(seed);
-    let mut settings = Settings::default();
+    let mut settings = IoSettings::default();
     edit(&mut config, &mut settings);
     let io = Sim::with(seed, settings, faults, world);
     let told = Told::default();
@@ -142,9 +145,9 @@ fn crawl_in(
             cause: io::ErrorKind::StorageFull.into(),
         },
     };
-    let names = resolver::Settings {
+    let names = resolver::ResolverSettings {
         servers: vec!["10.0.0.53:53".parse().expect("an address")],
-        ..resolver::Settings::default()
+        ..resolver::ResolverSettings::default()
     };
     let config = config.finish().expect("a sound config");
     let parts = Parts {

@@ -11,9 +11,9 @@ fn a_body_that_expands_a_lot_is_decoded_in_steps() {
         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
         coded.len()
     );
-    let settings = Settings {
+    let settings = FetchSettings {
         ratio_max: u32::MAX,
-        ..Settings::default()
+        ..FetchSettings::default()
     };
     let mut exchange = exchange(&description(), &settings);
     let reply = [head.as_bytes(), &coded].concat();
@@ -49,10 +49,10 @@ fn a_coded_body_decoded_in_steps_is_cut_at_its_limit() {
     let coded = [&nothing[..], &gzip(&body), &nothing].concat();
     // The excess may be in the last piece that arrives, or in later ones.
     for sent in [MOST + 1, MOST + 100, 2 * KEPT_STEP] {
-        let settings = Settings {
+        let settings = FetchSettings {
             body_max: MOST as u64,
             ratio_max: u32::MAX,
-            ..Settings::default()
+            ..FetchSettings::default()
         };
         let mut exchange = exchange(&description(), &settings);
         let head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n";
@@ -106,9 +106,9 @@ fn a_long_body_is_read_in_steps_and_copied_once() {
         format!("Content-Length: {}\r\n", 1_u64 << 40),
     ];
     for head in heads {
-        let settings = Settings {
+        let settings = FetchSettings {
             body_max: 40 << 20,
-            ..Settings::default()
+            ..FetchSettings::default()
         };
         let mut exchange = exchange(&description(), &settings);
         let reply = [format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), &body].concat();
@@ -141,9 +141,9 @@ fn a_long_body_is_read_in_steps_and_copied_once() {
 
 #[test]
 fn a_long_chunked_reply_is_rarely_copied_with_any_chunk_size() {
-    let settings = Settings {
+    let settings = FetchSettings {
         body_max: 2 << 20,
-        ..Settings::default()
+        ..FetchSettings::default()
     };
     let mut exchange = exchange(&description(), &settings);
     let chunks = b"1\r\nx\r\n".repeat(2 << 20);

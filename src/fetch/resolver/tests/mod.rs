@@ -604,7 +604,7 @@ proptest! {
         tcp: bool,
     ) {
         let mut rng = Rng::from_seed(seed);
-        let change = |settings: &mut Settings| {
+        let change = |settings: &mut ResolverSettings| {
             settings.queries_max = 8;
             settings.ports_max = 20;
         };

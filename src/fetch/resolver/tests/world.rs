@@ -101,14 +101,14 @@ impl World {
     /// A world with this many servers, all with this behaviour.
     pub(super) fn new(
         servers: usize,
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut ResolverSettings),
         server: impl FnMut(&ReceivedQuery) -> Vec<Response> + 'static,
     ) -> Self {
-        let mut settings = Settings {
+        let mut settings = ResolverSettings {
             servers: (0..servers)
                 .map(|index| ([192, 0, 2, index as u8], 53).into())
                 .collect(),
-            ..Settings::default()
+            ..ResolverSettings::default()
         };
         change(&mut settings);
         World {

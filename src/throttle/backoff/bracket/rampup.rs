@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::super::{Rules, StepReason};
 use super::Bracket;
 use crate::base::time::Instant;
-use crate::throttle::decision::Event;
+use crate::throttle::decision::DecisionEvent;
 
 /// The event of a step to a faster pace.
-pub(in crate::throttle::backoff) fn event(rules: &Rules<'_>) -> Event {
+pub(in crate::throttle::backoff) fn event(rules: &Rules<'_>) -> DecisionEvent {
     match rules.rampup {
-        Some(_) => Event::Rampup,
-        None => Event::Recover,
+        Some(_) => DecisionEvent::Rampup,
+        None => DecisionEvent::Recover,
     }
 }
 
@@ -70,7 +70,7 @@ impl Bracket {
         let old = self.lanes.max(rules.base.concurrency).max(1);
         self.lanes = old.saturating_mul(2).min(rules.concurrency_max);
         Some((
-            Event::Rampup,
+            DecisionEvent::Rampup,
             "all slots are in use: concurrency raised".into(),
         ))
     }

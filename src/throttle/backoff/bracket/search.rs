@@ -10,7 +10,7 @@ use super::{
     Bracket, MARGIN, OUTAGE_ROUNDS, PROBE_WAIT_MAX, RATE_ANSWERS, RATE_CHANGED, answered_again,
 };
 use crate::base::time::{Instant, nanos};
-use crate::throttle::decision::Event;
+use crate::throttle::decision::DecisionEvent;
 use crate::throttle::strategy::Pace;
 
 impl Bracket {
@@ -82,7 +82,7 @@ impl Bracket {
         self.outage_ms = millis(meter.serving);
         let lasted = Duration::from_nanos(meter.serving).min(rules.backoff.window / 8);
         self.held(lasted, now);
-        Some((Event::Recover, answered_again(old)))
+        Some((DecisionEvent::Recover, answered_again(old)))
     }
 
     /// The pace was not tested: fewer requests came than it allows.
@@ -103,7 +103,10 @@ impl Bracket {
                 return None;
             }
             self.gap = 0;
-            return Some((Event::Recover, "backoff no longer limits the scope".into()));
+            return Some((
+                DecisionEvent::Recover,
+                "backoff no longer limits the scope".into(),
+            ));
         }
         meter.restart();
         if !limited_by_slots {
@@ -182,7 +185,7 @@ impl Bracket {
                 seconds(old),
                 seconds(self.refused)
             );
-            return Some((Event::Recover, why.into()));
+            return Some((DecisionEvent::Recover, why.into()));
         }
         if self.probe_wait_ms == 0 {
             self.wait_for_probe(false, rules, now);

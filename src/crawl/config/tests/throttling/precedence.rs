@@ -133,15 +133,15 @@ fn the_entry_called_default_is_all_other_scopes() {
     assert_eq!(config.get("CONCURRENT_REQUESTS_PER_DOMAIN"), Some(json!(4)));
     assert_eq!(
         config.source("CONCURRENT_REQUESTS_PER_DOMAIN"),
-        &Source::Program
+        &SettingSource::Program
     );
-    assert_eq!(config.source("BACKOFF_WINDOW"), &Source::Default);
+    assert_eq!(config.source("BACKOFF_WINDOW"), &SettingSource::Default);
 
     // A later map without it leaves nothing behind.
     let config = config.with("THROTTLING_SCOPES", json!({})).expect("a map");
-    let expected = Settings {
+    let expected = ThrottleSettings {
         scopes: Default::default(),
-        ..Settings::default()
+        ..ThrottleSettings::default()
     };
     assert_eq!(config.throttle, expected);
 
@@ -158,7 +158,7 @@ fn f29_the_smaller_of_what_is_said_of_all_addresses_holds() {
         config.preset("broad").expect("a preset");
         for (name, value) in sayings {
             config
-                .set(name, value, Source::Option)
+                .set(name, value, SettingSource::Option)
                 .expect("a sound value");
         }
         let settings = config.finish().expect("a sound config").throttle;
@@ -199,7 +199,7 @@ fn a_switch_is_not_taken_for_said_where_its_warning_is_silenced() {
         json!({"default": {"ignore_robots_txt": true}}),
     )]);
     let source = config.source("THROTTLING_ROBOTSTXT_OBEY");
-    assert_eq!(source, &Source::Default);
+    assert_eq!(source, &SettingSource::Default);
     let mut keys = settings().iter().filter_map(|setting| setting.scope_key);
     assert!(keys.all(|key| key != "ignore_robots_txt"));
 }

@@ -47,7 +47,12 @@ fn the_broad_preset_bounds_domains_and_addresses() {
 
 #[test]
 fn a_preset_stands_below_all_that_a_user_says() {
-    for source in [file(), Source::Option, flag("--x"), Source::Program] {
+    for source in [
+        file(),
+        SettingSource::Option,
+        flag("--x"),
+        SettingSource::Program,
+    ] {
         for preset_first in [true, false] {
             let mut config = Config::default();
             let mut steps: [&dyn Fn(&mut Config); 2] = [
