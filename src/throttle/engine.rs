@@ -21,6 +21,7 @@ mod median;
 mod findings;
 mod answers;
 mod lanes;
+mod learned;
 mod lines;
 mod scope_table;
 mod scopes;
@@ -30,18 +31,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 pub use self::accounts::Account;
 pub use self::scopes::covers_many_scopes;
 pub use self::tickets::TicketId;
 
 use self::accounts::Accounts;
 use self::lanes::Lane;
+use self::learned::LearnedLimits;
 use self::scope_table::ScopeTable;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
-use super::backoff::Learned;
 use super::cause::Cause;
 use super::decision::Decision;
 use super::scope::{Change, NO_INDEX, Profile, Queued, Scope};
@@ -51,7 +50,6 @@ use super::strategies::Strategies;
 use crate::base::bound::Bound;
 use crate::base::chunked::ChunkedVec;
 use crate::base::ids::{LaneId, ScopeId};
-use crate::base::keys::ScopeKey;
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
 use crate::base::slab::Slab;
@@ -108,8 +106,8 @@ pub struct Throttle {
     /// Reused between answers to avoid allocation.
     changes: Vec<Change>,
     accounts: Accounts,
-    /// Learned limits of evicted scopes, by a hash of their names.
-    learned: HashMap<ScopeKey, Learned, Secret>,
+    /// Learned limits of evicted scopes.
+    learned: LearnedLimits,
     secret: Secret,
 }
 
@@ -187,7 +185,7 @@ impl Throttle {
             decisions: Vec::new(),
             changes: Vec::new(),
             accounts: Accounts::default(),
-            learned: HashMap::with_hasher(secret),
+            learned: LearnedLimits::default(),
             secret,
         }
     }
@@ -200,7 +198,6 @@ impl Throttle {
             "the secret is set before the first scope is created"
         );
         self.scope_table = ScopeTable::new(secret);
-        self.learned = HashMap::with_hasher(*secret);
         self.secret = *secret;
     }
 

@@ -292,8 +292,8 @@ impl Throttle {
             return;
         }
         let key = self.secret.keys().scope(self.scope_table.name(id));
-        if let Some(learned) = self.learned.remove(&key) {
-            let now = self.advanced.unwrap_or(Instant::START);
+        let now = self.advanced.unwrap_or(Instant::START);
+        if let Some(learned) = self.learned.take(key, now) {
             self.scope_mut(id).restore_learned(learned, now);
         }
     }
@@ -309,7 +309,8 @@ impl Throttle {
         let row = scope.account;
         if let Some(learned) = scope.learned() {
             let name = self.scope_table.name(id);
-            self.learned.insert(self.secret.keys().scope(name), learned);
+            let key = self.secret.keys().scope(name);
+            self.learned.insert(key, learned, now);
         }
         self.close_account(row);
         self.scope_table.remove(id);

@@ -1,0 +1,126 @@
+//! Learned limits of evicted scopes, until they expire.
+
+use std::time::Duration;
+
+use super::super::backoff::Learned;
+use crate::base::keys::ScopeKey;
+use crate::base::sharded::ShardedTable;
+use crate::base::time::Instant;
+
+/// Learned limits by the keys of their scopes, in 32 bytes each.
+///
+/// A limit expires [`KEPT_FOR`] to twice that after its scope was evicted: limits are kept in two
+/// generations, and the old one is dropped as a whole.
+#[derive(Debug, Default)]
+pub(super) struct LearnedLimits {
+    young: ShardedTable<Entry>,
+    old: ShardedTable<Entry>,
+    /// A limit was kept at some time: in most crawls none is.
+    is_used: bool,
+    /// When the young generation began.
+    since: Instant,
+}
+
+/// A scope's key, and its limits.
+type Entry = (ScopeKey, Learned);
+
+/// As long as a robots.txt is valid by default. A limit that was not met for so long is likely to be
+/// another now.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+
+impl LearnedLimits {
+    /// Keeps the limits of a scope that is evicted.
+    pub fn insert(&mut self, key: ScopeKey, learned: Learned, now: Instant) {
+        if !std::mem::replace(&mut self.is_used, true) {
+            self.since = now;
+        }
+        self.take(key, now);
+        let shard = self.young.shard_mut(key.0);
+        shard.insert_unique(key.0, (key, learned), |entry| entry.0.0);
+    }
+
+    /// Removes and returns the limits of a scope, unless they have expired.
+    pub fn take(&mut self, key: ScopeKey, now: Instant) -> Option<Learned> {
+        if !self.is_used {
+            return None;
+        }
+        self.expire(now);
+        let tables = [&mut self.young, &mut self.old].into_iter();
+        let mut shards = tables.map(|table| table.shard_mut(key.0));
+        shards.find_map(|shard| {
+            let entry = shard.find_entry(key.0, |entry| entry.0 == key).ok()?;
+            Some(entry.remove().0.1)
+        })
+    }
+
+    /// Returns whether none was ever kept.
+    pub fn is_empty(&self) -> bool {
+        !self.is_used
+    }
+
+    /// Number of scopes.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    fn expire(&mut self, now: Instant) {
+        let age = now.saturating_since(self.since);
+        if age < KEPT_FOR {
+            return;
+        }
+        let young = std::mem::take(&mut self.young);
+        self.old = match age < 2 * KEPT_FOR {
+            true => young,
+            false => ShardedTable::new(),
+        };
+        self.since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::throttle::backoff::Backoff;
+
+    fn learned() -> Learned {
+        let backoff = Backoff::starting_at(Duration::from_secs(3), Instant::START);
+        backoff.compact().expect("a limit")
+    }
+
+    fn at(hours: u64) -> Instant {
+        Instant::START + Duration::from_secs(hours * 3600)
+    }
+
+    #[test]
+    fn a_limit_takes_32_bytes() {
+        assert_eq!(size_of::<Entry>(), 32);
+    }
+
+    #[test]
+    fn a_limit_is_returned_once_and_expires_after_one_to_two_days() {
+        let check = |evicted: u64, asked: u64| {
+            let mut limits = LearnedLimits::default();
+            limits.insert(ScopeKey(1), learned(), at(0));
+            limits.insert(ScopeKey(7), learned(), at(evicted));
+            let found = limits.take(ScopeKey(7), at(asked));
+            assert!(found.is_none_or(|found| found == learned()));
+            assert_eq!(limits.take(ScopeKey(7), at(asked)), None, "taken");
+            found.is_some()
+        };
+        assert!(check(0, 23) && check(0, 47) && check(23, 47) && check(30, 77));
+        assert!(!check(0, 48) && !check(23, 72) && !check(30, 78));
+    }
+
+    #[test]
+    fn expired_limits_take_no_memory_and_a_scope_has_one() {
+        let mut limits = LearnedLimits::default();
+        for hours in 0..1000 {
+            for scope in 0..10 {
+                limits.insert(ScopeKey(hours * 10 + scope), learned(), at(hours));
+                limits.insert(ScopeKey(hours * 10 + scope), learned(), at(hours));
+            }
+            assert!(limits.len() <= 480, "{}", limits.len());
+        }
+    }
+}
