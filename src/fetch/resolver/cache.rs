@@ -1,6 +1,7 @@
 //! A bounded cache of names: their addresses, their absence, and failed lookups.
 
 use std::hash::BuildHasher;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hashbrown::HashTable;
@@ -11,7 +12,7 @@ use crate::base::secret::Secret;
 use crate::base::time::Instant;
 use crate::fetch::failure::Failure;
 
-/// Names and what is known of them, up to `entries_max`.
+/// Names and what is known of them, up to `entries_max` and [`ENTRY_BYTES`] for each of these.
 ///
 /// When full it evicts an expired name, or one that was not used since the clock hand last passed
 /// it (the CLOCK algorithm).
@@ -21,6 +22,8 @@ pub(super) struct Cache {
     by_host: HashTable<u32>,
     hasher: Secret,
     entries_max: usize,
+    /// Memory of the entries, in bytes: an answer may have thousands of addresses.
+    bytes: usize,
     hand: usize,
     /// Failures from before this time are ignored.
     failures_from: Instant,
@@ -59,6 +62,7 @@ impl Cache {
             by_host: HashTable::new(),
             hasher: *secret,
             entries_max: entries_max.max(1),
+            bytes: 0,
             hand: 0,
             failures_from: Instant::START,
         }
@@ -102,10 +106,17 @@ impl Cache {
             }
             (Outcome::Failed(fault), _) => Known::failing(*fault, BACKOFF_MIN, now),
         };
-        match found {
-            Some(index) => self.entries[index].known = known,
+        let index = match found {
+            Some(index) => {
+                let entry = &mut self.entries[index];
+                self.bytes -= entry.bytes();
+                entry.known = known;
+                self.bytes += entry.bytes();
+                index
+            }
             None => self.insert(host, known),
-        }
+        };
+        self.make_room(index, now);
     }
 
     /// Discards all failures so far, because the name servers did not work.
@@ -128,44 +139,92 @@ impl Cache {
             .map(|index| *index as usize)
     }
 
-    fn insert(&mut self, host: &str, known: Known) {
+    /// Adds an entry and returns its index, the last.
+    fn insert(&mut self, host: &str, known: Known) -> usize {
         let entry = Entry {
             host: host.into(),
             known,
             used: false,
         };
-        let index = if self.entries.len() < self.entries_max {
-            self.entries.push(entry);
-            self.entries.len() - 1
-        } else {
-            let index = self.evict();
-            self.entries[index] = entry;
-            index
-        };
+        self.bytes += entry.bytes();
+        self.entries.push(entry);
+        let index = self.entries.len() - 1;
         let hash = self.hasher.hash_one(host);
         self.by_host.insert_unique(hash, index as u32, |index| {
             self.hasher.hash_one(&*self.entries[*index as usize].host)
         });
+        index
     }
 
-    /// Frees an entry and returns its index.
-    fn evict(&mut self) -> usize {
-        for _ in 0..STEPS_MAX {
-            let entry = &mut self.entries[self.hand];
-            if !entry.used {
-                break;
+    /// Evicts entries while there are too many, or too large ones, but not the one at `newest`.
+    fn make_room(&mut self, mut newest: usize, now: Instant) {
+        let bytes_max = self.entries_max.saturating_mul(ENTRY_BYTES);
+        while self.entries.len() > 1
+            && (self.entries.len() > self.entries_max || self.bytes > bytes_max)
+        {
+            let index = self.next_to_evict(newest, now);
+            self.remove(index);
+            if newest == self.entries.len() {
+                // It was the last, and is now in the place of the evicted one.
+                newest = index;
+            }
+        }
+    }
+
+    /// Index of the entry to evict next, other than `newest`; moves the hand past it.
+    fn next_to_evict(&mut self, newest: usize, now: Instant) -> usize {
+        let mut steps = 0;
+        loop {
+            let index = self.hand % self.entries.len();
+            self.hand = index + 1;
+            if index == newest {
+                continue;
+            }
+            let entry = &mut self.entries[index];
+            steps += 1;
+            if !entry.used || entry.known.until() <= now || steps > STEPS_MAX {
+                return index;
             }
             entry.used = false;
-            self.hand = (self.hand + 1) % self.entries.len();
         }
-        let index = self.hand;
-        self.hand = (self.hand + 1) % self.entries.len();
+    }
+
+    /// Removes an entry; the last one gets its index.
+    fn remove(&mut self, index: usize) {
+        self.unindex(index);
+        let last = self.entries.len() - 1;
+        if index != last {
+            self.unindex(last);
+        }
+        let removed = self.entries.swap_remove(index);
+        self.bytes -= removed.bytes();
+        if let Some(moved) = self.entries.get(index) {
+            let hash = self.hasher.hash_one(&*moved.host);
+            self.by_host.insert_unique(hash, index as u32, |index| {
+                self.hasher.hash_one(&*self.entries[*index as usize].host)
+            });
+        }
+    }
+
+    fn unindex(&mut self, index: usize) {
         let hash = self.hasher.hash_one(&*self.entries[index].host);
         self.by_host
             .find_entry(hash, |found| *found as usize == index)
             .expect("every entry is in the index")
             .remove();
-        index
+    }
+}
+
+impl Entry {
+    /// Its memory, in bytes, with its place in the index.
+    fn bytes(&self) -> usize {
+        let spilled = match &self.known {
+            Known::Found { addresses, .. } if addresses.spilled() => {
+                addresses.capacity() * size_of::<IpAddr>()
+            }
+            _ => 0,
+        };
+        size_of::<Entry>() + size_of::<u64>() + self.host.len() + spilled
     }
 }
 
@@ -214,6 +273,10 @@ pub(super) const BACKOFF_MIN: Duration = Duration::from_secs(30);
 
 /// Maximum time before a failing name is retried: as long as a failing host is held.
 pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Memory of an entry that the cache has room for, in bytes: a name of 30 bytes with two addresses takes
+/// less.
+const ENTRY_BYTES: usize = 192;
 
 /// Maximum number of entries checked to find one to evict, which bounds the work if all were used.
 const STEPS_MAX: usize = 64;
@@ -266,6 +329,53 @@ mod tests {
             assert!(cache.get(&host, at(1)).is_some());
             assert!(cache.len() <= 200);
         }
+    }
+
+    #[test]
+    fn the_cache_is_bounded_in_bytes_and_keeps_the_newest_answer() {
+        let found = |addresses: usize| Outcome::Found {
+            addresses: (0..addresses)
+                .map(|_| IpAddr::from([10, 0, 0, 1]))
+                .collect(),
+            expires: at(10),
+        };
+        let mut cache = Cache::new(1000, &Secret::from_seed(1));
+        let name = |number: usize| format!("{number}.{}.test", "x".repeat(20));
+        for number in 0..1000 {
+            cache.put(&name(number), &found(2), at(0));
+        }
+        assert_eq!(cache.len(), 1000, "usual ones all have room");
+        for round in 0..3 {
+            for number in 0..200 {
+                let host = name(number * 7);
+                cache.put(&host, &found(4000), at(0));
+                assert!(cache.get(&host, at(1)).is_some(), "{round} {number}");
+                assert!(cache.bytes <= 192_000 || cache.len() == 1);
+            }
+        }
+        assert!(cache.len() <= 2);
+        for number in 0..1000 {
+            cache.put(&name(number), &found(1), at(0));
+        }
+        let sum: usize = cache.entries.iter().map(Entry::bytes).sum();
+        assert_eq!((cache.bytes, cache.by_host.len()), (sum, cache.len()));
+        for number in 0..1000 {
+            let index = cache.find(&name(number));
+            assert!(index.is_none_or(|index| *cache.entries[index].host == name(number)));
+        }
+    }
+
+    #[test]
+    fn an_expired_entry_is_evicted_before_one_that_is_valid() {
+        let mut cache = Cache::new(10, &Secret::from_seed(1));
+        for number in 0..10 {
+            let expires = if number == 5 { 10 } else { 1000 };
+            cache.put(&format!("{number}.test"), &absent(expires), at(0));
+            cache.get(&format!("{number}.test"), at(1));
+        }
+        cache.put("new.test", &absent(1000), at(20));
+        assert!(cache.find("5.test").is_none());
+        assert_eq!(cache.len(), 10);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Default for ResolverSettings {
             ports_max: 512,
             // Callers are lanes ahead of their release: more than there can be connections.
             pending_max: 65_536,
-            // About 30 MB.
+            // About 30 MB; however large the answers, less than 40 MB.
             cache_max: 200_000,
             // Load-balanced names have TTLs of 0 to 60 s; a page and its robots.txt need only one
             // lookup.
