@@ -68,6 +68,11 @@ impl Interner {
         text(self.names.get(id as usize).unwrap_or(&None))
     }
 
+    /// Returns whether an id is in use.
+    pub fn is_used(&self, id: u32) -> bool {
+        matches!(self.names.get(id as usize), Some(Some(_)))
+    }
+
     /// Removes a name; its id may be reused. Ids not in use are ignored.
     pub fn remove(&mut self, id: u32) {
         let Some(held) = self.names.get_mut(id as usize) else {
@@ -134,8 +139,10 @@ mod tests {
         for round in 0..1000 {
             let id = names.intern(&format!("{round}.test"));
             assert_eq!(id, 0);
+            assert!(names.is_used(id));
             names.remove(id);
             names.remove(id);
+            assert!(!names.is_used(id) && !names.is_used(1));
         }
         assert!(names.is_empty());
         assert_eq!(names.id_bound(), 1);

@@ -1,12 +1,17 @@
 //! Hosts: the number of pages of each, and its health.
+//!
+//! A host is held while an origin or a proxy of it is in use, and while it fails. Afterwards it is
+//! forgotten: what the crawl remembers of it then is in [`HostRecords`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 
+use super::host_records::{HostRecord, HostRecords};
 use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
+use crate::base::keys::HostKey;
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
 
@@ -14,7 +19,7 @@ use crate::base::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
-/// All hosts of the crawl, by name and by number.
+/// The hosts in use, by name and by number. Numbers of forgotten ones are reused.
 ///
 /// ```text
 ///        five failures in a row,             a failure, HOST_DOWN_AFTER
@@ -31,8 +36,15 @@ pub struct Hosts {
     /// Pages of each host; empty unless pages per host are limited.
     page_counts: ChunkedVec<PageCount>,
     pages_counted: bool,
+    /// What is remembered of hosts for the whole crawl. The number of sitemaps is always here; the rest
+    /// only while the host is forgotten.
+    records: HostRecords,
+    /// Hosts that may be forgotten. Some are in use again, and some are here twice.
+    idle: Vec<HostId>,
     /// Those that failed since their last success.
     failing: HashMap<HostPort, Failing, Secret>,
+    /// When each of `failing` is to be looked at, to drop it if its host is idle.
+    stale: BTreeSet<(Instant, HostPort)>,
     /// Held ones, by the end of the hold, each once. Expired holds are removed by [`Hosts::expire`].
     held: BTreeSet<(Instant, HostPort)>,
     /// Total time in which the crawl itself could send nothing, until `stopped_since`.
@@ -46,8 +58,10 @@ pub struct Hosts {
 pub struct Host {
     /// The host of a seed, or of a seed's redirect.
     pub is_seed: bool,
-    /// One of its ports may have an entry in `failing`.
-    has_failed: bool,
+    /// Entries of its ports in `failing`. [`u8::MAX`] is never left: the host stays for the crawl.
+    failing: u8,
+    /// Origins and proxies of it that are in use. [`u16::MAX`] is never left, as above.
+    users: u16,
 }
 
 /// A host and a port, as connected to. Health is per port: a closed one does not affect another.
@@ -72,6 +86,8 @@ struct Failing {
     is_unroutable: bool,
     /// End of the last discounted span, in active time.
     discounted_until: Instant,
+    /// When it is to be looked at, as in `stale`.
+    checked_at: Instant,
 }
 
 /// Page count of one host.
@@ -138,18 +154,165 @@ impl Hosts {
             hosts: ChunkedVec::new(),
             page_counts: ChunkedVec::new(),
             pages_counted: false,
+            records: HostRecords::new(secret),
+            idle: Vec::new(),
             failing: HashMap::with_hasher(*secret),
+            stale: BTreeSet::new(),
             held: BTreeSet::new(),
             stopped: Duration::ZERO,
             stopped_since: None,
         }
     }
 
-    /// Returns the host of a name, adding it if it is new.
+    /// Returns the host of a name, adding it if it is new. It must be [held](Hosts::hold) before the next
+    /// call of [`Hosts::forget_idle`], or it is never forgotten.
     pub fn host(&mut self, name: &str) -> HostId {
-        let id = self.names.intern(name);
-        self.hosts.grow_to(id as usize + 1, Host::default);
-        HostId(id)
+        if let Some(id) = self.names.get(name) {
+            return HostId(id);
+        }
+        let id = HostId(self.names.intern(name));
+        self.hosts.grow_to(id.0 as usize + 1, Host::default);
+        if !self.records.is_empty() {
+            self.restore(id, name);
+        }
+        id
+    }
+
+    /// Takes back what was remembered of a host while it was forgotten.
+    fn restore(&mut self, id: HostId, name: &str) {
+        let key = self.records.key(name);
+        let (is_seed, pages) = self.records.update(key, |record| {
+            let is_seed = std::mem::take(&mut record.is_seed);
+            (is_seed, std::mem::take(&mut record.pages))
+        });
+        self.get_mut(id).is_seed = is_seed;
+        if pages > 0 {
+            self.page_count_mut(id).pages = pages;
+        }
+    }
+
+    /// Adds a user of a host, which is not forgotten until each has been [released](Hosts::release).
+    pub fn hold(&mut self, id: HostId) {
+        let host = self.get_mut(id);
+        host.users = host.users.saturating_add(1);
+    }
+
+    /// Removes a user of a host.
+    pub fn release(&mut self, id: HostId) {
+        let host = self.get_mut(id);
+        if host.users < u16::MAX {
+            host.users -= 1;
+            self.note_idle(id);
+        }
+    }
+
+    fn note_idle(&mut self, id: HostId) {
+        if self.get(id).is_idle() {
+            self.idle.push(id);
+        }
+    }
+
+    /// Called every turn: forgets idle hosts, at most [`FORGOTTEN_PER_TURN`], so that a turn stays short.
+    pub fn forget_idle(&mut self, now: Instant) {
+        self.drop_failures(now);
+        for _ in 0..FORGOTTEN_PER_TURN {
+            let Some(id) = self.idle.pop() else {
+                return;
+            };
+            if self.get(id).is_idle() && self.names.is_used(id.0) {
+                self.forget(id);
+            }
+        }
+    }
+
+    fn forget(&mut self, id: HostId) {
+        let Host { is_seed, .. } = std::mem::take(self.get_mut(id));
+        let count = self.page_counts.get_mut(id.0 as usize);
+        let PageCount { pages, in_flight } = count.map(std::mem::take).unwrap_or_default();
+        debug_assert_eq!(in_flight, 0, "a page in flight is of an origin in use");
+        if is_seed || pages > 0 {
+            let key = self.records.key(self.names.name(id.0));
+            self.records.update(key, |record| {
+                record.is_seed = is_seed;
+                record.pages = pages;
+            });
+        }
+        self.names.remove(id.0);
+    }
+
+    /// Drops failures of idle hosts [`HOLD_MAX`] after their holds ended.
+    fn drop_failures(&mut self, now: Instant) {
+        for _ in 0..FORGOTTEN_PER_TURN {
+            let Some((_, host_port)) = self.stale.first().copied().filter(|(at, _)| *at <= now)
+            else {
+                return;
+            };
+            self.stale.pop_first();
+            let is_used = self.get(host_port.0).users > 0;
+            let failing = self.failing.get_mut(&host_port);
+            let failing = failing.expect("a failure is dropped together with its entry here");
+            failing.checked_at = match is_used {
+                true => now + HOLD_MAX,
+                false => failing.until + HOLD_MAX,
+            };
+            if failing.checked_at > now {
+                self.stale.insert((failing.checked_at, host_port));
+            } else {
+                self.reset(host_port);
+            }
+        }
+    }
+
+    /// Number of hosts held in memory, by name and by number.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Makes a host one of a seed.
+    pub fn add_seed(&mut self, name: &str) {
+        match self.names.get(name) {
+            Some(id) => self.get_mut(HostId(id)).is_seed = true,
+            None => {
+                let key = self.records.key(name);
+                self.records.update(key, |record| record.is_seed = true);
+            }
+        }
+    }
+
+    /// Whether a host is a seed's, and the pages counted of it, whether it is held or forgotten.
+    pub fn standing(&self, name: &str) -> (bool, u32) {
+        match self.names.get(name).map(HostId) {
+            Some(id) => (self.get(id).is_seed, self.page_count(id).pages),
+            None => {
+                let HostRecord { is_seed, pages, .. } = self.records.get(name);
+                (is_seed, pages)
+            }
+        }
+    }
+
+    /// Number of sitemaps counted of a host.
+    pub fn sitemaps(&self, name: &str) -> u32 {
+        self.records.get(name).sitemaps
+    }
+
+    /// Counts a sitemap of a host; returns the key by which it can be [uncounted](Hosts::uncount_sitemap).
+    pub fn count_sitemap(&mut self, name: &str) -> HostKey {
+        let key = self.records.key(name);
+        let add = |record: &mut HostRecord| record.sitemaps = record.sitemaps.saturating_add(1);
+        self.records.update(key, add);
+        key
+    }
+
+    /// Uncounts a sitemap: it was seen before.
+    pub fn uncount_sitemap(&mut self, host: HostKey) {
+        let subtract =
+            |record: &mut HostRecord| record.sitemaps = record.sitemaps.saturating_sub(1);
+        self.records.update(host, subtract);
     }
 
     /// Turns on counting of pages, for a limit on pages per host.
@@ -201,14 +364,13 @@ impl Hosts {
         &self.hosts[id.0 as usize]
     }
 
-    /// State of a host, mutable.
-    pub fn get_mut(&mut self, id: HostId) -> &mut Host {
+    fn get_mut(&mut self, id: HostId) -> &mut Host {
         &mut self.hosts[id.0 as usize]
     }
 
     /// Health of a host at `now`.
     pub fn health(&self, host_port: HostPort, now: Instant) -> Health {
-        if !self.get(host_port.0).has_failed {
+        if self.get(host_port.0).failing == 0 {
             return Health::Up;
         }
         match self.failing.get(&host_port) {
@@ -276,16 +438,26 @@ impl Hosts {
 
     fn failing_mut(&mut self, host_port: HostPort, now: Instant) -> &mut Failing {
         let since = self.active_time(now);
-        self.get_mut(host_port.0).has_failed = true;
-        self.failing.entry(host_port).or_insert(Failing {
-            since,
-            failures: 0,
-            holds: 0,
-            until: now,
-            is_unresponsive: false,
-            given_up: 0,
-            is_unroutable: false,
-            discounted_until: Instant::START,
+        debug_assert!(
+            self.names.is_used(host_port.0.0),
+            "a host that is connected to is in use"
+        );
+        self.failing.entry(host_port).or_insert_with(|| {
+            let checked_at = now + HOLD_MAX;
+            self.stale.insert((checked_at, host_port));
+            let host = &mut self.hosts[host_port.0.0 as usize];
+            host.failing = host.failing.saturating_add(1);
+            Failing {
+                since,
+                failures: 0,
+                holds: 0,
+                until: now,
+                is_unresponsive: false,
+                given_up: 0,
+                is_unroutable: false,
+                discounted_until: Instant::START,
+                checked_at,
+            }
         })
     }
 
@@ -327,7 +499,7 @@ impl Hosts {
 
     /// Records a connection: a success, unless the host has accepted connections without answering.
     pub fn connected(&mut self, host_port: HostPort) {
-        if self.get(host_port.0).has_failed
+        if self.get(host_port.0).failing > 0
             && self
                 .failing
                 .get(&host_port)
@@ -339,7 +511,7 @@ impl Hosts {
 
     /// Records an answer: a success.
     pub fn answered(&mut self, host_port: HostPort) {
-        if self.get(host_port.0).has_failed {
+        if self.get(host_port.0).failing > 0 {
             self.reset(host_port);
         }
     }
@@ -347,6 +519,12 @@ impl Hosts {
     fn reset(&mut self, host_port: HostPort) {
         if let Some(failing) = self.failing.remove(&host_port) {
             self.held.remove(&(failing.until, host_port));
+            self.stale.remove(&(failing.checked_at, host_port));
+            let host = self.get_mut(host_port.0);
+            if host.failing < u8::MAX {
+                host.failing -= 1;
+                self.note_idle(host_port.0);
+            }
         }
     }
 
@@ -373,8 +551,45 @@ impl Hosts {
     }
 }
 
+#[cfg(test)]
+impl Hosts {
+    /// Asserts that the hosts in memory are those with these users, those that fail, and those that are
+    /// about to be forgotten; returns how many of the last there are.
+    pub fn check(&self, users: impl Iterator<Item = HostId>) -> usize {
+        let mut count = vec![0; self.names.id_bound()];
+        users.for_each(|id| count[id.0 as usize] += 1);
+        let mut failing = vec![0; self.names.id_bound()];
+        (self.failing.keys()).for_each(|(id, _)| failing[id.0 as usize] += 1);
+        let mut idle = 0;
+        for id in (0..self.names.id_bound() as u32).map(HostId) {
+            let host = self.get(id);
+            assert_eq!(usize::from(host.users), count[id.0 as usize], "{id:?}");
+            assert_eq!(usize::from(host.failing), failing[id.0 as usize], "{id:?}");
+            if !self.names.is_used(id.0) {
+                assert!(host.is_idle() && !host.is_seed, "{id:?} has no name");
+                assert_eq!(self.page_count(id).pages, 0, "{id:?} has no name");
+            } else if host.is_idle() {
+                assert!(self.idle.contains(&id), "{id:?} is never forgotten");
+                idle += 1;
+            }
+        }
+        assert_eq!(self.stale.len(), self.failing.len());
+        idle
+    }
+}
+
+impl Host {
+    fn is_idle(&self) -> bool {
+        self.users == 0 && self.failing == 0
+    }
+}
+
 /// Maximum number of holds removed per call of [`Hosts::expire`].
 const EXPIRED_PER_TURN: usize = 1024;
+
+/// Maximum number of hosts forgotten, and of failures dropped, per call of [`Hosts::forget_idle`]: each
+/// takes less than a microsecond. More hosts become idle in a turn only where many lanes are emptied.
+pub const FORGOTTEN_PER_TURN: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,7 @@ use self::limits::Limited;
 use self::routes::LaneRoute;
 use super::extra::{Costs, Extra};
 use super::filter::{Filtered, Site};
-use super::hosts::{Health, HostId, Hosts};
+use super::hosts::{FORGOTTEN_PER_TURN, Health, HostId, Hosts};
 use super::job::Job;
 use super::numbers::Numbers;
 use super::offers::Offers;
@@ -69,8 +69,6 @@ pub struct Frontier {
     /// Verdicts on the first requests of lanes (by number), recorded when a robots.txt arrives and its
     /// rules may be evicted before the lane is released: so each fetch makes progress.
     early_verdicts: HashMap<LaneId, (u64, Verdict), Secret>,
-    /// Sitemaps admitted, by host.
-    sitemaps: HashMap<HostId, u32, Secret>,
     hosts: Hosts,
     site: Site,
     seen: Seen,
@@ -160,7 +158,6 @@ impl Frontier {
         Frontier {
             rules: RulesCache::new(settings.robots_memory),
             early_verdicts: HashMap::with_hasher(*secret),
-            sitemaps: HashMap::with_hasher(*secret),
             settings,
             lanes: ChunkedVec::new(),
             lane_of: HashMap::with_hasher(*secret),
@@ -172,7 +169,7 @@ impl Frontier {
             crawl_delays: HashMap::with_hasher(*secret),
             origins: Origins::new(secret),
             hosts,
-            site: Site::default(),
+            site: Site::new(secret),
             seen: Seen::new(secret),
             offers: Offers::new(secret),
             held: BinaryHeap::new(),
@@ -515,7 +512,9 @@ impl Frontier {
     /// Forgets an unused origin, and its rules.
     fn forget_origin(&mut self, origin: u32) {
         self.set_robots(origin, RobotsState::Unknown);
-        self.origins.forget(origin);
+        if let Some(host) = self.origins.forget(origin) {
+            self.hosts.release(host);
+        }
     }
 
     /// Memory of the cached robots.txt rules, in bytes.
@@ -548,11 +547,20 @@ impl Frontier {
         }
     }
 
-    /// Called every turn: drops expired holds of hosts. `is_stopped`: the crawl itself cannot send, so
-    /// the time does not count against hosts.
+    /// Called every turn: drops expired holds of hosts, and what is kept of hosts with nothing queued for
+    /// longer than it holds. `is_stopped`: the crawl itself cannot send, so the time does not count against
+    /// hosts.
     pub fn update_hosts(&mut self, is_stopped: bool, now: Instant) {
         self.hosts.set_stopped(is_stopped, now);
         self.hosts.expire(now);
+        self.forget_kept(FORGOTTEN_PER_TURN, now);
+        self.hosts.forget_idle(now);
+    }
+
+    /// Number of hosts in memory: those with something queued or in flight, those whose robots.txt is
+    /// kept, and those that fail.
+    pub fn hosts_len(&self) -> usize {
+        self.hosts.len()
     }
 
     /// Returns when [`Frontier::expire`] is due.

@@ -14,9 +14,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use super::filter::Filtered;
-use super::hosts::HostId;
 use super::request::PageKind;
-use crate::base::keys::UrlKey;
+use crate::base::keys::{HostKey, UrlKey};
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
@@ -76,7 +75,7 @@ pub(super) struct Pending {
     pub depth: u32,
     pub priority: i32,
     /// The host whose sitemaps it counts among.
-    pub sitemap_of: Option<HostId>,
+    pub sitemap_of: Option<HostKey>,
 }
 
 /// The offers that wait for their answers.

@@ -60,18 +60,18 @@ impl Origins {
         }
     }
 
-    /// Returns the number of a URL's origin, adding it if it is new. `route`: one other than the
-    /// settings'.
-    pub fn origin(&mut self, url: &CrawlUrl, host: HostId, route: Option<&Route>) -> u32 {
+    /// Returns the number of a URL's origin, adding it if it is new, and whether it is. `route`: one other
+    /// than the settings'.
+    pub fn origin(&mut self, url: &CrawlUrl, host: HostId, route: Option<&Route>) -> (u32, bool) {
         let key = (host, url.port(), url.is_https());
         self.first.grow_to(host.0 as usize + 1, || NONE);
         let first = self.first[host.0 as usize];
         if first != NONE && self.key(first) == (key, route) {
-            return first;
+            return (first, false);
         }
         let hash = self.hasher.hash_one((key, route));
         if let Some(id) = self.table.find(hash, |id| self.key(*id) == (key, route)) {
-            return *id;
+            return (*id, false);
         }
         let origins = &mut self.origins;
         let origin = Origin {
@@ -104,7 +104,7 @@ impl Origins {
             self.table
                 .insert_unique(hash, id, |id| self.hasher.hash_one(key(id)));
         }
-        id
+        (id, true)
     }
 
     fn key(&self, id: u32) -> (Key, Option<&Route>) {
@@ -130,23 +130,32 @@ impl Origins {
         first.copied().unwrap_or(NONE)
     }
 
-    /// Removes an unused origin.
-    pub fn forget(&mut self, id: u32) {
+    /// The host of each origin.
+    #[cfg(test)]
+    pub fn hosts(&self) -> impl Iterator<Item = HostId> {
+        let ids = (0..self.origins.len() as u32).filter(|id| !self.free.contains(id));
+        ids.map(|id| self.get(id).host)
+    }
+
+    /// Removes an unused origin and returns its host; `None` if it was removed before.
+    pub fn forget(&mut self, id: u32) -> Option<HostId> {
         let hash = self.hasher.hash_one(self.key(id));
         let origin = &mut self.origins[id as usize];
         origin.robots = RobotsState::Unknown;
-        let first = &mut self.first[origin.host.0 as usize];
+        let host = origin.host;
+        let first = &mut self.first[host.0 as usize];
         if *first == id {
             *first = NONE;
         } else if let Ok(entry) = self.table.find_entry(hash, |other| *other == id) {
             entry.remove();
         } else {
-            return;
+            return None;
         }
         if !self.routes.is_empty() {
             self.routes.remove(&id);
         }
         self.free.push(id);
+        Some(host)
     }
 }
 
@@ -180,7 +189,7 @@ mod tests {
         let mut origins = Origins::new(&Secret::from_seed(1));
         let mut id = |url: &str, host: u32| {
             let url = CrawlUrl::parse(url).expect("a URL");
-            origins.origin(&url, HostId(host), None)
+            origins.origin(&url, HostId(host), None).0
         };
         let a = id("http://a.test/x", 0);
         assert_eq!(id("http://a.test:80/y", 0), a);
@@ -190,16 +199,16 @@ mod tests {
             id("http://b.test/", 1),
         ];
         assert_eq!(others, [1, 2, 3]);
-        origins.forget(a);
-        origins.forget(a);
+        assert_eq!(origins.forget(a), Some(HostId(0)));
+        assert_eq!(origins.forget(a), None);
         let url = CrawlUrl::parse("http://c.test/").expect("a URL");
-        assert_eq!(origins.origin(&url, HostId(2), None), a);
+        assert_eq!(origins.origin(&url, HostId(2), None), (a, true));
         let url = CrawlUrl::parse("http://a.test/").expect("a URL");
-        assert_eq!(origins.origin(&url, HostId(0), None), 4);
+        assert_eq!(origins.origin(&url, HostId(0), None), (4, true));
         let url = CrawlUrl::parse("https://a.test/").expect("a URL");
         assert_eq!(
             origins.origin(&url, HostId(0), None),
-            1,
+            (1, false),
             "not the host's first"
         );
         origins.forget(1);
@@ -218,14 +227,15 @@ mod tests {
             Some(proxy("http://p.test:1")),
             Some(proxy("http://p.test:2")),
         ];
-        let mut id = |route: &Option<Route>| origins.origin(&url, HostId(0), route.as_ref());
+        let mut id = |route: &Option<Route>| origins.origin(&url, HostId(0), route.as_ref()).0;
         let all = [0, 1, 2, 3].map(|at| id(&routes[at]));
         assert_eq!(all, [0, 1, 2, 3]);
         assert_eq!([0, 1, 2, 3].map(|at| id(&routes[at])), all);
         origins.forget(2);
-        assert_eq!(origins.origin(&url, HostId(0), routes[3].as_ref()), 3);
+        let route = routes[3].as_ref();
+        assert_eq!(origins.origin(&url, HostId(0), route), (3, false));
         let other = CrawlUrl::parse("http://b.test/").expect("a URL");
-        assert_eq!(origins.origin(&other, HostId(1), None), 2);
+        assert_eq!(origins.origin(&other, HostId(1), None), (2, true));
         assert_eq!(origins.routes.len(), 2);
     }
 }

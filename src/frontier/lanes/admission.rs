@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::Frontier;
+use crate::base::keys::HostKey;
 use crate::base::time::Instant;
 use crate::frontier::filter::{self, Filtered};
-use crate::frontier::hosts::HostId;
 use crate::frontier::offers::{Admission, Delays, LateAnswer, Offer, OfferId, Pending};
 use crate::frontier::request::PageKind;
+use crate::frontier::settings::Follow;
 use crate::wire::url::CrawlUrl;
 
 impl Frontier {
@@ -51,8 +52,7 @@ impl Frontier {
             self.add_seed(url);
             return Ok(());
         }
-        let host = self.hosts.find(url.host_str());
-        let seed_host = host.is_some_and(|host| self.hosts.get(host).is_seed);
+        let (seed_host, pages) = self.hosts.standing(url.host_str());
         if !self.site.contains(self.settings.follow, url, seed_host) {
             return Err(Filtered::Offsite);
         }
@@ -65,7 +65,7 @@ impl Frontier {
             };
         }
         let max = self.settings.pages_per_host_max;
-        if max > 0 && host.is_some_and(|host| self.hosts.page_count(host).pages >= max) {
+        if max > 0 && pages >= max {
             return Err(Filtered::HostPages);
         }
         Ok(())
@@ -79,9 +79,7 @@ impl Frontier {
         if depth_limit > 0 && offer.nesting > depth_limit {
             return Err(Filtered::SitemapDepth);
         }
-        let host = self.hosts.find(offer.url.host_str());
-        let count = host.and_then(|host| self.sitemaps.get(&host)).copied();
-        if host_max > 0 && count.unwrap_or(0) >= host_max {
+        if host_max > 0 && self.hosts.sitemaps(offer.url.host_str()) >= host_max {
             return Err(Filtered::HostSitemaps);
         }
         Ok(())
@@ -94,8 +92,7 @@ impl Frontier {
             return Admission::Duplicate;
         }
         if let Some(delay) = self.offers.delays().and_then(Delays::draw) {
-            let sitemap_of =
-                (offer.kind == PageKind::Sitemap).then(|| self.count_sitemap(offer.url));
+            let sitemap_of = self.count_sitemap(offer);
             let id = self.offers.put_off(Pending {
                 key,
                 depth: offer.depth,
@@ -110,9 +107,7 @@ impl Frontier {
         if !self.seen.insert(key) {
             return Admission::Duplicate;
         }
-        if offer.kind == PageKind::Sitemap {
-            self.count_sitemap(offer.url);
-        }
+        self.count_sitemap(offer);
         Admission::Admitted
     }
 
@@ -147,11 +142,8 @@ impl Frontier {
         let is_admitted = self.seen.insert(pending.key);
         if !is_admitted {
             self.count_filtered(Filtered::Duplicate, 1);
-            if let Some(count) = pending
-                .sitemap_of
-                .and_then(|host| self.sitemaps.get_mut(&host))
-            {
-                *count -= 1;
+            if let Some(host) = pending.sitemap_of {
+                self.hosts.uncount_sitemap(host);
             }
         }
         Some(LateAnswer {
@@ -162,10 +154,11 @@ impl Frontier {
         })
     }
 
-    fn count_sitemap(&mut self, url: &CrawlUrl) -> HostId {
-        let host = self.hosts.host(url.host_str());
-        *self.sitemaps.entry(host).or_default() += 1;
-        host
+    /// Counts a sitemap among those of its host, if they are limited.
+    fn count_sitemap(&mut self, offer: &Offer<'_>) -> Option<HostKey> {
+        let is_limited = self.settings.sitemaps_per_host_max > 0;
+        let counts = is_limited && offer.kind == PageKind::Sitemap;
+        counts.then(|| self.hosts.count_sitemap(offer.url.host_str()))
     }
 
     fn warn_if_full(&self, filtered: Filtered, url: &CrawlUrl) {
@@ -179,8 +172,9 @@ impl Frontier {
     }
 
     fn add_seed(&mut self, url: &CrawlUrl) {
-        let host = self.hosts.host(url.host_str());
-        self.hosts.get_mut(host).is_seed = true;
+        if self.settings.follow == Follow::Host {
+            self.hosts.add_seed(url.host_str());
+        }
         self.site.add(self.settings.follow, url);
     }
 

@@ -17,6 +17,13 @@ use crate::wire::proxy::Route;
 /// first is forgotten.
 const ROBOTS_KEPT_MAX: usize = 200_000;
 
+/// Memory of such an origin and its host beside the rules: `tests/idle_hosts_memory.rs`. All of them take
+/// at most as much as the rules of robots.txt may.
+const KEPT_BYTES: u64 = 160;
+
+/// As many are kept however little memory the rules may take.
+const ROBOTS_KEPT_MIN: usize = 256;
+
 /// A lane to be opened, as [`Frontier::lane_for`] returns it.
 #[derive(Debug)]
 pub struct NewLane {
@@ -37,7 +44,10 @@ impl Frontier {
     ) -> Result<LaneId, NewLane> {
         let route = job.route().filter(|route| !self.is_default_route(route));
         let host = self.hosts.host(job.url.host_str());
-        let origin = self.origins.origin(&job.url, host, route);
+        let (origin, is_new) = self.origins.origin(&job.url, host, route);
+        if is_new {
+            self.hosts.hold(host);
+        }
         let first = self.origins.get(origin).lane;
         let goes_so = |lane| self.routes.get(&lane).map(|way| &way.route) == route;
         if first != NO_LANE && is_under(first) && goes_so(first) {
@@ -80,9 +90,7 @@ impl Frontier {
         }
         let number = slot.origin;
         *slot = Lane::default();
-        if !self.routes.is_empty() {
-            self.routes.remove(&lane);
-        }
+        self.remove_route(lane);
         let origin = self.origins.get_mut(number);
         origin.users -= 1;
         if origin.lane == lane {
@@ -123,8 +131,7 @@ impl Frontier {
         }
     }
 
-    /// Keeps an unused origin while its robots.txt is valid, up to [`ROBOTS_KEPT_MAX`]; otherwise
-    /// forgets it.
+    /// Keeps an unused origin while its robots.txt is valid, if there is room; otherwise forgets it.
     pub(super) fn keep_or_forget(&mut self, origin: u32, now: Instant) {
         let slot = self.origins.get_mut(origin);
         if slot.users > 0 || slot.kept || matches!(slot.robots, RobotsState::Fetching(_)) {
@@ -136,9 +143,19 @@ impl Frontier {
         };
         slot.kept = true;
         self.origins_kept.push(Reverse((until, origin)));
-        while let Some(Reverse((until, first))) = self.origins_kept.peek().copied()
-            && (until <= now || self.origins_kept.len() > ROBOTS_KEPT_MAX)
-        {
+        self.forget_kept(2, now);
+    }
+
+    /// Forgets origins that were kept for their robots.txt, at most `most`: those whose robots.txt is no
+    /// longer valid, and others while too many are kept.
+    pub(super) fn forget_kept(&mut self, most: usize, now: Instant) {
+        for _ in 0..most {
+            let Some(Reverse((until, first))) = self.origins_kept.peek().copied() else {
+                return;
+            };
+            if until > now && self.origins_kept.len() <= self.kept_max() {
+                return;
+            }
             self.origins_kept.pop();
             let slot = self.origins.get_mut(first);
             slot.kept = false;
@@ -146,6 +163,12 @@ impl Frontier {
                 self.forget_origin(first);
             }
         }
+    }
+
+    /// Maximum number of origins that are kept for their robots.txt.
+    fn kept_max(&self) -> usize {
+        let max = self.settings.robots_memory / KEPT_BYTES;
+        (max.min(ROBOTS_KEPT_MAX as u64) as usize).max(ROBOTS_KEPT_MIN)
     }
 }
 

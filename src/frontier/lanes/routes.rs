@@ -40,15 +40,32 @@ impl Frontier {
             if let Some(proxy) = proxy
                 && self.proxy_host.is_none()
             {
-                self.proxy_host = Some(self.hosts.host(proxy.host()));
+                self.proxy_host = Some(self.hold_host(proxy.host()));
             }
             return;
         };
         let own = LaneRoute {
             route,
-            proxy_host: proxy.map(|proxy| self.hosts.host(proxy.host())),
+            proxy_host: proxy.map(|proxy| self.hold_host(proxy.host())),
         };
         self.routes.insert(lane, own);
+    }
+
+    /// Removes the route of a closed lane.
+    pub(super) fn remove_route(&mut self, lane: LaneId) {
+        if self.routes.is_empty() {
+            return;
+        }
+        let route = self.routes.remove(&lane);
+        if let Some(host) = route.and_then(|own| own.proxy_host) {
+            self.hosts.release(host);
+        }
+    }
+
+    fn hold_host(&mut self, name: &str) -> HostId {
+        let host = self.hosts.host(name);
+        self.hosts.hold(host);
+        host
     }
 
     /// Returns whether requests without a route of their own take this one.

@@ -1,5 +1,7 @@
 //! The frontier alone: what is next in a lane, and what keeps it.
 
+mod idle_hosts;
+
 use std::sync::Arc;
 
 use std::collections::VecDeque;

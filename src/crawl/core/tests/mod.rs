@@ -5,6 +5,7 @@ mod log;
 mod busy_scopes;
 mod full_sinks;
 mod large_pages;
+mod idle_hosts;
 mod late_admission;
 mod many_rules;
 mod full_disks;
