@@ -13,7 +13,7 @@ use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::core::follow::Followed;
 use crate::crawl::core::names::Resolved;
-use crate::crawl::core::reading::give_to;
+use crate::crawl::core::reading::piece_sink;
 use crate::crawl::flights::Stage;
 use crate::crawl::network::carrier::Carrier;
 use crate::crawl::network::pieces::{Read, steps_max};
@@ -131,7 +131,7 @@ impl<I: Io> Core<I> {
         let length = self.network.length_of(chunk);
         let mut steps = Bound::new("read a chunk", steps_max(length));
         while steps.step() {
-            let give = give_to(self.output.sink(), &self.flights);
+            let give = piece_sink(self.output.sink(), &self.flights);
             let network = &mut self.network;
             let Some(read) = network.read(key, chunk, &mut used, stamp, give, self.now) else {
                 return;

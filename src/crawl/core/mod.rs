@@ -163,7 +163,7 @@ impl<I: Io> Core<I> {
         let flights = &self.flights;
         let number_of = |key| flights.get(key).map(|flight| flight.job.id);
         self.network.resume(number_of, self.now);
-        self.make_room();
+        self.resume_bodies();
         self.update_outage();
         let is_stopped = self.control.is_paused()
             || !self.output.takes_more()

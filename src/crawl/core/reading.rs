@@ -81,13 +81,13 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Reads on where there is room again, as many at once as the room holds reads of.
-    pub fn make_room(&mut self) {
+    /// Resumes stopped bodies where there is room again, as many as the room holds reads of.
+    pub fn resume_bodies(&mut self) {
         let mut room = self.network.room();
         let mut long_reads = 0;
         let waiting = self.network.paused_len();
         // Each is looked at once; one that must wait again has been read of in the meantime.
-        let mut steps = Bound::new("make room", waiting.saturating_mul(2) + 64);
+        let mut steps = Bound::new("resume bodies", waiting.saturating_mul(2) + 64);
         while self.network.paused_len() > 0 {
             if !steps.step() {
                 self.wakeups.turn_again();
@@ -103,7 +103,7 @@ impl<I: Io> Core<I> {
                 Resumed::Other => {}
                 Resumed::Event(key, event) => self.on_connection_event(key, event),
                 Resumed::Reads(key) => {
-                    self.read_on(key);
+                    self.resume_body(key);
                     let http = self.network.http_of(key);
                     if http.is_some_and(|http| http.gave_way) {
                         long_reads += 1;
@@ -117,16 +117,16 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Goes on with what was put by of a connection that is read again.
-    fn read_on(&mut self, key: Key) {
+    /// Reads what was received of a body while it was stopped, and resumes its connection.
+    fn resume_body(&mut self, key: Key) {
         let mut unread = self.network.take_unread(key);
         let Some(stamp) = unread.stamp else {
             return;
         };
         let mut used = 0;
-        let mut steps = Bound::new("read on", steps_max(unread.bytes.len()));
+        let mut steps = Bound::new("resume a body", steps_max(unread.bytes.len()));
         while steps.step() {
-            let give = give_to(self.output.sink(), &self.flights);
+            let give = piece_sink(self.output.sink(), &self.flights);
             let network = &mut self.network;
             let Some(read) = network.read_unread(key, &mut unread, &mut used, stamp, give) else {
                 return;
@@ -147,7 +147,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// As much of this body as one turn allows was read: its connection goes on in the next turn.
+    /// As much of this body was read as one turn allows: its connection resumes in the next turn.
     pub fn hold_for_others(&mut self, key: Key) {
         let attempt = self.network.http(key).flight;
         let flight = attempt.and_then(|key| self.flights.get(key));
@@ -156,8 +156,8 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// Gives the sink a piece of the body that an attempt brings.
-pub fn give_to<'a>(
+/// Passes pieces of the body of an attempt to the sink.
+pub fn piece_sink<'a>(
     sink: &'a mut dyn Sink,
     flights: &'a Flights,
 ) -> impl FnOnce(Key, &[u8]) -> Flow {
