@@ -152,7 +152,7 @@ impl Handle {
     /// # Errors
     /// [`ControlError::Busy`] while 4096 orders wait, [`ControlError::Over`] once the crawl is over.
     pub fn cancel(&self, id: u64) -> Result<(), ControlError> {
-        self.tell(Command::Cancel(id))
+        self.send(Command::Cancel(id))
     }
 
     /// Cancels every request that is throttled under this scope, as [`Handle::cancel`] does: those
@@ -165,10 +165,10 @@ impl Handle {
     pub fn cancel_scope(&self, name: &str) -> Result<(), ControlError> {
         // What is submitted later has a greater number.
         let until = self.stopper.shared.numbers.last();
-        self.tell(Command::CancelScope(name.to_owned(), until))
+        self.send(Command::CancelScope(name.to_owned(), until))
     }
 
-    /// Says something else of a scope from now on: see [`Crawler::set_scope`]. It is heeded in the
+    /// Says something else of a scope from now on: see [`Crawler::set_scope`]. It is applied in the
     /// order in which it was said: 64 single scopes in a turn, and a pattern or `default` alone.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ impl Handle {
     /// [`Crawler::set_scope`]: crate::Crawler::set_scope
     pub fn set_scope(&self, name: &str, patch: ScopePatch) -> Result<(), ControlError> {
         let name = self.stopper.shared.config.check_scope(name, &patch)?;
-        self.tell(Command::SetScope(name, Box::new(patch)))
+        self.send(Command::SetScope(name, Box::new(patch)))
     }
 
     /// Tells what is known of a scope otherwise than from its answers: see [`Crawler::feedback`].
@@ -187,7 +187,7 @@ impl Handle {
     ///
     /// [`Crawler::feedback`]: crate::Crawler::feedback
     pub fn feedback(&self, feedback: Feedback) -> Result<(), ControlError> {
-        self.tell(Command::Feedback(Box::new(feedback)))
+        self.send(Command::Feedback(Box::new(feedback)))
     }
 
     /// Lets nothing more depart until [`Handle::resume`]. What has departed goes on to its end, what
@@ -229,8 +229,8 @@ impl Handle {
         self.stopper.clone()
     }
 
-    fn tell(&self, word: Command) -> Result<(), ControlError> {
-        let first = self.stopper.shared.tell(word)?;
+    fn send(&self, command: Command) -> Result<(), ControlError> {
+        let first = self.stopper.shared.send(command)?;
         self.wake_if(first);
         Ok(())
     }

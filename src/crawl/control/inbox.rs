@@ -1,5 +1,4 @@
-//! The crawl's end of what comes from elsewhere: requests submitted, scopes answered, words to
-//! steer by and the word to stop.
+//! The crawl's end of its handles: submissions, answers of the scope map, commands, and orders to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,15 +14,15 @@ use crate::frontier::numbers::Numbers;
 use crate::io::Waker;
 use crate::throttle::map::Later;
 
-/// The crawl's end of it.
+/// The crawl's end of its handles.
 #[derive(Debug)]
 pub struct Inbox {
     stopper: Stopper,
-    /// The grace that the crawl was told of last.
-    heeded: u64,
+    /// The grace time that was returned last.
+    last_grace: u64,
 }
 
-/// The word to stop.
+/// An order to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Within the grace time of the configuration.
@@ -37,7 +36,7 @@ impl Inbox {
     pub fn new(waker: Waker, config: Arc<Config>, numbers: Numbers) -> Self {
         Inbox {
             stopper: Stopper::of(Arc::new(Shared::new(config, numbers)), waker),
-            heeded: Shared::NEVER,
+            last_grace: Shared::NEVER,
         }
     }
 
@@ -56,8 +55,8 @@ impl Inbox {
     pub fn take(&mut self) -> Option<Waiting> {
         let mut submitted = self.shared().submitted();
         let waiting = submitted.waiting.pop_front()?;
-        // Who waits for room is told when there is room for many: told of every single place, two
-        // threads would do little but wake each other.
+        // Submitters that wait for room are woken when there is room for many: woken for every single
+        // place, two threads would do little but wake each other.
         if submitted.waiting.len() == SUBMITTED_MAX / 2 {
             self.shared().room.notify_all();
         }
@@ -99,23 +98,23 @@ impl Inbox {
         self.shared().submitted().waiting.is_empty()
     }
 
-    /// What the crawl was told since the last call, in that order, as far as one turn has time for it;
-    /// and whether there is more.
+    /// The commands since the last call, in their order, as many as one turn has time for; and whether
+    /// there are more.
     pub fn take_commands(&mut self) -> (Vec<Command>, bool) {
-        let mut words = lock(&self.shared().words);
-        let Some(words) = words.as_mut() else {
+        let mut commands = lock(&self.shared().commands);
+        let Some(commands) = commands.as_mut() else {
             return (Vec::new(), false);
         };
         let mut time = COMMANDS_TIME;
-        let takes_all = |word: &Command| {
-            time = time.saturating_sub(word.takes());
+        let takes_all = |command: &Command| {
+            time = time.saturating_sub(command.takes());
             time == 0
         };
-        let until = words.iter().position(takes_all);
-        let now: Vec<Command> = words
-            .drain(..until.map_or(words.len(), |last| last + 1))
+        let until = commands.iter().position(takes_all);
+        let now: Vec<Command> = commands
+            .drain(..until.map_or(commands.len(), |last| last + 1))
             .collect();
-        (now, !words.is_empty())
+        (now, !commands.is_empty())
     }
 
     /// Whether nothing may depart. Without a handle nobody could ever say otherwise.
@@ -123,7 +122,7 @@ impl Inbox {
         self.shared().paused.load(Ordering::SeqCst) && !self.is_closed()
     }
 
-    /// What tells the crawl the scopes of a request, once they are known.
+    /// Lets the scope map answer from any thread.
     pub fn later(&self, number: u64, part: usize) -> Later {
         let stopper = self.stopper();
         Later::new(move |scopes| {
@@ -146,31 +145,31 @@ impl Inbox {
         lock(&self.shared().mapped).pop_front()
     }
 
-    /// Whether somebody asks how the crawl does.
+    /// Whether a handle asks for a snapshot.
     pub fn is_asked(&self) -> bool {
         self.shared().asked.load(Ordering::SeqCst)
     }
 
-    /// Tells all who asked.
+    /// Returns a snapshot to all handles that ask.
     pub fn answer(&self, snapshot: Snapshot) {
         let shared = self.shared();
-        let mut figures = lock(&shared.figures);
+        let mut snapshots = lock(&shared.snapshots);
         shared.asked.store(false, Ordering::SeqCst);
-        figures.answered = figures.asked;
-        figures.last = snapshot;
-        drop(figures);
-        shared.figures_told.notify_all();
+        snapshots.answered = snapshots.asked;
+        snapshots.last = snapshot;
+        drop(snapshots);
+        shared.snapshot_taken.notify_all();
     }
 
     /// The crawl is over: nothing more is taken. What was taken until now can still be had.
     pub fn close(&mut self) {
         let shared = self.shared();
         shared.submitted().closed = true;
-        lock(&shared.words).take();
+        lock(&shared.commands).take();
         shared.room.notify_all();
-        // Nobody waits for a turn that will not come.
-        lock(&shared.figures).answered = u64::MAX;
-        shared.figures_told.notify_all();
+        // No further turn would answer those that wait.
+        lock(&shared.snapshots).answered = u64::MAX;
+        shared.snapshot_taken.notify_all();
     }
 
     /// Whether no handle lives any more. Requests that were submitted before may still be there,
@@ -184,18 +183,18 @@ impl Inbox {
         self.shared().bad_seeds.swap(0, Ordering::SeqCst)
     }
 
-    /// Whether the word to stop has been said.
+    /// Whether an order to stop was given.
     pub fn is_stopping(&self) -> bool {
         self.shared().grace.load(Ordering::SeqCst) < Shared::NEVER
     }
 
-    /// The word to stop, or to stop sooner, once.
+    /// An order to stop, or to stop sooner, once.
     pub fn take_stop(&mut self) -> Option<Stop> {
         let grace = self.shared().grace.load(Ordering::SeqCst);
-        if grace >= self.heeded {
+        if grace >= self.last_grace {
             return None;
         }
-        self.heeded = grace;
+        self.last_grace = grace;
         Some(match grace {
             Shared::CONFIGURED => Stop::Configured,
             nanos => Stop::Within(Duration::from_nanos(nanos)),
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_room_goes_on_once_half_is_taken() {
+    fn a_submitter_that_waits_for_room_resumes_once_half_is_taken() {
         let (mut inbox, _) = inbox();
         let handle = inbox.handle();
         let total = SUBMITTED_MAX * 3;
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_room_hears_that_the_crawl_is_over() {
+    fn a_submitter_that_waits_for_room_is_woken_when_the_crawl_is_over() {
         let (mut inbox, _) = inbox();
         let handle = inbox.handle();
         for _ in 0..SUBMITTED_MAX {
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn words_about_scopes_are_heeded_a_few_in_each_turn_and_cancels_together() {
+    fn commands_about_scopes_are_applied_a_few_in_each_turn_and_cancels_together() {
         let (mut inbox, _) = inbox();
         let handle = inbox.handle();
         let say = |name: &str| handle.set_scope(name, ScopePatch::default());
@@ -333,7 +332,7 @@ mod tests {
         }
         let turns: Vec<(usize, bool)> = (0..5)
             .map(|_| inbox.take_commands())
-            .map(|(words, is_more)| (words.len(), is_more))
+            .map(|(commands, is_more)| (commands.len(), is_more))
             .collect();
         let expected = [(64, true), (37, true), (1, true), (1000, false), (0, false)];
         assert_eq!(turns, expected);

@@ -1,4 +1,4 @@
-//! What a crawl and its handles share: requests submitted, scopes answered, orders, and the order to stop.
+//! What a crawl and its handles share: submissions, answers of the scope map, commands, and orders to stop.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,31 +16,31 @@ use crate::throttle::engine::covers_many_scopes;
 use crate::throttle::settings::ScopePatch;
 use crate::throttle::signal::Feedback;
 
-/// What the crawl and its handles have in common.
+/// What the crawl and its handles share.
 pub struct Shared {
     /// What requests are checked by.
     pub config: Arc<Config>,
     pub numbers: Numbers,
     pub handles: AtomicUsize,
-    /// In nanoseconds, the least that was said; or one of the two below.
+    /// The shortest grace time of all orders to stop, in nanoseconds; or one of the two constants.
     pub grace: AtomicU64,
     pub paused: AtomicBool,
     pub bad_seeds: AtomicU64,
     pub submitted: Mutex<Submitted>,
-    /// What the crawl was told and has not heeded yet; `None` once it is over.
-    pub words: Mutex<Option<Vec<Command>>>,
+    /// Commands that are not applied yet; `None` once the crawl is over.
+    pub commands: Mutex<Option<Vec<Command>>>,
     /// No more than the crawl has asked for and not taken.
     pub mapped: Mutex<VecDeque<Mapped>>,
-    /// Somebody may go on: there is room, or never will be.
+    /// Notified when there is room, or never will be.
     pub room: Condvar,
-    pub figures: Mutex<Figures>,
-    /// Whoever asked for figures can have them.
-    pub figures_told: Condvar,
-    /// Somebody asks for figures.
+    pub snapshots: Mutex<Snapshots>,
+    /// Notified when a snapshot was taken.
+    pub snapshot_taken: Condvar,
+    /// A handle asks for a snapshot.
     pub asked: AtomicBool,
 }
 
-/// Requests that were submitted and not yet taken in.
+/// Requests that were submitted and are not admitted yet.
 #[derive(Default)]
 pub struct Submitted {
     pub waiting: VecDeque<Waiting>,
@@ -49,21 +49,21 @@ pub struct Submitted {
 
 /// One of them.
 pub enum Waiting {
-    /// It has its number, and whoever submitted it waits for its end.
+    /// It has its number, and its submitter is notified of its end.
     Numbered(Box<Job>),
-    /// Nobody does.
+    /// It has none.
     Seed(Box<Request>),
 }
 
-/// What a crawl is told by whoever steers it.
+/// A command to a crawl.
 pub enum Command {
-    /// The request of this number is not wanted any more.
+    /// Cancels the request of this number.
     Cancel(u64),
-    /// Those of this scope are not, up to this number.
+    /// Cancels the requests of this scope up to this number.
     CancelScope(String, u64),
-    /// This holds for the scope from now on.
+    /// Changes the settings of a scope.
     SetScope(String, Box<ScopePatch>),
-    /// This is known of a scope.
+    /// Reports what is known of a scope.
     Feedback(Box<Feedback>),
 }
 
@@ -71,7 +71,7 @@ impl Command {
     /// How much of [`COMMANDS_TIME`] it takes.
     pub fn takes(&self) -> u32 {
         match self {
-            // They are looked for together.
+            // All of a turn are looked for together.
             Command::Cancel(_) | Command::CancelScope(..) => 0,
             Command::SetScope(name, _) if covers_many_scopes(name) => COMMANDS_TIME,
             Command::SetScope(..) | Command::Feedback(_) => 1,
@@ -79,34 +79,34 @@ impl Command {
     }
 }
 
-/// What was told of the crawl.
+/// Snapshots of the crawl.
 #[derive(Default)]
-pub struct Figures {
-    /// How often they were asked for, and how many of those were answered.
+pub struct Snapshots {
+    /// How many were asked for, and how many of those were answered.
     pub asked: u64,
     pub answered: u64,
     pub last: Snapshot,
 }
 
-/// Requests submitted and not yet taken in. [`Handle::submit`] waits while there are so many.
+/// Requests that were submitted and are not admitted yet. [`Handle::submit`] waits while there are so many.
 pub const SUBMITTED_MAX: usize = 4096;
 
-/// Words that wait to be heeded.
+/// Commands that wait to be applied.
 pub const COMMANDS_MAX: usize = 4096;
 
-/// Words about single scopes that are heeded in one turn, some 10 µs each. One about all of them takes as
-/// long as there are many, and comes alone.
+/// Commands about single scopes that are applied in one turn, some 10 µs each. One about all scopes takes
+/// longer and is applied alone.
 pub const COMMANDS_TIME: u32 = 64;
 
-/// How long one who asks for figures waits for a turn to end.
-const FIGURES_PATIENCE: Duration = Duration::from_millis(100);
+/// How long a handle that asks for a snapshot waits for a turn to end.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Submitted {
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= SUBMITTED_MAX
     }
 
-    /// Adds one. Whether it is the only one: the crawl does not come for it unasked.
+    /// Adds one. Returns whether it is the only one: then the crawl must be woken.
     pub fn add(&mut self, waiting: Waiting) -> bool {
         self.waiting.push_back(waiting);
         self.waiting.len() == 1
@@ -114,9 +114,9 @@ impl Submitted {
 }
 
 impl Shared {
-    /// A grace that nobody has said: the crawl goes on.
+    /// No order to stop: the crawl goes on.
     pub const NEVER: u64 = u64::MAX;
-    /// The grace that the configuration says.
+    /// The grace time of the configuration.
     pub const CONFIGURED: u64 = u64::MAX - 1;
 
     pub fn new(config: Arc<Config>, numbers: Numbers) -> Self {
@@ -128,11 +128,11 @@ impl Shared {
             paused: AtomicBool::new(false),
             bad_seeds: AtomicU64::new(0),
             submitted: Mutex::default(),
-            words: Mutex::new(Some(Vec::new())),
+            commands: Mutex::new(Some(Vec::new())),
             mapped: Mutex::default(),
             room: Condvar::new(),
-            figures: Mutex::default(),
-            figures_told: Condvar::new(),
+            snapshots: Mutex::default(),
+            snapshot_taken: Condvar::new(),
             asked: AtomicBool::new(false),
         }
     }
@@ -149,15 +149,15 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the crawl something. Whether it is the only thing, so that the crawl must be woken.
-    pub fn tell(&self, word: Command) -> Result<bool, ControlError> {
-        let mut words = lock(&self.words);
-        let words = words.as_mut().ok_or(ControlError::Over)?;
-        if words.len() >= COMMANDS_MAX {
+    /// Sends a command. Returns whether it is the only one: then the crawl must be woken.
+    pub fn send(&self, command: Command) -> Result<bool, ControlError> {
+        let mut commands = lock(&self.commands);
+        let commands = commands.as_mut().ok_or(ControlError::Over)?;
+        if commands.len() >= COMMANDS_MAX {
             return Err(ControlError::Busy);
         }
-        words.push(word);
-        Ok(words.len() == 1)
+        commands.push(command);
+        Ok(commands.len() == 1)
     }
 
     /// Only a shorter grace changes anything.
@@ -165,24 +165,24 @@ impl Shared {
         self.grace.fetch_min(nanos, Ordering::SeqCst);
     }
 
-    /// Asks how the crawl does, which `wake` wakes.
+    /// Asks the crawl for a snapshot; `wake` wakes it.
     pub fn ask(&self, wake: impl FnOnce()) -> Snapshot {
-        let mut figures = lock(&self.figures);
-        figures.asked += 1;
-        let question = figures.asked;
+        let mut snapshots = lock(&self.snapshots);
+        snapshots.asked += 1;
+        let question = snapshots.asked;
         self.asked.store(true, Ordering::SeqCst);
-        drop(figures);
+        drop(snapshots);
         wake();
-        let waits = |figures: &mut Figures| figures.answered < question;
-        let (figures, _) = self
-            .figures_told
-            .wait_timeout_while(lock(&self.figures), FIGURES_PATIENCE, waits)
+        let waits = |snapshots: &mut Snapshots| snapshots.answered < question;
+        let (snapshots, _) = self
+            .snapshot_taken
+            .wait_timeout_while(lock(&self.snapshots), SNAPSHOT_PATIENCE, waits)
             .unwrap_or_else(PoisonError::into_inner);
-        figures.last.clone()
+        snapshots.last.clone()
     }
 }
 
-/// Whoever panicked while holding one of these left something whole.
+/// A thread that panicked while holding one of these left it whole.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
