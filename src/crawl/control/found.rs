@@ -16,7 +16,7 @@ use crate::io::Waker;
 use crate::sink::later::{Leads, OpenPage};
 use crate::wire::url::CrawlUrl;
 
-/// What the crawl and those who hold its pages open have in common.
+/// Links of pages that are held open, shared with the threads that hold them.
 pub struct Found {
     waker: Waker,
     config: Arc<Config>,
@@ -26,22 +26,21 @@ pub struct Found {
 
 #[derive(Default)]
 struct State {
-    /// How often each page is held open, by the number that it descends from. As long as the crawl
-    /// has not taken note that it is not any more.
+    /// How often each page is held open, by the number that it descends from: until the crawl has taken
+    /// the event of its closing.
     open: HashMap<u64, usize, Known>,
-    /// What the crawl has not taken in yet: at most `LINKS_PER_PAGE_MAX` for each page that is held
-    /// open.
-    news: VecDeque<News>,
+    /// What the crawl has not taken yet: at most `LINKS_PER_PAGE_MAX` for each page that is held open.
+    events: VecDeque<LinkEvent>,
     closed: bool,
 }
 
-/// What the crawl hears of a page that is held open.
-pub enum News {
+/// An event of a page that is held open.
+pub enum LinkEvent {
     /// A link, numbered.
     Link(Box<Job>),
-    /// So many more were too many.
+    /// So many further links were dropped.
     Cut(u64),
-    /// One holds it no longer, of those who do.
+    /// One of its holders has closed it.
     Closed(u64),
 }
 
@@ -55,7 +54,7 @@ impl Found {
         }
     }
 
-    /// Whether any page is held open, or was, and what came of it is not taken in yet.
+    /// Whether any page is held open, or events of one wait.
     pub fn is_any_open(&self) -> bool {
         !self.state().open.is_empty()
     }
@@ -65,30 +64,31 @@ impl Found {
         self.state().open.contains_key(&root)
     }
 
-    /// Whether nothing waits to be taken in.
+    /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
-        self.state().news.is_empty()
+        self.state().events.is_empty()
     }
 
-    /// The crawl is over: links are nobody's from now on.
+    /// The crawl is over: links are dropped from now on.
     pub fn close(&self) {
         self.state().closed = true;
     }
 
-    /// Takes out the links that were not taken in.
+    /// Removes the links that wait.
     pub fn drain(&self) -> Vec<Job> {
-        let news = std::mem::take(&mut self.state().news).into_iter();
-        news.filter_map(|news| match news {
-            News::Link(job) => Some(*job),
-            News::Cut(_) | News::Closed(_) => None,
-        })
-        .collect()
+        let waiting = std::mem::take(&mut self.state().events).into_iter();
+        waiting
+            .filter_map(|event| match event {
+                LinkEvent::Link(job) => Some(*job),
+                LinkEvent::Cut(_) | LinkEvent::Closed(_) => None,
+            })
+            .collect()
     }
 
-    pub(in crate::crawl) fn take(&self) -> Option<News> {
+    pub(in crate::crawl) fn take(&self) -> Option<LinkEvent> {
         let mut state = self.state();
-        let news = state.news.pop_front()?;
-        if let News::Closed(root) = news
+        let event = state.events.pop_front()?;
+        if let LinkEvent::Closed(root) = event
             && let Some(times) = state.open.get_mut(&root)
         {
             *times -= 1;
@@ -96,18 +96,18 @@ impl Found {
                 state.open.remove(&root);
             }
         }
-        Some(news)
+        Some(event)
     }
 
-    fn tell(&self, all: impl IntoIterator<Item = News>) {
+    fn push(&self, all: impl IntoIterator<Item = LinkEvent>) {
         let mut state = self.state();
         if state.closed {
             return;
         }
-        // One that left some comes back for them unasked; one that found none sleeps.
-        let asleep = state.news.is_empty();
-        state.news.extend(all);
-        let wakes = asleep && !state.news.is_empty();
+        // A crawl that left some returns for them by itself; one that found none sleeps.
+        let asleep = state.events.is_empty();
+        state.events.extend(all);
+        let wakes = asleep && !state.events.is_empty();
         drop(state);
         if wakes {
             self.waker.wake();
@@ -115,7 +115,7 @@ impl Found {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked while holding it left it whole.
+        // A thread that panicked while holding it left it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,19 +153,23 @@ impl Leads for Found {
             return 0;
         }
         let most = self.config.frontier.links_per_page_max;
-        let taken: Vec<News> = (&mut *links)
+        let taken: Vec<LinkEvent> = (&mut *links)
             .take(most)
             .filter_map(|link| self.job_of(page, link))
-            .map(|job| News::Link(Box::new(job)))
+            .map(|job| LinkEvent::Link(Box::new(job)))
             .collect();
         let count = taken.len();
         let cut = links.count() as u64;
-        self.tell(taken.into_iter().chain((cut > 0).then_some(News::Cut(cut))));
+        self.push(
+            taken
+                .into_iter()
+                .chain((cut > 0).then_some(LinkEvent::Cut(cut))),
+        );
         count
     }
 
     fn close(&self, page: &OpenPage) {
-        self.tell([News::Closed(page.root)]);
+        self.push([LinkEvent::Closed(page.root)]);
     }
 }
 

@@ -168,8 +168,8 @@ impl Handle {
         self.send(Command::CancelScope(name.to_owned(), until))
     }
 
-    /// Says something else of a scope from now on: see [`Crawler::set_scope`]. It is applied in the
-    /// order in which it was said: 64 single scopes in a turn, and a pattern or `default` alone.
+    /// Changes the settings of a scope from now on: see [`Crawler::set_scope`]. Changes are applied in
+    /// their order: 64 single scopes in a turn, and a pattern or `default` alone.
     ///
     /// # Errors
     /// As [`Handle::cancel`], and [`ControlError::Unsound`].
@@ -205,10 +205,10 @@ impl Handle {
         self.stopper.waker.wake();
     }
 
-    /// How the crawl does: wakes it, and waits for the end of its present turn, a millisecond or so.
-    /// Where no turn ends within 100 ms (nobody takes one; a sink takes long; this is the crawl's own
-    /// thread, where [`Crawler::stats`](crate::Crawler::stats) knows more) it is what was told last,
-    /// which is done every second.
+    /// Returns a snapshot: wakes the crawl and waits for the end of its present turn, a millisecond or so.
+    /// If no turn ends within 100 ms (none is taken, or a sink is slow, or this is the crawl's own thread,
+    /// where [`Crawler::stats`](crate::Crawler::stats) has more), returns the last snapshot, which is taken
+    /// every second.
     pub fn stats(&self) -> Snapshot {
         self.stopper.shared.ask(|| self.stopper.waker.wake())
     }
@@ -235,7 +235,7 @@ impl Handle {
         Ok(())
     }
 
-    /// A crawl that left something waiting comes back for it unasked; one that found nothing sleeps.
+    /// A crawl that left something in the inbox returns for it by itself; one that found it empty sleeps.
     fn wake_if(&self, asleep: bool) {
         if asleep {
             self.stopper.waker.wake();

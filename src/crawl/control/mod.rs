@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::control::feed::{Ending, Feed, RequestSource, SourceError};
-use crate::crawl::control::found::{Found, News};
+use crate::crawl::control::found::{Found, LinkEvent};
 use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::inbox::{Inbox, Stop};
 use crate::crawl::control::phase::Phase;
@@ -141,19 +141,19 @@ impl Control {
         self.inbox.later(number, part)
     }
 
-    /// The next link from another thread. The source is notified of pages that were closed.
-    pub fn poll_found(&mut self) -> Option<News> {
-        let news = self.found.take()?;
-        if let News::Closed(root) = news
+    /// The next event of a page that is held open. The source is notified of pages that were closed.
+    pub fn poll_found(&mut self) -> Option<LinkEvent> {
+        let event = self.found.take()?;
+        if let LinkEvent::Closed(root) = event
             && let Some(source) = &mut self.source
             && !self.found.is_open(root)
         {
             source.close(root);
         }
-        Some(news)
+        Some(event)
     }
 
-    /// Whether links from other threads wait.
+    /// Whether such events wait.
     pub fn has_found(&self) -> bool {
         !self.found.is_empty()
     }

@@ -3,7 +3,7 @@
 
 use crate::base::scopes::Scopes;
 use crate::base::time::Instant;
-use crate::crawl::control::found::News;
+use crate::crawl::control::found::LinkEvent;
 use crate::crawl::control::shared::Waiting;
 use crate::crawl::core::Core;
 use crate::crawl::work::admission::{AdmitError, job_of};
@@ -131,16 +131,18 @@ impl<I: Io> Core<I> {
             if self.work.is_full() {
                 return;
             }
-            let Some(news) = self.control.poll_found() else {
+            let Some(event) = self.control.poll_found() else {
                 return;
             };
-            match news {
-                News::Link(job) => {
+            match event {
+                LinkEvent::Link(job) => {
                     let admission = self.offer(&job);
                     self.on_admission(admission, *job, OfferOrigin::Link);
                 }
-                News::Cut(count) => self.frontier.count_filtered(Filtered::LinksPerPage, count),
-                News::Closed(_) => {}
+                LinkEvent::Cut(count) => {
+                    self.frontier.count_filtered(Filtered::LinksPerPage, count)
+                }
+                LinkEvent::Closed(_) => {}
             }
         }
         self.wakeups.turn_again_if(self.control.has_found());
