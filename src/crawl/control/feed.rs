@@ -1,5 +1,5 @@
-//! Requests that the crawl fetches for itself, from a source behind it: a database, a queue, a file
-//! that grows. The source hears how each of them ended.
+//! Requests that the crawl pulls from a source: a database, a queue, a file that grows. The source is
+//! notified of the end of each.
 
 use std::error::Error;
 use std::fmt;
@@ -189,32 +189,32 @@ const AT_ONCE: usize = 10_000;
 /// A source that wants to be asked again at once would keep the crawl from sleeping.
 const LATER_MIN: Duration = Duration::from_millis(1);
 
-/// A source, and what the crawl owes it.
+/// A source, and its requests that have not ended.
 pub(in crate::crawl) struct Feed {
     source: Box<dyn RequestSource>,
     wake: Wake,
     state: State,
-    /// What it gave, until it was told how that ended.
+    /// Its requests, until it was notified of their end.
     given: HashMap<u64, Given, Known>,
     failure: Option<SourceError>,
 }
 
-/// When the source is asked again.
+/// When the source is polled again.
 ///
 /// ```text
-/// Asks ──► Waits ──► Asks          (its time has come, or it was woken)
-///   └────► Finished ──► Told       (it failed, perhaps; the crawl is over)
+/// Polls ──► Waits ──► Polls        (its time has come, or it was woken)
+///   └─────► Finished ──► Closed    (it failed, perhaps; the crawl is over)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// As soon as there is room.
-    Asks,
+    Polls,
     /// When it is woken, and at this moment, if there is one.
     Waits(Option<Instant>),
     /// Never.
     Finished,
-    /// Never, and it has heard how everything ended.
-    Told,
+    /// Never, and it was notified of the end of everything.
+    Closed,
 }
 
 /// A request of a source.
@@ -224,7 +224,7 @@ struct Given {
     meta: Option<Box<RawValue>>,
     /// Something of it was sent.
     begun: bool,
-    /// It has had its final page, while somebody still holds that open.
+    /// Its final page, while that is held open.
     page: Option<Box<Ending>>,
 }
 
@@ -242,7 +242,7 @@ impl Feed {
         Feed {
             source,
             wake: Wake { asked, waker },
-            state: State::Asks,
+            state: State::Polls,
             given: HashMap::default(),
             failure: None,
         }
@@ -250,7 +250,7 @@ impl Feed {
 
     /// Returns whether the source has no more requests.
     pub fn is_finished(&self) -> bool {
-        matches!(self.state, State::Finished | State::Told)
+        matches!(self.state, State::Finished | State::Closed)
     }
 
     /// Why it failed, if it did.
@@ -258,27 +258,28 @@ impl Feed {
         self.failure.as_ref()
     }
 
-    /// When it is to be asked; `None` while it waits to be woken, or there is no room.
-    pub(in crate::crawl) fn asks_at(&self, now: Instant) -> Option<Instant> {
+    /// When it is to be polled; `None` while it waits to be woken, or as many of its requests as it allows
+    /// have not ended.
+    pub(in crate::crawl) fn next_poll(&self, now: Instant) -> Option<Instant> {
         if self.given.len() >= self.source.at_once().max(1) {
             return None;
         }
         match self.state {
-            State::Asks => Some(now),
+            State::Polls => Some(now),
             State::Waits(_) if self.wake.asked.load(Ordering::SeqCst) => Some(now),
             State::Waits(until) => until,
-            State::Finished | State::Told => None,
+            State::Finished | State::Closed => None,
         }
     }
 
-    /// What it has to give, if it is to be asked now.
-    pub(in crate::crawl) fn draw(&mut self, now: Instant) -> Option<Request> {
-        self.asks_at(now).filter(|at| *at <= now)?;
+    /// Its next request, if it is to be polled now.
+    pub(in crate::crawl) fn poll(&mut self, now: Instant) -> Option<Request> {
+        self.next_poll(now).filter(|at| *at <= now)?;
         // Forgotten first: whoever wakes from here on may know of more than this finds.
         self.wake.asked.store(false, Ordering::SeqCst);
         match self.source.next(&self.wake) {
             Ok(SourcePoll::Request(request)) => {
-                self.state = State::Asks;
+                self.state = State::Polls;
                 return Some(request);
             }
             Ok(SourcePoll::Nothing) => self.state = State::Waits(None),
@@ -294,8 +295,8 @@ impl Feed {
         None
     }
 
-    /// A request of the source's was given this number; it ends once.
-    pub(in crate::crawl) fn give(&mut self, id: u64, request: &Request) {
+    /// A request of the source has this number; it ends once.
+    pub(in crate::crawl) fn handle_accepted(&mut self, id: u64, request: &Request) {
         let given = Given {
             tag: request.tag,
             meta: request.meta.clone(),
@@ -305,8 +306,8 @@ impl Feed {
         self.given.insert(id, given);
     }
 
-    /// A request of the source's can never be sent: the source is told at once.
-    pub(in crate::crawl) fn refuse(&mut self, request: &Request, why: &AdmitError) {
+    /// A request of the source can never be sent: the source is notified at once.
+    pub(in crate::crawl) fn handle_rejected(&mut self, request: &Request, why: &AdmitError) {
         self.source.ended(&EndedRequest {
             id: None,
             tag: request.tag,
@@ -316,15 +317,14 @@ impl Feed {
     }
 
     /// Something of an attempt leaves.
-    pub fn begin(&mut self, root: u64) {
+    pub fn handle_departure(&mut self, root: u64) {
         if let Some(given) = self.given.get_mut(&root) {
             given.begun = true;
         }
     }
 
-    /// How a page ends, where that is the end of a request of the source's. Asked before the sink
-    /// takes it.
-    pub fn ending_of(&self, page: &Page) -> Option<Ending> {
+    /// How a page ends a request of the source, if it does. Called before the sink takes the page.
+    pub fn end_of(&self, page: &Page) -> Option<Ending> {
         let ends = page.is_final && page.kind != PageKind::Robots;
         (ends && self.given.contains_key(&page.root)).then(|| Ending {
             root: page.root,
@@ -333,8 +333,8 @@ impl Feed {
         })
     }
 
-    /// The sink has taken that page. The source hears of it, unless the page is still held open.
-    pub fn end(&mut self, ending: Ending, is_open: bool) {
+    /// The sink has taken that page. The source is notified, unless the page is still held open.
+    pub fn handle_end(&mut self, ending: Ending, is_open: bool) {
         if is_open {
             if let Some(given) = self.given.get_mut(&ending.root) {
                 given.page = Some(Box::new(ending));
@@ -346,25 +346,25 @@ impl Feed {
         }
     }
 
-    /// Nobody holds a page of this request open any more.
-    pub fn close(&mut self, root: u64) {
+    /// No page of this request is held open any more.
+    pub fn handle_closed(&mut self, root: u64) {
         let given = self.given.get_mut(&root);
         if let Some(ending) = given.and_then(|given| given.page.take()) {
-            self.end(*ending, false);
+            self.handle_end(*ending, false);
         }
     }
 
-    /// Whether the source gave the request of this number, which has had no final page.
-    pub fn gave(&self, root: u64) -> bool {
+    /// Whether the request of this number is the source's and has not ended.
+    pub fn has(&self, root: u64) -> bool {
         self.given.contains_key(&root)
     }
 
     /// The crawl is over: what has had no final page will have none. What it was stays known.
-    pub fn conclude(&mut self) {
-        if self.state == State::Told {
+    pub fn close(&mut self) {
+        if self.state == State::Closed {
             return;
         }
-        self.state = State::Told;
+        self.state = State::Closed;
         let mut rest: Vec<(&u64, &Given)> = self.given.iter().collect();
         rest.sort_unstable_by_key(|(id, _)| **id);
         for (id, given) in rest {
@@ -381,7 +381,7 @@ impl Feed {
 /// Dropping a crawl ends it.
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.conclude();
+        self.close();
     }
 }
 

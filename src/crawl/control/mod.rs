@@ -148,7 +148,7 @@ impl Control {
             && let Some(source) = &mut self.source
             && !self.found.is_open(root)
         {
-            source.close(root);
+            source.handle_closed(root);
         }
         Some(event)
     }
@@ -205,37 +205,41 @@ impl Control {
     /// When the source is to be polled; `None` while it waits to be woken, or without a source.
     pub fn source_due(&self, now: Instant) -> Option<Instant> {
         let source = self.source.as_ref().filter(|_| self.phase.is_running());
-        source?.asks_at(now)
+        source?.next_poll(now)
     }
 
     /// The next request of the source, if it is due.
     pub fn poll_source(&mut self, now: Instant) -> Option<Request> {
-        self.source.as_mut()?.draw(now)
+        self.source.as_mut()?.poll(now)
     }
 
     /// A request of the source has this number. It ends once.
     pub fn handle_accepted(&mut self, id: u64, request: &Request) {
         let source = self.source.as_mut();
-        source.expect("it gave the request").give(id, request);
+        source
+            .expect("it gave the request")
+            .handle_accepted(id, request);
     }
 
     /// A request of the source can never be sent.
     pub fn handle_rejected(&mut self, request: &Request, why: &AdmitError) {
         let source = self.source.as_mut();
-        source.expect("it gave the request").refuse(request, why);
+        source
+            .expect("it gave the request")
+            .handle_rejected(request, why);
     }
 
     /// Something of the request of this number is sent.
     pub fn handle_departure(&mut self, root: u64) {
         if let Some(source) = &mut self.source {
-            source.begin(root);
+            source.handle_departure(root);
         }
     }
 
     /// How a page ends a request of the source, if it does: to be passed to [`Control::handle_end`] once
     /// the sink has the page.
     pub fn end_of(&self, page: &Page) -> Option<Ending> {
-        self.source.as_ref()?.ending_of(page)
+        self.source.as_ref()?.end_of(page)
     }
 
     /// The sink has the page that ends a request of the source. The source is notified at once, or when
@@ -243,7 +247,7 @@ impl Control {
     pub fn handle_end(&mut self, ending: Ending) {
         if let Some(source) = &mut self.source {
             let is_open = self.found.is_open(ending.root);
-            source.end(ending, is_open);
+            source.handle_end(ending, is_open);
         }
     }
 
@@ -255,7 +259,7 @@ impl Control {
     /// Whether the source gave the request of this number and was not notified of its end.
     pub fn is_of_source(&self, root: u64) -> bool {
         let source = self.source.as_ref();
-        source.is_some_and(|source| source.gave(root))
+        source.is_some_and(|source| source.has(root))
     }
 
     /// Why the source has no more requests, if it failed.
@@ -299,7 +303,7 @@ impl Control {
         self.inbox.close();
         self.found.close();
         if let Some(source) = &mut self.source {
-            source.conclude();
+            source.close();
         }
     }
 }
