@@ -32,7 +32,7 @@ impl<I: Io> Core<I> {
     /// Ends what is on its way. It is still to be fetched, so it is kept for `pending.jsonl`; but
     /// whoever waits for its end is notified here, once.
     pub fn cancel_all(&mut self) {
-        self.put_back_suspects();
+        self.requeue_suspects();
         self.cancel_unsent();
         self.settle_offers();
         self.put_all_unsent();

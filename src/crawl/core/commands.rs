@@ -52,7 +52,7 @@ impl<I: Io> Core<I> {
     /// Ends the requests of these numbers, and all under these scopes, wherever they are.
     fn cancel_requests(&mut self, ids: &BTreeSet<u64>, scopes: &[ScopeId]) {
         let is_named = |job: &Job| ids.contains(&job.root()) && job.kind != PageKind::Robots;
-        self.put_back_suspects_of(is_named, scopes);
+        self.requeue_suspects_of(is_named, scopes);
         for job in self.control.take_out(is_named) {
             self.work.end(job, Vec::new(), asked());
         }

@@ -200,7 +200,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Closes what has been idle for as long as the pool keeps it.
-    pub fn on_idle_too_long(&mut self) {
+    pub fn close_expired(&mut self) {
         // The timer fires again for what is left.
         for _ in 0..CLOSED_AT_ONCE {
             let Some(origin) = self.network.expire_idle(self.now) else {

@@ -189,7 +189,7 @@ impl<I: Io> Core<I> {
         self.output.stats_mut().lag.record(took);
         let is_over = self.control.phase().is_over();
         if is_over || self.control.is_asked() {
-            self.answer();
+            self.answer_handles();
         }
         if is_over {
             self.control.close();
@@ -226,7 +226,7 @@ impl<I: Io> Core<I> {
             }
             Timer::Sink => {
                 let waits = self.control.phase().is_flushing() || self.output.was_full();
-                waits.then(|| self.now + self.asks_sink_every())
+                waits.then(|| self.now + self.sink_interval())
             }
             Timer::Throttle => self.throttle.next_wake(),
             Timer::Outage => self.outage.next_timeout(),
@@ -300,7 +300,7 @@ impl<I: Io> Core<I> {
                     }
                 }
                 Timer::Admission => self.take_due_answer(),
-                Timer::Pool => self.on_idle_too_long(),
+                Timer::Pool => self.close_expired(),
                 Timer::Tick => self.tick(),
                 Timer::Frontier => {
                     self.frontier.expire(self.now);

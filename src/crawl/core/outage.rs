@@ -41,7 +41,7 @@ impl<I: Io> Core<I> {
         } else if let Err(failure) = result
             && let Some(cause) = names_cause_of(failure)
         {
-            self.judgement_of(Failed {
+            self.handle_failure(Failed {
                 egress: Egress::Names,
                 network: network_of(host),
                 cause,
@@ -78,7 +78,7 @@ impl<I: Io> Core<I> {
             true => network_of(self.frontier.origin_host(lane)),
             false => Target::network(remote.ip()),
         };
-        let judgement = self.judgement_of(Failed {
+        let judgement = self.handle_failure(Failed {
             egress,
             network,
             cause,
@@ -97,7 +97,7 @@ impl<I: Io> Core<I> {
                     unrouted,
                 });
             }
-            Judgement::PutBack => self.put_back_flight(key, egress),
+            Judgement::PutBack => self.requeue_flight(key, egress),
         }
         true
     }
@@ -119,7 +119,7 @@ impl<I: Io> Core<I> {
             began: self.now - took,
             target: Target::Name(host.into()),
         };
-        match self.judgement_of(failed) {
+        match self.handle_failure(failed) {
             Judgement::Charge => return false,
             Judgement::Suspend => {
                 self.throttle.cancel(ticket, self.now);
@@ -136,7 +136,7 @@ impl<I: Io> Core<I> {
         true
     }
 
-    fn judgement_of(&mut self, failed: Failed) -> Judgement {
+    fn handle_failure(&mut self, failed: Failed) -> Judgement {
         if !self.is_running() {
             return Judgement::Charge;
         }
@@ -159,7 +159,7 @@ impl<I: Io> Core<I> {
         self.outage.park(lane, egress, since, self.now)
     }
 
-    fn put_back_flight(&mut self, key: Key, egress: Egress) {
+    fn requeue_flight(&mut self, key: Key, egress: Egress) {
         self.outage.count_put_back();
         let flight = self.flights.get(key).expect("the caller found it");
         let until = self.parked_until(flight.lane, egress);
@@ -193,7 +193,7 @@ impl<I: Io> Core<I> {
             self.wakeups.turn_again();
             match judgement {
                 Judgement::Charge => self.charge_suspect(suspect),
-                Judgement::PutBack | Judgement::Suspend => self.put_back_suspect(suspect),
+                Judgement::PutBack | Judgement::Suspend => self.requeue_suspect(suspect),
             }
         }
     }
@@ -241,11 +241,11 @@ impl<I: Io> Core<I> {
         }
     }
 
-    fn put_back_suspect(&mut self, suspect: Suspect) {
+    fn requeue_suspect(&mut self, suspect: Suspect) {
         match suspect {
             Suspect::Flight { key, egress, .. } => {
                 if self.flights.get(key).is_some() {
-                    self.put_back_flight(key, egress);
+                    self.requeue_flight(key, egress);
                 }
             }
             Suspect::Unresolved { lane, job, .. } => {
@@ -262,7 +262,7 @@ impl<I: Io> Core<I> {
 
     /// Of what waits for a verdict these requests, and all under these scopes, go back to where they
     /// were queued. `is_named` is asked first.
-    pub fn put_back_suspects_of(&mut self, is_named: impl Fn(&Job) -> bool, scopes: &[ScopeId]) {
+    pub fn requeue_suspects_of(&mut self, is_named: impl Fn(&Job) -> bool, scopes: &[ScopeId]) {
         let is_meant = |job: &Job, mut under: Box<dyn Iterator<Item = ScopeId> + '_>| {
             is_named(job)
                 || job.kind != PageKind::Robots && under.any(|scope| scopes.contains(&scope))
@@ -279,14 +279,14 @@ impl<I: Io> Core<I> {
             }
         };
         for suspect in self.outage.take_suspects(is_wanted) {
-            self.put_back_suspect(suspect);
+            self.requeue_suspect(suspect);
         }
     }
 
     /// Nothing waits for a verdict any more: all goes back to where it was queued.
-    pub fn put_back_suspects(&mut self) {
+    pub fn requeue_suspects(&mut self) {
         for suspect in self.outage.take_suspects(|_| true) {
-            self.put_back_suspect(suspect);
+            self.requeue_suspect(suspect);
         }
     }
 }

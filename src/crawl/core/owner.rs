@@ -66,7 +66,7 @@ impl<I: Io> Core<I> {
     /// A control handle for any thread.
     pub fn handle(&self) -> Handle {
         if !self.control.has_handles() {
-            self.answer();
+            self.answer_handles();
         }
         self.control.handle()
     }

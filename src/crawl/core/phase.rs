@@ -138,7 +138,7 @@ impl<I: Io> Core<I> {
             until: self.now + grace,
             is_stopped: reason == FinishReason::Shutdown,
         });
-        self.put_back_suspects();
+        self.requeue_suspects();
         self.cancel_unsent();
         self.wakeups.turn_again();
     }

@@ -12,7 +12,7 @@ use crate::crawl::timer::TICK;
 use crate::io::Io;
 
 /// How often a sink that was not ready is asked again.
-const ASK_SINK_EVERY: Duration = Duration::from_millis(5);
+const SINK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl<I: Io> Core<I> {
     /// A second has passed: writes statistics, flushes sinks, measures what is limited.
@@ -27,7 +27,7 @@ impl<I: Io> Core<I> {
         }
         self.watch_memory();
         if self.control.has_handles() {
-            self.answer();
+            self.answer_handles();
         }
         if self.output.is_stats_file_due(self.now) {
             self.write_stats();
@@ -98,7 +98,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Returns a snapshot to the handles that ask.
-    pub fn answer(&self) {
+    pub fn answer_handles(&self) {
         let snapshot = Snapshot::of(
             self.output.stats(),
             self.progress(),
@@ -120,9 +120,9 @@ impl<I: Io> Core<I> {
 
     /// How often a sink that is not ready is asked again. One that waits for room on the disk is ready
     /// when there is news of that.
-    pub fn asks_sink_every(&self) -> Duration {
+    pub fn sink_interval(&self) -> Duration {
         match self.output.has_disk_room() {
-            true => ASK_SINK_EVERY,
+            true => SINK_INTERVAL,
             false => TICK,
         }
     }

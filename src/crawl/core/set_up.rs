@@ -130,7 +130,7 @@ impl<I: Io> Core<I> {
             classifier: Classifier::new(classify, wall),
             config,
         };
-        core.answer();
+        core.answer_handles();
         Ok(core)
     }
 }
