@@ -29,8 +29,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Ends what is on its way. It is still to be fetched, so it is kept for `pending.jsonl`; but
-    /// whoever waits for its end is notified here, once.
+    /// Ends what is on its way. It is still to be fetched, so it is kept for `pending.jsonl`, unless its
+    /// submitter is notified of its end.
     pub fn cancel_all(&mut self) {
         self.requeue_suspects();
         self.cancel_unsent();
@@ -57,7 +57,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Takes an attempt that has not departed from its connection and gives its places back.
+    /// Removes an attempt that has not departed; closes its connections and returns its ticket.
     pub fn withdraw(&mut self, key: Key) -> Flight {
         let flight = self.flights.remove(key).expect("the caller found it");
         match &flight.stage {

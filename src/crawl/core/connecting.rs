@@ -54,13 +54,13 @@ impl<I: Io> Core<I> {
             .expect("what cannot be put on the wire is not admitted");
         let origin = match proxy {
             None => Origin::Direct(self.frontier.hold_origin(lane)),
-            // Whoever is somebody else to a proxy has other connections through it.
+            // Connections through a proxy are kept apart by the proxy's credentials, too.
             Some(proxy) => {
                 let way = format!("{} by {}", job.url.origin(), proxy.to_url());
                 self.network.take_way(&way)
             }
         };
-        // A kept connection may end under a request, which would have to be made again.
+        // A kept connection may end before the reply, and the request would have to be repeated.
         let idle = match job.fresh || !job.is_idempotent() {
             true => None,
             false => {
@@ -102,8 +102,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Opens the next connection of an attempt's race, when it is time for it. `false` where none is
-    /// left: the addresses behind the last that failed have no place. Then the attempt is to be ended.
+    /// Opens the next connection of an attempt's race when it is due. Returns `false` if no address is
+    /// left that has a free slot: then the attempt is to be ended.
     fn advance_race(&mut self, key: Key) -> bool {
         let mut steps = Bound::new("try addresses", ADDRESSES_MAX);
         while steps.step() {
@@ -115,7 +115,7 @@ impl<I: Io> Core<I> {
             };
             match race.next(self.now) {
                 Turn::Try(address) => {
-                    // A further address is one scope more, which must have a place.
+                    // A further address is one scope more, which must have a free slot.
                     let scope = self.throttle.address_scope(address);
                     let has_place =
                         scope.is_none_or(|scope| self.throttle.try_add(flight.ticket, scope));
@@ -184,7 +184,7 @@ impl<I: Io> Core<I> {
 
     pub fn on_flight_timeout(&mut self, slot: u32) {
         if let Some(key) = self.flights.key_of(slot) {
-            // The attempt whose time is up has neither failed nor won: the race goes on with it.
+            // The address whose head start is over has neither failed nor won: the race goes on.
             let goes_on = self.advance_race(key);
             debug_assert!(goes_on, "an attempt is on its way");
         }
@@ -214,7 +214,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Of an attempt's connections this one was established first: the others are given up.
+    /// This connection of an attempt was established first: the others are closed.
     fn on_race_won(&mut self, key: Key, winner: Key) {
         let flight = self
             .flights
@@ -232,7 +232,7 @@ impl<I: Io> Core<I> {
 
     pub fn on_set_up_failed(&mut self, key: Key, failure: Failure) {
         let http = self.network.http(key);
-        let flight_key = http.flight.expect("a new connection is somebody's");
+        let flight_key = http.flight.expect("a new connection has its attempt");
         let carrier = Carrier::of(&http.connection);
         let established = http.connection.established();
         let lacks_route = http.lacks_route;
@@ -247,13 +247,13 @@ impl<I: Io> Core<I> {
                 sockets,
                 exchange,
             } => {
-                // A handshake that failed had a connection, and it took its time.
+                // A handshake that failed had a TCP connection, which took its time.
                 exchange.timings_mut().end_connect(established);
                 sockets.retain(|socket| *socket != key);
                 race.handle_failed();
-                // Only TCP's failures are the address's; TLS is the same behind all of them, and so is
-                // what a proxy says. Where the request's own timeout was too short to tell, it is
-                // `timeout.total`, and counts against nothing.
+                // Only failures of TCP are about the address; TLS and proxies fail alike on all of them.
+                // A request's own timeout that ended the attempt is `timeout.total`, which does not count
+                // against the host.
                 let is_tcp = established.is_none()
                     && (matches!(failure.kind, FailureKind::Connect)
                         || failure.kind == FailureKind::Timeout && failure.code == "connect");
@@ -297,7 +297,7 @@ impl<I: Io> Core<I> {
                 }
                 self.end_connecting(flight_key, failure, &carrier);
             }
-            // It spoke, or failed, between being ready and departing.
+            // The server sent something, or the connection failed, between ready and departure.
             Stage::Ready { .. } => self.end_waiting(flight_key, failure, &carrier),
             Stage::Exchanging { .. } | Stage::Moving => {
                 unreachable!("a connection that carries a request is set up")
@@ -305,8 +305,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Our machine has no socket to give. That is no fault of the origin's, and no URL's loss: the
-    /// request waits, and fewer are in flight from now on.
+    /// Our machine has no socket left. The origin is not at fault and no URL is lost: the request waits,
+    /// and fewer requests are in flight from now on.
     fn on_exhausted(&mut self, key: Key, failure: &Failure) {
         let in_flight = self.throttle.in_flight();
         if let Some(most) = self.network.handle_exhausted(failure, in_flight) {
@@ -315,7 +315,7 @@ impl<I: Io> Core<I> {
         self.requeue_at(key, self.now + EXHAUSTED_PAUSE);
     }
 
-    /// A request that connects goes back into its lane, which waits until a moment.
+    /// Returns a request that connects to its lane, which waits until a moment.
     pub fn requeue_at(&mut self, key: Key, until: Instant) {
         let flight = self.flights.get(key).expect("an attempt ends once");
         let lane = flight.lane;
@@ -328,7 +328,7 @@ impl<I: Io> Core<I> {
         self.pause_lane(lane, until);
     }
 
-    /// No connection: what was begun is charged as a send at its start.
+    /// Ends an attempt that got no connection. It is charged as a send at its start.
     pub fn end_connecting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
         let flight = self.flights.get_mut(key).expect("an attempt ends once");
         let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
@@ -349,7 +349,7 @@ impl<I: Io> Core<I> {
         self.on_end(key, exchange, Some(failure), carrier);
     }
 
-    /// The connection that a request waited on is gone; nothing was sent, so nothing is lost.
+    /// Returns a request to its lane whose connection is gone: nothing was sent.
     pub fn reconnect(&mut self, key: Key) {
         let flight = self.flights.remove(key).expect("a request has its attempt");
         self.forget(key, &flight);

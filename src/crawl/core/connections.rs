@@ -49,14 +49,14 @@ impl<I: Io> Core<I> {
         match event {
             ConnectionEvent::Ready => {
                 let flight = self.network.http(key).flight;
-                let flight = flight.expect("a new connection is somebody's");
+                let flight = flight.expect("a new connection has its attempt");
                 self.on_tunnel_ready(flight);
                 self.on_ready(flight, key);
             }
             ConnectionEvent::Failed(failure) => self.on_set_up_failed(key, failure),
             ConnectionEvent::Head => {
                 let flight = self.network.http(key).flight;
-                let flight = flight.expect("a reply is somebody's");
+                let flight = flight.expect("a reply has its attempt");
                 self.on_head(flight, key);
             }
             ConnectionEvent::Piece => unreachable!("it is handed over where it was read"),
@@ -68,7 +68,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// A new connection is ready: where a proxy tunnels it, the origin behind was reached.
+    /// A new connection is ready: if it is a tunnel through a proxy, the proxy reached the origin.
     fn on_tunnel_ready(&mut self, key: Key) {
         let flight = self.flights.get(key).expect("a connection has its attempt");
         let proxy = self.frontier.proxy_of(flight.lane);
@@ -87,13 +87,13 @@ impl<I: Io> Core<I> {
         let flight = self.flights.get(attempt).expect("a reply has its attempt");
         let lane = flight.lane;
         let whole = failure.is_none();
-        // Its deadline stays on the wheel: the next request's is later, and then costs nothing there.
+        // Its deadline stays on the wheel: the next request's is later and then costs nothing there.
         self.on_end(attempt, exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it
         // that were kept while there was.
         let is_queued = self.frontier.has_queued(lane);
         let is_asked_for = self.workload.keeps_connection(is_queued);
-        // A reply that is worked on may lead to more requests.
+        // A reply that is processed may lead to more requests.
         let is_wanted = self.is_running() && (is_asked_for || self.pages.has(lane));
         if !is_wanted {
             self.close_idle(origin);
@@ -109,8 +109,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// A kept connection died under a request: the request is tried once more on a new one, and
-    /// passes the gate again.
+    /// A kept connection ended before the first byte of a reply: the request is tried once more on a new
+    /// one, and is throttled again.
     fn on_died_idle(&mut self, key: Key) {
         let carried = self.network.take_carried(key);
         self.close_socket(key, Close::Reset);
@@ -144,9 +144,9 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// A new connection was of no use although it came to be. It is charged like one that could
-    /// not be set up, so that a server that hangs up on us is not called again at once; but where
-    /// the server had waited long enough for us, in a hold or a gap, the request is put back.
+    /// A new connection ended before its request departed. It is charged like one that could not be set
+    /// up, so that a server that hangs up is not called again at once. If the server had waited for long,
+    /// in a hold or a gap, the request is returned to its lane uncharged.
     pub fn end_waiting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
         let flight = self.flights.get_mut(key).expect("an attempt ends once");
         let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
@@ -164,21 +164,22 @@ impl<I: Io> Core<I> {
         self.on_end(key, exchange, Some(failure), carrier);
     }
 
-    /// Sends what a connection has to send, and reads its reply only while the sink is ready.
+    /// Sends what a connection has to send. Its reply is read only while the sink is ready.
     pub fn transmit(&mut self, key: Key) {
         if self.network.transmit(key, self.now) && !self.output.is_ready() {
             self.network.pause(key, self.now);
         }
     }
 
-    /// The same after bytes that came, with the request where that departs in the same turn.
+    /// The same after bytes arrived. A handshake's last bytes wait for the request if that may depart in
+    /// the same turn.
     pub fn transmit_with_request(&mut self, key: Key) {
         if !self.network.waits_for_request(key) {
             self.transmit(key);
         }
     }
 
-    /// The turn is over: handshakes whose requests must wait end without them.
+    /// The turn ends: sends the last bytes of handshakes whose requests did not depart.
     pub fn end_handshakes(&mut self) {
         while let Some(key) = self.network.poll_waiting() {
             self.transmit(key);
@@ -236,7 +237,7 @@ impl<I: Io> Core<I> {
 /// Idle connections closed each time that the pool's timer fires: each is a system call.
 const CLOSED_AT_ONCE: usize = 16;
 
-/// A server that closes a new connection on which it heard nothing for so long did not hang up on
-/// us: it was we who kept it waiting. A request that is put back for that is not charged, and this
-/// is the least time between two such connections. No server in use waits for less.
+/// A server that closes a new connection after so long without a request did not hang up: we kept it
+/// waiting. The request is not charged for it, and this is the least time between two such connections.
+/// No server in use waits for less.
 const PATIENT: Duration = Duration::from_millis(900);

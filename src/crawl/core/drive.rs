@@ -1,21 +1,20 @@
-//! What lets a host drive a crawl from a loop of its own: the descriptor's deadline, and sleep while
-//! there is nothing to do.
+//! A crawl that is driven by the loop of a host program: short turns, and the descriptor's deadline.
 
 use std::time::Duration;
 
 use crate::crawl::core::Core;
 use crate::io::Io;
 
-/// How long a host waits for its turn to end, about: what else it does may be as pressing.
+/// About how long a host's turn takes: the host has other work.
 const HOSTS_TURN: Duration = Duration::from_millis(1);
 
-/// Turns that it may have at the most: in virtual time they may take none.
+/// Turns in a host's turn at most: in virtual time they may take no time.
 const TURNS_OF_HOSTS_TURN: usize = 100;
 
 impl<I: Io> Core<I> {
-    /// What a host's turn is: turns without a wait as long as each finds news, and then the descriptor
-    /// set. What comes in the meantime is taken without a way through the host's own wait and back,
-    /// which would cost a busy crawl a tenth of its pages. Results to be taken end it.
+    /// A host's turn: takes turns without waiting while each has events, then sets the descriptor. Events
+    /// that arrive meanwhile do not pass through the host's own wait, which would cost a busy crawl a tenth
+    /// of its pages. Ends early when results are to be taken.
     pub fn turn_for_host(&mut self) {
         let began = self.network.io().now();
         for _ in 0..TURNS_OF_HOSTS_TURN {
@@ -31,7 +30,7 @@ impl<I: Io> Core<I> {
         self.arm_descriptor();
     }
 
-    /// Sets the deadline that the descriptor carries. What there is to do at once makes it readable.
+    /// Sets the descriptor's deadline. It is readable at once if there is something to do.
     pub fn arm_descriptor(&mut self) {
         let deadline = match self.network.io().has_pending() {
             true => Some(self.now),
@@ -41,7 +40,7 @@ impl<I: Io> Core<I> {
         self.wakeups.set_armed();
     }
 
-    /// There is something to do that came from outside of a turn: a host that waits takes one.
+    /// Something is to be done that came between turns: wakes a host that waits.
     pub fn wake_host(&mut self) {
         self.wakeups.turn_again();
         if self.wakeups.take_armed() {
@@ -49,19 +48,19 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Whether its last turn is so long ago.
+    /// Whether the last turn is longer ago than `bound`.
     pub fn is_left_behind(&self, bound: Duration) -> bool {
         self.network.io().now().saturating_since(self.now) > bound
     }
 
-    /// A result was taken: what waited for that goes on.
+    /// A result was taken: wakes the host if the crawl waited for that.
     pub fn on_result_taken(&mut self) {
         let is_empty = !self.output.results_wait();
         let reads_on = self.output.was_full() && self.output.is_ready();
         if reads_on || is_empty && self.is_running() && self.is_exhausted() {
             self.wake_host();
         } else if is_empty && self.wakeups.is_armed() {
-            // It was readable for the results' sake.
+            // It was readable because results waited.
             self.arm_descriptor();
         }
     }

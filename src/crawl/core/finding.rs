@@ -21,12 +21,12 @@ use crate::wire::directives::Directives;
 use crate::wire::html::LinkOptions;
 use crate::wire::url::{CrawlUrl, LENGTH_MAX};
 
-/// What it takes to let a URL in, in units, beside what its octets take and [`URL_UNITS`].
+/// Units that the admission of a URL takes, beside [`URL_UNITS`] and what its octets take.
 const ADMITTED_UNITS: usize = 384;
 
 impl<I: Io> Core<I> {
-    /// A robots.txt has come, or not. Where there is nothing to be read every URL of its origin that
-    /// waited goes on.
+    /// A robots.txt has arrived, or is unavailable. If there is nothing to read, the URLs of its origin
+    /// that waited go on at once.
     pub fn read_robots(&mut self, job: &Job, page: &mut Page) -> Finding {
         let Some(origin) = job.robots_for() else {
             return Finding::default();
@@ -37,7 +37,7 @@ impl<I: Io> Core<I> {
                 let agent = &settings.robots_agent;
                 return Finding::rules(page, origin, agent, settings.sitemaps);
             }
-            // Redirects that lead nowhere are taken for a file that is not there (section 2.3.1.2).
+            // Redirects that were not followed mean that there is no file (section 2.3.1.2).
             (Some(300..=399), _) => RobotsResult::Absent,
             (Some(429), _) => RobotsResult::Unreachable,
             (Some(400..=499), None) => RobotsResult::Absent,
@@ -83,7 +83,7 @@ impl<I: Io> Core<I> {
         Finding::links(page, &job.url, &options, self.url_length_max())
     }
 
-    /// Goes on looking until the units are spent; returns whether there is no more.
+    /// Continues the search until the units are spent; returns whether it is over.
     pub fn find(&mut self, task: &mut Task, units: &mut Units) -> bool {
         let Task { job, finding, .. } = task;
         let via = finding.via().cloned().expect("something is looked for");
@@ -108,7 +108,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// The longest URL that may be let in: where parameters are dropped a longer one may become that.
+    /// The longest URL that is read: where parameters are dropped a longer one may become short enough.
     fn url_length_max(&self) -> usize {
         match self.config.frontier.drop_parameters.is_empty() {
             true => self.frontier.settings().url_length_limit,
@@ -121,7 +121,7 @@ impl<I: Io> Core<I> {
         self.frontier.count_filtered(Filtered::Length, 1);
     }
 
-    /// A URL found on the page `via` comes in, if no filter leaves it out.
+    /// Offers a URL that was found on the page `via`.
     fn admit_found(
         &mut self,
         from: &Job,
@@ -167,13 +167,13 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// What the filters take to look at a URL: each pattern its octets, and of a list each entry.
+/// Units that the filters take for a URL: its octets for each pattern, and each entry of a list.
 fn filter_units(settings: &FrontierSettings, url: &CrawlUrl) -> usize {
     let patterns = settings.allow.len() + settings.deny.len() + settings.drop_parameters.len();
     url.as_str().len() * (1 + patterns) + 4 * settings.exclude_hosts.len()
 }
 
-/// Whether a page is HTML: by its type, or, where it has none, by how it begins.
+/// Whether a page is HTML: by its type, or by its first character if it has none.
 fn is_html(page: &Page) -> bool {
     match &page.content_type {
         Some(value) => {

@@ -25,10 +25,10 @@ use crate::wire::url::CrawlUrl;
 /// Redirects of a robots.txt that are followed; RFC 9309, section 2.3.1.2 asks for five at least.
 const ROBOTS_REDIRECTS_MAX: u8 = 5;
 
-/// Attempts are counted in two octets; nobody means to try so often.
+/// Attempts are counted in two octets.
 const RETRIES_MAX: u32 = 60_000;
 
-/// Whether somebody wanted the attempt to end.
+/// Whether the attempt was cancelled by a command.
 fn is_called_off(page: &Page) -> bool {
     let failure = page.failure.as_ref();
     failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.code == ASKED)
@@ -36,9 +36,9 @@ fn is_called_off(page: &Page) -> bool {
 
 /// What is still to be done for a finished attempt.
 pub enum Followed {
-    /// This is to be looked for in its body.
+    /// Its body is searched for this.
     Finding(Finding),
-    /// It redirects to a URL that is offered: the answer tells whether its page is final.
+    /// It redirects to a URL that is offered: its page is final if that is not admitted.
     Awaits(OfferId),
 }
 
@@ -63,7 +63,7 @@ impl<I: Io> Core<I> {
     pub fn follow(&mut self, job: &Job, page: &mut Page) -> Followed {
         page.is_final = false;
         if is_called_off(page) {
-            // Whoever asked for its end did not mean what it leads to.
+            // What it leads to was not meant to be fetched.
             page.is_final = true;
             return Followed::nothing();
         }
@@ -96,8 +96,8 @@ impl<I: Io> Core<I> {
         })
     }
 
-    /// Whether the attempt is made again: as whoever reads the answers says, or by the field's codes
-    /// and errors, `RETRY_TIMES` at most. What may not be done twice is not, unless it is told to be.
+    /// Whether the attempt is made again: as the `Classify` says, otherwise by `RETRY_HTTP_CODES` and
+    /// `RETRY_EXCEPTIONS`, `RETRY_TIMES` at most. Only the `Classify` can repeat what is not idempotent.
     fn is_retried(&self, job: &Job, page: &Page) -> bool {
         let failure = page.failure.as_ref();
         if failure.is_some_and(|failure| failure.code == IDLE_CLOSED) {
@@ -110,7 +110,7 @@ impl<I: Io> Core<I> {
             return again && u32::from(job.attempt) <= RETRIES_MAX;
         }
         if !job.is_idempotent() {
-            // Nobody knows what came of it.
+            // The server may have done it.
             return false;
         }
         let settings = self.frontier.settings();
@@ -121,20 +121,20 @@ impl<I: Io> Core<I> {
             let passing = &settings.retry_exceptions;
             return passing.iter().any(|name| failure.is_named(name));
         }
-        // A robots.txt refused by a 429 means: not for now.
+        // A robots.txt that is refused with 429 is unavailable for now.
         let patient = job.kind == PageKind::Robots && page.status == Some(429);
         page.status
             .is_some_and(|status| settings.retry_codes.contains(&status) && !patient)
     }
 
-    /// Queues the request again, as this attempt, through the gate like any other.
+    /// Queues the request again as this attempt. It is throttled like any other.
     fn requeue(&mut self, job: &Job, page: &Page, attempt: u16) {
         let died_idle = page.failure.as_ref().is_some_and(|f| f.code == IDLE_CLOSED);
         let mut again = Job {
             id: self.frontier.number(),
             parent: job.id,
             attempt,
-            // Once is enough: no further try of it risks a kept connection.
+            // No further attempt uses a kept connection.
             fresh: job.fresh || died_idle,
             ..job.clone()
         };
@@ -164,7 +164,7 @@ impl<I: Io> Core<I> {
             PageKind::Robots => u32::from(ROBOTS_REDIRECTS_MAX),
             PageKind::Page | PageKind::Sitemap => settings.redirects_max,
         };
-        // What is counted in one octet ends with it.
+        // Redirects are counted in one octet.
         let redirects_max = redirects_max.min(u8::MAX.into());
         if u32::from(job.redirects) >= redirects_max {
             return Err(fail("limit", format!("more than {redirects_max} in a row")));
@@ -205,11 +205,11 @@ impl<I: Io> Core<I> {
         let extra = next.extra_mut();
         extra.set_root(job.root());
         extra.add_redirected_from(here);
-        // The map is asked of every URL.
+        // The map is asked about every URL.
         extra.forget_mapped();
         if becomes_get {
             extra.become_get();
-            // They speak of a body that is no more (RFC 9110, section 15.4).
+            // They describe a body that is not sent (RFC 9110, section 15.4).
             extra.retain_fields(|name| {
                 !name
                     .get(..8)
@@ -217,7 +217,7 @@ impl<I: Io> Core<I> {
             });
         }
         if elsewhere {
-            // Credentials are for whom they were given, and a Host names who is asked.
+            // Credentials and `Host` are for one origin.
             extra.retain_fields(|name| !is_private(name, &private));
         }
         let at = self.redirect_delay(page).map(|wait| self.now + wait);
@@ -228,8 +228,8 @@ impl<I: Io> Core<I> {
         })
     }
 
-    /// Whether the redirect of a robots.txt or of a sitemap to this URL is followed. The seen set has no
-    /// say: many origins may redirect to one.
+    /// Whether the redirect of a robots.txt or of a sitemap to this URL is followed. The seen set is not
+    /// asked: many origins may redirect to one URL.
     fn may_follow_for_own_use(&mut self, target: &CrawlUrl) -> bool {
         let settings = self.frontier.settings();
         target.as_str().len() <= settings.url_length_limit
@@ -237,8 +237,8 @@ impl<I: Io> Core<I> {
             && self.requests.check_contact(target).is_ok()
     }
 
-    /// How long a redirect asks to be waited for (RFC 9110, section 10.2.3), as far as
-    /// `REDIRECT_MAX_DELAY` lets it. It is this redirect's affair, and no other request's.
+    /// The delay that a redirect asks for (RFC 9110, section 10.2.3), at most `REDIRECT_MAX_DELAY`. It
+    /// holds for this redirect alone.
     fn redirect_delay(&self, page: &Page) -> Option<Duration> {
         let wall = self.network.io().wall_at_start().at(self.now);
         let asked = retry_after::read(&page.headers, wall)?;
@@ -254,7 +254,7 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// Where a redirect leads, as it says; `None` where the reply is none.
+/// The Location of a redirect; `None` if the reply is none.
 fn location(page: &Page) -> Option<String> {
     if page.failure.is_some() || !matches!(page.status, Some(301 | 302 | 303 | 307 | 308)) {
         return None;

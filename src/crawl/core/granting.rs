@@ -15,15 +15,13 @@ use crate::throttle::engine::{Grant, TicketId};
 /// Grants taken in one turn, so that its length stays bounded.
 const GRANTS_PER_TURN: usize = 256;
 
-/// How many of them may be releases, each of which opens a connection: in the meantime others'
-/// connections become ready and their requests late.
+/// Releases among them. Each may open a connection; meanwhile others become ready and late.
 const RELEASES_PER_TURN: usize = 32;
 
-/// So many scopes, and what belongs to them, are more than the processor's caches hold.
+/// So many scopes and their lanes are more than the processor's caches hold.
 const SCOPES_BEYOND_CACHES: usize = 20_000;
 
-/// After so many grants what departs leaves: opening a connection takes as long as many a request may be
-/// late.
+/// After so many grants sends are submitted: opening a connection takes long.
 const GRANTS_PER_SUBMIT: usize = 8;
 
 impl<I: Io> Core<I> {
@@ -60,12 +58,12 @@ impl<I: Io> Core<I> {
                 Some(Grant::Depart(ticket)) => self.depart(ticket),
                 Some(Grant::Release(lane, ticket)) => {
                     self.on_release(lane, ticket);
-                    // What ended unsent is in the sink.
+                    // Requests that ended unsent are in the sink.
                     let ready = self.output.is_ready() && !self.has_failed_too_often();
                     let full = self.are_pages_full();
                     self.throttle.set_releasing(releasing && ready && !full);
                     releases += 1;
-                    // Rules of robots.txt may take long to compare with.
+                    // Matching rules of robots.txt may take long.
                     if releases == RELEASES_PER_TURN || self.pages.is_spent_on_rules() {
                         break;
                     }
@@ -77,7 +75,7 @@ impl<I: Io> Core<I> {
         true
     }
 
-    /// Sends what may depart now, in the midst of a turn, and releases what is due by now.
+    /// Sends what may depart now, amid a turn's events, and releases what is due by now.
     pub fn depart_due(&mut self) {
         self.update_clock();
         let mut departed = false;
@@ -94,18 +92,18 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Whether as many replies are worked on, beside the requests in flight, as may be in flight in all.
+    /// Whether the replies that are processed and the requests in flight are as many as may be in flight.
     fn are_pages_full(&self) -> bool {
         self.pages
             .is_full(self.throttle.in_flight(), self.network.in_flight_max())
     }
 
-    /// Lanes that may wait for names at once: as many as could then be sent at once.
+    /// Lanes that may wait for names at once: as many as may be in flight.
     fn resolving_max(&self) -> usize {
         self.config.throttle.concurrent_requests
     }
 
-    /// The throttle lets the request of this ticket depart, with the turn's others.
+    /// Sends the request of this ticket, with the turn's others.
     fn depart(&mut self, ticket: TicketId) {
         let key = self.flights.key_of_ticket(ticket);
         let key = key.expect("a ticket has its attempt");
@@ -127,9 +125,9 @@ impl<I: Io> Core<I> {
         self.transmit(socket);
     }
 
-    /// Gaps run from the end of the system call that sent the last of a request, when it is gone for
-    /// certain: no server ever sees a shorter one. None of the next requests may depart before all of
-    /// these are known, so it is done ahead of all other events.
+    /// Begins the gap after an attempt that was sent. It runs from the end of the system call that sent
+    /// the last byte, so that no server sees a shorter one. Done ahead of all other events: no further
+    /// request may depart before.
     pub fn begin_gap(&mut self, key: Key, gone: Instant) {
         if let Some(flight) = self.flights.get(key)
             && matches!(flight.stage, Stage::Exchanging { .. })

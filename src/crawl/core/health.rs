@@ -61,14 +61,14 @@ impl<I: Io> Core<I> {
         log_verdict(host, verdict, failure);
     }
 
-    /// Whether a failed attempt is made again once its host answers, and counts as none: where no
-    /// connection came to be, or a robots.txt got no answer. Where `RETRY_EXCEPTIONS` does not name the
-    /// failure, or the reader of the answers has decided, that holds.
+    /// Whether a failed attempt waits for its host and is not counted: if it got no connection, or was for
+    /// a robots.txt and got no answer. Not where `RETRY_EXCEPTIONS` leaves the failure out or the
+    /// `Classify` has decided.
     pub fn host_standing(&mut self, job: &Job, page: &Page) -> HostStanding {
         let Some(failure) = &page.failure else {
             return HostStanding::Answers;
         };
-        // Only a host's own robots.txt speaks for it: any other site may redirect its robots.txt there.
+        // Only a host's own robots.txt counts: any other site may redirect its robots.txt there.
         let is_own_robots = job.kind == PageKind::Robots && job.redirects == 0;
         let is_unanswered = is_own_robots && failure.is_unanswered();
         if page.status.is_some() || !(failure.is_unconnected() || is_unanswered) {
@@ -80,13 +80,13 @@ impl<I: Io> Core<I> {
             || !passing.any(|name| failure.is_named(name))
             || self.classifier.retries(job, page, self.now).is_some()
             || settings.host_down_after.is_zero()
-            // Who says so wants no page twice, whatever its host does.
+            // No page is to be requested twice, whatever its host does.
             || job.kind == PageKind::Page && settings.retry_times == 0
         {
             return HostStanding::Answers;
         }
         let host = job.url.host_str();
-        // What a proxy does not connect to is the proxy's failure, which was counted.
+        // A failure to connect through a proxy was counted already.
         let is_proxys = failure.is_unconnected() && self.goes_by_proxy(job);
         if is_unanswered && !is_proxys {
             let verdict = self.frontier.host_unanswered(&job.url, self.now);

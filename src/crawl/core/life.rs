@@ -27,7 +27,7 @@ use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
 use crate::throttle::engine::TicketId;
 
-/// Requests of one lane that may end unsent before others have their turn.
+/// Requests of one lane that may end unsent in one release.
 pub const UNSENT_PER_RELEASE: usize = 64;
 
 impl<I: Io> Core<I> {
@@ -70,13 +70,13 @@ impl<I: Io> Core<I> {
             match next {
                 Next::Send(job) => {
                     if !self.throttle.recharge(ticket, &job.costs(), self.now) {
-                        // Not the one that the lane was offered for, and dearer.
+                        // It costs more than the one that the lane was offered for.
                         self.throttle.cancel(ticket, self.now);
                         return self.return_to_lane(lane, job);
                     }
                     let found = found.expect("a host that may be asked was looked up");
                     self.take_connection(job, lane, ticket, found);
-                    // What is queued behind it waits for its scopes' places, not for its end.
+                    // The next request waits for free slots, not for the end of this one.
                     return self.offer_or_close(lane);
                 }
                 Next::Unsent(job, why) => {
@@ -91,7 +91,7 @@ impl<I: Io> Core<I> {
                     return self.offer_or_close(lane);
                 }
                 Next::Later => {
-                    // Whatever is sent later owes nothing to the lookup before this.
+                    // The lookup is not part of a later request.
                     self.network.names_mut().lookups_mut().take(lane);
                     break;
                 }
@@ -148,7 +148,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// 6. The final head is there: its latency and what it means go to the throttle.
+    /// 6. The final head is there: its signal and latency go to the throttle.
     pub fn on_head(&mut self, key: Key, socket: Key) {
         let lane = self.flights.get(key).expect("a reply has its attempt").lane;
         self.frontier.host_answered(lane);
@@ -162,8 +162,8 @@ impl<I: Io> Core<I> {
         self.ask_for_body(key, socket);
     }
 
-    /// 7. It has ended: its links enter (1), the sink has it, its lane goes on (2); now, or, where that
-    ///    takes long, a step in each of the next turns.
+    /// 7. It has ended: its links are offered (1), the sink has it, its lane goes on (2). A long page takes
+    ///    a step in each of the next turns.
     pub fn on_end(
         &mut self,
         key: Key,

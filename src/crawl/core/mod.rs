@@ -84,14 +84,13 @@ pub(super) struct Core<I: Io> {
     output: Output,
 }
 
-/// After so many events what is due by then is released and departs: reading a page through takes as long
-/// as many a request may be late.
+/// After so many events what is due by then is released and departs: reading a page takes long.
 const EVENTS_PER_DEPARTURE: usize = 16;
 
-/// Timers that fire in one turn: a thousand hosts that fell silent together are given up together.
+/// Timers that fire in one turn: a thousand connections may be out of time together.
 const TIMERS_PER_TURN: usize = 64;
 
-/// A turn this late means that the process, or its caller, did not run. No host can be blamed for that
+/// A turn this late means that the process, or its caller, did not run. Hosts are not charged for that
 /// time.
 const LATE_FOR_HOSTS: Duration = Duration::from_secs(1);
 
@@ -112,7 +111,7 @@ impl<I: Io> Core<I> {
         had_events
     }
 
-    /// Waits for events; looks at the clock, and begins the gaps of what has left.
+    /// Waits for events.
     fn wait(&mut self, until: Option<Instant>) -> bool {
         self.wakeups.begin_turn();
         self.output.begin_turn();
@@ -129,7 +128,7 @@ impl<I: Io> Core<I> {
         self.network.has_events()
     }
 
-    /// Takes what has arrived, and lets requests depart in between.
+    /// Handles what has arrived; requests depart in between.
     fn take_events(&mut self) {
         let mut events = self.network.take_events();
         for (number, event) in events.drain(..).enumerate() {
@@ -139,7 +138,7 @@ impl<I: Io> Core<I> {
             }
         }
         self.network.put_back_events(events);
-        // What fell due in the meantime leaves in this turn, not after the next one's events.
+        // What became due in the meantime departs in this turn.
         self.update_clock();
     }
 
@@ -155,7 +154,7 @@ impl<I: Io> Core<I> {
     /// Advances what is neither due nor from outside: pages, lookups, bodies that were stopped, outages.
     fn advance_machines(&mut self) {
         if !self.pages.is_empty() {
-            // What departs now need not wait for that.
+            // What has departed does not wait for that.
             self.network.submit();
             self.process_pages(false);
         }
@@ -181,7 +180,7 @@ impl<I: Io> Core<I> {
         self.network.close_flushed();
     }
 
-    /// Measures the turn, answers who asked, and closes the doors of a crawl that is over.
+    /// Measures the turn, answers handles, and closes a crawl that is over.
     fn end_turn(&mut self, began: Instant) {
         self.check_sink();
         self.output.end_turn();
@@ -199,8 +198,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Looks at the clock. A turn may do so again and again: what it sent has its gap from when it was
-    /// gone by then, like all that was sent before.
+    /// Updates the time, and begins the gaps of what was sent until then. A turn may do so repeatedly.
     fn update_clock(&mut self) {
         while let Some((attempt, gone)) = self.network.poll_sent() {
             self.begin_gap(attempt, gone);
@@ -255,7 +253,7 @@ impl<I: Io> Core<I> {
             Event::Sent {
                 token, at, slack, ..
             } => self.network.handle_sent(key_of(token), at, slack),
-            // Its gap is all that this is about.
+            // It begins a gap, which `update_clock` has done.
             Event::Flushed { .. } => {}
             Event::Received {
                 token,
@@ -273,7 +271,7 @@ impl<I: Io> Core<I> {
                 self.wakeups.turn_again();
             }
             Event::Woken => {}
-            // Nothing listens yet; dropped, it is closed.
+            // Nothing listens yet. A dropped connection is closed.
             Event::Accepted { .. } => {}
         }
     }
@@ -290,7 +288,7 @@ impl<I: Io> Core<I> {
                 Timer::Slots => match self.network.expire_deadline(self.now) {
                     Some(SlotTimer::Socket(slot)) => self.on_socket_timeout(slot),
                     Some(SlotTimer::Flight(slot)) => self.on_flight_timeout(slot),
-                    // It is due later, and now known to be.
+                    // Its deadline was moved; the wheel has the new one now.
                     None => {}
                 },
                 Timer::Resolver => self.network.names_mut().handle_timeout(self.now),

@@ -12,11 +12,11 @@ use crate::fetch::resolver::{Addresses, Answer, Lookup};
 use crate::io::Io;
 use crate::throttle::engine::TicketId;
 
-/// What came of looking a lane's host up.
+/// Result of looking up a lane's host.
 pub enum Resolved {
-    /// Where it is.
+    /// Its addresses.
     Found(Found),
-    /// Its lane waits for the answer, or was offered anew; the ticket is given back.
+    /// Its lane waits for the answer, or was offered again; the ticket is returned.
     Later,
 }
 
@@ -27,11 +27,11 @@ pub struct Found {
     pub port: u16,
 }
 
-/// What the resolver wants done in one turn: a packet each, or the lanes that waited for a name.
+/// Actions of the resolver in one turn: a packet each, or the lanes that waited for a name.
 const ACTIONS_PER_TURN: usize = 1024;
 
 impl<I: Io> Core<I> {
-    /// Looks up the host of a lane that has been released. No place is held while it waits.
+    /// Looks up the host of a lane that was released. It holds no slot while it waits.
     pub fn resolve(&mut self, lane: LaneId, ticket: TicketId) -> Resolved {
         if !self.frontier.has_queued(lane) {
             // `next` will say so, and needs no address.
@@ -64,7 +64,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Of the addresses of a host those that may be connected to; the first one's scope joins the lane.
+    /// The addresses of a host that may be connected to; the scope of the first joins the lane.
     fn admit_addresses(
         &mut self,
         lane: LaneId,
@@ -72,7 +72,7 @@ impl<I: Io> Core<I> {
         answer: &Answer,
         port: u16,
     ) -> Resolved {
-        // Whoever names a proxy wants it.
+        // The user named the proxy, so its address is allowed.
         let is_proxy = self.frontier.proxy_of(lane).is_some();
         let allowed = match is_proxy {
             true => {
@@ -94,7 +94,7 @@ impl<I: Io> Core<I> {
         let preferred = *addresses
             .first()
             .expect("an answer has at least one address");
-        // Where one address family does not work the other is used, unless that alone never did.
+        // If one address family does not work the other is used, unless only that one never did.
         let egress =
             |to: IpAddr| egress_of(is_proxy, SocketAddr::new(to, answer.port.unwrap_or(port)));
         let is_blocked = |to: &IpAddr| self.outage.blocked_until(egress(*to)).is_some();
@@ -121,7 +121,7 @@ impl<I: Io> Core<I> {
         if let Some(scope) = self.throttle.address_scope(first)
             && !self.throttle.lane_scopes(lane).contains(&scope)
         {
-            // The address is one scope more that must allow: the lane is offered again under it.
+            // The address is one scope more: the lane is offered again under it.
             self.throttle.cancel(ticket, self.now);
             let old = self.throttle.joined_scopes(lane).iter().copied();
             let old = old.filter(|id| self.throttle.scope_name(*id).starts_with("ip/"));
@@ -183,7 +183,7 @@ impl<I: Io> Core<I> {
         self.wakeups.turn_again_if(steps == 0);
     }
 
-    /// Lanes that the resolver had no room for ask again.
+    /// Offers the lanes again that the resolver had no room for.
     pub fn offer_unresolved(&mut self) {
         for lane in self.network.names_mut().lookups_mut().take_refused() {
             self.offer_or_close(lane);

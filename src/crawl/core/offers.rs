@@ -26,7 +26,7 @@ impl<I: Io> Core<I> {
         self.frontier.offer(&offer, self.now)
     }
 
-    /// Does what the answer to an offer says.
+    /// Applies the answer to an offer.
     pub fn on_admission(&mut self, admission: Admission, job: Job, origin: OfferOrigin) {
         match admission {
             Admission::Admitted => self.on_admitted(job, origin),
@@ -104,8 +104,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// The requests that wait for an answer when the crawl is over, except duplicates of which nobody
-    /// waits to hear.
+    /// The requests that wait for an answer when the crawl is over, except duplicates without a
+    /// submitter.
     pub fn drain_offers(&mut self) -> Vec<Job> {
         let mut jobs = Vec::new();
         while let Some(answer) = self.frontier.answer_first() {
@@ -119,7 +119,7 @@ impl<I: Io> Core<I> {
         jobs
     }
 
-    /// Puts off half of all answers, by chance: for tests.
+    /// Delays half of all answers, by chance: for tests.
     pub fn delay_admission(&mut self, seed: u64) {
         self.frontier.delay_admission(seed);
     }

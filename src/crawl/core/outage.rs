@@ -1,4 +1,5 @@
-//! Failures that may be our network's: suspended, then charged to their hosts or put back, as the breaker decides.
+//! Failures that may be our network's: suspended, then charged to their hosts or requeued, as the breaker
+//! decides.
 
 use std::net::SocketAddr;
 
@@ -17,10 +18,10 @@ use crate::frontier::request::PageKind;
 use crate::io::Io;
 use crate::throttle::engine::TicketId;
 
-/// Suspects whose verdicts are carried out in one turn.
+/// Verdicts that are executed in one turn.
 const JUDGED_PER_TURN: usize = 64;
 
-/// Orders of the breaker carried out in one turn: it gives a handful at once.
+/// Orders of the breaker that are executed in one turn: it gives a handful at once.
 const ORDERS_PER_TURN: usize = 256;
 
 /// Lanes that are resumed in one turn.
@@ -33,8 +34,8 @@ impl<I: Io> Core<I> {
         self.outage.handle_answer(by_proxy, remote, self.now);
     }
 
-    /// A lookup that began then is over. One that failed counts now: the lane that asked may be
-    /// released much later, behind others.
+    /// A lookup that began at `began` is over. A failure counts now: the lane that asked may be released
+    /// much later.
     pub fn on_looked_up(&mut self, host: &str, result: &Result<Answer, Failure>, began: Instant) {
         if is_reply(result) {
             self.outage.handle_reply(host, result.is_ok(), self.now);
@@ -109,7 +110,7 @@ impl<I: Io> Core<I> {
             return false;
         };
         let (host, _) = self.frontier.host_and_port(lane);
-        // Behind a proxy its name stands for all hosts.
+        // The name of a proxy stands for all hosts behind it.
         let origin = self.frontier.origin_host(lane);
         let took = self.network.names().lookups().took(lane);
         let failed = Failed {
@@ -144,7 +145,7 @@ impl<I: Io> Core<I> {
         self.outage.handle_failure(failed, hosts, self.now)
     }
 
-    /// A released lane waits until the breaker's next probe; its ticket is given back.
+    /// A released lane waits until the breaker's next probe; its ticket is returned.
     pub fn park(&mut self, lane: LaneId, ticket: TicketId, egress: Egress) {
         self.throttle.cancel(ticket, self.now);
         self.network.names_mut().lookups_mut().take(lane);
@@ -152,7 +153,7 @@ impl<I: Io> Core<I> {
         self.pause_lane(lane, until);
     }
 
-    /// When a lane that waits for an egress asks again, unless that closes before: behind the next
+    /// When a lane that waits for an egress is offered again, unless that closes before: after the next
     /// probe.
     fn parked_until(&mut self, lane: LaneId, egress: Egress) -> Instant {
         let since = self.frontier.active_time(self.now);
@@ -173,7 +174,7 @@ impl<I: Io> Core<I> {
                 break;
             };
             self.execute(order);
-            // What it began is sent, and what it lets go released, in a turn that follows at once.
+            // Probes are sent, and lanes released, in a turn that follows at once.
             self.wakeups.turn_again();
         }
         for _ in 0..RESUMED_PER_TURN {
@@ -189,7 +190,7 @@ impl<I: Io> Core<I> {
             let Some((suspect, judgement)) = self.outage.poll_verdict() else {
                 return;
             };
-            // Whether anything may be released was decided before there was room for it.
+            // This turn's releases were decided before there was room for more.
             self.wakeups.turn_again();
             match judgement {
                 Judgement::Charge => self.charge_suspect(suspect),
@@ -209,7 +210,7 @@ impl<I: Io> Core<I> {
             }
             OutageTask::Abandon { probe } => self.close_probe(probe),
             OutageTask::Opened { stops_all: true } => {
-                // What has a connection and was about to depart goes back, too.
+                // Requests that are connected and have not departed are requeued, too.
                 self.cancel_unsent();
             }
             OutageTask::Opened { stops_all: false } => {}
@@ -260,8 +261,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Of what waits for a verdict these requests, and all under these scopes, go back to where they
-    /// were queued. `is_named` is asked first.
+    /// Requeues the suspects that `is_named` names, and all under these scopes.
     pub fn requeue_suspects_of(&mut self, is_named: impl Fn(&Job) -> bool, scopes: &[ScopeId]) {
         let is_meant = |job: &Job, mut under: Box<dyn Iterator<Item = ScopeId> + '_>| {
             is_named(job)
@@ -283,7 +283,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Nothing waits for a verdict any more: all goes back to where it was queued.
+    /// Requeues all suspects.
     pub fn requeue_suspects(&mut self) {
         for suspect in self.outage.take_suspects(|_| true) {
             self.requeue_suspect(suspect);
@@ -291,7 +291,7 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// How a lookup failed, where that can be our own name servers' fault.
+/// How a lookup failed, if our own name servers may be at fault.
 fn names_cause_of(failure: &Failure) -> Option<Cause> {
     match failure.code {
         "timeout" => Some(Cause::NamesSilent),
@@ -300,7 +300,7 @@ fn names_cause_of(failure: &Failure) -> Option<Cause> {
     }
 }
 
-/// How a failure can be our own; `None` where it is an answer.
+/// How our own network may have caused a failure; `None` if it is the host's answer.
 fn cause_of(failure: &Failure, by_proxy: bool, lacks_route: bool) -> Option<Cause> {
     match (failure.kind, failure.code) {
         (FailureKind::Connect, "unreachable") if lacks_route => Some(Cause::NoRoute),

@@ -1,4 +1,4 @@
-//! Carries out the breaker's probes: connections and lookups.
+//! Executes the breaker's probes: connections and lookups.
 
 use std::net::SocketAddr;
 
@@ -37,7 +37,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// A probe of the breaker's ended.
+    /// A probe of the breaker has ended.
     pub fn on_probed(&mut self, probe: u32, ended: Probed) {
         self.close_probe(probe);
         self.outage.handle_probe(probe, ended, self.now);

@@ -57,7 +57,7 @@ impl<I: Io> Core<I> {
         Ok(())
     }
 
-    /// Applies what is known of a scope otherwise than from its answers.
+    /// Applies knowledge of a scope from another source than its answers.
     pub fn feedback(&mut self, feedback: &Feedback) {
         self.wake_host();
         self.throttle.feedback(feedback, self.network.io().now());
@@ -71,7 +71,7 @@ impl<I: Io> Core<I> {
         self.control.handle()
     }
 
-    /// What stops the crawl from any thread.
+    /// A stop handle for any thread.
     pub fn stopper(&self) -> Stopper {
         self.control.stopper()
     }
@@ -100,7 +100,7 @@ impl<I: Io> Core<I> {
         self.control.found()
     }
 
-    /// Why the source gives no more, if it failed.
+    /// Why the source has no more requests, if it failed.
     pub fn source_error(&self) -> Option<&SourceError> {
         self.control.source_error()
     }
@@ -125,7 +125,7 @@ impl<I: Io> Core<I> {
         self.network.in_flight_max()
     }
 
-    /// Makes a probe of the crawl: its requests come in by the clock.
+    /// Replaces the workload: of a probe, whose requests come by the clock.
     pub fn set_workload(&mut self, workload: Workload) {
         self.workload = workload;
     }

@@ -1,4 +1,4 @@
-//! Work on replies: so much at once, the rest a step in each turn.
+//! Processes replies: so much at once, the rest a step in each turn.
 
 use crate::base::units::Units;
 use crate::crawl::core::Core;
@@ -8,7 +8,7 @@ use crate::frontier::offers::OfferId;
 use crate::io::Io;
 
 impl<I: Io> Core<I> {
-    /// Works on a reply that just came. Gives its memory once that is done; otherwise it is under way.
+    /// Processes a reply that just came. Returns its memory if that is done; otherwise it is under way.
     pub fn process_page(&mut self, mut task: Task) -> Option<Buffers> {
         let mut units = self.pages.units_at_once();
         let is_over = task.is_light() || !units.is_spent() && self.advance(&mut task, &mut units);
@@ -31,8 +31,8 @@ impl<I: Io> Core<I> {
         None
     }
 
-    /// Gives the replies that are under way what is left of the turn, a slice to each in turn, as long
-    /// as the sink takes more. `is_ending`: also where it does not.
+    /// Processes replies under way with the units left of the turn, a slice each, while the sink is ready.
+    /// `is_ending`: also if it is not.
     pub fn process_pages(&mut self, is_ending: bool) {
         while !self.pages.is_spent() && (is_ending || self.output.is_ready()) {
             let Some(mut task) = self.pages.pop() else {
@@ -52,7 +52,7 @@ impl<I: Io> Core<I> {
             .turn_again_if(self.pages.has_under_way() && (is_ending || self.output.is_ready()));
     }
 
-    /// Ends all work under way; links not yet found are left out.
+    /// Ends all work under way; links not found yet are dropped.
     pub fn conclude_all(&mut self) {
         self.settle_offers();
         while let Some(mut task) = self.pages.pop() {
@@ -61,7 +61,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Does some of what is to be done; whether nothing is left.
+    /// Does some of what is to be done; returns whether nothing is left.
     fn advance(&mut self, task: &mut Task, units: &mut Units) -> bool {
         if !task.finding.is_over() {
             if !self.find(task, units) {

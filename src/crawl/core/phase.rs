@@ -83,7 +83,7 @@ impl<I: Io> Core<I> {
             && !self.work.has_offers();
         if !is_over && self.now >= until {
             self.cancel_all();
-            // What came is whole, and what it leads to is to be fetched some day.
+            // Replies that arrived are whole, and their links are pending.
             self.process_pages(true);
         }
         if is_over || self.now >= until && self.pages.is_empty() {
@@ -173,12 +173,12 @@ impl<I: Io> Core<I> {
             && !self.work.has_unsent()
             && self.outage.is_idle()
             && self.workload.is_spent()
-            // Whoever takes them may submit what they lead to.
+            // Their owner may submit more when it takes them.
             && !self.output.results_wait()
             && self.control.is_exhausted()
     }
 
-    /// Whether nothing at all is under way that somebody outside does not begin.
+    /// Whether nothing happens before something comes from outside.
     pub fn is_idle(&self) -> bool {
         self.flights.is_empty()
             && self.network.is_empty()
@@ -217,7 +217,7 @@ impl<I: Io> Core<I> {
                 request: *request,
             },
         });
-        // A robots.txt is asked for again by what waits for it.
+        // A robots.txt is requested again for what waits for it.
         let control = &self.control;
         let queued = jobs.filter(move |job: &Job| {
             job.kind != PageKind::Robots && !control.is_of_source(job.root())

@@ -11,7 +11,7 @@ use crate::crawl::stats::Progress;
 use crate::crawl::timer::TICK;
 use crate::io::Io;
 
-/// How often a sink that was not ready is asked again.
+/// Interval at which a sink that was not ready is asked again.
 const SINK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl<I: Io> Core<I> {
@@ -19,7 +19,7 @@ impl<I: Io> Core<I> {
     pub fn tick(&mut self) {
         let is_idle = self.is_idle();
         self.wakeups.set_tick(is_idle, self.now);
-        // A lookup that made room may have had nobody to tell.
+        // A lookup that made room may have had no lane to notify.
         self.offer_unresolved();
         self.output.flush();
         if let Some(most) = self.network.tick(self.now) {
@@ -56,7 +56,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// How the scopes were paced so far: of each kind of those that are most of something, so many.
+    /// How the scopes were paced so far: `most` of each ranking.
     pub fn pacing(&self, most: usize) -> Pacing {
         Pacing::of(&self.throttle, most, self.now)
     }
@@ -118,8 +118,8 @@ impl<I: Io> Core<I> {
         self.output.check_sink(backlog, is_fetching, self.now);
     }
 
-    /// How often a sink that is not ready is asked again. One that waits for room on the disk is ready
-    /// when there is news of that.
+    /// Interval at which a sink that is not ready is asked again. While it waits for room on the disk, an
+    /// event wakes the crawl.
     pub fn sink_interval(&self) -> Duration {
         match self.output.has_disk_room() {
             true => SINK_INTERVAL,

@@ -14,8 +14,7 @@ use crate::io::Io;
 use crate::sink::Sink;
 use crate::sink::reply::{Flow, Held, Reply};
 
-/// How many bodies may be given as much as one is given in a turn: some milliseconds' work, and then
-/// what is due in the meantime has its turn.
+/// Bodies of which as much is resumed in one turn as a turn allows for one: some milliseconds' work.
 const LONG_READS_PER_TURN: usize = 4;
 
 impl<I: Io> Core<I> {
@@ -86,7 +85,7 @@ impl<I: Io> Core<I> {
         let mut room = self.network.room();
         let mut long_reads = 0;
         let waiting = self.network.paused_len();
-        // Each is looked at once; one that must wait again has been read of in the meantime.
+        // Each is resumed once; one that must wait again has been read in the meantime.
         let mut steps = Bound::new("resume bodies", waiting.saturating_mul(2) + 64);
         while self.network.paused_len() > 0 {
             if !steps.step() {
@@ -151,7 +150,7 @@ impl<I: Io> Core<I> {
     pub fn hold_for_others(&mut self, key: Key) {
         let attempt = self.network.http(key).flight;
         let flight = attempt.and_then(|key| self.flights.get(key));
-        let number = flight.expect("a reply is somebody's").job.id;
+        let number = flight.expect("a reply has its attempt").job.id;
         self.network.hold_for_others(key, number, self.now);
     }
 }
@@ -162,7 +161,7 @@ pub fn piece_sink<'a>(
     flights: &'a Flights,
 ) -> impl FnOnce(Key, &[u8]) -> Flow {
     move |key, piece| {
-        let flight = flights.get(key).expect("a reply is somebody's");
+        let flight = flights.get(key).expect("a reply has its attempt");
         sink.on_body(flight.job.id, piece)
     }
 }

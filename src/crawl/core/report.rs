@@ -1,4 +1,4 @@
-//! What the sink is told of an attempt, and how attempts end that never had a connection.
+//! The page of an attempt for the sink, and the ends of requests that never had a connection.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ use crate::wire::http::Headers;
 const UNSENT_PER_TURN: usize = 64;
 
 impl<I: Io> Core<I> {
-    /// The page of an attempt that had a connection, or tried to.
+    /// The page of an attempt that connected or tried to.
     pub fn page_of(
         &mut self,
         flight: &Flight,
@@ -66,12 +66,11 @@ impl<I: Io> Core<I> {
         page
     }
 
-    /// A page that says what was asked for, and nothing of what came. Its scopes are still those of
-    /// some other page.
+    /// A page of what was requested, without a reply. Its scopes are still those of the page that had this
+    /// memory before.
     fn blank_page(&mut self, job: &Job) -> Box<Page> {
         let mut page = self.output.take_page();
-        // Written where it lies, which is large to be moved there. All fields are named, so that none
-        // can be left as it was.
+        // Written in place, since a page is large. All fields are named, so that none keeps its old value.
         let Page {
             id,
             root,
@@ -223,7 +222,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Hands a page to the sink; gives the memory of what the sink leaves.
+    /// Puts a page into the sink; returns the memory of what the sink leaves.
     pub fn deliver(&mut self, job: &Job, mut page: Box<Page>) -> Buffers {
         self.workload.handle_page(&mut page);
         let end = self.control.end_of(&page);
@@ -241,13 +240,13 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// Puts a text in the place of another, in its memory.
+/// Replaces a text in its memory.
 fn rewrite(text: &mut String, by: &str) {
     text.clear();
     text.push_str(by);
 }
 
-/// Puts texts in the place of others, in their memory.
+/// Replaces texts in their memory.
 fn rewrite_all<'a>(texts: &mut Vec<String>, by: impl Iterator<Item = &'a str>) {
     let mut count = 0;
     for text in by {

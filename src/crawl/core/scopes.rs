@@ -56,7 +56,7 @@ impl<I: Io> Core<I> {
         self.update_lanes();
     }
 
-    /// A request ends unsent because a quota never has as much as it costs.
+    /// Ends a request unsent that costs more than a quota ever holds.
     fn end_oversize(&mut self, job: &Job, scope: &str, cost: f64, scopes: &Scopes) {
         let names = scopes.names().map(str::to_owned).collect();
         let detail = format!(
@@ -128,7 +128,7 @@ mod tests {
         let get = |path: &str| Request::get(format!("http://a.test{path}"));
         check(get("/a/b"), &[]);
         check(Request::post("http://a.test/a/b", "x"), &[("b", 2.5)]);
-        // What the request says itself, the map is not asked for.
+        // The map is not asked about a request that names its scopes.
         let own = get("/a").scope("x").scope_cost("y", 0.5);
         check(own, &[("x", 1.0), ("y", 0.5)]);
     }
@@ -182,7 +182,7 @@ mod tests {
         assert!(scopes.contains(&address), "{scopes:?}");
     }
 
-    /// Keeps every question.
+    /// Keeps every query unanswered.
     struct Keeps(Kept);
 
     type Kept = Shared<Vec<Later>>;
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// A crawler whose scopes are told by nobody but the test.
+    /// A crawler whose scope map answers when the test does.
     fn keeping() -> (Crawler<Sim>, Kept) {
         let unanswered = Kept::default();
         let mut parts = Parts::new(|_: Page| {});

@@ -175,8 +175,8 @@ fn guard(config: &Config) -> Result<Guard, SetUpError> {
     Ok(Guard::new(allowed, excluded))
 }
 
-/// Who maps scopes and reads answers: whom the embedder brought, whom the configuration names, or
-/// what is built in.
+/// The scope map and the `Classify`: those of the embedder, those that the configuration names, or those
+/// that are built in.
 fn manager(config: &Config, parts: &mut Parts) -> Result<NamedManager, SetUpError> {
     let built_in = || MapKind::map_of(&config.throttle.scope_map);
     let named = match &config.throttle.manager {
