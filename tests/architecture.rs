@@ -119,12 +119,14 @@ const ABOVE_NETWORK: &[&str] = &[
     "crate::frontier::",
     "crate::throttle::",
     "crate::crawl::breaker::",
+    "crate::crawl::classifier::",
     "crate::crawl::control::",
     "crate::crawl::core::",
     "crate::crawl::flights::",
     "crate::crawl::outage::",
     "crate::crawl::output::",
     "crate::crawl::pages::",
+    "crate::crawl::requests::",
     "crate::crawl::work::",
     "crate::crawl::workload::",
 ];
@@ -145,6 +147,59 @@ fn connections_know_nothing_of_queues_paces_and_results() {
     assert!(
         wrong.is_empty(),
         "return what happened and let the core decide, or pass it as a value:\n{}",
+        wrong.join("\n")
+    );
+}
+
+/// The machines of a crawl: types that own a part of its state. They meet in `crawl/core` alone.
+const MACHINES: &[&str] = &[
+    "crate::crawl::classifier::Classifier",
+    "crate::crawl::control::Control",
+    "crate::crawl::core::Core",
+    "crate::crawl::flights::Flights",
+    "crate::crawl::network::Network",
+    "crate::crawl::outage::Outage",
+    "crate::crawl::output::Output",
+    "crate::crawl::pages::Pages",
+    "crate::crawl::requests::Requests",
+    "crate::crawl::timer::Wakeups",
+    "crate::crawl::work::Work",
+    "crate::crawl::workload::Workload",
+    "crate::frontier::Frontier",
+    "crate::throttle::engine::Throttle",
+];
+
+/// What stands above the machines, and the report that reads the paces.
+const ABOVE_MACHINES: &[&str] = &[
+    "src/crawl/core/",
+    "src/crawl/crawler/",
+    "src/crawl/probe/",
+    "src/crawl/pacing.rs",
+];
+
+#[test]
+fn the_machines_of_a_crawl_do_not_know_each_other() {
+    let mut wrong = Vec::new();
+    for (file, code) in sources() {
+        let is_above = ABOVE_MACHINES.iter().any(|above| file.starts_with(above));
+        if !file.starts_with("src/crawl/") || is_above {
+            continue;
+        }
+        let module = module_of(&file);
+        for path in paths_in(&code, &module) {
+            let is_own = |machine: &str| {
+                let (home, _) = machine.rsplit_once("::").expect("a path");
+                module == home || module.starts_with(&format!("{home}::"))
+            };
+            let mut machines = MACHINES.iter();
+            if machines.any(|machine| path == *machine && !is_own(machine)) {
+                wrong.push(format!("{file}: {path}"));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "machines meet in crawl/core: return a value there, and let it be passed on:\n{}",
         wrong.join("\n")
     );
 }
