@@ -95,6 +95,7 @@ impl Epoll {
             waker: mio::Waker::new(poll.registry(), WAKE)?,
             requested: AtomicBool::new(false),
         });
+        let wake = WakeSignal::waker(&signal);
         Ok(Epoll {
             poll,
             polled: Events::with_capacity(EDGES_MAX),
@@ -107,7 +108,7 @@ impl Epoll {
             turn_thread: TurnThread::default(),
             delay: RunDelay::none(),
             signal,
-            sockets: Sockets::new(capacity),
+            sockets: Sockets::new(capacity, wake),
             pool: Pool::new(settings.buffer_bytes, settings.buffers_max),
             outbox: Outbox::default(),
             queued: Vec::new(),
@@ -433,6 +434,12 @@ struct WakeSignal {
 }
 
 impl WakeSignal {
+    /// Ends a wait without an event.
+    fn waker(signal: &Arc<Self>) -> Waker {
+        let signal = Arc::clone(signal);
+        Waker::new(move || signal.send())
+    }
+
     fn send(&self) {
         if let Err(error) = self.waker.wake() {
             log::error!("cannot wake the event loop: {error}");

@@ -25,7 +25,7 @@ use self::outbox::{Backlog, Held};
 use self::socket::Socket;
 use super::stamps::departures::{Departure, Departures};
 use super::stamps::{Stamps, departure_slack};
-use super::{Event, NetError, Token};
+use super::{Event, NetError, Token, Waker};
 use crate::base::time::Instant;
 
 /// The back end's part of a connection: its input.
@@ -107,13 +107,13 @@ pub(super) enum Delivery {
 
 impl<I: Input> Sockets<I> {
     /// A table for so many open sockets.
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, wake: Waker) -> Self {
         Sockets {
             entries: Vec::new(),
             open: 0,
             capacity,
             ready: VecDeque::new(),
-            listeners: Listeners::default(),
+            listeners: Listeners::new(wake),
         }
     }
 

@@ -115,6 +115,7 @@ impl Uring {
             fd: signal.map_err(io::Error::from)?,
             requested: AtomicBool::new(false),
         });
+        let wake = WakeSignal::waker(&signal);
         let timer = Timer::new()?;
         let stamping = keep_stamping()?;
         // SAFETY: no receive begins before all is in `uring`, whose `drop` ends every receive or leaks
@@ -134,7 +135,7 @@ impl Uring {
             stamping: Stamping::start(),
             turn_thread: TurnThread::default(),
             signal,
-            sockets: Sockets::new(capacity),
+            sockets: Sockets::new(capacity, wake),
             starved: VecDeque::new(),
             outbox: Outbox::default(),
             queued: Vec::new(),
@@ -506,6 +507,12 @@ struct WakeSignal {
 }
 
 impl WakeSignal {
+    /// Ends a wait without an event.
+    fn waker(signal: &Arc<Self>) -> Waker {
+        let signal = Arc::clone(signal);
+        Waker::new(move || signal.send())
+    }
+
     fn send(&self) {
         if let Err(error) = rustix::io::write(&self.fd, &1_u64.to_ne_bytes()) {
             log::error!("cannot wake the event loop: {error}");

@@ -18,6 +18,7 @@ use socket2::{SockAddr, Socket};
 
 use super::{Bench, Seen, Step, Watch, token};
 use crate::base::time::Instant;
+use crate::io::sockets::listening::ACCEPTED_MAX;
 use crate::io::{Clock, Credentials, Endpoint, Epoll, Io, IoSettings, Uring};
 
 pub(super) struct Kernel<I = Epoll> {
@@ -596,6 +597,36 @@ fn a_host_is_woken_for_connections_to_a_listener<I: KernelBackEnd>() {
     assert!(!io.has_pending());
 }
 
+fn a_place_freed_by_another_thread_lets_a_listener_accept<I: KernelBackEnd>() {
+    let mut watch = Watch::<Kernel<I>>::new();
+    let at = Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let io = watch.io();
+    io.listen(token(9), &at).expect("a port");
+    let to = io.local(token(9)).expect("it listens");
+    let _clients: Vec<TcpStream> = (0..=ACCEPTED_MAX)
+        .map(|_| TcpStream::connect(to).expect("it listens"))
+        .collect();
+    let mut events = Vec::new();
+    while events.len() < ACCEPTED_MAX {
+        let until = io.now() + TIMEOUT;
+        io.wait(Some(until), &mut events);
+    }
+    assert!(!io.has_pending(), "all places are taken");
+    let dropped = events.pop().expect("it was accepted");
+    let dropping = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        drop(dropped);
+    });
+    let _held = std::mem::take(&mut events);
+    let until = io.now() + TIMEOUT;
+    while events.is_empty() && io.now() < until {
+        io.wait(Some(until), &mut events);
+    }
+    assert!(io.now() < until, "the wait has not ended early");
+    assert!(matches!(events[..], [crate::io::Event::Accepted { .. }]));
+    dropping.join().expect("it ends");
+}
+
 /// The tests of a file for each of the kernel's back ends.
 macro_rules! kernels {
     ($($name:ident)*) => {
@@ -626,4 +657,5 @@ kernels! {
     the_descriptor_shows_arrivals_and_has_pending_the_rest
     descriptors_sent_by_a_client_are_not_installed
     a_host_is_woken_for_connections_to_a_listener
+    a_place_freed_by_another_thread_lets_a_listener_accept
 }

@@ -66,7 +66,7 @@ impl Listeners {
         self.listeners.push(Listener {
             token,
             at,
-            places: Places::new(),
+            places: Places::new(None),
             backlog: VecDeque::new(),
             left: ACCEPTS_A_TURN,
         });

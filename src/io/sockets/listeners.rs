@@ -22,7 +22,7 @@ use crate::io::sockets::listening::{
     ACCEPTS_A_TURN, BACKLOG, Credentials, Endpoint, LISTENERS_MAX, Peer, Places,
 };
 use crate::io::sockets::socket::{Socket, peer_credentials};
-use crate::io::{Event, Token};
+use crate::io::{Event, Token, Waker};
 
 /// All listeners of a back end, identified by index.
 #[derive(Debug, Default)]
@@ -30,6 +30,8 @@ pub(in crate::io) struct Listeners {
     slots: Vec<Option<Listener>>,
     /// How many listeners there have been.
     serial: u32,
+    /// Ends the wait of the back end.
+    wake: Option<Waker>,
 }
 
 /// Identifies a listener in the kernel's events.
@@ -41,6 +43,14 @@ pub(in crate::io) struct ListenerId {
 }
 
 impl Listeners {
+    /// None. `wake` ends the wait of the back end, without an event.
+    pub(in crate::io) fn new(wake: Waker) -> Self {
+        Listeners {
+            wake: Some(wake),
+            ..Listeners::default()
+        }
+    }
+
     /// Binds a listener and starts to listen.
     ///
     /// # Errors
@@ -55,7 +65,8 @@ impl Listeners {
         }
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
-        let listener = Listener::open(token, serial, at, Places::new()).map_err(|error| {
+        let places = Places::new(self.wake.clone());
+        let listener = Listener::open(token, serial, at, places).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen on {at}: {error}"))
         })?;
         if vacant.is_none() {

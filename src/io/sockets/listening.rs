@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::io::Waker;
+
 /// Where a listener is bound. Its display form is the address or the path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Endpoint {
@@ -51,15 +53,26 @@ pub struct Credentials {
 
 /// The accepted connections of one listener, adopted or not, and their bound.
 #[derive(Clone, Debug)]
-pub(in crate::io) struct Places(Arc<AtomicUsize>);
+pub(in crate::io) struct Places(Arc<Taken>);
+
+#[derive(Debug)]
+struct Taken {
+    count: AtomicUsize,
+    /// Ends the wait of the back end: an accepted connection may be dropped by another thread.
+    wake: Option<Waker>,
+}
 
 impl Places {
-    pub(in crate::io) fn new() -> Self {
-        Places(Arc::default())
+    /// All places are free. `wake` is called when one becomes free while all are taken.
+    pub(in crate::io) fn new(wake: Option<Waker>) -> Self {
+        Places(Arc::new(Taken {
+            count: AtomicUsize::new(0),
+            wake,
+        }))
     }
 
     pub(in crate::io) fn is_free(&self) -> bool {
-        self.0.load(Ordering::Acquire) < ACCEPTED_MAX
+        self.0.count.load(Ordering::Acquire) < ACCEPTED_MAX
     }
 
     /// Takes a place; `None` if all are taken. Only the listener's own thread calls this.
@@ -67,18 +80,23 @@ impl Places {
         if !self.is_free() {
             return None;
         }
-        self.0.fetch_add(1, Ordering::AcqRel);
+        self.0.count.fetch_add(1, Ordering::AcqRel);
         Some(Place(Arc::clone(&self.0)))
     }
 }
 
 /// An accepted connection's place, free again when dropped.
 #[derive(Debug)]
-pub(in crate::io) struct Place(Arc<AtomicUsize>);
+pub(in crate::io) struct Place(Arc<Taken>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let before = self.0.count.fetch_sub(1, Ordering::AcqRel);
+        if before == ACCEPTED_MAX
+            && let Some(wake) = &self.0.wake
+        {
+            wake.wake();
+        }
     }
 }
 
