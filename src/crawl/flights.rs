@@ -92,7 +92,8 @@ pub struct Flight {
     pub released: Instant,
     /// What its head said, once that is there.
     pub signal: Option<Signal>,
-    /// What its head led to, until its body's size is known; empty where nobody wants to know.
+    /// The decisions that its head caused, until its body's size is known. Empty without
+    /// `AUTOTHROTTLE_DEBUG`.
     pub decisions: Vec<Decision>,
     /// The port to connect to.
     pub port: u16,

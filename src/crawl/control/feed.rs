@@ -275,7 +275,7 @@ impl Feed {
     /// Its next request, if it is to be polled now.
     pub(in crate::crawl) fn poll(&mut self, now: Instant) -> Option<Request> {
         self.next_poll(now).filter(|at| *at <= now)?;
-        // Forgotten first: whoever wakes from here on may know of more than this finds.
+        // Cleared first: a wake from here on may be about more than this poll finds.
         self.wake.asked.store(false, Ordering::SeqCst);
         match self.source.next(&self.wake) {
             Ok(SourcePoll::Request(request)) => {

@@ -63,7 +63,7 @@ impl Inbox {
         Some(waiting)
     }
 
-    /// Takes out those with a number that are not wanted any more.
+    /// Removes the numbered submissions that `is_unwanted` names.
     pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
         let mut submitted = self.shared().submitted();
         let mut out = Vec::new();
@@ -117,7 +117,7 @@ impl Inbox {
         (now, !commands.is_empty())
     }
 
-    /// Whether nothing may depart. Without a handle nobody could ever say otherwise.
+    /// Whether the crawl is paused. Not without a handle, which alone can resume it.
     pub fn is_paused(&self) -> bool {
         self.shared().paused.load(Ordering::SeqCst) && !self.is_closed()
     }
@@ -172,8 +172,7 @@ impl Inbox {
         shared.snapshot_taken.notify_all();
     }
 
-    /// Whether no handle lives any more. Requests that were submitted before may still be there,
-    /// so this is asked after the inbox was found empty.
+    /// Whether no handle lives any more. Requests that were submitted before may still wait.
     pub fn is_closed(&self) -> bool {
         self.shared().handles.load(Ordering::SeqCst) == 0
     }

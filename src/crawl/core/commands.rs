@@ -8,7 +8,7 @@ use crate::base::slab::Key;
 use crate::crawl::control::shared::Command;
 use crate::crawl::core::Core;
 use crate::crawl::flights::Stage;
-use crate::crawl::work::unsent::asked;
+use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::Io;
@@ -54,14 +54,14 @@ impl<I: Io> Core<I> {
         let is_named = |job: &Job| ids.contains(&job.root()) && job.kind != PageKind::Robots;
         self.requeue_suspects_of(is_named, scopes);
         for job in self.control.take_out(is_named) {
-            self.work.end(job, Vec::new(), asked());
+            self.work.end(job, Vec::new(), cancelled());
         }
         for removed in self.work.take_out(is_named) {
             if let Some(offer) = removed.awaited {
                 // The target has a final page of its own.
                 self.conclude_redirect(offer, true);
             }
-            self.work.end(removed.job, Vec::new(), asked());
+            self.work.end(removed.job, Vec::new(), cancelled());
         }
         let queued = self.frontier.extract(
             |id| ids.contains(&id),
@@ -70,10 +70,10 @@ impl<I: Io> Core<I> {
         self.update_lanes();
         for (lane, job) in queued {
             let names = self.lane_scope_names(lane);
-            self.work.end(job, names, asked());
+            self.work.end(job, names, cancelled());
         }
         let throttle = &self.throttle;
-        self.pages.call_off(|task| {
+        self.pages.cancel(|task| {
             let is_page = task.job.kind != PageKind::Robots;
             is_named(&task.job) || is_page && is_under(throttle, task.lane, scopes)
         });
@@ -95,7 +95,7 @@ impl<I: Io> Core<I> {
     fn cancel_attempt(&mut self, key: Key) {
         let flight = self.flights.get(key).expect("the caller found it");
         if let Stage::Exchanging { socket } = flight.stage {
-            if let Some(event) = self.network.abort(socket, asked(), self.now) {
+            if let Some(event) = self.network.abort(socket, cancelled(), self.now) {
                 self.on_connection_event(socket, event);
             }
             return;
@@ -105,7 +105,7 @@ impl<I: Io> Core<I> {
         let names = names.collect();
         let flight = self.withdraw(key);
         self.end_attempt(flight.lane, &flight.job, false);
-        self.work.end(flight.job, names, asked());
+        self.work.end(flight.job, names, cancelled());
     }
 
     /// Ends a request that is to be queued if it was cancelled by its scope; returns whether it was.
@@ -113,7 +113,7 @@ impl<I: Io> Core<I> {
         let is_cancelled = self.work.is_cancelled(job, scopes);
         if is_cancelled {
             let names = scopes.names().map(str::to_owned).collect();
-            self.work.end(job.clone(), names, asked());
+            self.work.end(job.clone(), names, cancelled());
         }
         is_cancelled
     }

@@ -10,7 +10,7 @@ use crate::crawl::pages::finding::Finding;
 use crate::crawl::requests::credentials::is_private;
 use crate::crawl::work::admission::without_dropped;
 use crate::crawl::work::offers::OfferOrigin;
-use crate::crawl::work::unsent::ASKED;
+use crate::crawl::work::unsent::CANCELLED;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::filter;
 use crate::frontier::job::Job;
@@ -29,9 +29,9 @@ const ROBOTS_REDIRECTS_MAX: u8 = 5;
 const RETRIES_MAX: u32 = 60_000;
 
 /// Whether the attempt was cancelled by a command.
-fn is_called_off(page: &Page) -> bool {
+fn is_cancelled(page: &Page) -> bool {
     let failure = page.failure.as_ref();
-    failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.code == ASKED)
+    failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.code == CANCELLED)
 }
 
 /// What is still to be done for a finished attempt.
@@ -62,7 +62,7 @@ impl<I: Io> Core<I> {
     /// Does what follows from a finished attempt, and notes in its page what that is.
     pub fn follow(&mut self, job: &Job, page: &mut Page) -> Followed {
         page.is_final = false;
-        if is_called_off(page) {
+        if is_cancelled(page) {
             // What it leads to was not meant to be fetched.
             page.is_final = true;
             return Followed::nothing();

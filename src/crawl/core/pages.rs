@@ -56,7 +56,7 @@ impl<I: Io> Core<I> {
     pub fn conclude_all(&mut self) {
         self.settle_offers();
         while let Some(mut task) = self.pages.pop() {
-            task.call_off();
+            task.cancel();
             self.conclude_later(*task);
         }
     }

@@ -68,7 +68,7 @@ const TASK_UNITS: usize = 256;
 /// A reply of which nothing is wanted is concluded at once if it is no longer than this.
 const LIGHT: usize = 16 << 10;
 
-/// So many under way, and nothing is released until there are fewer.
+/// While so many are under way nothing is released.
 const UNDER_WAY_MAX: usize = 256;
 
 impl Default for Pages {
@@ -159,7 +159,7 @@ impl Pages {
         self.under_way.len() + self.waiting.len()
     }
 
-    /// Whether so many are under way that no more should be asked for.
+    /// Whether so many are under way that nothing should be released.
     pub fn is_full(&self, in_flight: usize, in_flight_max: usize) -> bool {
         self.len() >= UNDER_WAY_MAX.min(in_flight_max.saturating_sub(in_flight).max(1))
     }
@@ -175,12 +175,12 @@ impl Pages {
         self.units.is_spent()
     }
 
-    /// So many octets of requests were compared with rules of robots.txt.
+    /// `steps` octets of requests were compared with rules of robots.txt.
     pub fn spend_on_rules(&mut self, steps: usize) {
         self.rules.spend(steps);
     }
 
-    /// Whether the turn has compared enough of them: others have their turn before more is released.
+    /// Whether the turn has compared as many as it may.
     pub fn is_spent_on_rules(&self) -> bool {
         self.rules.is_spent()
     }
@@ -191,16 +191,16 @@ impl Pages {
         self.spent_max.max(self.units.spent())
     }
 
-    /// Nothing more is looked for in the replies that `is_named` names.
-    pub fn call_off(&mut self, is_named: impl Fn(&Task) -> bool) {
+    /// Ends the search in the replies that `is_named` names.
+    pub fn cancel(&mut self, is_named: impl Fn(&Task) -> bool) {
         for task in &mut self.under_way {
             if is_named(task) {
-                task.call_off();
+                task.cancel();
             }
         }
     }
 
-    /// Takes out all that are under way, as what would have them fetched.
+    /// Removes all replies, as the requests that would fetch them again.
     pub fn drain(&mut self) -> impl Iterator<Item = Job> + use<> {
         let under_way = std::mem::take(&mut self.under_way).into_iter();
         let waiting = std::mem::take(&mut self.waiting).into_values();
@@ -210,7 +210,7 @@ impl Pages {
 
 impl Task {
     /// Nothing more is looked for in it.
-    pub fn call_off(&mut self) {
+    pub fn cancel(&mut self) {
         std::mem::take(&mut self.finding).end(&mut self.page);
     }
 

@@ -1,5 +1,4 @@
-//! What can be said of a request before it comes in: on the crawl's thread, or on that of whoever
-//! submits it.
+//! Checks a request before it is offered, on the crawl's thread or on its submitter's.
 
 use std::borrow::Cow;
 
@@ -59,7 +58,7 @@ pub fn job_of(request: &Request, config: &Config) -> Result<Job, AdmitError> {
         extra: Extra::of(request),
         ..Job::seed(0, without_dropped(url, config))
     };
-    // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
+    // An error for the caller now, not for the sink later.
     check_request(&job).map_err(AdmitError::Request)?;
     Ok(job)
 }

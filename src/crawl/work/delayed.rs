@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use crate::base::time::Instant;
 use crate::frontier::job::Job;
 
-/// The requests that wait, by when they may go on.
+/// The requests that wait, by when they resume.
 #[derive(Debug, Default)]
 pub struct Delayed {
     waiting: BTreeMap<(Instant, u64), Box<Job>>,
 }
 
 impl Delayed {
-    /// A request waits until `at`. Where too many would, gives the one whose time is nearest: it
-    /// goes on ahead of it.
+    /// A request waits until `at`. If too many would, returns the one whose time is nearest: it resumes
+    /// early.
     pub fn wait(&mut self, job: Job, at: Instant) -> Option<Box<Job>> {
         self.waiting.insert((at, job.id), Box::new(job));
         if self.waiting.len() > DELAYED_MAX {
@@ -29,7 +29,7 @@ impl Delayed {
         Some(*at)
     }
 
-    /// A request that may go on at `now`.
+    /// A request that is due by `now`.
     pub fn expire(&mut self, now: Instant) -> Option<Box<Job>> {
         self.next().filter(|at| *at <= now)?;
         Some(self.waiting.pop_first()?.1)
@@ -40,7 +40,7 @@ impl Delayed {
         self.waiting.keys().map(|(_, id)| *id)
     }
 
-    /// Takes out those that `is_unwanted` names.
+    /// Removes those that `is_unwanted` names.
     pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
         let waiting = std::mem::take(&mut self.waiting).into_iter();
         let (out, kept): (BTreeMap<_, _>, _) = waiting.partition(|(_, job)| is_unwanted(job));
@@ -53,14 +53,14 @@ impl Delayed {
         self.waiting.len()
     }
 
-    /// Takes out all that wait.
+    /// Removes all.
     pub fn drain(&mut self) -> impl Iterator<Item = Box<Job>> + use<> {
         std::mem::take(&mut self.waiting).into_values()
     }
 }
 
-/// Who waits outside the frontier, each held in memory by itself: for the scope map, or for a
-/// redirect's moment.
+/// Warns of many requests that wait outside of the frontier, for the scope map or for the moment of a
+/// redirect.
 #[derive(Debug)]
 pub struct Crowd {
     warn_at: usize,
@@ -76,7 +76,7 @@ impl Crowd {
         }
     }
 
-    /// Whether to warn that so many wait now.
+    /// Whether to warn now that `waiting` requests wait.
     pub fn warns(&mut self, waiting: usize) -> bool {
         let warns = !self.warned && self.warn_at > 0 && waiting >= self.warn_at;
         self.warned |= warns;
@@ -84,9 +84,8 @@ impl Crowd {
     }
 }
 
-/// So many redirects wait, a few MB. A site that delays them all must neither fill our memory nor
-/// make other sites wait, as a slow map does, and no URL may be lost by it: what is one too many is
-/// followed early, at the pace of its scope.
+/// Redirects that wait at most, a few MB. A site that delays all of them must not fill our memory nor
+/// delay other sites, and no URL may be lost: one too many is followed early, at the pace of its scope.
 const DELAYED_MAX: usize = 10_000;
 
 #[cfg(test)]

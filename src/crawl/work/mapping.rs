@@ -1,4 +1,4 @@
-//! Requests whose scope map answers later: they wait here, and all others go on.
+//! Requests that wait for a late answer of the scope map.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ pub struct Mapping {
     warned_cut: bool,
 }
 
-/// An answer, or the word that none will come.
+/// An answer; without scopes if there will be none.
 #[derive(Debug)]
 pub struct Mapped {
-    /// Which request was asked about.
+    /// The number of the query.
     pub number: u64,
     /// Which of its answers this is.
     pub part: usize,
@@ -36,12 +36,12 @@ struct Waiting {
     missing: usize,
 }
 
-/// So many wait before the crawl takes in nothing from outside, and releases nothing, until there
-/// are fewer. The links of pages on their way may come on top.
+/// While so many wait no request is admitted from outside, and none is released. Links of pages in flight
+/// may come on top.
 pub const WAITING_MAX: usize = 10_000;
 
 impl Mapping {
-    /// The number of the next request that is asked about.
+    /// The number of the next query.
     pub fn number(&mut self) -> u64 {
         self.asked += 1;
         self.asked
@@ -58,7 +58,7 @@ impl Mapping {
         self.waiting.insert(number, waiting);
     }
 
-    /// An answer has come. Gives the request and its scopes, once all of them are there.
+    /// An answer has come. Returns the request and its scopes, once all of them are there.
     pub fn answered(&mut self, mapped: Mapped) -> Option<(Job, Scopes)> {
         let waiting = self.waiting.get_mut(&mapped.number)?;
         let part = waiting.parts.get_mut(mapped.part)?;
@@ -88,7 +88,7 @@ impl Mapping {
         self.waiting.values().map(|waiting| waiting.job.id)
     }
 
-    /// Takes out those that `is_unwanted` names: their answers are nobody's.
+    /// Removes those that `is_unwanted` names: their answers are ignored.
     pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
         let waiting = std::mem::take(&mut self.waiting).into_iter();
         let (out, kept): (BTreeMap<_, _>, _) = waiting.partition(|(_, w)| is_unwanted(&w.job));
@@ -106,7 +106,7 @@ impl Mapping {
         self.waiting.len() >= WAITING_MAX
     }
 
-    /// Takes out all that wait: their answers are nobody's.
+    /// Removes all: their answers are ignored.
     pub fn drain(&mut self) -> impl Iterator<Item = Box<Job>> + use<> {
         std::mem::take(&mut self.waiting)
             .into_values()

@@ -24,7 +24,7 @@ pub struct MemoryRoom {
 enum State {
     #[default]
     Room,
-    /// So many requests were queued when it was found short.
+    /// Requests that were queued when memory ran short.
     Short { queued: usize },
 }
 
@@ -34,12 +34,12 @@ const SHORT_ABOVE: f64 = 0.8;
 /// Below this they come in again.
 const ROOM_BELOW: f64 = 0.7;
 
-/// What is queued beside so many is not what takes the memory.
+/// With fewer requests queued, something else takes the memory.
 const QUEUED_MIN: usize = 1000;
 
-/// Seeds that take a megabyte or so come in between two looks.
+/// Seeds between two measurements: they take a megabyte or so.
 const LOOK_EVERY: u32 = 4096;
-/// How often it is looked at where no seeds come: nothing is done then but to say so.
+/// Interval of measurements while no seeds come: then shortage is only logged.
 const LOOK_SELDOM: Duration = Duration::from_secs(30);
 
 /// What a queued request takes beside its URL, and what a URL takes: `tests/queued_memory.rs`.

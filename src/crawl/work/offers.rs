@@ -1,4 +1,4 @@
-//! Requests that were offered to the frontier and wait for its answer: all others go on.
+//! Requests that were offered to the frontier and wait for its answer.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ pub struct Offers {
 pub struct Offered {
     /// The request; its number is 0 as long as it has none.
     pub job: Box<Job>,
-    /// Who offered it.
+    /// Where it comes from.
     pub origin: OfferOrigin,
 }
 
-/// Who offered a request.
+/// Where an offered request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferOrigin {
-    /// A list of seeds: nobody hears of one that is left out.
+    /// A list of seeds: one that is not admitted is counted only.
     List,
-    /// Somebody who has its number and hears how it ends.
+    /// A submitter that has its number and is notified of its end.
     Submitter,
     /// A page with a link to it.
     Link,
@@ -34,8 +34,8 @@ pub enum OfferOrigin {
     Redirect(Option<Instant>),
 }
 
-/// While so many wait the crawl takes in nothing from outside, and releases nothing. The links of pages
-/// on their way may come on top.
+/// While so many wait no request is admitted from outside, and none is released. Links of pages in flight
+/// may come on top.
 const WAITING_MAX: usize = 10_000;
 
 impl Offers {

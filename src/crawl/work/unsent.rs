@@ -8,8 +8,8 @@ use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 
-/// The code of a request that was cancelled by order.
-pub const ASKED: &str = "asked";
+/// The code of a request that was cancelled by a command.
+pub const CANCELLED: &str = "asked";
 
 /// A request that has ended unsent and is still to be given to the sink.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct UnsentQueue {
     waiting: VecDeque<Unsent>,
 }
 
-/// While so many wait for the sink nothing is taken in from outside.
+/// While so many wait for the sink no request is admitted from outside.
 const UNSENT_MAX: usize = 1024;
 
 impl UnsentQueue {
@@ -56,7 +56,7 @@ impl UnsentQueue {
         self.waiting.is_empty()
     }
 
-    /// Whether so many wait that nothing more should be taken in from outside.
+    /// Whether so many wait that no request should be admitted from outside.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= UNSENT_MAX
     }
@@ -71,7 +71,7 @@ pub struct CancelledScopes {
     until: BTreeMap<String, u64>,
 }
 
-/// From so many scopes on, those under which no request waits are dropped, each time that they have
+/// From so many scopes on, those under which no request waits are removed each time that the number has
 /// doubled.
 const SCOPES_KEPT: usize = 64;
 
@@ -105,11 +105,11 @@ impl CancelledScopes {
     }
 }
 
-/// How a request ends that was cancelled by order.
-pub fn asked() -> Failure {
+/// How a request ends that was cancelled by a command.
+pub fn cancelled() -> Failure {
     Failure::new(
         FailureKind::Cancelled,
-        ASKED,
+        CANCELLED,
         "it was cancelled by whoever steers the crawl",
     )
 }
