@@ -71,7 +71,7 @@ pub use sink::page::{Certificates, Page, TlsInfo, TlsVersion};
 #[doc(inline)]
 pub use sink::reply::{BodyMode, Flow, Reply, Resume};
 #[doc(inline)]
-pub use sink::{Sink, WriteError};
+pub use sink::traits::{DiskSink, Sink, WriteError};
 #[doc(inline)]
 pub use throttle::cause::Cause as WaitCause;
 #[doc(inline)]

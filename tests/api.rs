@@ -14,8 +14,8 @@ use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
     AdmitError, Answer, Blame, ByHost, ByStatus, Classify, Config, Crawler, Decision,
-    DecisionEvent, DiskJob, FailureKind, FinishReason, Instant, Later, Observation, Pace, Page,
-    Request, ScopeMap, ScopeQuery, ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
+    DecisionEvent, FailureKind, FinishReason, Instant, Later, Observation, Pace, Page, Request,
+    ScopeMap, ScopeQuery, ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
 };
 
 use loopback::{Reply, Server};
@@ -61,7 +61,7 @@ fn a_sink_that_is_full_holds_the_crawl_back_and_loses_nothing() {
         waiting: Arc<AtomicUsize>,
     }
     impl Sink for ToThread {
-        fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        fn put(&mut self, page: &mut Page) {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             self.pages
                 .try_send(std::mem::take(page))
@@ -483,10 +483,10 @@ fn a_sink_hears_each_decision_once_its_reply_has_ended() {
     #[derive(Clone, Default)]
     struct Heard(Shared<Vec<String>>);
     impl Sink for Heard {
-        fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        fn put(&mut self, page: &mut Page) {
             self.0.borrow_mut().push(format!("page {}", page.id));
         }
-        fn decision(&mut self, decision: &Decision, at: Wall, _disk: &mut Vec<DiskJob>) {
+        fn decision(&mut self, decision: &Decision, at: Wall) {
             assert!(at.0 > 0 && decision.event == DecisionEvent::Autothrottle);
             let (id, size) = (decision.id.expect("an answer"), decision.size);
             let told = format!("decision {id}, {} bytes", size.expect("a body"));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use argiope::testkit::server::{Acceptor, loopback};
-use argiope::{BodyMode, Crawler, DiskJob, Flow, Page, Reply, Request, Sink, Turn};
+use argiope::{BodyMode, Crawler, Flow, Page, Reply, Request, Sink, Turn};
 
 /// Takes bodies as they come, and counts their bytes.
 #[derive(Clone, Default)]
@@ -26,7 +26,7 @@ impl Sink for Takes {
         Flow::Ready
     }
 
-    fn put(&mut self, _page: &mut Page, _disk: &mut Vec<DiskJob>) {}
+    fn put(&mut self, _page: &mut Page) {}
 }
 
 /// Blocks of deflate that decode to 8 MiB and can be repeated; a hundredth as long, which is allowed.

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::{
-    BodyMode, Crawler, DiskJob, EndedRequest, FinishReason, LinksLater, Page, Reply, Request,
-    RequestSource, Sink, SourceError, SourcePoll, Turn, Wake,
+    BodyMode, Crawler, EndedRequest, FinishReason, LinksLater, Page, Reply, Request, RequestSource,
+    Sink, SourceError, SourcePoll, Turn, Wake,
 };
 
 use loopback::{Reply as Answer, Server};
@@ -29,7 +29,7 @@ impl Sink for ToThread {
         BodyMode::Keep
     }
 
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         let place = self.open.iter().position(|(id, _)| *id == page.id);
         let later = self.open.swap_remove(place.expect("it had a head")).1;
         if page.is_final {

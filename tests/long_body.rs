@@ -16,7 +16,7 @@ use argiope::crawl::{Crawler, Parts, Turn};
 use argiope::fetch::resolver::ResolverSettings;
 use argiope::io::Io;
 use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
-use argiope::{BodyMode, Config, DiskJob, Flow, Instant, Page, Reply, Request, Resume, Sink};
+use argiope::{BodyMode, Config, DiskSink, Flow, Instant, Page, Reply, Request, Resume, Sink};
 use counting::{Counting, held, held_most};
 
 #[global_allocator]
@@ -122,7 +122,7 @@ impl Sink for Ready {
         Flow::Ready
     }
 
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         assert_eq!(page.failure, None);
         if page.url.ends_with("/short") {
             self.taken_before.set(self.taken.get());
@@ -134,7 +134,7 @@ impl Sink for Ready {
 fn crawler(
     world: impl World + 'static,
     piece_gap_max: Duration,
-    sink: impl Sink + 'static,
+    sink: impl DiskSink + 'static,
 ) -> Crawler<Sim> {
     let mut config = Config::default();
     config.frontier.robots_obey = false;
@@ -291,7 +291,7 @@ impl Sink for Slow {
         }
     }
 
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         self.heard.borrow_mut().page = Some(std::mem::take(page));
     }
 }

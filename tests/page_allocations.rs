@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use argiope::base::shared::Shared;
 use argiope::testkit::http::{Reply, Step};
 use argiope::testkit::server::Server;
-use argiope::{Config, Crawler, DiskJob, Page, Request, Sink};
+use argiope::{Config, Crawler, Page, Request, Sink};
 use argiope::{FinishReason, PageKind};
 use counting::{Counting, asked};
 
@@ -31,7 +31,7 @@ struct Noting {
 }
 
 impl Sink for Noting {
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         if page.kind != PageKind::Page {
             return;
         }

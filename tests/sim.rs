@@ -2,13 +2,17 @@
 //! saw can be asked for.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use argiope::base::shared::Shared;
 use argiope::sim::{Asked, Reply, Web};
-use argiope::{Config, Crawler, Failure, FinishReason, Handle, Page, Request, Turn};
+use argiope::{
+    Config, Crawler, Failure, FinishReason, Handle, Page, Request, Sink, Turn, WriteError,
+};
 
 #[test]
 fn what_the_function_answers_is_what_the_sink_gets() {
@@ -217,4 +221,72 @@ fn a_turn_without_patience_ends_though_each_page_leads_to_the_next_at_once() {
         assert_eq!(crawler.turn(Some(Duration::ZERO)), Turn::GoesOn);
     }
     assert!(pages.load(Ordering::Relaxed) > 10);
+}
+
+/// Notes what it is asked to commit; it is prepared when it was asked for the third time.
+struct Committing {
+    calls: Shared<Vec<String>>,
+    asked: AtomicU32,
+    failure: Option<WriteError>,
+}
+
+impl Sink for Committing {
+    fn put(&mut self, page: &mut Page) {
+        self.calls.borrow_mut().push(format!("put {}", page.url));
+    }
+
+    fn finish(&mut self) {
+        self.calls.borrow_mut().push("finish".to_owned());
+    }
+
+    fn failure(&self) -> Option<&WriteError> {
+        self.failure.as_ref()
+    }
+
+    fn prepare(&mut self, epoch: u64) {
+        self.calls.borrow_mut().push(format!("prepare {epoch}"));
+    }
+
+    fn is_prepared(&self, _epoch: u64) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed) >= 2
+    }
+
+    fn committed(&mut self, epoch: u64) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        assert!(asked >= 3, "it was not prepared");
+        self.calls.borrow_mut().push(format!("committed {epoch}"));
+    }
+}
+
+fn commits_of(failure: Option<WriteError>) -> (FinishReason, Vec<String>) {
+    let web = Web::new(|_| Reply::page("a page"));
+    let calls = Shared::new(Vec::new());
+    let sink = Committing {
+        calls: Shared::clone(&calls),
+        asked: AtomicU32::new(0),
+        failure,
+    };
+    let builder = Crawler::builder(config()).sink(sink);
+    let mut crawler = builder.build_in(&web, 1).expect("a crawler");
+    crawler
+        .submit(Request::get("http://a.test/").ignore_robots())
+        .expect("a request");
+    let reason = crawler.run();
+    (reason, calls.take())
+}
+
+#[test]
+fn a_sink_commits_once_all_of_its_results_are_durable() {
+    let (reason, calls) = commits_of(None);
+    assert_eq!(reason, FinishReason::Finished);
+    let expected = ["put http://a.test/", "finish", "prepare 1", "committed 1"];
+    assert_eq!(calls, expected);
+}
+
+#[test]
+fn a_sink_that_lost_a_result_is_not_told_that_it_is_committed() {
+    let (path, cause) = ("results".into(), io::Error::other("the disk is gone"));
+    let (reason, calls) = commits_of(Some(WriteError { path, cause }));
+    assert_eq!(reason, FinishReason::SinkFailed);
+    assert_eq!(calls.last().map(String::as_str), Some("prepare 1"));
 }

@@ -14,9 +14,7 @@ use std::time::Duration;
 
 use argiope::testkit::http::Step;
 use argiope::testkit::server;
-use argiope::{
-    BodyMode, Crawler, DiskJob, FinishReason, Flow, Page, Reply, Request, Resume, Sink, Turn,
-};
+use argiope::{BodyMode, Crawler, FinishReason, Flow, Page, Reply, Request, Resume, Sink, Turn};
 
 use loopback::{Reply as Answer, Server};
 
@@ -76,7 +74,7 @@ impl Sink for ByPath {
         Flow::Full
     }
 
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         lock(&self.heard).ended.push(std::mem::take(page));
     }
 }
@@ -247,7 +245,7 @@ impl Sink for OneAtATime {
         Flow::Full
     }
 
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         let mut heard = self.0.lock().expect("no test panics");
         heard.ended.push(std::mem::take(page));
     }
@@ -350,7 +348,7 @@ impl Sink for NeverReady {
         Flow::Full
     }
 
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         self.ended.lock().expect("whole").push(page.url.clone());
     }
 }

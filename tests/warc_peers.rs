@@ -8,10 +8,10 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use argiope::DiskSink;
 use argiope::base::disk::{DiskDone, DiskJob, FileId, Written};
 use argiope::base::time::{Instant, Wall};
 use argiope::fetch::failure::{Failure, FailureKind, Truncation};
-use argiope::sink::Sink;
 use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use argiope::sink::page::{Page, TlsInfo};
 use argiope::{HttpVersion, PageKind, Stamp, TlsVersion};

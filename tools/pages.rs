@@ -41,7 +41,7 @@ use std::time::Instant;
 use argiope::PageKind;
 use argiope::base::shared::Shared;
 use argiope::sink::files::{FileSink, FileSinkOptions};
-use argiope::{Config, Crawler, DiskDone, DiskJob, Page, Request, Sink};
+use argiope::{Config, Crawler, DiskDone, DiskJob, DiskSink, Page, Request};
 
 /// The binary's allocator, which counts for each thread how often it was asked.
 struct Counting;
@@ -214,7 +214,7 @@ struct Marking {
     marks: Shared<[Option<Mark>; 2]>,
 }
 
-impl Sink for Marking {
+impl DiskSink for Marking {
     fn reads_local(&self) -> bool {
         self.lines.is_some()
     }
@@ -243,7 +243,7 @@ impl Sink for Marking {
     }
 
     fn is_ready(&self) -> bool {
-        self.lines.as_ref().is_none_or(Sink::is_ready)
+        self.lines.as_ref().is_none_or(DiskSink::is_ready)
     }
 
     fn flush(&mut self, disk: &mut Vec<DiskJob>) {
@@ -259,7 +259,7 @@ impl Sink for Marking {
     }
 
     fn is_done(&self) -> bool {
-        self.lines.as_ref().is_none_or(Sink::is_done)
+        self.lines.as_ref().is_none_or(DiskSink::is_done)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::base::machine;
 use crate::crawl::config::ConfigError;
 use crate::crawl::control::feed::RequestSource;
 use crate::fetch::tls::TlsConfigError;
-use crate::sink::Sink;
+use crate::sink::DiskSink;
 use crate::sink::pull::Results;
 use crate::throttle::engine::InitialFeedback;
 use crate::throttle::map::ScopeMap;
@@ -19,7 +19,7 @@ use crate::throttle::strategies::Strategies;
 /// What an embedder may bring in place of what is built in.
 pub struct Parts {
     /// Where results go.
-    pub sink: Box<dyn Sink>,
+    pub sink: Box<dyn DiskSink>,
     /// The other end of that sink, where results are pulled.
     pub(in crate::crawl) results: Option<Results>,
     /// Where requests are fetched from.
@@ -50,7 +50,7 @@ pub type NamedManager = (Box<dyn ScopeMap>, Box<dyn Classify>);
 
 impl Parts {
     /// What is built in, with this sink.
-    pub fn new(sink: impl Sink + 'static) -> Self {
+    pub fn new(sink: impl DiskSink + 'static) -> Self {
         Parts {
             sink: Box::new(sink),
             results: None,

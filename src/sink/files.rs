@@ -14,7 +14,7 @@ use crate::sink::prepared::Prepared;
 use crate::sink::results::{RecordPlace, write_from_place, write_place, write_until_place};
 use crate::sink::warc::WarcFiles;
 pub use crate::sink::warc::WarcOptions;
-use crate::sink::{Sink, WriteError, unwritten};
+use crate::sink::{DiskSink, WriteError, unwritten};
 use crate::throttle::decision::Decision;
 use crate::wire::warc::Digest;
 
@@ -349,12 +349,12 @@ impl FileSink {
     }
 }
 
-impl Sink for FileSink {
+impl DiskSink for FileSink {
     fn keeps_codings(&self) -> bool {
         self.options.warc.is_some()
     }
 
-    fn prepare(&mut self, page: &Page, units: &mut u64) -> bool {
+    fn process(&mut self, page: &Page, units: &mut u64) -> bool {
         let has_record = self.warc.is_some();
         let is_wanted = has_record || self.options.results != Results::None;
         if !is_wanted || page.response_bytes.is_empty() {

@@ -1,6 +1,5 @@
 //! Passes pages to a function of the embedding program.
 
-use crate::base::disk::DiskJob;
 use crate::sink::Sink;
 use crate::sink::page::Page;
 
@@ -63,7 +62,7 @@ impl<F: FnMut(Page)> FunctionSink<F> {
 }
 
 impl<F: FnMut(Page) + Send, R: Fn() -> bool + Send> Sink for FunctionSink<F, R> {
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         (self.function)(std::mem::take(page));
     }
 
@@ -85,7 +84,7 @@ mod tests {
             .ready_when(|| seen.borrow().len() < 2);
         for id in 1..=2 {
             assert!(sink.is_ready());
-            sink.put(&mut samples::page(id), &mut Vec::new());
+            sink.put(&mut samples::page(id));
         }
         assert!(!sink.is_ready());
         assert_eq!(*seen.borrow(), [b"hello", b"hello"]);

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::base::disk::DiskJob;
 use crate::base::memory::memory_of;
 use crate::sink::Sink;
 use crate::sink::page::Page;
@@ -74,7 +73,7 @@ impl Results {
 }
 
 impl Sink for Results {
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         let mut waiting = self.waiting();
         if !waiting.dropped {
             waiting.bytes += bytes_of(page);
@@ -104,7 +103,7 @@ mod tests {
         assert!(results.is_empty() && results.take().is_none());
         for id in 1..=3 {
             assert_eq!(sink.is_ready(), id <= 2);
-            sink.put(&mut samples::page(id), &mut Vec::new());
+            sink.put(&mut samples::page(id));
         }
         let ids = std::iter::from_fn(|| results.take()).map(|page| page.id);
         assert_eq!(ids.collect::<Vec<_>>(), [1, 2, 3]);
@@ -117,8 +116,8 @@ mod tests {
         let mut sink = results.clone();
         let mut long = samples::page(1);
         long.body = vec![b'x'; BYTES_MAX];
-        sink.put(&mut long, &mut Vec::new());
-        sink.put(&mut samples::page(2), &mut Vec::new());
+        sink.put(&mut long);
+        sink.put(&mut samples::page(2));
         assert!(!sink.is_ready());
         assert_eq!(results.take().map(|page| page.body.len()), Some(BYTES_MAX));
         assert!(sink.is_ready() && !results.is_empty());
@@ -128,9 +127,9 @@ mod tests {
     fn results_without_a_receiver_are_dropped() {
         let results = Results::new(1);
         let mut sink = results.clone();
-        sink.put(&mut samples::page(1), &mut Vec::new());
+        sink.put(&mut samples::page(1));
         results.give_up();
-        sink.put(&mut samples::page(2), &mut Vec::new());
+        sink.put(&mut samples::page(2));
         assert!(sink.is_ready() && results.is_empty());
     }
 }

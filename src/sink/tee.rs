@@ -8,7 +8,7 @@ use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::page::Page;
 use crate::sink::reply::{BodyMode, Flow, Reply, Resume, ResumeFn};
-use crate::sink::{Sink, WriteError};
+use crate::sink::{DiskSink, WriteError};
 use crate::throttle::decision::Decision;
 
 /// Passes every page to both sinks, at the pace of the slower one.
@@ -83,14 +83,14 @@ fn lock(bodies: &SharedBodies) -> MutexGuard<'_, BTreeMap<u64, SharedBody>> {
     bodies.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<A: Sink, B: Sink> Sink for Tee<A, B> {
+impl<A: DiskSink, B: DiskSink> DiskSink for Tee<A, B> {
     fn keeps_codings(&self) -> bool {
         self.first.keeps_codings() || self.second.keeps_codings()
     }
 
-    fn prepare(&mut self, page: &Page, units: &mut u64) -> bool {
-        let first = self.first.prepare(page, units);
-        first && self.second.prepare(page, units)
+    fn process(&mut self, page: &Page, units: &mut u64) -> bool {
+        let first = self.first.process(page, units);
+        first && self.second.process(page, units)
     }
 
     fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
@@ -188,6 +188,20 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
         self.first.is_done() && self.second.is_done()
     }
 
+    fn prepare(&mut self, epoch: u64, disk: &mut Vec<DiskJob>) {
+        self.first.prepare(epoch, disk);
+        self.second.prepare(epoch, disk);
+    }
+
+    fn is_prepared(&self, epoch: u64) -> bool {
+        self.first.is_prepared(epoch) && self.second.is_prepared(epoch)
+    }
+
+    fn committed(&mut self, epoch: u64) {
+        self.first.committed(epoch);
+        self.second.committed(epoch);
+    }
+
     fn failure(&self) -> Option<&WriteError> {
         self.first.failure().or_else(|| self.second.failure())
     }
@@ -205,6 +219,7 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
 mod tests {
     use super::*;
     use crate::base::shared::Shared;
+    use crate::sink::Sink;
     use crate::sink::function::FunctionSink;
     use crate::sink::page::samples;
 
@@ -246,7 +261,7 @@ mod tests {
             Flow::Full
         }
 
-        fn put(&mut self, _page: &mut Page, _disk: &mut Vec<DiskJob>) {}
+        fn put(&mut self, _page: &mut Page) {}
     }
 
     impl OneAtATime {
@@ -292,7 +307,7 @@ mod tests {
             self.1
         }
 
-        fn put(&mut self, _page: &mut Page, _disk: &mut Vec<DiskJob>) {}
+        fn put(&mut self, _page: &mut Page) {}
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use argiope::DiskSink;
 use argiope::FinishReason;
 use argiope::base::shared::Shared;
 use argiope::crawl::config::{Config, SettingSource};
@@ -11,7 +12,6 @@ use argiope::crawl::{Crawler, Parts, Turn};
 use argiope::fetch::resolver::ResolverSettings;
 use argiope::frontier::request::Request;
 use argiope::io::sim::{Faults, Sim};
-use argiope::sink::Sink;
 use argiope::sink::files::{FileSink, FileSinkOptions};
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ impl Plan {
         self.begin_into(web, FileSink::new(FileSinkOptions::new("out")))
     }
 
-    pub fn begin_into(&self, web: &Shared<PoliteWeb>, sink: impl Sink + 'static) -> Run {
+    pub fn begin_into(&self, web: &Shared<PoliteWeb>, sink: impl DiskSink + 'static) -> Run {
         self.begin_with(web, Parts::new(sink))
     }
 

@@ -18,8 +18,8 @@ use argiope::settings::all;
 use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use argiope::sink::page::Page;
 use argiope::sink::reply::{BodyMode, Flow, Reply};
-use argiope::sink::{Sink, WriteError};
 use argiope::throttle::decision::Decision;
+use argiope::{DiskSink, WriteError};
 use serde_json::{Value, json};
 
 use super::many_seeds::each_seed;
@@ -192,7 +192,7 @@ struct FullNowAndThen {
     is_full: Shared<bool>,
 }
 
-impl Sink for FullNowAndThen {
+impl DiskSink for FullNowAndThen {
     fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         self.inner.on_head(reply)
     }

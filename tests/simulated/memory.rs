@@ -6,10 +6,9 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use argiope::PageKind;
-use argiope::base::disk::DiskJob;
+use argiope::Sink;
 use argiope::base::shared::Shared;
 use argiope::frontier::request::Request;
-use argiope::sink::Sink;
 use argiope::sink::page::Page;
 
 use super::crawl::{Plan, Run};
@@ -76,7 +75,7 @@ struct Told {
 }
 
 impl Sink for Busy {
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         let is_busy = !self.is_ready();
         let mut told = self.0.borrow_mut();
         told.pages += usize::from(page.kind == PageKind::Page && page.is_final);
@@ -88,7 +87,7 @@ impl Sink for Busy {
         !told.busy.contains(&told.flushes)
     }
 
-    fn flush(&mut self, _disk: &mut Vec<DiskJob>) {
+    fn flush(&mut self) {
         self.0.borrow_mut().flushes += 1;
     }
 }

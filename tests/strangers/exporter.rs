@@ -16,8 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::{
-    Accuracy, BodyMode, Config, CrawlUrl, Crawler, DiskJob, Handle, Page, Reply, Request, Sink,
-    SubmitError,
+    Accuracy, BodyMode, Config, CrawlUrl, Crawler, Handle, Page, Reply, Request, Sink, SubmitError,
 };
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode, body::Incoming, server::conn::http1};
@@ -102,7 +101,7 @@ impl Sink for Answers {
         BodyMode::Skip
     }
 
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         let mut waiting = self.0.lock().unwrap();
         let Some((attempts, _)) = waiting.get_mut(&page.tag) else {
             return;

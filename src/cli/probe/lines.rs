@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::{io, mem, thread};
 
 use argiope::sink::results::write_line;
-use argiope::{DiskJob, Page, Sink, WriteError};
+use argiope::{Page, Sink, WriteError};
 
 use super::output::Output;
 
@@ -85,7 +85,7 @@ impl Lines {
 }
 
 impl Sink for Lines {
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         write_line(page, None, &mut self.batch);
         if self.batch.len() >= BATCH_SIZE {
             self.hand_over();
@@ -96,11 +96,11 @@ impl Sink for Lines {
         self.shared.held.load(Ordering::SeqCst) <= HELD_MAX
     }
 
-    fn flush(&mut self, _disk: &mut Vec<DiskJob>) {
+    fn flush(&mut self) {
         self.hand_over();
     }
 
-    fn finish(&mut self, _disk: &mut Vec<DiskJob>) {
+    fn finish(&mut self) {
         self.hand_over();
         self.batches = None;
     }

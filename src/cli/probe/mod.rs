@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use argiope::FinishReason;
 use argiope::probe::{Probe, ProbeReport};
 use argiope::sink::NullSink;
-use argiope::{Config, Request, SetUpError, Sink, Turn};
+use argiope::{Config, DiskSink, Request, SetUpError, Turn};
 use serde_json::{Value, json};
 
 use self::hdr::HdrLog;
@@ -67,7 +67,7 @@ fn set_up(
     config: Config,
     args: &Asked,
     targets: &[Request],
-    sink: impl Sink + 'static,
+    sink: impl DiskSink + 'static,
 ) -> anyhow::Result<Probe> {
     Probe::new(config, args.settings(), targets, sink).map_err(|error| match error {
         // Its cause is in its words already.

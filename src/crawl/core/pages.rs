@@ -71,7 +71,7 @@ impl<I: Io> Core<I> {
         }
         let before = units.left();
         let mut left = before;
-        let is_prepared = self.output.prepare(&task.page, &mut left);
+        let is_prepared = self.output.process(&task.page, &mut left);
         units.spend((before - left.min(before)) as usize);
         is_prepared
     }

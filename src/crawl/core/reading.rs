@@ -11,7 +11,7 @@ use crate::fetch::body_mode::BodyMode;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::request::PageKind;
 use crate::io::Io;
-use crate::sink::Sink;
+use crate::sink::DiskSink;
 use crate::sink::reply::{Flow, Held, Reply};
 
 /// Bodies of which as much is resumed in one turn as a turn allows for one: some milliseconds' work.
@@ -157,7 +157,7 @@ impl<I: Io> Core<I> {
 
 /// Passes pieces of the body of an attempt to the sink.
 pub fn piece_sink<'a>(
-    sink: &'a mut dyn Sink,
+    sink: &'a mut dyn DiskSink,
     flights: &'a Flights,
 ) -> impl FnOnce(Key, &[u8]) -> Flow {
     move |key, piece| {

@@ -13,7 +13,7 @@ use crate::io::sim::web::Web;
 use crate::io::sim::{Faults, Sim};
 use crate::io::{Io, Kernel};
 use crate::sink::pull::{PAGES_MAX, Results};
-use crate::sink::{NullSink, Sink};
+use crate::sink::{DiskSink, NullSink};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::{Classify, Feedback};
 use crate::throttle::strategy::Strategy;
@@ -46,7 +46,7 @@ impl Builder {
     /// Where results go: a sink, or a function that takes each [`Page`](crate::Page). Without one
     /// they wait to be pulled, by [`Crawler::next_result`]; [`sink::NullSink`](crate::sink::NullSink)
     /// drops them.
-    pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
+    pub fn sink(mut self, sink: impl DiskSink + 'static) -> Self {
         self.parts.sink = Box::new(sink);
         self.parts.results = None;
         self

@@ -22,7 +22,7 @@ use crate::fetch::exchange::{Buffers, Exchange};
 use crate::frontier::request::Request;
 use crate::sink::page::Page;
 use crate::sink::pull::Results;
-use crate::sink::{Sink, WriteError};
+use crate::sink::{DiskSink, WriteError};
 use crate::throttle::decision::Decision;
 
 /// The sink and what stands between it and the crawl.
@@ -30,7 +30,7 @@ use crate::throttle::decision::Decision;
 /// Pages enter by [`Output::put`], finished disk jobs by [`Output::handle_disk`]. Jobs for the disk leave
 /// by [`Output::poll_jobs`].
 pub struct Output {
-    sink: Box<dyn Sink>,
+    sink: Box<dyn DiskSink>,
     /// The queue that the sink fills, where the crawl's owner takes the results.
     pull: Option<Pull>,
     jobs: Vec<DiskJob>,
@@ -40,6 +40,9 @@ pub struct Output {
     storage: Storage,
     spare: Spare,
 }
+
+/// The epoch that ends with the crawl. There is no other as long as a crawl has no state on the disk.
+const LAST_EPOCH: u64 = 1;
 
 /// Requests that wait while the sink is not ready: for the warning.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +59,7 @@ impl Output {
     /// The output of a crawl that begins. `results`: the queue that the sink fills, if its owner takes
     /// results one by one.
     pub fn new(
-        sink: Box<dyn Sink>,
+        sink: Box<dyn DiskSink>,
         results: Option<Results>,
         stats: Stats,
         stats_file: StatsFile,
@@ -75,7 +78,7 @@ impl Output {
 
     /// Puts another sink in place of the present one.
     #[cfg(test)]
-    pub fn set_sink(&mut self, sink: impl Sink + 'static) {
+    pub fn set_sink(&mut self, sink: impl DiskSink + 'static) {
         self.sink = Box::new(sink);
     }
 
@@ -133,7 +136,7 @@ impl Output {
     }
 
     /// The sink, for bodies that it takes while they arrive.
-    pub fn sink(&mut self) -> &mut dyn Sink {
+    pub fn sink(&mut self) -> &mut dyn DiskSink {
         &mut *self.sink
     }
 
@@ -153,9 +156,9 @@ impl Output {
     }
 
     /// Does some of what taking this page will cost; returns whether nothing is left to do. See
-    /// [`Sink::prepare`].
-    pub fn prepare(&mut self, page: &Page, units: &mut u64) -> bool {
-        self.sink.prepare(page, units)
+    /// [`DiskSink::process`].
+    pub fn process(&mut self, page: &Page, units: &mut u64) -> bool {
+        self.sink.process(page, units)
     }
 
     /// Counts a page and gives it to the sink; returns the memory of what the sink leaves.
@@ -179,14 +182,20 @@ impl Output {
         self.sink.flush(&mut self.jobs);
     }
 
-    /// The crawl has ended: the sink writes the rest.
+    /// The crawl has ended: the sink writes the rest, and prepares the last epoch.
     pub fn finish(&mut self) {
         self.sink.finish(&mut self.jobs);
+        self.sink.prepare(LAST_EPOCH, &mut self.jobs);
+    }
+
+    /// Everything is written, and the crawl is over.
+    pub fn commit(&mut self) {
+        self.sink.committed(LAST_EPOCH);
     }
 
     /// Whether all is written, or cannot be. Asked after [`Output::finish`].
     pub fn is_done(&self) -> bool {
-        self.sink.is_done() && self.stats_file.is_done()
+        self.sink.is_done() && self.sink.is_prepared(LAST_EPOCH) && self.stats_file.is_done()
     }
 
     /// The requests whose results could not be written, each once.

@@ -29,7 +29,7 @@ use crate::frontier::filter;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::{Io, Kernel};
-use crate::sink::{Sink, WriteError};
+use crate::sink::{DiskSink, WriteError};
 use crate::throttle;
 use crate::wire::url::CrawlUrl;
 
@@ -101,7 +101,7 @@ impl Probe<Kernel> {
         config: Config,
         settings: ProbeSettings,
         targets: &[Request],
-        sink: impl Sink + 'static,
+        sink: impl DiskSink + 'static,
     ) -> Result<Self, SetUpError> {
         Probe::set_up(config, settings, targets, sink, Crawler::new)
     }
@@ -116,7 +116,7 @@ impl<I: Io> Probe<I> {
         config: Config,
         settings: ProbeSettings,
         targets: &[Request],
-        sink: impl Sink + 'static,
+        sink: impl DiskSink + 'static,
     ) -> Result<Self, SetUpError> {
         Probe::set_up(config, settings, targets, sink, |config, parts| {
             Crawler::on(io, config, resolver, parts)
@@ -127,7 +127,7 @@ impl<I: Io> Probe<I> {
         mut config: Config,
         settings: ProbeSettings,
         targets: &[Request],
-        sink: impl Sink + 'static,
+        sink: impl DiskSink + 'static,
         make: impl FnOnce(Config, Parts) -> Result<Crawler<I>, SetUpError>,
     ) -> Result<Self, SetUpError> {
         check(&settings, targets)?;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::base::disk::DiskJob;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
@@ -46,7 +45,7 @@ impl Sink for Keeps {
         BodyMode::Keep
     }
 
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page) {
         self.told.pages.borrow_mut().push(std::mem::take(page));
     }
 
