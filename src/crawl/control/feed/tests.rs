@@ -298,7 +298,7 @@ fn lines(mut said: Vec<SourcePoll>) -> impl FnMut(u64) -> Result<SourcePoll, Sou
 }
 
 #[test]
-fn a_source_that_has_nothing_for_an_hour_is_left_alone_and_then_heard_at_once() {
+fn an_empty_source_is_not_polled_for_an_hour_and_polled_at_once_when_it_wakes() {
     let hour = Duration::from_secs(3600);
     let (source, place, seen) = played(
         10,

@@ -116,7 +116,7 @@ fn a_page_may_be_held_open_by_many_and_has_no_more_links_than_any_other() {
 }
 
 #[test]
-fn a_crawl_that_is_stopped_waits_for_nobody_and_tells_what_links_it_had_left() {
+fn a_stopped_crawl_does_not_wait_for_open_pages_and_returns_the_links_left() {
     let (mut crawler, handle, told) = crawl(calm(Duration::from_secs(5)), 1, |_, _| {});
     *told.open.borrow_mut() = Some(Vec::new());
     for page in 1..=2 {
@@ -192,7 +192,7 @@ fn the_links_of_a_pulled_page_go_its_way_where_they_say_nothing_else() {
 }
 
 #[test]
-fn whoever_pulls_results_may_look_for_their_links_at_leisure() {
+fn pulled_results_may_be_held_open_for_their_links() {
     let mut crawler = pulled();
     crawler.submit(get(1, 0)).expect("it is a URL");
     let mut depths = Vec::new();

@@ -161,7 +161,7 @@ fn what_is_wrong_with_a_request_is_said_at_once_and_it_comes_back() {
 }
 
 #[test]
-fn a_request_that_is_left_out_is_heard_of_where_it_was_given_a_number() {
+fn a_numbered_request_that_is_not_admitted_ends_as_filtered() {
     let (mut crawler, handle, told) = crawl(calm(Duration::ZERO), 1, |config, _| {
         config.frontier.deny = vec![regex::Regex::new("/2$").expect("an expression")];
     });
@@ -176,12 +176,16 @@ fn a_request_that_is_left_out_is_heard_of_where_it_was_given_a_number() {
         ids.map(|id| told.end(id).expect("it has ended")),
         ["200", "filtered.duplicate", "filtered.denied"]
     );
-    assert_eq!(told.pages.borrow().len(), 4, "of two seeds one is told");
+    assert_eq!(
+        told.pages.borrow().len(),
+        4,
+        "of two equal seeds one has a page"
+    );
     assert_eq!(crawler.stats().pages_failed, 0);
 }
 
 #[test]
-fn a_number_is_that_of_the_first_attempt_and_its_redirect_tells_it() {
+fn the_number_of_the_first_attempt_is_the_root_of_its_redirect() {
     let (mut crawler, handle, told) = crawl(calm(Duration::ZERO), 1, |_, _| {});
     let id = handle
         .submit(Request::get("http://10.0.0.1/there"))
@@ -280,7 +284,7 @@ fn what_was_cancelled_on_its_way_leads_nowhere() {
 }
 
 #[test]
-fn a_sink_that_is_full_hears_of_cancelled_requests_when_it_has_room() {
+fn a_full_sink_gets_cancelled_requests_when_it_has_room() {
     let (mut crawler, handle, told) = crawl(calm(Duration::from_secs(5)), 1, |_, _| {});
     for page in 0..100 {
         handle.submit(get(1, page)).expect("there is room");

@@ -301,7 +301,7 @@ fn a_further_address_is_tried_only_where_it_has_a_place() {
 }
 
 #[test]
-fn f74_redirects_that_wait_for_their_moment_are_told_of_with_the_others() {
+fn f74_delayed_redirects_count_for_the_warning_of_waiting_requests() {
     const LATER: &str = "HTTP/1.1 302 Found\r\nretry-after: 60\r\ncontent-length: 0\r\nlocation: ";
     let check = |redirects: usize, expected: usize| {
         listen();
@@ -398,7 +398,7 @@ fn nothing_is_asked_of_an_excluded_host_not_even_a_robots_txt() {
 }
 
 #[test]
-fn a_crawl_ends_after_as_many_errors_as_it_was_told() {
+fn a_crawl_ends_after_as_many_errors_as_configured() {
     let mut trip = Trip::new();
     trip.config.frontier.errors_max = 2;
     trip.config.frontier.retry_times = 0;

@@ -438,7 +438,7 @@ fn a_crawl_that_is_stopped_at_once_still_finds_what_is_under_way_leads_to() {
 }
 
 #[test]
-fn a_crawl_that_nobody_takes_turns_of_any_more_leaves_what_is_under_way_pending() {
+fn a_crawl_whose_turns_end_leaves_replies_under_way_pending() {
     let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
     assert!(told.pages.borrow().is_empty());
     let pending: Vec<String> = crawler
@@ -449,7 +449,7 @@ fn a_crawl_that_nobody_takes_turns_of_any_more_leaves_what_is_under_way_pending(
 }
 
 #[test]
-fn a_reply_under_way_that_is_called_off_leads_nowhere_and_has_its_line() {
+fn a_cancelled_reply_under_way_is_not_followed_and_has_its_line() {
     let (mut crawler, told, id) = under_way(&links(9_000), |_| ());
     let handle = crawler.handle();
     handle.cancel(id).expect("the crawl goes on");
