@@ -179,7 +179,7 @@ impl<I: Io> Core<I> {
         if let Some(signal) = flight.signal.take() {
             self.on_response_end(&flight, &signal, &page);
         }
-        self.count_in_scopes(&flight, &page);
+        let refusals = self.refusals_of(&flight);
         self.report_decisions_of(&mut flight, &page);
         self.network.cancel_attempt(key);
         self.throttle.finish(flight.ticket, self.now);
@@ -193,6 +193,7 @@ impl<I: Io> Core<I> {
             lane: flight.lane,
             origin: flight.origin,
             page,
+            refusals,
             finding,
             held: 0,
         };

@@ -83,8 +83,10 @@ impl<I: Io> Core<I> {
             lane,
             origin,
             page,
+            refusals,
             ..
         } = task;
+        self.count_in_scopes(&page, refusals);
         let counts = page.is_final && page.status.is_some();
         let buffers = self.deliver(&job, page);
         self.end_attempt(lane, &job, counts);

@@ -70,16 +70,26 @@ impl<I: Io> Core<I> {
             .ended(flight.ticket, flight.job.id, signal, &ending, self.now);
     }
 
-    /// Counts an attempt in the statistics of its scopes.
-    pub fn count_in_scopes(&mut self, flight: &Flight, page: &Page) {
+    /// Which of its scopes refused an attempt: a bit for each, in the order of its page's scopes.
+    pub fn refusals_of(&self, flight: &Flight) -> u32 {
+        let refusals = self.throttle.ticket_refusals(flight.ticket);
+        let bits = (0..u32::BITS).zip(refusals);
+        bits.fold(0, |bits, (number, (_, refused))| {
+            bits | u32::from(refused) << number
+        })
+    }
+
+    /// Counts an attempt in the statistics of its scopes, together with its line.
+    pub fn count_in_scopes(&mut self, page: &Page, refusals: u32) {
         if page.timings.sent.is_none() || !self.workload.has_scopes() {
             return;
         }
-        for (scope, refused) in self.throttle.ticket_refusals(flight.ticket) {
-            let name = self.throttle.scope_name(scope);
-            self.output
-                .stats_mut()
-                .tally(name, refused, page.timings.server_latency());
+        let latency = page.timings.server_latency();
+        for (number, scope) in (0..).zip(&page.scopes) {
+            let refused = refusals
+                .checked_shr(number)
+                .is_some_and(|bits| bits & 1 > 0);
+            self.output.stats_mut().tally(scope, refused, latency);
         }
     }
 

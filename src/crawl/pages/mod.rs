@@ -44,6 +44,8 @@ pub struct Task {
     /// Held until the end.
     pub origin: Origin,
     pub page: Box<Page>,
+    /// Which of the page's scopes refused it: a bit for each, in order.
+    pub refusals: u32,
     pub finding: Finding,
     /// Bytes that it holds, as they were counted.
     pub held: usize,

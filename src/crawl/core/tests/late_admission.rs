@@ -103,3 +103,25 @@ fn a_crawl_that_is_stopped_loses_no_offer() {
         }
     }
 }
+
+#[test]
+fn tallies_of_scopes_agree_with_the_lines_written_so_far() {
+    let mut late = 0;
+    for seed in 0..20 {
+        let (mut crawler, handle, told) = crawl(origins(), seed, |config, _| {
+            config.frontier.robots_obey = false;
+        });
+        crawler.delay_admission(seed);
+        let request = Request::get("http://10.0.0.1/from");
+        handle.submit(request).expect("the crawl goes on");
+        drop(handle);
+        while crawler.turn(None) == Turn::GoesOn {
+            let lines = told.pages.borrow().len() as u64;
+            let tallies = crawler.core.output.stats().slowest_scopes(9);
+            let sent: u64 = tallies.iter().map(|(_, tally)| tally.sent).sum();
+            assert_eq!(sent, lines, "{seed}");
+            late += u64::from(lines == 0 && crawler.elapsed() > Duration::from_secs(1));
+        }
+    }
+    assert!(late > 0, "no line was late");
+}
