@@ -119,8 +119,21 @@ struct Peer {
 }
 
 impl Peer {
-    /// Starts a server with a configuration in which `$DIR` and `$PORT` are filled in.
+    /// Starts a server with a configuration in which `$DIR` and `$PORT` are filled in; `None` if it is
+    /// not installed.
     fn start(program: &str, config: &str, arguments: &[&str]) -> Option<Peer> {
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            match Peer::start_once(program, config, arguments) {
+                Ok(peer) => return peer,
+                // Another process may have taken the port since it was free.
+                Err(error) => last = error,
+            }
+        }
+        panic!("{last}");
+    }
+
+    fn start_once(program: &str, config: &str, arguments: &[&str]) -> Result<Option<Peer>, String> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let address = free_address();
         let dir = folder.path().to_str().expect("its path is text");
@@ -151,7 +164,7 @@ impl Peer {
                     std::io::stderr(),
                     "SKIPPED: {program} is not installed, so nothing was checked against it"
                 );
-                return None;
+                return Ok(None);
             }
             Err(error) => panic!("{program} cannot be started: {error}"),
         };
@@ -161,11 +174,12 @@ impl Peer {
             _folder: folder,
         };
         for _ in 0..500 {
+            let listens = TcpStream::connect(address).is_ok();
             if let Some(status) = peer.child.try_wait().expect("a child of ours") {
-                panic!("{program} ended at once: {status}\n{}", said());
+                return Err(format!("{program} ended at once: {status}\n{}", said()));
             }
-            if TcpStream::connect(address).is_ok() {
-                return Some(peer);
+            if listens {
+                return Ok(Some(peer));
             }
             sleep(Duration::from_millis(10));
         }
@@ -327,6 +341,9 @@ fn path_with_sbin() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:/usr/local/sbin:/usr/sbin:/sbin")
 }
+
+/// How often a server is started, on another port each time.
+const TRIES: u32 = 3;
 
 /// Addresses of the name whose answer fits no datagram: 16 bytes each are beyond 1232.
 const BIG: u8 = 100;

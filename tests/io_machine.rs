@@ -57,6 +57,8 @@ fn a_reader_who_does_not_read_is_waited_for_until_he_is_given_up() {
         unsafe { libc::dup2(writer.as_raw_fd(), 1) };
         let folder = tempfile::tempdir().expect("a folder");
         let mut io = back_end();
+        // Where an assertion fails this is dropped before `io`, which waits for the reader.
+        let reader = reader;
         io.disk(DiskJob::Stdout { file: FileId(1) });
         let line = [b'!'; 1000];
         append(&mut io, &line).result.expect("a pipe takes it");
@@ -258,20 +260,23 @@ fn what_a_peer_said_long_ago_is_not_told_to_the_slots_next_user() {
         peer.write_all(&[generation as u8; 100]).expect("we listen");
         peers.push(peer);
         let mut heard = 0;
+        let until = io.now() + Duration::from_secs(9);
         // Some are closed before they are heard, some in the middle, some afterwards.
         while heard < generation % 3 * 50 {
-            io.wait(Some(io.now() + Duration::from_secs(9)), &mut events);
+            assert!(io.now() < until, "{heard} bytes were received in 9 s");
+            io.wait(Some(until), &mut events);
             io.submit();
             for event in events.drain(..) {
                 assert_eq!(event.token(), Some(token));
-                if let Event::Received { chunk, .. } = event {
-                    assert!(
-                        io.bytes(&chunk)
-                            .iter()
-                            .all(|&byte| byte == generation as u8)
-                    );
-                    heard += io.bytes(&chunk).len() as u32;
-                    io.release(chunk);
+                match event {
+                    Event::Connected { .. } => {}
+                    Event::Received { chunk, .. } => {
+                        let bytes = io.bytes(&chunk);
+                        assert!(bytes.iter().all(|&byte| byte == generation as u8));
+                        heard += bytes.len() as u32;
+                        io.release(chunk);
+                    }
+                    other => panic!("{other:?}"),
                 }
             }
         }

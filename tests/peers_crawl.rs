@@ -318,7 +318,7 @@ fn a_crawl_that_is_stopped_for_a_while_and_continued_bunches_nothing() {
     let arguments = ["--seeds", &seeds, "--resolve", &slow, "--resolve", &others];
     let pace = ["-s", "DOWNLOAD_DELAY=0.05", "-s", JITTER_OFF];
     let child = crawl::start(&out, &[&arguments[..], &pace].concat());
-    sleep(Duration::from_millis(900));
+    nginx.wait_until(|served| served.len() >= 20);
     signal(&child, libc::SIGSTOP);
     sleep(Duration::from_millis(1000));
     signal(&child, libc::SIGCONT);
@@ -388,7 +388,8 @@ fn a_terminal_that_goes_away_ends_a_crawl_in_good_order_unless_nobody_minds() {
     nohup.arg(crawl::BINARY);
     let minding_not = folder.join("minding-not");
     let other = crawl::start_by(nohup, &minding_not, &arguments);
-    sleep(Duration::from_millis(900));
+    // Then each of them has 40 pages before it.
+    nginx.wait_until(|served| served.iter().filter(|one| one.uri == "/").count() == 2);
     signal(&child, libc::SIGHUP);
     signal(&other, libc::SIGHUP);
     let (code, said) = crawl::finish(child, &hung_up);

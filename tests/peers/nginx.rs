@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde::Deserialize;
@@ -76,6 +78,21 @@ impl Nginx {
             folder: folder.to_owned(),
             web,
         })
+    }
+
+    /// Waits until what was served so far is as wanted.
+    pub fn wait_until(&self, is_wanted: impl Fn(&[Served]) -> bool) {
+        for _ in 0..3000 {
+            let text = fs::read_to_string(self.folder.join("access.log")).unwrap_or_default();
+            // The last line may not be whole yet.
+            let lines = text.lines().map(serde_json::from_str);
+            let served: Vec<Served> = lines.map_while(Result::ok).collect();
+            if is_wanted(&served) {
+                return;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        panic!("nginx did not serve what was waited for within 30 s");
     }
 
     /// Ends it; gives the web and what was asked of it, in order of arrival.
