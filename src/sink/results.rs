@@ -122,15 +122,14 @@ pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     field!(line, "latency", timings.latency(), with Line::seconds);
     let server_latency = timings.server_latency();
     field!(line, "server_latency", server_latency, with Line::seconds);
-    if let Some(label) = timings.accuracy() {
-        let clock = match label {
-            Accuracy::Exact | Accuracy::Bound => "kernel",
-            Accuracy::User => "user",
-        };
-        field!(line, "clock", Some(clock), with Line::word);
-        if label != Accuracy::Exact {
-            field!(line, "bound", true);
-        }
+    let accuracy = timings.accuracy();
+    let clock = accuracy.map(|accuracy| match accuracy {
+        Accuracy::Exact | Accuracy::Bound => "kernel",
+        Accuracy::User => "user",
+    });
+    field!(line, "clock", clock, with Line::word);
+    if accuracy.is_some_and(|accuracy| accuracy != Accuracy::Exact) {
+        field!(line, "bound", true);
     }
     field!(line, "lateness", timings.lateness(), with Line::seconds);
     field!(line, "delay", page.delay, with Line::seconds);

@@ -97,7 +97,7 @@ fn missing_values_are_null_and_never_zero() {
         "delay",
         "meta",
     ] {
-        assert_eq!(value[name], Value::Null, "{name}");
+        assert_eq!(value.get(name), Some(&Value::Null), "{name}");
     }
     assert_eq!(
         value["error"],
