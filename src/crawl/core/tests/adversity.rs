@@ -762,6 +762,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
                 break reason;
             }
             check_deadlines(&crawler, &before, began);
+            crawler.core.frontier.check_hosts();
             if stops && crawler.elapsed() > Duration::from_secs(5) {
                 stopper.stop();
                 stops = false;
