@@ -27,10 +27,8 @@ pub fn crawl(config: Config, urls: Vec<String>) -> Result<Vec<Page>, Box<dyn Err
         answered.extend(pages.iter().find(is_last));
     }
     drop(handle);
-    assert_eq!(
-        crawl.join().expect("no sink panics"),
-        FinishReason::Finished
-    );
+    let reason = crawl.join().expect("no sink panics");
+    assert_eq!(reason, FinishReason::Finished);
     Ok(answered)
 }
 
