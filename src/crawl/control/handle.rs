@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::crawl::control::error::{ControlError, CrawlOver, SubmitError};
@@ -73,7 +74,8 @@ impl Handle {
     /// its number: see [the type's page](Handle#every-number-ends-once).
     ///
     /// Not to be called on the crawl's own thread, where it could wait for ever: use
-    /// [`Crawler::submit`](crate::Crawler::submit) there.
+    /// [`Crawler::submit`](crate::Crawler::submit) there; nor in an async task, where
+    /// [`Handle::submit_async`] waits without blocking its thread.
     ///
     /// # Errors
     /// [`SubmitError::Rejected`] where it can never be sent, [`SubmitError::Over`] once the crawl is
@@ -96,6 +98,35 @@ impl Handle {
         let id = job.id;
         self.wake_if(submitted.add(Waiting::Numbered(job)));
         Ok(id)
+    }
+
+    /// Submits a request; the future is ready once the crawl has room for it, and gives its number as
+    /// [`Handle::submit`] does. Nothing is submitted before it is polled, nor if it is dropped before it
+    /// is ready. It needs no particular runtime.
+    ///
+    /// # Errors
+    /// As [`Handle::submit`].
+    pub fn submit_async(
+        &self,
+        request: Request,
+    ) -> impl Future<Output = Result<u64, SubmitError>> + Send + use<'_> {
+        let mut request = Some(request);
+        std::future::poll_fn(move |context| {
+            loop {
+                let mut submitted = self.stopper.shared.submitted();
+                if submitted.is_full() && !submitted.closed {
+                    submitted.wake_when_there_is_room(context.waker());
+                    return Poll::Pending;
+                }
+                drop(submitted);
+                let next = request.take().expect("it is not polled after it is ready");
+                match self.try_submit(next) {
+                    // Others took the room in the meantime.
+                    Err(SubmitError::Full(back)) => request = Some(*back),
+                    result => return Poll::Ready(result),
+                }
+            }
+        })
     }
 
     /// Submits a request if the inbox has room; never waits.

@@ -58,7 +58,7 @@ impl Inbox {
         // Submitters that wait for room are woken when there is room for many: woken for every single
         // place, two threads would do little but wake each other.
         if submitted.waiting.len() == SUBMITTED_MAX / 2 {
-            self.shared().room.notify_all();
+            self.shared().notify_room(submitted);
         }
         Some(waiting)
     }
@@ -75,7 +75,7 @@ impl Inbox {
             }
         }
         if !out.is_empty() {
-            self.shared().room.notify_all();
+            self.shared().notify_room(submitted);
         }
         out
     }
@@ -164,9 +164,10 @@ impl Inbox {
     /// The crawl is over: nothing more is taken. What was taken until now can still be had.
     pub fn close(&mut self) {
         let shared = self.shared();
-        shared.submitted().closed = true;
+        let mut submitted = shared.submitted();
+        submitted.closed = true;
+        shared.notify_room(submitted);
         lock(&shared.commands).take();
-        shared.room.notify_all();
         // No further turn would answer those that wait.
         lock(&shared.snapshots).answered = u64::MAX;
         shared.snapshot_taken.notify_all();
@@ -210,8 +211,10 @@ impl Drop for Inbox {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::pin::pin;
     use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc::channel;
+    use std::task::{Context, Poll, Wake};
     use std::{fs, thread};
 
     use super::*;
@@ -302,6 +305,85 @@ mod tests {
             matches!(refused, Err(SubmitError::Over(request)) if request.url.ends_with("late"))
         );
         assert!(inbox.take().is_some(), "what was taken is still there");
+    }
+
+    /// Polls a future to its end, asleep in between.
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        struct Thread(thread::Thread);
+        impl Wake for Thread {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Arc::new(Thread(thread::current())).into();
+        let mut future = pin!(future);
+        loop {
+            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(value) => return value,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_task_that_waits_for_room_resumes_once_half_is_taken() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        let total = SUBMITTED_MAX * 3;
+        let submits = thread::spawn(move || {
+            block_on(async {
+                for _ in 0..total {
+                    let request = Request::get("http://a.test/");
+                    handle
+                        .submit_async(request)
+                        .await
+                        .expect("the crawl goes on");
+                }
+            });
+        });
+        let mut taken = 0;
+        while taken < total {
+            match inbox.take() {
+                Some(_) => taken += 1,
+                None => thread::yield_now(),
+            }
+        }
+        submits.join().expect("it does not wait for ever");
+    }
+
+    #[test]
+    fn a_task_that_waits_for_room_is_woken_when_the_crawl_is_over() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        for _ in 0..SUBMITTED_MAX {
+            let request = Request::get("http://a.test/");
+            handle.try_submit(request).expect("there is room");
+        }
+        let woken = Arc::new(AtomicUsize::new(0));
+        struct Counted(Arc<AtomicUsize>);
+        impl Wake for Counted {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let waker = Arc::new(Counted(Arc::clone(&woken))).into();
+        let mut context = Context::from_waker(&waker);
+        let mut late = pin!(handle.submit_async(Request::get("http://a.test/late")));
+        for _ in 0..3 {
+            assert!(late.as_mut().poll(&mut context).is_pending());
+        }
+        inbox.close();
+        assert_eq!(
+            woken.load(Ordering::SeqCst),
+            1,
+            "once, however often it was polled"
+        );
+        let Poll::Ready(refused) = late.as_mut().poll(&mut context) else {
+            panic!("it waits for a crawl that is over");
+        };
+        assert!(
+            matches!(refused, Err(SubmitError::Over(request)) if request.url.ends_with("late"))
+        );
     }
 
     #[test]

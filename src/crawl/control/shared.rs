@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task;
 use std::time::Duration;
 
 use crate::crawl::config::Config;
@@ -45,6 +46,8 @@ pub struct Shared {
 pub struct Submitted {
     pub waiting: VecDeque<Waiting>,
     pub closed: bool,
+    /// Tasks that wait for room.
+    tasks: Vec<task::Waker>,
 }
 
 /// One of them.
@@ -106,6 +109,14 @@ impl Submitted {
         self.waiting.len() >= SUBMITTED_MAX
     }
 
+    /// Wakes this task when there is room, or never will be.
+    pub fn wake_when_there_is_room(&mut self, task: &task::Waker) {
+        // A task that is polled again and again is woken once.
+        if !self.tasks.iter().any(|waiting| waiting.will_wake(task)) {
+            self.tasks.push(task.clone());
+        }
+    }
+
     /// Adds one. Returns whether it is the only one: then the crawl must be woken.
     pub fn add(&mut self, waiting: Waiting) -> bool {
         self.waiting.push_back(waiting);
@@ -147,6 +158,16 @@ impl Shared {
         self.room
             .wait_while(self.submitted(), full)
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is room, or never will be: wakes all that wait for it.
+    pub fn notify_room(&self, mut submitted: MutexGuard<'_, Submitted>) {
+        let tasks = std::mem::take(&mut submitted.tasks);
+        drop(submitted);
+        self.room.notify_all();
+        for task in tasks {
+            task.wake();
+        }
     }
 
     /// Sends a command. Returns whether it is the only one: then the crawl must be woken.
