@@ -5,9 +5,7 @@
 //! cargo run --example in_a_thread -- http://example.com/ http://example.org/
 //! ```
 
-use std::error::Error;
-use std::sync::mpsc;
-use std::{env, thread};
+use std::{env, error::Error, sync::mpsc, thread};
 
 use argiope::{Config, Crawler, FinishReason, Page, Request};
 

@@ -2,14 +2,11 @@
 //! The crawl's descriptor carries its deadlines, so the wait needs no timeout.
 use std::{error::Error, io::Read, os::fd::AsFd, time::Duration};
 
-use argiope::{Config, Crawler, FinishReason, Page, Request, Turn};
+use argiope::{Config, Crawler, Page, Request, Turn};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 /// Crawls what comes in until there is no more; gives the reason for the end.
-pub fn crawl(
-    mut crawler: Crawler,
-    mut lines: impl Read + AsFd,
-) -> Result<FinishReason, Box<dyn Error>> {
+pub fn crawl(mut crawler: Crawler, mut lines: impl Read + AsFd) -> Result<String, Box<dyn Error>> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &crawler, EventData::new_u64(0), EventFlags::IN)?;
     epoll::add(&epoll, &lines, EventData::new_u64(1), EventFlags::IN)?;
@@ -18,7 +15,7 @@ pub fn crawl(
     let (mut events, mut unread, mut buffer) = (Vec::with_capacity(2), Vec::new(), [0; 4096]);
     loop {
         if let Turn::Over(reason) = crawler.turn(Some(Duration::ZERO)) {
-            return Ok(reason);
+            return Ok(reason.to_string());
         }
         epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None)?;
         if events.drain(..).any(|event| event.data.u64() == 1) {

@@ -155,7 +155,7 @@
 //! let config = Config::default()
 //!     .with("DOWNLOAD_DELAY", "1s")?
 //!     .with("RANDOMIZE_DOWNLOAD_DELAY", false)?;
-//! let mut throttle = Throttle::new(config.throttle, 1, Instant::START);
+//! let mut throttle = Throttle::new(config.throttle().clone(), 1, Instant::START);
 //! let scope = throttle.scope("example.com");
 //! let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
 //! let mut now = Instant::START;

@@ -2,17 +2,13 @@
 
 #[doc(inline)]
 pub use crate::crawl::config::{
-    BackEnd, PUBLIC_HOSTS_MAX, Preset, Problem, PublicHosts, Setting, SettingSource, presets,
-    settings as all, span,
+    BackEnd, PUBLIC_HOSTS_MAX, Preset, Problem, PublicHosts, Setting, SettingSource, SettingValue,
+    presets, settings as all, span,
 };
 #[doc(inline)]
 pub use crate::fetch::resolver::Override;
 #[doc(inline)]
-pub use crate::fetch::settings::FetchSettings;
-#[doc(inline)]
-pub use crate::frontier::settings::{Follow, FrontierSettings};
-#[doc(inline)]
-pub use crate::io::IoSettings;
+pub use crate::frontier::settings::Follow;
 #[doc(inline)]
 pub use crate::throttle::settings::{
     AutoThrottle, AutoThrottleMode, AutoThrottlePatch, Backoff, BackoffPatch, BasePace, Jitter,

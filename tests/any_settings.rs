@@ -266,7 +266,7 @@ fn say(rng: &mut Rng) -> (String, Value) {
     let value = match rng.below(3) {
         0 => value(rng, 0),
         1 => text(rng).into(),
-        _ => like(rng, setting.default()),
+        _ => like(rng, setting.default().into()),
     };
     (name, value)
 }
@@ -323,7 +323,12 @@ fn web() -> Origins {
 
 /// Crawls a little with it; whether it was over by then.
 fn crawl(config: Config, seed: u64) -> Option<bool> {
-    let io = Sim::with(seed, config.io.clone(), Faults::default(), Box::new(web()));
+    let io = Sim::with(
+        seed,
+        config.io().clone(),
+        Faults::default(),
+        Box::new(web()),
+    );
     let crawler = Crawler::builder(config)
         .sink(|_: Page| {})
         .build_on(io, resolver::ResolverSettings::default());

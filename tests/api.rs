@@ -11,7 +11,7 @@ use std::time::{Duration, Instant as Clock};
 
 use argiope::base::shared::Shared;
 use argiope::serde_json::json;
-use argiope::settings::ScopeSettings;
+use argiope::settings::{ScopeSettings, SettingValue};
 use argiope::{
     AdmitError, Answer, Blame, ByHost, ByStatus, Classify, Config, Crawler, Decision,
     DecisionEvent, FailureKind, FinishReason, Instant, Later, Observation, Pace, Page, Request,
@@ -558,8 +558,8 @@ fn a_duplicate_gets_a_number_at_once_and_ends_as_filtered() {
 
 #[test]
 fn a_config_that_cannot_be_is_refused_when_the_crawler_is_built() {
-    let mut config = Config::default();
-    config.fetch.body_max = config.buffered_bodies_max + 1;
+    let config = Config::default().with("BUFFERED_BODIES_MAX", "1MiB");
+    let config = config.expect("a size by itself");
     let error = Crawler::builder(config)
         .build()
         .err()
@@ -784,7 +784,7 @@ fn kept(config: Config) -> (Shared<Vec<Page>>, Crawler) {
     (pages, crawler)
 }
 
-fn set(config: Config, name: &str, value: impl Into<argiope::serde_json::Value>) -> Config {
+fn set(config: Config, name: &str, value: impl Into<SettingValue>) -> Config {
     config.with(name, value).expect("the setting is sound")
 }
 
@@ -799,9 +799,8 @@ fn submit_pages(crawler: &mut Crawler, count: usize) {
 
 #[test]
 fn a_header_of_every_request_that_cannot_be_sent_is_refused_before_the_crawl_begins() {
-    let mut config = Config::default();
-    let name = "a:b".to_owned();
-    config.fetch.headers.push((name, "c".to_owned()));
+    let headers = json!({"a:b": "c"});
+    let config = set(Config::default(), "DEFAULT_REQUEST_HEADERS", headers);
     let refused = Crawler::builder(config).build().err().expect("no token");
     let text = refused.to_string();
     assert!(text.starts_with("DEFAULT_REQUEST_HEADERS: "), "{text}");

@@ -8,6 +8,7 @@ mod loopback;
 use std::sync::Arc;
 use std::time::Duration;
 
+use argiope::settings::SettingValue;
 use argiope::testkit::server;
 use argiope::{Accuracy, Config, Crawler, Page, Request};
 
@@ -22,7 +23,7 @@ fn serve() -> (server::Server, Vec<Vec<u8>>) {
     (server, chain.iter().map(|der| der.to_vec()).collect())
 }
 
-fn set(config: Config, name: &str, value: impl Into<argiope::serde_json::Value>) -> Config {
+fn set(config: Config, name: &str, value: impl Into<SettingValue>) -> Config {
     config.with(name, value).expect("the setting is sound")
 }
 

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::base::shared::Shared;
-use argiope::settings::{AutoThrottlePatch, BackoffPatch, ScopePatch};
+use argiope::settings::{AutoThrottlePatch, BackoffPatch, ScopePatch, SettingValue};
 use argiope::{
     Config, ControlError, Crawler, Feedback, FinishReason, Handle, Page, Request, Stopper, Turn,
 };
@@ -465,7 +465,7 @@ fn waited(epoll: &OwnedFd, patience: Duration) -> Result<usize, rustix::io::Errn
     epoll::wait(epoll, &mut events, Some(&patience))
 }
 
-fn set(config: Config, name: &str, value: impl Into<argiope::serde_json::Value>) -> Config {
+fn set(config: Config, name: &str, value: impl Into<SettingValue>) -> Config {
     config.with(name, value).expect("the setting is sound")
 }
 

@@ -22,8 +22,8 @@ use std::io::{PipeWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use argiope::serde_json::Value;
-use argiope::{Config, Crawler, FinishReason, Page};
+use argiope::settings::SettingValue;
+use argiope::{Config, Crawler, Page};
 
 use tokio::runtime::Runtime;
 
@@ -138,7 +138,7 @@ fn an_epoll_loop_serves_a_crawl_beside_its_own_descriptors() {
     }
     wait_until(|| server.asked().len() == 3);
     drop(writes);
-    assert_eq!(crawl.join().expect("it ends"), Ok(FinishReason::Finished));
+    assert_eq!(crawl.join().expect("it ends").as_deref(), Ok("finished"));
 }
 
 #[cfg(feature = "cli")]
@@ -165,7 +165,7 @@ fn a_shell_talks_to_a_crawl_through_pipes() {
         .expect("bash is there");
     let mut seeds = shell.stdin.take().expect("stdin is piped");
     let mut lines = BufReader::new(shell.stdout.take().expect("stdout is piped")).lines();
-    let mut next = || -> Value {
+    let mut next = || -> argiope::serde_json::Value {
         let line = lines.next().expect("a line").expect("text");
         argiope::serde_json::from_str(&line).expect("JSON")
     };
@@ -221,7 +221,7 @@ fn urls(count: usize) -> Vec<String> {
         .collect()
 }
 
-fn set(config: Config, name: &str, value: impl Into<Value>) -> Config {
+fn set(config: Config, name: &str, value: impl Into<SettingValue>) -> Config {
     config.with(name, value).expect("the setting is sound")
 }
 

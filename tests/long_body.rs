@@ -136,10 +136,14 @@ fn crawler(
     piece_gap_max: Duration,
     sink: impl DiskSink + 'static,
 ) -> Crawler<Sim> {
-    let mut config = Config::default();
-    config.frontier.robots_obey = false;
-    config.allow_net = vec!["10.0.0.0/8".to_owned()];
-    let config = config.with("DOWNLOAD_TIMEOUT", "1d").expect("a time");
+    let config = Config::default().with("ROBOTSTXT_OBEY", false);
+    let config = config
+        .expect("a truth value")
+        .with("ALLOW_NET", "10.0.0.0/8");
+    let config = config
+        .expect("a network")
+        .with("DOWNLOAD_TIMEOUT", "1d")
+        .expect("a time");
     let config = config.with("DECODED_RATIO_MAX", 2000).expect("a number");
     let config = config.finish().expect("settings that can be");
     let faults = Faults {
@@ -147,7 +151,7 @@ fn crawler(
         piece_gap_max,
         ..Faults::default()
     };
-    let sim = Sim::with(1, config.io.clone(), faults, Box::new(world));
+    let sim = Sim::with(1, config.io().clone(), faults, Box::new(world));
     let names = ResolverSettings::default();
     Crawler::on(sim, config, names, Parts::new(sink)).expect("a crawl that can begin")
 }

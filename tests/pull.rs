@@ -8,6 +8,7 @@ mod loud;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::base::shared::Shared;
+use argiope::settings::SettingValue;
 use argiope::{Config, Crawler, FinishReason, Page, Request, Turn};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -16,7 +17,7 @@ use loopback::{Reply, Server};
 /// No crawl here takes longer, however busy the machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn set(config: Config, name: &str, value: impl Into<argiope::serde_json::Value>) -> Config {
+fn set(config: Config, name: &str, value: impl Into<SettingValue>) -> Config {
     config.with(name, value).expect("the setting is sound")
 }
 

@@ -117,7 +117,7 @@ fn every_setting_is_told_with_its_default() {
             [
                 format!("`{}`", setting.name),
                 escaped(setting.kind),
-                in_code(&readable(&setting.default(), setting.kind)),
+                in_code(&readable(&setting.default().into(), setting.kind)),
                 escaped(setting.meaning),
                 in_code(setting.scope_key.unwrap_or_default()),
             ]

@@ -156,7 +156,7 @@ fn keep_pending(
     out: &Path,
     received: &Received,
 ) -> anyhow::Result<(u64, Option<String>)> {
-    let patience = crawler.config().stop_grace;
+    let patience = crawler.config().stop_grace();
     let mut unfed = feeder.unfed(patience);
     let queued = crawler.take_pending().map(|pending| pending.request);
     let unread = unfed.iter_mut().flatten();
@@ -168,7 +168,7 @@ fn keep_pending(
 /// read yet; `None` where there are none. And why some of the seeds could not be read, if any could
 /// not.
 fn unsaved(crawler: &mut Crawler, feeder: Feeder) -> (Option<String>, Option<String>) {
-    let patience = crawler.config().stop_grace;
+    let patience = crawler.config().stop_grace();
     let mut unfed = feeder.unfed(patience);
     let seeds = unfed.iter_mut().flatten().take(COUNTED_MAX).count();
     let more = if seeds == COUNTED_MAX { " or more" } else { "" };
@@ -259,18 +259,18 @@ pub fn sink_options(
     } else {
         Results::File
     };
-    options.decisions = out.is_some() && config.throttle.debug;
-    if out.is_some() && config.warc {
+    options.decisions = out.is_some() && config.throttle().debug;
+    if let Some(size_max) = config.warc_size_max().filter(|_| out.is_some()) {
         let mut warc = WarcOptions::new(host_name(), random_bits()?);
-        warc.size_max = config.warc_size_max;
+        warc.size_max = size_max;
         warc.info = vec![
             (
                 "http-header-user-agent".to_owned(),
-                config.fetch.user_agent.clone(),
+                config.fetch().user_agent.clone(),
             ),
             (
                 "robots".to_owned(),
-                if config.frontier.robots_obey {
+                if config.frontier().robots_obey {
                     "obey"
                 } else {
                     "ignore"

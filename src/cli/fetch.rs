@@ -34,10 +34,10 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             Usage("-o/--body-out saves the body of one URL; name just one".to_owned()).into(),
         );
     }
-    if config.frontier.follow != Follow::None {
+    if config.frontier().follow != Follow::None {
         let source = config.source("FOLLOW");
         log::warn!("FOLLOW ({source}) has no effect: fetch follows no links; use argiope crawl");
-        config.frontier.follow = Follow::None;
+        config = config.with("FOLLOW", "none")?;
     }
     let seen = Arc::new(Mutex::new(Seen::default()));
     let told = Arc::clone(&seen);

@@ -73,8 +73,9 @@ fn run(command: Command) -> anyhow::Result<i32> {
         Command::Robots(args) => self::robots::run(&args.into_asked()?),
         Command::Url(args) => {
             let config = settings::load(&args.configured, &[])?;
-            let map = MapKind::map_of(&config.throttle.scope_map);
-            let by_address = map.wants_address() || config.throttle.concurrent_requests_per_ip > 0;
+            let map = MapKind::map_of(&config.throttle().scope_map);
+            let by_address =
+                map.wants_address() || config.throttle().concurrent_requests_per_ip > 0;
             let scopes_of = |url: &CrawlUrl| {
                 let mut query = ScopeQuery::about(url);
                 map.scopes(&mut query);
@@ -92,10 +93,10 @@ fn run(command: Command) -> anyhow::Result<i32> {
         Command::Links(args) => {
             let config = settings::load(&args.configured, &[])?;
             let options = LinkOptions {
-                resources: config.frontier.follow_resources,
-                nofollow: config.frontier.nofollow,
-                agent: &config.frontier.robots_agent,
-                links_max: config.frontier.links_per_page_max,
+                resources: config.frontier().follow_resources,
+                nofollow: config.frontier().nofollow,
+                agent: &config.frontier().robots_agent,
+                links_max: config.frontier().links_per_page_max,
             };
             self::links::run(&args.into(), &options)
         }

@@ -29,7 +29,7 @@ pub fn load_over(
     flags: &[Said],
 ) -> anyhow::Result<Config> {
     let config = gather(values, configured, flags)?.finish()?;
-    if config.insecure {
+    if config.is_insecure() {
         let place = config.source("INSECURE");
         log::warn!("certificates are not verified ({place}): anyone on the way may answer");
     }
@@ -58,7 +58,7 @@ fn gather(
     }
     for (name, value) in usual.values {
         let source = SettingSource::Preset(usual.command.to_owned());
-        config.set(name, &(*value).into(), source)?;
+        config.set(name, *value, source)?;
     }
     if let Some(path) = &configured.config {
         apply_file(&mut config, path)?;
@@ -67,10 +67,10 @@ fn gather(
         let Some((name, value)) = saying.split_once('=') else {
             return Err(Usage(format!("-s {saying}: no value; write -s NAME=VALUE")).into());
         };
-        config.set(name.trim(), &value.into(), SettingSource::Option)?;
+        config.set(name.trim(), value, SettingSource::Option)?;
     }
     for Said { flag, name, value } in flags {
-        config.set(name, value, SettingSource::Flag((*flag).to_owned()))?;
+        config.set(name, value.clone(), SettingSource::Flag((*flag).to_owned()))?;
     }
     Ok(config)
 }
@@ -86,7 +86,7 @@ pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
             }
             // Judged one by one, so that an error can name the line.
             let place = format!("--exclude {}:{}", path.display(), index + 1);
-            Config::default().set("EXCLUDE", &json!([entry]), SettingSource::Flag(place))?;
+            Config::default().set("EXCLUDE", json!([entry]), SettingSource::Flag(place))?;
             entries.push(entry.to_owned());
         }
     }
@@ -150,7 +150,7 @@ fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
             .into());
         }
         config
-            .set(name.get_ref(), &json_of(value.get_ref()), source)
+            .set(name.get_ref(), json_of(value.get_ref()), source)
             .map_err(|mut error: ConfigError| {
                 // The value that is wrong may stand lines below the setting's name.
                 if let Some(span) = span_of(value, &error.problem.entry) {
@@ -207,7 +207,7 @@ fn as_json(config: &Config) -> String {
             json!({
                 "name": setting.name,
                 "kind": setting.kind,
-                "default": setting.default(),
+                "default": Value::from(setting.default()),
                 "value": shown(config, setting),
                 "source": config.source(setting.name).to_string(),
                 "scope_key": setting.scope_key,
@@ -233,7 +233,7 @@ fn as_table(config: &Config) -> String {
         let cell = |value: &Value| cut(&plain(setting, value));
         rows.push([
             setting.name.to_owned(),
-            cell(&setting.default()),
+            cell(&Value::from(setting.default())),
             cell(&shown(config, setting)),
             config.source(setting.name).to_string(),
             setting.scope_key.unwrap_or("-").to_owned(),
@@ -271,12 +271,14 @@ fn as_toml(config: &Config) -> anyhow::Result<String> {
     // Tables come last: in TOML everything that follows one belongs to it.
     let (tables, plain): (Vec<&Setting>, Vec<&Setting>) = settings()
         .iter()
-        .partition(|setting| setting.default().is_object());
+        .partition(|setting| Value::from(setting.default()).is_object());
     for setting in plain.into_iter().chain(tables) {
         let _ = writeln!(text, "\n# {} ({})", setting.meaning, setting.kind);
         let name = setting.name.to_ascii_lowercase();
         let saying = match value_of(config, setting) {
-            Value::Object(map) if setting.default().is_object() => toml_table(&name, &map)?,
+            Value::Object(map) if Value::from(setting.default()).is_object() => {
+                toml_table(&name, &map)?
+            }
             value => format!("{name} = {}\n", toml_value(&friendly(setting, &value))?),
         };
         let chosen = *config.source(setting.name) != SettingSource::Default;
@@ -310,7 +312,7 @@ fn toml_value(value: &Value) -> anyhow::Result<String> {
 }
 
 fn value_of(config: &Config, setting: &Setting) -> Value {
-    config.get(setting.name).unwrap_or(Value::Null)
+    config.get(setting.name).map_or(Value::Null, Value::from)
 }
 
 /// A value as a person would have written it.

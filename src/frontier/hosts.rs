@@ -1,7 +1,7 @@
 //! Hosts: the number of pages of each, and its health.
 //!
 //! A host is held while an origin or a proxy of it is in use, and while it fails. Afterwards it is
-//! forgotten: what the crawl remembers of it then is in [`HostRecords`].
+//! forgotten: what the crawl remembers of it then is in `HostRecords`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

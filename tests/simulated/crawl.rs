@@ -7,7 +7,7 @@ use std::time::Duration;
 use argiope::DiskSink;
 use argiope::FinishReason;
 use argiope::base::shared::Shared;
-use argiope::crawl::config::{Config, SettingSource};
+use argiope::crawl::config::{Config, SettingSource, SettingValue};
 use argiope::crawl::{Crawler, Parts, Turn};
 use argiope::fetch::resolver::ResolverSettings;
 use argiope::frontier::request::Request;
@@ -88,8 +88,13 @@ impl Plan {
                 .set(name, value, SettingSource::Program)
                 .unwrap_or_else(|error| panic!("{error}"));
         }
-        config.allow_net = vec!["10.0.0.0/8".to_owned()];
-        config.random_seed = Some(self.seed);
+        let mut set = |name: &str, value: SettingValue| {
+            config
+                .set(name, value, SettingSource::Program)
+                .unwrap_or_else(|error| panic!("{error}"));
+        };
+        set("ALLOW_NET", "10.0.0.0/8".into());
+        set("RANDOM_SEED", self.seed.into());
         let mut resolver = ResolverSettings::default();
         if self.asks_names {
             resolver.servers = vec![NAME_SERVER.parse().expect("an address")];
@@ -99,14 +104,15 @@ impl Plan {
                 let (host, port) = name.split_once(':').unwrap_or((name, "80"));
                 format!("{host}:{port}:{}", site.address)
             });
-            config.resolve = match web.only_address() {
+            let fixed = match web.only_address() {
                 Some(address) => vec![format!("*:80:{address}")],
                 None => fixed.collect(),
             };
+            set("RESOLVE", fixed.into());
         }
         let config = config.finish().expect("settings that can be");
         let world = Box::new(Shared::clone(web));
-        let sim = Sim::with(self.seed, config.io.clone(), self.faults.clone(), world);
+        let sim = Sim::with(self.seed, config.io().clone(), self.faults.clone(), world);
         let mut crawler =
             Crawler::on(sim, config, resolver, parts).expect("a crawl that can begin");
         if self.admits_late {

@@ -41,15 +41,15 @@ pub struct Prober {
 impl Prober {
     /// Starts the crawl that makes the probes.
     pub fn start(config: Config) -> Result<Self, Box<dyn Error>> {
-        let mut config = config
+        let config = config
             .with("ROBOTSTXT_OBEY", false)? // One's own targets.
             .with("FOLLOW", "none")?
             .with("RETRY_TIMES", 0)?
             .with("KEEPALIVE_MAX", 0)? // Each probe sees a connection being made.
             // A target in trouble is to be seen in trouble, at the same pace.
             .with("BACKOFF_ENABLED", false)?
-            .with("RATELIMIT_HEADERS", "off")?;
-        config.frontier.host_down_after = Duration::ZERO;
+            .with("RATELIMIT_HEADERS", "off")?
+            .with("HOST_DOWN_AFTER", 0)?;
         let waiting = Waiting::default();
         let mut crawler = Crawler::builder(config)
             .sink(Answers(Arc::clone(&waiting)))

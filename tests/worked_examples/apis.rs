@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use argiope::serde_json::json;
+use argiope::serde_json::{Value, json};
 use argiope::{Config, Crawler, Page};
 
 use crate::api_retry_policy::{TRIES, policy, with_policy};
@@ -145,14 +145,12 @@ fn refusing(statuses: &'static [(&str, &[&str])]) -> Server {
 /// The example's policy, a hundred times as fast.
 fn quick_policy(server: &Server) -> Crawler {
     let config = policy(server.config()).expect("settings");
-    let mut scopes = config.throttle.scopes.clone();
-    let scope = scopes.get_mut(API).expect("the example has it");
-    scope.concurrency = Some(1);
-    let manager = scope.manager.as_mut().expect("the example names one");
-    manager.arguments.insert("first".to_owned(), json!(0.1));
-    manager.arguments.insert("most".to_owned(), json!(0.3));
-    let mut config = config;
-    config.throttle.scopes = scopes;
+    let mut scopes = Value::from(config.get("THROTTLING_SCOPES").expect("a setting"));
+    let scope = &mut scopes[API];
+    scope["concurrency"] = json!(1);
+    scope["manager"]["first"] = json!(0.1);
+    scope["manager"]["most"] = json!(0.3);
+    let config = config.with("THROTTLING_SCOPES", scopes).expect("scopes");
     let (_, crawler) = kept(with_policy(Crawler::builder(config)));
     crawler
 }

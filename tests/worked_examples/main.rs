@@ -35,7 +35,7 @@ mod scopes;
 use std::time::{Duration, Instant};
 
 use argiope::base::shared::Shared;
-use argiope::serde_json::Value;
+use argiope::settings::SettingValue;
 use argiope::{Builder, Config, Crawler, FinishReason, Page, Request, Turn};
 
 use loopback::{Asked, gaps};
@@ -92,7 +92,7 @@ fn get(url: impl Into<String>) -> Request {
     Request::get(url)
 }
 
-fn set(config: Config, name: &str, value: impl Into<Value>) -> Config {
+fn set(config: Config, name: &str, value: impl Into<SettingValue>) -> Config {
     config.with(name, value).expect("the setting is sound")
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use argiope::serde_json::json;
+use argiope::serde_json::{Value, json};
 use argiope::{Answer, Classify, Config, Crawler, Feedback, Page, Request, Signal};
 
 use crate::cost_cap::{ActualCost, COST, Priced, cap};
@@ -115,11 +115,10 @@ fn f64_the_ledger_of_the_server_never_exceeds_the_cap_by_more_than_is_in_flight(
         reply.field("X-Actual-Cost", cost(&asked.target))
     });
     let config = cap(server.config()).expect("settings");
-    let mut scopes = config.throttle.scopes.clone();
-    scopes.get_mut(COST).expect("the example has it").window = Some(WINDOW);
-    scopes.get_mut(API).expect("the example has it").concurrency = Some(IN_FLIGHT as u32);
-    let mut config = config;
-    config.throttle.scopes = scopes;
+    let mut scopes = Value::from(config.get("THROTTLING_SCOPES").expect("a setting"));
+    scopes[COST]["window"] = json!(WINDOW.as_secs_f64());
+    scopes[API]["concurrency"] = json!(IN_FLIGHT);
+    let config = config.with("THROTTLING_SCOPES", scopes).expect("scopes");
     let builder = Crawler::builder(config)
         .scope_map(Priced)
         .classify(ActualCost);

@@ -36,9 +36,9 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
         seeds.len(),
         web.dns()
     ));
-    config.dns_servers = vec![web.dns()];
-    config.allow_net.push("loopback".to_owned());
-    let pace = &config.throttle.default;
+    config = config.with("DNS_SERVERS", [web.dns().to_string()])?;
+    config = config.with("ALLOW_NET", ["loopback"])?;
+    let pace = &config.throttle().default;
     let promised = Promised {
         gap: pace.delay.mul_f64(1.0 + pace.jitter.low),
         in_flight: pace.concurrency,

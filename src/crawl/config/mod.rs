@@ -10,6 +10,7 @@ mod quantity;
 mod scopes;
 mod table;
 mod throttling;
+mod value;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ pub use self::error::{ConfigError, Problem, SettingSource};
 pub use self::net::EVERY_ORIGIN;
 pub use self::preset::{Preset, presets};
 pub use self::table::{Setting, settings};
+pub use self::value::SettingValue;
 
 pub use crate::io::BackEnd;
 
@@ -30,17 +32,19 @@ use self::form::Form;
 use self::net::{Agent, is_net, product_token};
 use self::quantity::{AboveOne, AboveZero, BelowOne, Delay};
 use self::scopes::{EVERYWHERE, Scopes};
+use crate::fetch::settings::FetchSettings;
+use crate::frontier::settings::FrontierSettings;
+use crate::io::IoSettings;
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottle, AutoThrottlePatch, BasePace, DOMAINS, LatencyFrom, Oversize, Rampup,
-    RampupPatch, ScopePatch, ScopeSettings, WindowKind,
+    RampupPatch, ScopePatch, ScopeSettings, ThrottleSettings, WindowKind,
 };
-use crate::{fetch, frontier, io, throttle};
 
 /// What a crawl is told before it starts.
 ///
-/// There are two ways in. [`Config::with`] and [`Config::set`] take settings by name, remember who
-/// said them, and keep the values that follow from others up to date. The fields may also be written
-/// directly, after the last of these, which might put them back. [`Config::finish`] checks both.
+/// [`Config::with`] and [`Config::set`] take settings by name and with a value of any fitting type,
+/// remember who said them, and keep the values that follow from others up to date.
+/// [`Config::finish`] checks them together; a crawler does so before it begins.
 ///
 /// ```
 /// use argiope::Config;
@@ -48,53 +52,53 @@ use crate::{fetch, frontier, io, throttle};
 /// let config = Config::default()
 ///     .with("DOWNLOAD_DELAY", "250ms")?
 ///     .with("CONCURRENT_REQUESTS", 16)?;
-/// assert_eq!(config.throttle.default.delay.as_millis(), 250);
+/// assert_eq!(config.throttle().default.delay.as_millis(), 250);
 /// assert!(Config::default().with("DOWNLOAD_DELAY", "soon").is_err());
 /// # Ok::<(), argiope::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
     /// When each scope may send.
-    pub throttle: throttle::settings::ThrottleSettings,
+    pub(crate) throttle: ThrottleSettings,
     /// How a page is fetched.
-    pub fetch: fetch::settings::FetchSettings,
+    pub(crate) fetch: FetchSettings,
     /// What is fetched, and what is left.
-    pub frontier: frontier::settings::FrontierSettings,
+    pub(crate) frontier: FrontierSettings,
     /// What the back end is told.
-    pub io: io::IoSettings,
+    pub(crate) io: IoSettings,
     /// `IO`: which back end.
-    pub back_end: BackEnd,
+    pub(crate) back_end: BackEnd,
     /// `DNS_SERVERS`: name servers instead of the system's; none: those of `/etc/resolv.conf`.
-    pub dns_servers: Vec<SocketAddr>,
+    pub(crate) dns_servers: Vec<SocketAddr>,
     /// `RESOLVE`: addresses by decree, each `HOST:PORT:ADDR`.
-    pub resolve: Vec<String>,
+    pub(crate) resolve: Vec<String>,
     /// `ALLOW_NET`: networks that may be asked although they are not globally routable:
     /// CIDRs, or the words `loopback` and `private`.
-    pub allow_net: Vec<String>,
+    pub(crate) allow_net: Vec<String>,
     /// The CIDRs of `EXCLUDE`: addresses never asked, whatever name leads there.
-    pub exclude_nets: Vec<String>,
+    pub(crate) exclude_nets: Vec<String>,
     /// `CA_FILE`: certificates trusted beside those of webpki-roots, as PEM.
-    pub ca_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
     /// `INSECURE`: certificates are not verified.
-    pub insecure: bool,
+    pub(crate) insecure: bool,
     /// `CONTACT`: where an origin finds whoever runs the crawl. It is in the user agent already.
-    pub contact: Option<String>,
+    pub(crate) contact: Option<String>,
     /// `BUFFERED_BODIES_MAX`: bytes of all bodies together; at the bound reading stops.
-    pub buffered_bodies_max: u64,
+    pub(crate) buffered_bodies_max: u64,
     /// `STOP_GRACE`: how long a stopping crawl waits for what is in flight.
-    pub stop_grace: Duration,
+    pub(crate) stop_grace: Duration,
     /// `OUTAGE_BREAKER`: the crawl waits while our own network or name servers do not work, and no
     /// request is lost. Failures of at least eight hosts on different networks count, and none while
     /// another host answers.
-    pub outage_breaker: bool,
+    pub(crate) outage_breaker: bool,
     /// `CLOSESPIDER_TIMEOUT` and `--max-time`: the crawl ends by itself after this.
-    pub max_time: Option<Duration>,
+    pub(crate) max_time: Option<Duration>,
     /// `WARC`: exchanges are kept as WARC files.
-    pub warc: bool,
+    pub(crate) warc: bool,
     /// `WARC_SIZE_MAX`: bytes after which a new WARC file is begun.
-    pub warc_size_max: u64,
+    pub(crate) warc_size_max: u64,
     /// `RANDOM_SEED`: where randomness starts; `None`: somewhere else each time.
-    pub random_seed: Option<u64>,
+    pub(crate) random_seed: Option<u64>,
     /// What was said of values that follow from others.
     said: Said,
     /// Who said what; a setting that nobody spoke of is absent.
@@ -136,8 +140,8 @@ struct Said {
 
 impl Default for Config {
     fn default() -> Self {
-        let throttle = throttle::settings::ThrottleSettings::default();
-        let fetch = fetch::settings::FetchSettings::default();
+        let throttle = ThrottleSettings::default();
+        let fetch = FetchSettings::default();
         let said = Said {
             concurrency: None,
             delay: None,
@@ -162,8 +166,8 @@ impl Default for Config {
         Config {
             throttle,
             fetch,
-            frontier: frontier::settings::FrontierSettings::default(),
-            io: io::IoSettings::default(),
+            frontier: FrontierSettings::default(),
+            io: IoSettings::default(),
             back_end: BackEnd::Auto,
             dns_servers: Vec::new(),
             resolve: Vec::new(),
@@ -190,16 +194,31 @@ impl Default for Config {
 
 impl Config {
     /// This configuration with a setting changed, as the embedding program says.
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Result<Self, ConfigError> {
-        self.set(name, &value.into(), SettingSource::Program)?;
+    ///
+    /// # Errors
+    /// There is no such setting, or it cannot have this value.
+    pub fn with(mut self, name: &str, value: impl Into<SettingValue>) -> Result<Self, ConfigError> {
+        self.set(name, value, SettingSource::Program)?;
         Ok(self)
     }
 
     /// Gives a setting a value, unless a source of higher precedence has spoken.
     ///
     /// Names are taken in any case. The value is checked even where it does not win; after an error
-    /// nothing has changed. Text is read as a command line means it: `"10s"`, `"10MiB"`, `"a,b"`.
+    /// nothing has changed.
+    ///
+    /// # Errors
+    /// There is no such setting, or it cannot have this value.
     pub fn set(
+        &mut self,
+        name: &str,
+        value: impl Into<SettingValue>,
+        source: SettingSource,
+    ) -> Result<(), ConfigError> {
+        self.set_json(name, value.into().as_json(), source)
+    }
+
+    fn set_json(
         &mut self,
         name: &str,
         value: &Value,
@@ -233,16 +252,51 @@ impl Config {
             .map_err(|problem| problem.at(SettingSource::Flag("--preset".to_owned()), name))?;
         for (setting, value) in preset.values {
             let source = SettingSource::Preset(preset.name.to_owned());
-            self.set(setting, &(*value).into(), source)?;
+            self.set(setting, *value, source)?;
         }
         Ok(())
     }
 
     /// The present value of a setting, whole: `PROXY` with its password, which is not to be shown.
     /// `None` where there is no such setting.
-    pub fn get(&self, name: &str) -> Option<Value> {
+    pub fn get(&self, name: &str) -> Option<SettingValue> {
         let setting = table::find(name).ok()?;
-        Some((setting.read)(self))
+        Some((setting.read)(self).into())
+    }
+
+    /// What holds for each scope: for a [`Throttle`](crate::parts::Throttle) of one's own.
+    pub fn throttle(&self) -> &ThrottleSettings {
+        &self.throttle
+    }
+
+    #[doc(hidden)]
+    pub fn fetch(&self) -> &FetchSettings {
+        &self.fetch
+    }
+
+    #[doc(hidden)]
+    pub fn frontier(&self) -> &FrontierSettings {
+        &self.frontier
+    }
+
+    #[doc(hidden)]
+    pub fn io(&self) -> &IoSettings {
+        &self.io
+    }
+
+    /// `STOP_GRACE`: how long a stopping crawl waits for what is in flight.
+    pub fn stop_grace(&self) -> Duration {
+        self.stop_grace
+    }
+
+    /// `WARC_SIZE_MAX`: bytes after which a new WARC file is begun; `None` where none are written.
+    pub fn warc_size_max(&self) -> Option<u64> {
+        self.warc.then_some(self.warc_size_max)
+    }
+
+    /// `INSECURE`: whether certificates are not verified.
+    pub fn is_insecure(&self) -> bool {
+        self.insecure
     }
 
     /// Who said the present value of a setting.
@@ -267,8 +321,11 @@ impl Config {
         scopes.pointer(&path).is_some()
     }
 
-    /// Checks everything once more, fields that were written directly too, and settles what depends
-    /// on the machine. A crawler does so itself before it begins.
+    /// Checks everything together, and settles what depends on the machine. A crawler does so itself
+    /// before it begins.
+    ///
+    /// # Errors
+    /// Two settings contradict each other.
     pub fn finish(mut self) -> Result<Config, ConfigError> {
         let mut scratch = self.clone();
         for setting in settings() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -77,20 +78,22 @@ impl Form for Keys {
 /// [`Crawler::set_scope`](crate::Crawler::set_scope) and its like, which check the rest.
 ///
 /// ```
-/// use argiope::serde_json::json;
 /// use argiope::settings::ScopePatch;
 /// use std::time::Duration;
 ///
-/// let patch = ScopePatch::try_from(&json!({"delay": "250ms", "concurrency": 2}))?;
+/// let patch: ScopePatch = r#"{"delay": "250ms", "concurrency": 2}"#.parse()?;
 /// assert_eq!(patch.delay, Some(Duration::from_millis(250)));
-/// assert!(ScopePatch::try_from(&json!({"delai": 1})).is_err());
+/// assert!(r#"{"delai": 1}"#.parse::<ScopePatch>().is_err());
 /// # Ok::<(), argiope::ConfigError>(())
 /// ```
-impl TryFrom<&Value> for ScopePatch {
-    type Error = ConfigError;
+impl FromStr for ScopePatch {
+    type Err = ConfigError;
 
-    fn try_from(value: &Value) -> Result<Self, ConfigError> {
-        Keys::read(value).map_err(|problem| problem.at(SettingSource::Program, "THROTTLING_SCOPES"))
+    fn from_str(json: &str) -> Result<Self, ConfigError> {
+        serde_json::from_str(json)
+            .map_err(|error| Problem::new(format!("no JSON: {error}"), "give a table of its keys"))
+            .and_then(|value| Keys::read(&value))
+            .map_err(|problem| problem.at(SettingSource::Program, "THROTTLING_SCOPES"))
     }
 }
 

@@ -12,7 +12,7 @@ use super::net::{
 use super::quantity::{AboveOne, AboveZero, BelowOne, Bytes, Delay, Limit, Places, Timeout, Whole};
 use super::scopes::{Keys, Scopes, Slots};
 use super::throttling::{Errors, Exceptions, Instead, MapKinds, Target};
-use super::{BackEnd, Config};
+use super::{BackEnd, Config, SettingValue};
 use crate::frontier::settings::Follow;
 use crate::throttle::settings::{
     AutoThrottleMode, LatencyFrom, Oversize, RateLimitHeaders, WindowKind,
@@ -56,8 +56,8 @@ impl Setting {
     }
 
     /// The value that holds where nobody says anything.
-    pub fn default(&self) -> Value {
-        (self.read)(&Config::default())
+    pub fn default(&self) -> SettingValue {
+        (self.read)(&Config::default()).into()
     }
 }
 

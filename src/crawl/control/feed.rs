@@ -21,7 +21,7 @@ use crate::sink::page::Page;
 /// Where a crawl's requests come from: pulled while there is room for them, and told how they end.
 ///
 /// ```
-/// use argiope::{Config, Crawler, RequestEnd, EndedRequest, FinishReason, Page, Request, RequestSource, SourceError, SourcePoll, Wake};
+/// use argiope::{Config, Crawler, EndedRequest, FinishReason, Page, Request, RequestSource, SourceError, SourcePoll, Wake};
 ///
 /// /// Rows of a table, each handed out once. Its number is the request's tag.
 /// struct Rows {
@@ -29,7 +29,7 @@ use crate::sink::page::Page;
 ///     done: Vec<u64>,
 /// }
 ///
-/// impl Source for Rows {
+/// impl RequestSource for Rows {
 ///     fn next(&mut self, _wake: &Wake) -> Result<SourcePoll, SourceError> {
 ///         Ok(match self.fresh.pop() {
 ///             Some((row, url)) => SourcePoll::Request(Request::get(url).tag(row)),
@@ -37,7 +37,7 @@ use crate::sink::page::Page;
 ///         })
 ///     }
 ///
-///     fn ended(&mut self, ended: &Ended<'_>) {
+///     fn ended(&mut self, ended: &EndedRequest<'_>) {
 ///         match ended.should_requeue() {
 ///             true => {} // The row stays fresh for the next crawl.
 ///             false => self.done.push(ended.tag),

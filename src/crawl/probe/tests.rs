@@ -696,7 +696,7 @@ fn settings_that_a_probe_does_nothing_about_are_named() {
     ];
     for (name, value) in said {
         config
-            .set(name, &value.into(), SettingSource::Option)
+            .set(name, value, SettingSource::Option)
             .expect("a sound setting");
     }
     let place = SettingSource::Option;

@@ -146,7 +146,7 @@ pub unsafe extern "C" fn argiope_handle_free(handle: *mut ArgiopeHandle) {
 /// What a scope's entry says.
 fn patch(settings: &str) -> Result<ScopePatch, Box<dyn Error>> {
     let settings: Value = serde_json::from_str(settings)?;
-    Ok(ScopePatch::try_from(&settings)?)
+    Ok(settings.to_string().parse()?)
 }
 
 fn heard(told: Result<(), ControlError>) -> ArgiopeStatus {

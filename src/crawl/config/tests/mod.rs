@@ -52,7 +52,7 @@ fn file() -> SettingSource {
 #[test]
 fn every_setting_takes_back_what_it_says() {
     for setting in settings() {
-        let config = said(&[(setting.name, setting.default())]);
+        let config = said(&[(setting.name, setting.default().into())]);
         assert_eq!(
             config.get(setting.name),
             Some(setting.default()),
@@ -106,7 +106,7 @@ fn the_higher_source_wins_whoever_speaks_last() {
         let mut config = Config::default();
         for (source, depth) in sources.iter().cycle().skip(first).take(sources.len()) {
             config
-                .set("DEPTH_LIMIT", &json!(depth), source.clone())
+                .set("DEPTH_LIMIT", json!(depth), source.clone())
                 .expect("a depth");
         }
         assert_eq!(config.frontier.depth_limit, 4);
@@ -124,10 +124,8 @@ fn of_two_sayings_of_one_source_the_last_wins() {
 fn a_value_that_does_not_win_is_checked_all_the_same() {
     let mut config = Config::default();
     let depth = flag("--max-depth");
-    config
-        .set("DEPTH_LIMIT", &json!(4), depth)
-        .expect("a depth");
-    let error = config.set("depth_limit", &json!("deep"), file());
+    config.set("DEPTH_LIMIT", json!(4), depth).expect("a depth");
+    let error = config.set("depth_limit", json!("deep"), file());
     let text = error.expect_err("no number").to_string();
     assert!(text.starts_with("crawl.toml:7: depth_limit: "), "{text}");
 }

@@ -130,7 +130,7 @@ fn the_entry_called_default_is_all_other_scopes() {
         assert_eq!(scope.delay, secs(1.0));
     }
     assert!(!settings.scopes.contains_key("default"));
-    assert_eq!(config.get("CONCURRENT_REQUESTS_PER_DOMAIN"), Some(json!(4)));
+    assert_eq!(config.get("CONCURRENT_REQUESTS_PER_DOMAIN"), Some(4.into()));
     assert_eq!(
         config.source("CONCURRENT_REQUESTS_PER_DOMAIN"),
         &SettingSource::Program

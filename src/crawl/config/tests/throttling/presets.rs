@@ -58,7 +58,7 @@ fn a_preset_stands_below_all_that_a_user_says() {
             let mut steps: [&dyn Fn(&mut Config); 2] = [
                 &|config| config.preset("Polite").expect("a preset"),
                 &|config| {
-                    let set = config.set("AUTOTHROTTLE_MAX_DELAY", &json!(7), source.clone());
+                    let set = config.set("AUTOTHROTTLE_MAX_DELAY", json!(7), source.clone());
                     set.expect("a delay");
                 },
             ];
