@@ -14,12 +14,13 @@ use std::env;
 use std::error::Error;
 use std::time::Duration;
 
-use argiope::serde_json::{Map, Value, json};
+use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
     Answer, Builder, Classify, Config, ConfigError, Crawler, Instant, Observation, Pace, Page,
     Request, Strategy,
 };
+use serde::Deserialize;
 
 /// A page that failed is asked for so often in all.
 pub const TRIES: u32 = 4;
@@ -64,21 +65,22 @@ pub struct Patient {
     changed: Instant,
 }
 
+/// What the configuration says to it, in seconds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    first: f64,
+    most: f64,
+}
+
 impl Patient {
     /// For the scope that the configuration names it for, with what it says there.
-    pub fn make(_scope: &str, said: &Map<String, Value>) -> Result<Box<dyn Strategy>, String> {
-        let seconds = |name: &str| {
-            let seconds = said.get(name).and_then(Value::as_f64);
-            let span = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            span.ok_or_else(|| format!("give {name:?} in seconds"))
+    pub fn make(_scope: &str, arguments: Arguments) -> Result<Box<dyn Strategy>, String> {
+        let seconds = |name, seconds| {
+            Duration::try_from_secs_f64(seconds).map_err(|error| format!("{name}: {error}"))
         };
-        if let Some(key) = said
-            .keys()
-            .find(|key| !["first", "most"].contains(&&***key))
-        {
-            return Err(format!("it takes first and most, not {key:?}"));
-        }
-        let (first, most) = (seconds("first")?, seconds("most")?);
+        let first = seconds("first", arguments.first)?;
+        let most = seconds("most", arguments.most)?;
         if first > most {
             return Err("first is longer than most".to_owned());
         }

@@ -7,6 +7,7 @@ mod counting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use argiope::serde_json::json;
 use argiope::{Config, Crawler, Page, Proxy, Request, Route};
 use counting::{Counting, held};
 
@@ -33,10 +34,7 @@ fn and_so_does_one_that_says_more() {
         request(100, number).tag(number.into())
     });
     check("with metadata", |number| {
-        let meta = format!("{{\"of\": \"{number:0100}\"}}");
-        let mut request = request(100, number);
-        request.meta = Some(raw(meta));
-        request
+        request(100, number).meta(json!({"of": format!("{number:0100}")}))
     });
     check("with a field", |number| {
         request(100, number).header("X-Job", "7")
@@ -115,12 +113,8 @@ fn request(hosts: u32, number: u32) -> Request {
 fn size_of(request: &Request) -> usize {
     let fields = request.headers.iter();
     let fields: usize = fields.map(|(name, value)| name.len() + value.len()).sum();
-    let meta = request.meta.as_ref().map_or(0, |meta| meta.get().len());
+    let meta = request.meta_json().map_or(0, str::len);
     let scopes = request.scopes.iter().flatten();
     let scopes: usize = scopes.map(String::len).sum();
     request.url.len() + fields + meta + scopes + request.body.len()
-}
-
-fn raw(json: String) -> Box<argiope::serde_json::value::RawValue> {
-    argiope::serde_json::value::RawValue::from_string(json).expect("JSON")
 }

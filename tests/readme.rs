@@ -22,6 +22,7 @@ fn every_key_of_stats_json_is_documented() {
     let keys = section(STATS, "## Keys");
     let named: BTreeSet<&str> = rows(keys).flat_map(|row| quoted(row[0])).collect();
     let stats = Stats::new().to_json(&Progress::default(), &Pacing::default());
+    let stats: Value = stats.parse().expect("stats are JSON");
     let there: BTreeSet<&str> = stats
         .as_object()
         .expect("stats are an object")

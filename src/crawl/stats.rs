@@ -270,8 +270,12 @@ impl Stats {
         self.by_error.values().sum()
     }
 
-    /// `stats.json`: its keys are documented in the README.
-    pub fn to_json(&self, progress: &Progress, pacing: &Pacing) -> Value {
+    /// `stats.json` as text; the reference says what its keys mean.
+    pub fn to_json(&self, progress: &Progress, pacing: &Pacing) -> String {
+        self.to_value(progress, pacing).to_string()
+    }
+
+    pub(crate) fn to_value(&self, progress: &Progress, pacing: &Pacing) -> Value {
         let seconds = progress.elapsed.as_secs_f64();
         let rate = |count: u64| {
             if seconds > 0.0 {
@@ -555,7 +559,7 @@ mod tests {
         ] {
             stats.time(&timings);
         }
-        let json = stats.to_json(&Progress::default(), &Pacing::default());
+        let json = stats.to_value(&Progress::default(), &Pacing::default());
         assert_eq!(
             json["stamps"],
             json!({"exact": 1, "bound": 2, "user": 1}),

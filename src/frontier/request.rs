@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE64;
-use serde_json::value::RawValue;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::base::scopes::SCOPES_MAX;
 use crate::wire::proxy::{Proxy, Route};
@@ -69,9 +70,7 @@ pub struct Request {
     /// Scrapy's `dont_merge_cookies`: it carries none of the cookies that are kept, and none that its
     /// reply sets is.
     pub dont_merge_cookies: bool,
-    /// The caller's own JSON, handed back with every attempt: also after retries and redirects, but not
-    /// with robots.txt, sitemaps and the links that are found.
-    pub meta: Option<Box<RawValue>>,
+    pub(crate) meta: Option<Box<RawValue>>,
     /// The caller's own number, handed back as `meta` is; 0 with what nobody gave one.
     pub tag: u64,
 }
@@ -228,11 +227,19 @@ impl Request {
         self
     }
 
-    /// JSON of the caller's own, handed back with the result.
-    pub fn meta(mut self, meta: impl Into<serde_json::Value>) -> Self {
-        let text = meta.into().to_string();
-        self.meta = Some(RawValue::from_string(text).expect("a JSON value is written as JSON"));
+    /// A value of the caller's own, handed back as JSON with every attempt: also after retries and
+    /// redirects, but not with robots.txt, sitemaps and the links that are found.
+    ///
+    /// # Panics
+    /// It cannot be written as JSON: a map whose keys are no text, or a `Serialize` that fails.
+    pub fn meta(mut self, meta: impl Serialize) -> Self {
+        self.meta = Some(to_raw_value(&meta).expect("the metadata of a request is JSON"));
         self
+    }
+
+    /// The JSON that [`Request::meta`] set, or its seeds line.
+    pub fn meta_json(&self) -> Option<&str> {
+        self.meta.as_deref().map(RawValue::get)
     }
 
     /// A number of the caller's own, handed back with the result.

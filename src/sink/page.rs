@@ -92,8 +92,7 @@ pub struct Page {
     /// Its route, if set by its request or inherited from the page that led to it; else as in
     /// `PROXY`.
     pub route: Option<Route>,
-    /// The caller's JSON, from the request at the start of its chain of retries and redirects.
-    pub meta: Option<Box<RawValue>>,
+    pub(crate) meta: Option<Box<RawValue>>,
     /// The caller's number, from the request at the start of its chain of retries and redirects. 0
     /// for robots.txt, sitemaps and links found by the crawl.
     pub tag: u64,
@@ -117,6 +116,12 @@ pub struct Page {
 }
 
 impl Page {
+    /// The caller's JSON, from the request at the start of its chain of retries and redirects
+    /// ([`Request::meta`](crate::Request::meta)).
+    pub fn meta(&self) -> Option<&str> {
+        self.meta.as_deref().map(RawValue::get)
+    }
+
     /// The body of the final reply as received, with framing and content codings.
     pub fn raw_body(&self) -> &[u8] {
         let head = self.head_length.min(self.response_bytes.len());

@@ -133,8 +133,7 @@ pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     }
     field!(line, "lateness", timings.lateness(), with Line::seconds);
     field!(line, "delay", page.delay, with Line::seconds);
-    let meta = page.meta.as_deref().map(|meta| meta.get());
-    field!(line, "meta", meta, with Line::verbatim);
+    field!(line, "meta", page.meta(), with Line::verbatim);
     line.raw("}\n");
 }
 

@@ -125,8 +125,8 @@ impl<'a> ScopeQuery<'a> {
     }
 
     /// The JSON value that the caller attached to the request.
-    pub fn meta(&self) -> Option<&'a RawValue> {
-        self.facts.meta
+    pub fn meta(&self) -> Option<&'a str> {
+        self.facts.meta.map(RawValue::get)
     }
 
     /// Adds a scope.

@@ -129,6 +129,7 @@ fn a_hold_is_seen_in_the_progress_and_in_stats() {
         .crawler
         .stats()
         .to_json(&progress, &run.crawler.pacing());
+    let stats: serde_json::Value = stats.parse().expect("stats are JSON");
     assert_eq!(stats["hosts_held"], 1);
     assert!(stats["hosts_held_next"].is_number());
     run.finish();

@@ -77,7 +77,7 @@ fn counting(builder: Builder, count: &Arc<AtomicUsize>) -> Builder {
     let strategy = Arc::clone(count);
     builder
         .named_manager("counting", map, classify)
-        .named_strategy("counting", move |_: &str, _: &Map<String, Value>| {
+        .named_strategy("counting", move |_: &str, _: Map<String, Value>| {
             Ok(Box::new(Counting(Arc::clone(&strategy))))
         })
 }

@@ -200,7 +200,7 @@ fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
 /// The report, to where nothing else goes.
 fn show(report: &ProbeReport, faults: &[String], args: &Asked) -> io::Result<()> {
     let text = if args.json {
-        let mut all = report.to_json();
+        let mut all: Value = report.to_json().parse().expect("the report is JSON");
         all["stall"] = json!(args.stall.as_secs_f64());
         all["faults"] = Value::from(faults.to_vec());
         format!("{all}\n")

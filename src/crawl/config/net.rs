@@ -120,6 +120,11 @@ impl Form for Headers {
             Value::Object(map) => map
                 .iter()
                 .map(|(name, value)| {
+                    // Of "a:b" a line would make the name a.
+                    if name.contains(':') {
+                        let name = Value::from(name.as_str());
+                        return Err(wrong(&name, "no name of a header", "write it as X-Api-Key"));
+                    }
                     let line = format!("{name}: {}", text(value).map_err(|p| p.within(name))?);
                     header(&line.into()).map_err(|problem| problem.within(name))
                 })

@@ -128,8 +128,8 @@ pub struct EndedRequest<'a> {
     pub id: Option<u64>,
     /// What it brought as [`Request::tag`].
     pub tag: u64,
-    /// What it brought as [`Request::meta`].
-    pub meta: Option<&'a RawValue>,
+    /// What it brought as [`Request::meta`], JSON.
+    pub meta: Option<&'a str>,
     /// How it ended.
     pub end: RequestEnd<'a>,
 }
@@ -311,7 +311,7 @@ impl Feed {
         self.source.ended(&EndedRequest {
             id: None,
             tag: request.tag,
-            meta: request.meta.as_deref(),
+            meta: request.meta_json(),
             end: RequestEnd::Rejected(why),
         });
     }
@@ -390,7 +390,7 @@ impl Given {
         EndedRequest {
             id: Some(id),
             tag: self.tag,
-            meta: self.meta.as_deref(),
+            meta: self.meta.as_deref().map(RawValue::get),
             end,
         }
     }

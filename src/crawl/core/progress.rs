@@ -44,7 +44,7 @@ impl<I: Io> Core<I> {
             false => MOST,
         };
         let (progress, pacing) = (self.progress(), self.pacing(most));
-        let json = self.output.stats().to_json(&progress, &pacing);
+        let json = self.output.stats().to_value(&progress, &pacing);
         let mut text = serde_json::to_vec_pretty(&json).expect("a tree of numbers and names");
         text.push(b'\n');
         self.output.write_stats(text);

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Map, Value};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::crawl::config::Config;
 use crate::crawl::control::feed::RequestSource;
@@ -16,6 +17,7 @@ use crate::sink::pull::{PAGES_MAX, Results};
 use crate::sink::{DiskSink, NullSink};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::{Classify, Feedback};
+use crate::throttle::strategies::NamedMaker;
 use crate::throttle::strategy::Strategy;
 
 /// Builds a crawler from its parts. Parts that are not given have built-in defaults.
@@ -91,14 +93,19 @@ impl Builder {
     }
 
     /// Registers a strategy under a name, for `manager` in a scope and `THROTTLING_SCOPE_MANAGER`.
-    /// It is made with the scope's name and what the configuration says to it; where that is wrong
-    /// the error says how, and the crawler is not built.
-    pub fn named_strategy(
+    /// It is made with the scope's name and its arguments: the other keys of the table that names it in
+    /// the configuration, as a type of the program's own. Where they do not fit that type, or the maker
+    /// returns an error, the crawler is not built.
+    pub fn named_strategy<A: DeserializeOwned>(
         mut self,
         name: &str,
-        maker: impl Fn(&str, &Map<String, Value>) -> Result<Box<dyn Strategy>, String> + Send + 'static,
+        maker: impl Fn(&str, A) -> Result<Box<dyn Strategy>, String> + Send + 'static,
     ) -> Self {
-        self.parts.strategies.register(name, Box::new(maker));
+        let maker: NamedMaker = Box::new(move |scope, arguments| {
+            let arguments = serde_json::from_value(Value::Object(arguments.clone()));
+            maker(scope, arguments.map_err(|error| error.to_string())?)
+        });
+        self.parts.strategies.register(name, maker);
         self
     }
 

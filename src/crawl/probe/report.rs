@@ -304,8 +304,12 @@ impl ProbeReport {
         }
     }
 
-    /// The report as JSON; the README says what its keys mean. Spans are in seconds.
-    pub fn to_json(&self) -> Value {
+    /// The report as JSON; the reference says what its keys mean. Spans are in seconds.
+    pub fn to_json(&self) -> String {
+        self.to_value().to_string()
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
         let spreads: Map<String, Value> = Measure::ALL
             .iter()
             .map(|measure| {

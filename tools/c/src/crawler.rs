@@ -209,9 +209,7 @@ pub unsafe extern "C" fn argiope_stats(crawler: *mut ArgiopeCrawler) -> ArgiopeB
         };
         let measured = crawler.crawler.as_ref().map(|going| {
             let stats = going.stats();
-            stats
-                .to_json(&going.progress(), &going.pacing())
-                .to_string()
+            stats.to_json(&going.progress(), &going.pacing())
         });
         crawler.stats = measured.unwrap_or_default();
         crawler.stats.as_str().into()

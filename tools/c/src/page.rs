@@ -105,7 +105,7 @@ pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
         content_type: page.content_type.as_deref().unwrap_or("").into(),
         error: error.as_str().into(),
         response: page.response_bytes.as_slice().into(),
-        meta: page.meta.as_deref().map_or("", |meta| meta.get()).into(),
+        meta: page.meta().unwrap_or_default().into(),
     }
 }
 

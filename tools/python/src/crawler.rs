@@ -138,8 +138,7 @@ impl Crawler {
         let crawl = self.crawl(py)?;
         let crawler = &crawl.crawler;
         let stats = (crawler.stats()).to_json(&crawler.progress(), &crawler.pacing());
-        py.import("json")?
-            .call_method1("loads", (stats.to_string(),))
+        py.import("json")?.call_method1("loads", (stats,))
     }
 
     /// Why the crawl is over: `finished`, `shutdown` and others; `None` while it goes on.

@@ -127,7 +127,7 @@ impl Page {
     /// The JSON text that the request had for `meta`.
     #[getter]
     fn meta(&self) -> Option<&str> {
-        self.0.meta.as_deref().map(|meta| meta.get())
+        self.0.meta()
     }
 
     /// Names of the scopes that it was throttled under.

@@ -86,7 +86,7 @@ where
             RequestEnd::Unfinished => "unfinished".to_owned(),
             RequestEnd::Rejected(_) => "refused".to_owned(),
         };
-        let meta = ended.meta.map(RawValue::get);
+        let meta = ended.meta;
         assert_eq!(meta, Some(&*format!("[{}]", ended.tag)), "it is its own");
         if matches!(ended.end, RequestEnd::Final { .. }) {
             let told = self.told.borrow();
