@@ -115,7 +115,9 @@ fn submit(handle: &argiope::Handle, request: Request) -> PyResult<u64> {
 }
 
 fn patch_of(settings: &Bound<'_, PyDict>) -> PyResult<ScopePatch> {
-    setting(settings)?.to_string().parse::<ScopePatch>()
+    setting(settings)?
+        .to_string()
+        .parse::<ScopePatch>()
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
