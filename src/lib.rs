@@ -86,11 +86,13 @@ pub use throttle::map::{
     UnknownMap,
 };
 #[doc(inline)]
-pub use throttle::signal::{Answer, Blame, ByStatus, Classify, Ending, Feedback, Signal};
+pub use throttle::signal::{
+    Answer, Blame, BodySignal, ByStatus, Classify, Ending, Feedback, Signal,
+};
 #[doc(inline)]
 pub use throttle::strategy::{Observation, Pace, Strategy, StrategyMaker};
 
-#[doc(inline)]
+#[doc(hidden)]
 pub use base::address::{AddressKind, is_global};
 #[doc(inline)]
 pub use io::{IoKind, raise_open_files};

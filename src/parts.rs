@@ -202,7 +202,7 @@ pub use crate::wire::http::{
     write_request,
 };
 #[doc(inline)]
-pub use crate::wire::rate_limit::{NamedLimit, Policy, RateLimit};
+pub use crate::wire::rate_limit::RateLimit;
 #[doc(inline)]
 pub use crate::wire::retry_after::parse as retry_after;
 #[doc(inline)]

@@ -2,9 +2,10 @@
 
 #[doc(inline)]
 pub use crate::crawl::config::{
-    BackEnd, PUBLIC_HOSTS_MAX, Preset, Problem, PublicHosts, Setting, SettingSource, SettingValue,
-    presets, settings as all, span,
+    BackEnd, Preset, Problem, Setting, SettingSource, SettingValue, presets, settings as all, span,
 };
+#[doc(hidden)]
+pub use crate::crawl::config::{PUBLIC_HOSTS_MAX, PublicHosts};
 #[doc(inline)]
 pub use crate::fetch::resolver::Override;
 #[doc(inline)]

@@ -12,7 +12,7 @@ use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
 use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
-use crate::throttle::signal::{Answer, Classify, Ending, Signal};
+use crate::throttle::signal::{Answer, BodySignal, Classify, Ending, Signal};
 use crate::wire::http::Headers;
 use crate::wire::marks;
 
@@ -73,8 +73,15 @@ impl Classifier {
         })
     }
 
+    /// What the body of a response that has ended says beyond its head.
+    pub fn body_signal_of(&self, job: &Job, page: &Page, now: Instant) -> BodySignal {
+        self.with_answer(job, page, now, |classify, answer| {
+            classify.classify_body(answer, &page.body)
+        })
+    }
+
     /// How a response ended.
-    pub fn ending_of(&self, job: &Job, page: &Page, now: Instant) -> Ending {
+    pub fn ending_of(&self, page: &Page, body: &BodySignal) -> Ending {
         let sent = page.timings.sent;
         let took = |end: Stamp| Some(end.at.saturating_since(sent?));
         Ending {
@@ -87,9 +94,7 @@ impl Classifier {
                 _ => page.id,
             },
             mark: marks::block_mark(&page.body, page.content_type.as_deref()),
-            items: self.with_answer(job, page, now, |classify, answer| {
-                classify.items(answer, &page.body)
-            }),
+            items: body.items,
         }
     }
 

@@ -13,6 +13,7 @@ mod prepared;
 mod unwritten;
 mod warc;
 pub mod files;
+#[doc(hidden)]
 pub mod directory;
 
 #[doc(hidden)]

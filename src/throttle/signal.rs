@@ -239,6 +239,47 @@ pub struct Ending {
     pub items: Option<u32>,
 }
 
+/// What the body of an answer says about the pace, beyond its head.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct BodySignal {
+    /// The status to judge by in place of the head's: 429 for a page that asks for patience under a
+    /// 200, say. `None`: the head's holds.
+    pub status: Option<u16>,
+    /// Which of the scopes a refusal concerns, if `status` is one.
+    pub blame: Blame,
+    /// Number of items in the body. If items end while answers stay fast and successful, that is a sign
+    /// of a block. `None`: not counted.
+    pub items: Option<u32>,
+    /// Feedback about single scopes.
+    pub feedback: Vec<Feedback>,
+}
+
+impl BodySignal {
+    /// The body says nothing.
+    pub fn nothing() -> Self {
+        BodySignal::default()
+    }
+
+    /// Judges by this status.
+    pub fn status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// Sets the number of items.
+    pub fn items(mut self, items: u32) -> Self {
+        self.items = Some(items);
+        self
+    }
+
+    /// Adds feedback about one scope.
+    pub fn feedback(mut self, feedback: impl Into<Feedback>) -> Self {
+        self.feedback.push(feedback.into());
+        self
+    }
+}
+
 /// Interprets answers for pacing. Called on the crawl's thread for every answer, so it must be
 /// fast.
 pub trait Classify: Send {
@@ -248,16 +289,17 @@ pub trait Classify: Send {
         Signal::of(answer)
     }
 
+    /// Returns what the body says beyond that. Called once when an answer with a final head has ended,
+    /// with the decoded body as far as it was read and kept: it is empty if the sink took it in pieces
+    /// or skipped it. The failure of a broken body is in `answer`.
+    fn classify_body(&self, _answer: &Answer<'_>, _body: &[u8]) -> BodySignal {
+        BodySignal::nothing()
+    }
+
     /// Returns whether to retry the request after this many attempts, or `None` for the usual rules
     /// (`RETRY_TIMES`, `RETRY_HTTP_CODES`, `RETRY_EXCEPTIONS`). In either case the next attempt
     /// waits for its scopes like any request.
     fn retries(&self, _answer: &Answer<'_>, _attempts: u32) -> Option<bool> {
-        None
-    }
-
-    /// Returns the number of items in the body of a finished answer. If items end while answers
-    /// stay fast and successful, that is a sign of a block. `None`: not counted.
-    fn items(&self, _answer: &Answer<'_>, _body: &[u8]) -> Option<u32> {
         None
     }
 }

@@ -35,8 +35,10 @@ pub struct RateLimit {
     /// The reset was later than that and was clamped.
     pub clamped: bool,
     /// The named limits, in order; the first [`LIMITS_MAX`].
+    #[doc(hidden)]
     pub limits: Vec<NamedLimit>,
     /// The policies, in order; the first [`LIMITS_MAX`].
+    #[doc(hidden)]
     pub policies: Vec<Policy>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use argiope::base::time::Instant;
 use argiope::crawl::Parts;
 use argiope::sink::files::{FileSink, FileSinkOptions};
-use argiope::throttle::signal::{Answer, ByStatus, Classify};
+use argiope::throttle::signal::{Answer, BodySignal, ByStatus, Classify};
 use serde_json::Value;
 
 use super::crawl::Plan;
@@ -175,9 +175,9 @@ fn f96_challenges_that_all_differ_are_known_by_their_marks() {
 struct Items;
 
 impl Classify for Items {
-    fn items(&self, _answer: &Answer<'_>, body: &[u8]) -> Option<u32> {
+    fn classify_body(&self, _answer: &Answer<'_>, body: &[u8]) -> BodySignal {
         let items = body.windows(4).filter(|words| *words == b"<li>");
-        Some(items.count() as u32)
+        BodySignal::nothing().items(items.count() as u32)
     }
 }
 
@@ -195,6 +195,56 @@ fn f97_the_items_that_a_program_finds_are_what_an_end_of_them_is_known_by() {
     assert!(reason.contains("no items any more"), "{reason}");
     let (_, told) = suspicions(mood, 120, ByStatus);
     assert_eq!(told, [] as [Value; 0], "nobody looked for items");
+}
+
+/// Reads pages that ask for patience under a 200.
+struct Patience;
+
+impl Classify for Patience {
+    fn classify_body(&self, _answer: &Answer<'_>, body: &[u8]) -> BodySignal {
+        match body.windows(9).any(|words| words == b"slow down") {
+            true => BodySignal::nothing().status(429),
+            false => BodySignal::nothing(),
+        }
+    }
+}
+
+/// How often a scope backed off from a server whose pages 20 to 39 ask for patience.
+fn backoffs(classify: impl Classify + 'static) -> usize {
+    let mood: Mood = Arc::new(|visit| {
+        let words = match visit.before {
+            20..40 => "slow down",
+            _ => "a page",
+        };
+        let page = format!("{words} {}", visit.path);
+        Some(Step::new(Reply::Html(page)).after(Duration::from_millis(20)))
+    });
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    web.site(SITE, address(1)).mood(mood);
+    let mut plan = Plan::new(&[])
+        .set("AUTOTHROTTLE_DEBUG", true)
+        .set("DOWNLOAD_DELAY", 0.1)
+        .set("ROBOTSTXT_OBEY", false);
+    plan.seeds = (0..60).map(|n| format!("http://{SITE}/{n}")).collect();
+    let mut options = FileSinkOptions::new("out");
+    options.decisions = true;
+    let mut parts = Parts::new(FileSink::new(options));
+    parts.classify = Some(Box::new(classify));
+    let mut run = plan.begin_with(&web.shared(), parts);
+    run.finish();
+    run.check_manners();
+    let decisions = run.decisions();
+    decisions
+        .iter()
+        .filter(|line| line["event"] == "backoff")
+        .count()
+}
+
+#[test]
+fn a_body_that_asks_for_patience_under_a_200_is_a_refusal_to_a_program_that_reads_it() {
+    assert!(backoffs(Patience) > 0);
+    assert_eq!(backoffs(ByStatus), 0, "nobody read the bodies");
 }
 
 #[test]

@@ -62,12 +62,20 @@ impl<I: Io> Core<I> {
 
     /// A response has ended whose head gave this signal.
     pub fn on_response_end(&mut self, flight: &Flight, signal: &Signal, page: &Page) {
-        if !self.throttle.listens(flight.ticket) && page.failure.is_none() {
-            return;
-        }
-        let ending = self.classifier.ending_of(&flight.job, page, self.now);
+        let body = self.classifier.body_signal_of(&flight.job, page, self.now);
+        let (ticket, id) = (flight.ticket, flight.job.id);
+        let failure = page.failure.as_ref().map(|failure| failure.kind);
         self.throttle
-            .ended(flight.ticket, flight.job.id, signal, &ending, self.now);
+            .answer_body(ticket, id, signal, failure, &body, self.now);
+        if self.throttle.listens(ticket) {
+            let replaced = body.status.map(|status| Signal {
+                status: Some(status),
+                ..signal.clone()
+            });
+            let signal = replaced.as_ref().unwrap_or(signal);
+            let ending = self.classifier.ending_of(page, &body);
+            self.throttle.ended(ticket, id, signal, &ending, self.now);
+        }
     }
 
     /// Which of its scopes refused an attempt: a bit for each, in the order of its page's scopes.

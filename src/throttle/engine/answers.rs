@@ -8,12 +8,13 @@ use smallvec::SmallVec;
 use super::super::decision::{Decision, DecisionEvent, DecisionSource};
 use super::super::scope::{Change, Hold, NO_INDEX, Queued};
 use super::super::settings::RateLimitHeaders;
-use super::super::signal::{Blame, Ending, Feedback, Signal};
+use super::super::signal::{Blame, BodySignal, Ending, Feedback, Signal};
 use super::super::strategy::Observation;
 use super::tickets::Held;
 use super::{Throttle, TicketId};
 use crate::base::ids::ScopeId;
 use crate::base::time::Instant;
+use crate::fetch::failure::FailureKind;
 
 type ScopeIds = SmallVec<[ScopeId; 4]>;
 
@@ -70,22 +71,67 @@ impl Throttle {
                 self.schedule_check(*scope, now);
             }
         }
-        for feedback in &signal.feedback {
-            let known = held.iter().map(|held| held.id);
-            let named = known.filter(|scope| self.scope_table.name(*scope) == feedback.scope);
-            if let Some(scope) = named.into_iter().next() {
-                let settled = self.settle_charge(ticket, scope, id, feedback, now);
-                let remaining = feedback.remaining.filter(|_| !settled);
-                let rest = Feedback {
-                    remaining,
-                    ..feedback.clone()
-                };
-                self.apply_feedback(scope, &rest, now);
-            }
+        self.apply_feedback_of(ticket, id, &signal.feedback, now);
+    }
+
+    /// Applies feedback about the scopes of a request.
+    fn apply_feedback_of(
+        &mut self,
+        ticket: TicketId,
+        id: u64,
+        feedback: &[Feedback],
+        now: Instant,
+    ) {
+        for feedback in feedback {
+            let held = self.ticket(ticket).held.iter();
+            let mut known = held.map(|held| held.id);
+            let Some(scope) = known.find(|scope| self.scope_table.name(*scope) == feedback.scope)
+            else {
+                continue;
+            };
+            let settled = self.settle_charge(ticket, scope, id, feedback, now);
+            let remaining = feedback.remaining.filter(|_| !settled);
+            let rest = Feedback {
+                remaining,
+                ..feedback.clone()
+            };
+            self.apply_feedback(scope, &rest, now);
         }
     }
 
-    /// Handles the end of an exchange whose head was answered before with this signal.
+    /// Handles the body of an answer whose head was handled before with this signal: it may have broken
+    /// off, and say what the head did not.
+    #[doc(hidden)]
+    pub fn answer_body(
+        &mut self,
+        ticket: TicketId,
+        id: u64,
+        signal: &Signal,
+        failure: Option<FailureKind>,
+        body: &BodySignal,
+        now: Instant,
+    ) {
+        if failure.is_some() || body.status.is_some() {
+            // It may be a refusal as well; the latency was recorded with the head.
+            let blame = match body.status {
+                Some(_) => body.blame.clone(),
+                None => signal.blame.clone(),
+            };
+            let late = Signal {
+                status: body.status.or(signal.status),
+                failure,
+                blame,
+                server_latency: None,
+                latency: None,
+                feedback: Vec::new(),
+                ..signal.clone()
+            };
+            self.answer(ticket, id, &late, now);
+        }
+        self.apply_feedback_of(ticket, id, &body.feedback, now);
+    }
+
+    /// Handles the end of an exchange, for the scopes that learn from it.
     pub fn ended(
         &mut self,
         ticket: TicketId,
@@ -94,17 +140,6 @@ impl Throttle {
         ending: &Ending,
         now: Instant,
     ) {
-        if ending.failure.is_some() {
-            // A broken body may be a refusal as well; the latency was recorded with the head.
-            let broken = Signal {
-                failure: ending.failure,
-                server_latency: None,
-                latency: None,
-                feedback: Vec::new(),
-                ..signal.clone()
-            };
-            self.answer(ticket, id, &broken, now);
-        }
         for Held { id: scope, .. } in self.ticket(ticket).held.clone() {
             let mut changes = std::mem::take(&mut self.changes);
             self.scope_mut(scope)
@@ -116,6 +151,7 @@ impl Throttle {
     }
 
     /// Returns whether one of the request's scopes learns from how a reply ends.
+    #[doc(hidden)]
     pub fn listens(&self, ticket: TicketId) -> bool {
         let mut held = self.ticket(ticket).held.iter();
         held.any(|held| self.scope_ref(held.id).listens())
@@ -378,6 +414,7 @@ impl Throttle {
     }
 
     /// Records that robots.txt asks for a delay.
+    #[doc(hidden)]
     pub fn note_crawl_delay(&mut self, scope: ScopeId, asked: Duration, now: Instant) {
         if !self.tracing {
             self.account_decided(scope, DecisionEvent::Robots);

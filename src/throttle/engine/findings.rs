@@ -14,6 +14,7 @@ use crate::base::time::Instant;
 
 impl Throttle {
     /// Diagnoses a scope's settings and pace from its account until `now`.
+    #[doc(hidden)]
     pub fn findings(
         &self,
         account: &Account,
@@ -33,6 +34,7 @@ impl Throttle {
     }
 
     /// Called at the end of a crawl: records for each scope whether its settings had an effect.
+    #[doc(hidden)]
     pub fn conclude(&mut self, now: Instant) {
         if !self.tracing {
             return;

@@ -367,7 +367,7 @@ fn f109_many_lanes_offered_at_once_keep_the_gap() {
             .entry(lane.0)
             .or_default()
             .push_back(page(0.01));
-        world.later(at(1.0), DecisionEvent::Offered(lane.0));
+        world.later(at(1.0), WorldEvent::Offered(lane.0));
     }
     world.run(at(100.0));
     let mut all: Vec<Instant> = lanes

@@ -10,14 +10,14 @@ use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::engine::{Grant, Throttle, TicketId};
 use crate::throttle::settings::{Jitter, ScopeSettings, ThrottleSettings};
-use crate::throttle::signal::{Ending, Feedback, Signal};
+use crate::throttle::signal::{BodySignal, Ending, Feedback, Signal};
 
 /// Lanes with queued requests, set-up times and page times, and the origins' observations.
 pub(super) struct World {
     pub throttle: Throttle,
     pub now: Instant,
     pub queued: BTreeMap<u32, VecDeque<Page>>,
-    pub events: BinaryHeap<Reverse<(Instant, u64, DecisionEvent)>>,
+    pub events: BinaryHeap<Reverse<(Instant, u64, WorldEvent)>>,
     pub tickets: BTreeMap<u64, Exchange>,
     pub next: u64,
     /// Send times of the requests of each lane.
@@ -158,7 +158,7 @@ pub(super) fn until(end: Instant, status: u16) -> Policy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum DecisionEvent {
+pub(super) enum WorldEvent {
     Ready(u64),
     Answered(u64),
     Offered(u32),
@@ -287,7 +287,7 @@ impl World {
         self.throttle.expect(lane, &costs, self.now);
     }
 
-    pub fn later(&mut self, at: Instant, what: DecisionEvent) {
+    pub fn later(&mut self, at: Instant, what: WorldEvent) {
         self.next += 1;
         self.events.push(Reverse((at, self.next, what)));
     }
@@ -336,7 +336,7 @@ impl World {
                     reply: None,
                 };
                 self.tickets.insert(id, exchange);
-                self.later(self.now + page.setup, DecisionEvent::Ready(id));
+                self.later(self.now + page.setup, WorldEvent::Ready(id));
             }
             Grant::Depart(ticket) => {
                 let (&id, exchange) = self
@@ -351,7 +351,7 @@ impl World {
                 self.count(ticket, 1);
                 let slot = self.throttle.slot_of(ticket);
                 let reply = self.visit(lane, Page { slot, ..page });
-                self.later(self.now + reply.takes, DecisionEvent::Answered(id));
+                self.later(self.now + reply.takes, WorldEvent::Answered(id));
                 let exchange = self.tickets.get_mut(&id).expect("it is under way");
                 exchange.reply = Some(reply);
             }
@@ -373,9 +373,9 @@ impl World {
         reply
     }
 
-    fn on_event(&mut self, what: DecisionEvent) {
+    fn on_event(&mut self, what: WorldEvent) {
         match what {
-            DecisionEvent::Ready(id) => {
+            WorldEvent::Ready(id) => {
                 let exchange = &self.tickets[&id];
                 let (ticket, page, started) = (exchange.ticket, exchange.page, exchange.started);
                 if page.fails_setup {
@@ -393,7 +393,7 @@ impl World {
                     self.throttle.ready(ticket, Some(page.setup), self.now);
                 }
             }
-            DecisionEvent::Answered(id) => {
+            WorldEvent::Answered(id) => {
                 let exchange = self.tickets.remove(&id).expect("in flight");
                 let (ticket, reply) = (exchange.ticket, exchange.reply.expect("answered"));
                 let signal = Signal {
@@ -412,11 +412,14 @@ impl World {
                         digest: id,
                         ..Ending::default()
                     };
+                    let body = BodySignal::nothing();
+                    self.throttle
+                        .answer_body(ticket, id, &signal, ending.failure, &body, self.now);
                     self.throttle.ended(ticket, id, &signal, &ending, self.now);
                 }
                 self.throttle.finish(ticket, self.now);
             }
-            DecisionEvent::Offered(lane) => self.throttle.offer(LaneId(lane), self.now),
+            WorldEvent::Offered(lane) => self.throttle.offer(LaneId(lane), self.now),
         }
     }
 
