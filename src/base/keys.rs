@@ -38,7 +38,7 @@ impl Keys {
         Keys { bytes }
     }
 
-    /// The secret, for the state of the crawl: whoever has it can make keys that collide.
+    /// The secret, for the state of the crawl. Anyone who knows it can make keys that collide.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.bytes
     }

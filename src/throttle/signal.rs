@@ -244,7 +244,8 @@ pub struct Ending {
 #[non_exhaustive]
 pub struct BodySignal {
     /// The status to judge by in place of the head's: 429 for a page that asks for patience under a
-    /// 200, say. `None`: the head's holds.
+    /// 200, say. `None`: the head's holds. A refusal by the head remains one. Whether the request is
+    /// retried is decided by [`Classify::retries`], not by this.
     pub status: Option<u16>,
     /// Which of the scopes a refusal concerns, if `status` is one.
     pub blame: Blame,

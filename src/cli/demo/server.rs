@@ -26,7 +26,7 @@ pub struct Exchange {
 }
 
 impl Server {
-    /// The servers of a web that nobody has visited.
+    /// The servers of a web without any visit.
     pub fn new(world: Arc<World>) -> Server {
         let ledger = Ledger::new(world.sites().len());
         Server { world, ledger }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value comes from. The order is the precedence: a later one wins, whoever speaks last.
+/// Where a value comes from. The order is the precedence: a later one wins, in whatever order they were set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingSource {
     /// Nobody said anything.

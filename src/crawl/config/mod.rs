@@ -81,7 +81,7 @@ pub struct Config {
     pub(crate) ca_file: Option<PathBuf>,
     /// `INSECURE`: certificates are not verified.
     pub(crate) insecure: bool,
-    /// `CONTACT`: where an origin finds whoever runs the crawl. It is in the user agent already.
+    /// `CONTACT`: where an origin can reach the operator of the crawl. It is in the user agent already.
     pub(crate) contact: Option<String>,
     /// `BUFFERED_BODIES_MAX`: bytes of all bodies together; at the bound reading stops.
     pub(crate) buffered_bodies_max: u64,

@@ -36,7 +36,7 @@ impl Form for Agent {
     }
 }
 
-/// Where whoever runs the crawl can be reached.
+/// Where the operator of the crawl can be reached.
 pub(super) struct Contact;
 
 impl Form for Contact {

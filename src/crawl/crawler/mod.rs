@@ -225,8 +225,9 @@ impl<I: Io> Crawler<I> {
     /// What was still to be fetched when the crawl ended early, in order of admission. Of what was
     /// submitted by a [`Handle`], only what has had no final page; of what was submitted otherwise,
     /// and of links, also what was cancelled on its way; before all of these, what the sink could not
-    /// write ([`DiskSink::take_unwritten`](crate::DiskSink::take_unwritten)). A [`RequestSource`](crate::RequestSource) has heard of its own, which are not
-    /// among them. What is not taken goes with the crawler.
+    /// write ([`DiskSink::take_unwritten`](crate::DiskSink::take_unwritten)). Requests of a
+    /// [`RequestSource`](crate::RequestSource) are not among them: it was notified of their ends. What
+    /// is not taken is dropped with the crawler.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         self.core.take_pending()
     }
