@@ -64,10 +64,10 @@ const BESIDE: usize = 4 * BODY + 40 * 16 * 1024;
 
 /// Takes everything, and says that it is busy between two of its flushes, a second apart.
 #[derive(Clone, Default)]
-struct Busy(Shared<Told>);
+struct Busy(Shared<SinkRecord>);
 
 #[derive(Default)]
-struct Told {
+struct SinkRecord {
     flushes: usize,
     busy: std::ops::Range<usize>,
     pages: usize,

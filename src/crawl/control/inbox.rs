@@ -232,6 +232,17 @@ mod tests {
         (inbox, wakes)
     }
 
+    /// Takes so many requests, as they come.
+    fn take(inbox: &mut Inbox, total: usize) {
+        let mut taken = 0;
+        while taken < total {
+            match inbox.take() {
+                Some(_) => taken += 1,
+                None => thread::yield_now(),
+            }
+        }
+    }
+
     #[test]
     fn a_full_inbox_takes_nothing_until_there_is_room() {
         let (mut inbox, _) = inbox();
@@ -260,13 +271,7 @@ mod tests {
                     .expect("the crawl goes on");
             }
         });
-        let mut taken = 0;
-        while taken < total {
-            match inbox.take() {
-                Some(_) => taken += 1,
-                None => thread::yield_now(),
-            }
-        }
+        take(&mut inbox, total);
         submits.join().expect("it does not wait for ever");
     }
 
@@ -341,13 +346,7 @@ mod tests {
                 }
             });
         });
-        let mut taken = 0;
-        while taken < total {
-            match inbox.take() {
-                Some(_) => taken += 1,
-                None => thread::yield_now(),
-            }
-        }
+        take(&mut inbox, total);
         submits.join().expect("it does not wait for ever");
     }
 

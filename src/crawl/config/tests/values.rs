@@ -380,9 +380,9 @@ fn a_proxy_is_read_and_written_with_all_that_it_takes_and_told_without() {
             .is_none()
     );
     let error = Config::default().with("PROXY", "http://user:secret@proxy.test");
-    let told = error.expect_err("it has no port").to_string();
+    let shown = error.expect_err("it has no port").to_string();
     assert!(
-        told.contains("the port is missing or not from 1 to 65535") && !told.contains("secret"),
-        "{told}"
+        shown.contains("the port is missing or not from 1 to 65535") && !shown.contains("secret"),
+        "{shown}"
     );
 }

@@ -8,7 +8,7 @@ use crate::base::shared::Shared;
 use crate::crawl::Turn;
 use crate::crawl::control::feed::*;
 use crate::crawl::core::tests::adversity::Moody;
-use crate::crawl::core::tests::trial::{Told, calm, crawl_from, finish, get, run_for};
+use crate::crawl::core::tests::trial::{SinkRecord, calm, crawl_from, finish, get, run_for};
 use crate::crawl::finish::FinishReason;
 use crate::io::Io;
 use crate::io::sim::Origins;
@@ -53,7 +53,7 @@ struct Played<F> {
     next: F,
     at_once: usize,
     seen: Seen,
-    told: Shared<Option<Told>>,
+    told: Shared<Option<SinkRecord>>,
 }
 
 impl<F> RequestSource for Played<F>
@@ -111,7 +111,11 @@ where
 fn played(
     at_once: usize,
     next: impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send + 'static,
-) -> (Option<Box<dyn RequestSource>>, Shared<Option<Told>>, Seen) {
+) -> (
+    Option<Box<dyn RequestSource>>,
+    Shared<Option<SinkRecord>>,
+    Seen,
+) {
     let (seen, told) = (Seen::default(), Shared::default());
     let source = Played {
         next,

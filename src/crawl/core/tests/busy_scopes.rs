@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::rng::Rng;
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::trial::{Told, crawl_under};
+use crate::crawl::core::tests::trial::{SinkRecord, crawl_under};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Handle, Turn};
 use crate::frontier::request::Request;
@@ -43,8 +43,8 @@ struct Way {
     settings: fn(&mut Config, &mut IoSettings),
     /// Sockets that the machine has.
     sockets: usize,
-    stop: fn(&Handle, &Told),
-    resume: fn(&Handle, &Told),
+    stop: fn(&Handle, &SinkRecord),
+    resume: fn(&Handle, &SinkRecord),
 }
 
 const UNHINDERED: Way = Way {
@@ -85,7 +85,7 @@ const WAYS: [Way; 5] = [
     },
 ];
 
-fn crawl(way: &Way) -> (Crawler<Sim>, Handle, Told) {
+fn crawl(way: &Way) -> (Crawler<Sim>, Handle, SinkRecord) {
     let mut origins = Origins::default();
     for host in 1..=HOSTS {
         for page in 0..PAGES {
@@ -133,7 +133,7 @@ fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> (u64, bool) {
 
 /// Crawls to the end, stopping now and then, so that it begins at many moments of a set-up; how many
 /// turns it took.
-fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, told: &Told) -> u64 {
+fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, told: &SinkRecord) -> u64 {
     let mut turns = 0;
     // The crawl ends once nobody can submit any more.
     let mut handle = Some(handle);

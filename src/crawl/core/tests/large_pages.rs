@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::trial::{Told, config, crawl, finish, get, run_for};
+use crate::crawl::core::tests::trial::{SinkRecord, config, crawl, finish, get, run_for};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::network::pieces::KEPT_PER_TURN;
 use crate::crawl::pages::UNITS_PER_TURN;
@@ -70,7 +70,7 @@ fn until_under_way(crawler: &mut Crawler<Sim>) {
 }
 
 /// A crawl whose one seed is this page, which is under way; and the seed's number.
-fn under_way(body: &str, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, Told, u64) {
+fn under_way(body: &str, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, SinkRecord, u64) {
     let mut origins = Origins::default();
     html(&mut origins, 1, "/", body);
     let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::crawl::Crawler;
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::trial::{Told, crawl_web, finish};
+use crate::crawl::core::tests::trial::{SinkRecord, crawl_web, finish};
 use crate::crawl::finish::FinishReason;
 use crate::frontier::filter::Filtered;
 use crate::frontier::request::PageKind;
@@ -25,7 +25,7 @@ fn count(web: &Web, target: &str) -> BTreeMap<String, usize> {
 }
 
 /// Crawls a host and its sitemaps to the end, a request a second.
-fn crawl_sitemaps(web: &Web, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, Told) {
+fn crawl_sitemaps(web: &Web, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, SinkRecord) {
     let (mut crawler, told) = crawl_web(web, |config, _| {
         config.frontier.follow = Follow::Host;
         config.frontier.robots_obey = true;

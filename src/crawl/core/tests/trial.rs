@@ -23,7 +23,7 @@ use crate::throttle::settings::Jitter;
 
 /// What a test sees of a crawl's sink, and says to it.
 #[derive(Clone, Default)]
-pub struct Told {
+pub struct SinkRecord {
     pub pages: Shared<Vec<Page>>,
     /// How many pages it takes before it is full; `None` for any number.
     pub room: Shared<Option<usize>>,
@@ -33,7 +33,7 @@ pub struct Told {
 }
 
 struct Keeps {
-    told: Told,
+    told: SinkRecord,
     failure: WriteError,
 }
 
@@ -59,7 +59,7 @@ impl Sink for Keeps {
     }
 }
 
-impl Told {
+impl SinkRecord {
     /// How the page of a number says that it ended, if it is final: `200`, or `cancelled.asked`.
     pub fn end(&self, id: u64) -> Option<String> {
         let pages = self.pages.borrow();
@@ -78,7 +78,7 @@ pub fn crawl(
     world: impl World + 'static,
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
-) -> (Crawler<Sim>, Handle, Told) {
+) -> (Crawler<Sim>, Handle, SinkRecord) {
     let (crawler, told) = crawl_from(None, world, seed, edit);
     let handle = crawler.handle();
     (crawler, handle, told)
@@ -90,7 +90,7 @@ pub fn crawl_from(
     world: impl World + 'static,
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
-) -> (Crawler<Sim>, Told) {
+) -> (Crawler<Sim>, SinkRecord) {
     crawl_under(Faults::default(), source, world, seed, edit)
 }
 
@@ -101,7 +101,7 @@ pub fn crawl_under(
     world: impl World + 'static,
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
-) -> (Crawler<Sim>, Told) {
+) -> (Crawler<Sim>, SinkRecord) {
     crawl_in(faults, source, Box::new(world), seed, edit)
 }
 
@@ -109,7 +109,7 @@ pub fn crawl_under(
 pub fn crawl_web(
     web: &Web,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
-) -> (Crawler<Sim>, Told) {
+) -> (Crawler<Sim>, SinkRecord) {
     crawl_in(Faults::default(), None, web.world(), 1, edit)
 }
 
@@ -131,12 +131,12 @@ fn crawl_in(
     world: Box<dyn World>,
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
-) -> (Crawler<Sim>, Told) {
+) -> (Crawler<Sim>, SinkRecord) {
     let mut config = config(seed);
     let mut settings = IoSettings::default();
     edit(&mut config, &mut settings);
     let io = Sim::with(seed, settings, faults, world);
-    let told = Told::default();
+    let told = SinkRecord::default();
     let sink = Keeps {
         told: told.clone(),
         failure: WriteError {
@@ -197,7 +197,7 @@ pub fn finish(crawler: &mut Crawler<Sim>) -> FinishReason {
     panic!("the crawl does not end: {:?}", crawler.progress());
 }
 
-impl Told {
+impl SinkRecord {
     /// The sink may have room for a few pages more, or for any number.
     pub fn change_room(&self, rng: &mut Rng) {
         let taken = self.pages.borrow().len();
