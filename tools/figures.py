@@ -171,6 +171,7 @@ class Measures:
         self.seen = {}
         self.names = {}
         self.notes = []
+        self.rounds = []
         self.told = []
 
     def see(self, key, *values):
@@ -191,6 +192,7 @@ class Measures:
         print(line, file=sys.stderr)
 
     def progress(self, line):
+        self.rounds.append(line)
         print(line, file=sys.stderr)
 
     def wants(self, *keys):
@@ -413,7 +415,8 @@ def tell(measures, options):
     for what, command, words in measures.told:
         print(f"\n{what}: {command}\n\n{words}")
     if options.json:
-        Path(options.json).write_text(json.dumps({"seen": measures.seen, "notes": measures.notes}, indent=1) + "\n")
+        raw = {"seen": measures.seen, "rounds": measures.rounds, "notes": measures.notes}
+        Path(options.json).write_text(json.dumps(raw, indent=1) + "\n")
 
 
 def read_options(keys):
