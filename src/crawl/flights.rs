@@ -43,7 +43,9 @@ impl Flights {
         self.slab.get_mut(key)
     }
 
-    /// An attempt has ended; its ticket must not be given back before.
+    /// An attempt has ended; its ticket must not be given back before. Inline: a flight is large, and
+    /// each call on the way copies it once more.
+    #[inline]
     pub fn remove(&mut self, key: Key) -> Option<Flight> {
         let flight = self.slab.remove(key)?;
         self.of_ticket[flight.ticket.slot()] = None;
