@@ -92,7 +92,7 @@ mod tests {
             chunk_takes: reading,
             ..Faults::default()
         };
-        let (mut crawler, told) =
+        let (mut crawler, record) =
             crawl_under(faults, None, Shared::new(origins), 1, |config, _| {
                 config.throttle.concurrent_requests = PAGES as usize;
                 config.throttle.default.concurrency = PAGES;
@@ -101,7 +101,7 @@ mod tests {
             crawler.submit(get(1, page)).expect("it is a URL");
         }
         run_for(&mut crawler, think);
-        let taken = || told.pages.borrow().len();
+        let taken = || record.pages.borrow().len();
         let mut longest = Duration::ZERO;
         while taken() < PAGES as usize {
             let began = crawler.io().now();

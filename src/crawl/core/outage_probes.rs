@@ -142,11 +142,11 @@ impl<I: Io> Core<I> {
                 return;
             }
         };
-        let is_heard = any
+        let has_response = any
             && !result
                 .as_ref()
                 .is_err_and(|failure| failure.code == "timeout");
-        let ended = match is_heard || is_reply(result) {
+        let ended = match has_response || is_reply(result) {
             true => Probed::Answered,
             false => Probed::Failed,
         };

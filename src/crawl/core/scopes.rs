@@ -146,9 +146,9 @@ mod tests {
         config.frontier.robots_obey = false;
         config.allow_net = vec!["10.0.0.0/8".to_owned()];
         config.resolve = vec!["*:80:10.0.0.1".to_owned()];
-        let told: Shared<Vec<Page>> = Shared::default();
-        let tell = Shared::clone(&told);
-        let sink = FunctionSink::new(move |page: Page| tell.borrow_mut().push(page));
+        let results: Shared<Vec<Page>> = Shared::default();
+        let sink_results = Shared::clone(&results);
+        let sink = FunctionSink::new(move |page: Page| sink_results.borrow_mut().push(page));
         let io = Sim::new(1, Box::new(origins));
         let names = resolver::ResolverSettings::default();
         let mut crawler =
@@ -158,7 +158,7 @@ mod tests {
             crawler.submit(request).expect("it is a URL");
         }
         crawler.run();
-        let pages = told.take();
+        let pages = results.take();
         let sent: Vec<_> = pages.iter().map(|page| page.timings.sent).collect();
         let [Some(first), Some(second)] = sent[..] else {
             panic!("both are sent: {sent:?}");

@@ -60,7 +60,7 @@ impl Ports {
              (net.ipv4.ip_local_port_range has more)"
         );
         let pause = match self.scarce.get(&to) {
-            // It was asked for before the first refusal was heard of.
+            // It was requested before the first refusal was known.
             Some(known) if known.until > now => return known.until,
             Some(known) => (known.pause * 2).min(PORTS_PAUSE_MAX),
             None => PORTS_PAUSE,

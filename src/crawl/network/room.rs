@@ -39,7 +39,7 @@ impl Room {
     /// The machine had no socket for one more beside `in_flight`: a quarter fewer from now on.
     ///
     /// Of many refusals at once most are of requests that were released before the first of them
-    /// was heard of. They change nothing: `None`.
+    /// was known. They change nothing: `None`.
     fn refused(&mut self, in_flight: usize) -> Option<usize> {
         if in_flight > self.present && self.present < self.most {
             return None;

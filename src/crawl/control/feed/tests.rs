@@ -53,7 +53,7 @@ struct Played<F> {
     next: F,
     at_once: usize,
     seen: Seen,
-    told: Shared<Option<SinkRecord>>,
+    record: Shared<Option<SinkRecord>>,
 }
 
 impl<F> RequestSource for Played<F>
@@ -89,10 +89,10 @@ where
         let meta = ended.meta;
         assert_eq!(meta, Some(&*format!("[{}]", ended.tag)), "it is its own");
         if matches!(ended.end, RequestEnd::Final { .. }) {
-            let told = self.told.borrow();
-            let told = told.as_ref().expect("the test has set it");
+            let record = self.record.borrow();
+            let record = record.as_ref().expect("the test has set it");
             let id = ended.id.expect("a page has a number");
-            assert_eq!(told.end(id).as_ref(), Some(&end), "the sink has had it");
+            assert_eq!(record.end(id).as_ref(), Some(&end), "the sink has had it");
         }
         self.seen.ended.borrow_mut().push(Ack {
             id: ended.id,
@@ -116,14 +116,14 @@ fn played(
     Shared<Option<SinkRecord>>,
     Seen,
 ) {
-    let (seen, told) = (Seen::default(), Shared::default());
+    let (seen, record) = (Seen::default(), Shared::default());
     let source = Played {
         next,
         at_once,
         seen: seen.clone(),
-        told: told.clone(),
+        record: record.clone(),
     };
-    (Some(Box::new(source)), told, seen)
+    (Some(Box::new(source)), record, seen)
 }
 
 /// Some of everything that a source may say.
@@ -159,7 +159,7 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
         let errs = rng.chance(0.2);
         let at_once = 1 + rng.below(40) as usize;
         let (source, place, seen) = played(at_once, moods(seed, errs));
-        let (mut crawler, told) = crawl_from(source, Moody::new(8), seed, |config, settings| {
+        let (mut crawler, record) = crawl_from(source, Moody::new(8), seed, |config, settings| {
             config.throttle.default.concurrency = 1 + rng.below(4) as u32;
             config.throttle.default.delay = Duration::from_millis(rng.below(3) * 300);
             config.throttle.concurrent_requests = 1 + rng.below(30) as usize;
@@ -172,9 +172,9 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
         if seed % 2 == 1 {
             crawler.delay_admission(seed);
         }
-        place.set(Some(told.clone()));
+        place.set(Some(record.clone()));
         if rng.chance(0.5) {
-            *told.open.borrow_mut() = Some(Vec::new());
+            *record.open.borrow_mut() = Some(Vec::new());
         }
         let handle = crawler.handle();
         let mut handle = Some(handle);
@@ -209,7 +209,7 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
             {
                 wake.wake();
             }
-            if let Some(open) = &mut *told.open.borrow_mut()
+            if let Some(open) = &mut *record.open.borrow_mut()
                 && rng.chance(0.3)
             {
                 for (_, later) in open.drain(..) {
@@ -217,9 +217,9 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
                     later.links(links.collect::<Vec<_>>());
                 }
             }
-            told.change_room(&mut rng);
+            record.change_room(&mut rng);
             if step == stops_at {
-                told.stop(how, &crawl.stopper(), &mut rng);
+                record.stop(how, &crawl.stopper(), &mut rng);
                 if how == 4 {
                     crawler = None;
                     break;
@@ -248,7 +248,7 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
         acknowledged.sort_unstable();
         assert_eq!(acknowledged, *seen.given.borrow(), "{seed} ({reason:?})");
         for ack in seen.ended.borrow().iter() {
-            let pages = told.pages.borrow();
+            let pages = record.pages.borrow();
             let of_it = pages.iter().filter(|page| page.tag == ack.tag);
             let sent = of_it.clone().any(|page| page.timings.sent.is_some());
             let ended = of_it.clone().any(|page| page.is_final);
@@ -314,8 +314,8 @@ fn an_empty_source_is_not_polled_for_an_hour_and_polled_at_once_when_it_wakes() 
             SourcePoll::Request(get(1, 3)),
         ]),
     );
-    let (mut crawler, told) = crawl_from(source, calm(Duration::ZERO), 1, |_, _| {});
-    place.set(Some(told.clone()));
+    let (mut crawler, record) = crawl_from(source, calm(Duration::ZERO), 1, |_, _| {});
+    place.set(Some(record.clone()));
     let turns = run_for(&mut crawler, hour);
     assert!(turns < 40, "it sleeps: {turns}");
     assert_eq!((seen.asked.get(), seen.end(1)), (2, Some("200".to_owned())));
@@ -326,7 +326,7 @@ fn an_empty_source_is_not_polled_for_an_hour_and_polled_at_once_when_it_wakes() 
     assert_eq!((seen.asked.get(), seen.end(2)), (4, Some("200".to_owned())));
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!((seen.asked.get(), seen.end(3)), (6, Some("200".to_owned())));
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     let began = |page: usize| pages[page].timings.started.saturating_since(woken);
     assert_eq!(began(1), Duration::ZERO);
     assert!(began(2) >= hour && began(2) < hour + Duration::from_millis(2));
@@ -340,10 +340,10 @@ fn a_source_that_fails_ends_the_crawl_in_good_order() {
         _ => Err("the database is gone".into()),
     });
     let think = Duration::from_secs(2);
-    let (mut crawler, told) = crawl_from(source, calm(think), 1, |config, _| {
+    let (mut crawler, record) = crawl_from(source, calm(think), 1, |config, _| {
         config.throttle.default.delay = Duration::from_secs(5);
     });
-    place.set(Some(told));
+    place.set(Some(record));
     let handle = crawler.handle();
     run_for(&mut crawler, Duration::from_secs(1));
     let on_its_way = handle.submit(get(2, 1)).expect("there is room");
@@ -352,8 +352,8 @@ fn a_source_that_fails_ends_the_crawl_in_good_order() {
     assert_eq!(error.as_deref(), Some("the database is gone"));
     assert_eq!(seen.end(1).as_deref(), Some("200"));
     assert_eq!(seen.end(2).as_deref(), Some("not begun"));
-    let told = place.borrow().clone().expect("it was set");
-    assert_eq!(told.end(on_its_way).as_deref(), Some("200"));
+    let record = place.borrow().clone().expect("it was set");
+    assert_eq!(record.end(on_its_way).as_deref(), Some("200"));
 }
 
 #[test]
@@ -370,11 +370,11 @@ fn of_ten_million_no_more_are_in_the_crawl_than_the_source_says() {
             _ => SourcePoll::Request(Request::get(format!("http://10.0.1.{}/{tag}", tag % 250))),
         })
     });
-    let (mut crawler, told) = crawl_from(source, world, 1, |config, _| {
+    let (mut crawler, record) = crawl_from(source, world, 1, |config, _| {
         config.throttle.concurrent_requests = 100;
         config.throttle.default.delay = Duration::from_millis(20);
     });
-    place.set(Some(told.clone()));
+    place.set(Some(record.clone()));
     let mut most = 0;
     while seen.ended.borrow().len() < 2000 {
         assert_eq!(crawler.turn(None), Turn::GoesOn);
@@ -403,10 +403,10 @@ fn the_frontiers_bound_holds_a_source_too_and_the_end_of_the_last_makes_room() {
                 _ => SourcePoll::Request(nowhere(tag)),
             })
         });
-        let (mut crawler, told) = crawl_from(source, calm(Duration::ZERO), 1, |config, _| {
+        let (mut crawler, record) = crawl_from(source, calm(Duration::ZERO), 1, |config, _| {
             config.frontier.queued_max = queued_max;
         });
-        place.set(Some(told));
+        place.set(Some(record));
         assert_eq!(finish(&mut crawler), FinishReason::Finished);
         assert!(crawler.elapsed() < Duration::from_secs(1));
         assert_eq!((seen.given.borrow().len(), seen.open()), (30, 0));
@@ -416,15 +416,15 @@ fn the_frontiers_bound_holds_a_source_too_and_the_end_of_the_last_makes_room() {
 #[test]
 fn a_request_is_not_over_while_its_page_is_held_open() {
     let (source, place, seen) = played(10, lines(vec![SourcePoll::Request(get(1, 1))]));
-    let (mut crawler, told) = crawl_from(source, calm(Duration::ZERO), 1, |_, _| {});
-    place.set(Some(told.clone()));
-    *told.open.borrow_mut() = Some(Vec::new());
+    let (mut crawler, record) = crawl_from(source, calm(Duration::ZERO), 1, |_, _| {});
+    place.set(Some(record.clone()));
+    *record.open.borrow_mut() = Some(Vec::new());
     run_for(&mut crawler, Duration::from_secs(60));
-    assert_eq!((told.pages.borrow().len(), seen.open()), (1, 1));
-    let open = told.open.borrow_mut().take().expect("there is one");
+    assert_eq!((record.pages.borrow().len(), seen.open()), (1, 1));
+    let open = record.open.borrow_mut().take().expect("there is one");
     for (_, later) in open {
         assert_eq!(later.links([get(1, 2)]), 1);
     }
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    assert_eq!((told.pages.borrow().len(), seen.open()), (2, 0));
+    assert_eq!((record.pages.borrow().len(), seen.open()), (2, 0));
 }

@@ -23,16 +23,16 @@ fn held(open: &mut Option<Vec<(String, LinksLater)>>) -> Vec<LinksLater> {
 
 #[test]
 fn a_page_is_open_until_its_links_come_however_late_and_they_inherit_from_it() {
-    let (mut crawler, handle, told) = crawl(calm(Duration::ZERO), 1, |_, _| {});
-    *told.open.borrow_mut() = Some(Vec::new());
+    let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |_, _| {});
+    *record.open.borrow_mut() = Some(Vec::new());
     let root = handle
         .submit(get(1, 1).without_proxy())
         .expect("there is room");
     drop(handle);
     let turns = run_for(&mut crawler, Duration::from_secs(3600));
     assert!(turns < 40, "it sleeps meanwhile: {turns}");
-    let mut first = held(&mut told.open.borrow_mut());
-    assert_eq!((first.len(), told.pages.borrow().len()), (1, 1));
+    let mut first = held(&mut record.open.borrow_mut());
+    assert_eq!((first.len(), record.pages.borrow().len()), (1, 1));
     let links = [
         "/2",
         "3",
@@ -46,12 +46,12 @@ fn a_page_is_open_until_its_links_come_however_late_and_they_inherit_from_it() {
         .links(links.map(|url| Request::get(url).tag(9)));
     assert_eq!(taken, 4, "one is no URL");
     // One of the next pages has none, and says so by being dropped.
-    while told.pages.borrow().len() < 3 {
+    while record.pages.borrow().len() < 3 {
         assert_eq!(crawler.turn(None), Turn::GoesOn);
     }
-    drop(held(&mut told.open.borrow_mut()));
+    drop(held(&mut record.open.borrow_mut()));
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     assert_eq!(pages.len(), 3);
     assert!(pages[1].timings.started.saturating_since(came) < Duration::from_millis(1));
     for (page, url) in pages[1..]
@@ -97,35 +97,35 @@ fn a_link_goes_the_way_of_its_page() {
 
 #[test]
 fn a_page_may_be_held_open_by_many_and_has_no_more_links_than_any_other() {
-    let (mut crawler, handle, told) = crawl(calm(Duration::ZERO), 1, |config, _| {
+    let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |config, _| {
         config.frontier.links_per_page_max = 3;
     });
-    *told.open.borrow_mut() = Some(Vec::new());
+    *record.open.borrow_mut() = Some(Vec::new());
     handle.submit(get(1, 1)).expect("there is room");
     drop(handle);
     run_for(&mut crawler, Duration::from_secs(1));
-    let first = held(&mut told.open.borrow_mut()).remove(0);
-    *told.open.borrow_mut() = None;
-    let second = crawler.links_later(&told.pages.borrow()[0]);
+    let first = held(&mut record.open.borrow_mut()).remove(0);
+    *record.open.borrow_mut() = None;
+    let second = crawler.links_later(&record.pages.borrow()[0]);
     assert_eq!(first.links((2..10).map(|page| get(1, page))), 3);
     run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(second.links((20..22).map(|page| get(1, page))), 2);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    assert_eq!(told.pages.borrow().len(), 6);
+    assert_eq!(record.pages.borrow().len(), 6);
     assert_eq!(crawler.progress().filtered[&Filtered::LinksPerPage], 5);
 }
 
 #[test]
 fn a_stopped_crawl_does_not_wait_for_open_pages_and_returns_the_links_left() {
-    let (mut crawler, handle, told) = crawl(calm(Duration::from_secs(5)), 1, |_, _| {});
-    *told.open.borrow_mut() = Some(Vec::new());
+    let (mut crawler, handle, record) = crawl(calm(Duration::from_secs(5)), 1, |_, _| {});
+    *record.open.borrow_mut() = Some(Vec::new());
     for page in 1..=2 {
         handle.submit(get(1, page)).expect("there is room");
     }
     run_for(&mut crawler, Duration::from_secs(6));
-    let mut open = held(&mut told.open.borrow_mut());
+    let mut open = held(&mut record.open.borrow_mut());
     assert_eq!(open.len(), 1, "one is on its way");
-    let pages = told.pages.borrow().clone();
+    let pages = record.pages.borrow().clone();
     open.push(crawler.links_later(&pages[0]));
     open.push(crawler.links_later(&pages[0]));
     handle.shutdown(Duration::from_secs(60));

@@ -22,7 +22,7 @@ fn whatever_happens_each_number_ends_once() {
     let mut ends = BTreeMap::new();
     for seed in 0..40 {
         let mut rng = Rng::from_seed(seed);
-        let (mut crawler, handle, told) = crawl(Moody::new(8), seed, |config, settings| {
+        let (mut crawler, handle, record) = crawl(Moody::new(8), seed, |config, settings| {
             config.throttle.default.concurrency = 1 + rng.below(4) as u32;
             config.throttle.default.delay = Duration::from_millis(rng.below(3) * 300);
             config.throttle.concurrent_requests = 1 + rng.below(30) as usize;
@@ -84,9 +84,9 @@ fn whatever_happens_each_number_ends_once() {
                     "{result:?}"
                 );
             }
-            told.change_room(&mut rng);
+            record.change_room(&mut rng);
             if steps == stops_at {
-                told.stop(how, &stopper, &mut rng);
+                record.stop(how, &stopper, &mut rng);
             }
             if steps > 100
                 && let Some(last) = handle.take()
@@ -99,11 +99,11 @@ fn whatever_happens_each_number_ends_once() {
             }
         };
         let mut ended: BTreeMap<u64, u32> = BTreeMap::new();
-        for page in told.pages.borrow().iter().filter(|page| page.is_final) {
+        for page in record.pages.borrow().iter().filter(|page| page.is_final) {
             *ended.entry(page.root).or_default() += 1;
         }
         let cut: BTreeSet<u64> = {
-            let pages = told.pages.borrow();
+            let pages = record.pages.borrow();
             let cut = pages.iter().filter(|page| {
                 let failure = page.failure.as_ref();
                 failure.is_some_and(|failure| failure.code == "stopped")
@@ -162,7 +162,7 @@ fn what_is_wrong_with_a_request_is_said_at_once_and_it_comes_back() {
 
 #[test]
 fn a_numbered_request_that_is_not_admitted_ends_as_filtered() {
-    let (mut crawler, handle, told) = crawl(calm(Duration::ZERO), 1, |config, _| {
+    let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |config, _| {
         config.frontier.deny = vec![regex::Regex::new("/2$").expect("an expression")];
     });
     let submit = |page| handle.submit(get(1, page)).expect("there is room");
@@ -173,11 +173,11 @@ fn a_numbered_request_that_is_not_admitted_ends_as_filtered() {
     drop(handle);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!(
-        ids.map(|id| told.end(id).expect("it has ended")),
+        ids.map(|id| record.end(id).expect("it has ended")),
         ["200", "filtered.duplicate", "filtered.denied"]
     );
     assert_eq!(
-        told.pages.borrow().len(),
+        record.pages.borrow().len(),
         4,
         "of two equal seeds one has a page"
     );
@@ -186,13 +186,13 @@ fn a_numbered_request_that_is_not_admitted_ends_as_filtered() {
 
 #[test]
 fn the_number_of_the_first_attempt_is_the_root_of_its_redirect() {
-    let (mut crawler, handle, told) = crawl(calm(Duration::ZERO), 1, |_, _| {});
+    let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |_, _| {});
     let id = handle
         .submit(Request::get("http://10.0.0.1/there"))
         .expect("there is room");
     drop(handle);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     let attempts: Vec<_> = pages
         .iter()
         .map(|page| (page.root, page.is_final))
@@ -204,7 +204,7 @@ fn the_number_of_the_first_attempt_is_the_root_of_its_redirect() {
 #[test]
 fn a_cancelled_request_ends_wherever_it_is_and_is_not_tried_again() {
     let think = Duration::from_secs(5);
-    let (mut crawler, handle, told) = crawl(calm(think), 1, |config, _| {
+    let (mut crawler, handle, record) = crawl(calm(think), 1, |config, _| {
         config.throttle.default.concurrency = 1;
         config.frontier.retry_exceptions = vec!["cancelled".to_owned()];
     });
@@ -218,10 +218,10 @@ fn a_cancelled_request_ends_wherever_it_is_and_is_not_tried_again() {
     }
     run_for(&mut crawler, Duration::from_millis(1));
     for id in [sent, queued, new] {
-        assert_eq!(told.end(id).as_deref(), Some("cancelled.asked"));
+        assert_eq!(record.end(id).as_deref(), Some("cancelled.asked"));
     }
     let has_left = |id| {
-        let pages = told.pages.borrow();
+        let pages = record.pages.borrow();
         let page = pages.iter().find(|page| page.id == id).expect("a page");
         page.timings.sent.is_some()
     };
@@ -230,14 +230,14 @@ fn a_cancelled_request_ends_wherever_it_is_and_is_not_tried_again() {
     handle.cancel(sent).expect("the crawl goes on");
     drop(handle);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    assert_eq!(told.end(stays).as_deref(), Some("200"));
-    assert_eq!(told.pages.borrow().len(), 4);
+    assert_eq!(record.end(stays).as_deref(), Some("200"));
+    assert_eq!(record.pages.borrow().len(), 4);
 }
 
 #[test]
 fn all_of_a_scope_is_cancelled_and_nothing_else() {
     let think = Duration::from_secs(5);
-    let (mut crawler, handle, told) = crawl(calm(think), 1, |config, _| {
+    let (mut crawler, handle, record) = crawl(calm(think), 1, |config, _| {
         config.throttle.default.concurrency = 1;
     });
     let submit = |host, page| handle.submit(get(host, page)).expect("there is room");
@@ -251,10 +251,10 @@ fn all_of_a_scope_is_cancelled_and_nothing_else() {
     drop(handle);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
     for id in meant {
-        assert_eq!(told.end(id).as_deref(), Some("cancelled.asked"));
+        assert_eq!(record.end(id).as_deref(), Some("cancelled.asked"));
     }
     for id in others {
-        assert_eq!(told.end(id).as_deref(), Some("200"));
+        assert_eq!(record.end(id).as_deref(), Some("200"));
     }
     assert!(crawler.elapsed() < think * 3);
 }
@@ -271,41 +271,41 @@ fn what_was_cancelled_on_its_way_leads_nowhere() {
         origins.reply(at, path, Duration::from_millis(10), reply.as_bytes());
     }
     for path in ["half", "moved"] {
-        let (mut crawler, handle, told) = crawl(Shared::clone(&origins), 1, |_, _| {});
+        let (mut crawler, handle, record) = crawl(Shared::clone(&origins), 1, |_, _| {});
         let url = format!("http://10.0.0.1/{path}");
         let id = handle.submit(Request::get(url)).expect("there is room");
         run_for(&mut crawler, Duration::from_secs(1));
         handle.cancel_scope("10.0.0.1").expect("it listens");
         drop(handle);
         assert_eq!(finish(&mut crawler), FinishReason::Finished);
-        assert_eq!(told.end(id).as_deref(), Some("cancelled.asked"));
-        assert_eq!(told.pages.borrow().len(), 1, "{path} led on");
+        assert_eq!(record.end(id).as_deref(), Some("cancelled.asked"));
+        assert_eq!(record.pages.borrow().len(), 1, "{path} led on");
     }
 }
 
 #[test]
 fn a_full_sink_gets_cancelled_requests_when_it_has_room() {
-    let (mut crawler, handle, told) = crawl(calm(Duration::from_secs(5)), 1, |_, _| {});
+    let (mut crawler, handle, record) = crawl(calm(Duration::from_secs(5)), 1, |_, _| {});
     for page in 0..100 {
         handle.submit(get(1, page)).expect("there is room");
     }
     run_for(&mut crawler, Duration::from_secs(1));
-    told.room.set(Some(10));
+    record.room.set(Some(10));
     handle.cancel_scope("10.0.0.1").expect("the crawl goes on");
     run_for(&mut crawler, Duration::from_secs(1));
     // Those on their way are put at once.
     let on_their_way = 8;
-    let taken = told.pages.borrow().len();
+    let taken = record.pages.borrow().len();
     assert!(taken <= 10 + on_their_way, "{taken}");
-    told.room.set(None);
+    record.room.set(None);
     run_for(&mut crawler, Duration::from_millis(10));
-    assert_eq!(told.pages.borrow().len(), 100);
+    assert_eq!(record.pages.borrow().len(), 100);
 }
 
 #[test]
 fn nothing_departs_from_a_crawl_that_pauses_and_what_it_missed_is_not_made_up_for() {
     let world = calm(Duration::from_millis(300));
-    let (mut crawler, handle, told) = crawl(world.clone(), 1, |config, _| {
+    let (mut crawler, handle, record) = crawl(world.clone(), 1, |config, _| {
         config.throttle.default.delay = Duration::from_secs(1);
         config.throttle.default.concurrency = 4;
     });
@@ -313,11 +313,14 @@ fn nothing_departs_from_a_crawl_that_pauses_and_what_it_missed_is_not_made_up_fo
         handle.submit(get(1, page)).expect("there is room");
     }
     run_for(&mut crawler, Duration::from_millis(2100));
-    let (asked, told) = (|| world.borrow().hits().len(), || told.pages.borrow().len());
-    assert_eq!((asked(), told()), (3, 2), "one is on its way");
+    let (asked, ended) = (
+        || world.borrow().hits().len(),
+        || record.pages.borrow().len(),
+    );
+    assert_eq!((asked(), ended()), (3, 2), "one is on its way");
     handle.pause();
     run_for(&mut crawler, Duration::from_secs(1));
-    assert_eq!((asked(), told()), (3, 3), "which has come to its end");
+    assert_eq!((asked(), ended()), (3, 3), "which has come to its end");
     let turns = run_for(&mut crawler, Duration::from_secs(30));
     assert!(turns < 100, "it is awake without need: {turns}");
     assert_eq!(asked(), 3);
@@ -337,16 +340,16 @@ fn nothing_departs_from_a_crawl_that_pauses_and_what_it_missed_is_not_made_up_fo
 
 #[test]
 fn a_pause_ends_with_the_last_handle() {
-    let (mut crawler, handle, told) = crawl(calm(Duration::ZERO), 1, |_, _| {});
+    let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |_, _| {});
     let id = handle.submit(get(1, 1)).expect("there is room");
     handle.pause();
     run_for(&mut crawler, Duration::from_secs(1));
-    assert_eq!(told.end(id), None);
+    assert_eq!(record.end(id), None);
     drop(handle);
     // Whoever has the next one knows of no pause.
     let next = crawler.handle();
     run_for(&mut crawler, Duration::from_secs(1));
-    assert_eq!(told.end(id).as_deref(), Some("200"));
+    assert_eq!(record.end(id).as_deref(), Some("200"));
     drop(next);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
 }
@@ -377,7 +380,7 @@ fn a_scope_has_another_pace_once_a_handle_says_so() {
 
 #[test]
 fn a_shorter_grace_can_be_said_later_and_a_longer_one_changes_nothing() {
-    let (mut crawler, handle, told) = crawl(calm(Duration::from_secs(90)), 1, |_, _| {});
+    let (mut crawler, handle, record) = crawl(calm(Duration::from_secs(90)), 1, |_, _| {});
     let sent = handle.submit(get(1, 1)).expect("there is room");
     run_for(&mut crawler, Duration::from_secs(1));
     handle.shutdown(Duration::from_secs(60));
@@ -392,8 +395,8 @@ fn a_shorter_grace_can_be_said_later_and_a_longer_one_changes_nothing() {
         took > Duration::from_secs(11) && took < Duration::from_secs(14),
         "{took:?}"
     );
-    assert_eq!(told.end(sent).as_deref(), Some("cancelled.stopped"));
-    assert_eq!(told.end(late), None);
+    assert_eq!(record.end(sent).as_deref(), Some("cancelled.stopped"));
+    assert_eq!(record.end(late), None);
     let pending: Vec<_> = crawler.take_pending().map(|pending| pending.id).collect();
     assert_eq!(pending, [Some(late)]);
     assert_eq!(handle.cancel(late), Err(ControlError::Over));
@@ -405,7 +408,7 @@ fn a_shorter_grace_can_be_said_later_and_a_longer_one_changes_nothing() {
 
 #[test]
 fn a_crawl_with_nothing_to_do_sleeps() {
-    let (mut crawler, handle, told) = crawl(calm(Duration::ZERO), 1, |_, _| {});
+    let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |_, _| {});
     handle.submit(get(1, 1)).expect("there is room");
     run_for(&mut crawler, Duration::from_secs(100));
     let turns = run_for(&mut crawler, Duration::from_secs(24 * 3600));
@@ -414,7 +417,7 @@ fn a_crawl_with_nothing_to_do_sleeps() {
     drop(handle);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
     let failed = |page: &Page| page.failure.as_ref().map(|failure| failure.kind);
-    let failed: Vec<Option<FailureKind>> = told.pages.borrow().iter().map(failed).collect();
+    let failed: Vec<Option<FailureKind>> = record.pages.borrow().iter().map(failed).collect();
     assert_eq!(failed, [None, None]);
 }
 
@@ -430,7 +433,7 @@ fn links_that_come_in_at_the_very_end_of_the_grace_are_not_lost() {
     let mut world = Origins::default();
     let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
     world.reply(at, "/1", Duration::from_millis(500), page.as_bytes());
-    let (mut crawler, handle, told) = crawl(Shared::new(world), 1, |config, _| {
+    let (mut crawler, handle, record) = crawl(Shared::new(world), 1, |config, _| {
         config.frontier.follow = Follow::All;
         config.allow_net.clear();
         config.allow_net.push("10.0.0.1/32".to_owned());
@@ -440,12 +443,12 @@ fn links_that_come_in_at_the_very_end_of_the_grace_are_not_lost() {
         assert_eq!(crawler.turn(None), Turn::GoesOn);
     }
     // The rest of the page waits until the sink takes more, or the crawl ends.
-    told.room.set(Some(0));
+    record.room.set(Some(0));
     run_for(&mut crawler, Duration::from_secs(1));
     crawler.stopper().shutdown(Duration::from_millis(100));
     assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
-    assert_eq!(told.end(id).as_deref(), Some("200"));
-    let pages = told.pages.borrow();
+    assert_eq!(record.end(id).as_deref(), Some("200"));
+    let pages = record.pages.borrow();
     let refused = pages.iter().filter(|page| {
         let failure = page.failure.as_ref();
         failure.is_some_and(|failure| failure.code == "no_contact")

@@ -17,12 +17,12 @@ const HOST: &str = "10.0.0.1:80";
 
 /// Crawls from the home page of `HOST`; gives `kind path status` of each attempt.
 fn crawled(set: impl FnOnce(&mut Config), origins: Origins) -> Vec<String> {
-    let tell = |page: Page| {
+    let sink_results = |page: Page| {
         let status = page.status.unwrap_or(0);
         let path = page.url.trim_start_matches("http://10.0.0.1");
         format!("{} {path} {status}", page.kind)
     };
-    pages(set, origins).into_iter().map(tell).collect()
+    pages(set, origins).into_iter().map(sink_results).collect()
 }
 
 fn pages(set: impl FnOnce(&mut Config), origins: Origins) -> Vec<Page> {
@@ -31,9 +31,9 @@ fn pages(set: impl FnOnce(&mut Config), origins: Origins) -> Vec<Page> {
     config.throttle.default.delay_per_slot = Duration::ZERO;
     config.allow_net = vec!["10.0.0.0/8".to_owned()];
     set(&mut config);
-    let told: Shared<Vec<Page>> = Shared::default();
-    let tell = Shared::clone(&told);
-    let sink = FunctionSink::new(move |page: Page| tell.borrow_mut().push(page));
+    let results: Shared<Vec<Page>> = Shared::default();
+    let sink_results = Shared::clone(&results);
+    let sink = FunctionSink::new(move |page: Page| sink_results.borrow_mut().push(page));
     let io = Sim::new(1, Box::new(origins));
     let config = config.finish().expect("a sound config");
     let names = resolver::ResolverSettings::default();
@@ -43,7 +43,7 @@ fn pages(set: impl FnOnce(&mut Config), origins: Origins) -> Vec<Page> {
         .expect("a seed");
     crawler.run();
     drop(crawler);
-    told.take()
+    results.take()
 }
 
 fn origins(replies: &[(&str, &str, Vec<u8>)]) -> Origins {
@@ -84,7 +84,10 @@ fn sitemaps_are_read_by_setting_and_gzip_files_among_them_too() {
         "sitemap /s.xml.gz 200",
         "page /listed 200",
     ] {
-        assert!(with.iter().any(|told| told == line), "{line} in {with:?}");
+        assert!(
+            with.iter().any(|results| results == line),
+            "{line} in {with:?}"
+        );
     }
     let without = crawled(|_| {}, web_of_sitemaps());
     assert_eq!(without, ["robots /robots.txt 200", "page / 200"]);

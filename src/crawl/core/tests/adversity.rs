@@ -10,7 +10,7 @@ use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::life::UNSENT_PER_RELEASE;
-use crate::crawl::core::tests::log::{heard, listen};
+use crate::crawl::core::tests::log::{capture, captured};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::network::socket::Socket;
 use crate::crawl::timer::Timer;
@@ -166,24 +166,24 @@ impl Trip {
         make(self.world.borrow_mut().server(at));
     }
 
-    fn crawler(&self, told: &Shared<Vec<Page>>) -> Crawler<Sim> {
+    fn crawler(&self, results: &Shared<Vec<Page>>) -> Crawler<Sim> {
         let world = Box::new(Shared::clone(&self.world));
         let io = Sim::with(1, self.io.clone(), Faults::default(), world);
         let config = self.config.clone().finish().expect("a sound config");
-        let told = Shared::clone(told);
-        let sink = FunctionSink::new(move |page| told.borrow_mut().push(page));
+        let results = Shared::clone(results);
+        let sink = FunctionSink::new(move |page| results.borrow_mut().push(page));
         Crawler::on(io, config, self.names.clone(), Parts::new(sink)).expect("a crawler")
     }
 
     /// Crawls from these URLs to the end; gives its reason and every finished attempt.
     fn run(&self, seeds: &[&str]) -> (FinishReason, Vec<Page>) {
-        let told = Shared::default();
-        let mut crawler = self.crawler(&told);
+        let results = Shared::default();
+        let mut crawler = self.crawler(&results);
         for seed in seeds {
             crawler.submit(Request::get(*seed)).expect("a sound seed");
         }
         let reason = finish(&mut crawler);
-        let pages = told.borrow().clone();
+        let pages = results.borrow().clone();
         (reason, pages)
     }
 }
@@ -260,12 +260,12 @@ fn a_new_connection_that_ends_while_a_hold_keeps_its_request_loses_no_request() 
         });
         let (reason, pages) = trip.run(&["http://10.0.0.1/a", "http://10.0.0.1/b"]);
         assert_eq!(reason, FinishReason::Finished);
-        let told: Vec<_> = pages
+        let errors: Vec<_> = pages
             .iter()
             .map(|page| (page.status, error(page)))
             .collect();
         let expected = [(Some(429), None), (Some(200), None)];
-        assert_eq!(told, expected, "{think} ms");
+        assert_eq!(errors, expected, "{think} ms");
         let hits = &trip.world.borrow().hits;
         let waited = hits[1].0.saturating_since(hits[0].0);
         put_back += usize::from(waited >= Duration::from_secs(4));
@@ -304,7 +304,7 @@ fn a_further_address_is_tried_only_where_it_has_a_place() {
 fn f74_delayed_redirects_count_for_the_warning_of_waiting_requests() {
     const LATER: &str = "HTTP/1.1 302 Found\r\nretry-after: 60\r\ncontent-length: 0\r\nlocation: ";
     let check = |redirects: usize, expected: usize| {
-        listen();
+        capture();
         let mut trip = Trip::new();
         trip.config.throttle.delayed_requests_warn_threshold = 5;
         trip.server("10.0.0.1:80", |server| {
@@ -319,7 +319,7 @@ fn f74_delayed_redirects_count_for_the_warning_of_waiting_requests() {
             .expect("a sound seed");
         assert_eq!(finish(&mut crawler), FinishReason::Finished);
         assert!(crawler.elapsed() > Duration::from_secs(60), "they wait");
-        let said = heard().into_iter();
+        let said = captured().into_iter();
         let warnings: Vec<String> = said
             .filter(|said| said.contains("DELAYED_REQUESTS_WARN_THRESHOLD"))
             .collect();
@@ -356,8 +356,8 @@ fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
     trip.server("10.0.0.1:80", |server| {
         server.page("/", "").reply("/robots.txt", redirect);
     });
-    let told = Shared::default();
-    let mut crawler = trip.crawler(&told);
+    let results = Shared::default();
+    let mut crawler = trip.crawler(&results);
     // Given up before the other asks for its robots.txt: obedience begins afterwards.
     for n in 0..30 {
         let url = format!("http://10.0.0.2/{n}");
@@ -373,9 +373,9 @@ fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
         .expect("a sound seed");
     drop(handle);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    let told = told.borrow();
+    let results = results.borrow();
     assert_eq!(
-        error(told.last().expect("a page")).as_deref(),
+        error(results.last().expect("a page")).as_deref(),
         Some("robots.unreachable")
     );
 }
@@ -449,8 +449,8 @@ fn bodies_are_buffered_up_to_their_bound_and_one_more() {
             server.page("/", &"x".repeat(BODY));
         });
     }
-    let told = Shared::default();
-    let mut crawler = trip.crawler(&told);
+    let results = Shared::default();
+    let mut crawler = trip.crawler(&results);
     for seed in &seeds {
         crawler.submit(Request::get(seed)).expect("a sound seed");
     }
@@ -458,7 +458,7 @@ fn bodies_are_buffered_up_to_their_bound_and_one_more() {
     while crawler.turn(None) == Turn::GoesOn {
         peak = peak.max(crawler.core.network.buffered());
     }
-    assert!(told.borrow().iter().all(|page| page.body.len() == BODY));
+    assert!(results.borrow().iter().all(|page| page.body.len() == BODY));
     // A body is kept twice, as it came and decoded, in memory that grows by doubling.
     assert!(peak <= 6 * BODY, "{peak}");
     assert_eq!(crawler.core.network.buffered(), 0);
@@ -473,10 +473,10 @@ fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
         server.page("/", &"x".repeat(1 << 20));
     });
     trip.io.read_budget = 1024;
-    let told: Shared<Vec<Page>> = Shared::default();
+    let results: Shared<Vec<Page>> = Shared::default();
     let ready = Shared::new(true);
-    let mut crawler = trip.crawler(&told);
-    let (pages, says) = (Shared::clone(&told), Shared::clone(&ready));
+    let mut crawler = trip.crawler(&results);
+    let (pages, says) = (Shared::clone(&results), Shared::clone(&ready));
     let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
     let sink = sink.ready_when(move || says.get());
     crawler.core.output.set_sink(sink);
@@ -492,7 +492,7 @@ fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
     }
     ready.set(true);
     finish(&mut crawler);
-    assert_eq!(error(&told.borrow()[0]), None);
+    assert_eq!(error(&results.borrow()[0]), None);
 }
 
 #[test]
@@ -538,12 +538,12 @@ fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
     trip.server("10.0.0.1:80", |server| {
         server.reply("/robots.txt", robots);
     });
-    let told: Shared<Vec<Page>> = Shared::default();
+    let results: Shared<Vec<Page>> = Shared::default();
     let taken = Shared::new(0);
-    let mut crawler = trip.crawler(&told);
-    let (pages, taken_now) = (Shared::clone(&told), Shared::clone(&taken));
+    let mut crawler = trip.crawler(&results);
+    let (pages, taken_now) = (Shared::clone(&results), Shared::clone(&taken));
     let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
-    let held = Shared::clone(&told);
+    let held = Shared::clone(&results);
     // Ready while fewer than ten pages came since it was last emptied.
     let ready = move || held.borrow().len() < taken_now.get() + 10;
     crawler.core.output.set_sink(sink.ready_when(ready));
@@ -552,11 +552,11 @@ fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
         crawler.submit(Request::get(url)).expect("a sound seed");
     }
     while crawler.turn(None) == Turn::GoesOn {
-        let came = told.borrow().len() - taken.get();
+        let came = results.borrow().len() - taken.get();
         assert!(came < 10 + UNSENT_PER_RELEASE, "{came}");
-        taken.set(told.borrow().len());
+        taken.set(results.borrow().len());
     }
-    assert_eq!(told.borrow().len(), 5001);
+    assert_eq!(results.borrow().len(), 5001);
 }
 
 #[test]
@@ -731,8 +731,8 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         let mut stops = rng.chance(0.2);
         let world = Box::new(Moody::new(8));
         let io = Sim::with(seed, trip.io.clone(), Faults::default(), world);
-        let told: Shared<Vec<Page>> = Shared::default();
-        let pages = Shared::clone(&told);
+        let results: Shared<Vec<Page>> = Shared::default();
+        let pages = Shared::clone(&results);
         let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
         let config = trip.config.clone().finish().expect("a sound config");
         let names = resolver::ResolverSettings {
@@ -776,7 +776,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
             );
             assert!(hours < 24, "{seed}: no end: {:?}", crawler.progress());
         };
-        let mut ids: Vec<u64> = told.borrow().iter().map(|page| page.id).collect();
+        let mut ids: Vec<u64> = results.borrow().iter().map(|page| page.id).collect();
         ids.sort_unstable();
         assert!(
             ids.windows(2).all(|two| two[0] < two[1]),
@@ -809,8 +809,8 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
             assert_eq!(core.frontier.queued(), 0, "{seed}: queued");
             assert_eq!(core.frontier.lanes_open(), 0, "{seed}: lanes");
             assert!(core.network.names().lookups().is_empty(), "{seed}: lookups");
-            let told = told.borrow();
-            let seeds = told.iter().filter(|page| page.parent.is_none());
+            let results = results.borrow();
+            let seeds = results.iter().filter(|page| page.parent.is_none());
             assert_eq!(seeds.count(), 60, "{seed}: seeds");
         } else {
             let pending = crawler.take_pending().count();

@@ -69,8 +69,8 @@ const WAYS: [Way; 5] = [
     },
     Way {
         name: "a full sink",
-        stop: |_, told| told.room.set(Some(0)),
-        resume: |_, told| told.room.set(None),
+        stop: |_, record| record.room.set(Some(0)),
+        resume: |_, record| record.room.set(None),
         ..UNHINDERED
     },
     Way {
@@ -100,7 +100,7 @@ fn crawl(way: &Way) -> (Crawler<Sim>, Handle, SinkRecord) {
         ..Faults::default()
     };
     let world = NearAndFar(origins);
-    let (mut crawler, told) = crawl_under(faults, None, world, 1, |config, settings| {
+    let (mut crawler, record) = crawl_under(faults, None, world, 1, |config, settings| {
         config.throttle.default.delay = DELAY;
         config.throttle.default.concurrency = 8;
         (way.settings)(config, settings);
@@ -112,7 +112,7 @@ fn crawl(way: &Way) -> (Crawler<Sim>, Handle, SinkRecord) {
         }
     }
     let handle = crawler.handle();
-    (crawler, handle, told)
+    (crawler, handle, record)
 }
 
 /// Takes turns for so long, or until the crawl is over: how many, and whether it is.
@@ -133,7 +133,7 @@ fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> (u64, bool) {
 
 /// Crawls to the end, stopping now and then, so that it begins at many moments of a set-up; how many
 /// turns it took.
-fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, told: &SinkRecord) -> u64 {
+fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, record: &SinkRecord) -> u64 {
     let mut turns = 0;
     // The crawl ends once nobody can submit any more.
     let mut handle = Some(handle);
@@ -141,7 +141,7 @@ fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, told: &SinkReco
         assert!(crawler.elapsed() < PATIENCE, "{}: no end", way.name);
         for (change, span) in [(way.stop, 770), (way.resume, 410)] {
             if let Some(handle) = &handle {
-                change(handle, told);
+                change(handle, record);
             }
             let (more, is_over) = run_for(crawler, Duration::from_millis(span));
             turns += more;
@@ -149,16 +149,16 @@ fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, told: &SinkReco
                 return turns;
             }
         }
-        handle = handle.filter(|_| told.pages.borrow().len() < (HOSTS * PAGES) as usize);
+        handle = handle.filter(|_| record.pages.borrow().len() < (HOSTS * PAGES) as usize);
     }
 }
 
 #[test]
 fn no_scope_is_busy_while_nothing_may_be_released_and_set_up_takes_longer_than_the_gap() {
     for way in &WAYS {
-        let (mut crawler, handle, told) = crawl(way);
-        let turns = finish(way, &mut crawler, handle, &told);
-        let pages = told.pages.borrow();
+        let (mut crawler, handle, record) = crawl(way);
+        let turns = finish(way, &mut crawler, handle, &record);
+        let pages = record.pages.borrow();
         let fetched = pages.iter().filter(|page| page.status == Some(200)).count() as u64;
         assert_eq!(fetched, u64::from(HOSTS * PAGES), "{}", way.name);
         let scopes_checked = crawler.core.throttle.scopes_checked();

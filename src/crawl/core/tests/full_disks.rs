@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::log::{heard, listen};
+use crate::crawl::core::tests::log::{capture, captured};
 use crate::crawl::core::tests::trial::{calm, get};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Parts, Turn};
@@ -134,13 +134,16 @@ fn a_full_disk_pauses_the_crawl_is_reported_once_and_costs_nothing() {
         "out/stats.json",
         "out/throttle.jsonl",
     ] {
-        listen();
+        capture();
         let (mut crawler, world) = crawl(below, FULL_UNTIL);
         assert_eq!(run(&mut crawler), FinishReason::Finished, "{below}");
-        let told = heard();
-        assert_eq!(told.len(), 1, "{below}: {told:?}");
-        assert!(told[0].contains("no room on the disk: cannot "), "{told:?}");
-        assert!(told[0].contains(below), "{told:?}");
+        let lines = captured();
+        assert_eq!(lines.len(), 1, "{below}: {lines:?}");
+        assert!(
+            lines[0].contains("no room on the disk: cannot "),
+            "{lines:?}"
+        );
+        assert!(lines[0].contains(below), "{lines:?}");
         check_whole(&crawler);
         // It was found out within the seconds in which such a file is written.
         let found_out = FULL_FROM + Duration::from_secs(4);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::crawl::core::tests::log::{heard, listen};
+use crate::crawl::core::tests::log::{capture, captured};
 use crate::crawl::core::tests::trial::{calm, crawl, get, run_for};
 
 #[test]
 fn a_sink_that_stays_full_while_something_waits_for_it_is_warned_of_once() {
-    let (mut crawler, _handle, told) = crawl(calm(Duration::from_millis(10)), 1, |_, _| {});
+    let (mut crawler, _handle, record) = crawl(calm(Duration::from_millis(10)), 1, |_, _| {});
     let mut page = 0;
     let mut submit = |crawler: &mut crate::crawl::Crawler<_>| {
         for _ in 0..3 {
@@ -16,27 +16,27 @@ fn a_sink_that_stays_full_while_something_waits_for_it_is_warned_of_once() {
         }
     };
     let second = Duration::from_secs(1);
-    listen();
-    told.room.set(Some(0));
+    capture();
+    record.room.set(Some(0));
     submit(&mut crawler);
     run_for(&mut crawler, second * 19 / 2);
-    assert_eq!(heard(), [""; 0], "a slow disk is nothing to tell");
+    assert_eq!(captured(), [""; 0], "a slow disk is nothing to tell");
     run_for(&mut crawler, second);
     let warning = "WARN: the sink has not been ready for 10 s: for it wait 3 requests that are queued, \
                    0 under way and 0 that have ended";
-    assert_eq!(heard(), [warning]);
+    assert_eq!(captured(), [warning]);
     run_for(&mut crawler, second * 60);
-    assert_eq!(heard(), [""; 0], "once");
+    assert_eq!(captured(), [""; 0], "once");
 
-    told.room.set(None);
+    record.room.set(None);
     run_for(&mut crawler, second);
-    assert_eq!(told.pages.borrow().len(), 3, "it goes on where it stood");
-    told.room.set(Some(0));
+    assert_eq!(record.pages.borrow().len(), 3, "it goes on where it stood");
+    record.room.set(Some(0));
     // A crawl that sleeps asks nobody; from here on it does.
     run_for(&mut crawler, second);
     run_for(&mut crawler, second * 30);
-    assert_eq!(heard(), [""; 0], "nothing waits for it");
+    assert_eq!(captured(), [""; 0], "nothing waits for it");
     submit(&mut crawler);
     run_for(&mut crawler, second);
-    assert_eq!(heard(), [warning], "another stretch");
+    assert_eq!(captured(), [warning], "another stretch");
 }

@@ -99,8 +99,8 @@ fn crawl(seed: u64, config: &Config) -> Outcome {
     });
     let net = Box::new(Shared::clone(&world));
     let io = Sim::with(seed, IoSettings::default(), Faults::default(), net);
-    let told: Shared<Vec<Page>> = Shared::default();
-    let pages = Shared::clone(&told);
+    let results: Shared<Vec<Page>> = Shared::default();
+    let pages = Shared::clone(&results);
     let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
     let config = config.clone().finish().expect("a sound config");
     let names = resolver::ResolverSettings::default();
@@ -127,7 +127,7 @@ fn crawl(seed: u64, config: &Config) -> Outcome {
     let hits = std::mem::take(&mut world.borrow_mut().hits);
     Outcome {
         hits,
-        pages: told.take(),
+        pages: results.take(),
         offsite: filtered.get(&Filtered::Offsite).copied().unwrap_or(0),
         hosts_peak,
         returns,

@@ -73,7 +73,7 @@ fn until_under_way(crawler: &mut Crawler<Sim>) {
 fn under_way(body: &str, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, SinkRecord, u64) {
     let mut origins = Origins::default();
     html(&mut origins, 1, "/", body);
-    let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
+    let (mut crawler, _, record) = crawl(origins, 1, |config, settings| {
         large(config, settings);
         edit(config);
     });
@@ -81,7 +81,7 @@ fn under_way(body: &str, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, SinkR
         .submit(Request::get("http://10.0.0.1/"))
         .expect("a seed");
     until_under_way(&mut crawler);
-    (crawler, told, id)
+    (crawler, record, id)
 }
 
 /// Crawls these with files, also WARC files; the most units that a turn spent, and the pages in the order of
@@ -93,8 +93,8 @@ fn with_files(
 ) -> (u64, Vec<Page>) {
     let mut config = config(1);
     edit(&mut config);
-    let told: Shared<Vec<Page>> = Shared::default();
-    let pages = Shared::clone(&told);
+    let record: Shared<Vec<Page>> = Shared::default();
+    let pages = Shared::clone(&record);
     let mut options = FileSinkOptions::new("out");
     options.warc = Some(WarcOptions::new("here", [7; 16]));
     let sink = Tee::new(
@@ -125,7 +125,7 @@ fn with_files(
         "what was held is given back"
     );
     drop(crawler);
-    (most, told.take())
+    (most, record.take())
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_kee
     let coded = crate::wire::coding::gzip(&body);
     for (coding, sent) in [("gzip", &coded), ("identity", &body)] {
         let origins = all_reply(6, coding, sent);
-        let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
+        let (mut crawler, _, record) = crawl(origins, 1, |config, settings| {
             large(config, settings);
             config.fetch.ratio_max = u32::MAX;
         });
@@ -265,13 +265,13 @@ fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_kee
         while crawler.core.network.paused_len() < 6 {
             assert_eq!(crawler.turn(Some(Duration::from_millis(1))), Turn::GoesOn);
             if crawler.core.network.buffered() > 0 {
-                told.room.set(Some(0));
+                record.room.set(Some(0));
             }
         }
         run_for(&mut crawler, Duration::from_secs(20));
-        told.room.set(None);
+        record.room.set(None);
         assert_eq!(finish(&mut crawler), FinishReason::Finished);
-        let pages = told.pages.borrow();
+        let pages = record.pages.borrow();
         assert_eq!(pages.len(), 6);
         for page in pages.iter() {
             assert!(page.failure.is_none(), "{:?}", page.failure);
@@ -295,14 +295,15 @@ fn a_long_body_of_small_chunks_uses_up_of_a_turn_no_more_than_its_bytes() {
     for host in 1..=2 {
         origins.reply(site(host), "/0", Duration::ZERO, reply.clone());
     }
-    let (mut crawler, _, told) = crawl(origins, 1, large);
+    let (mut crawler, _, record) = crawl(origins, 1, large);
     for host in 1..=2 {
         crawler.submit(get(host, 0)).expect("a seed");
     }
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    assert_eq!(told.pages.borrow().len(), 2);
+    assert_eq!(record.pages.borrow().len(), 2);
     assert!(
-        told.pages
+        record
+            .pages
             .borrow()
             .iter()
             .all(|page| page.body.len() == 3 << 19)
@@ -325,7 +326,7 @@ fn bodies_that_give_way_end_one_after_the_other_where_there_is_no_room_for_all()
     let coded = crate::wire::coding::gzip(&body);
     for (coding, sent) in [("gzip", &coded), ("identity", &body)] {
         let origins = all_reply(40, coding, sent);
-        let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
+        let (mut crawler, _, record) = crawl(origins, 1, |config, settings| {
             config.fetch.body_max = 4 << 20;
             settings.read_budget = 256 << 10;
             config.buffered_bodies_max = 12 << 20;
@@ -341,7 +342,7 @@ fn bodies_that_give_way_end_one_after_the_other_where_there_is_no_room_for_all()
                 crawler.progress()
             );
         }
-        let pages = told.pages.borrow();
+        let pages = record.pages.borrow();
         let whole = pages.iter().filter(|page| page.body == body).count();
         assert_eq!(whole, 40, "{coding}");
     }
@@ -353,7 +354,7 @@ fn links_that_are_too_long_with_their_base_are_counted_and_never_made() {
     let short: String = (0..10_000).map(|link| format!("<a href={link}>")).collect();
     let body = format!("<base href='/{}/'>{short}<a href=/x>", "b".repeat(60_000));
     html(&mut origins, 1, "/", &body);
-    let (mut crawler, _, told) = crawl(origins, 1, large);
+    let (mut crawler, _, record) = crawl(origins, 1, large);
     crawler
         .submit(Request::get("http://10.0.0.1/"))
         .expect("a seed");
@@ -363,7 +364,7 @@ fn links_that_are_too_long_with_their_base_are_counted_and_never_made() {
         turns += usize::from(!crawler.core.pages.is_empty());
     }
     assert!(turns < 20, "{turns} turns were spent on it");
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     assert_eq!(pages[0].links, Some(10_000));
     let long = crawler.core.frontier.filtered()[&crate::frontier::filter::Filtered::Length];
     assert_eq!(long, 10_000);
@@ -380,7 +381,7 @@ fn a_small_page_does_not_wait_for_a_large_one_that_came_before() {
     let mut origins = Origins::default();
     html(&mut origins, 1, "/", &links(40_000));
     html(&mut origins, 2, "/0", "small");
-    let (mut crawler, _, told) = crawl(origins, 1, large);
+    let (mut crawler, _, record) = crawl(origins, 1, large);
     crawler
         .submit(Request::get("http://10.0.0.1/"))
         .expect("a seed");
@@ -388,7 +389,7 @@ fn a_small_page_does_not_wait_for_a_large_one_that_came_before() {
     crawler.submit(get(2, 0)).expect("a seed");
     let before = crawler.io().now();
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     assert!(
         pages[0].ended <= before,
         "a page has the time of its last byte"
@@ -401,11 +402,11 @@ fn a_small_page_does_not_wait_for_a_large_one_that_came_before() {
 fn a_crawl_ends_only_when_what_is_under_way_is_done_and_counts_it_once() {
     for limit in [0, 1] {
         let body = format!("{}<a href=/last>", links(9_000));
-        let (mut crawler, told, _) = under_way(&body, |config| config.frontier.pages_max = limit);
+        let (mut crawler, record, _) = under_way(&body, |config| config.frontier.pages_max = limit);
         assert_eq!(crawler.core.frontier.pages(), 0, "it is not done");
         assert_eq!(crawler.core.flights.len(), 0);
         let reason = finish(&mut crawler);
-        let pages = told.pages.borrow();
+        let pages = record.pages.borrow();
         assert_eq!(pages[0].links, Some(9_001));
         match limit {
             0 => {
@@ -424,10 +425,10 @@ fn a_crawl_ends_only_when_what_is_under_way_is_done_and_counts_it_once() {
 
 #[test]
 fn a_crawl_that_is_stopped_at_once_still_finds_what_is_under_way_leads_to() {
-    let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
+    let (mut crawler, record, _) = under_way(&links(9_000), |_| ());
     crawler.stopper().stop_now();
     assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     assert_eq!(
         (pages.len(), pages[0].status, pages[0].links),
         (1, Some(200), Some(9_000))
@@ -439,8 +440,8 @@ fn a_crawl_that_is_stopped_at_once_still_finds_what_is_under_way_leads_to() {
 
 #[test]
 fn a_crawl_whose_turns_end_leaves_replies_under_way_pending() {
-    let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
-    assert!(told.pages.borrow().is_empty());
+    let (mut crawler, record, _) = under_way(&links(9_000), |_| ());
+    assert!(record.pages.borrow().is_empty());
     let pending: Vec<String> = crawler
         .take_pending()
         .map(|pending| pending.request.url)
@@ -450,12 +451,12 @@ fn a_crawl_whose_turns_end_leaves_replies_under_way_pending() {
 
 #[test]
 fn a_cancelled_reply_under_way_is_not_followed_and_has_its_line() {
-    let (mut crawler, told, id) = under_way(&links(9_000), |_| ());
+    let (mut crawler, record, id) = under_way(&links(9_000), |_| ());
     let handle = crawler.handle();
     handle.cancel(id).expect("the crawl goes on");
     drop(handle);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     assert_eq!(
         (pages.len(), pages[0].status, pages[0].is_final),
         (1, Some(200), true)
@@ -465,17 +466,17 @@ fn a_cancelled_reply_under_way_is_not_followed_and_has_its_line() {
 
 #[test]
 fn a_sink_that_fails_ends_a_crawl_whatever_is_under_way() {
-    let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
-    told.fails.set(true);
+    let (mut crawler, record, _) = under_way(&links(9_000), |_| ());
+    record.fails.set(true);
     assert_eq!(finish(&mut crawler), FinishReason::SinkFailed);
-    assert_eq!(told.pages.borrow().len(), 1);
+    assert_eq!(record.pages.borrow().len(), 1);
     assert_eq!(crawler.core.network.buffered(), 0);
 }
 
 #[test]
 fn a_full_sink_is_given_no_page_that_is_under_way_before_it_has_room() {
-    let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
-    told.room.set(Some(0));
+    let (mut crawler, record, _) = under_way(&links(9_000), |_| ());
+    record.room.set(Some(0));
     for _ in 0..1000 {
         crawler.turn(Some(SMALL));
     }
@@ -483,8 +484,8 @@ fn a_full_sink_is_given_no_page_that_is_under_way_before_it_has_room() {
         crawler.elapsed() > SMALL,
         "a crawl that waits for its sink sleeps"
     );
-    assert_eq!(told.pages.borrow().len(), 0);
-    told.room.set(None);
+    assert_eq!(record.pages.borrow().len(), 0);
+    record.room.set(None);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    assert_eq!(told.pages.borrow()[0].links, Some(9_000));
+    assert_eq!(record.pages.borrow()[0].links, Some(9_000));
 }

@@ -25,7 +25,7 @@ fn origins() -> Origins {
 fn a_redirect_is_final_if_and_only_if_its_target_is_not_followed() {
     let (mut followed, mut left_out) = (0, 0);
     for seed in 0..40 {
-        let (mut crawler, handle, told) = crawl(origins(), seed, |config, _| {
+        let (mut crawler, handle, record) = crawl(origins(), seed, |config, _| {
             config.frontier.robots_obey = false;
             config.throttle.default.delay = Duration::ZERO;
         });
@@ -37,7 +37,7 @@ fn a_redirect_is_final_if_and_only_if_its_target_is_not_followed() {
         }
         drop(handle);
         assert_eq!(crawler.run(), FinishReason::Finished);
-        let pages = told.pages.borrow();
+        let pages = record.pages.borrow();
         let from = pages.iter().find(|page| page.url.ends_with("/from"));
         let from = from.expect("it was fetched");
         let hops = pages.iter().filter(|page| page.root == from.root).count();
@@ -49,7 +49,7 @@ fn a_redirect_is_final_if_and_only_if_its_target_is_not_followed() {
         let fetched = pages.iter().filter(|page| page.url.ends_with("/target"));
         assert_eq!(fetched.filter(|page| page.status.is_some()).count(), 1);
         for root in 1..=1 + seed % 2 {
-            assert!(told.end(root).is_some(), "{seed}: {root} has not ended");
+            assert!(record.end(root).is_some(), "{seed}: {root} has not ended");
         }
     }
     assert!(followed > 0 && left_out > 0, "{followed} {left_out}");
@@ -59,7 +59,7 @@ fn a_redirect_is_final_if_and_only_if_its_target_is_not_followed() {
 fn what_is_cancelled_while_it_waits_for_its_answer_ends_as_cancelled() {
     let mut cancelled = 0;
     for seed in 0..20 {
-        let (mut crawler, handle, told) = crawl(origins(), seed, |config, _| {
+        let (mut crawler, handle, record) = crawl(origins(), seed, |config, _| {
             config.frontier.robots_obey = false;
         });
         crawler.delay_admission(seed);
@@ -69,7 +69,7 @@ fn what_is_cancelled_while_it_waits_for_its_answer_ends_as_cancelled() {
         handle.cancel(id).expect("it goes on");
         drop(handle);
         assert_eq!(crawler.run(), FinishReason::Finished);
-        let end = told.end(id).expect("it ended");
+        let end = record.end(id).expect("it ended");
         if waits {
             assert_eq!(end, "cancelled.asked");
             cancelled += 1;
@@ -81,7 +81,7 @@ fn what_is_cancelled_while_it_waits_for_its_answer_ends_as_cancelled() {
 #[test]
 fn a_crawl_that_is_stopped_loses_no_offer() {
     for seed in 0..40 {
-        let (mut crawler, handle, told) = crawl(origins(), seed, |config, _| {
+        let (mut crawler, handle, record) = crawl(origins(), seed, |config, _| {
             config.frontier.robots_obey = false;
         });
         crawler.delay_admission(seed);
@@ -97,7 +97,7 @@ fn a_crawl_that_is_stopped_loses_no_offer() {
         crawler.run();
         let pending: Vec<_> = crawler.take_pending().filter_map(|left| left.id).collect();
         for id in ids {
-            let ends = usize::from(told.end(id).is_some());
+            let ends = usize::from(record.end(id).is_some());
             let left = pending.iter().filter(|left| **left == id).count();
             assert_eq!(ends + left, 1, "{seed}: {id}: {pending:?}");
         }
@@ -108,7 +108,7 @@ fn a_crawl_that_is_stopped_loses_no_offer() {
 fn tallies_of_scopes_agree_with_the_lines_written_so_far() {
     let mut late = 0;
     for seed in 0..20 {
-        let (mut crawler, handle, told) = crawl(origins(), seed, |config, _| {
+        let (mut crawler, handle, record) = crawl(origins(), seed, |config, _| {
             config.frontier.robots_obey = false;
         });
         crawler.delay_admission(seed);
@@ -116,7 +116,7 @@ fn tallies_of_scopes_agree_with_the_lines_written_so_far() {
         handle.submit(request).expect("the crawl goes on");
         drop(handle);
         while crawler.turn(None) == Turn::GoesOn {
-            let lines = told.pages.borrow().len() as u64;
+            let lines = record.pages.borrow().len() as u64;
             let tallies = crawler.core.output.stats().slowest_scopes(9);
             let sent: u64 = tallies.iter().map(|(_, tally)| tally.sent).sum();
             assert_eq!(sent, lines, "{seed}");

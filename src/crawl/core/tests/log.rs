@@ -1,4 +1,4 @@
-//! What a crawl logs, heard by the thread that runs it.
+//! Captures the warnings that a crawl logs, per thread.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -6,34 +6,35 @@ use std::sync::Once;
 use log::{LevelFilter, Log, Metadata, Record};
 
 thread_local! {
-    static HEARD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static CAPTURED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-struct Ear;
+struct Capture;
 
-impl Log for Ear {
+impl Log for Capture {
     fn enabled(&self, _metadata: &Metadata<'_>) -> bool {
         true
     }
 
     fn log(&self, record: &Record<'_>) {
-        HEARD.with_borrow_mut(|heard| heard.push(format!("{}: {}", record.level(), record.args())));
+        CAPTURED
+            .with_borrow_mut(|lines| lines.push(format!("{}: {}", record.level(), record.args())));
     }
 
     fn flush(&self) {}
 }
 
-/// From now on this thread's warnings are heard.
-pub fn listen() {
+/// Captures this thread's warnings from now on.
+pub fn capture() {
     static HERE: Once = Once::new();
     HERE.call_once(|| {
-        log::set_logger(&Ear).expect("nobody else listens");
+        log::set_logger(&Capture).expect("no other logger is installed");
         log::set_max_level(LevelFilter::Warn);
     });
-    heard();
+    captured();
 }
 
-/// What was said on this thread since the last time.
-pub fn heard() -> Vec<String> {
-    HEARD.take()
+/// The lines logged on this thread since the last call.
+pub fn captured() -> Vec<String> {
+    CAPTURED.take()
 }

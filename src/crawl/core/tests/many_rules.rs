@@ -26,7 +26,7 @@ fn count(web: &Web, target: &str) -> BTreeMap<String, usize> {
 
 /// Crawls a host and its sitemaps to the end, a request a second.
 fn crawl_sitemaps(web: &Web, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, SinkRecord) {
-    let (mut crawler, told) = crawl_web(web, |config, _| {
+    let (mut crawler, record) = crawl_web(web, |config, _| {
         config.frontier.follow = Follow::Host;
         config.frontier.robots_obey = true;
         config.frontier.sitemaps = true;
@@ -37,7 +37,7 @@ fn crawl_sitemaps(web: &Web, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, S
         .submit(Request::get("http://10.0.0.1/"))
         .expect("a seed");
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
-    (crawler, told)
+    (crawler, record)
 }
 
 /// How many sitemaps below `/s/` were asked for.
@@ -57,7 +57,7 @@ fn rules_of_many_hosts_stay_within_their_bound_and_are_fetched_again_when_needed
         "/robots.txt" => Reply::text(rules.as_str()),
         _ => Reply::page("a page"),
     });
-    let (mut crawler, told) = crawl_web(&web, |config, _| {
+    let (mut crawler, record) = crawl_web(&web, |config, _| {
         config.frontier.robots_obey = true;
         config.frontier.robots_memory = 200 << 10;
         config.throttle.default.delay = Duration::from_secs(1);
@@ -76,7 +76,7 @@ fn rules_of_many_hosts_stay_within_their_bound_and_are_fetched_again_when_needed
     }
     assert!(most > 100 << 10, "the bound was never near: {most}");
     assert!(most <= 200 << 10, "{most} bytes of rules");
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     let ends = |status: Option<u16>| {
         pages
             .iter()
@@ -116,7 +116,7 @@ fn an_endless_sitemap_index_starves_no_page_and_comes_to_an_end() {
         ),
         _ => Reply::page("a page"),
     });
-    let (crawler, told) = crawl_sitemaps(&web, |config| {
+    let (crawler, record) = crawl_sitemaps(&web, |config| {
         config.frontier.sitemaps_per_host_max = 100;
         config.frontier.path_repeat_limit = 100;
     });
@@ -135,7 +135,7 @@ fn an_endless_sitemap_index_starves_no_page_and_comes_to_an_end() {
     assert_eq!(sitemaps, 99, "one of a hundred was forbidden");
     let filtered = crawler.core.frontier.filtered();
     assert!(filtered[&Filtered::HostSitemaps] > 0);
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     let secret = pages
         .iter()
         .find(|page| page.url.ends_with("/secret.xml"))

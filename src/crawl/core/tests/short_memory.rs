@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::crawl::control::feed::{EndedRequest, RequestSource, SourceError, SourcePoll, Wake};
-use crate::crawl::core::tests::log::{heard, listen};
+use crate::crawl::core::tests::log::{capture, captured};
 use crate::crawl::core::tests::trial::{calm, crawl_under, get, run_for};
 use crate::io::Memory;
 use crate::io::sim::Faults;
@@ -38,7 +38,7 @@ impl RequestSource for Many {
 
 #[test]
 fn seeds_wait_while_memory_is_short_and_come_in_when_there_is_more() {
-    listen();
+    capture();
     let minute = Duration::from_secs(60);
     let faults = Faults {
         memory: vec![(Duration::ZERO, used(850)), (minute, used(300))],
@@ -49,30 +49,30 @@ fn seeds_wait_while_memory_is_short_and_come_in_when_there_is_more() {
     let (mut crawler, _) = crawl_under(faults, source, world, 1, |config, _| {
         config.throttle.default.delay = Duration::from_secs(1);
     });
-    let told = heard();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let lines = captured();
+    assert_eq!(lines.len(), 1, "{lines:?}");
     for part in [
         "1000 MiB (memory.max)",
         "FRONTIER_MAX",
         "BUFFERED_BODIES_MAX",
     ] {
-        assert!(told[0].contains(part), "{told:?}");
+        assert!(lines[0].contains(part), "{lines:?}");
     }
     run_for(&mut crawler, minute - Duration::from_millis(1));
-    let told = heard();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("850 MiB of 1000 MiB"), "{told:?}");
+    let lines = captured();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("850 MiB of 1000 MiB"), "{lines:?}");
     let queued = crawler.progress().queued;
     assert!((3000..4200).contains(&queued), "{queued}");
     run_for(&mut crawler, Duration::from_secs(3));
     let queued = crawler.progress().queued;
     assert!((39_000..40_000).contains(&queued), "{queued}");
-    assert_eq!(heard(), [""; 0]);
+    assert_eq!(captured(), [""; 0]);
 }
 
 #[test]
 fn once_all_seeds_are_in_memory_is_seldom_looked_at() {
-    listen();
+    capture();
     let short = Faults {
         memory: vec![(Duration::from_secs(10), used(850))],
         ..Faults::default()
@@ -88,10 +88,10 @@ fn once_all_seeds_are_in_memory_is_seldom_looked_at() {
             crawler.submit(request).expect("there is room");
         }
         run_for(&mut crawler, Duration::from_secs(29));
-        let told = heard();
-        assert_eq!(told.len(), warnings, "{takes_more}: {told:?}");
+        let lines = captured();
+        assert_eq!(lines.len(), warnings, "{takes_more}: {lines:?}");
         run_for(&mut crawler, Duration::from_secs(2));
-        assert_eq!(warnings + heard().len(), 1);
+        assert_eq!(warnings + captured().len(), 1);
         drop(handle);
     };
     check(true, 1);
@@ -100,8 +100,8 @@ fn once_all_seeds_are_in_memory_is_seldom_looked_at() {
 
 #[test]
 fn where_memory_is_not_limited_nothing_is_said() {
-    listen();
+    capture();
     let world = calm(Duration::from_millis(10));
     let _ = crawl_under(Faults::default(), None, world, 1, |_, _| {});
-    assert_eq!(heard(), [""; 0]);
+    assert_eq!(captured(), [""; 0]);
 }

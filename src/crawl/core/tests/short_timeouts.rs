@@ -30,7 +30,7 @@ impl World for Far {
 #[test]
 fn a_requests_own_timeout_that_is_too_short_to_connect_counts_against_no_host() {
     const HOSTS: u32 = 12;
-    let (mut crawler, _, told) = crawl(Far(Answer::Accept), 1, |config, _| {
+    let (mut crawler, _, record) = crawl(Far(Answer::Accept), 1, |config, _| {
         config.frontier.retry_times = 1;
     });
     for host in 1..=HOSTS {
@@ -44,7 +44,7 @@ fn a_requests_own_timeout_that_is_too_short_to_connect_counts_against_no_host() 
         let progress = crawler.progress();
         assert_eq!((progress.hosts_held, progress.outages), (0, 0));
     }
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     for page in pages.iter() {
         let code = page.failure.as_ref().map(|failure| failure.code());
         match page.url.ends_with("/5") {
@@ -58,7 +58,7 @@ fn a_requests_own_timeout_that_is_too_short_to_connect_counts_against_no_host() 
 
 #[test]
 fn a_silent_host_is_held_and_given_up_though_download_timeout_is_short() {
-    let (mut crawler, _, told) = crawl(Far(Answer::Silence), 1, |config, _| {
+    let (mut crawler, _, record) = crawl(Far(Answer::Silence), 1, |config, _| {
         config.fetch.download_timeout = Duration::from_secs(5);
         config.frontier.host_down_after = Duration::from_secs(60);
     });
@@ -70,7 +70,7 @@ fn a_silent_host_is_held_and_given_up_though_download_timeout_is_short() {
         held = held.max(crawler.progress().hosts_held);
     }
     assert_eq!(held, 1);
-    let pages = told.pages.borrow();
+    let pages = record.pages.borrow();
     let ends = |is_final, wanted: &str| {
         let is_it = |page: &&Page| {
             let failure = page.failure.as_ref().expect("nothing answers");

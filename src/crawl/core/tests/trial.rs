@@ -21,46 +21,46 @@ use crate::sink::reply::{BodyMode, Reply};
 use crate::sink::{Sink, WriteError};
 use crate::throttle::settings::Jitter;
 
-/// What a test sees of a crawl's sink, and says to it.
+/// State of a crawl's sink, shared with the test that reads and steers it.
 #[derive(Clone, Default)]
 pub struct SinkRecord {
     pub pages: Shared<Vec<Page>>,
-    /// How many pages it takes before it is full; `None` for any number.
+    /// Number of pages it accepts before it is full; `None` for any number.
     pub room: Shared<Option<usize>>,
     pub fails: Shared<bool>,
-    /// Each page whose head came, held open, with its URL; where they are to be.
+    /// Each page whose head has arrived, held open, with its URL; `None` to hold none.
     pub open: Shared<Option<Vec<(String, LinksLater)>>>,
 }
 
-struct Keeps {
-    told: SinkRecord,
+struct RecordingSink {
+    record: SinkRecord,
     failure: WriteError,
 }
 
-impl Sink for Keeps {
+impl Sink for RecordingSink {
     fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
-        if let Some(open) = &mut *self.told.open.borrow_mut() {
+        if let Some(open) = &mut *self.record.open.borrow_mut() {
             open.push((reply.url.to_owned(), reply.links_later()));
         }
         BodyMode::Keep
     }
 
     fn put(&mut self, page: &mut Page) {
-        self.told.pages.borrow_mut().push(std::mem::take(page));
+        self.record.pages.borrow_mut().push(std::mem::take(page));
     }
 
     fn is_ready(&self) -> bool {
-        let room = self.told.room.get();
-        room.is_none_or(|room| self.told.pages.borrow().len() < room)
+        let room = self.record.room.get();
+        room.is_none_or(|room| self.record.pages.borrow().len() < room)
     }
 
     fn failure(&self) -> Option<&WriteError> {
-        self.told.fails.get().then_some(&self.failure)
+        self.record.fails.get().then_some(&self.failure)
     }
 }
 
 impl SinkRecord {
-    /// How the page of a number says that it ended, if it is final: `200`, or `cancelled.asked`.
+    /// End of a request by its number, if it is final: `200`, or `cancelled.asked`.
     pub fn end(&self, id: u64) -> Option<String> {
         let pages = self.pages.borrow();
         let mut ends = pages.iter().filter(|page| page.root == id && page.is_final);
@@ -73,18 +73,18 @@ impl SinkRecord {
     }
 }
 
-/// A crawler through a world, its handle, and what its sink is told.
+/// A crawler through a world, its handle, and the record of its sink.
 pub fn crawl(
     world: impl World + 'static,
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
 ) -> (Crawler<Sim>, Handle, SinkRecord) {
-    let (crawler, told) = crawl_from(None, world, seed, edit);
+    let (crawler, record) = crawl_from(None, world, seed, edit);
     let handle = crawler.handle();
-    (crawler, handle, told)
+    (crawler, handle, record)
 }
 
-/// The same that feeds itself from a source.
+/// The same, fed by a source.
 pub fn crawl_from(
     source: Option<Box<dyn RequestSource>>,
     world: impl World + 'static,
@@ -94,7 +94,7 @@ pub fn crawl_from(
     crawl_under(Faults::default(), source, world, seed, edit)
 }
 
-/// The same on such a network.
+/// The same on a network with faults.
 pub fn crawl_under(
     faults: Faults,
     source: Option<Box<dyn RequestSource>>,
@@ -136,9 +136,9 @@ fn crawl_in(
     let mut settings = IoSettings::default();
     edit(&mut config, &mut settings);
     let io = Sim::with(seed, settings, faults, world);
-    let told = SinkRecord::default();
-    let sink = Keeps {
-        told: told.clone(),
+    let record = SinkRecord::default();
+    let sink = RecordingSink {
+        record: record.clone(),
         failure: WriteError {
             path: PathBuf::from("nowhere"),
             cause: io::ErrorKind::StorageFull.into(),
@@ -154,7 +154,7 @@ fn crawl_in(
         ..Parts::new(sink)
     };
     let crawler = Crawler::on(io, config, names, parts).expect("a crawler");
-    (crawler, told)
+    (crawler, record)
 }
 
 /// Servers at 10.0.0.1 to 10.0.0.3, each with many pages, after so long a thought.
