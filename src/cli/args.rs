@@ -17,7 +17,7 @@ use super::{Usage, examples, settings};
 
 pub use self::probe::Probe;
 
-use self::sources::{Configured, Said, Settings, Sockets, many, one};
+use self::sources::{Configured, Given, Settings, Sockets, many, one};
 
 /// Reads the command line.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Usage> {
@@ -182,32 +182,32 @@ impl Crawl {
     }
 
     /// The settings that its flags set.
-    pub fn said(&self) -> anyhow::Result<Vec<Said>> {
-        let mut said = self.sockets.said();
-        said.extend(one("--follow", "FOLLOW", &self.follow));
-        said.extend(one("--max-pages", "CLOSESPIDER_PAGECOUNT", &self.max_pages));
-        said.extend(one(
+    pub fn given(&self) -> anyhow::Result<Vec<Given>> {
+        let mut given = self.sockets.given();
+        given.extend(one("--follow", "FOLLOW", &self.follow));
+        given.extend(one("--max-pages", "CLOSESPIDER_PAGECOUNT", &self.max_pages));
+        given.extend(one(
             "--max-pages-per-host",
             "PAGES_PER_HOST_MAX",
             &self.max_pages_per_host,
         ));
-        said.extend(one("--max-depth", "DEPTH_LIMIT", &self.max_depth));
-        said.extend(one("--max-time", "CLOSESPIDER_TIMEOUT", &self.max_time));
-        said.extend(one("--max-body", "DOWNLOAD_MAXSIZE", &self.max_body));
-        said.extend(many("--allow", "ALLOW", &self.allow));
-        said.extend(many("--deny", "DENY", &self.deny));
+        given.extend(one("--max-depth", "DEPTH_LIMIT", &self.max_depth));
+        given.extend(one("--max-time", "CLOSESPIDER_TIMEOUT", &self.max_time));
+        given.extend(one("--max-body", "DOWNLOAD_MAXSIZE", &self.max_body));
+        given.extend(many("--allow", "ALLOW", &self.allow));
+        given.extend(many("--deny", "DENY", &self.deny));
         if !self.exclude.is_empty() {
             let excluded = settings::read_exclusions(&self.exclude)?;
-            said.push(Said::new("--exclude", "EXCLUDE", excluded.into()));
+            given.push(Given::new("--exclude", "EXCLUDE", excluded.into()));
         }
         if self.warc {
-            said.push(Said::new("--warc", "WARC", true.into()));
+            given.push(Given::new("--warc", "WARC", true.into()));
         }
         if self.no_warc {
-            said.push(Said::new("--no-warc", "WARC", false.into()));
+            given.push(Given::new("--no-warc", "WARC", false.into()));
         }
-        said.extend(one("--stop-grace", "STOP_GRACE", &self.stop_grace));
-        Ok(said)
+        given.extend(one("--stop-grace", "STOP_GRACE", &self.stop_grace));
+        Ok(given)
     }
 }
 
@@ -235,8 +235,8 @@ impl Fetch {
     }
 
     /// The settings that its flags set.
-    pub fn said(&self) -> Vec<Said> {
-        self.sockets.said()
+    pub fn given(&self) -> Vec<Given> {
+        self.sockets.given()
     }
 }
 

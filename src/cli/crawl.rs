@@ -239,7 +239,7 @@ pub fn set_up(builder: Builder) -> anyhow::Result<Crawler> {
     builder.build().map_err(|error| match error {
         // Its cause is in its words already.
         SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
-        told => Usage(told.to_string()).into(),
+        error => Usage(error.to_string()).into(),
     })
 }
 

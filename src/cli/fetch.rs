@@ -40,10 +40,10 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
         config = config.with("FOLLOW", "none")?;
     }
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let told = Arc::clone(&seen);
+    let results = Arc::clone(&seen);
     let keep_body = args.body_out.is_some();
     let sink = move |page: Page| {
-        let mut seen = told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = results.lock().unwrap_or_else(PoisonError::into_inner);
         take(&mut seen, page, keep_body);
     };
     let mut crawler = set_up(Crawler::builder(config).sink(sink))?;

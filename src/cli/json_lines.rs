@@ -42,7 +42,7 @@ where
         let answered = match &answered {
             Ok(answer) => serde_json::to_string(answer)?,
             Err(error) => serde_json::to_string(&Refusal {
-                error: super::told(error),
+                error: super::full_message(error),
             })?,
         };
         if !put_line(&mut out, &answered)? {

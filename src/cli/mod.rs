@@ -53,7 +53,7 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(FAILED)),
         Err(error) if is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            stderr::write_line(&format!("argiope: {}", one_line(&told(&error))));
+            stderr::write_line(&format!("argiope: {}", one_line(&full_message(&error))));
             let misused = error.is::<Usage>() || error.is::<ConfigError>();
             ExitCode::from(if misused { MISUSED } else { FAILED })
         }
@@ -64,12 +64,12 @@ fn run(command: Command) -> anyhow::Result<i32> {
     // Before settings are read: `CONCURRENT_REQUESTS = 0` means as many as open files allow.
     argiope::raise_open_files();
     match command {
-        Command::Crawl(args) => crawl::run(settings::load(args.configured(), &args.said()?)?, args),
+        Command::Crawl(args) => crawl::run(settings::load(args.configured(), &args.given()?)?, args),
         Command::Fetch(args) => {
-            let config = settings::load_over(&fetch::VALUES, args.configured(), &args.said())?;
+            let config = settings::load_over(&fetch::VALUES, args.configured(), &args.given())?;
             fetch::run(config, args)
         }
-        Command::Probe(args) => probe::run(settings::load(args.configured(), &args.said())?, &args),
+        Command::Probe(args) => probe::run(settings::load(args.configured(), &args.given())?, &args),
         Command::Robots(args) => self::robots::run(&args.into_asked()?),
         Command::Url(args) => {
             let config = settings::load(&args.configured, &[])?;
@@ -130,16 +130,16 @@ fn is_reader_gone(error: &anyhow::Error) -> bool {
 }
 
 /// An error and its causes, save those that it names itself.
-fn told(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |mut told, cause| {
+fn full_message(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut message, cause| {
         let cause = cause.to_string();
-        if !told.contains(&cause) {
-            if !told.is_empty() {
-                told.push_str(": ");
+        if !message.contains(&cause) {
+            if !message.is_empty() {
+                message.push_str(": ");
             }
-            told.push_str(&cause);
+            message.push_str(&cause);
         }
-        told
+        message
     })
 }
 

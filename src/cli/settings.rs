@@ -14,10 +14,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Usage;
-use super::args::sources::{Configured, Said, Settings};
+use super::args::sources::{Configured, Given, Settings};
 
 /// The config that the file, `-s` and the flags make together, finished.
-pub fn load(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
+pub fn load(configured: &Configured, flags: &[Given]) -> anyhow::Result<Config> {
     load_over(&NO_VALUES, configured, flags)
 }
 
@@ -26,7 +26,7 @@ pub fn load(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
 pub fn load_over(
     values: &CommandValues,
     configured: &Configured,
-    flags: &[Said],
+    flags: &[Given],
 ) -> anyhow::Result<Config> {
     let config = gather(values, configured, flags)?.finish()?;
     if config.is_insecure() {
@@ -50,7 +50,7 @@ const NO_VALUES: CommandValues = CommandValues {
 fn gather(
     usual: &CommandValues,
     configured: &Configured,
-    flags: &[Said],
+    flags: &[Given],
 ) -> anyhow::Result<Config> {
     let mut config = Config::default();
     if let Some(preset) = &configured.preset {
@@ -69,7 +69,7 @@ fn gather(
         };
         config.set(name.trim(), value, SettingSource::Option)?;
     }
-    for Said { flag, name, value } in flags {
+    for Given { flag, name, value } in flags {
         config.set(name, value.clone(), SettingSource::Flag((*flag).to_owned()))?;
     }
     Ok(config)
@@ -95,7 +95,7 @@ pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
 
 /// `argiope settings`.
 pub fn run(args: &Settings) -> anyhow::Result<i32> {
-    let config = gather(&NO_VALUES, args.configured(), &args.said())?;
+    let config = gather(&NO_VALUES, args.configured(), &args.given())?;
     // What depends on this machine is checked and not shown: a file may be meant for another one.
     config.clone().finish()?;
     let text = match (args.json, args.toml) {
@@ -370,13 +370,13 @@ mod tests {
     #[test]
     fn a_commands_own_values_stand_above_a_preset_and_below_the_rest() {
         let own = [&super::super::fetch::VALUES, &super::super::demo::VALUES];
-        let flags = [Said {
+        let flags = [Given {
             flag: "--host-down-after",
             name: "HOST_DOWN_AFTER",
             value: "8s".into(),
         }];
         for own in own {
-            let check = |set: &[&str], flags: &[Said], expected: &str| {
+            let check = |set: &[&str], flags: &[Given], expected: &str| {
                 let configured = Configured {
                     config: None,
                     preset: Some("broad".to_owned()),

@@ -132,15 +132,15 @@ fn remarks(out: &mut String, pacing: &Pacing, verbose: bool) {
         false => (REMARKS_EACH, REMARKS_IN_ALL),
         true => (REMARKS_VERBOSE, REMARKS_VERBOSE),
     };
-    let (mut told, mut more) = (0, 0);
+    let (mut shown, mut more) = (0, 0);
     for about in REMARKS {
         let mut of_kind = 0;
         for scope in &pacing.scopes {
             for remark in scope.remarks.iter().filter(|remark| remark.about == about) {
-                if of_kind < each && told < in_all {
+                if of_kind < each && shown < in_all {
                     let words = format!("{}: {}", scope.scope, remark.words);
                     line(out, about.as_str(), &words);
-                    told += 1;
+                    shown += 1;
                 } else {
                     more += 1;
                 }
@@ -207,10 +207,10 @@ fn spread(spread: &Spread) -> String {
     )
 }
 
-fn scopes(list: &[(&str, Tally)], told: impl Fn(&Tally) -> String) -> String {
+fn scopes(list: &[(&str, Tally)], value: impl Fn(&Tally) -> String) -> String {
     let parts: Vec<String> = list
         .iter()
-        .map(|(name, tally)| format!("{name} {}", told(tally)))
+        .map(|(name, tally)| format!("{name} {}", value(tally)))
         .collect();
     joined(&parts)
 }
@@ -262,18 +262,18 @@ mod tests {
             let (_, scopes) = all.split_once("  slowest").expect("scopes come last");
             scopes.to_owned()
         };
-        let told = shown(&pacing, false);
-        assert_eq!(told.lines().count(), 10, "{told}");
+        let text = shown(&pacing, false);
+        assert_eq!(text.lines().count(), 10, "{text}");
         assert!(
-            told.contains("  waited longest 0.test 101.00 s (delay)  1.test"),
-            "{told}"
+            text.contains("  waited longest 0.test 101.00 s (delay)  1.test"),
+            "{text}"
         );
-        let blocked = told.find("blocked").expect("told");
-        assert!(blocked < told.find("slow  ").expect("told"), "{told}");
-        assert!(told.contains("0.test: words of ineffective"), "{told}");
-        assert!(told.contains("154 more remarks"), "{told}");
+        let blocked = text.find("blocked").expect("it is reported");
+        assert!(blocked < text.find("slow  ").expect("it is reported"), "{text}");
+        assert!(text.contains("0.test: words of ineffective"), "{text}");
+        assert!(text.contains("154 more remarks"), "{text}");
         // Of an empty queue nobody need hear at the end.
-        assert!(!told.contains("idle"), "{told}");
+        assert!(!text.contains("idle"), "{text}");
         assert!(shown(&pacing, true).lines().count() > 100);
 
         pacing.scopes.truncate(1);
@@ -295,13 +295,13 @@ mod tests {
             let first = (url.into(), format!("words of {name}"));
             stats.first_errors.insert(name.to_owned(), first);
         }
-        let told = summary(&stats, &Progress::default(), &Pacing::default(), false);
-        let explained: Vec<&str> = told.lines().filter(|line| line.contains("words")).collect();
+        let text = summary(&stats, &Progress::default(), &Pacing::default(), false);
+        let explained: Vec<&str> = text.lines().filter(|line| line.contains("words")).collect();
         let expected = ["dns.nxdomain", "timeout.connect", "connect.refused"];
-        assert_eq!(explained.len(), expected.len(), "{told}");
+        assert_eq!(explained.len(), expected.len(), "{text}");
         for (line, name) in explained.iter().zip(expected) {
-            assert!(line.ends_with(&format!(": words of {name}")), "{told}");
-            assert!(line.chars().count() < 140, "{told}");
+            assert!(line.ends_with(&format!(": words of {name}")), "{text}");
+            assert!(line.chars().count() < 140, "{text}");
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::wire::proxy::Route;
 #[derive(Clone, Debug, Default)]
 pub struct Extra {
     /// All that can be said in bytes, under the labels of [`Label`].
-    said: Records,
+    records: Records,
     /// The caller's own JSON.
     pub meta: Option<Box<RawValue>>,
     /// How it goes, where that was said.
@@ -83,7 +83,7 @@ enum Label {
 #[repr(u8)]
 enum Origin {
     /// It named them itself: they survive redirects, and are in no order.
-    Said,
+    Request,
     /// The scope map told them before, after a while.
     Mapped,
     /// The same, in no order.
@@ -109,37 +109,37 @@ impl Flags {
 impl Extra {
     /// What a request says beside its URL, if it says anything.
     pub fn of(request: &Request) -> Option<Box<Extra>> {
-        let mut said = Records::default();
+        let mut records = Records::default();
         if request.tag != 0 {
-            said.push_number(Label::Tag as u8, request.tag);
+            records.push_number(Label::Tag as u8, request.tag);
         }
         if !request.method.is_empty() {
-            said.push(Label::Method as u8, request.method.as_bytes());
+            records.push(Label::Method as u8, request.method.as_bytes());
         }
         if let Some(timeout) = request.timeout {
             let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-            said.push_number(Label::Timeout as u8, nanos);
+            records.push_number(Label::Timeout as u8, nanos);
         }
         if let Some(bytes) = request.body_max {
-            said.push_number(Label::BodyMax as u8, bytes);
+            records.push_number(Label::BodyMax as u8, bytes);
         }
         if request.sitemap != 0 {
-            said.push_number(Label::Nesting as u8, request.sitemap.into());
+            records.push_number(Label::Nesting as u8, request.sitemap.into());
         }
         for (name, value) in &request.headers {
-            said.push(Label::Field as u8, [name, "\0", value].concat().as_bytes());
+            records.push(Label::Field as u8, [name, "\0", value].concat().as_bytes());
         }
         if request.dont_send_credentials {
-            said.push(Label::WithoutCredentials as u8, &[]);
+            records.push(Label::WithoutCredentials as u8, &[]);
         }
         for name in &request.private_headers {
-            said.push(Label::Private as u8, name.as_bytes());
+            records.push(Label::Private as u8, name.as_bytes());
         }
         if !request.body.is_empty() {
-            said.push(Label::Body as u8, &request.body);
+            records.push(Label::Body as u8, &request.body);
         }
         let mut extra = Extra {
-            said,
+            records,
             meta: request.meta.clone(),
             route: request.route.clone().map(Box::new),
         };
@@ -147,16 +147,16 @@ impl Extra {
             let costs = request.scope_costs.iter().copied().map(Some);
             let costs = costs.chain(std::iter::repeat(None));
             let names = names.iter().map(String::as_str);
-            extra.push_scopes(Origin::Said, names.zip(costs));
+            extra.push_scopes(Origin::Request, names.zip(costs));
         }
-        let told = extra.said != Records::default() || extra.meta.is_some();
+        let told = extra.records != Records::default() || extra.meta.is_some();
         (told || extra.route.is_some()).then(|| Box::new(extra))
     }
 
     /// Whether it holds what a request says and its result line does not: the line has the method and
     /// the caller's JSON.
     pub fn says_more_than_line(&self) -> bool {
-        let said = [
+        let records = [
             Label::Tag,
             Label::Field,
             Label::Private,
@@ -166,8 +166,8 @@ impl Extra {
             Label::BodyMax,
         ];
         self.route.is_some()
-            || self.origin_of_scopes() == Some(Origin::Said)
-            || (self.said.iter()).any(|(label, _)| said.iter().any(|known| *known as u8 == label))
+            || self.origin_of_scopes() == Some(Origin::Request)
+            || (self.records.iter()).any(|(label, _)| records.iter().any(|known| *known as u8 == label))
     }
 
     /// The caller's own number; 0 where it has none.
@@ -193,28 +193,28 @@ impl Extra {
 
     /// The method, where it is not GET.
     pub fn method(&self) -> Option<&str> {
-        self.said.get(Label::Method as u8).map(text)
+        self.records.get(Label::Method as u8).map(text)
     }
 
     /// Its own header fields, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        let fields = self.said.all(Label::Field as u8);
+        let fields = self.records.all(Label::Field as u8);
         fields.filter_map(|field| text(field).split_once('\0'))
     }
 
     /// Names of its own header fields that are for its origin alone.
     pub fn private_headers(&self) -> impl Iterator<Item = &str> {
-        self.said.all(Label::Private as u8).map(text)
+        self.records.all(Label::Private as u8).map(text)
     }
 
     /// Whether it carries none of the credentials among the fields of every request.
     pub fn is_without_credentials(&self) -> bool {
-        self.said.get(Label::WithoutCredentials as u8).is_some()
+        self.records.get(Label::WithoutCredentials as u8).is_some()
     }
 
     /// Drops those header fields whose names are not wanted.
     pub fn retain_fields(&mut self, is_wanted: impl Fn(&str) -> bool) {
-        self.said.retain(|label, value| {
+        self.records.retain(|label, value| {
             let name = || text(value).split_once('\0').map_or("", |(name, _)| name);
             label != Label::Field as u8 || is_wanted(name())
         });
@@ -222,13 +222,13 @@ impl Extra {
 
     /// The body; empty means none.
     pub fn body(&self) -> &[u8] {
-        self.said.get(Label::Body as u8).unwrap_or_default()
+        self.records.get(Label::Body as u8).unwrap_or_default()
     }
 
     /// Makes it a GET, without a body.
     pub fn become_get(&mut self) {
-        self.said.remove(Label::Method as u8);
-        self.said.remove(Label::Body as u8);
+        self.records.remove(Label::Method as u8);
+        self.records.remove(Label::Body as u8);
     }
 
     /// How long its fetch may take, where that was said.
@@ -253,13 +253,13 @@ impl Extra {
         Some(match origin {
             Origin::Mapped => scopes,
             // A request names a set: none of them is more specific than the others.
-            Origin::Said | Origin::MappedUnordered => scopes.unordered(),
+            Origin::Request | Origin::MappedUnordered => scopes.unordered(),
         })
     }
 
     /// The scopes that the request named itself, with the expected costs, where they were said.
     pub fn said_scopes(&self) -> Option<(Vec<String>, Vec<f64>)> {
-        (self.origin_of_scopes()? == Origin::Said).then(|| {
+        (self.origin_of_scopes()? == Origin::Request).then(|| {
             let names = self.scope_entries().map(|(name, _)| name.to_owned());
             let costs = self.scope_entries().map_while(|(_, cost)| cost);
             (names.collect(), costs.collect())
@@ -271,7 +271,7 @@ impl Extra {
         if let Some((names, _)) = other.said_scopes() {
             self.forget_scopes();
             let names = names.iter().map(|name| (name.as_str(), None));
-            self.push_scopes(Origin::Said, names);
+            self.push_scopes(Origin::Request, names);
         }
     }
 
@@ -289,14 +289,14 @@ impl Extra {
 
     /// The map is to be asked again, if it was asked.
     pub fn forget_mapped(&mut self) {
-        if self.origin_of_scopes() != Some(Origin::Said) {
+        if self.origin_of_scopes() != Some(Origin::Request) {
             self.forget_scopes();
         }
     }
 
     /// What it is expected to cost those of its lane's scopes for which that was said.
     pub fn costs(&self) -> Costs {
-        let costs = self.said.get(Label::Costs as u8).unwrap_or_default();
+        let costs = self.records.get(Label::Costs as u8).unwrap_or_default();
         let costs = costs.chunks_exact(COST_BYTES).map(|cost| {
             let (id, cost) = cost.split_at(size_of::<u32>());
             (ScopeId(u32::from_le_bytes(array(id))), units(cost))
@@ -306,26 +306,26 @@ impl Extra {
 
     /// Remembers what it is expected to cost.
     pub fn set_costs(&mut self, costs: &[(ScopeId, f64)]) {
-        self.said.remove(Label::Costs as u8);
+        self.records.remove(Label::Costs as u8);
         if !costs.is_empty() {
             let bytes = costs.iter().flat_map(|(id, cost)| {
                 let (id, cost) = (id.0.to_le_bytes(), cost.to_le_bytes());
                 id.into_iter().chain(cost)
             });
-            self.said
+            self.records
                 .push(Label::Costs as u8, &bytes.collect::<Vec<u8>>());
         }
     }
 
     /// Whether the URL of this fingerprint redirected to it, at once or over others.
     pub fn was_redirected_from(&self, print: u64) -> bool {
-        let mut prints = self.said.all(Label::RedirectedFrom as u8);
+        let mut prints = self.records.all(Label::RedirectedFrom as u8);
         prints.any(|other| other == print.to_le_bytes())
     }
 
     /// The URL of this fingerprint redirected to it.
     pub fn add_redirected_from(&mut self, print: u64) {
-        self.said
+        self.records
             .push(Label::RedirectedFrom as u8, &print.to_le_bytes());
     }
 
@@ -352,16 +352,16 @@ impl Extra {
     }
 
     fn number(&self, label: Label) -> Option<u64> {
-        self.said.number(label as u8)
+        self.records.number(label as u8)
     }
 
     fn set_number(&mut self, label: Label, number: u64) {
-        self.said.remove(label as u8);
-        self.said.push_number(label as u8, number);
+        self.records.remove(label as u8);
+        self.records.push_number(label as u8, number);
     }
 
     fn origin_of_scopes(&self) -> Option<Origin> {
-        let all = [Origin::Said, Origin::Mapped, Origin::MappedUnordered];
+        let all = [Origin::Request, Origin::Mapped, Origin::MappedUnordered];
         let origin = self.number(Label::Scopes)?;
         all.into_iter().find(|known| *known as u64 == origin)
     }
@@ -371,17 +371,17 @@ impl Extra {
         origin: Origin,
         entries: impl Iterator<Item = (&'a str, Option<f64>)>,
     ) {
-        self.said.push_number(Label::Scopes as u8, origin as u64);
+        self.records.push_number(Label::Scopes as u8, origin as u64);
         for (name, cost) in entries {
-            self.said.push(Label::ScopeName as u8, name.as_bytes());
+            self.records.push(Label::ScopeName as u8, name.as_bytes());
             if let Some(cost) = cost {
-                self.said.push(Label::ScopeCost as u8, &cost.to_le_bytes());
+                self.records.push(Label::ScopeCost as u8, &cost.to_le_bytes());
             }
         }
     }
 
     fn scope_entries(&self) -> impl Iterator<Item = (&str, Option<f64>)> {
-        let records = self.said.iter();
+        let records = self.records.iter();
         let mut records = records
             .skip_while(|(label, _)| *label != Label::ScopeName as u8)
             .peekable();
@@ -394,7 +394,7 @@ impl Extra {
 
     fn forget_scopes(&mut self) {
         for label in [Label::Scopes, Label::ScopeName, Label::ScopeCost] {
-            self.said.remove(label as u8);
+            self.records.remove(label as u8);
         }
     }
 }

@@ -289,18 +289,18 @@ mod tests {
     fn a_link_to_a_page_of_the_same_origin_needs_no_job_and_comes_back_as_it_was() {
         let check = |job: Job, size: usize| {
             let url = job.url.clone();
-            let (told, rank, depth) = (format!("{job:?}"), job.rank(), job.depth);
+            let (before, rank, depth) = (format!("{job:?}"), job.rank(), job.depth);
             let queued = Queued::of(job);
             let of = match &queued {
                 Queued::Link(_) => 64,
                 Queued::LongLink(_) => 128,
                 _ => 0,
             };
-            assert_eq!(of, size, "{told}");
+            assert_eq!(of, size, "{before}");
             assert_eq!(queued.target(), url.request_target());
             assert_eq!((queued.rank(), queued.depth()), (rank, depth));
             let again = queued.into_job((url.is_https(), url.host_str(), url.port()));
-            assert_eq!(format!("{again:?}"), told);
+            assert_eq!(format!("{again:?}"), before);
         };
         let link = |url: &str, via: &str| Job {
             parent: 5,
@@ -349,12 +349,12 @@ mod tests {
     fn a_seed_that_says_no_more_than_its_url_needs_no_job_and_comes_back_as_it_was() {
         let check = |job: Job, is_plain: bool| {
             let url = job.url.clone();
-            let told = format!("{job:?}");
+            let before = format!("{job:?}");
             let queued = Queued::of(job);
-            assert_eq!(matches!(queued, Queued::Plain(_)), is_plain, "{told}");
+            assert_eq!(matches!(queued, Queued::Plain(_)), is_plain, "{before}");
             assert_eq!(queued.target(), url.request_target());
             let again = queued.into_job((url.is_https(), url.host_str(), url.port()));
-            assert_eq!(format!("{again:?}"), told);
+            assert_eq!(format!("{again:?}"), before);
         };
         let seed = |url: &str| Job::seed(7, CrawlUrl::parse(url).expect(url));
         check(seed("http://a.test/"), true);

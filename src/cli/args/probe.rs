@@ -7,7 +7,7 @@ use argiope::probe::{Arrivals, Ceiling, Length, ProbeSettings};
 use argiope::settings::span;
 use clap::Args;
 
-use super::sources::{Configured, Said, Sockets};
+use super::sources::{Configured, Given, Sockets};
 
 /// Arguments of `probe`.
 #[derive(Debug, Args)]
@@ -68,8 +68,8 @@ impl Probe {
     }
 
     /// The settings that its flags set.
-    pub fn said(&self) -> Vec<Said> {
-        self.sockets.said()
+    pub fn given(&self) -> Vec<Given> {
+        self.sockets.given()
     }
 
     /// The settings of the probe itself.

@@ -66,30 +66,30 @@ pub struct Sockets {
 
 impl Sockets {
     /// The settings that its flags set.
-    pub fn said(&self) -> Vec<Said> {
-        let mut said = Vec::new();
-        said.extend(one("--user-agent", "USER_AGENT", &self.user_agent));
-        said.extend(one("--contact", "CONTACT", &self.contact));
-        said.extend(many("--header", "DEFAULT_REQUEST_HEADERS", &self.header));
-        said.extend(one("--timeout", "DOWNLOAD_TIMEOUT", &self.timeout));
-        said.extend(many("--allow-net", "ALLOW_NET", &self.allow_net));
-        said.extend(many("--resolve", "RESOLVE", &self.resolve));
-        said.extend(many("--dns", "DNS_SERVERS", &self.dns));
-        said.extend(one("--ca-file", "CA_FILE", &self.ca_file));
+    pub fn given(&self) -> Vec<Given> {
+        let mut given = Vec::new();
+        given.extend(one("--user-agent", "USER_AGENT", &self.user_agent));
+        given.extend(one("--contact", "CONTACT", &self.contact));
+        given.extend(many("--header", "DEFAULT_REQUEST_HEADERS", &self.header));
+        given.extend(one("--timeout", "DOWNLOAD_TIMEOUT", &self.timeout));
+        given.extend(many("--allow-net", "ALLOW_NET", &self.allow_net));
+        given.extend(many("--resolve", "RESOLVE", &self.resolve));
+        given.extend(many("--dns", "DNS_SERVERS", &self.dns));
+        given.extend(one("--ca-file", "CA_FILE", &self.ca_file));
         if self.insecure {
-            said.push(Said::new("--insecure", "INSECURE", true.into()));
+            given.push(Given::new("--insecure", "INSECURE", true.into()));
         }
-        said.extend(one("--io", "IO", &self.io));
+        given.extend(one("--io", "IO", &self.io));
         if self.spin {
-            said.push(Said::new("--spin", "SPIN", SPIN.into()));
+            given.push(Given::new("--spin", "SPIN", SPIN.into()));
         }
-        said
+        given
     }
 }
 
 /// A setting that a flag sets. Flags are another spelling only: the table of settings validates them.
 #[derive(Debug)]
-pub struct Said {
+pub struct Given {
     /// The flag, as the user writes it.
     pub flag: &'static str,
     /// The setting's name.
@@ -98,22 +98,22 @@ pub struct Said {
     pub value: Value,
 }
 
-impl Said {
+impl Given {
     /// The setting `name` as `flag` sets it.
     pub fn new(flag: &'static str, name: &'static str, value: Value) -> Self {
-        Said { flag, name, value }
+        Given { flag, name, value }
     }
 }
 
 /// A setting that a flag with one value sets, where it is given.
-pub fn one(flag: &'static str, name: &'static str, value: &Option<String>) -> Option<Said> {
+pub fn one(flag: &'static str, name: &'static str, value: &Option<String>) -> Option<Given> {
     let value = value.as_ref()?;
-    Some(Said::new(flag, name, value.as_str().into()))
+    Some(Given::new(flag, name, value.as_str().into()))
 }
 
 /// A setting that a repeated flag sets, where it is given.
-pub fn many(flag: &'static str, name: &'static str, values: &[String]) -> Option<Said> {
-    (!values.is_empty()).then(|| Said::new(flag, name, values.into()))
+pub fn many(flag: &'static str, name: &'static str, values: &[String]) -> Option<Given> {
+    (!values.is_empty()).then(|| Given::new(flag, name, values.into()))
 }
 
 /// Arguments of `settings`.
@@ -137,8 +137,8 @@ impl Settings {
     }
 
     /// The settings that its flags set.
-    pub fn said(&self) -> Vec<Said> {
-        self.sockets.said()
+    pub fn given(&self) -> Vec<Given> {
+        self.sockets.given()
     }
 }
 

@@ -72,7 +72,7 @@ fn set_up(
     Probe::new(config, args.settings(), targets, sink).map_err(|error| match error {
         // Its cause is in its words already.
         SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
-        told => Usage(told.to_string()).into(),
+        error => Usage(error.to_string()).into(),
     })
 }
 

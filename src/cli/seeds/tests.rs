@@ -48,8 +48,8 @@ fn a_line_is_at_hand_once_its_end_was_read() {
     let mut lines = SeedLines::new(Slow(b"a.test\nb.test\nc.te", 16), "seeds.txt");
     assert!(!lines.is_at_hand(), "nothing was read");
     for (line, another) in [("a.test", true), ("b.test", false)] {
-        let told = lines.next().map(|told| told.map(|line| line.text));
-        assert_eq!(told.and_then(Result::ok).as_deref(), Some(line));
+        let text = lines.next().map(|text| text.map(|line| line.text));
+        assert_eq!(text.and_then(Result::ok).as_deref(), Some(line));
         assert_eq!(lines.is_at_hand(), another, "behind {line}");
     }
     // The last line lacks its end, which only the end of the source tells.
@@ -112,8 +112,8 @@ fn memory_is_bounded_by_a_line_and_not_by_the_file() {
 #[test]
 fn what_cannot_be_opened_is_named() {
     let check = |name: &str, expected: &str| {
-        let told = open(name).err().expect("an error").to_string();
-        assert!(told.starts_with(expected), "{told}");
+        let text = open(name).err().expect("an error").to_string();
+        assert!(text.starts_with(expected), "{text}");
     };
     check(
         "/nowhere/seeds.txt",

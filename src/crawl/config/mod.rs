@@ -100,7 +100,7 @@ pub struct Config {
     /// `RANDOM_SEED`: where randomness starts; `None`: somewhere else each time.
     pub(crate) random_seed: Option<u64>,
     /// What was said of values that follow from others.
-    said: Said,
+    given: Given,
     /// Who said what; a setting that nobody spoke of is absent.
     sources: BTreeMap<&'static str, SettingSource>,
 }
@@ -115,7 +115,7 @@ pub fn span(text: &str) -> Result<Duration, Problem> {
 
 /// What was said, as it was said, of the values that [`Config::derive`] puts together.
 #[derive(Clone, Debug, PartialEq)]
-struct Said {
+struct Given {
     concurrency: Option<u32>,
     delay: Option<Duration>,
     delay_per_slot: Option<Duration>,
@@ -142,7 +142,7 @@ impl Default for Config {
     fn default() -> Self {
         let throttle = ThrottleSettings::default();
         let fetch = FetchSettings::default();
-        let said = Said {
+        let given = Given {
             concurrency: None,
             delay: None,
             delay_per_slot: None,
@@ -186,7 +186,7 @@ impl Default for Config {
             // The size that WARC's guidelines recommend.
             warc_size_max: 1024 * 1024 * 1024,
             random_seed: None,
-            said,
+            given,
             sources: BTreeMap::new(),
         }
     }
@@ -237,7 +237,7 @@ impl Config {
             .get(setting.name)
             .unwrap_or(&SettingSource::Default);
         if source.rank() >= before.rank() {
-            if changed.said != self.said {
+            if changed.given != self.given {
                 changed.derive();
             }
             changed.sources.insert(setting.name, source);
@@ -316,7 +316,7 @@ impl Config {
 
     /// Whether the entry that stands for all other scopes says this key.
     fn holds_everywhere(&self, key: &str) -> bool {
-        let scopes = Scopes::write(&self.said.scopes);
+        let scopes = Scopes::write(&self.given.scopes);
         let path = format!("/{EVERYWHERE}/{}", key.replace('.', "/"));
         scopes.pointer(&path).is_some()
     }
@@ -365,19 +365,19 @@ impl Config {
     /// Puts together what follows from what was said.
     fn derive(&mut self) {
         self.derive_throttle();
-        let said = &self.said;
-        self.contact = said.contact.clone();
-        self.fetch.user_agent = match &said.contact {
-            Some(contact) if !said.user_agent.contains(contact.as_str()) => {
-                format!("{} (+{contact})", said.user_agent)
+        let given = &self.given;
+        self.contact = given.contact.clone();
+        self.fetch.user_agent = match &given.contact {
+            Some(contact) if !given.user_agent.contains(contact.as_str()) => {
+                format!("{} (+{contact})", given.user_agent)
             }
-            _ => said.user_agent.clone(),
+            _ => given.user_agent.clone(),
         };
-        self.frontier.robots_agent = said
+        self.frontier.robots_agent = given
             .robots_agent
             .clone()
-            .unwrap_or_else(|| product_token(&said.user_agent));
-        let (nets, hosts) = said
+            .unwrap_or_else(|| product_token(&given.user_agent));
+        let (nets, hosts) = given
             .exclude
             .iter()
             .cloned()
@@ -388,9 +388,9 @@ impl Config {
 
     /// Puts together how fast each scope may be asked.
     fn derive_throttle(&mut self) {
-        let said = &self.said;
-        let mut scopes = scopes::effective(&said.slots, &said.scopes);
-        for (key, defaults) in [(DOMAINS, &said.domains), (ADDRESSES, &said.addresses)] {
+        let given = &self.given;
+        let mut scopes = scopes::effective(&given.slots, &given.scopes);
+        for (key, defaults) in [(DOMAINS, &given.domains), (ADDRESSES, &given.addresses)] {
             if let Some(defaults) = defaults {
                 let own = scopes.remove(key).unwrap_or_default();
                 scopes.insert(key.to_owned(), own.over(defaults));
@@ -404,14 +404,14 @@ impl Config {
         }
 
         // Whoever chose a delay chose the whole gap; a slot's own would silently lengthen it.
-        let delay = everywhere.delay.or(said.delay);
-        let delay_per_slot = everywhere.delay_per_slot.or(said.delay_per_slot);
+        let delay = everywhere.delay.or(given.delay);
+        let delay_per_slot = everywhere.delay_per_slot.or(given.delay_per_slot);
         let base = |automatic| {
             let usual = BasePace::usual(automatic);
             BasePace {
                 concurrency: everywhere
                     .concurrency
-                    .or(said.concurrency)
+                    .or(given.concurrency)
                     .unwrap_or(usual.concurrency),
                 delay: delay.unwrap_or(usual.delay),
                 delay_per_slot: delay_per_slot.unwrap_or(match delay {
@@ -420,7 +420,7 @@ impl Config {
                 }),
             }
         };
-        let automatic = everywhere.autothrottle.enabled.unwrap_or(said.autothrottle);
+        let automatic = everywhere.autothrottle.enabled.unwrap_or(given.autothrottle);
         let BasePace {
             concurrency,
             delay,
@@ -430,18 +430,18 @@ impl Config {
         let pace = &mut self.throttle;
         pace.scopes = scopes;
         pace.otherwise = base(!automatic);
-        pace.window = everywhere.window.unwrap_or(said.window);
-        pace.window_kind = everywhere.window_kind.unwrap_or(said.window_kind);
-        pace.oversize = said.oversize;
-        pace.latency_from = everywhere.autothrottle.latency_from.or(said.latency_from);
+        pace.window = everywhere.window.unwrap_or(given.window);
+        pace.window_kind = everywhere.window_kind.unwrap_or(given.window_kind);
+        pace.oversize = given.oversize;
+        pace.latency_from = everywhere.autothrottle.latency_from.or(given.latency_from);
         pace.autothrottle = AutoThrottle {
-            latency_from: said
+            latency_from: given
                 .latency_from
-                .unwrap_or(said.autothrottle_settings.mode.latency_from()),
-            ..said.autothrottle_settings.clone()
+                .unwrap_or(given.autothrottle_settings.mode.latency_from()),
+            ..given.autothrottle_settings.clone()
         };
-        pace.rampup = said.rampup.clone();
-        pace.default = said.base.clone();
+        pace.rampup = given.rampup.clone();
+        pace.default = given.base.clone();
         // What holds for all scopes is seen to as a scope is, with everything on: that is how a scope
         // finds it that switches on what is off elsewhere.
         let on = pace.scope(&ScopePatch {

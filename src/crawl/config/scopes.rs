@@ -122,13 +122,13 @@ pub(super) fn effective(slots: &Patches, scopes: &Patches) -> Patches {
 
 /// What must have been said for `effective` to give these.
 pub(super) fn said_of(scopes: &Patches) -> Patches {
-    let mut said = scopes.clone();
-    for patch in said.values_mut() {
+    let mut given = scopes.clone();
+    for patch in given.values_mut() {
         if patch.delay.is_some() {
             patch.delay_per_slot = patch.delay_per_slot.filter(|delay| !delay.is_zero());
         }
     }
-    said
+    given
 }
 
 /// One key of a table: how it is read into a patch, and written from one.
@@ -293,7 +293,7 @@ fn once<F: Form>(field: &mut Option<F::Of>, value: &Value) -> Result<(), Problem
     let read = F::read(value)?;
     match field.replace(read) {
         None => Ok(()),
-        Some(_) => Err(Problem::new("is said twice", "keep one of the two")),
+        Some(_) => Err(Problem::new("is given twice", "keep one of the two")),
     }
 }
 

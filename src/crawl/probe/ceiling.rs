@@ -268,7 +268,7 @@ mod tests {
     }
     /// What is said of a ceiling where so many were due, of which `spans` milliseconds are those
     /// that were answered.
-    fn said(text: &str, due: u64, spans: impl Iterator<Item = u64>) -> Option<String> {
+    fn verdict(text: &str, due: u64, spans: impl Iterator<Item = u64>) -> Option<String> {
         let length = Length::Requests(due);
         let mut report = ProbeReport::new((Arrivals::Constant, 1.0), length, 1, 1);
         report.due = due;
@@ -287,25 +287,25 @@ mod tests {
     #[test]
     fn what_was_not_answered_is_above_every_bound() {
         let hundred = || 1..=100;
-        assert_eq!(said("p99=99100us", 100, hundred()), None);
-        assert!(said("p99=98900us", 100, hundred()).is_some());
-        assert_eq!(said("max=1s", 100, hundred()), None);
-        assert_eq!(said("mean=51ms", 100, hundred()), None);
-        assert_eq!(said("p99.9=999500us", 1000, 1..=1000), None);
+        assert_eq!(verdict("p99=99100us", 100, hundred()), None);
+        assert!(verdict("p99=98900us", 100, hundred()).is_some());
+        assert_eq!(verdict("max=1s", 100, hundred()), None);
+        assert_eq!(verdict("mean=51ms", 100, hundred()), None);
+        assert_eq!(verdict("p99.9=999500us", 1000, 1..=1000), None);
         // One in a hundred and one: the p99 is the longest of those that were answered.
-        assert_eq!(said("p99=101ms", 101, hundred()), None);
-        assert!(said("p99=99ms", 101, hundred()).is_some());
+        assert_eq!(verdict("p99=101ms", 101, hundred()), None);
+        assert!(verdict("p99=99ms", 101, hundred()).is_some());
         for text in ["max=1h", "mean=1h", "p100=1h", "whole.max=1h"] {
-            let said = said(text, 101, hundred()).expect(text);
-            assert!(said.contains("1 of 101 were not answered"), "{said}");
+            let verdict = verdict(text, 101, hundred()).expect(text);
+            assert!(verdict.contains("1 of 101 were not answered"), "{verdict}");
         }
         // One in fifty.
-        assert!(said("p99=1h", 102, hundred()).is_some());
-        assert_eq!(said("p98=101ms", 102, hundred()), None);
-        let none = said("p50=1h", 10, 0..0).expect("nobody had an answer");
+        assert!(verdict("p99=1h", 102, hundred()).is_some());
+        assert_eq!(verdict("p98=101ms", 102, hundred()), None);
+        let none = verdict("p50=1h", 10, 0..0).expect("nobody had an answer");
         assert!(none.contains("10 of 10 were not answered"), "{none}");
-        assert_eq!(said("lateness.max=1h", 101, hundred()), None);
-        let nothing = said("p50=1h", 0, 0..0).expect("there is nothing");
+        assert_eq!(verdict("lateness.max=1h", 101, hundred()), None);
+        let nothing = verdict("p50=1h", 0, 0..0).expect("there is nothing");
         assert!(nothing.contains("nothing was measured"), "{nothing}");
     }
 }

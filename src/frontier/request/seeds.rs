@@ -178,9 +178,9 @@ fn shortened(text: &str, length: usize) -> String {
 
 fn parse_object(line: &str) -> Result<Request, SeedError> {
     let object: Object = serde_json::from_str(line).map_err(|error| {
-        let told = error.to_string();
+        let message = error.to_string();
         // A seed is one line: of serde's "at line 1 column 7" only the column tells anything.
-        SeedError::Json(shortened(&told, 300).replace(" at line 1 column ", " at column "))
+        SeedError::Json(shortened(&message, 300).replace(" at line 1 column ", " at column "))
     })?;
     let wrong = |key, what: String| Err(SeedError::Value { key, what });
 

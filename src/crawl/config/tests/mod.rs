@@ -11,7 +11,7 @@ use super::{Config, SettingSource, settings};
 use crate::throttle::settings::Jitter;
 
 /// A config in which each of these was said by the program.
-fn said(sayings: &[(&str, Value)]) -> Config {
+fn given(sayings: &[(&str, Value)]) -> Config {
     let mut config = Config::default();
     for (name, value) in sayings {
         config
@@ -52,7 +52,7 @@ fn file() -> SettingSource {
 #[test]
 fn every_setting_takes_back_what_it_says() {
     for setting in settings() {
-        let config = said(&[(setting.name, setting.default().into())]);
+        let config = given(&[(setting.name, setting.default().into())]);
         assert_eq!(
             config.get(setting.name),
             Some(setting.default()),
@@ -77,7 +77,7 @@ fn names_are_unique_and_in_capitals() {
 
 #[test]
 fn names_are_taken_in_any_case() {
-    let config = said(&[("Retry_Times", json!(5))]);
+    let config = given(&[("Retry_Times", json!(5))]);
     assert_eq!(config.frontier.retry_times, 5);
     assert_eq!(config.get("RETRY_TIMES"), config.get("retry_times"));
 }
@@ -116,7 +116,7 @@ fn the_higher_source_wins_whoever_speaks_last() {
 
 #[test]
 fn of_two_sayings_of_one_source_the_last_wins() {
-    let config = said(&[("RETRY_TIMES", json!(1)), ("RETRY_TIMES", json!(4))]);
+    let config = given(&[("RETRY_TIMES", json!(1)), ("RETRY_TIMES", json!(4))]);
     assert_eq!(config.frontier.retry_times, 4);
 }
 
@@ -133,7 +133,7 @@ fn a_value_that_does_not_win_is_checked_all_the_same() {
 #[test]
 fn autothrottle_gets_room_to_choose_in() {
     let check = |sayings: &[(&str, Value)], concurrency, delay, per_slot| {
-        let pace = said(sayings).throttle.default;
+        let pace = given(sayings).throttle.default;
         assert_eq!(pace.concurrency, concurrency, "{sayings:?}");
         assert_eq!(pace.delay.as_secs_f64(), delay, "{sayings:?}");
         assert_eq!(pace.delay_per_slot.as_secs_f64(), per_slot, "{sayings:?}");
@@ -157,7 +157,7 @@ fn autothrottle_gets_room_to_choose_in() {
 #[test]
 fn a_chosen_delay_is_the_whole_gap() {
     let check = |sayings: &[(&str, Value)], delay, per_slot| {
-        let pace = said(sayings).throttle.default;
+        let pace = given(sayings).throttle.default;
         assert_eq!(pace.delay.as_secs_f64(), delay, "{sayings:?}");
         assert_eq!(pace.delay_per_slot.as_secs_f64(), per_slot, "{sayings:?}");
     };
@@ -171,7 +171,7 @@ fn a_chosen_delay_is_the_whole_gap() {
 
 #[test]
 fn a_scope_says_some_things_and_leaves_the_rest() {
-    let config = said(&[(
+    let config = given(&[(
         "throttling_scopes",
         json!({
             "Example.COM": {"delay": "250ms", "ignore_robots_txt": true},
@@ -194,7 +194,7 @@ fn a_scope_says_some_things_and_leaves_the_rest() {
 #[test]
 fn a_scope_is_found_under_the_name_that_urls_give_it() {
     let check = |name: &str, expected: &str| {
-        let config = said(&[("THROTTLING_SCOPES", json!({name: {}}))]);
+        let config = given(&[("THROTTLING_SCOPES", json!({name: {}}))]);
         let names: Vec<_> = config.throttle.scopes.keys().collect();
         assert_eq!(names, [expected]);
     };
@@ -209,7 +209,7 @@ fn a_scope_is_found_under_the_name_that_urls_give_it() {
 
 #[test]
 fn slots_and_scopes_join_and_the_scope_goes_first() {
-    let config = said(&[
+    let config = given(&[
         (
             "THROTTLING_SCOPES",
             json!(r#"{"a.test": {"delay": 2}, "b.test": {"concurrency": 2}}"#),
@@ -257,7 +257,7 @@ fn a_malformed_scope_is_named() {
 
 #[test]
 fn a_finished_config_is_checked_as_a_whole() {
-    let config = said(&[("DOWNLOAD_MAXSIZE", json!("1GiB"))]);
+    let config = given(&[("DOWNLOAD_MAXSIZE", json!("1GiB"))]);
     let text = config.finish().expect_err("too large").to_string();
     assert!(text.contains("raise BUFFERED_BODIES_MAX"), "{text}");
 
@@ -280,7 +280,7 @@ fn a_finished_config_is_checked_as_a_whole() {
 
 #[test]
 fn no_limit_on_requests_in_flight_means_what_open_files_allow() {
-    let config = said(&[("CONCURRENT_REQUESTS", json!(0))]);
+    let config = given(&[("CONCURRENT_REQUESTS", json!(0))]);
     let config = config.finish().expect("a config");
     let max = config.throttle.concurrent_requests;
     assert!((1..=config.io.sockets_max).contains(&max), "{max}");

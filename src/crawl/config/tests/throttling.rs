@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{file, flag, refused, said};
+use super::{file, flag, refused, given};
 use crate::crawl::config::{Config, SettingSource, settings};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::throttle::settings::{
@@ -23,7 +23,7 @@ fn secs(seconds: f64) -> Duration {
 
 /// Throttling after these sayings, which must be sound together.
 fn throttle(sayings: &[(&str, Value)]) -> ThrottleSettings {
-    let config = said(sayings).finish();
+    let config = given(sayings).finish();
     config
         .unwrap_or_else(|error| panic!("{sayings:?} is refused: {error}"))
         .throttle
@@ -47,7 +47,7 @@ fn check_entry(entry: Value, parts: &[&str]) {
 
 /// The error that a finished config ends with.
 fn unfinished(sayings: &[(&str, Value)]) -> String {
-    let error = said(sayings).finish();
+    let error = given(sayings).finish();
     error.expect_err("must be refused as a whole").to_string()
 }
 
@@ -130,7 +130,7 @@ fn f58_a_scope_has_a_rampup_of_its_own() {
 #[test]
 fn every_kind_of_error_may_be_a_refusal() {
     let all: Vec<&str> = FailureKind::ALL.iter().map(|kind| kind.as_str()).collect();
-    let config = said(&[("BACKOFF_EXCEPTIONS", json!(all))]);
+    let config = given(&[("BACKOFF_EXCEPTIONS", json!(all))]);
     assert_eq!(config.throttle.default.backoff.exceptions, FailureKind::ALL);
     assert_eq!(config.get("BACKOFF_EXCEPTIONS"), Some(json!(all).into()));
 }
@@ -154,7 +154,7 @@ fn errors_are_retried_by_kind_or_by_code() {
     check(FailureKind::Dns, "servfail", true);
     check(FailureKind::Dns, "nxdomain", false);
     check(FailureKind::Tls, "handshake", false);
-    let config = said(&[("RETRY_EXCEPTIONS", json!("Tls, dns.NXDOMAIN"))]);
+    let config = given(&[("RETRY_EXCEPTIONS", json!("Tls, dns.NXDOMAIN"))]);
     assert!(is_retried(&config, FailureKind::Tls, "any"));
     assert!(is_retried(&config, FailureKind::Dns, "nxdomain"));
     assert!(!is_retried(&config, FailureKind::Dns, "servfail"));
@@ -167,7 +167,7 @@ fn errors_are_retried_by_kind_or_by_code() {
 #[test]
 fn both_spellings_mean_the_same_and_only_one_is_taken() {
     let factor = |name: &str| {
-        let config = said(&[(name, json!(0.8))]);
+        let config = given(&[(name, json!(0.8))]);
         assert_eq!(
             config.source("BACKOFF_CONCURRENCY_FACTOR"),
             &SettingSource::Program
@@ -177,24 +177,24 @@ fn both_spellings_mean_the_same_and_only_one_is_taken() {
     assert_eq!(factor("BACKOFF_CONCURRENCY_FACTOR"), 0.8);
     assert_eq!(factor("backoff_concurrency_decrease_factor"), 0.8);
     let entry = json!({"backoff": {"concurrency_decrease_factor": 0.8}});
-    let config = said(&[("THROTTLING_SCOPES", json!({"a": entry}))]);
+    let config = given(&[("THROTTLING_SCOPES", json!({"a": entry}))]);
     assert_eq!(
         config.get("THROTTLING_SCOPES"),
         Some(json!({"a": {"backoff": {"concurrency_factor": 0.8}}}).into())
     );
     check_entry(
         json!({"backoff": {"concurrency_factor": 0.5, "concurrency_decrease_factor": 0.8}}),
-        &[".backoff.concurrency_factor: is said twice"],
+        &[".backoff.concurrency_factor: is given twice"],
     );
     check_entry(
         json!({"autothrottle": {"mode": "robust"}, "autothrottle_mode": "scrapy"}),
-        &[".autothrottle_mode: is said twice"],
+        &[".autothrottle_mode: is given twice"],
     );
     check_entry(
         json!({"autothrottle": true, "autothrottle_enabled": false}),
-        &["said twice"],
+        &["given twice"],
     );
-    check_entry(json!({"delay": 1, "Delay": 2}), &["said twice"]);
+    check_entry(json!({"delay": 1, "Delay": 2}), &["given twice"]);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn every_other_word_arrives_in_its_field() {
 #[test]
 fn names_of_scopes_are_normalised_wherever_a_host_stands() {
     let check = |name: &str, expected: &str| {
-        let config = said(&[("THROTTLING_SCOPES", json!({name: {}}))]);
+        let config = given(&[("THROTTLING_SCOPES", json!({name: {}}))]);
         let names: Vec<_> = config.throttle.scopes.keys().collect();
         assert_eq!(names, [expected]);
     };
@@ -290,7 +290,7 @@ fn names_of_scopes_are_normalised_wherever_a_host_stands() {
 
 #[test]
 fn what_is_excluded_is_named_as_urls_name_it() {
-    let config = said(&[(
+    let config = given(&[(
         "EXCLUDE",
         json!(["Bücher.example", "*.bücher.example", "A.test"]),
     )]);
@@ -308,7 +308,7 @@ fn every_scope_key_that_the_list_names_is_one() {
         "autothrottle": {"enabled": true, "mode": "robust", "start_delay": 1, "max_delay": 9,
             "target_concurrency": 1, "latency_from": "send"},
     });
-    let config = said(&[("THROTTLING_SCOPES", json!({"a": all}))]);
+    let config = given(&[("THROTTLING_SCOPES", json!({"a": all}))]);
     let shown = Value::from(config.get("THROTTLING_SCOPES").expect("a setting"));
     for key in settings().iter().filter_map(|setting| setting.scope_key) {
         let path = format!("/a/{}", key.replace('.', "/"));

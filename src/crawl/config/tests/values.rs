@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{refused, said};
+use super::{refused, given};
 use crate::crawl::config::{BackEnd, Config, settings};
 use crate::throttle::settings::Jitter;
 
 #[test]
 fn durations_are_seconds_or_text_with_units() {
     let check = |value: Value, nanos: u64| {
-        let config = said(&[("DOWNLOAD_DELAY", value.clone())]);
+        let config = given(&[("DOWNLOAD_DELAY", value.clone())]);
         let delay = config.throttle.default.delay;
         assert_eq!(delay, Duration::from_nanos(nanos), "{value}");
     };
@@ -50,7 +50,7 @@ fn impossible_durations_are_refused() {
 #[test]
 fn sizes_are_bytes_or_text_with_units() {
     let check = |value: Value, bytes: u64| {
-        assert_eq!(said(&[("DOWNLOAD_MAXSIZE", value)]).fetch.body_max, bytes);
+        assert_eq!(given(&[("DOWNLOAD_MAXSIZE", value)]).fetch.body_max, bytes);
     };
     check(json!(65536), 65536);
     check(json!("65536"), 65536);
@@ -100,7 +100,7 @@ fn more_places_than_there_are_ports_are_refused_by_name() {
             let expected = format!("{name}: {absurd} is too large; ");
             assert!(text.contains(&expected) && text.contains(most), "{text}");
         }
-        said(&[(name, json!(65_535))]);
+        given(&[(name, json!(65_535))]);
     }
     for (name, scope) in [
         ("THROTTLING_SCOPES", "a.test"),
@@ -124,7 +124,7 @@ fn a_target_concurrency_must_be_above_zero() {
         let text = refused("AUTOTHROTTLE_TARGET_CONCURRENCY", value);
         assert!(text.contains("above 0"), "{text}");
     }
-    let config = said(&[
+    let config = given(&[
         ("AUTOTHROTTLE_ENABLED", json!(true)),
         ("AUTOTHROTTLE_TARGET_CONCURRENCY", json!("0.5")),
     ]);
@@ -135,7 +135,7 @@ fn a_target_concurrency_must_be_above_zero() {
 #[test]
 fn jitter_is_a_switch_a_share_or_a_pair() {
     let check = |value: Value, low, high| {
-        let config = said(&[("RANDOMIZE_DOWNLOAD_DELAY", value)]);
+        let config = given(&[("RANDOMIZE_DOWNLOAD_DELAY", value)]);
         assert_eq!(config.throttle.default.jitter, Jitter { low, high });
     };
     check(json!(true), -0.5, 0.5);
@@ -164,7 +164,7 @@ fn jitter_is_a_switch_a_share_or_a_pair() {
 #[test]
 fn the_contact_joins_the_user_agent_once() {
     let check = |agent: &str, contact: &str, expected: &str| {
-        let config = said(&[("CONTACT", json!(contact)), ("USER_AGENT", json!(agent))]);
+        let config = given(&[("CONTACT", json!(contact)), ("USER_AGENT", json!(agent))]);
         assert_eq!(config.fetch.user_agent, expected);
         assert!(config.names_a_contact());
     };
@@ -185,7 +185,7 @@ fn the_contact_joins_the_user_agent_once() {
 #[test]
 fn robots_txt_is_read_for_the_agent_that_asks() {
     let check = |agent: &str, expected: &str| {
-        let config = said(&[("USER_AGENT", json!(agent))]);
+        let config = given(&[("USER_AGENT", json!(agent))]);
         assert_eq!(config.frontier.robots_agent, expected);
     };
     check("spider/1.0 (+https://a.test)", "spider");
@@ -193,7 +193,7 @@ fn robots_txt_is_read_for_the_agent_that_asks() {
         "Mozilla/5.0 (compatible; foo-bot/2.1; +https://a.test)",
         "foo-bot",
     );
-    let config = said(&[
+    let config = given(&[
         ("USER_AGENT", json!("x/1")),
         ("ROBOTSTXT_USER_AGENT", json!("y")),
     ]);
@@ -203,7 +203,7 @@ fn robots_txt_is_read_for_the_agent_that_asks() {
 
 #[test]
 fn headers_keep_their_order_and_cannot_break_framing() {
-    let config = said(&[(
+    let config = given(&[(
         "DEFAULT_REQUEST_HEADERS",
         json!(["B: 1, 2", "A:x", "Empty:"]),
     )]);
@@ -214,7 +214,7 @@ fn headers_keep_their_order_and_cannot_break_framing() {
         .map(|(n, v)| (&n[..], &v[..]))
         .collect();
     assert_eq!(pairs, [("B", "1, 2"), ("A", "x"), ("Empty", "")]);
-    let config = said(&[("default_request_headers", json!({"Accept": "a, b"}))]);
+    let config = given(&[("default_request_headers", json!({"Accept": "a, b"}))]);
     assert_eq!(config.fetch.headers, [("Accept".into(), "a, b".into())]);
     for wrong in [
         "no colon",
@@ -229,7 +229,7 @@ fn headers_keep_their_order_and_cannot_break_framing() {
 
 #[test]
 fn networks_are_cidrs_or_words() {
-    let config = said(&[(
+    let config = given(&[(
         "ALLOW_NET",
         json!("loopback, 127.0.0.1/8,fd00::/8,192.0.2.7"),
     )]);
@@ -250,7 +250,7 @@ fn networks_are_cidrs_or_words() {
 
 #[test]
 fn exclusions_part_into_hosts_and_networks() {
-    let config = said(&[(
+    let config = given(&[(
         "EXCLUDE",
         json!(["A.test", "*.b.test", "192.0.2.0/24", "::1"]),
     )]);
@@ -263,7 +263,7 @@ fn exclusions_part_into_hosts_and_networks() {
 
 #[test]
 fn name_servers_are_addresses() {
-    let config = said(&[(
+    let config = given(&[(
         "DNS_SERVERS",
         json!("192.0.2.1,192.0.2.2:54,[::1]:55,::2,[::3]"),
     )]);
@@ -290,7 +290,7 @@ fn overrides_have_the_shape_that_curl_gave_them() {
         "a.test:80:127.0.0.1:8080",
         "[::1]:80:[::2]:8080",
     ] {
-        said(&[("RESOLVE", json!([right]))]);
+        given(&[("RESOLVE", json!([right]))]);
     }
     for wrong in [
         "a.test",
@@ -314,7 +314,7 @@ fn overrides_have_the_shape_that_curl_gave_them() {
 fn empty_text_is_an_empty_list() {
     for setting in settings() {
         if setting.kind.starts_with("list") {
-            let config = said(&[(setting.name, json!(""))]);
+            let config = given(&[(setting.name, json!(""))]);
             assert_eq!(
                 config.get(setting.name),
                 Some(json!([]).into()),
@@ -327,7 +327,7 @@ fn empty_text_is_an_empty_list() {
 
 #[test]
 fn patterns_keep_their_commas() {
-    let config = said(&[("DENY", json!("/a{1,2}$"))]);
+    let config = given(&[("DENY", json!("/a{1,2}$"))]);
     assert_eq!(config.frontier.deny.len(), 1);
     assert!(config.frontier.deny[0].is_match("/aa"));
     let text = refused("ALLOW", json!(["(open"]));
@@ -336,7 +336,7 @@ fn patterns_keep_their_commas() {
 
 #[test]
 fn a_choice_names_what_there_is_to_choose() {
-    assert_eq!(said(&[("IO", json!("uring"))]).back_end, BackEnd::Uring);
+    assert_eq!(given(&[("IO", json!("uring"))]).back_end, BackEnd::Uring);
     let text = refused("IO", json!("kqueue"));
     assert!(text.contains("auto, epoll or uring"), "{text}");
     let text = refused("FOLLOW", json!("hosts"));
@@ -349,9 +349,9 @@ fn a_jar_is_refused_by_name_where_the_build_has_none() {
     match (cfg!(feature = "cookies"), asked) {
         (true, asked) => assert!(asked.expect("there is one").fetch.cookies),
         (false, asked) => {
-            let told = asked.expect_err("there is none").to_string();
-            assert!(told.contains("COOKIES_ENABLED"), "{told}");
-            assert!(told.contains("the feature `cookies`"), "{told}");
+            let message = asked.expect_err("there is none").to_string();
+            assert!(message.contains("COOKIES_ENABLED"), "{message}");
+            assert!(message.contains("the feature `cookies`"), "{message}");
         }
     }
     assert!(Config::default().with("COOKIES_ENABLED", false).is_ok());

@@ -64,8 +64,8 @@ fn blank_lines_and_comments_are_skipped() {
 #[test]
 fn what_is_no_seed_is_named_with_its_remedy() {
     let check = |line: &str, expected: &str| {
-        let told = error(line);
-        assert!(told.contains(expected), "{line}: {told}");
+        let message = error(line);
+        assert!(message.contains(expected), "{line}: {message}");
     };
     check("mailto:someone@a.test", "neither a URL nor a host");
     check("two words", "neither a URL nor a host");
@@ -141,10 +141,10 @@ fn what_is_no_seed_is_named_with_its_remedy() {
 
 #[test]
 fn an_error_shows_no_more_of_a_line_than_finds_it() {
-    let told = error(&format!("{} x", "é".repeat(100_000)));
-    assert!(told.len() < 400, "{told}");
-    let told = error(&format!(r#"{{"{}": 1}}"#, "x".repeat(100_000)));
-    assert!(told.len() < 400, "{told}");
+    let message = error(&format!("{} x", "é".repeat(100_000)));
+    assert!(message.len() < 400, "{message}");
+    let message = error(&format!(r#"{{"{}": 1}}"#, "x".repeat(100_000)));
+    assert!(message.len() < 400, "{message}");
 }
 
 #[test]
@@ -215,9 +215,9 @@ fn a_request_keeps_its_way_with_all_that_it_takes_to_go_it() {
         assert_eq!(to_line(&request), line);
         assert_eq!(parsed(line).route, request.route);
     }
-    let told = error(r#"{"url":"http://a.test/","proxy":"http://secret@a.test"}"#);
-    assert!(told.contains("`proxy`: the port is missing"), "{told}");
-    assert!(!told.contains("secret"), "{told}");
+    let message = error(r#"{"url":"http://a.test/","proxy":"http://secret@a.test"}"#);
+    assert!(message.contains("`proxy`: the port is missing"), "{message}");
+    assert!(!message.contains("secret"), "{message}");
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn durations_are_seconds_to_the_nanosecond() {
     check("0.0000000019", Duration::from_nanos(1));
     let wrong = |text: &str| error(&format!(r#"{{"url":"http://a.test/","timeout":{text}}}"#));
     for text in ["-1", "1e30", r#""5s""#, "true"] {
-        let told = wrong(text);
-        assert!(told.contains("write seconds from 0 up, as 2.5"), "{told}");
+        let message = wrong(text);
+        assert!(message.contains("write seconds from 0 up, as 2.5"), "{message}");
     }
     let request = Request::get("http://a.test/").timeout(Duration::from_millis(250));
     let line = r#"{"url":"http://a.test/","timeout":0.25}"#;

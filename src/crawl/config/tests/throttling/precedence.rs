@@ -76,7 +76,7 @@ fn the_latency_follows_the_mode_until_it_is_said() {
         &[("LATENCY_FROM", json!("connect")), scrapy()],
         LatencyFrom::Connect,
     );
-    let config = said(&[("AUTOTHROTTLE_ENABLED", json!(true)), scrapy()]);
+    let config = given(&[("AUTOTHROTTLE_ENABLED", json!(true)), scrapy()]);
     let auto = config.throttle.default.autothrottle.expect("it is on");
     assert_eq!(auto.latency_from, LatencyFrom::Connect);
 }
@@ -118,7 +118,7 @@ fn the_entry_called_default_is_all_other_scopes() {
             "backoff": {"per_slot": true}},
         "a.test": {"concurrency": 2},
     });
-    let config = said(&[("THROTTLING_SCOPES", entries)]);
+    let config = given(&[("THROTTLING_SCOPES", entries)]);
     let settings = &config.throttle;
     for name in ["a.test", "b.test"] {
         let scope = settings.of(name);
@@ -180,7 +180,7 @@ fn f29_the_smaller_of_what_is_said_of_all_addresses_holds() {
 
 #[test]
 fn f29_what_is_said_of_one_address_goes_before_what_is_said_of_all() {
-    let config = said(&[
+    let config = given(&[
         ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(8)),
         ("CONCURRENT_REQUESTS_PER_IP", json!(1)),
         (
@@ -194,7 +194,7 @@ fn f29_what_is_said_of_one_address_goes_before_what_is_said_of_all() {
 
 #[test]
 fn a_switch_is_not_taken_for_said_where_its_warning_is_silenced() {
-    let config = said(&[(
+    let config = given(&[(
         "THROTTLING_SCOPES",
         json!({"default": {"ignore_robots_txt": true}}),
     )]);

@@ -180,7 +180,7 @@ fn an_unknown_kind_of_error_is_refused_with_its_neighbour() {
             "{text}"
         );
     }
-    let config = said(&[("BACKOFF_EXCEPTIONS", json!("Timeout, dns"))]);
+    let config = given(&[("BACKOFF_EXCEPTIONS", json!("Timeout, dns"))]);
     let kinds = config.throttle.default.backoff.exceptions;
     assert_eq!(kinds, [FailureKind::Timeout, FailureKind::Dns]);
 }
