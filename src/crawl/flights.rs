@@ -72,7 +72,7 @@ impl Flights {
             .collect()
     }
 
-    /// How many there are.
+    /// Number of attempts.
     pub fn len(&self) -> usize {
         self.slab.len()
     }
@@ -89,10 +89,10 @@ pub struct Flight {
     pub job: Job,
     pub lane: LaneId,
     pub ticket: TicketId,
-    /// Where it goes.
+    /// Its origin.
     pub origin: Origin,
     pub released: Instant,
-    /// What its head said, once that is there.
+    /// Signal of its head, once that has arrived.
     pub signal: Option<Signal>,
     /// The decisions that its head caused, until its body's size is known. Empty without
     /// `AUTOTHROTTLE_DEBUG`.

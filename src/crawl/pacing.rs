@@ -1,4 +1,4 @@
-//! How scopes were paced: what each did, what it waited for, and what is to be said of it.
+//! Report on pacing: what each scope did, what it waited for, and remarks on it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub struct Pacing {
 pub struct ScopePacing {
     /// Its name.
     pub scope: String,
-    /// The configuration speaks of it by name.
+    /// The configuration names it.
     pub configured: bool,
     /// Departures.
     pub sent: u64,
@@ -152,15 +152,15 @@ impl fmt::Display for RemarkKind {
     }
 }
 
-/// Of the scopes that the configuration names, so many are told of.
+/// Most scopes reported among those that the configuration names.
 const CONFIGURED_MAX: usize = 100;
 /// Of those that are most of something, so many.
 pub(super) const MOST: usize = 50;
-/// And so many as long as the crawl runs: it stands still while it tells.
+/// The same while the crawl runs: the loop stands still during the report.
 pub(super) const MOST_RUNNING: usize = 10;
 
 impl Pacing {
-    /// What the throttle can tell by `now`.
+    /// The report of a throttle at `now`.
     pub(super) fn of(throttle: &Throttle, most: usize, now: Instant) -> Self {
         let accounts: Vec<&Account> = throttle.accounts().collect();
         let waited = throttle.waited(now);
@@ -198,7 +198,7 @@ impl Pacing {
     }
 }
 
-/// The places of the accounts that are told of: of each kind of most, so many.
+/// Indices of the accounts to report: the largest of each kind, up to a maximum.
 fn chosen(accounts: &[&Account], most: usize, now: Instant) -> BTreeSet<usize> {
     // There may be thousands, each of some hundred bytes: they are gone through once.
     let mut ranks: [Vec<(Reverse<u64>, usize)>; 5] = Default::default();
@@ -301,7 +301,7 @@ fn remarks(throttle: &Throttle, account: &Account, now: Instant) -> Vec<Remark> 
         about: RemarkKind::Ineffective,
         words: found.message,
     });
-    // A suspicion says of what kind the block is, which is more.
+    // A suspicion names the kind of the block, which is more specific.
     let diagnosis =
         diagnosis.filter(|found| suspected.is_none() || found.finding != Finding::Blocked);
     let diagnosis = diagnosis.map(|found| Remark {

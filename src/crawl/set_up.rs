@@ -41,11 +41,11 @@ pub struct Parts {
     /// Bits of the kernel's: chance comes from them where no seed is named, and strangers cannot foresee
     /// how the crawl hashes what they choose. `None` in a world that is to be the same again.
     pub entropy: Option<u64>,
-    /// What said how many requests may be in flight, as people know it.
+    /// Name of the setting that bounds the requests in flight.
     pub in_flight_named: &'static str,
 }
 
-/// Who maps scopes, and who reads answers.
+/// The scope map and the classifier.
 pub type NamedManager = (Box<dyn ScopeMap>, Box<dyn Classify>);
 
 impl Parts {
@@ -88,7 +88,7 @@ pub enum SetUpError {
         setting: &'static str,
         /// The file.
         path: String,
-        /// What the machine said.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },

@@ -99,7 +99,7 @@ impl Tally {
     }
 }
 
-/// Scopes that are told apart. A broad crawl has millions; the first this many stand for them.
+/// Most scopes counted one by one. A broad crawl has millions; the first so many are a sample.
 const SCOPES_MAX: usize = 50_000;
 
 impl Stats {
@@ -270,7 +270,7 @@ impl Stats {
         self.by_error.values().sum()
     }
 
-    /// `stats.json` as text; the reference says what its keys mean.
+    /// `stats.json` as text; the reference defines its keys.
     pub fn to_json(&self, progress: &Progress, pacing: &Pacing) -> String {
         self.to_value(progress, pacing).to_string()
     }

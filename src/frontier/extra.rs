@@ -1,4 +1,4 @@
-//! What few requests say beside their URL, in little memory: millions of those few may be queued.
+//! Optional fields of a request, packed: few requests have them, but millions of those may be queued.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::wire::proxy::Route;
 /// What few requests have.
 #[derive(Clone, Debug, Default)]
 pub struct Extra {
-    /// All that can be said in bytes, under the labels of [`Label`].
+    /// Fields stored as bytes, under the labels of [`Label`].
     records: Records,
     /// The caller's own JSON.
     pub meta: Option<Box<RawValue>>,
-    /// How it goes, where that was said.
+    /// The proxy it goes through, if the request sets one.
     pub route: Option<Box<Route>>,
 }
 
@@ -37,7 +37,7 @@ pub struct Flags {
     pub dont_merge_cookies: bool,
 }
 
-/// What a request is expected to cost those of its lane's scopes for which that was said.
+/// Expected costs of a request, for those scopes of its lane that have one.
 pub type Costs = SmallVec<[(ScopeId, f64); 2]>;
 
 /// What a record is.
@@ -84,7 +84,7 @@ enum Label {
 enum Origin {
     /// It named them itself: they survive redirects, and are in no order.
     Request,
-    /// The scope map told them before, after a while.
+    /// A late answer of the scope map.
     Mapped,
     /// The same, in no order.
     MappedUnordered,
@@ -94,7 +94,7 @@ enum Origin {
 const COST_BYTES: usize = size_of::<u32>() + size_of::<f64>();
 
 impl Flags {
-    /// What a request says.
+    /// The request itself.
     pub fn of(request: &Request) -> Self {
         Flags {
             dont_adjust_delay: request.dont_adjust_delay,
@@ -107,7 +107,7 @@ impl Flags {
 }
 
 impl Extra {
-    /// What a request says beside its URL, if it says anything.
+    /// Optional fields of a request, if it has any.
     pub fn of(request: &Request) -> Option<Box<Extra>> {
         let mut records = Records::default();
         if request.tag != 0 {
@@ -149,8 +149,8 @@ impl Extra {
             let names = names.iter().map(String::as_str);
             extra.push_scopes(Origin::Request, names.zip(costs));
         }
-        let told = extra.records != Records::default() || extra.meta.is_some();
-        (told || extra.route.is_some()).then(|| Box::new(extra))
+        let has_own = extra.records != Records::default() || extra.meta.is_some();
+        (has_own || extra.route.is_some()).then(|| Box::new(extra))
     }
 
     /// Whether it holds what a request says and its result line does not: the line has the method and
@@ -231,12 +231,12 @@ impl Extra {
         self.records.remove(Label::Body as u8);
     }
 
-    /// How long its fetch may take, where that was said.
+    /// Timeout of its fetch, if the request sets one.
     pub fn timeout(&self) -> Option<Duration> {
         self.number(Label::Timeout).map(Duration::from_nanos)
     }
 
-    /// Bytes of its reply's body that are kept, where that was said.
+    /// Bytes kept of its response body, if the request sets a limit.
     pub fn body_max(&self) -> Option<u64> {
         self.number(Label::BodyMax)
     }
@@ -257,7 +257,7 @@ impl Extra {
         })
     }
 
-    /// The scopes that the request named itself, with the expected costs, where they were said.
+    /// The scopes that the request names itself, with those expected costs that are given.
     pub fn said_scopes(&self) -> Option<(Vec<String>, Vec<f64>)> {
         (self.origin_of_scopes()? == Origin::Request).then(|| {
             let names = self.scope_entries().map(|(name, _)| name.to_owned());
@@ -275,7 +275,7 @@ impl Extra {
         }
     }
 
-    /// Remembers what the scope map told.
+    /// Stores a late answer of the scope map.
     pub fn set_mapped(&mut self, scopes: &Scopes) {
         let origin = match scopes.is_ordered() {
             true => Origin::Mapped,
@@ -294,7 +294,7 @@ impl Extra {
         }
     }
 
-    /// What it is expected to cost those of its lane's scopes for which that was said.
+    /// Its expected costs, for those scopes of its lane that have one.
     pub fn costs(&self) -> Costs {
         let costs = self.records.get(Label::Costs as u8).unwrap_or_default();
         let costs = costs.chunks_exact(COST_BYTES).map(|cost| {
@@ -418,7 +418,7 @@ mod tests {
     use crate::wire::url::CrawlUrl;
 
     fn of(request: &Request) -> Extra {
-        *Extra::of(request).expect("it says something")
+        *Extra::of(request).expect("it has optional fields")
     }
 
     /// What goes into a queue comes out as it was.
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn what_a_request_says_is_what_it_said() {
         let get = || Request::get("http://a.test/");
-        assert!(Extra::of(&get()).is_none(), "it says no more than its URL");
+        assert!(Extra::of(&get()).is_none(), "it has a URL only");
         check(get());
         check(get().tag(u64::MAX));
         check(get().meta("mine").header("A", "b:\tc").header("a", ""));

@@ -19,7 +19,7 @@ pub struct Job {
     pub id: u64,
     /// The attempt it came from; 0 for none.
     pub parent: u64,
-    /// The URL of that attempt, where it is told: the page with the link, or the redirect.
+    /// The URL of that attempt, if known: the page with the link, or the redirect.
     pub via: Option<Arc<str>>,
     /// Where to.
     pub url: CrawlUrl,
@@ -29,7 +29,7 @@ pub struct Job {
     pub seed: bool,
     /// To be sent on a new connection: a kept one died under it.
     pub fresh: bool,
-    /// Whoever submitted it waits to hear how it ends, whatever becomes of it.
+    /// The submitter waits for its end, which is always reported.
     pub awaited: bool,
     /// Redirects behind it.
     pub redirects: u8,
@@ -132,23 +132,23 @@ impl Job {
         self.extra.as_ref()?.scopes()
     }
 
-    /// What it is expected to cost those of its lane's scopes for which that was said.
+    /// Its expected costs, for those scopes of its lane that have one.
     pub fn costs(&self) -> Costs {
         let extra = self.extra.as_ref();
         extra.map_or_else(Costs::new, |extra| extra.costs())
     }
 
-    /// How long its fetch may take, where that was said.
+    /// Timeout of its fetch, if the request sets one.
     pub fn timeout(&self) -> Option<Duration> {
         self.extra.as_ref()?.timeout()
     }
 
-    /// Bytes of its reply's body that are kept, where that was said.
+    /// Bytes kept of its response body, if the request sets a limit.
     pub fn body_max(&self) -> Option<u64> {
         self.extra.as_ref()?.body_max()
     }
 
-    /// How it goes, where that was said.
+    /// Its proxy, if the request sets one.
     pub fn route(&self) -> Option<&Route> {
         self.extra.as_ref()?.route.as_deref()
     }
@@ -168,7 +168,7 @@ impl Job {
         self.extra.get_or_insert_default()
     }
 
-    /// What a user would say to have it fetched: for `pending.jsonl`.
+    /// The request a user would submit to have it fetched: for `pending.jsonl`.
     pub fn to_request(&self) -> Request {
         let extra = self.extra.as_ref();
         let (scopes, scope_costs) = extra.and_then(|extra| extra.said_scopes()).unzip();
@@ -203,7 +203,7 @@ impl Job {
         }
     }
 
-    /// Whether what a user would say is more than its result line says.
+    /// Whether that request has more fields than its result line.
     pub fn says_more_than_line(&self) -> bool {
         let extra = self.extra.as_ref();
         self.kind == PageKind::Sitemap

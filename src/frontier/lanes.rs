@@ -392,7 +392,7 @@ impl Frontier {
     }
 
     /// Marks a lane as released by the throttle. Returns whether its host may be asked now; if not,
-    /// [`Frontier::next`] says what to do.
+    /// [`Frontier::next`] returns what to do.
     pub fn released(&mut self, lane: LaneId, now: Instant) -> bool {
         self.lanes[lane.0 as usize].state = LaneState::Released;
         self.health(lane, now) == Health::Up

@@ -55,7 +55,7 @@ pub enum Admission {
     Later(OfferId),
 }
 
-/// The answer to an offer that was put off.
+/// The later answer to an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateAnswer {
     /// Which offer.
@@ -165,11 +165,11 @@ pub(super) struct Delays {
     due: BTreeSet<(Instant, OfferId)>,
 }
 
-/// No answer is put off for longer.
+/// Longest delay of an answer.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
 impl Delays {
-    /// By how much to put off the next answer; half of them are not.
+    /// Delay of the next answer; half of them have none.
     pub fn draw(&mut self) -> Option<Duration> {
         let drawn = self.rng.next_u64();
         let nanos = DELAY_MAX.as_nanos() as u64;

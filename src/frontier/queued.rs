@@ -1,4 +1,4 @@
-//! A request as it is queued: in as little memory as what it says takes.
+//! Queued requests, packed into as little memory as their fields take.
 
 use std::cmp::Ordering;
 
@@ -55,7 +55,7 @@ const LINK_LONG: usize = 112;
 const ID_BYTES: usize = 6;
 /// What is left of sixteen bytes.
 const TARGET_MAX: usize = 8;
-/// Beside a length: whoever submitted it waits to hear how it ends.
+/// Flag beside a length: the submitter waits for its end.
 const AWAITED: u8 = 0x80;
 
 impl Queued {
@@ -202,7 +202,7 @@ impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
             || job.extra.is_some();
         let from = job.via.as_deref()?.strip_prefix(job.url.origin())?;
         let target = job.url.request_target();
-        // What does not go on like this is another origin, whose name only begins like this one's.
+        // Without one of these next, it is another origin whose name only begins like this one's.
         if says_more || !from.starts_with('/') {
             return None;
         }

@@ -1,4 +1,4 @@
-//! What is to be fetched: one URL with what its caller said about it.
+//! A request: one URL with its options.
 
 pub mod seeds;
 
@@ -38,7 +38,7 @@ pub struct Request {
     /// too, and for none of its links. They have no order: a refusal is about all of them.
     pub scopes: Option<Vec<String>>,
     /// What this request is expected to cost each of `scopes`, in the same order, in the units of
-    /// their quotas. Empty where nothing was said: 1 each. Every retry and redirect costs as much again;
+    /// their quotas. Empty if none were given: 1 each. Every retry and redirect costs as much again;
     /// what an answer did cost [`Feedback::actual`](crate::Feedback::actual) tells.
     pub scope_costs: Vec<f64>,
     /// Scrapy's `autothrottle_dont_adjust_delay`: the reply teaches AutoThrottle nothing.
@@ -71,7 +71,7 @@ pub struct Request {
     /// reply sets is.
     pub dont_merge_cookies: bool,
     pub(crate) meta: Option<Box<RawValue>>,
-    /// The caller's own number, handed back as `meta` is; 0 with what nobody gave one.
+    /// The caller's own number, returned as `meta` is; 0 if none was given.
     pub tag: u64,
 }
 
@@ -84,7 +84,7 @@ impl Request {
         }
     }
 
-    /// By this method instead: `HEAD`, say.
+    /// Uses this method instead, for example `HEAD`.
     pub fn method(mut self, method: impl Into<String>) -> Self {
         self.method = method.into();
         self
@@ -120,14 +120,14 @@ impl Request {
         self
     }
 
-    /// Is throttled under this scope instead of the mapped ones. Said again, under both.
+    /// Is throttled under this scope instead of the mapped ones. Called again, under both.
     pub fn scope(mut self, name: impl Into<String>) -> Self {
         self.scopes.get_or_insert_default().push(name.into());
         self
     }
 
     /// Is throttled under this scope instead of the mapped ones, and expected to cost so much of its
-    /// quota, where others cost 1. Said again, under both.
+    /// quota, where others cost 1. Called again, under both.
     pub fn scope_cost(mut self, name: impl Into<String>, units: f64) -> Self {
         let before = self.scopes.as_ref().map_or(0, Vec::len);
         self.scope_costs.resize(before, 1.0);
@@ -136,7 +136,7 @@ impl Request {
     }
 
     /// Is throttled under this scope alone, as by Scrapy's meta key of the same name.
-    /// `DOWNLOAD_SLOTS` and `THROTTLING_SCOPES` say how.
+    /// `DOWNLOAD_SLOTS` and `THROTTLING_SCOPES` set how.
     pub fn download_slot(self, name: impl Into<String>) -> Self {
         self.without_scopes().scope(name)
     }
@@ -172,20 +172,20 @@ impl Request {
         self.header("Authorization", format!("Bearer {token}"))
     }
 
-    /// May take so long from its release, whatever `DOWNLOAD_TIMEOUT` says: see [`Request::timeout`]
+    /// Timeout from its release, in place of `DOWNLOAD_TIMEOUT`: see [`Request::timeout`]
     /// (the field).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Bytes of its body that are kept, whatever `DOWNLOAD_MAXSIZE` says.
+    /// Bytes kept of its body, in place of `DOWNLOAD_MAXSIZE`.
     pub fn body_max(mut self, bytes: u64) -> Self {
         self.body_max = Some(bytes);
         self
     }
 
-    /// Is fetched whatever robots.txt says.
+    /// Is fetched even if robots.txt disallows it.
     pub fn ignore_robots(mut self) -> Self {
         self.ignore_robots = true;
         self
@@ -203,7 +203,7 @@ impl Request {
         self
     }
 
-    /// Goes through this proxy, whatever `PROXY` says, and so does what follows from it: its
+    /// Goes through this proxy in place of `PROXY`, and so does what follows from it: its
     /// redirects, its links, the robots.txt it asks for and the sitemaps named there.
     ///
     /// Its origin's address is then the proxy's to find and to judge: `RESOLVE` looks at the proxy's own
@@ -214,7 +214,7 @@ impl Request {
         self
     }
 
-    /// Goes through no proxy, whatever `PROXY` says, and so does what follows from it.
+    /// Goes through no proxy, even if `PROXY` is set, and so does what follows from it.
     pub fn without_proxy(mut self) -> Self {
         self.route = Some(Route::Direct);
         self

@@ -1,4 +1,4 @@
-//! What a user may say about what is fetched, and what is left.
+//! Settings of the frontier: what is fetched and what is filtered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ pub struct FrontierSettings {
     /// 0: no host is held or given up, and each request fails by itself (a probe, or a program that
     /// watches its own servers).
     pub host_down_after: Duration,
-    /// `PROXY`: what every request goes through that says nothing else.
+    /// `PROXY`: the proxy of every request that sets none itself.
     pub proxy: Option<Arc<Proxy>>,
     /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs; `utm_*` patterns.
     pub drop_parameters: Vec<String>,

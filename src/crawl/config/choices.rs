@@ -139,7 +139,7 @@ impl Form for Codes {
         items(value)?
             .iter()
             .map(|code| match Whole::<u16, 100>::read(code) {
-                // Above 599 there is nothing in RFC 9110, and yet there are servers that say 999.
+                // RFC 9110 ends at 599, but some servers send 999.
                 Ok(code @ 100..=999) => Ok(code),
                 _ => Err(wrong(code, "no status code", "give codes from 100 to 999")),
             })
@@ -174,7 +174,7 @@ impl Form for Patterns {
         };
         match value {
             Value::Array(items) => items.iter().map(one).collect(),
-            // An empty pattern would match everything; who writes nothing means none.
+            // An empty pattern would match everything; an empty value means no pattern.
             Value::String(text) if text.is_empty() => Ok(Vec::new()),
             _ => Ok(vec![one(value)?]),
         }

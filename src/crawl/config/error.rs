@@ -1,4 +1,4 @@
-//! Where a setting was said, and what is wrong with it: every error names the place and the mend.
+//! Errors of settings: each names the source, the fault and the remedy.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Where a value comes from. The order is the precedence: a later one wins, in whatever order they were set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingSource {
-    /// Nobody said anything.
+    /// Not set.
     Default,
     /// A named bundle of values.
     Preset(String),
@@ -72,7 +72,7 @@ impl fmt::Display for SettingSource {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {problem}", source_of.locate(name), path(&problem.entry))]
 pub struct ConfigError {
-    /// Who said it.
+    /// Where it was set.
     pub source_of: SettingSource,
     /// The setting.
     pub name: String,
@@ -92,7 +92,7 @@ impl ConfigError {
     }
 }
 
-/// What is wrong with a value, and how to mend it; it does not know who said it.
+/// What is wrong with a value, and how to mend it; its source is added later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Keys that lead from the setting to the value that is wrong, where it is inside.
@@ -127,7 +127,7 @@ impl Problem {
         }
     }
 
-    /// Says who wrote it, and to which setting.
+    /// Adds the source and the name of the setting.
     pub fn at(self, source_of: SettingSource, name: &str) -> ConfigError {
         ConfigError {
             source_of,

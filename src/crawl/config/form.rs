@@ -1,7 +1,7 @@
 //! How a kind of value is read and written.
 //!
 //! Everything comes as JSON. Text is read the way a command line means it, so that `-s`, a flag, a
-//! file and a program speak one language.
+//! file and a program share one syntax.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Everything a user may say about a crawl: the floors' settings put together, each with its source.
+//! Configuration of a crawl: the settings of all floors, each with its source.
 
 mod contact;
 mod error;
@@ -40,7 +40,7 @@ use crate::throttle::settings::{
     RampupPatch, ScopePatch, ScopeSettings, ThrottleSettings, WindowKind,
 };
 
-/// What a crawl is told before it starts.
+/// Configuration of a crawl.
 ///
 /// [`Config::with`] and [`Config::set`] take settings by name and with a value of any fitting type,
 /// remember who said them, and keep the values that follow from others up to date.
@@ -64,7 +64,7 @@ pub struct Config {
     pub(crate) fetch: FetchSettings,
     /// What is fetched, and what is left.
     pub(crate) frontier: FrontierSettings,
-    /// What the back end is told.
+    /// Settings of the back end.
     pub(crate) io: IoSettings,
     /// `IO`: which back end.
     pub(crate) back_end: BackEnd,
@@ -99,9 +99,9 @@ pub struct Config {
     pub(crate) warc_size_max: u64,
     /// `RANDOM_SEED`: where randomness starts; `None`: somewhere else each time.
     pub(crate) random_seed: Option<u64>,
-    /// What was said of values that follow from others.
+    /// Values given for settings that are derived from others.
     given: Given,
-    /// Who said what; a setting that nobody spoke of is absent.
+    /// Source of each setting; one that was not set is absent.
     sources: BTreeMap<&'static str, SettingSource>,
 }
 
@@ -113,7 +113,7 @@ pub fn span(text: &str) -> Result<Duration, Problem> {
     Delay::read(&text.into())
 }
 
-/// What was said, as it was said, of the values that [`Config::derive`] puts together.
+/// Values as given, from which [`Config::derive`] computes the effective ones.
 #[derive(Clone, Debug, PartialEq)]
 struct Given {
     concurrency: Option<u32>,
@@ -193,7 +193,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// This configuration with a setting changed, as the embedding program says.
+    /// This configuration with a setting changed by the embedding program.
     ///
     /// # Errors
     /// There is no such setting, or it cannot have this value.
@@ -299,7 +299,7 @@ impl Config {
         self.insecure
     }
 
-    /// Who said the present value of a setting.
+    /// Source of the present value of a setting.
     pub fn source(&self, name: &str) -> &SettingSource {
         let Ok(setting) = table::find(name) else {
             return &SettingSource::Default;
@@ -314,7 +314,7 @@ impl Config {
         self.sources.get(name).unwrap_or(&SettingSource::Default)
     }
 
-    /// Whether the entry that stands for all other scopes says this key.
+    /// Whether the entry for all other scopes sets this key.
     fn holds_everywhere(&self, key: &str) -> bool {
         let scopes = Scopes::write(&self.given.scopes);
         let path = format!("/{EVERYWHERE}/{}", key.replace('.', "/"));
@@ -351,7 +351,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Whether an origin that reads its log can find out whom to write to.
+    /// Whether the User-Agent has a contact that an origin finds in its log.
     pub fn names_a_contact(&self) -> bool {
         self.contact.is_some()
             || self.fetch.user_agent.contains("://")
@@ -362,7 +362,7 @@ impl Config {
         problem.at(self.source(name).clone(), name)
     }
 
-    /// Puts together what follows from what was said.
+    /// Computes the derived settings from those given.
     fn derive(&mut self) {
         self.derive_throttle();
         let given = &self.given;
@@ -403,7 +403,7 @@ impl Config {
             }
         }
 
-        // Whoever chose a delay chose the whole gap; a slot's own would silently lengthen it.
+        // A delay that was set is the whole gap; a slot's own delay would silently lengthen it.
         let delay = everywhere.delay.or(given.delay);
         let delay_per_slot = everywhere.delay_per_slot.or(given.delay_per_slot);
         let base = |automatic| {
@@ -489,7 +489,7 @@ impl Config {
     /// Checks what single values cannot show: paces that were put together, or written directly.
     fn check_paces(&self) -> Result<(), ConfigError> {
         let default = &self.throttle.default;
-        // The bound that somebody chose is the one to speak of.
+        // The message names the bound that was set.
         let bound = match self.source("BACKOFF_MIN_DELAY") {
             SettingSource::Default => "BACKOFF_MAX_DELAY",
             _ => "BACKOFF_MIN_DELAY",

@@ -71,7 +71,7 @@ static PRESETS: &[Preset] = &[
         meaning: "a little from each of very many: hosts as ever, and bounds on each domain and address",
         values: &[
             ("SCOPE_MAP", "host,domain,ip"),
-            // A farm of subdomains is one site to whoever runs it, and gets what four hosts would.
+            // A farm of subdomains is one site to its operator, and gets the concurrency of four hosts.
             (
                 "DOMAIN_SCOPE_DEFAULTS",
                 r#"{"concurrency": 4, "delay": 0.25}"#,

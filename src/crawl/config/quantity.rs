@@ -99,7 +99,7 @@ where
         if number < MIN {
             return Err(wrong(value, "too small", mend));
         }
-        // TOML knows no larger integer, and a file must be able to say what a flag can.
+        // TOML knows no larger integer, and a file must be able to hold any value of a flag.
         T::try_from(number)
             .ok()
             .filter(|_| i64::try_from(number).is_ok())

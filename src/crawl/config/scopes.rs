@@ -1,4 +1,4 @@
-//! What single scopes say of their own: `THROTTLING_SCOPES`, and `DOWNLOAD_SLOTS` as Scrapy has it.
+//! Settings of single scopes: `THROTTLING_SCOPES`, and `DOWNLOAD_SLOTS` as in Scrapy.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -52,7 +52,7 @@ impl Form for Slots {
     }
 }
 
-/// What scopes of one sort say, each for itself: `DOMAIN_SCOPE_DEFAULTS`.
+/// Defaults for each scope of one kind: `DOMAIN_SCOPE_DEFAULTS`.
 pub(super) struct Keys;
 
 impl Form for Keys {
@@ -182,7 +182,7 @@ const SCOPE_KEYS: &[Key<ScopePatch>] = &[
                 Some(_) => once::<Flag>(&mut patch.enabled, value)?,
                 None => read_keys(patch, &object(value, SWITCH_OR_TABLE)?, RAMPUP_KEYS)?,
             }
-            // Whoever says how it is to be done wants it done.
+            // Settings of a mechanism switch it on.
             patch.enabled.get_or_insert(true);
             Ok(())
         },
@@ -288,7 +288,7 @@ fn unknown(key: &str, names: impl Iterator<Item = &'static str> + Clone) -> Prob
     Problem::new("there is no such key", mend)
 }
 
-/// Reads what nobody has said yet: two keys may mean the same.
+/// Reads a key unless it was set already: two keys may mean the same.
 fn once<F: Form>(field: &mut Option<F::Of>, value: &Value) -> Result<(), Problem> {
     let read = F::read(value)?;
     match field.replace(read) {
@@ -316,7 +316,7 @@ fn written_keys<P>(patch: &P, keys: &[Key<P>]) -> Map<String, Value> {
         .collect()
 }
 
-/// A table within a scope's entry, if it says anything.
+/// A table within a scope's entry, unless it is empty.
 fn table<P>(patch: &P, keys: &[Key<P>]) -> Option<Value> {
     let table = written_keys(patch, keys);
     (!table.is_empty()).then(|| table.into())
@@ -325,7 +325,7 @@ fn table<P>(patch: &P, keys: &[Key<P>]) -> Option<Value> {
 const MAP: &str = r#"give a table, or JSON: {"example.com": {"concurrency": 2, "delay": 0.5}}"#;
 const SWITCH_OR_TABLE: &str = "give true, false or a table";
 
-/// The object that a value is, or that its text says in JSON.
+/// The object that a value is, or that its text holds as JSON.
 fn object(value: &Value, mend: &str) -> Result<Map<String, Value>, Problem> {
     let parsed = match value {
         Value::Object(map) => return Ok(map.clone()),
@@ -406,7 +406,7 @@ fn host_name(name: &str) -> Result<String, Problem> {
     }
 }
 
-/// The one entry that is no scope: what holds for all that do not say otherwise.
+/// The one entry that is no scope: the defaults of all other scopes.
 pub(super) const EVERYWHERE: &str = "default";
 const STARS: &str =
     "a star stands for all hosts below one (*.example.com), or in ip/* and domain/*";

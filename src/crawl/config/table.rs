@@ -18,7 +18,7 @@ use crate::throttle::settings::{
     AutoThrottleMode, LatencyFrom, Oversize, RateLimitHeaders, WindowKind,
 };
 
-/// A setting: what a person may say, and which field of the [`Config`] it becomes.
+/// A setting: the values it accepts, and the field of the [`Config`] it sets.
 #[derive(Debug)]
 pub struct Setting {
     /// Its name: Scrapy's where Scrapy has one.
@@ -27,7 +27,7 @@ pub struct Setting {
     pub kind: &'static str,
     /// What it does, in a line.
     pub meaning: &'static str,
-    /// The key by which a scope says the same for itself; `backoff.jitter` stands in a table.
+    /// The key that sets the same for a single scope; `backoff.jitter` is in a table.
     pub scope_key: Option<&'static str>,
     /// Another name that is taken for this one.
     pub alias: Option<&'static str>,
@@ -55,7 +55,7 @@ impl Setting {
                 .is_some_and(|alias| alias.eq_ignore_ascii_case(name))
     }
 
-    /// The value that holds where nobody says anything.
+    /// The default value.
     pub fn default(&self) -> SettingValue {
         (self.read)(&Config::default()).into()
     }

@@ -1,11 +1,11 @@
-//! What is kept of a connection for the request that it carried.
+//! Facts of a connection, for the result line of the request that it carried.
 
 use std::net::SocketAddr;
 
 use crate::fetch::connection::Connection;
 use crate::fetch::tls::{Certificates, TlsInfo};
 
-/// The connection that carried an attempt, as its result line tells of it.
+/// Facts of the connection that carried an attempt, for its result line.
 #[derive(Clone, Debug, Default)]
 pub struct Carrier {
     pub remote: Option<SocketAddr>,

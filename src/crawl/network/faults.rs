@@ -1,4 +1,4 @@
-//! The stable code of a socket's failure, and what it means in words.
+//! Stable code and message of a socket's failure.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use crate::crawl::network::ports::NO_PORT;
 use crate::crawl::network::room::EXHAUSTED;
 use crate::io::NetError;
 
-/// The stable code of a socket's failure, and words for it.
+/// Stable code and message of a socket's failure.
 pub fn words(error: NetError) -> (&'static str, Cow<'static, str>) {
     match error {
         NetError::Refused => ("refused", "the connection was refused".into()),

@@ -42,7 +42,7 @@ impl Guard {
         Ok(())
     }
 
-    /// The same of a host that a proxy looks up: what it finds is not seen from here, unless the name says
+    /// The same of a host that a proxy looks up: its result is not visible here, unless the name is
     /// it. One address that may be asked is enough, as it is without a proxy.
     pub fn check_host(&self, host: &str) -> Result<(), Failure> {
         let known = known_addresses(host);

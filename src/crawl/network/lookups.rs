@@ -65,7 +65,7 @@ impl Lookups {
         self.took.get(&lane).copied().unwrap_or_default()
     }
 
-    /// The same, for the attempt that it belongs to: later ones owe nothing to it.
+    /// The same, for the attempt that it belongs to: later attempts are not charged with it.
     pub fn take(&mut self, lane: LaneId) -> Option<Duration> {
         self.took.remove(&lane)
     }

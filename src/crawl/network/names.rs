@@ -73,7 +73,7 @@ impl Names {
         self.guard.check(address)
     }
 
-    /// The same of a host that a proxy looks up, as far as its name says the address.
+    /// The same of a host that a proxy looks up: only if its name is an address.
     pub fn check_host(&self, host: &str) -> Result<(), Failure> {
         self.guard.check_host(host)
     }

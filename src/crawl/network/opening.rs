@@ -98,7 +98,7 @@ impl<I: Io> Network<I> {
     }
 
     /// Our machine has no port left for one more connection to this place. Requests for it wait until then,
-    /// and those for others go on.
+    /// and those for others continue.
     pub fn handle_no_port(&mut self, to: SocketAddr, now: Instant) -> Instant {
         self.ports.refused(to, now)
     }

@@ -41,7 +41,7 @@ struct Search {
 }
 
 impl Ports {
-    /// Enough for everybody, until the machine says otherwise.
+    /// Enough ports for all requests, until the machine refuses one.
     pub fn new(secret: &Secret) -> Self {
         Ports {
             scarce: HashMap::with_hasher(*secret),
@@ -231,7 +231,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..5 {
             let until = ports.refused(place, now);
-            // Those who had asked at the same time.
+            // Requests made at the same time.
             assert_eq!(ports.refused(place, now), until);
             ports.granted(place, now);
             pauses.push(until.saturating_since(now).as_secs());

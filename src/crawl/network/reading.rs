@@ -13,7 +13,7 @@ use crate::sink::reply::{Flow, Held, ResumeFn};
 
 /// What an event of a socket came to.
 pub enum SocketEvent {
-    /// A connection of pages has this to say.
+    /// An event of a connection of pages.
     Http(ConnectionEvent),
     /// The connection of a probe failed.
     Probe(u32),
@@ -25,7 +25,7 @@ pub enum SocketEvent {
 pub enum Resumed {
     /// It is read on, beginning with what was put by.
     Reads(Key),
-    /// It has this to say instead.
+    /// Another event instead.
     Event(Key, ConnectionEvent),
     /// It is gone, or held.
     Other,
@@ -53,7 +53,7 @@ impl<I: Io> Network<I> {
         self.buffered = self.http_mut(key).recount(total);
     }
 
-    /// Says what becomes of the body whose head came on a connection.
+    /// Sets the mode of the body whose head arrived on a connection.
     pub fn set_body_mode(&mut self, key: Key, mode: BodyMode) {
         let exchange = self.http_mut(key).connection.exchange_mut();
         let exchange = exchange.expect("a head has its exchange");
@@ -143,7 +143,7 @@ impl<I: Io> Network<I> {
         let http = self.http_mut(key);
         assert!(
             http.is_taken() || http.is_long(),
-            "what is over is held by nobody"
+            "a finished exchange has one owner"
         );
         http.held = true;
         if http.paused.is_none() {

@@ -24,7 +24,7 @@ impl<I: Io> Network<I> {
         let lookup = self.names.resolve(host, port, u64::from(lane.0), now);
         match lookup {
             Lookup::Ready(_) => {}
-            // Not the turn's moment: the lookup that it joins may go on in this very turn.
+            // Not the turn's moment: the lookup that it joins may continue in this very turn.
             Lookup::Pending => self.names.lookups_mut().begin(lane, self.io.now()),
             Lookup::Busy => self.names.lookups_mut().refuse(lane),
         }

@@ -11,7 +11,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for `most`, until the machine says otherwise.
+    /// Room for `most`, until the machine refuses a socket.
     pub fn new(most: usize) -> Self {
         Room {
             most,
@@ -59,14 +59,14 @@ impl Room {
     }
 }
 
-/// Something that is said aloud once; whoever wants to hear more hears it each time.
+/// A condition logged once at warn level, and at debug level each further time.
 #[derive(Debug, Default)]
 pub struct Once {
     said: bool,
 }
 
 impl Once {
-    /// How loudly it is to be said now.
+    /// The level of the next log line.
     pub fn level(&mut self) -> log::Level {
         match std::mem::replace(&mut self.said, true) {
             false => log::Level::Warn,

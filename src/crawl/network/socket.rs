@@ -1,4 +1,4 @@
-//! Sockets and what each is for; connections of pages, and what of their reading is put off.
+//! Sockets and what each is for; connections of pages, and their deferred reads.
 
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;

@@ -33,7 +33,7 @@ use crate::sink::{DiskSink, WriteError};
 use crate::throttle;
 use crate::wire::url::CrawlUrl;
 
-/// What a probe is told.
+/// Settings of a probe.
 #[derive(Clone, Debug)]
 pub struct ProbeSettings {
     /// Requests a second, in all.
@@ -108,7 +108,7 @@ impl Probe<Kernel> {
 }
 
 impl<I: Io> Probe<I> {
-    /// A probe on a back end of the caller's, resolving names as it says.
+    /// A probe on a back end and resolver settings of the caller.
     #[doc(hidden)]
     pub fn on(
         io: I,
@@ -176,7 +176,7 @@ impl<I: Io> Probe<I> {
         self.crawler.run()
     }
 
-    /// One turn: waits for news, at most for `patience`, and does what there is to do.
+    /// One turn: waits for events, at most for `patience`, and handles them.
     pub fn turn(&mut self, patience: Option<Duration>) -> Turn {
         self.crawler.turn(patience)
     }
@@ -320,7 +320,7 @@ fn refused(url: &str, why: impl std::fmt::Display) -> SetUpError {
     }
 }
 
-/// Settings that somebody chose and a probe does nothing about, with who said them.
+/// Settings that were set but have no effect in a probe, with their sources.
 fn unheeded(config: &Config) -> Vec<String> {
     settings()
         .iter()

@@ -110,7 +110,7 @@ impl OpenLoop {
         self.schedule.is_spent()
     }
 
-    /// Why it cannot go on, if it cannot.
+    /// Why it cannot continue, if it cannot.
     pub fn is_stuck(&self, now: Instant) -> Option<FinishReason> {
         if self.is_refused {
             return Some(FinishReason::BlockedAddress);
@@ -181,7 +181,7 @@ impl OpenLoop {
         }
     }
 
-    /// An attempt has ended: its page tells when it was due, and the book is kept.
+    /// An attempt has ended: its page has its due time, and the counts are updated.
     pub fn end(&mut self, page: &mut Page) {
         let slot = u32::try_from(page.tag).expect("its tag is our own");
         let key = self

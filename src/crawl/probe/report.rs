@@ -18,7 +18,7 @@ use crate::sink::page::Page;
 /// A span that a probe measures of every request that ends well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// The latency as a user has it who came when the request was due: from then to the last byte
+    /// The latency as seen by a user who arrives when the request is due: from then to the last byte
     /// of the final head. Whatever kept the request is in it: a missing connection, its set-up,
     /// our own lateness.
     Due,
@@ -41,7 +41,7 @@ pub enum Measure {
     /// From the first to the last byte of the final head.
     Headers,
     /// From the last byte of the head to that of the body. The end of the connection is not part
-    /// of it, even where only that tells that the body is whole.
+    /// of it, even where only that shows that the body is complete.
     Body,
     /// How late the request left: after it was due and its connection ready. Our own fault.
     Lateness,
@@ -304,7 +304,7 @@ impl ProbeReport {
         }
     }
 
-    /// The report as JSON; the reference says what its keys mean. Spans are in seconds.
+    /// The report as JSON; the reference defines its keys. Spans are in seconds.
     pub fn to_json(&self) -> String {
         self.to_value().to_string()
     }

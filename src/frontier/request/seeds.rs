@@ -11,10 +11,10 @@ use crate::wire::proxy::Route;
 /// Reads one line: a URL, a bare host, `rank,host`, or a JSON object. A blank line and one that
 /// begins with `#` hold nothing.
 ///
-/// URLs are looked at only as far as to tell them from mistakes; admission reads them in full.
+/// URLs are checked only as far as needed to detect mistakes; admission parses them in full.
 ///
 /// # Errors
-/// The line is none of these. The error says what is wrong and what to write instead; the caller
+/// The line is none of these. The error states what is wrong and what to write instead; the caller
 /// knows the file and the line's number.
 fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
     // Files from Windows begin with a byte order mark.
@@ -179,7 +179,7 @@ fn shortened(text: &str, length: usize) -> String {
 fn parse_object(line: &str) -> Result<Request, SeedError> {
     let object: Object = serde_json::from_str(line).map_err(|error| {
         let message = error.to_string();
-        // A seed is one line: of serde's "at line 1 column 7" only the column tells anything.
+        // A seed is one line: of serde's "at line 1 column 7" only the column carries information.
         SeedError::Json(shortened(&message, 300).replace(" at line 1 column ", " at column "))
     })?;
     let wrong = |key, what: String| Err(SeedError::Value { key, what });

@@ -275,7 +275,7 @@ impl Serialize for Seconds {
     }
 }
 
-/// The duration that a JSON number says. Digits past the nanoseconds are cut.
+/// The duration of a JSON number in seconds. Digits past the nanoseconds are cut.
 fn seconds(number: &str) -> Option<Duration> {
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
