@@ -1,6 +1,6 @@
 //! A web in virtual time, for tests of programs that embed a crawl.
 //!
-//! A function says what each request is answered, and after how long; the crawl runs as it would over
+//! A function gives the answer to each request, and its delay; the crawl runs as it would over
 //! the kernel, with your own sink, scope map and strategies in it, but waiting takes no time: a day of
 //! pacing passes in a blink. Nothing is sent, no clock is read, and chance comes from a seed: the same
 //! seed gives the same crawl to the nanosecond.

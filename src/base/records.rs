@@ -95,7 +95,7 @@ fn length_bytes(length: usize) -> usize {
 
 /// The bits of a byte that belong to the length.
 const LOW: usize = 0x7f;
-/// The bit of a byte that says that another byte follows.
+/// The bit of a byte that marks another byte to follow.
 const MORE: u8 = 0x80;
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ fn keep_pending(
     Ok((count, unfed.and_then(Unfed::failure)))
 }
 
-/// Says how many requests are in no file: those that are still queued, and the seeds that were not
+/// Reports how many requests are in no file: those that are still queued, and the seeds that were not
 /// read yet; `None` where there are none. And why some of the seeds could not be read, if any could
 /// not.
 fn unsaved(crawler: &mut Crawler, feeder: Feeder) -> (Option<String>, Option<String>) {

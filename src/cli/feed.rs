@@ -202,7 +202,7 @@ impl Feeder {
 
     /// The seeds that the crawl had not taken when it ended. A pipe that has neither data nor an end
     /// soon is not waited for: then there are none, since every line before it was passed to the crawl.
-    /// A pipe that goes on is read for `patience`.
+    /// A pipe without an end is read for `patience`.
     pub fn unfed(self, patience: Duration) -> Option<Unfed> {
         let mut failure = None;
         if !self.ends_soon(&mut failure) {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 /// Answers each line of `input`, and flushes after each, so that a program may wait for it.
 ///
 /// A line that is no question, and a question without an answer, get `{"error": …}` and the next
-/// line its turn. The end of the input, or of whoever reads the answers, ends it.
+/// line its turn. The end of the input, or of the reader of the answers, ends it.
 pub fn answer_each<Q, A>(
     mut input: impl BufRead,
     mut out: impl Write,
@@ -51,9 +51,9 @@ where
     }
 }
 
-/// Writes one line and flushes; false when nobody reads any more.
+/// Writes one line and flushes; returns false when the reader is gone.
 pub fn put_line(out: &mut impl Write, line: &str) -> Result<bool> {
-    // In JSON, too, an escape says the same as the character.
+    // In JSON, an escape is equal to the character itself.
     let written = writeln!(out, "{}", printable(line)).and_then(|()| out.flush());
     match written {
         Ok(()) => Ok(true),

@@ -104,7 +104,7 @@ struct Detail<'a> {
 }
 
 fn answer(question: Question, args: &LinksArgs, options: &LinkOptions<'_>) -> Result<Answer> {
-    // A text that came as JSON is decoded already, whatever the page says of itself.
+    // A text that came as JSON is decoded already, whatever charset the page declares.
     let is_text = question.html_b64.is_none();
     let page = octets("html", question.html, question.html_b64)?;
     let base = question.base.or_else(|| args.base.clone());

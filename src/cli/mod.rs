@@ -1,4 +1,4 @@
-//! The command line: what was asked, who does it, and how it ended.
+//! The command line: parses the command, runs it, and sets the exit code.
 
 #[expect(unsafe_code, reason = "mimalloc is steered through its C interface")]
 mod allocator;
@@ -64,12 +64,16 @@ fn run(command: Command) -> anyhow::Result<i32> {
     // Before settings are read: `CONCURRENT_REQUESTS = 0` means as many as open files allow.
     argiope::raise_open_files();
     match command {
-        Command::Crawl(args) => crawl::run(settings::load(args.configured(), &args.given()?)?, args),
+        Command::Crawl(args) => {
+            crawl::run(settings::load(args.configured(), &args.given()?)?, args)
+        }
         Command::Fetch(args) => {
             let config = settings::load_over(&fetch::VALUES, args.configured(), &args.given())?;
             fetch::run(config, args)
         }
-        Command::Probe(args) => probe::run(settings::load(args.configured(), &args.given())?, &args),
+        Command::Probe(args) => {
+            probe::run(settings::load(args.configured(), &args.given())?, &args)
+        }
         Command::Robots(args) => self::robots::run(&args.into_asked()?),
         Command::Url(args) => {
             let config = settings::load(&args.configured, &[])?;
@@ -110,7 +114,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
     }
 }
 
-/// The user asked for what cannot be: one line that says what, where, and how to mend it.
+/// Wrong usage: one line that states what, where, and how to mend it.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
@@ -122,7 +126,7 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Whether whoever read our output has had enough, as `head` does. That is no failure of ours.
+/// Whether the reader of our output has closed it, as `head` does. That is no failure of ours.
 fn is_reader_gone(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()

@@ -20,7 +20,7 @@ const UNFINISHED: &str = "pending.jsonl.tmp";
 /// Writes the requests, one line each, and gives their count. Where there are none, no file is made.
 ///
 /// The file has its final name only once it is whole and safe on the disk. A full disk is waited for,
-/// until a signal says that it need not be.
+/// until a signal gives it up.
 ///
 /// # Errors
 /// The file cannot be written. The error names what was written before that, if anything was.
@@ -63,7 +63,7 @@ pub fn write(
 
 /// A file that is written at a given place.
 trait Volume {
-    /// Writes some of the bytes there, and says how many.
+    /// Writes some of the bytes there, and returns how many.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Cuts what lies behind.
@@ -126,7 +126,7 @@ fn write_lines(
     }
 }
 
-/// Does something again and again while there is no room for it and `wait` says that there may be.
+/// Repeats an operation while there is no room for it and `wait` returns true.
 fn retried<T>(
     wait: &mut dyn FnMut(&io::Error) -> bool,
     mut what: impl FnMut() -> io::Result<T>,

@@ -1,4 +1,4 @@
-//! `argiope robots`: what a robots.txt says about URLs.
+//! `argiope robots`: evaluates a robots.txt for URLs.
 
 use std::fs;
 use std::io::{self, BufRead, Write};

@@ -32,7 +32,7 @@ pub struct SeedLines<R> {
 /// `Beginning → Reading → Ended → Over`: whether the source has more, and then whether we have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The first bytes tell whether the file is compressed.
+    /// The first bytes show whether the file is compressed.
     Beginning,
     /// The source may have more.
     Reading,
@@ -59,7 +59,7 @@ pub enum SeedLinesError {
     Read {
         /// The file, as it was given.
         name: String,
-        /// What the machine said.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
@@ -115,7 +115,7 @@ pub fn open(name: &str) -> Result<SeedLines<File>, SeedLinesError> {
         name => (name, File::open(name)),
     };
     let file = file.and_then(|file| {
-        // A directory can be opened; that it cannot be read is better said now.
+        // A directory can be opened but not read: report that now.
         match file.metadata()?.is_dir() {
             true => Err(io::ErrorKind::IsADirectory.into()),
             false => Ok(file),
@@ -287,7 +287,7 @@ impl<R: Read> Iterator for SeedLines<R> {
     }
 }
 
-/// What undoes the compression that the first bytes of a file tell of. No text begins like that.
+/// Decoder of the compression that the first bytes of a file show. No text begins like that.
 fn decoder_for(beginning: &[u8]) -> Option<Decoder> {
     let coding: &[u8] = match beginning {
         [0x1f, 0x8b, ..] => b"gzip",
@@ -308,7 +308,7 @@ const BLOCK_SIZE: usize = 16 << 10;
 /// Longer lines are mistakes: a seed is a URL, or an object with a body to be posted.
 const LINE_MAX: usize = 4 << 20;
 
-/// How many bytes tell whether a file is compressed.
+/// Number of bytes that show whether a file is compressed.
 const MAGIC_SIZE: usize = 4;
 
 #[cfg(test)]

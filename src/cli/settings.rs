@@ -175,7 +175,7 @@ fn line_of(text: &str, at: usize) -> usize {
     before.filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The same value in JSON. What JSON cannot say stays text, and the table of settings judges it.
+/// The same value in JSON. What JSON cannot express stays text, and the table of settings checks it.
 fn json_of(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => text.as_ref().into(),
@@ -252,7 +252,7 @@ fn as_table(config: &Config) -> String {
     text
 }
 
-/// A value for people, and for whoever looks over their shoulders: without a proxy's password.
+/// A value for display: without a proxy's password.
 fn shown(config: &Config, setting: &Setting) -> Value {
     let value = value_of(config, setting);
     match value.as_str().map(str::parse::<Proxy>) {
@@ -261,7 +261,7 @@ fn shown(config: &Config, setting: &Setting) -> Value {
     }
 }
 
-/// A file that `--config` reads back to the same config, passwords included. What nobody chose is commented out, so that
+/// A file that `--config` reads back to the same config, passwords included. Defaults are commented out, so that
 /// what follows from other settings still does.
 fn as_toml(config: &Config) -> anyhow::Result<String> {
     let mut text = String::from(
@@ -330,7 +330,7 @@ fn plain(setting: &Setting, value: &Value) -> String {
     }
 }
 
-/// Durations and sizes with the largest unit that says them exactly.
+/// Durations and sizes in the largest unit that is exact.
 fn friendly(setting: &Setting, value: &Value) -> Value {
     const SPANS: &[(u128, &str)] = &[
         (3_600_000_000_000, "h"),

@@ -169,7 +169,7 @@ fn commonest_errors(stats: &Stats) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A URL as far as it fits on a line with what is said of it.
+/// A URL, shortened to fit on a line with its remark.
 fn shortened(url: &str) -> String {
     match url.char_indices().nth(URL_CHARS) {
         Some((end, _)) => format!("{}…", &url[..end]),
@@ -269,10 +269,13 @@ mod tests {
             "{text}"
         );
         let blocked = text.find("blocked").expect("it is reported");
-        assert!(blocked < text.find("slow  ").expect("it is reported"), "{text}");
+        assert!(
+            blocked < text.find("slow  ").expect("it is reported"),
+            "{text}"
+        );
         assert!(text.contains("0.test: words of ineffective"), "{text}");
         assert!(text.contains("154 more remarks"), "{text}");
-        // Of an empty queue nobody need hear at the end.
+        // An empty queue is not worth a line at the end.
         assert!(!text.contains("idle"), "{text}");
         assert!(shown(&pacing, true).lines().count() > 100);
 

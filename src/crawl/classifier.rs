@@ -1,5 +1,5 @@
-//! What responses mean for the pace and for retries: asks the crawl's `Classify`, which may be the
-//! embedder's.
+//! Classification of responses, for the pace and for retries, by the crawl's `Classify`, which the
+//! embedder may supply.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
@@ -40,7 +40,7 @@ impl Classifier {
         }
     }
 
-    /// What a response to a job under these scopes means for their pace.
+    /// Signal of a response to a job, for the pace of its scopes.
     pub fn signal_of(
         &self,
         job: &Job,
@@ -49,7 +49,7 @@ impl Classifier {
         now: Instant,
     ) -> Signal {
         let timings = response.timings;
-        // A kept connection that died while idle says nothing about the pace.
+        // A kept connection that was closed while idle carries no signal for the pace.
         let failure = response.failure;
         let failure = failure.filter(|failure| failure.code != IDLE_CLOSED);
         // What timed out took at least as long as the attempt waited.
@@ -73,14 +73,14 @@ impl Classifier {
         })
     }
 
-    /// What the body of a response that has ended says beyond its head.
+    /// Signal of the body of a response that has ended, in addition to its head's.
     pub fn body_signal_of(&self, job: &Job, page: &Page, now: Instant) -> BodySignal {
         self.with_answer(job, page, now, |classify, answer| {
             classify.classify_body(answer, &page.body)
         })
     }
 
-    /// How a response ended.
+    /// Facts of a response's end.
     pub fn ending_of(&self, page: &Page, body: &BodySignal) -> Ending {
         let sent = page.timings.sent;
         let took = |end: Stamp| Some(end.at.saturating_since(sent?));

@@ -107,7 +107,7 @@ impl Wakeups {
         self.is_armed = false;
     }
 
-    /// The turn does all that there is to do, unless it says otherwise from now on.
+    /// A turn begins: it completes all work, unless it asks for another turn from now on.
     pub fn begin_work(&mut self) {
         self.is_unfinished = false;
     }

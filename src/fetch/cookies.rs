@@ -272,7 +272,7 @@ fn matches_prefix_rules(raw: &RawCookie<'_>) -> bool {
     (is_secure || !begins("__Secure-")) && (is_secure && is_hosts || !begins("__Host-"))
 }
 
-/// How long a cookie is kept, if it says so: Max-Age takes precedence over Expires (section 5.3).
+/// Lifetime of a cookie, if it has one: Max-Age takes precedence over Expires (section 5.3).
 fn lifetime(raw: &RawCookie<'_>, wall: Wall) -> Option<Duration> {
     let seconds = match (raw.max_age(), raw.expires_datetime()) {
         (Some(age), _) => age.whole_seconds(),

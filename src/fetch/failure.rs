@@ -148,7 +148,7 @@ pub enum FailureKind {
     /// `reset`, `timed_out`, `unreachable`, `other`; `idle_closed`: a kept connection was closed
     /// during the request.
     Reset,
-    /// The body ended before its framing says.
+    /// The body ended before the end given by its framing.
     ///
     /// `body`, `chunks`; `head`, `no_reply`: before the body; `close_notify`: the body may have
     /// been cut on the way.

@@ -10,7 +10,7 @@ use crate::base::time::Instant;
 /// no `dns`, `connect` or `tls_handshake` (`KEEPALIVE_MAX=0` reuses none), and a cached address has
 /// no `dns` (cached for its TTL, at least 30 s and at most a day).
 ///
-/// An arrival is a [`Stamp`], which says how precisely it is known. [`Timings::spans`] has the duration
+/// An arrival is a [`Stamp`], which bounds how precisely it is known. [`Timings::spans`] has the duration
 /// of each phase; any other span between two of them is `later.saturating_since(earlier)`. The time of
 /// a failure is not included: see [`Page::ended`](crate::Page::ended).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Timings {
 }
 
 /// The duration of each phase of an attempt, in order: [`Timings::spans`]. `None`: the phase did
-/// not happen, or was not over when the attempt failed. [`Page::bounds`](crate::Page::bounds) says
+/// not happen, or was not over when the attempt failed. [`Page::bounds`](crate::Page::bounds) states
 /// which are upper bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

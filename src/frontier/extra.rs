@@ -167,7 +167,8 @@ impl Extra {
         ];
         self.route.is_some()
             || self.origin_of_scopes() == Some(Origin::Request)
-            || (self.records.iter()).any(|(label, _)| records.iter().any(|known| *known as u8 == label))
+            || (self.records.iter())
+                .any(|(label, _)| records.iter().any(|known| *known as u8 == label))
     }
 
     /// The caller's own number; 0 where it has none.
@@ -375,7 +376,8 @@ impl Extra {
         for (name, cost) in entries {
             self.records.push(Label::ScopeName as u8, name.as_bytes());
             if let Some(cost) = cost {
-                self.records.push(Label::ScopeCost as u8, &cost.to_le_bytes());
+                self.records
+                    .push(Label::ScopeCost as u8, &cost.to_le_bytes());
             }
         }
     }

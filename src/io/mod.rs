@@ -87,7 +87,7 @@ pub trait Io {
     /// A turn accepts at most 8 connections per listener. While a listener has
     /// 16 of them open, adopted or not, further ones wait in the kernel, at most
     /// 64. When accepting fails for want of descriptors or memory, the listener pauses for 250 ms and
-    /// tries again, until it succeeds; the log says so once.
+    /// tries again, until it succeeds; it is logged once.
     ///
     /// The file of a Unix socket has its mode before anybody can connect, and `close` removes it unless
     /// another file has taken its place. Dropping the back end closes its listeners.

@@ -25,7 +25,7 @@ use crate::base::machine;
 /// before the crawl's loop.
 ///
 /// # Errors
-/// [`DirectoryError`], which says what is wrong, where, and how to mend it.
+/// [`DirectoryError`], which states what is wrong, where, and how to mend it.
 pub fn prepare(
     folder: &Path,
     overwrite: bool,

@@ -24,7 +24,7 @@ use crate::sink::page::Page;
 /// let (more, now) = (Arc::clone(&waiting), Arc::clone(&waiting));
 /// let sink = FunctionSink::new(move |page| {
 ///     more.fetch_add(1, Ordering::SeqCst);
-///     // Whoever read it may be gone: then it is dropped.
+///     // The reader may be gone: then the page is dropped.
 ///     let _ = pages.send(page);
 /// })
 /// .ready_when(move || now.load(Ordering::SeqCst) < 1000);

@@ -14,7 +14,7 @@ use crate::throttle::decision::Decision;
 /// Receives every finished attempt, on the crawl's own thread.
 ///
 /// Each attempt is passed to [`Sink::put`] once, when it has ended. A sink that wants a body in pieces,
-/// or not at all, says so in [`Sink::on_head`] and receives the pieces in [`Sink::on_body`]; `put` then
+/// or not at all, returns that mode from [`Sink::on_head`] and receives the pieces in [`Sink::on_body`]; `put` then
 /// marks the end. A function of a [`Page`] is a sink.
 ///
 /// Nothing is sent while one of its methods runs. A slow sink applies backpressure with
@@ -24,7 +24,7 @@ use crate::throttle::decision::Decision;
 /// # Commits
 ///
 /// Results become final in *epochs*, numbered from 1, each in two phases. [`Sink::prepare`] asks the
-/// sink to make everything durable that was put so far; when [`Sink::is_prepared`] says that it is, the
+/// sink to make everything durable that was put so far; when [`Sink::is_prepared`] returns true, the
 /// crawl records the epoch, and calls [`Sink::committed`]. A sink that was prepared and not committed
 /// when the process ended must drop what came after the last committed epoch: those pages are fetched
 /// again. A crawl without a state on the disk has one epoch, which ends with the crawl.
@@ -43,7 +43,7 @@ pub trait Sink: Send {
     }
 
     /// Takes a finished attempt, successful or not. Called once for each, robots.txt, retries and
-    /// redirects included ([`Page::is_final`] tells the last of a request), also after
+    /// redirects included ([`Page::is_final`] marks the last of a request), also after
     /// [`Sink::is_ready`] returned `false`, and never after [`Sink::finish`].
     ///
     /// Keep the page, or any part of it, with `std::mem::take`. The memory of the rest is used again
@@ -107,7 +107,7 @@ pub trait Sink: Send {
 /// A [`Sink`] that writes files through the crawl's own disk thread, as
 /// [`FileSink`](crate::sink::files::FileSink) does. Every `Sink` is one that has no jobs for the disk.
 ///
-/// Whatever is pushed to `disk` is written in this order, while the crawl goes on;
+/// All jobs pushed to `disk` are written in this order, while the crawl continues;
 /// [`DiskSink::disk_done`] reports each job. Everything else is as with [`Sink`].
 pub trait DiskSink: Send {
     /// As [`Sink::on_head`].

@@ -144,7 +144,7 @@ struct Underway<E> {
     left: Duration,
 }
 
-/// Whether a connection lives on.
+/// Whether a connection stays open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
     On,
@@ -307,7 +307,7 @@ impl<S: Service> Engine<S> {
                 Ok((stream, _)) => stream,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EMFILE | libc::ENFILE) => return self.pause_accepting(),
-                    // Nobody is left, or the next one has gone away again.
+                    // No connection waits, or the next one was closed again.
                     _ => return Ok(()),
                 },
             };
@@ -334,7 +334,7 @@ impl<S: Service> Engine<S> {
         Ok(())
     }
 
-    /// There is no descriptor left: the listeners would keep the loop awake.
+    /// There is no descriptor left: the listeners would make the loop spin.
     fn pause_accepting(&mut self) -> io::Result<()> {
         self.full_until = Some(self.clock.now + FULL_PAUSE);
         let mut listeners = self.listeners.iter();
@@ -439,7 +439,7 @@ impl<S: Service> Engine<S> {
         }
     }
 
-    /// Asks for news of room to write, if that is waited for and was not asked for yet.
+    /// Registers interest in writability, if that is waited for and not registered yet.
     fn watch_writing(&mut self, key: Key) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(key) else {
             return Ok(());
@@ -674,7 +674,7 @@ mod tests {
         }
 
         fn ended(&mut self, exchange: String, end: End) {
-            // After a test nobody receives.
+            // After a test there is no receiver.
             let _ = self.0.send((exchange, end));
         }
     }

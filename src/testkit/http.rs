@@ -195,7 +195,7 @@ impl Reply {
         self.status.code
     }
 
-    /// The head: the headers in their order, then the one that says where the body ends.
+    /// The head: the headers in their order, then the one that frames the body.
     pub fn head(&self) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status.code, self.status.reason);
         for (name, value) in &self.headers {

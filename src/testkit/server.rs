@@ -458,12 +458,12 @@ mod tests {
     #[test]
     fn a_server_that_is_dropped_accepts_nothing_more() {
         let listener = loopback();
-        // While this is open nobody else is given the port.
+        // While this is open no other socket is given the port.
         let _held = listener.try_clone().expect("a descriptor");
         let server = Server::on(listener, None, |_| vec![Step::Close]);
         let at = server.address();
         drop(server);
-        let refused = TcpStream::connect(at).expect_err("nobody listens");
+        let refused = TcpStream::connect(at).expect_err("no server listens");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

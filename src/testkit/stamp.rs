@@ -35,7 +35,7 @@ pub fn ask_for_stamps(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Keeps the kernel stamping all that arrives, for as long as it lives.
+/// Keeps the kernel stamping all arrivals until it is dropped.
 #[derive(Debug)]
 pub struct Stamping {
     _socket: UdpSocket,

@@ -16,7 +16,7 @@ pub(super) trait Stream: Read + Write {
     /// Waits for bytes; how many, and when they arrived on [`Clock`]'s scale.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Duration)>;
 
-    /// Tells the client that nothing more is sent.
+    /// Ends the sending side of the stream.
     fn end(&mut self) -> io::Result<()>;
 
     fn socket(&self) -> &TcpStream;

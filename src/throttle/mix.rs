@@ -74,7 +74,7 @@ pub(super) enum Recorded {
     Counted,
     /// Unlike all known classes; ignored until more of its kind follow.
     Outlier,
-    /// Far shorter than the others: a cache answered, so it says nothing about the origin.
+    /// Far shorter than the others: a cache answered, so it is no measure of the origin.
     CacheHit,
     /// With those before it, it is a change of the server; the previous estimate is discarded.
     Changed,

@@ -4,7 +4,7 @@
 //! The delay is the usual busy time of a request ÷ target concurrency. `mix.rs` estimates the usual
 //! busy time: it ignores outliers, separates classes of pages, and follows changes. In addition:
 //!
-//! - Replies from caches say nothing about the origin. Every request is paced as if it missed.
+//! - Replies from caches are no measure of the origin. Every request is paced as if it missed.
 //! - A latency known only as an interval, because our own thread was busy, counts only as far as it
 //!   contradicts the estimate.
 //! - A failure never makes the pace faster.

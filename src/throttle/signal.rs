@@ -60,7 +60,7 @@ pub struct Signal {
     pub latency: Option<Duration>,
     /// Both latencies may be too long by up to this much.
     pub slack: Duration,
-    /// Whether an intermediate cache answered, so that the latency says nothing about the origin.
+    /// Whether an intermediate cache answered, so that the latency carries no signal of the origin.
     /// `None`: unknown.
     pub cached: Option<bool>,
     /// `Retry-After`, from now on.
@@ -239,7 +239,7 @@ pub struct Ending {
     pub items: Option<u32>,
 }
 
-/// What the body of an answer says about the pace, beyond its head.
+/// Signal of the body of an answer for the pace, in addition to its head's.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct BodySignal {
@@ -257,7 +257,7 @@ pub struct BodySignal {
 }
 
 impl BodySignal {
-    /// The body says nothing.
+    /// The body has no signal.
     pub fn nothing() -> Self {
         BodySignal::default()
     }
@@ -290,7 +290,7 @@ pub trait Classify: Send {
         Signal::of(answer)
     }
 
-    /// Returns what the body says beyond that. Called once when an answer with a final head has ended,
+    /// Returns the signal of the body beyond that. Called once when an answer with a final head has ended,
     /// with the decoded body as far as it was read and kept: it is empty if the sink took it in pieces
     /// or skipped it. The failure of a broken body is in `answer`.
     fn classify_body(&self, _answer: &Answer<'_>, _body: &[u8]) -> BodySignal {
@@ -305,7 +305,7 @@ pub trait Classify: Send {
     }
 }
 
-/// The default: an answer means what its status says.
+/// The default: classifies by status.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByStatus;
 

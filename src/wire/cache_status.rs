@@ -1,4 +1,4 @@
-//! Detects replies from intermediate caches, whose latency and rate limits say little about the
+//! Detects replies from intermediate caches, whose latency and rate limits are a poor measure of the
 //! origin.
 
 use super::http::Headers;

@@ -184,7 +184,7 @@ pub const DETECTION_LENGTH: usize = 8192;
 /// The encoding, and the length of the byte order mark.
 ///
 /// A byte order mark takes precedence over the server's declaration, and that over the document's:
-/// whoever has seen the document knows more than a guess.
+/// a server that declares it knows more than a guess.
 fn encoding_of(bytes: &[u8], content_type: Option<&str>) -> (&'static Encoding, usize) {
     if let Some(marked) = Encoding::for_bom(bytes) {
         return marked;

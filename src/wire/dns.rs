@@ -1,6 +1,6 @@
 //! DNS messages: writes queries, and validates replies (RFC 1035, 2308, 6891).
 //!
-//! Names and records are read by hand; `message.rs` says why.
+//! Names and records are read by hand, for the reason given in `message.rs`.
 
 mod message;
 

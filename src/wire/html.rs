@@ -54,7 +54,7 @@ pub fn links_of(
 pub struct LinkOptions<'a> {
     /// Include page resources: `link`, `img`, `script`, `source`, and `form` with method GET.
     pub resources: bool,
-    /// Omit links marked `rel=nofollow`, and all links of a page whose robots meta element says so.
+    /// Omit links marked `rel=nofollow`, and all links of a page whose robots meta element has `nofollow`.
     pub nofollow: bool,
     /// The agent whose robots meta elements apply, besides those for all agents.
     pub agent: &'a str,

@@ -2,7 +2,7 @@
 //!
 //! The search looks for the markup of such pages (containers, scripts, addresses) in its usual
 //! position: inside a tag or a script. Pages *about* captchas contain the same words in their text.
-//! A normal page may still contain a mark, for example in a form; the caller, who knows the site's
+//! A normal page may still contain a mark, for example in a form; the caller, which knows the site's
 //! other pages, must decide.
 
 use std::sync::LazyLock;

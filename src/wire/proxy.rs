@@ -53,7 +53,7 @@ pub struct Credentials {
     pub password: Box<str>,
 }
 
-/// How a request is sent, if not as the setting `PROXY` says.
+/// Way of a request that overrides the setting `PROXY`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
     /// Directly to its origin.

@@ -1,4 +1,4 @@
-//! What the servers saw: who came when, stayed how long, and was not to come.
+//! Record of the servers: when each request came, how long it took, and violations of robots.txt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct Host {
     visits: Vec<Visit>,
     pages: u64,
     robots: u64,
-    /// The paths asked for against the rules; the first few tell enough.
+    /// The paths requested against the rules; the first few suffice.
     forbidden: Vec<String>,
     forbidden_count: u64,
     /// When the client had been sent the rules.
@@ -54,7 +54,7 @@ impl Ledger {
         }
     }
 
-    /// Notes a request that arrived at `came`; says what the host had seen before.
+    /// Records a request that arrived at `came`; returns what the host had seen before.
     pub fn arrive(&mut self, site: &Site, path: &str, came: Duration) -> (VisitId, Before) {
         let index = site.number as usize - 1;
         let host = &mut self.hosts[index];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What the client says of itself, to be held against what was seen.
+/// Figures of the client, to be compared with the servers' records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promised {
     /// The smallest gap between two requests to one host that its settings can yield: the
@@ -19,7 +19,7 @@ pub struct Promised {
 pub struct WebReport {
     /// What was promised.
     pub promised: Promised,
-    /// Every host, by number, also those nobody came to.
+    /// Every host, by number, also those without requests.
     pub scopes: Vec<ScopeReport>,
     /// Connections accepted.
     pub connections: u64,

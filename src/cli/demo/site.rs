@@ -78,13 +78,13 @@ pub enum Temper {
     Usual,
     /// Answers after a second or two.
     Slow,
-    /// Has nobody listening.
+    /// Refuses connections.
     Refusing,
     /// Takes the request, then resets the connection.
     Resetting,
-    /// Says 429 to what comes sooner than this after the request before.
+    /// Answers 429 to a request sooner than this after the previous one.
     Limiting(Duration),
-    /// Says 429 to the first page it is asked for, then answers.
+    /// Answers 429 to the first request for a page, then answers normally.
     Busy,
 }
 
@@ -109,7 +109,7 @@ pub enum Robots {
 pub enum Page {
     /// A page as it is.
     Plain,
-    /// A page in gzip, for who unpacks it.
+    /// A page in gzip, for clients that decode it.
     Gzip,
     /// A page in chunks.
     Chunked,
@@ -225,7 +225,7 @@ impl Site {
         format!("site-{:04}.test", self.number)
     }
 
-    /// Where its name leads. A refusing host has an address at which nobody listens.
+    /// Its address. A refusing host has an address without a listener.
     pub fn address(&self) -> Ipv4Addr {
         match self.temper {
             Temper::Refusing => Ipv4Addr::new(127, 0, 1, 1),
@@ -241,7 +241,7 @@ impl Site {
         }
     }
 
-    /// Whether its robots.txt keeps clients from a path. One that cannot be had forbids all.
+    /// Whether its robots.txt keeps clients from a path. One that is unavailable disallows all.
     pub fn forbids(&self, path: &str) -> bool {
         if is_robots(path) {
             return false;
@@ -254,7 +254,7 @@ impl Site {
         }
     }
 
-    /// The hosts it links to. Nobody links to a host that cannot be reached.
+    /// The hosts it links to. None links to an unreachable host.
     pub fn friends<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a Site> {
         self.others
             .iter()

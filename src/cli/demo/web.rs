@@ -90,7 +90,7 @@ impl DemoWeb {
         self.names
     }
 
-    /// Stops the servers and says what they saw, held against what the client promised.
+    /// Stops the servers and compares their records with the client's settings.
     pub fn stop(mut self, promised: Promised) -> io::Result<WebReport> {
         let ledger = self.end().unwrap_or_else(|| Ok(Ledger::new(0)))?;
         Ok(ledger.report(&self.world, promised))
@@ -108,7 +108,7 @@ impl DemoWeb {
 
 impl Drop for DemoWeb {
     fn drop(&mut self) {
-        // Who drops the web does not ask what it saw.
+        // A dropped web needs no report.
         let _ = self.end();
     }
 }
@@ -274,7 +274,7 @@ mod tests {
         let refusing = find(&web, |site| site.temper == Temper::Refusing);
         let refusing = web.world.site(refusing).expect("found");
         let refused = TcpStream::connect((refusing.address(), port(&web)));
-        let refused = refused.expect_err("nobody listens").kind();
+        let refused = refused.expect_err("no server listens").kind();
         assert_eq!(refused, io::ErrorKind::ConnectionRefused);
         let report = web.stop(promised()).expect("served");
         assert!(

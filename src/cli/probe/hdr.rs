@@ -45,7 +45,7 @@ impl HdrLog {
     /// Adds an interval, if there is one.
     pub fn put(&self, interval: Option<ProbeInterval>) {
         if let Some(interval) = interval {
-            // A writer that has failed says so at the end.
+            // A writer that has failed reports it at the end.
             let _ = self.intervals.send(interval);
         }
     }
@@ -100,6 +100,6 @@ fn fill(histogram: &mut Histogram<u64>, spread: &Spread) {
     }
 }
 
-/// What a spread tells apart: an hour, and three digits.
+/// Range and precision of a spread: an hour, three digits.
 const LONGEST: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;

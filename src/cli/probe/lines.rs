@@ -1,4 +1,4 @@
-//! Result lines to where `--results` says, written by a thread: a slow disk or reader does not make
+//! Result lines to the path of `--results`, written by a thread: a slow disk or reader does not make
 //! requests late.
 
 use std::io::Write;
@@ -20,7 +20,7 @@ pub struct Lines {
     shared: Arc<Shared>,
 }
 
-/// The other end: what will write the lines, once it is told where to.
+/// The receiving end: the writer of the lines, once it has its path.
 pub struct Writer {
     batches: Receiver<Vec<u8>>,
     shared: Arc<Shared>,
@@ -78,7 +78,7 @@ impl Lines {
         {
             let batch = mem::take(&mut self.batch);
             self.shared.held.fetch_add(batch.len(), Ordering::SeqCst);
-            // A writer that has failed has said so.
+            // A writer that has failed has reported it.
             let _ = batches.send(batch);
         }
     }

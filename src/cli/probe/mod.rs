@@ -99,7 +99,7 @@ fn begin_files(
         let words = format!("--hdr {path}: --results goes there, too; name another file");
         return Err(Usage(words).into());
     }
-    // Not before: who waits for a pipe's reader is not to be kept from leaving.
+    // Not before: while it waits for a pipe's reader, Ctrl-C must end the process.
     Received::watch()?.stop_on_signal(probe.stopper())?;
     for output in results.iter().chain(&log) {
         output.empty()?;
@@ -114,7 +114,7 @@ fn begin_files(
     Ok(Some(HdrLog::begin(log, probe.report().started)?))
 }
 
-/// Has all written that was gathered; says what could not be, a line each.
+/// Writes all that was gathered; returns a line for each part that could not be written.
 fn finish_files(probe: &mut Probe, log: Option<HdrLog>) -> Vec<String> {
     let mut errors: Vec<String> = probe
         .write_error()

@@ -21,7 +21,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens what an option names; a file that is not there is created. A pipe that nobody reads
+    /// Opens what an option names; a file that is not there is created. A pipe without a reader
     /// is waited for, as a shell would.
     pub fn open(flag: &str, path: &Path) -> Result<Self, Usage> {
         let file = OpenOptions::new()

@@ -13,7 +13,7 @@
 //! Closed ─────────────────────────► Checking ────────────────────────────► Open
 //!  ▲  ▲                                │                                    │
 //!  │  └── one answers: failures count ◄┘                                    │
-//!  └──────────── a single probe is answered: all goes on ◄──────────────────┘
+//!  └──────────── a single probe is answered: all resume ◄───────────────────┘
 //! ```
 //!
 //! While it is open, probes alternate between hosts that answered or failed before and queued hosts
@@ -337,7 +337,7 @@ impl Breaker {
         let ended = match (ended, probe.by) {
             (Probed::Refused, Egress::Proxy(_)) => Probed::Failed,
             (Probed::Refused, _) => Probed::Answered,
-            // That there is a route by the other family says nothing of this one.
+            // A route by the other address family does not imply one by this family.
             (Probed::Failed, by) if Some(by) == probe.decides.other_family() => Probed::NoRoute,
             // No host was picked in time: nothing was tried.
             (Probed::Failed, _) if probe.target.is_none() => Probed::NoRoute,

@@ -42,7 +42,7 @@ pub struct Watch {
 #[derive(Clone, Copy, Debug)]
 struct Works {
     until: Instant,
-    /// The failures before it were missing routes. A check of other failures says nothing of routes.
+    /// The failures before it were missing routes. A check of other failures does not concern routes.
     despite_routes: bool,
 }
 

@@ -420,7 +420,10 @@ impl Config {
                 }),
             }
         };
-        let automatic = everywhere.autothrottle.enabled.unwrap_or(given.autothrottle);
+        let automatic = everywhere
+            .autothrottle
+            .enabled
+            .unwrap_or(given.autothrottle);
         let BasePace {
             concurrency,
             delay,

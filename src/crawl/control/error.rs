@@ -26,7 +26,7 @@ pub enum SubmitError {
     Rejected {
         /// What was submitted.
         request: Box<Request>,
-        /// What is wrong with it. Filters have no say here.
+        /// The fault of the request. Filters are not applied here.
         #[source]
         why: AdmitError,
     },

@@ -18,7 +18,7 @@ use crate::frontier::request::{PageKind, Request};
 use crate::io::Waker;
 use crate::sink::page::Page;
 
-/// Where a crawl's requests come from: pulled while there is room for them, and told how they end.
+/// Source of a crawl's requests: polled while there is room for them, and notified of their ends.
 ///
 /// ```
 /// use argiope::{Config, Crawler, EndedRequest, FinishReason, Page, Request, RequestSource, SourceError, SourcePoll, Wake};
@@ -56,7 +56,7 @@ use crate::sink::page::Page;
 ///
 /// Both methods are called on the crawl's thread, which stands still meanwhile: neither may wait. A
 /// client that blocks belongs on a thread of its own, from which batches come by a channel; where it
-/// is empty the source says [`SourcePoll::Nothing`], and that thread calls [`Wake::wake`] once it is not: a
+/// is empty the source returns [`SourcePoll::Nothing`], and that thread calls [`Wake::wake`] once it is not: a
 /// clone of the [`Wake`] is sent to it when the source is first asked. A database in the same process
 /// that answers in microseconds may be asked directly.
 ///
@@ -67,8 +67,8 @@ use crate::sink::page::Page;
 ///
 /// Every request that the crawl was given ends once, whatever happens: by a final page, which the
 /// sink has had by then; unsent or unfinished, when the crawl is over or dropped; or refused. What
-/// has not ended when the process dies was never acknowledged, so whoever hands out the requests can
-/// tell what to hand out again.
+/// has not ended when the process is killed was never acknowledged, so the queue that hands out the requests
+/// knows which to hand out again.
 pub trait RequestSource: Send {
     /// The next request, if there is one now. Not called again before the crawl has room, nor, after
     /// anything but a request, before that says so.
@@ -76,14 +76,14 @@ pub trait RequestSource: Send {
     /// # Errors
     /// Where there will never be one again, though there should be: the crawl sends nothing more,
     /// finishes what is in flight within `STOP_GRACE` and ends as `source_failed`. What only fails for
-    /// now is no error: say [`SourcePoll::Later`].
+    /// now is no error: return [`SourcePoll::Later`].
     fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError>;
 
     /// One of its requests has ended.
     fn ended(&mut self, ended: &EndedRequest<'_>);
 
     /// How many of its requests may be in the crawl at once, from when they are given until they
-    /// end: 10 000 where nothing else is said, 1 at least. They should be of far more hosts, or
+    /// end: 10 000 by default, 1 at least. They should be of far more hosts, or
     /// scopes, than are to be busy at once, for those of one wait for each other. `FRONTIER_MAX`
     /// bounds them too.
     fn at_once(&self) -> usize {
@@ -101,7 +101,7 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
     reason = "nearly all are requests, and none is kept"
 )]
 pub enum SourcePoll {
-    /// A request. It is a seed: its depth is what it says, its host one of the seeds'.
+    /// A request. It is a seed: it keeps its depth, and its host counts as a seed's.
     Request(Request),
     /// None now. It is asked again after [`Wake::wake`], and until then the crawl sleeps when it has
     /// nothing else to do.
@@ -156,7 +156,7 @@ pub enum RequestEnd<'a> {
 }
 
 impl EndedRequest<'_> {
-    /// Whether another crawl should have it: it was we who ended it, and neither the web nor an
+    /// Whether another crawl should fetch it: this process ended it, and neither the web nor an
     /// order. A page's own failure says [the same](Failure::should_requeue).
     pub fn should_requeue(&self) -> bool {
         match self.end {

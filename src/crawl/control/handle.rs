@@ -18,8 +18,8 @@ use crate::throttle::signal::Feedback;
 
 /// Submits requests to a crawl and controls it, from any thread.
 ///
-/// While a handle lives the crawl does not end for lack of work: it sleeps, and each call here wakes
-/// it. Drop the last handle to say that no more requests come. A sink, a scope map or a strategy that owns
+/// While a handle exists the crawl does not end for lack of work: it sleeps, and each call here wakes
+/// it. Drop the last handle once no more requests come. A sink, a scope map or a strategy that owns
 /// one keeps the crawl from ever ending by itself: give those a [`Stopper`], or what ends before the crawl.
 ///
 /// # Every number ends once
@@ -140,7 +140,7 @@ impl Handle {
             submitted if submitted.is_full() => Err(SubmitError::Full(request)),
             submitted => Ok((submitted, request)),
         };
-        // Looked at first, since who is full is full a thousand times.
+        // Checked first, since a full inbox refuses many times in a row.
         let (unlocked, request) = is_open(Box::new(request))?;
         drop(unlocked);
         let mut job = match job_of(&request, &shared.config) {
@@ -211,7 +211,7 @@ impl Handle {
         self.send(Command::SetScope(name, Box::new(patch)))
     }
 
-    /// Tells what is known of a scope otherwise than from its answers: see [`Crawler::feedback`].
+    /// Feeds back what is known of a scope from elsewhere than its answers: see [`Crawler::feedback`].
     ///
     /// # Errors
     /// As [`Handle::cancel`].
@@ -221,8 +221,8 @@ impl Handle {
         self.send(Command::Feedback(Box::new(feedback)))
     }
 
-    /// Lets nothing more depart until [`Handle::resume`]. What has departed goes on to its end, what
-    /// was about to goes back to its place, and the clocks of delays, holds and quotas go on. It is
+    /// Stops departures until [`Handle::resume`]. Requests that have departed run to their end, those
+    /// about to depart return to their queue, and the clocks of delays, holds and quotas keep running. It is
     /// over with the last handle, too.
     pub fn pause(&self) {
         self.stopper.shared.paused.store(true, Ordering::SeqCst);
@@ -315,7 +315,7 @@ impl Stopper {
     }
 
     /// Ends the crawl in good order: nothing more is sent, what is in flight is finished within
-    /// `grace` from when the crawl hears of it and then cancelled. A shorter grace can be said
+    /// `grace` from when the crawl receives the order and then cancelled. A shorter grace can be said
     /// later, a longer one changes nothing.
     pub fn shutdown(&self, grace: Duration) {
         let nanos = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);

@@ -127,7 +127,7 @@ impl Inbox {
         let stopper = self.stopper();
         Later::new(move |scopes| {
             let mut mapped = lock(&stopper.shared().mapped);
-            // As with requests: one that is asleep is woken, one that left some comes back.
+            // As with requests: a sleeping crawl is woken, one that left some comes back.
             let asleep = mapped.is_empty();
             mapped.push_back(Mapped {
                 number,
@@ -161,7 +161,7 @@ impl Inbox {
         shared.snapshot_taken.notify_all();
     }
 
-    /// The crawl is over: nothing more is taken. What was taken until now can still be had.
+    /// The crawl is over: nothing more is accepted. What was accepted before can still be taken.
     pub fn close(&mut self) {
         let shared = self.shared();
         let mut submitted = shared.submitted();
@@ -173,7 +173,7 @@ impl Inbox {
         shared.snapshot_taken.notify_all();
     }
 
-    /// Whether no handle lives any more. Requests that were submitted before may still wait.
+    /// Whether no handle exists any more. Requests that were submitted before may still wait.
     pub fn is_closed(&self) -> bool {
         self.shared().handles.load(Ordering::SeqCst) == 0
     }
@@ -296,13 +296,13 @@ mod tests {
                 .try_submit(Request::get("http://a.test/"))
                 .expect("there is room");
         }
-        let (told, hears) = channel();
+        let (sender, receiver) = channel();
         let waits = thread::spawn(move || {
             let task = fs::read_link("/proc/thread-self").expect("Linux");
-            told.send(task).expect("the test listens");
+            sender.send(task).expect("the test listens");
             handle.submit(Request::get("http://a.test/late"))
         });
-        let task = hears.recv().expect("it is about to wait");
+        let task = receiver.recv().expect("it is about to wait");
         until_asleep(&Path::new("/proc").join(task));
         inbox.close();
         let refused = waits.join().expect("it does not wait for ever");
@@ -312,7 +312,7 @@ mod tests {
         assert!(inbox.take().is_some(), "what was taken is still there");
     }
 
-    /// Polls a future to its end, asleep in between.
+    /// Polls a future to its end, sleeping in between.
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         struct Thread(thread::Thread);
         impl Wake for Thread {

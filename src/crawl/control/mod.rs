@@ -183,7 +183,7 @@ impl Control {
         self.inbox.take_bad_seeds()
     }
 
-    /// Whether a handle lives.
+    /// Whether a handle exists.
     pub fn has_handles(&self) -> bool {
         !self.inbox.is_closed()
     }

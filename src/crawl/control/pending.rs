@@ -1,4 +1,4 @@
-//! Stopping: what is not sent goes back to the frontier, what is on its way ends as `cancelled`.
+//! Requests left unfetched when a crawl ends early.
 
 use crate::crawl::requests::credentials::Credentials;
 use crate::frontier::job::Job;
@@ -11,13 +11,13 @@ pub struct Pending {
     /// The number that its submission was given, or the first attempt at a link; `None` where it
     /// never had one.
     pub id: Option<u64>,
-    /// What would have it fetched. Where it had been redirected it asks for the target.
+    /// The request that fetches it. If it had been redirected, the request is for the target.
     pub request: Request,
 }
 
 impl Pending {
-    /// Of one whose origin may not have the credentials of the seeds' origins it says so: as a seed of
-    /// another crawl it would get them.
+    /// Sets `dont_send_credentials` if its origin may not have the credentials: as a seed of another
+    /// crawl it would get them.
     pub(in crate::crawl) fn of(job: &Job, credentials: &Credentials) -> Self {
         let mut request = job.to_request();
         request.dont_send_credentials |= !credentials.are_for(&job.url);
@@ -27,7 +27,7 @@ impl Pending {
         }
     }
 
-    /// Of one whose result could not be written; the same holds for its credentials.
+    /// The same for a request whose result could not be written.
     pub(in crate::crawl) fn of_unwritten(mut request: Request, credentials: &Credentials) -> Self {
         let url = CrawlUrl::parse(&request.url);
         request.dont_send_credentials |= !url.is_ok_and(|url| credentials.are_for(&url));

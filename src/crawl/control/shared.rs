@@ -125,7 +125,7 @@ impl Submitted {
 }
 
 impl Shared {
-    /// No order to stop: the crawl goes on.
+    /// No order to stop: the crawl runs.
     pub const NEVER: u64 = u64::MAX;
     /// The grace time of the configuration.
     pub const CONFIGURED: u64 = u64::MAX - 1;

@@ -184,7 +184,7 @@ impl<I: Io> Core<I> {
 
     pub fn on_flight_timeout(&mut self, slot: u32) {
         if let Some(key) = self.flights.key_of(slot) {
-            // The address whose head start is over has neither failed nor won: the race goes on.
+            // The address whose head start is over has neither failed nor won: the race continues.
             let goes_on = self.advance_race(key);
             debug_assert!(goes_on, "an attempt is on its way");
         }

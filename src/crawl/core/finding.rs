@@ -26,7 +26,7 @@ const ADMITTED_UNITS: usize = 384;
 
 impl<I: Io> Core<I> {
     /// A robots.txt has arrived, or is unavailable. If there is nothing to read, the URLs of its origin
-    /// that waited go on at once.
+    /// that waited continue at once.
     pub fn read_robots(&mut self, job: &Job, page: &mut Page) -> Finding {
         let Some(origin) = job.robots_for() else {
             return Finding::default();

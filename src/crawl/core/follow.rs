@@ -96,7 +96,7 @@ impl<I: Io> Core<I> {
         })
     }
 
-    /// Whether the attempt is made again: as the `Classify` says, otherwise by `RETRY_HTTP_CODES` and
+    /// Whether the attempt is made again: decided by the `Classify`, otherwise by `RETRY_HTTP_CODES` and
     /// `RETRY_EXCEPTIONS`, `RETRY_TIMES` at most. Only the `Classify` can repeat what is not idempotent.
     fn is_retried(&self, job: &Job, page: &Page) -> bool {
         let failure = page.failure.as_ref();

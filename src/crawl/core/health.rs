@@ -14,7 +14,7 @@ use crate::frontier::request::PageKind;
 use crate::io::Io;
 use crate::sink::page::Page;
 
-/// What the failure of an attempt says of its host.
+/// Health of a host, as shown by the failure of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostStanding {
     /// It answers: `RETRY_TIMES` decides.

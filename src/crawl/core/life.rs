@@ -162,7 +162,7 @@ impl<I: Io> Core<I> {
         self.ask_for_body(key, socket);
     }
 
-    /// 7. It has ended: its links are offered (1), the sink has it, its lane goes on (2). A long page takes
+    /// 7. It has ended: its links are offered (1), the sink has it, its lane continues (2). A long page takes
     ///    a step in each of the next turns.
     pub fn on_end(
         &mut self,
@@ -206,7 +206,7 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// How the result line says why a request ended unsent.
+/// Failure in the result line of a request that ended unsent.
 fn unsent(why: &Unsent) -> Failure {
     match why {
         Unsent::Disallowed(rule, line) => Failure::new(

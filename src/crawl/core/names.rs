@@ -34,7 +34,7 @@ impl<I: Io> Core<I> {
     /// Looks up the host of a lane that was released. It holds no slot while it waits.
     pub fn resolve(&mut self, lane: LaneId, ticket: TicketId) -> Resolved {
         if !self.frontier.has_queued(lane) {
-            // `next` will say so, and needs no address.
+            // `next` will report that, and needs no address.
             return Resolved::Found(Found {
                 addresses: Addresses::new(),
                 port: 0,

@@ -125,7 +125,7 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// How a page says that its request was not admitted.
+/// Failure in the page of a request that was not admitted.
 fn not_admitted(filtered: Filtered) -> Failure {
     let detail = "a filter leaves it out, or it was admitted before";
     Failure::new(FailureKind::Filtered, filtered.as_str(), detail)

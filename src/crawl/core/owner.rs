@@ -45,7 +45,7 @@ impl<I: Io> Core<I> {
         Ok(id)
     }
 
-    /// Sets what the configuration says of a scope, from now on.
+    /// Replaces the settings of a scope from now on.
     ///
     /// # Errors
     /// No name of a scope, or a value out of range.

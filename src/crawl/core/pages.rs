@@ -76,7 +76,7 @@ impl<I: Io> Core<I> {
         is_prepared
     }
 
-    /// The sink has the page, and the lane goes on.
+    /// Delivers the page to the sink; the lane continues.
     fn conclude(&mut self, task: Task) -> Buffers {
         let Task {
             job,

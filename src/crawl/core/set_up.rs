@@ -35,7 +35,7 @@ use crate::throttle::signal::ByStatus;
 use crate::throttle::strategies::Strategies;
 
 impl<I: Io> Core<I> {
-    /// The state of a crawl that begins now, on a back end, resolving names as `resolver` says.
+    /// The state of a crawl that begins now, on a back end, with these resolver settings.
     ///
     /// # Errors
     /// A setting, or a file that one names, cannot be used.

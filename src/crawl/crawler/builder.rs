@@ -69,7 +69,7 @@ impl Builder {
         self
     }
 
-    /// Which scopes a request is throttled under, where it does not say so itself. Takes the place of
+    /// Maps a request that names no scopes to the scopes it is throttled under. Takes the place of
     /// `SCOPE_MAP`.
     pub fn scope_map(mut self, scope_map: impl ScopeMap + 'static) -> Self {
         self.parts.scope_map = Some(Box::new(scope_map));
@@ -151,7 +151,7 @@ impl Builder {
     }
 
     /// The crawler, in a simulated web and in virtual time: see [`sim`](crate::sim). Chance comes from
-    /// `seed`, also that of the crawl where `RANDOM_SEED` says nothing else. `IO` and name servers of
+    /// `seed`, also that of the crawl unless `RANDOM_SEED` is set. `IO` and name servers of
     /// the configuration mean nothing here.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Builder {
         Crawler::on(sim, config, resolver, self.parts)
     }
 
-    /// The crawler, on a back end of the caller's, resolving names as it says.
+    /// The crawler, on a back end and resolver settings of the caller.
     #[doc(hidden)]
     pub fn build_on<I: Io>(
         self,

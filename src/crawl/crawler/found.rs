@@ -9,7 +9,7 @@ use crate::sink::page::Page;
 
 impl<I: Io> Crawler<I> {
     /// Holds a page open that was pulled, until its links are known: see [`LinksLater`]. The links go
-    /// [as the page did](Page::route) where they say nothing else.
+    /// [as the page did](Page::route) unless they name another way.
     pub fn links_later(&self, page: &Page) -> LinksLater {
         let page = OpenPage {
             id: page.id,

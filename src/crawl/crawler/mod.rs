@@ -29,7 +29,7 @@ use crate::throttle::signal::Feedback;
 /// A crawl: give it requests and a sink, and let it run.
 ///
 /// It is `Send`: it may be made on one thread and run on another, or move between turns. Nothing in
-/// it is global: several may live in one process, on one thread even, each in its turn.
+/// it is global: several may run in one process, even on one thread, each in its turn.
 pub struct Crawler<I: Io = Kernel> {
     pub(super) core: Core<I>,
 }
@@ -97,7 +97,7 @@ impl AsRawFd for Crawler<Kernel> {
 }
 
 impl<I: Io> Crawler<I> {
-    /// A crawler on a back end of the caller's, resolving names as it says.
+    /// A crawler on a back end and resolver settings of the caller.
     #[doc(hidden)]
     pub fn on(
         io: I,
@@ -119,14 +119,14 @@ impl<I: Io> Crawler<I> {
         self.core.submit(&request)
     }
 
-    /// Says something else of a scope from now on, in place of what the configuration said of it;
-    /// the next gap obeys. What the scope has learned stays learned. A patch that says nothing takes
-    /// back all that was said of the scope; any other is kept for as long as the crawl lasts, about
+    /// Replaces the settings of a scope from now on, in place of those of the configuration;
+    /// the next gap obeys. What the scope has learned is kept. An empty patch removes all
+    /// earlier patches of the scope; any other is kept for as long as the crawl lasts, about
     /// a kilobyte each.
     ///
     /// The name is one of `THROTTLING_SCOPES`: a host, a scope of your own, `*.example.com`, `ip/*`,
-    /// `domain/*`. `default` stands for every scope of which nothing else is said, and what such a
-    /// patch does not say stays as it is there. A single scope costs some microseconds; with a pattern
+    /// `domain/*`. `default` stands for every scope without settings of its own, and what such a
+    /// patch leaves out stays as it is there. A single scope costs some microseconds; with a pattern
     /// and with `default` all that is known of scopes is looked through, about a microsecond each.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl<I: Io> Crawler<I> {
         self.core.feedback(feedback);
     }
 
-    /// Returns a handle that submits requests from other threads. The crawl does not end while one lives.
+    /// Returns a handle that submits requests from other threads. The crawl does not end while one exists.
     pub fn handle(&self) -> Handle {
         self.core.handle()
     }
@@ -164,7 +164,7 @@ impl<I: Io> Crawler<I> {
     }
 
     /// Runs to the end; gives the reason for it. Where there is no sink its results are dropped, for
-    /// nobody could take them meanwhile.
+    /// no one could take them meanwhile.
     pub fn run(&mut self) -> FinishReason {
         self.core.output().give_up_results();
         loop {
@@ -174,8 +174,8 @@ impl<I: Io> Crawler<I> {
         }
     }
 
-    /// One turn: waits for news, at most for `patience` (for ever, if `None`), and does what there is
-    /// to do, as far as that takes a millisecond or so. Without any patience it does not wait, goes on
+    /// One turn: waits for events, at most for `patience` (without limit, if `None`), and handles
+    /// them, for about a millisecond at most. With a patience of zero it does not wait, goes on
     /// with what comes in that millisecond, and leaves the [descriptor](Crawler::as_fd) set for a
     /// host's own wait.
     ///
@@ -206,7 +206,7 @@ impl<I: Io> Crawler<I> {
         self.core.progress()
     }
 
-    /// How the scopes were paced so far, and what is to be said of them. Looks at every scope that
+    /// Report on the pacing of the scopes so far, with remarks. Visits every scope that
     /// there is an account of, some thousands at most.
     pub fn pacing(&self) -> Pacing {
         self.core.pacing(MOST)

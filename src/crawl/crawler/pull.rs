@@ -13,7 +13,7 @@ const TURN_EVERY: Duration = Duration::from_millis(1);
 impl<I: Io> Crawler<I> {
     /// The next result of a crawler that was built without a sink: drives the crawl until there is
     /// one. `None` once the crawl is over and all have been taken; why it is over
-    /// [`Progress::finish_reason`](crate::Progress::finish_reason) tells.
+    /// [`Progress::finish_reason`](crate::Progress::finish_reason) has the reason.
     ///
     /// ```
     /// use argiope::{Config, Crawler, FinishReason, Request};
@@ -155,7 +155,7 @@ mod tests {
         assert!(crawler.try_next_result().is_some());
         assert_eq!(crawler.turn(None), Turn::GoesOn);
         assert!(crawler.io().now() > before, "there is none to be taken");
-        // Nor does it go round and round for an owner who never comes.
+        // Nor does it spin for an owner that never takes results.
         let mut turns = 0;
         while crawler.elapsed() < Duration::from_secs(1) {
             assert_eq!(crawler.turn(None), Turn::GoesOn);

@@ -43,7 +43,7 @@ impl Guard {
     }
 
     /// The same of a host that a proxy looks up: its result is not visible here, unless the name is
-    /// it. One address that may be asked is enough, as it is without a proxy.
+    /// an address. One allowed address is enough, as it is without a proxy.
     pub fn check_host(&self, host: &str) -> Result<(), Failure> {
         let known = known_addresses(host);
         let mut verdicts = known.iter().map(|address| self.check(*address));

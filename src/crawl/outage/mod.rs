@@ -257,7 +257,7 @@ impl Outage {
         let parked = self.parked.extract_if(|_, (of, _)| *of == egress);
         let resuming = parked.map(|(lane, (_, since))| (lane, since));
         self.resuming.extend(resuming);
-        // The last goes on first: of the lanes of one host, the one that waited longest.
+        // The last continues first: of the lanes of one host, the one that waited longest.
         self.resuming
             .sort_unstable_by_key(|(_, since)| Reverse(*since));
     }

@@ -1,31 +1,31 @@
-//! Whether the sink takes more; warns where it has not for 10 s.
+//! Sink backpressure; warns after 10 s.
 
 use std::time::Duration;
 
 use crate::base::time::Instant;
 
-/// What the sink said when the last turn ended.
+/// Readiness of the sink when the last turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intake {
-    /// It takes more.
+    /// It accepts pages.
     Ready,
-    /// It has not since then.
+    /// It has accepted none since then.
     Full { since: Instant },
-    /// Nor before that, for so long that it was warned of.
+    /// It has accepted none for [`PATIENCE`], and the warning is logged.
     Stuck,
 }
 
-/// A sink that has not been ready for so long while something waits for it is warned of. Disks are slow
+/// A warning is logged when a sink that is waited for has not been ready for so long. Disks are slow
 /// for seconds at a time.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Intake {
-    /// Whether it did not.
+    /// Whether it accepts no pages.
     pub fn is_full(self) -> bool {
         self != Intake::Ready
     }
 
-    /// What it says now; returns whether that is to be warned of.
+    /// Records its present readiness; returns whether to log the warning.
     pub fn observe(&mut self, is_ready: bool, is_waited_for: bool, now: Instant) -> bool {
         match *self {
             _ if is_ready => *self = Intake::Ready,

@@ -1,4 +1,4 @@
-//! Output: pages go to the sink, its jobs to the disk, and the crawl is told when either takes no more.
+//! Output: pages go to the sink and its jobs to the disk; both report backpressure.
 
 mod intake;
 mod pull;
@@ -162,7 +162,7 @@ impl Output {
     }
 
     /// Counts a page and gives it to the sink; returns the memory of what the sink leaves.
-    /// `asked_by`: the request that the page's line does not tell in full.
+    /// `asked_by`: the request, if the page's line does not hold all of it.
     pub fn put(&mut self, mut page: Box<Page>, asked_by: Option<&dyn Fn() -> Request>) -> Buffers {
         self.stats.count(&page);
         if let Some(request) = asked_by {
@@ -280,7 +280,7 @@ impl Output {
         self.pull.as_ref().is_some_and(|pull| !pull.is_empty())
     }
 
-    /// Whether a turn should return at once to an owner who takes what is there.
+    /// Whether a turn should return at once to an owner that takes the waiting results.
     pub fn is_pressing(&self) -> bool {
         self.pull.as_ref().is_some_and(Pull::is_pressing)
     }

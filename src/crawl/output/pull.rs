@@ -29,7 +29,7 @@ impl Pull {
         }
     }
 
-    /// Nobody will take any.
+    /// No owner takes results.
     pub fn give_up(&self) {
         self.results.give_up();
     }
@@ -53,7 +53,7 @@ impl Pull {
         }
     }
 
-    /// Whether to come back at once to an owner who takes what is there.
+    /// Whether to return at once to an owner that takes the waiting results.
     pub fn is_pressing(&self) -> bool {
         self.owner != Owner::Ignores && !self.results.is_empty()
     }

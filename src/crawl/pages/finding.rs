@@ -123,7 +123,7 @@ impl Finding {
         self.via.as_ref()
     }
 
-    /// Goes on until something is found or the units are spent. `base`: the URL of the page.
+    /// Continues until something is found or the units are spent. `base`: the URL of the page.
     pub fn step(&mut self, base: &CrawlUrl, units: &mut Units) -> Step {
         loop {
             match &mut self.looks_for {
@@ -192,7 +192,7 @@ impl Finding {
             page.links = Some(search.count() as u32);
         }
         self.looks_for = LooksFor::Nothing;
-        page.body = Arc::into_inner(body).expect("nobody else has the body any more");
+        page.body = Arc::into_inner(body).expect("the body has no other owner any more");
     }
 
     /// Bytes that it holds.

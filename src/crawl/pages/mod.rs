@@ -2,7 +2,7 @@
 //! written. It is done in bounded steps, many in a turn, so that no page keeps others waiting.
 //!
 //! ```text
-//! on_end ──► at once, as far as the turn's units last ──► concluded: the sink has it, its lane goes on
+//! on_end ──► at once, as far as the turn's units last ──► concluded: the sink has it, its lane continues
 //!                 │                                            ▲
 //!                 └──► under way, a slice in each turn ────────┘
 //! ```

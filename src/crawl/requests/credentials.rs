@@ -48,7 +48,7 @@ pub fn is_private(name: &str, named: &[String]) -> bool {
 }
 
 impl Credentials {
-    /// What the settings say of them.
+    /// Their settings.
     ///
     /// # Errors
     /// A field cannot be put on the wire.

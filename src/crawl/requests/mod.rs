@@ -1,4 +1,4 @@
-//! What requests say on the wire, and which hosts they may go to without a contact.
+//! Heads of requests on the wire, and the hosts they may go to without a contact.
 
 pub mod credentials;
 
@@ -165,7 +165,7 @@ pub fn check_request(job: &Job) -> Result<(), RequestError> {
     describe(job, &job.fields(), None, &UsualFields::default()).check()
 }
 
-/// What a job's request says with these fields, to a proxy if one forwards it.
+/// Head of a job's request with these fields, in the form for a proxy if one forwards it.
 fn describe<'a>(
     job: &'a Job,
     fields: &'a [(String, String)],

@@ -1,4 +1,4 @@
-//! Requests that wait for a moment of their own: a redirect that says when it may be followed. And
+//! Requests delayed until a moment of their own: redirects with a Retry-After. And
 //! the one warning that many wait outside the frontier.
 
 use std::collections::BTreeMap;

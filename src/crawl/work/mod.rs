@@ -148,7 +148,7 @@ impl Work {
         }
     }
 
-    /// A request waits until `at`. Where too many would, returns the one whose time is nearest: it goes on
+    /// Delays a request until `at`. If too many are delayed, returns the one whose time is nearest: it goes on
     /// early.
     pub fn delay(&mut self, job: Job, at: Instant) -> Option<Job> {
         let early = self.delayed.wait(job, at);

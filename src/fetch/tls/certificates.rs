@@ -9,7 +9,7 @@ use super::CertificateDer;
 /// 5280). For a resumed session they are those of the first one. Clones share them; without TLS
 /// there are none.
 ///
-/// [`TlsInfo::verified`] says whether they were verified. If it is missing because the handshake
+/// [`TlsInfo::verified`] is set if they were verified. If it is missing because the handshake
 /// failed (`tls.expired`, `tls.untrusted`), these are the rejected certificates, and anyone on the
 /// network path may have sent them: use them to find the fault, not to identify the server. They
 /// are not sorted, and the root is included only if the server sent it.

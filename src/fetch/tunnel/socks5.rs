@@ -292,7 +292,7 @@ mod tests {
             );
         };
         let hello: &[u8] = &[5, 2, 0, 2];
-        let who: &[u8] = b"\x01\x04user\x04pass";
+        let login: &[u8] = b"\x01\x04user\x04pass";
         check(&[&[5, 0], GRANTED], &[hello, ask], Ok(Some(b"")));
         check(
             &[&[5, 2], &[1, 0], GRANTED],
@@ -304,7 +304,7 @@ mod tests {
             &[hello, who, ask],
             Ok(Some(b"")),
         );
-        check(&[&[5, 2], &[1, 1]], &[hello, who], Err("proxy_auth"));
+        check(&[&[5, 2], &[1, 1]], &[hello, login], Err("proxy_auth"));
         check(&[&[5, 0xff]], &[hello], Err("proxy_auth"));
         check(&[&[5, 1]], &[hello], Err("proxy_protocol"));
     }

@@ -53,7 +53,7 @@ impl Files {
         }
     }
 
-    /// Does a job. The error says what failed, and where.
+    /// Does a job. The error names what failed, and where.
     pub(super) fn perform(&mut self, job: &DiskJob) -> io::Result<Written> {
         match job {
             DiskJob::Create { file, path } => self.create(*file, path),
@@ -214,7 +214,7 @@ fn write_to_reader(
             if wait_for[0].revents().is_empty() {
                 return Err(io::Error::new(
                     ErrorKind::TimedOut,
-                    "nobody read it in time",
+                    "it was not read in time",
                 ));
             }
         }

@@ -221,7 +221,7 @@ impl Epoll {
 pub(super) struct Edge {
     name: Name,
     readable: bool,
-    /// An end or an error follows the bytes: reading must go on until it shows.
+    /// An end or an error follows the bytes: reading must continue until it shows.
     ending: bool,
     writable: bool,
 }

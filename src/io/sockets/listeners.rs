@@ -2,7 +2,7 @@
 //!
 //! The kernel reports a listener once when connections begin to wait; that is remembered until none is
 //! left. A failure of our own machine (no descriptor, no memory) pauses the listener for
-//! [`ACCEPT_PAUSE`], so that connections which cannot be accepted do not keep the loop awake.
+//! [`ACCEPT_PAUSE`], so that connections which cannot be accepted do not make the loop spin.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -85,7 +85,7 @@ impl Uring {
     }
 
     /// The cancel of a receive failed, mostly because that had ended. One that could not be
-    /// cancelled at that moment would go on, and its unreported bytes grow without a bound.
+    /// cancelled at that moment would continue, and its unreported bytes grow without a bound.
     fn retry_cancel(&mut self, refused: OpId) {
         let entry = self.sockets.get_serial(refused.slot, refused.serial);
         if let Some(connection) = entry.and_then(Entry::open)
@@ -97,7 +97,7 @@ impl Uring {
         }
     }
 
-    /// A multishot poll goes on unless the completion queue was full.
+    /// A multishot poll continues unless the completion queue was full.
     fn keep_polling(&mut self, completion: Completion) {
         if !completion.more {
             self.submissions.push(Submission::Start(completion.name));
@@ -169,7 +169,7 @@ impl Uring {
                 self.buffers.put_back(id);
             }
             if completion.more {
-                // A cancel came at the wrong moment; the receive would go on.
+                // A cancel came at the wrong moment; the receive would continue.
                 self.submissions.push(Submission::Cancel(completion.name));
             }
             return;

@@ -133,7 +133,7 @@ impl Stamping {
     /// When bytes arrived, and how far that can be off. Whatever kept us from looking, the stamp is
     /// exact if they came in one segment and no other came with them.
     ///
-    /// The time on the processor is not enough to tell: on a busy machine stamped segments wait for the
+    /// The time on the processor does not suffice to decide: on a busy machine stamped segments wait for the
     /// kernel to deliver them together. So segments are counted whenever there is
     /// [time](Stamping::has_idle_time) for it. Afterwards the arrival is [judged](Receiving::note_judged).
     pub(super) fn judge(

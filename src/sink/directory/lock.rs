@@ -244,7 +244,7 @@ mod tests {
                 Locked::Others(owner) => panic!("{owner}"),
             }
         };
-        // The file alone is deleted: as long as nobody takes it, nothing changes.
+        // The file alone is deleted: as long as no other process takes it, nothing changes.
         let first = locked();
         assert!(first.is_held());
         fs::remove_file(folder.join(NAME)).unwrap();

@@ -1,7 +1,7 @@
 //! Search for a server's limit between a gap that worked and a gap that was refused.
 //!
 //! A refused probe leads back to the gap that worked. A refusal of a gap that had worked makes the
-//! gap a little longer, and by a larger factor each time while refusals go on. The average rate
+//! gap a little longer, and by a larger factor each time while refusals continue. The average rate
 //! that the server served between two refusals is its limit, even if it is a token bucket; with
 //! enough answers to measure it, it bounds both gaps. A gap counts as working after as many answers
 //! as are needed to see a refusal; then the search continues. Close to the refused gap it stops and

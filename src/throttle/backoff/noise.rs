@@ -65,7 +65,7 @@ impl Noise {
     /// Records a step back from `gap`, which had worked for `answers` answers. Returns where the
     /// series of steps began if slowing down has not made refusals rarer.
     ///
-    /// A server that is asked for more than its rate refuses the excess share. If refusals go on
+    /// A server that is asked for more than its rate refuses the excess share. If refusals continue
     /// after the pace was lowered by more than that share, the pace is not their cause.
     pub fn step_back_from(&mut self, gap: u64, refused: u64, answers: u32) -> Option<SlideStart> {
         if self.slide.steps == 0 {

@@ -300,7 +300,7 @@ impl Rules {
                     });
                 }
             }
-            // The latency of block pages says nothing about the origin's pace.
+            // The latency of block pages is no measure of the origin's pace.
             Adapts::Robust(_) if is_suspected => {}
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();

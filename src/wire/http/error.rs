@@ -73,7 +73,7 @@ pub enum HttpError {
 pub enum ErrorClass {
     /// Larger than its limits.
     TooLarge,
-    /// It ended before its framing says.
+    /// It ended before the end given by its framing.
     Truncated,
     /// Not valid HTTP.
     Protocol,

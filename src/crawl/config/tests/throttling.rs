@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{file, flag, refused, given};
+use super::{file, flag, given, refused};
 use crate::crawl::config::{Config, SettingSource, settings};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::throttle::settings::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{refused, given};
+use super::{given, refused};
 use crate::crawl::config::{BackEnd, Config, settings};
 use crate::throttle::settings::Jitter;
 

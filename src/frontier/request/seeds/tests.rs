@@ -216,7 +216,10 @@ fn a_request_keeps_its_way_with_all_that_it_takes_to_go_it() {
         assert_eq!(parsed(line).route, request.route);
     }
     let message = error(r#"{"url":"http://a.test/","proxy":"http://secret@a.test"}"#);
-    assert!(message.contains("`proxy`: the port is missing"), "{message}");
+    assert!(
+        message.contains("`proxy`: the port is missing"),
+        "{message}"
+    );
     assert!(!message.contains("secret"), "{message}");
 }
 
@@ -234,7 +237,10 @@ fn durations_are_seconds_to_the_nanosecond() {
     let wrong = |text: &str| error(&format!(r#"{{"url":"http://a.test/","timeout":{text}}}"#));
     for text in ["-1", "1e30", r#""5s""#, "true"] {
         let message = wrong(text);
-        assert!(message.contains("write seconds from 0 up, as 2.5"), "{message}");
+        assert!(
+            message.contains("write seconds from 0 up, as 2.5"),
+            "{message}"
+        );
     }
     let request = Request::get("http://a.test/").timeout(Duration::from_millis(250));
     let line = r#"{"url":"http://a.test/","timeout":0.25}"#;
