@@ -134,7 +134,7 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     }
 }
 
-/// What the seeds are read from: `--overwrite` must not delete it.
+/// Files of the seeds: `--overwrite` must not delete them.
 fn inputs(seeds: &[PathBuf]) -> anyhow::Result<Vec<Metadata>> {
     let input = |path: &PathBuf| match path.as_os_str() == "-" {
         true => metadata_of(&io::stdin()),
@@ -201,7 +201,7 @@ fn held(lock: &Arc<OnceLock<DirectoryLock>>, out: &Path) -> impl Fn() -> bool + 
     }
 }
 
-/// How a crawl ended.
+/// End of a crawl.
 pub struct Watched {
     /// Why.
     pub reason: FinishReason,
@@ -247,7 +247,7 @@ fn refused(error: DirectoryError) -> anyhow::Error {
     Usage(error.to_string()).into()
 }
 
-/// What is written, and where.
+/// The outputs and their paths.
 pub fn sink_options(
     config: &Config,
     out: Option<&Path>,

@@ -38,7 +38,7 @@ struct Input {
     is_pipe: bool,
 }
 
-/// What one line gave.
+/// Result of one line.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is taken apart at once"

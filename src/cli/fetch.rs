@@ -17,7 +17,7 @@ use super::crawl::set_up;
 use super::settings::CommandValues;
 use super::signals::Received;
 
-/// What became of the URLs.
+/// Results of the URLs.
 #[derive(Default)]
 struct Seen {
     heads: usize,

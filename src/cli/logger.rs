@@ -1,4 +1,4 @@
-//! What the library logs, as plain lines on stderr.
+//! Writes the library's log to stderr as plain lines.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 

@@ -173,7 +173,7 @@ impl Room {
     }
 }
 
-/// What is written at once: the memory that the file takes while it is written.
+/// Size of a write: the memory that the file takes while it is written.
 const PIECE_BYTES: usize = 256 << 10;
 /// Most lines are shorter.
 const LINE_USUAL: usize = 1024;

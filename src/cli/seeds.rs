@@ -16,10 +16,10 @@ pub struct SeedLines<R> {
     stage: Stage,
     decoder: Option<Decoder>,
     block: Box<[u8]>,
-    /// What was read and not yet returned, from `from` on.
+    /// Bytes read and not yet returned, from `from` on.
     text: Vec<u8>,
     from: usize,
-    /// Where in `text` to look on for the end of the line.
+    /// Position in `text` from which to search for the end of the line.
     searched: usize,
     /// Lines begun so far.
     number: u64,
@@ -68,7 +68,7 @@ pub enum SeedLinesError {
     Coding {
         /// The file, as it was given.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         #[source]
         cause: CodingError,
     },
@@ -148,7 +148,7 @@ impl<R: Read> SeedLines<R> {
         }
     }
 
-    /// What the lines are read from.
+    /// Source of the lines.
     pub fn source(&self) -> &R {
         &self.source
     }

@@ -1,4 +1,4 @@
-//! What a person reads at the end of a crawl.
+//! Summary printed at the end of a crawl.
 
 use std::fmt::Write;
 
@@ -126,7 +126,7 @@ fn waits(pacing: &Pacing) -> String {
     joined(&waits)
 }
 
-/// What a person should know of scopes, and may do.
+/// Remarks on scopes, with remedies.
 fn remarks(out: &mut String, pacing: &Pacing, verbose: bool) {
     let (each, in_all) = match verbose {
         false => (REMARKS_EACH, REMARKS_IN_ALL),

@@ -64,7 +64,7 @@ struct Question {
     base: Option<String>,
 }
 
-/// How a URL reads. One that the standard reads but we do not fetch has both an `href` and a
+/// Parts of a URL. One that is valid but not fetched by us has both an `href` and a
 /// `failure`.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -134,7 +134,7 @@ impl Answer {
     }
 }
 
-/// What kind of address a literal host is.
+/// Kind of a literal address.
 fn address(url: &CrawlUrl) -> Option<&'static str> {
     match url.host() {
         Host::Name(_) => None,

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FinishReason {
-    /// Nothing was left to do.
+    /// All work was done.
     Finished,
     /// It was stopped: by a [`Stopper`](crate::Stopper), by
     /// [`Handle::shutdown`](crate::Handle::shutdown), or by a signal to the command.

@@ -102,7 +102,7 @@ pub struct Flight {
     pub stage: Stage,
 }
 
-/// What an attempt waits for.
+/// Stage of an attempt, named for what it waits for.
 ///
 /// ```text
 /// Connecting ──► Ready ──► Exchanging ──► (taken off at its end)

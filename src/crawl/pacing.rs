@@ -14,7 +14,7 @@ use crate::throttle::diagnosis::Finding;
 use crate::throttle::engine::{Account, Throttle};
 use crate::throttle::strategy::Pace;
 
-/// How the scopes of a crawl were paced so far.
+/// Pacing of a crawl's scopes so far.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Pacing {
@@ -30,7 +30,7 @@ pub struct Pacing {
     pub left_out: usize,
 }
 
-/// How one scope was paced.
+/// Pacing of one scope.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ScopePacing {
@@ -64,7 +64,7 @@ pub struct ScopePacing {
     pub latency: Option<Duration>,
     /// The share of the time during which its delay was the longest it may be.
     pub at_longest_delay: f64,
-    /// What a person should know of it.
+    /// Remarks on it.
     pub remarks: Vec<Remark>,
 }
 
@@ -95,13 +95,13 @@ impl ScopePacing {
 /// Something about a scope that a person should know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remark {
-    /// What it is about.
+    /// Its subject.
     pub about: RemarkKind,
-    /// What was seen, and what may be done.
+    /// The observation, and possible remedies.
     pub words: String,
 }
 
-/// What a [`Remark`] is about.
+/// Subject of a [`Remark`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RemarkKind {
@@ -256,7 +256,7 @@ impl ScopePacing {
         }
     }
 
-    /// What it waited for longest, and how long.
+    /// Its longest wait: cause and duration.
     pub fn waited_most(&self) -> Option<(Cause, Duration)> {
         let longest = self.waited.iter().max_by_key(|(_, waited)| **waited)?;
         Some((*longest.0, *longest.1))

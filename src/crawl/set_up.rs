@@ -1,4 +1,4 @@
-//! What a crawl is made of, and why it cannot begin.
+//! Parts of a crawl, and errors of its set-up.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,23 +16,23 @@ use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::Classify;
 use crate::throttle::strategies::Strategies;
 
-/// What an embedder may bring in place of what is built in.
+/// Parts that an embedder may supply in place of the built-in ones.
 pub struct Parts {
-    /// Where results go.
+    /// Sink of the results.
     pub sink: Box<dyn DiskSink>,
     /// The other end of that sink, where results are pulled.
     pub(in crate::crawl) results: Option<Results>,
-    /// Where requests are fetched from.
+    /// Source of requests.
     pub source: Option<Box<dyn RequestSource>>,
     /// Which scopes a request is throttled under; `None` where the configuration decides.
     pub scope_map: Option<Box<dyn ScopeMap>>,
-    /// What an answer means.
+    /// Classifier of answers.
     pub classify: Option<Box<dyn Classify>>,
-    /// What the pace of a scope does about it.
+    /// Pacing strategies.
     pub strategies: Strategies,
     /// Maps and readings of answers that the configuration may name (`THROTTLING_MANAGER`).
     pub managers: BTreeMap<String, NamedManager>,
-    /// What is known of a scope before its first request.
+    /// Initial state of a scope, before its first request.
     pub initial: Option<InitialFeedback>,
     /// Where `stats.json` is kept up to date; `None` for nowhere.
     pub stats_path: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub struct Parts {
 pub type NamedManager = (Box<dyn ScopeMap>, Box<dyn Classify>);
 
 impl Parts {
-    /// What is built in, with this sink.
+    /// The built-in parts, with this sink.
     pub fn new(sink: impl DiskSink + 'static) -> Self {
         Parts {
             sink: Box::new(sink),
@@ -97,7 +97,7 @@ pub enum SetUpError {
     Setting {
         /// Its name.
         setting: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
 }

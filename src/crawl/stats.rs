@@ -76,7 +76,7 @@ pub struct Stats {
     scopes_omitted: u64,
 }
 
-/// What one scope did.
+/// Counters of one scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -404,13 +404,13 @@ impl Default for Stats {
     }
 }
 
-/// How far a crawl has come: what is shown while it runs.
+/// Progress of a crawl, as shown while it runs.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Progress {
     /// Why it ended; `None` while it runs.
     pub finish_reason: Option<FinishReason>,
-    /// What carries it.
+    /// The socket back end.
     pub io: IoKind,
     /// Wall time at its start.
     pub started: Wall,

@@ -15,7 +15,7 @@ pub enum Workload {
     Probe(Box<OpenLoop>),
 }
 
-/// What is due by the clock.
+/// Requests that are due.
 pub enum Arrival {
     /// Nothing, for now.
     None,

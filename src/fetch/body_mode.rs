@@ -1,6 +1,6 @@
-//! How much of a reply's body a sink wants; decided once the head is known.
+//! Mode in which a sink takes a body; decided once the head is known.
 
-/// How a sink wants the body.
+/// Mode in which a sink takes the body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyMode {
     /// Complete, in the page: up to `DOWNLOAD_MAXSIZE` bytes are kept in memory until the end.

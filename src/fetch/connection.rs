@@ -33,7 +33,7 @@ pub enum ConnectionEvent {
     Piece,
     /// The exchange is over: [`Connection::take_exchange`].
     Ended {
-        /// What went wrong, if anything.
+        /// The failure, if any.
         failure: Option<Failure>,
         /// The connection can carry another exchange; otherwise it is closed.
         reusable: bool,
@@ -83,7 +83,7 @@ enum State {
     Connecting {
         opened: Instant,
         released: Instant,
-        /// What the peer, a proxy, must do first.
+        /// The tunnel that the peer, a proxy, opens first.
         tunnel: Option<Box<Tunnel>>,
     },
     /// Waits for the proxy to open its tunnel.

@@ -293,7 +293,7 @@ impl Exchange {
         }
     }
 
-    /// How the body is wanted.
+    /// Mode of the body.
     pub fn body_mode(&self) -> BodyMode {
         self.body_mode
     }

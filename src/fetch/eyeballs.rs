@@ -40,7 +40,7 @@ enum State {
     Exhausted,
 }
 
-/// What the owner of a race has to do.
+/// Next action of a race's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Connect to this address.
@@ -66,7 +66,7 @@ impl Race {
         race
     }
 
-    /// What to do now.
+    /// The next action.
     pub fn next(&self, now: Instant) -> Turn {
         match self.state {
             State::Spaced { until } if now < until => Turn::At(until),

@@ -74,7 +74,7 @@ pub enum TlsConfigError {
     CaFileUnreadable {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A PEM file without a certificate.
@@ -90,7 +90,7 @@ pub enum TlsConfigError {
         name: String,
         /// Number of the certificate in the file, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// The cryptographic provider rejected its own defaults.

@@ -11,7 +11,7 @@ use crate::base::records::Records;
 use crate::base::scopes::{ScopeEntry, Scopes};
 use crate::wire::proxy::Route;
 
-/// What few requests have.
+/// Optional fields of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Extra {
     /// Fields stored as bytes, under the labels of [`Label`].
@@ -22,7 +22,7 @@ pub struct Extra {
     pub route: Option<Box<Route>>,
 }
 
-/// What a request asks of us, beside being fetched.
+/// Flags of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// The reply teaches AutoThrottle nothing.
@@ -40,7 +40,7 @@ pub struct Flags {
 /// Expected costs of a request, for those scopes of its lane that have one.
 pub type Costs = SmallVec<[(ScopeId, f64); 2]>;
 
-/// What a record is.
+/// Label of a record.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Label {
@@ -74,7 +74,7 @@ enum Label {
     RedirectedFrom,
     /// The origin whose robots.txt this fetch is to bring.
     RobotsFor,
-    /// How many sitemaps led to this one.
+    /// Depth of the sitemap: number of sitemaps that led to it.
     Nesting,
 }
 
@@ -341,7 +341,7 @@ impl Extra {
         self.set_number(Label::RobotsFor, origin.into());
     }
 
-    /// How deep it stands in sitemaps.
+    /// Depth in nested sitemaps.
     pub fn nesting(&self) -> u32 {
         let nesting = self.number(Label::Nesting).unwrap_or(0);
         u32::try_from(nesting).unwrap_or(u32::MAX)
@@ -423,7 +423,7 @@ mod tests {
         *Extra::of(request).expect("it has optional fields")
     }
 
-    /// What goes into a queue comes out as it was.
+    /// A request leaves a queue unchanged.
     fn check(request: Request) {
         let url = CrawlUrl::parse(&request.url).expect("a URL");
         let job = Job {

@@ -12,7 +12,7 @@ pub(super) struct HostRecords {
     keys: Keys,
 }
 
-/// What is remembered of one host.
+/// Record of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostRecord {
     /// The host of a seed, or of a seed's redirect.

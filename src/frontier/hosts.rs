@@ -80,7 +80,7 @@ struct Failing {
     until: Instant,
     /// It accepts connections but answers nothing: a connection alone is no success.
     is_unresponsive: bool,
-    /// How often it was given up.
+    /// Number of times it was given up.
     given_up: u8,
     /// It was given up because this machine has no route to it.
     is_unroutable: bool,
@@ -113,7 +113,7 @@ pub enum Health {
     Unroutable,
 }
 
-/// How a host failed.
+/// Kind of a host's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostFailure {
     /// Its name could not be resolved, or it could not be connected to.

@@ -21,9 +21,9 @@ pub struct Job {
     pub parent: u64,
     /// The URL of that attempt, if known: the page with the link, or the redirect.
     pub via: Option<Arc<str>>,
-    /// Where to.
+    /// Its URL.
     pub url: CrawlUrl,
-    /// What for.
+    /// Its purpose.
     pub kind: PageKind,
     /// Asked for by a seed, or by a seed's redirect.
     pub seed: bool,
@@ -42,9 +42,9 @@ pub struct Job {
     /// The largest share of a quota that it is expected to take: of those that are equal otherwise
     /// the largest goes first, since it would wait longest. 0 where nothing bounds it.
     pub share: f32,
-    /// What it asks of us, beside being fetched.
+    /// Its flags.
     pub flags: Flags,
-    /// What few requests have.
+    /// Optional fields, which few requests have.
     pub extra: Option<Box<Extra>>,
 }
 
@@ -226,5 +226,5 @@ impl Job {
     }
 }
 
-/// What decides which of two requests goes first.
+/// Rank of a request: the greater goes first.
 pub(super) type Rank = (u8, i32, u32, Reverse<u64>);

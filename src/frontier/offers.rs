@@ -139,7 +139,7 @@ impl Offers {
         self.pending.keys().next().copied()
     }
 
-    /// What puts off answers in a simulated crawl.
+    /// Delays answers in a simulated crawl.
     pub fn delays(&mut self) -> Option<&mut Delays> {
         self.delays.as_mut()
     }

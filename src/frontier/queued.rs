@@ -47,13 +47,13 @@ pub(super) struct Link<const TEXT_MAX: usize> {
     text: [u8; TEXT_MAX],
 }
 
-/// What is left of 64 bytes, and of 128.
+/// The rest of 64 bytes, and of 128.
 const LINK_USUAL: usize = 48;
 const LINK_LONG: usize = 112;
 
 /// Enough to count 280 million million attempts.
 const ID_BYTES: usize = 6;
-/// What is left of sixteen bytes.
+/// The rest of sixteen bytes.
 const TARGET_MAX: usize = 8;
 /// Flag beside a length: the submitter waits for its end.
 const AWAITED: u8 = 0x80;

@@ -250,7 +250,7 @@ impl Request {
 }
 
 impl Request {
-    /// What it is for.
+    /// Its purpose.
     pub(crate) fn kind(&self) -> PageKind {
         match self.sitemap {
             0 => PageKind::Page,
@@ -313,7 +313,7 @@ impl ScopesError {
     }
 }
 
-/// What a request is for; `kind` of a result line.
+/// Purpose of a request; `kind` of a result line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum PageKind {

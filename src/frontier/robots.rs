@@ -51,7 +51,7 @@ pub enum Verdict {
     Wait,
 }
 
-/// How long nothing is fetched from an origin whose robots.txt is unavailable.
+/// Hold of an origin whose robots.txt is unavailable.
 pub const UNREACHABLE_FOR: Duration = Duration::from_secs(10 * 60);
 
 impl RobotsState {

@@ -1,4 +1,4 @@
-//! What a back end is.
+//! Kinds of back ends.
 
 use std::fmt;
 

@@ -45,7 +45,7 @@ pub use crate::base::stamp::{Clock, Stamp};
 /// another, as the owner moves; settings per thread, such as [`IoSettings::timer_slack`], are applied by
 /// the thread's first wait.
 pub trait Io {
-    /// What it is.
+    /// Its kind.
     fn kind(&self) -> IoKind;
 
     /// The present moment. All code above takes time from here.
@@ -234,7 +234,7 @@ pub enum Event {
     Received {
         /// The socket's token.
         token: Token,
-        /// Where the bytes are.
+        /// Place of the bytes.
         chunk: Chunk,
         /// When the last of them arrived.
         stamp: Stamp,
@@ -290,7 +290,7 @@ pub struct Token {
     pub generation: u32,
 }
 
-/// How to end a connection.
+/// Mode of closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// With FIN.

@@ -96,7 +96,7 @@ pub(super) enum Kind {
     Datagram,
 }
 
-/// What became of bytes to send.
+/// Result of a send.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Delivery {
     /// They left, or were a datagram that was lost; with the departure if it is to be reported.

@@ -18,7 +18,7 @@ use crate::sink::{DiskSink, WriteError, unwritten};
 use crate::throttle::decision::Decision;
 use crate::wire::warc::Digest;
 
-/// What is written, and where.
+/// The outputs and their paths.
 #[derive(Clone, Debug)]
 pub struct FileSinkOptions {
     /// The output directory, prepared by [`prepare`](crate::sink::directory::prepare).

@@ -36,7 +36,7 @@ pub struct Page {
     pub seed: bool,
     /// No retry or redirect follows.
     pub is_final: bool,
-    /// What it was requested as.
+    /// URL as requested, before redirects.
     pub kind: PageKind,
     /// The URL, canonical, without fragment.
     pub url: String,
@@ -109,7 +109,7 @@ pub struct Page {
     pub headers: Headers,
     /// The body after content decoding.
     pub body: Vec<u8>,
-    /// How the sink wanted the body.
+    /// Mode in which the sink took the body.
     pub body_mode: BodyMode,
     /// Bytes of the body passed to the sink [in pieces](BodyMode::Take).
     pub bytes_taken: u64,

@@ -5,7 +5,7 @@ use std::thread;
 
 use super::server::loopback;
 
-/// What a name server answers about a name.
+/// Answer of a name server for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It has this address, and none of IPv6.

@@ -22,7 +22,7 @@ use super::stamp::{Clock, ask_for_stamps, receive};
 
 /// What the servers of an [`Engine`] do. Times are on the steady clock, as [`Clock`] reads it.
 pub trait Service {
-    /// What is known of a request under way.
+    /// State of a request under way.
     type Exchange;
 
     /// Answers a request that came to the listener of this number.
@@ -50,7 +50,7 @@ pub trait Service {
     }
 }
 
-/// What is done about a request.
+/// Answer to a request.
 pub struct Answer<E> {
     /// Given back when it ends.
     pub exchange: E,
@@ -62,7 +62,7 @@ pub struct Answer<E> {
     pub is_last: bool,
 }
 
-/// How an exchange ended.
+/// End of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All steps were taken and all bytes are with the kernel, or the connection was closed or reset
@@ -119,7 +119,7 @@ pub struct Engine<S: Service> {
 struct Connection<E> {
     stream: TcpStream,
     listener: usize,
-    /// What has arrived and has not been taken for a request.
+    /// Bytes received and not yet parsed as a request.
     input: Vec<u8>,
     /// When the last of it arrived.
     arrived: Duration,
@@ -214,7 +214,7 @@ impl<S: Service> Engine<S> {
         &self.listeners
     }
 
-    /// How late steps were so far.
+    /// Lateness of the steps so far.
     pub fn lag(&self) -> Lag {
         self.lag
     }

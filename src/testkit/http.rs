@@ -245,7 +245,7 @@ pub enum Step {
     Reset,
 }
 
-/// What can answer a request.
+/// A handler of requests.
 pub trait Answer {
     /// The steps of the answer.
     fn into_steps(self, request: &Request) -> Vec<Step>;

@@ -119,7 +119,7 @@ impl Server {
         Server { acceptor, record }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.acceptor.at
     }
@@ -206,7 +206,7 @@ impl Acceptor {
         acceptor
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.at
     }
@@ -244,7 +244,7 @@ pub fn listener(at: impl ToSocketAddrs) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(PartialEq, Eq)]
 enum Ended {
     /// The client closed it between two requests: with TLS, by close_notify.

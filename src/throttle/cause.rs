@@ -1,4 +1,4 @@
-//! What a scope's next request waits for.
+//! Cause of the wait of a scope's next request.
 
 use super::decision::DecisionSource;
 use std::fmt;

@@ -111,7 +111,7 @@ pub struct Throttle {
     secret: Secret,
 }
 
-/// What the engine permits.
+/// Permission of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
     /// The lane's next request may take a connection; its slots are reserved under the ticket.

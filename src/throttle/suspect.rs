@@ -88,7 +88,7 @@ struct Suspected {
 /// A suspicion that was raised or cleared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspicion {
-    /// How the block was recognised.
+    /// Evidence of the block.
     pub kind: Kind,
     /// The suspicion is over: pages are normal again.
     pub cleared: bool,
@@ -98,7 +98,7 @@ pub struct Suspicion {
     pub reason: Cow<'static, str>,
 }
 
-/// How a block is recognised.
+/// Evidence of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Different URLs return the same small page.

@@ -1,4 +1,4 @@
-//! Where settings come from on the command line: flags, a file, a preset and `-s`.
+//! Sources of settings on the command line: flags, a file, a preset and `-s`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What the servers saw, for a person: totals, manners, and a verdict.
+//! Report of the servers' records: totals, politeness, and a verdict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ pub struct Promised {
 /// All that the servers saw.
 #[derive(Clone, Debug)]
 pub struct WebReport {
-    /// What was promised.
+    /// Promised limits.
     pub promised: Promised,
     /// Every host, by number, also those without requests.
     pub scopes: Vec<ScopeReport>,
@@ -37,7 +37,7 @@ pub struct WebReport {
     pub span: Duration,
 }
 
-/// What one host saw.
+/// Record of one host.
 #[derive(Clone, Debug)]
 pub struct ScopeReport {
     /// The host.
@@ -48,7 +48,7 @@ pub struct ScopeReport {
     pub pages: u64,
     /// The first few paths asked for against its robots.txt.
     pub forbidden: Vec<String>,
-    /// How many requests came against its robots.txt.
+    /// Number of requests against its robots.txt.
     pub forbidden_count: u64,
     /// The gap between two arrivals with the least to spare; `None` below two arrivals.
     pub tightest: Option<Gap>,
@@ -82,7 +82,7 @@ impl WebReport {
         self.violations().is_empty()
     }
 
-    /// What was not kept, a line each.
+    /// Violations, a line each.
     pub fn violations(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for scope in &self.scopes {
@@ -190,7 +190,7 @@ impl fmt::Display for WebReport {
     }
 }
 
-/// What the servers' own clock may be off by when it measures a gap.
+/// Error of the servers' clock when it measures a gap.
 pub const TOLERANCE: Duration = Duration::from_millis(1);
 /// More would scroll the totals away.
 const VIOLATIONS_SHOWN: usize = 20;

@@ -32,7 +32,7 @@ impl Server {
         Server { world, ledger }
     }
 
-    /// What was seen.
+    /// The ledger.
     pub fn into_ledger(self) -> Ledger {
         self.ledger
     }

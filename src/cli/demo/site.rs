@@ -1,4 +1,4 @@
-//! What each host of the demo web is like, drawn from a seed: rules, speed, temper, pages.
+//! Hosts of the demo web, drawn from a seed: rules, speed, limits, pages.
 
 pub mod answer;
 
@@ -53,7 +53,7 @@ impl World {
 pub struct Site {
     /// Counted from 1.
     pub number: u32,
-    /// How it takes requests.
+    /// Its behaviour on requests.
     pub temper: Temper,
     /// Its robots.txt.
     pub robots: Robots,
@@ -63,15 +63,15 @@ pub struct Site {
     pub sitemap: bool,
     /// Whether its pages link to what is allowed amid the forbidden.
     pub open: bool,
-    /// What most replies take to begin.
+    /// Usual time to the first byte.
     pub latency: Duration,
-    /// What its replies draw from.
+    /// Random seed of its replies.
     pub chance: Rng,
-    /// Where its pages link to besides, by number.
+    /// Other hosts its pages link to, by number.
     others: [u32; 2],
 }
 
-/// How a host takes requests.
+/// Behaviour of a host on requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Temper {
     /// Answers.
@@ -104,7 +104,7 @@ pub enum Robots {
     Failing,
 }
 
-/// What a page of a host answers.
+/// Answer of a page of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Page {
     /// A page as it is.
@@ -300,11 +300,11 @@ pub const ADDRESSES: [Ipv4Addr; 16] = {
     addresses
 };
 
-/// Where every client looks for the rules.
+/// Path of the rules.
 pub const ROBOTS: &str = "/robots.txt";
-/// Where some hosts have them instead.
+/// Path of the rules on some hosts, after a redirect.
 pub const RULES: &str = "/robots-rules.txt";
-/// What the rules allow amid what they forbid.
+/// Allowed path below a disallowed one.
 pub const OPEN: &str = "/private/open";
 #[cfg(test)]
 mod tests {

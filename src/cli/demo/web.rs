@@ -15,14 +15,14 @@ use super::report::{Promised, WebReport};
 use super::server::Server;
 use super::site::{ADDRESSES, World};
 
-/// What web to make.
+/// Settings of the web.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DemoOptions {
-    /// How many hosts, from 1.
+    /// Number of hosts, from 1.
     pub domains: u32,
     /// About how many pages each, from 1.
     pub pages: u32,
-    /// What everything about them is drawn from.
+    /// Random seed.
     pub seed: u64,
 }
 

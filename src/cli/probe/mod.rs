@@ -167,7 +167,7 @@ fn keep_busy(span: Duration, probe: &Probe) {
     }
 }
 
-/// What makes the command fail, a line each.
+/// Reasons for the command to fail, a line each.
 fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
     let mut faults = Vec::new();
     let is_cut_short = matches!(

@@ -1,4 +1,4 @@
-//! What `--results` and `--hdr` name: a file, a pipe or a device, opened where it is.
+//! Targets of `--results` and `--hdr`: a file, a pipe or a device.
 //!
 //! Nothing is ever removed or put in the place of something else, and a file keeps what it holds
 //! until everything that was asked for is known to be possible.
@@ -51,7 +51,7 @@ impl Output {
         Ok(ours.is_file() && (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()))
     }
 
-    /// What people call it.
+    /// Its name for users.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -59,7 +59,7 @@ pub fn report(report: &ProbeReport) -> String {
     out
 }
 
-/// How far it has come, in one line.
+/// Its progress, in one line.
 pub fn progress(report: &ProbeReport, elapsed: Duration) -> String {
     let due = report.spread(Measure::Due);
     let quantile = |share| due.quantile(share).map_or("-".to_owned(), span);

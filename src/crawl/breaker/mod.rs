@@ -85,7 +85,7 @@ impl Egress {
         }
     }
 
-    /// What it is, in words for the log.
+    /// Its name in log lines.
     pub fn words(self) -> String {
         match self {
             Egress::Global4 => "the network (IPv4)".to_owned(),
@@ -105,7 +105,7 @@ impl Egress {
     }
 }
 
-/// How a host failed, where that can be our own fault.
+/// Kind of a failure that may be caused by our own network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// Our machine has no route there.
@@ -175,7 +175,7 @@ pub struct Failed {
     pub target: Target,
 }
 
-/// What becomes of a failure.
+/// Verdict on a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// Charge it to the host.
@@ -186,7 +186,7 @@ pub enum Judgement {
     PutBack,
 }
 
-/// How a probe ended.
+/// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probed {
     /// There was an answer: a connection, a reply.
@@ -199,7 +199,7 @@ pub enum Probed {
     Failed,
 }
 
-/// What the name servers are asked in a probe.
+/// The query of a probe of name servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// This name. Each reply is an answer, also SERVFAIL.
@@ -506,7 +506,7 @@ impl Breaker {
         open.max()
     }
 
-    /// How often it opened, and for how long in all.
+    /// Number of times it opened, and the total time.
     pub fn totals(&self, now: Instant) -> (u64, Duration) {
         let present = self.open_for(now).map_or(Duration::ZERO, |(span, _)| span);
         (self.opened, self.open_for + present)

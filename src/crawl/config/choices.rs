@@ -188,7 +188,7 @@ impl Form for Patterns {
 /// One of a few names.
 pub(super) struct OneOf<T>(PhantomData<T>);
 
-/// What can be chosen, by name.
+/// The choices, by name.
 pub(super) trait Choice: Copy + PartialEq + 'static {
     const KIND: &'static str;
     const ALL: &'static [(&'static str, Self)];

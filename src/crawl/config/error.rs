@@ -39,7 +39,7 @@ impl SettingSource {
         }
     }
 
-    /// How a person finds the setting `name` there.
+    /// Place of the setting `name` in that source, for messages.
     fn locate(&self, name: &str) -> String {
         let name = shown(name);
         match self {
@@ -76,7 +76,7 @@ pub struct ConfigError {
     pub source_of: SettingSource,
     /// The setting.
     pub name: String,
-    /// What is wrong.
+    /// The fault.
     pub problem: Box<Problem>,
 }
 
@@ -99,7 +99,7 @@ pub struct Problem {
     pub entry: Vec<String>,
     /// The fact.
     pub what: String,
-    /// What to write instead.
+    /// The remedy.
     pub mend: String,
 }
 

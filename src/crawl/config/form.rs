@@ -1,4 +1,4 @@
-//! How a kind of value is read and written.
+//! Reading and writing of each kind of value.
 //!
 //! Everything comes as JSON. Text is read the way a command line means it, so that `-s`, a flag, a
 //! file and a program share one syntax.
@@ -10,7 +10,7 @@ use super::error::Problem;
 /// A kind of value. What [`Form::write`] gives, [`Form::read`] takes back unchanged.
 pub(super) trait Form {
     type Of;
-    /// What a person should know of it: `duration`, `bytes`, `true or false`.
+    /// Description for users: `duration`, `bytes`, `true or false`.
     const KIND: &'static str;
     fn read(value: &Value) -> Result<Self::Of, Problem>;
     fn write(of: &Self::Of) -> Value;
@@ -62,5 +62,5 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// How much of a wrong value an error shows.
+/// Characters of a wrong value that an error shows.
 const SHOWN_MAX: usize = 60;

@@ -60,9 +60,9 @@ use crate::throttle::settings::{
 pub struct Config {
     /// When each scope may send.
     pub(crate) throttle: ThrottleSettings,
-    /// How a page is fetched.
+    /// Settings of fetching a page.
     pub(crate) fetch: FetchSettings,
-    /// What is fetched, and what is left.
+    /// Settings of the frontier: what is fetched and what is filtered.
     pub(crate) frontier: FrontierSettings,
     /// Settings of the back end.
     pub(crate) io: IoSettings,
@@ -509,7 +509,7 @@ impl Config {
     }
 }
 
-/// What is wrong with the pace of a scope of its own.
+/// The fault in a scope's own settings.
 fn check_pace(pace: &ScopeSettings) -> Result<(), Problem> {
     check_backoff(pace).map_err(|problem| problem.within("backoff"))?;
     check_target(pace).map_err(|problem| problem.within("autothrottle"))

@@ -36,7 +36,7 @@ impl Form for Agent {
     }
 }
 
-/// Where the operator of the crawl can be reached.
+/// Contact of the crawl's operator: URL or email address.
 pub(super) struct Contact;
 
 impl Form for Contact {
@@ -316,7 +316,7 @@ pub(super) fn is_net(text: &str) -> bool {
     text.parse::<Network>().is_ok()
 }
 
-/// What is never asked: hosts, `*.domain`, CIDRs.
+/// Excluded targets: hosts, `*.domain`, CIDRs.
 pub(super) struct Exclusions;
 
 impl Form for Exclusions {
@@ -458,6 +458,6 @@ const OURS: &[&str] = &[
     "trailer",
     "proxy-authorization",
 ];
-/// What `CREDENTIAL_ORIGINS` says to mean all.
+/// Value of `CREDENTIAL_ORIGINS` for all origins.
 pub const EVERY_ORIGIN: &str = "*";
 const DNS_PORT: u16 = 53;

@@ -5,7 +5,7 @@ use super::error::{Problem, nearest};
 /// Values that go together. Any other source may overrule each of them.
 #[derive(Debug)]
 pub struct Preset {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// When to use it, in a line.
     pub meaning: &'static str,

@@ -120,7 +120,7 @@ pub(super) fn effective(slots: &Patches, scopes: &Patches) -> Patches {
     all
 }
 
-/// What must have been said for `effective` to give these.
+/// Values for which `effective` returns these.
 pub(super) fn said_of(scopes: &Patches) -> Patches {
     let mut given = scopes.clone();
     for patch in given.values_mut() {

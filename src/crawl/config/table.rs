@@ -23,9 +23,9 @@ use crate::throttle::settings::{
 pub struct Setting {
     /// Its name: Scrapy's where Scrapy has one.
     pub name: &'static str,
-    /// What kind of value it takes.
+    /// Kind of its value.
     pub kind: &'static str,
-    /// What it does, in a line.
+    /// Its effect, in a line.
     pub meaning: &'static str,
     /// The key that sets the same for a single scope; `backoff.jitter` is in a table.
     pub scope_key: Option<&'static str>,

@@ -24,7 +24,7 @@ pub enum SubmitError {
     /// It can never be sent, for this reason.
     #[error("{}: {why}", .request.url)]
     Rejected {
-        /// What was submitted.
+        /// The request submitted.
         request: Box<Request>,
         /// The fault of the request. Filters are not applied here.
         #[source]

@@ -94,7 +94,7 @@ pub trait RequestSource: Send {
 /// Why a source gives no more.
 pub type SourceError = Box<dyn Error + Send + Sync>;
 
-/// What a source has to give.
+/// Result of polling a source.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -126,15 +126,15 @@ pub struct Wake {
 pub struct EndedRequest<'a> {
     /// Its number: [`Page::root`] of all its pages. `None` if it was rejected.
     pub id: Option<u64>,
-    /// What it brought as [`Request::tag`].
+    /// Its [`Request::tag`].
     pub tag: u64,
-    /// What it brought as [`Request::meta`], JSON.
+    /// Its [`Request::meta`], JSON.
     pub meta: Option<&'a str>,
-    /// How it ended.
+    /// Its end.
     pub end: RequestEnd<'a>,
 }
 
-/// How a source's request ended.
+/// End of a source's request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RequestEnd<'a> {
@@ -143,7 +143,7 @@ pub enum RequestEnd<'a> {
     Final {
         /// The status, where there was a final head.
         status: Option<u16>,
-        /// What went wrong, if anything did.
+        /// The failure, if any.
         failure: Option<&'a Failure>,
     },
     /// The crawl was over before anything of it was sent. There was no page of it.
@@ -228,7 +228,7 @@ struct Given {
     page: Option<Box<Ending>>,
 }
 
-/// How a page ended, once the sink has taken it.
+/// End of a page, once the sink has taken it.
 #[derive(Debug)]
 pub(in crate::crawl) struct Ending {
     pub root: u64,

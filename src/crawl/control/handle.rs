@@ -255,7 +255,7 @@ impl Handle {
         shared.bad_seeds.fetch_add(count, Ordering::SeqCst);
     }
 
-    /// What stops the crawl without keeping it going.
+    /// Stops the crawl, but does not keep it running as a handle does.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }

@@ -33,7 +33,7 @@ use crate::sink::later::Leads;
 use crate::sink::page::Page;
 use crate::throttle::map::Later;
 
-/// What the embedding program wants of a crawl, and how far the crawl has come.
+/// Orders of the embedding program, and the phase of the crawl.
 ///
 /// Requests leave by [`Control::poll_submission`], [`Control::poll_source`] and [`Control::poll_found`],
 /// commands by [`Control::poll_commands`] and [`Control::poll_stop`]. The end of a source's request enters

@@ -9,7 +9,7 @@
 use crate::base::time::Instant;
 use crate::crawl::finish::FinishReason;
 
-/// How far a crawl has come.
+/// Phase of a crawl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It sends.
@@ -17,7 +17,7 @@ pub enum Phase {
     /// It sends nothing more and waits for what is in flight.
     Draining {
         reason: FinishReason,
-        /// What is in flight then is cancelled.
+        /// Requests in flight then are cancelled.
         until: Instant,
         /// A stop was ordered, as the reason or beside it: the last writes have until then, too.
         is_stopped: bool,

@@ -1,4 +1,4 @@
-//! What a crawl and its handles share: submissions, answers of the scope map, commands, and orders to stop.
+//! State shared by a crawl and its handles: submissions, answers of the scope map, commands, and orders to stop.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,9 +17,9 @@ use crate::throttle::engine::covers_many_scopes;
 use crate::throttle::settings::ScopePatch;
 use crate::throttle::signal::Feedback;
 
-/// What the crawl and its handles share.
+/// State shared by the crawl and its handles.
 pub struct Shared {
-    /// What requests are checked by.
+    /// Checks of submitted requests.
     pub config: Arc<Config>,
     pub numbers: Numbers,
     pub handles: AtomicUsize,
@@ -71,7 +71,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// How much of [`COMMANDS_TIME`] it takes.
+    /// Its cost, as a share of [`COMMANDS_TIME`].
     pub fn takes(&self) -> u32 {
         match self {
             // All of a turn are looked for together.
@@ -85,7 +85,7 @@ impl Command {
 /// Snapshots of the crawl.
 #[derive(Default)]
 pub struct Snapshots {
-    /// How many were asked for, and how many of those were answered.
+    /// Number of snapshots requested, and of those answered.
     pub asked: u64,
     pub answered: u64,
     pub last: Snapshot,

@@ -1,4 +1,4 @@
-//! What a reply leads to: rules of robots.txt, links and sitemaps, found a step at a time.
+//! Finds robots rules, links and sitemap URLs in a reply, a step at a time.
 
 use std::sync::Arc;
 

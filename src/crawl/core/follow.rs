@@ -1,4 +1,4 @@
-//! What a reply leads to: another try, a redirect's target, rules, sitemaps, links.
+//! Follows a reply: retry, redirect, robots rules, sitemaps, links.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn is_cancelled(page: &Page) -> bool {
     failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.code == CANCELLED)
 }
 
-/// What is still to be done for a finished attempt.
+/// Remaining work for a finished attempt.
 pub enum Followed {
     /// Its body is searched for this.
     Finding(Finding),
@@ -42,7 +42,7 @@ pub enum Followed {
     Awaits(OfferId),
 }
 
-/// What became of a redirect.
+/// Result of following a redirect.
 enum Redirected {
     /// Its target is followed.
     Followed,

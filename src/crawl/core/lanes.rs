@@ -83,7 +83,7 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// What of a scope's own settings is kept, in words.
+/// Names the scope's own settings that are kept.
 fn kept(own: &ScopePatch) -> String {
     match (own.delay, own.concurrency) {
         (Some(delay), Some(concurrency)) => {

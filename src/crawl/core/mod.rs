@@ -70,7 +70,7 @@ pub(super) struct Core<I: Io> {
     requests: Requests,
     /// The pace of each scope.
     throttle: Throttle,
-    /// What responses mean.
+    /// Classifies responses.
     classifier: Classifier,
     /// Attempts between release and end.
     flights: Flights,

@@ -291,7 +291,7 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// How a lookup failed, if our own name servers may be at fault.
+/// Kind of a lookup's failure, if our own name servers may have caused it.
 fn names_cause_of(failure: &Failure) -> Option<Cause> {
     match failure.code {
         "timeout" => Some(Cause::NamesSilent),
@@ -300,7 +300,7 @@ fn names_cause_of(failure: &Failure) -> Option<Cause> {
     }
 }
 
-/// How our own network may have caused a failure; `None` if it is the host's answer.
+/// Kind of a failure that our own network may have caused; `None` if it is the host's answer.
 fn cause_of(failure: &Failure, by_proxy: bool, lacks_route: bool) -> Option<Cause> {
     match (failure.kind, failure.code) {
         (FailureKind::Connect, "unreachable") if lacks_route => Some(Cause::NoRoute),

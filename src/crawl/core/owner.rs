@@ -1,4 +1,4 @@
-//! What the owner of a crawl calls between its turns.
+//! Methods that the owner of a crawl calls between turns.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl<I: Io> Core<I> {
         page
     }
 
-    /// What goes to the sink, and what was counted.
+    /// The output machine.
     pub fn output(&self) -> &Output {
         &self.output
     }
@@ -130,7 +130,7 @@ impl<I: Io> Core<I> {
         self.workload = workload;
     }
 
-    /// What the loop works for.
+    /// The workload of the loop.
     pub fn workload(&self) -> &Workload {
         &self.workload
     }

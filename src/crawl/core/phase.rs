@@ -193,7 +193,7 @@ impl<I: Io> Core<I> {
             && self.output.is_ready()
     }
 
-    /// What was still to be fetched when the crawl ended, in order of admission.
+    /// Requests still to be fetched when the crawl ended, in order of admission.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         // A source was notified of the ends of its requests, and no results are asked for again.
         let unwritten = match self.control.has_source() {

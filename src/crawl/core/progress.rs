@@ -56,12 +56,12 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// How the scopes were paced so far: `most` of each ranking.
+    /// Pacing of the scopes so far: `most` of each ranking.
     pub fn pacing(&self, most: usize) -> Pacing {
         Pacing::of(&self.throttle, most, self.now)
     }
 
-    /// How far the crawl has come.
+    /// Progress of the crawl.
     pub fn progress(&self) -> Progress {
         let wall = self.network.io().wall_at_start();
         let (disk_pauses, disk_paused) = self.output.disk_pauses(self.now);

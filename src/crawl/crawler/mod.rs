@@ -196,12 +196,12 @@ impl<I: Io> Crawler<I> {
         self.core.over().map_or(Turn::GoesOn, Turn::Over)
     }
 
-    /// What was measured so far.
+    /// Statistics so far.
     pub fn stats(&self) -> &Stats {
         self.core.output().stats()
     }
 
-    /// How far the crawl has come.
+    /// Progress of the crawl.
     pub fn progress(&self) -> Progress {
         self.core.progress()
     }

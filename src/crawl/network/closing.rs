@@ -1,4 +1,4 @@
-//! How connections are kept, closed, and let go of what they carried.
+//! Keeps and closes connections, and releases what they carried.
 
 use crate::base::slab::Key;
 use crate::base::time::Instant;
@@ -10,7 +10,7 @@ use crate::crawl::timer::SlotTimer;
 use crate::fetch::exchange::Exchange;
 use crate::io::{Close, Io};
 
-/// What a connection carried.
+/// The exchange that a connection carried.
 pub struct Carried {
     pub attempt: Key,
     pub exchange: Box<Exchange>,

@@ -53,9 +53,9 @@ pub struct Network<I: Io> {
     sockets: Sockets,
     /// Idle connections.
     pool: Pool,
-    /// Where connections through proxies lead.
+    /// Origins of connections through proxies.
     ways: Ways,
-    /// Where our machine has no local port left.
+    /// Destinations for which our machine has no local port left.
     ports: Ports,
     /// Requests that our machine has room for.
     room: Room,
@@ -75,7 +75,7 @@ pub struct Network<I: Io> {
     pieces: Pieces,
     /// Memory for what a connection has to send.
     scratch: Vec<u8>,
-    /// What the last wait reported.
+    /// Events of the last wait.
     events: Vec<Event>,
     /// So many of these events were looked at for sends.
     events_seen: usize,
@@ -242,7 +242,7 @@ impl<I: Io> Network<I> {
         now
     }
 
-    /// What was queued leaves.
+    /// Submits the queued sends.
     pub fn submit(&mut self) {
         self.io.submit();
     }
@@ -293,7 +293,7 @@ impl<I: Io> Network<I> {
         &self.sockets
     }
 
-    /// What was counted of the reading of bodies.
+    /// Counters of body reads.
     #[cfg(test)]
     pub fn pieces(&self) -> &Pieces {
         &self.pieces

@@ -13,7 +13,7 @@ use crate::fetch::tls::TlsSession;
 use crate::io::{Close, Io, Stamp};
 use crate::wire::url::CrawlUrl;
 
-/// What was connected.
+/// Kind of the connected socket.
 pub enum Connected {
     /// A connection of pages, for this attempt.
     Page {
@@ -24,7 +24,7 @@ pub enum Connected {
     },
     /// The connection of a probe.
     Probe(u32),
-    /// Nothing that concerns anybody else.
+    /// Handled within the network.
     Other,
 }
 

@@ -11,7 +11,7 @@ use crate::sink::reply::{Flow, Held, ResumeFn, Resumed};
 /// hundreds of megabytes, which a sink that is always ready would otherwise get all at once.
 const GIVEN_AT_ONCE: usize = 1 << 20;
 
-/// What lies between the network and a sink that takes bodies while they come.
+/// Body pieces on their way to a sink that takes bodies in pieces.
 #[derive(Debug)]
 pub struct Pieces {
     /// Bodies that may be read on.
@@ -24,7 +24,7 @@ pub struct Pieces {
     /// The most that a turn kept of them.
     #[cfg(test)]
     pub kept_max: usize,
-    /// What all turns counted for them.
+    /// Totals over all turns.
     #[cfg(test)]
     pub kept_total: usize,
 }
@@ -46,7 +46,7 @@ impl Pieces {
         }
     }
 
-    /// What a sink calls when it has room for more of a body.
+    /// Handle that a sink uses to resume a body.
     pub fn resume_fn(&self) -> &ResumeFn {
         self.resumed.resume_fn()
     }
@@ -128,7 +128,7 @@ impl Pieces {
     }
 }
 
-/// What reading came to.
+/// Result of a read.
 pub enum Read {
     /// There may be more in what was read.
     Again,

@@ -11,17 +11,17 @@ use crate::fetch::connection::ConnectionEvent;
 use crate::io::{Chunk, Io, NetError, Stamp};
 use crate::sink::reply::{Flow, Held, ResumeFn};
 
-/// What an event of a socket came to.
+/// Result of a socket's event.
 pub enum SocketEvent {
     /// An event of a connection of pages.
     Http(ConnectionEvent),
     /// The connection of a probe failed.
     Probe(u32),
-    /// Nothing that concerns anybody else.
+    /// Handled within the network.
     Other,
 }
 
-/// What came of a connection whose reading was stopped.
+/// Result of resuming a connection whose reads were stopped.
 pub enum Resumed {
     /// It is read on, beginning with what was put by.
     Reads(Key),
@@ -60,7 +60,7 @@ impl<I: Io> Network<I> {
         exchange.set_body_mode(mode);
     }
 
-    /// What a sink calls when it has room for more of a body.
+    /// Handle that a sink uses to resume a body.
     pub fn resume_fn(&self) -> &ResumeFn {
         self.pieces.resume_fn()
     }
@@ -197,7 +197,7 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// How many connections wait until there is room.
+    /// Number of connections that wait for room.
     pub fn paused_len(&self) -> usize {
         self.paused.len()
     }

@@ -1,4 +1,4 @@
-//! What is done for the resolver: its sockets are opened, written to and closed.
+//! Actions of the resolver: its sockets are opened, written to and closed.
 
 use crate::base::ids::LaneId;
 use crate::base::slab::Key;

@@ -1,4 +1,4 @@
-//! What leaves on a connection, and until when an answer is waited for.
+//! Sends on a connection, and sets the deadline of its answer.
 
 use std::time::Duration;
 

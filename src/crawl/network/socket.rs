@@ -78,7 +78,7 @@ impl Sockets {
     }
 }
 
-/// What a socket is for.
+/// Purpose of a socket.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -91,7 +91,7 @@ pub enum Socket {
     Dns(SocketId),
     /// Whether the network works: nothing is sent on it.
     Probe(u32),
-    /// Nothing any more: its last bytes are on their way.
+    /// Closing: its last bytes are being sent.
     Parting,
 }
 
@@ -129,7 +129,7 @@ pub struct HttpSocket {
     pub paused: Option<Instant>,
     /// Its body is not read on: until the sink has room for it, or, where it gave way, until the next turn.
     pub held: bool,
-    /// What had been received by then and was not read.
+    /// Bytes received by then and not read.
     pub unread: Unread,
     /// Bytes of bodies that the sink was given since it was last others' turn.
     pub given: usize,
@@ -149,7 +149,7 @@ pub struct Unread {
     pub end: Option<End>,
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Debug)]
 pub enum End {
     /// In good order.

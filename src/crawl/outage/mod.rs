@@ -66,7 +66,7 @@ pub enum Suspect {
     },
 }
 
-/// What the crawl is to do for the breaker.
+/// Action of the crawl for the breaker.
 pub enum OutageTask {
     /// Connect to this address for a probe.
     Connect { probe: u32, to: SocketAddr },

@@ -20,7 +20,7 @@ pub struct Probes {
     passed: usize,
 }
 
-/// What a lookup of the breaker is for.
+/// Purpose of a lookup of the breaker.
 #[derive(Clone, Copy, Debug)]
 pub enum ProbeLookup {
     /// It is the probe; `any`: each reply is an answer.

@@ -238,17 +238,17 @@ impl Output {
         self.storage.full_for(now)
     }
 
-    /// How often the disk was full, and for how long in all.
+    /// Number of times the disk was full, and the total time.
     pub fn disk_pauses(&self, now: Instant) -> (u64, Duration) {
         (self.storage.pauses(), self.storage.paused(now))
     }
 
-    /// What was counted.
+    /// The statistics.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// What was counted, to count more.
+    /// The statistics, to be updated.
     pub fn stats_mut(&mut self) -> &mut Stats {
         &mut self.stats
     }

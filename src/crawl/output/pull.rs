@@ -10,7 +10,7 @@ pub struct Pull {
     owner: Owner,
 }
 
-/// What the owner makes of results that wait.
+/// Behaviour of the owner of waiting results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// They are taken, or there are none.

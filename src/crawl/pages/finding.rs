@@ -1,4 +1,4 @@
-//! What is looked for in a body: the rules of a robots.txt, the URLs of a sitemap, the links of a page.
+//! Searches in bodies: rules of a robots.txt, URLs of a sitemap, links of a page.
 
 use std::fmt;
 use std::mem;
@@ -12,7 +12,7 @@ use crate::wire::robots::{RobotsReading, Rules};
 use crate::wire::sitemap::{self, SitemapReading};
 use crate::wire::url::CrawlUrl;
 
-/// What is looked for in the body of a page, and how far that is.
+/// A search in the body of a page, with its progress.
 #[derive(Default)]
 pub struct Finding {
     looks_for: LooksFor,
@@ -48,7 +48,7 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-/// What a step found.
+/// Results of a step.
 #[derive(Debug)]
 pub enum Step {
     /// A link to this URL.
@@ -67,7 +67,7 @@ pub enum Step {
     Over { is_cut: bool },
 }
 
-/// What a URL takes, in units, beside what its octets take.
+/// Cost of a URL, in units, in addition to its octets.
 pub const URL_UNITS: usize = 64;
 
 impl Finding {
@@ -183,7 +183,7 @@ impl Finding {
         }
     }
 
-    /// Nothing more is looked for: the page has its body again.
+    /// The search is over: the page has its body again.
     pub fn end(mut self, page: &mut Page) {
         let Some(body) = self.body else {
             return;

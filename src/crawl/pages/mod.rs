@@ -24,7 +24,7 @@ use crate::sink::page::Page;
 #[derive(Debug)]
 pub struct Pages {
     units: Units,
-    /// What the turn may still do to compare requests with rules of robots.txt.
+    /// Units left in the turn for matching requests with rules of robots.txt.
     rules: Units,
     under_way: VecDeque<Box<Task>>,
     /// Redirects, each until the offer of its target is answered.
@@ -58,13 +58,13 @@ pub const UNITS_PER_TURN: u64 = 384 << 10;
 /// Octets that a turn compares with rules of robots.txt: a few files that are made to take long.
 const RULE_UNITS_PER_TURN: u64 = 1 << 20;
 
-/// What replies that just came may not take of it while others are under way.
+/// Units reserved for replies under way, which new replies may not use.
 const UNITS_RESERVED: u64 = UNITS_PER_TURN / 2;
 
-/// What one of several gets before it is the next one's turn.
+/// Slice of one of several replies, in units.
 const UNITS_PER_SLICE: u64 = UNITS_PER_TURN / 4;
 
-/// What a reply takes beside what depends on what is in it.
+/// Fixed cost of a reply, in units.
 const TASK_UNITS: usize = 256;
 
 /// A reply of which nothing is wanted is concluded at once if it is no longer than this.
@@ -156,7 +156,7 @@ impl Pages {
         !self.under_way.is_empty()
     }
 
-    /// How many are under way or wait.
+    /// Number of replies under way or waiting.
     pub fn len(&self) -> usize {
         self.under_way.len() + self.waiting.len()
     }
@@ -211,7 +211,7 @@ impl Pages {
 }
 
 impl Task {
-    /// Nothing more is looked for in it.
+    /// The search in it is over.
     pub fn cancel(&mut self) {
         std::mem::take(&mut self.finding).end(&mut self.page);
     }

@@ -38,11 +38,11 @@ use crate::wire::url::CrawlUrl;
 pub struct ProbeSettings {
     /// Requests a second, in all.
     pub rate: f64,
-    /// How much is measured.
+    /// Extent of the measurement.
     pub length: Length,
     /// Before that: requests come in at the same rate, and count nowhere.
     pub warmup: Duration,
-    /// How the gaps between requests are chosen.
+    /// Distribution of the gaps between requests.
     pub arrivals: Arrivals,
     /// Connections that there may be at once, each with one request in flight. Requests that are
     /// due while all are busy wait, and their latency from due on counts the wait.
@@ -208,7 +208,7 @@ impl<I: Io> Probe<I> {
         self.load_mut().keep_intervals(now);
     }
 
-    /// What was measured since the last call, or since they are kept.
+    /// Intervals measured since the last call, or since they are kept.
     pub fn take_interval(&mut self) -> Option<ProbeInterval> {
         let core = &self.crawler.core;
         let (wall, now) = (core.io().wall_at_start(), core.io().now());
@@ -225,7 +225,7 @@ impl<I: Io> Probe<I> {
         self.crawler.elapsed()
     }
 
-    /// What stops the probe from elsewhere.
+    /// Handle that stops the probe from another thread.
     pub fn stopper(&self) -> Stopper {
         self.crawler.stopper()
     }

@@ -43,7 +43,7 @@ pub(in crate::crawl) struct OpenLoop {
     interval: Option<(Instant, Tally)>,
 }
 
-/// What is asked for, in turn with others.
+/// One of the requests sent in turn.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub url: CrawlUrl,
@@ -162,7 +162,7 @@ impl OpenLoop {
         self.closed.get_or_insert(now);
     }
 
-    /// What is asked for, in turn.
+    /// The requests, sent in turn.
     pub(super) fn targets(&self) -> &[Target] {
         &self.targets
     }
@@ -235,12 +235,12 @@ impl OpenLoop {
         })
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     pub fn so_far(&self) -> &ProbeReport {
         &self.report
     }
 
-    /// What was measured, up to now.
+    /// Report up to now.
     pub fn report(
         &self,
         wall: Wall,

@@ -112,7 +112,7 @@ impl fmt::Display for Measure {
     }
 }
 
-/// What the requests of a probe came to that were due after its warm-up.
+/// Results of a probe's requests that were due after its warm-up.
 ///
 /// Only replies that ended well are in the spreads. What failed is counted by its code and is in
 /// none of them.
@@ -124,11 +124,11 @@ pub struct ProbeReport {
     pub io: IoKind,
     /// Requests a second that were asked for.
     pub rate: f64,
-    /// How the gaps between them were chosen.
+    /// Distribution of the gaps between them.
     pub arrivals: Arrivals,
-    /// How much was to be measured.
+    /// Extent of the measurement.
     pub length: Length,
-    /// Where chance started: the same again gives the same arrivals.
+    /// Random seed: the same seed gives the same arrivals.
     pub seed: u64,
     /// Connections that there might be at once.
     pub connections_max: usize,
@@ -136,7 +136,7 @@ pub struct ProbeReport {
     pub started: Wall,
     /// Wall time of the first moment that counts.
     pub measured_from: Wall,
-    /// How long requests were due that count.
+    /// Time over which counted requests were due.
     pub span: Duration,
     /// Requests that were due.
     pub due: u64,
@@ -172,12 +172,12 @@ pub struct ProbeReport {
     spreads: Vec<Spread>,
 }
 
-/// What a probe measured in a stretch of time, by when replies ended.
+/// Measurements of one interval, by the ends of replies.
 #[derive(Clone, Debug)]
 pub struct ProbeInterval {
     /// When it began.
     pub start: Wall,
-    /// How long it is.
+    /// Its length.
     pub length: Duration,
     /// The distribution of each span of which there was one.
     pub spreads: Vec<(Measure, Spread)>,
@@ -362,7 +362,7 @@ impl Tally {
         spread.get_or_insert_default().record(span);
     }
 
-    /// What there is.
+    /// The available spans.
     pub fn into_spreads(self) -> Vec<(Measure, Spread)> {
         Measure::ALL
             .into_iter()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
 
-/// How the gaps between arrivals are chosen.
+/// Distribution of the gaps between arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrivals {
     /// All alike.
@@ -32,7 +32,7 @@ impl fmt::Display for Arrivals {
     }
 }
 
-/// How much is measured.
+/// Extent of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// All that is due within this time.

@@ -122,7 +122,7 @@ impl Credentials {
         !job.is_without_credentials() && self.are_for(&job.url)
     }
 
-    /// What to warn of, the first time that a job goes without credentials.
+    /// The warning for the first job sent without credentials.
     pub(in crate::crawl) fn warning(&mut self, job: &Job) -> Option<String> {
         if job.is_without_credentials() || self.are_for(&job.url) {
             return None;

@@ -139,7 +139,7 @@ impl Requests {
         self.public_hosts.counts_at(address)
     }
 
-    /// How a request to a host ends that may not be asked. Warns of the first such host.
+    /// Failure of a request to a host beyond the limit without a contact. Warns of the first such host.
     fn no_contact(&mut self, host: &str) -> Failure {
         if self.public_hosts.is_first_refusal() {
             log::warn!(

@@ -29,9 +29,9 @@ pub struct Mapped {
 #[derive(Debug)]
 struct Waiting {
     job: Box<Job>,
-    /// What was answered at once.
+    /// Immediate answers.
     scopes: Scopes,
-    /// What is answered later, in the order of asking.
+    /// Queries to be answered later, in order.
     parts: Vec<Option<Scopes>>,
     missing: usize,
 }

@@ -42,13 +42,13 @@ const LOOK_EVERY: u32 = 4096;
 /// Interval of measurements while no seeds come: then shortage is only logged.
 const LOOK_SELDOM: Duration = Duration::from_secs(30);
 
-/// What a queued request takes beside its URL, and what a URL takes: `tests/queued_memory.rs`.
+/// Bytes of a queued request without its URL, and of a URL: `tests/queued_memory.rs`.
 const QUEUED_BYTES: u64 = 200 + 80;
 
-/// What the sink holds, what is being read, and the rest of the program.
+/// Bytes held by the sink, bodies being read, and the rest of the program.
 const BESIDE_BYTES: u64 = 256 << 20;
 
-/// What of memory the configuration may take, in bytes: as far as settings bound it.
+/// Memory that the configuration may take, in bytes, as far as settings bound it.
 fn may_take(config: &Config) -> u64 {
     let queued = (config.frontier.queued_max as u64).saturating_mul(QUEUED_BYTES);
     queued

@@ -17,11 +17,11 @@ pub struct Offers {
 pub struct Offered {
     /// The request; its number is 0 as long as it has none.
     pub job: Box<Job>,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: OfferOrigin,
 }
 
-/// Where an offered request comes from.
+/// Origin of an offered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferOrigin {
     /// A list of seeds: one that is not admitted is counted only.

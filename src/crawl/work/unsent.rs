@@ -105,7 +105,7 @@ impl CancelledScopes {
     }
 }
 
-/// How a request ends that was cancelled by a command.
+/// Failure of a request cancelled by a command.
 pub fn cancelled() -> Failure {
     Failure::new(
         FailureKind::Cancelled,

@@ -27,7 +27,7 @@ pub struct Outcome {
     /// The body after content decoding; undecoded if a coding is unknown. Without bytes that were
     /// taken while it arrived.
     pub body: Vec<u8>,
-    /// How the body was wanted.
+    /// Mode of the body.
     pub body_mode: BodyMode,
     /// Bytes of the body that were taken while it arrived.
     pub bytes_taken: u64,

@@ -32,7 +32,7 @@ pub struct Answer {
     pub port: Option<u16>,
     /// Time of expiry; [`Instant::FAR_FUTURE`] if they are not from the DNS.
     pub expires: Instant,
-    /// Where the addresses come from.
+    /// Source of the addresses.
     pub source: Source,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Cache {
     failures_from: Instant,
 }
 
-/// What is known of a name.
+/// Cache entry of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// It has addresses, until they expire.
@@ -72,7 +72,7 @@ impl Cache {
         self.entries.len()
     }
 
-    /// What is valid for a name now.
+    /// Valid answers for a name.
     pub(super) fn get(&mut self, host: &str, now: Instant) -> Option<&Known> {
         let index = self.find(host)?;
         let entry = &mut self.entries[index];

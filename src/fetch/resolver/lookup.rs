@@ -59,10 +59,10 @@ pub(super) enum Outcome {
     Failed(Fault),
 }
 
-/// How much is known.
+/// Extent of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing useful.
+    /// No usable answer.
     Nothing,
     /// Addresses of one family; the query for the other is in progress.
     Half,

@@ -85,7 +85,7 @@ pub enum Lookup {
     Busy,
 }
 
-/// What the driver has to do.
+/// Action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Open a socket: UDP on an unpredictable port, or a TCP connection.

@@ -62,7 +62,7 @@ pub(super) struct Flight {
     pub(super) until: Option<Instant>,
 }
 
-/// What to do after a try.
+/// Next action after a try.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     AskServer {

@@ -86,7 +86,7 @@ struct Socket {
     has_unsent: bool,
 }
 
-/// What happened to a query that was to be sent.
+/// Result of sending a query.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// It is sent by this action.
@@ -104,7 +104,7 @@ enum Link {
     Stream(Deframer),
 }
 
-/// What to do with a socket after a query stopped waiting on it.
+/// Action for a socket after a query stopped waiting on it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Vacated {
     /// Nothing: others wait on it, or it has a timer already.

@@ -296,12 +296,12 @@ mod tests {
         check(&[&[5, 0], GRANTED], &[hello, ask], Ok(Some(b"")));
         check(
             &[&[5, 2], &[1, 0], GRANTED],
-            &[hello, who, ask],
+            &[hello, login, ask],
             Ok(Some(b"")),
         );
         check(
             &[&[5, 2], &[5, 0], GRANTED],
-            &[hello, who, ask],
+            &[hello, login, ask],
             Ok(Some(b"")),
         );
         check(&[&[5, 2], &[1, 1]], &[hello, login], Err("proxy_auth"));

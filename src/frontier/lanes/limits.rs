@@ -16,7 +16,7 @@ use crate::frontier::request::PageKind;
 pub(super) struct Limited {
     /// Stopped by the limit of the whole crawl.
     by_crawl: VecDeque<LaneId>,
-    /// How many of `by_crawl` are to be rechecked since the last end of a request.
+    /// Number of `by_crawl` lanes to recheck since the last end of a request.
     due: usize,
     /// Stopped by the limit of their host: rechecked only when a request to that host ends.
     by_host: HashMap<HostId, Vec<LaneId>, Secret>,

@@ -82,7 +82,7 @@ pub enum SeedError {
     Value {
         /// The key.
         key: &'static str,
-        /// What is wrong with its value, and what to write instead.
+        /// The fault of its value, and what to write instead.
         what: String,
     },
 }

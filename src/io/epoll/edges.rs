@@ -216,7 +216,7 @@ impl Epoll {
     }
 }
 
-/// What epoll reported of one descriptor.
+/// Events of one descriptor reported by epoll.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     name: Name,

@@ -1,4 +1,4 @@
-//! What the epoll back end knows of a connection's input.
+//! State of a connection's input in the epoll back end.
 
 use crate::base::time::Instant;
 use crate::io::sockets::socket::Socket;

@@ -34,7 +34,7 @@ pub(super) struct Socket {
     pub(super) datagram: bool,
     pub(super) reading: bool,
     pub(super) is_queued: bool,
-    /// What has arrived and was not read, with the moment.
+    /// Bytes received and not read, with their times.
     pub(super) inbox: VecDeque<(Instant, Arrival)>,
     /// Bytes sent before the connection was established.
     pub(super) held: Vec<Held>,
@@ -48,7 +48,7 @@ pub(super) struct Held {
     pub(super) mark: bool,
 }
 
-/// What arrives on a connection.
+/// Events that arrive on a connection.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Bytes(Vec<u8>),

@@ -53,7 +53,7 @@ impl Outbox {
 #[derive(Debug, Default)]
 pub(in crate::io) struct Backlog {
     bytes: Vec<u8>,
-    /// How many of `bytes` have left.
+    /// Number of `bytes` that were sent.
     sent: usize,
     /// Marked sends in `bytes`, in order; all end after `sent`.
     marked: Vec<Marked>,

@@ -30,7 +30,7 @@ pub(in crate::io) struct Socket {
     role: Role,
 }
 
-/// How a socket came about.
+/// Origin of a socket.
 #[derive(Debug)]
 enum Role {
     /// A TCP connection that we opened.

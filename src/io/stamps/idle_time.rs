@@ -11,7 +11,7 @@ pub(in crate::io) struct IdleTime {
     before: Duration,
     /// When the present turn began.
     since: Instant,
-    /// What the events that it began with may take.
+    /// Time allowed for the events at its start.
     allowed: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What the io_uring back end knows of a connection's input.
+//! State of a connection's input in the io_uring back end.
 //!
 //! An open socket's receive operation has states of its own:
 //! ```text

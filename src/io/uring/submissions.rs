@@ -8,7 +8,7 @@ use super::ring::{OpId, OpKind};
 use crate::io::sockets::Entry;
 use crate::io::sockets::listeners::ListenerId;
 
-/// What to submit.
+/// The operation to submit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Submission {
     /// Start an operation.

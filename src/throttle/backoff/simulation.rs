@@ -69,7 +69,7 @@ pub(super) struct Case {
     pub idle: Option<(f64, f64)>,
 }
 
-/// What was observed at the server.
+/// Observations at the server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
     /// Arrivals in seconds, and whether each was served.

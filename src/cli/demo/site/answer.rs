@@ -1,4 +1,4 @@
-//! What a host of the demo web does about a request: pages, rules, redirects, refusals.
+//! Answers of a host of the demo web: pages, rules, redirects, refusals.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use argiope::wire::coding::gzip;
 
 use super::{OPEN, Page, ROBOTS, RULES, Robots, Site, Temper, World, decoded, is_robots};
 
-/// What a host has seen before a request.
+/// State of a host before a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Before {
     /// Requests for anything but robots.txt.
@@ -17,17 +17,17 @@ pub struct Before {
     pub since: Option<Duration>,
 }
 
-/// What a host does about a request.
+/// Answer of a host to a request.
 pub struct Answer {
-    /// How long it takes to begin.
+    /// Time to the first byte.
     pub after: Duration,
     /// The reply; `None` resets the connection.
     pub reply: Option<Reply>,
-    /// What the reply is, where that matters to the ledger.
+    /// Kind of the reply, for the ledger.
     pub content: Content,
 }
 
-/// What a reply carries.
+/// Content of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A page with links.
@@ -39,7 +39,7 @@ pub enum Content {
 }
 
 impl Site {
-    /// What the host does about a request.
+    /// Answer of the host to a request.
     pub fn answer(&self, world: &World, request: &Request, before: Before) -> Answer {
         let mut chance = self.chance.fork(request.path());
         let after = self.latency.mul_f64(chance.range_f64(0.8, 1.2));
