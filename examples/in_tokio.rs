@@ -1,5 +1,5 @@
 //! A crawl inside a tokio program: a task takes its turns when its descriptor is readable, which is
-//! when anything is due. Another submits; whoever asked takes the pages from a channel.
+//! when anything is due. Another submits; the caller takes the pages from a channel.
 use argiope::{Config, Crawler, Page, Request, Turn, sink::function::FunctionSink};
 use std::{env, error::Error, io, time::Duration};
 use tokio::{io::unix::AsyncFd, sync::mpsc, task};

@@ -1,5 +1,5 @@
 //! A day of a crawl in a blink: a web that one function makes, in virtual time, from a seed. Here an
-//! origin minds being asked more often than every nine seconds, and a sink keeps what it was told.
+//! origin minds being asked more often than every nine seconds, and a sink keeps its pages.
 use std::{error::Error, sync::mpsc, time::Duration};
 
 use argiope::sim::{Reply, Web};
@@ -19,15 +19,15 @@ pub fn day(seed: u64) -> Result<(Web, Vec<Page>), Box<dyn Error>> {
         .with("DOWNLOAD_DELAY", "10s")?
         .with("RANDOMIZE_DOWNLOAD_DELAY", false)?
         .with("ROBOTSTXT_OBEY", false)?;
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let mut crawler = Crawler::builder(config)
-        .sink(move |page: Page| tell.send(page).expect("it is heard"))
+        .sink(move |page: Page| sender.send(page).expect("it is received"))
         .build_in(&web, seed)?;
     for number in 0..8640 {
         crawler.submit(Request::get(format!("http://example.com/{number}")))?;
     }
     assert_eq!(crawler.run(), FinishReason::Finished);
-    Ok((web, told.try_iter().collect()))
+    Ok((web, receiver.try_iter().collect()))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -19,7 +19,7 @@ pub fn by_setting(config: Config) -> Result<Config, ConfigError> {
     config.with("SCOPE_MAP", "domain")
 }
 
-/// By code: who registered the domain answers for all its hosts.
+/// By code: one owner of the domain is responsible for all its hosts.
 pub struct ByOwner;
 
 impl ScopeMap for ByOwner {

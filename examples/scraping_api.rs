@@ -50,7 +50,7 @@ impl Classify for Upstream {
             return signal;
         };
         if answer.status != Some(200) {
-            // The API speaks for itself; of the target nothing was heard.
+            // The error is the API's own; the target gave no answer.
             return signal.blame_only(API);
         }
         let upstream = answer.headers.get("X-Upstream-Status-Code");

@@ -283,8 +283,8 @@ fn whatever_a_setting_is_told_it_takes_it_or_says_in_a_line_what_is_wrong() {
         assert!(began.elapsed() < PATIENCE, "{what:.300}");
         match said {
             Err(error) => {
-                let told = error.to_string();
-                assert!(told.lines().count() <= 1, "{what:.300}: {told}");
+                let message = error.to_string();
+                assert!(message.lines().count() <= 1, "{what:.300}: {message}");
             }
             Ok(config) => {
                 taken += 1;
@@ -510,8 +510,8 @@ fn whatever_a_file_or_a_flag_says_the_command_takes_it_or_says_what_is_wrong() {
         };
         let began = Clock::now();
         let ended = command.output().expect("it runs");
-        let told = String::from_utf8_lossy(&ended.stderr);
-        let what = format!("{seed}: {}: {told}", String::from_utf8_lossy(&text));
+        let message = String::from_utf8_lossy(&ended.stderr);
+        let what = format!("{seed}: {}: {message}", String::from_utf8_lossy(&text));
         assert!(matches!(ended.status.code(), Some(0 | 2)), "{what:.2000}");
         assert!(began.elapsed() < PATIENCE, "{what:.2000}");
         taken += u32::from(ended.status.success());

@@ -35,12 +35,12 @@ fn a_function_takes_every_page_of_a_crawl_that_runs_to_its_end() {
         .expect("it is a URL");
     assert_eq!(crawler.run(), FinishReason::Finished);
     let pages = pages.borrow();
-    let told: Vec<_> = pages
+    let results: Vec<_> = pages
         .iter()
         .map(|page| (&*page.url, page.status, page.depth, page.parent))
         .collect();
     assert_eq!(
-        told,
+        results,
         [
             ("http://a.test/", Some(200), 0, None),
             ("http://a.test/next", Some(200), 1, Some(pages[0].id)),
@@ -403,9 +403,9 @@ fn tag_and_meta_come_back_through_redirects_and_links_have_none() {
     let pages = pages.borrow();
     assert_eq!(pages[0].id, id);
     assert_eq!(pages[1].parent, Some(id));
-    let told: Vec<_> = pages.iter().map(|page| (page.tag, page.meta())).collect();
+    let results: Vec<_> = pages.iter().map(|page| (page.tag, page.meta())).collect();
     let job = Some(r#"{"job":[1,2]}"#);
-    assert_eq!(told, [(7, job), (7, job), (0, None)]);
+    assert_eq!(results, [(7, job), (7, job), (0, None)]);
 }
 
 #[test]
@@ -483,25 +483,25 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
 #[test]
 fn a_sink_hears_each_decision_once_its_reply_has_ended() {
     #[derive(Clone, Default)]
-    struct Heard(Shared<Vec<String>>);
-    impl Sink for Heard {
+    struct Log(Shared<Vec<String>>);
+    impl Sink for Log {
         fn put(&mut self, page: &mut Page) {
             self.0.borrow_mut().push(format!("page {}", page.id));
         }
         fn decision(&mut self, decision: &Decision, at: Wall) {
             assert!(at.0 > 0 && decision.event == DecisionEvent::Autothrottle);
             let (id, size) = (decision.id.expect("an answer"), decision.size);
-            let told = format!("decision {id}, {} bytes", size.expect("a body"));
-            self.0.borrow_mut().push(told);
+            let text = format!("decision {id}, {} bytes", size.expect("a body"));
+            self.0.borrow_mut().push(text);
         }
     }
     let server = Server::start(|_| Reply::page("a page"));
     let config = set(server.config(), "AUTOTHROTTLE_ENABLED", true);
     let config = set(config, "AUTOTHROTTLE_START_DELAY", 0.01);
     let config = set(config, "AUTOTHROTTLE_DEBUG", true);
-    let heard = Heard::default();
+    let log = Log::default();
     let mut crawler = Crawler::builder(config)
-        .sink(heard.clone())
+        .sink(log.clone())
         .build()
         .expect("a crawler");
     submit_pages(&mut crawler, 2);
@@ -510,7 +510,7 @@ fn a_sink_hears_each_decision_once_its_reply_has_ended() {
     assert_eq!(pacing.scopes[0].sent, 2);
     assert_eq!(pacing.decided[&DecisionEvent::Autothrottle], 2);
     assert_eq!(
-        *heard.0.borrow(),
+        *log.0.borrow(),
         [
             "decision 1, 6 bytes",
             "page 1",
@@ -767,7 +767,7 @@ fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it
     unanswered
         .take()
         .into_iter()
-        .for_each(|later| later.answer("nobody hears"));
+        .for_each(|later| later.answer("too late"));
 }
 
 /// A crawler whose pages are kept.

@@ -422,10 +422,10 @@ fn circles(imports: &Imports) -> Vec<String> {
     };
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         imports.keys().map(|file| (file, reach(file))).collect();
-    let mut told: BTreeSet<&String> = BTreeSet::new();
+    let mut reported: BTreeSet<&String> = BTreeSet::new();
     let mut circles = Vec::new();
     for (file, all) in &reached {
-        if !all.contains(*file) || told.contains(*file) {
+        if !all.contains(*file) || reported.contains(*file) {
             continue;
         }
         let group: BTreeSet<&String> = all
@@ -441,7 +441,7 @@ fn circles(imports: &Imports) -> Vec<String> {
                 .map(move |to| format!("  {from} -> {to}"))
         });
         circles.push(arrows.collect::<Vec<_>>().join("\n"));
-        told.extend(group);
+        reported.extend(group);
     }
     circles
 }

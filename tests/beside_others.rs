@@ -44,7 +44,7 @@ fn two_crawlers_leave_everything_to_the_program_that_has_ring_for_its_provider()
 }
 
 fn crawl_twice() {
-    // The program's own taste in ciphers, by which it is told apart from the crawler's.
+    // The program's own choice of ciphers, which differs from the crawler's.
     let chacha = |suite: &rustls::SupportedCipherSuite| {
         suite.suite() == CipherSuite::TLS13_CHACHA20_POLY1305_SHA256
     };

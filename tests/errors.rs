@@ -161,7 +161,7 @@ fn every_error_may_grow_and_has_a_name_and_a_word_on_trying_again() {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("the folder is readable") {
             let path = entry.expect("an entry").path();
-            // What the kernel says never leaves its floor as such, and a program is nobody's library.
+            // What the kernel says never leaves its floor as such, and a program is not a library.
             let is_inside = path.ends_with("src/io") || path.ends_with("src/cli");
             if path.is_dir() && !is_inside {
                 folders.push(path);

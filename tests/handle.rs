@@ -87,17 +87,17 @@ fn the_thread_that_drove_a_crawl_before_is_left_in_peace() {
     }
     // The reply comes while another thread drives. What the kernel still did in our name would
     // break off our own wait.
-    let (tells, hears) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let driver = thread::spawn(move || {
         crawler.turn(Some(Duration::ZERO));
-        tells.send("it has taken over").expect("the test listens");
+        sender.send("it has taken over").expect("the test listens");
         let reason = crawler.run();
-        tells.send("it has ended").expect("the test listens");
+        sender.send("it has ended").expect("the test listens");
         (reason, crawler)
     });
-    hears.recv().expect("it takes over");
+    receiver.recv().expect("it takes over");
     let nothing = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
-    while hears.try_recv().is_err() {
+    while receiver.try_recv().is_err() {
         assert_eq!(waited(&nothing, Duration::from_millis(50)), Ok(0));
     }
     assert_eq!(driver.join().expect("it ends").0, FinishReason::Finished);
@@ -135,7 +135,7 @@ fn edge() -> impl FnMut(&Crawler) {
         }
         // An io_uring that works in our name may break a wait off, which does no harm.
         let woken = waited(&epoll, PATIENCE);
-        assert_ne!(woken, Ok(0), "the descriptor tells of everything");
+        assert_ne!(woken, Ok(0), "the descriptor reports everything");
     }
 }
 
@@ -334,10 +334,10 @@ fn what_cannot_be_said_of_a_scope_is_refused_where_it_is_said() {
     ];
     for patch in wrong {
         for name in ["a.test", "default", "*.example.org"] {
-            let told = handle.set_scope(name, patch.clone());
+            let result = handle.set_scope(name, patch.clone());
             assert!(
-                matches!(told, Err(ControlError::Unsound(_))),
-                "{patch:?}: {told:?}"
+                matches!(result, Err(ControlError::Unsound(_))),
+                "{patch:?}: {result:?}"
             );
             assert!(crawler.set_scope(name, patch.clone()).is_err(), "{patch:?}");
         }
@@ -419,7 +419,7 @@ fn who_asks_how_a_crawl_does_hears_of_this_moment() {
     );
     assert!(
         began.elapsed() < Duration::from_millis(90),
-        "nobody waits for the dead"
+        "a crawl that is over is not waited for"
     );
 }
 

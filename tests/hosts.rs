@@ -57,8 +57,8 @@ fn a_thread_asks_for_one_after_the_other_through_a_handle() {
     let server = Server::start(|_| Reply::page("a page"));
     let urls = urls(3);
     let pages = in_a_thread::crawl(server.config(), urls.clone()).expect("it can be set up");
-    let told: Vec<_> = pages.iter().map(|page| page.url.clone()).collect();
-    assert_eq!(told, urls);
+    let results: Vec<_> = pages.iter().map(|page| page.url.clone()).collect();
+    assert_eq!(results, urls);
     let asked = server.asked();
     for pair in asked.windows(2) {
         assert!(pair[1].at > pair[0].done, "the next waits for the answer");
@@ -198,9 +198,9 @@ fn a_shell_talks_to_a_crawl_through_pipes() {
 
 #[test]
 fn a_day_passes_in_virtual_time_the_same_from_the_same_seed() {
-    let (web, told) = in_virtual_time::day(1).expect("it can be set up");
-    assert_eq!((told.len(), web.asked().len()), (8640, 8640));
-    assert!(told.iter().all(|page| page.status == Some(200)));
+    let (web, results) = in_virtual_time::day(1).expect("it can be set up");
+    assert_eq!((results.len(), web.asked().len()), (8640, 8640));
+    assert!(results.iter().all(|page| page.status == Some(200)));
     let last = web.asked()[8639].at.as_nanos();
     let almost_a_day = Duration::from_secs(8639 * 10);
     assert!(u128::from(last) >= almost_a_day.as_nanos());

@@ -86,12 +86,15 @@ fn a_reader_who_does_not_read_is_waited_for_until_he_is_given_up() {
         while events.len() < 3 && io.now() < patient_until {
             io.wait(Some(patient_until), &mut events);
         }
-        let told = events.iter().map(|event| match event {
+        let arrivals = events.iter().map(|event| match event {
             Event::Disk(done) => (done.tag, done.result.as_ref().err().map(|e| e.kind())),
             other => panic!("{other:?}"),
         });
         let late = Some(ErrorKind::TimedOut);
-        assert_eq!(told.collect::<Vec<_>>(), [(1, late), (2, None), (1, late)]);
+        assert_eq!(
+            arrivals.collect::<Vec<_>>(),
+            [(1, late), (2, None), (1, late)]
+        );
         assert_eq!(fs::read(path).expect("it was written"), line);
         // Nothing holds it up that it goes.
         drop(io);
@@ -259,11 +262,11 @@ fn what_a_peer_said_long_ago_is_not_told_to_the_slots_next_user() {
             .expect("it is some time");
         peer.write_all(&[generation as u8; 100]).expect("we listen");
         peers.push(peer);
-        let mut heard = 0;
+        let mut received = 0;
         let until = io.now() + Duration::from_secs(9);
-        // Some are closed before they are heard, some in the middle, some afterwards.
-        while heard < generation % 3 * 50 {
-            assert!(io.now() < until, "{heard} bytes were received in 9 s");
+        // Some are closed before they are received, some in the middle, some afterwards.
+        while received < generation % 3 * 50 {
+            assert!(io.now() < until, "{received} bytes were received in 9 s");
             io.wait(Some(until), &mut events);
             io.submit();
             for event in events.drain(..) {
@@ -273,7 +276,7 @@ fn what_a_peer_said_long_ago_is_not_told_to_the_slots_next_user() {
                     Event::Received { chunk, .. } => {
                         let bytes = io.bytes(&chunk);
                         assert!(bytes.iter().all(|&byte| byte == generation as u8));
-                        heard += bytes.len() as u32;
+                        received += bytes.len() as u32;
                         io.release(chunk);
                     }
                     other => panic!("{other:?}"),
@@ -282,7 +285,7 @@ fn what_a_peer_said_long_ago_is_not_told_to_the_slots_next_user() {
         }
         io.close(token, argiope::io::Close::Reset);
     }
-    // The kernel has let go of them all: their peers are told.
+    // The kernel has closed them all: their peers see it.
     io.submit();
     for mut peer in peers {
         assert_eq!(

@@ -164,9 +164,9 @@ fn check(length: u64) {
         pattern: Arc::clone(&pattern),
         sent: BTreeMap::new(),
     };
-    let heard = Shared::new(Heard::default());
+    let record = Shared::new(SinkRecord::default());
     let sink = Slow {
-        heard: heard.clone(),
+        record: record.clone(),
         pattern,
     };
     let mut crawler = crawler(endless, Duration::from_micros(200), sink);
@@ -178,11 +178,11 @@ fn check(length: u64) {
     let mut buffered = 0;
     let mut then = crawler.io().now();
     loop {
-        let patience = heard.borrow().patience();
+        let patience = record.borrow().patience();
         let turn = crawler.turn(Some(patience));
         buffered = buffered.max(crawler.progress().buffered);
         let now = crawler.io().now();
-        heard.borrow_mut().pass(now.saturating_since(then));
+        record.borrow_mut().pass(now.saturating_since(then));
         then = now;
         if turn != Turn::GoesOn {
             break;
@@ -194,10 +194,10 @@ fn check(length: u64) {
         "{length} bytes in {took:.0} s of virtual time: {most} bytes at the most, \
          {buffered} of them in the crawl's own books"
     );
-    let heard = heard.borrow();
-    let page = heard.page.as_ref().expect("it ended");
+    let record = record.borrow();
+    let page = record.page.as_ref().expect("it ended");
     assert_eq!((&page.failure, page.bytes_taken), (&None, length));
-    assert_eq!(heard.taken, length);
+    assert_eq!(record.taken, length);
     let least = length as f64 / RATE;
     assert!((least * 0.99..least * 1.05).contains(&took), "{took} s");
     assert!(most <= HELD_MAX, "{most} bytes");
@@ -246,12 +246,12 @@ impl World for Endless {
 
 /// A sink that takes so much a second.
 struct Slow {
-    heard: Shared<Heard>,
+    record: Shared<SinkRecord>,
     pattern: Arc<[u8]>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct SinkRecord {
     taken: u64,
     /// Bytes that it was given and has not got rid of.
     level: f64,
@@ -260,7 +260,7 @@ struct Heard {
     page: Option<Page>,
 }
 
-impl Heard {
+impl SinkRecord {
     /// When to look at it again.
     fn patience(&self) -> Duration {
         Duration::from_secs_f64((self.level / 2.0 / RATE).max(0.001))
@@ -278,25 +278,25 @@ impl Heard {
 
 impl Sink for Slow {
     fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
-        self.heard.borrow_mut().resume = Some(reply.resume());
+        self.record.borrow_mut().resume = Some(reply.resume());
         BodyMode::Take
     }
 
     fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
-        let mut heard = self.heard.borrow_mut();
-        assert!(!heard.is_full, "it said that it has no room");
-        assert!(piece == stretch(&self.pattern, heard.taken, piece.len()));
-        heard.taken += piece.len() as u64;
-        heard.level += piece.len() as f64;
-        heard.is_full = heard.level >= QUEUE as f64;
-        match heard.is_full {
+        let mut record = self.record.borrow_mut();
+        assert!(!record.is_full, "it said that it has no room");
+        assert!(piece == stretch(&self.pattern, record.taken, piece.len()));
+        record.taken += piece.len() as u64;
+        record.level += piece.len() as f64;
+        record.is_full = record.level >= QUEUE as f64;
+        match record.is_full {
             true => Flow::Full,
             false => Flow::Ready,
         }
     }
 
     fn put(&mut self, page: &mut Page) {
-        self.heard.borrow_mut().page = Some(std::mem::take(page));
+        self.record.borrow_mut().page = Some(std::mem::take(page));
     }
 }
 

@@ -97,7 +97,7 @@ fn config(server: SocketAddr) -> Config {
     .expect("these settings are sound")
 }
 
-/// A server with one answer, whoever asks for what.
+/// A server with one answer for every request.
 fn answering(connection: &'static str) -> Server {
     Server::start(move |_| {
         let reply = Reply::new(200)

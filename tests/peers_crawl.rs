@@ -272,13 +272,13 @@ fn a_crawl_told_twice_ends_at_once_and_its_files_are_whole() {
     sleep(Duration::from_millis(1000));
     signal(&child, libc::SIGTERM);
     sleep(Duration::from_millis(300));
-    let told = std::time::Instant::now();
+    let stopped = std::time::Instant::now();
     signal(&child, libc::SIGTERM);
     let (code, said) = crawl::finish(child, &out);
     assert!(
-        told.elapsed() < Duration::from_secs(1),
+        stopped.elapsed() < Duration::from_secs(1),
         "{:?}",
-        told.elapsed()
+        stopped.elapsed()
     );
     assert_eq!(code, Some(3), "{said}");
     names.end();
@@ -479,7 +479,7 @@ impl Crawled {
         Crawled::of(nginx, out)
     }
 
-    /// A crawl that has ended by now, of a web that nobody asks any more.
+    /// A crawl that has ended by now, of a web that gets no more requests.
     fn of(nginx: Nginx, out: PathBuf) -> Self {
         let (web, served) = nginx.end();
         let results = crawl::lines(&out.join("results.jsonl"));
@@ -543,7 +543,7 @@ impl Crawled {
     }
 
     /// Gaps, as nginx saw them. A stamp of nginx's is late where its process had to wait for the
-    /// processor, and then the next gap looks short: by how much is told by when we sent.
+    /// processor, and then the next gap looks short: the times of our sends show by how much.
     fn check_gaps(&self, delay_set: f64) {
         let sent = self.sent();
         let mut excused = 0;
@@ -657,13 +657,13 @@ impl Crawled {
             check_with_warcio(&file);
             let path = file.to_str().expect("text");
             let fields = "offset,length,warc-type,warc-target-uri,http:status,warc-ip-address";
-            let Some((accepted, told)) = warc::warcio(&["index", "-f", fields, path]) else {
+            let Some((accepted, reported)) = warc::warcio(&["index", "-f", fields, path]) else {
                 continue;
             };
-            let told = String::from_utf8(told).expect("warcio tells JSON");
-            assert!(accepted, "{told}");
+            let reported = String::from_utf8(reported).expect("warcio prints JSON");
+            assert!(accepted, "{reported}");
             let name = format!("warc/{}", file.file_name().unwrap().to_str().unwrap());
-            for line in told.lines() {
+            for line in reported.lines() {
                 let entry: Value = serde_json::from_str(line).expect("JSON");
                 let offset = text(&entry, "offset").parse().expect("a number");
                 responses += usize::from(entry["warc-type"] == "response");
@@ -726,9 +726,9 @@ impl Crawled {
             let status = format!("HTTP/1.1 {}", line["status"]);
             assert!(reply.status_line.starts_with(&status), "{line}");
             assert_eq!(text(line, "digest"), reply.digest, "{line}");
-            let told = record.field("warc-payload-digest");
+            let reported = record.field("warc-payload-digest");
             let expected = (!reply.chunked).then_some(reply.digest.as_str());
-            assert_eq!(told, expected, "{line}");
+            assert_eq!(reported, expected, "{line}");
             assert_eq!(line["bytes_body"], reply.decoded.len(), "{line}");
             ways.insert((reply.chunked, reply.gzipped));
             let Some(page) = self.web.page(text(line, "url")) else {
@@ -805,8 +805,8 @@ fn check_line(line: &Value) {
 }
 
 fn check_with_warcio(file: &std::path::Path) {
-    if let Some((accepted, told)) = warc::warcio(&["check", file.to_str().expect("text")]) {
-        assert!(accepted, "{}", String::from_utf8_lossy(&told));
+    if let Some((accepted, reported)) = warc::warcio(&["check", file.to_str().expect("text")]) {
+        assert!(accepted, "{}", String::from_utf8_lossy(&reported));
     }
 }
 

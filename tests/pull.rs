@@ -176,7 +176,7 @@ fn the_descriptor_is_readable_for_the_sake_of_results_only_while_they_wait() {
                 break;
             }
         }
-        // What an io_uring has told is readable until it is looked at.
+        // An io_uring with completions is readable until they are read.
         let mut looks = 0;
         while is_readable(&crawler) {
             crawler.turn(Some(Duration::ZERO));

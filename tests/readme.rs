@@ -110,7 +110,7 @@ fn every_setting_that_is_named_exists() {
 
 /// `ARGIOPE_WRITE=1 cargo test --test readme` writes the tables anew.
 #[test]
-fn every_setting_is_told_with_its_default() {
+fn every_setting_is_documented_with_its_default() {
     let settings = argiope::settings::all().iter();
     let table = table(
         "name | value | default | meaning | in a scope",
@@ -228,16 +228,16 @@ fn every_code_of_a_failure_that_a_test_knows_stands_below_its_kind() {
     let (_, kinds) = FAILURES
         .split_once("pub enum FailureKind {")
         .expect("it is there");
-    let (mut docs, mut told) = (String::new(), Vec::new());
+    let (mut docs, mut documented) = (String::new(), Vec::new());
     for line in kinds.lines().skip(1).take_while(|line| *line != "}") {
         match line.trim_start().strip_prefix("///") {
             Some(words) => docs.push_str(words),
-            None => told.push(std::mem::take(&mut docs)),
+            None => documented.push(std::mem::take(&mut docs)),
         }
     }
     let code: Vec<String> = ["src", "tests"].iter().flat_map(|f| sources(f)).collect();
     let mut known = 0;
-    for (kind, told) in FailureKind::ALL.iter().zip(told) {
+    for (kind, documented) in FailureKind::ALL.iter().zip(documented) {
         // The names of filters stand elsewhere.
         if *kind == FailureKind::Filtered {
             continue;
@@ -248,8 +248,11 @@ fn every_code_of_a_failure_that_a_test_knows_stands_below_its_kind() {
             let is_word =
                 !code.is_empty() && code.chars().all(|c| c.is_ascii_lowercase() || c == '_');
             if is_word && !OTHERS.contains(&format!("{}.{code}", kind.as_str()).as_str()) {
-                let is_told = told.contains(&format!("`{code}`"));
-                assert!(is_told, "{kind:?} has {code}, which is not told: {told}");
+                let is_documented = documented.contains(&format!("`{code}`"));
+                assert!(
+                    is_documented,
+                    "{kind:?} has {code}, which is not documented: {documented}"
+                );
                 known += 1;
             }
         }

@@ -172,10 +172,10 @@ fn a_host_of_the_callers_is_for_one_origin_and_said_once() {
         .build()
         .expect("a crawler");
     for request in wrong {
-        let told = crawler.submit(request.clone());
+        let result = crawler.submit(request.clone());
         assert!(
-            matches!(told, Err(AdmitError::Request(_))),
-            "{request:?}: {told:?}"
+            matches!(result, Err(AdmitError::Request(_))),
+            "{request:?}: {result:?}"
         );
     }
 }

@@ -125,7 +125,7 @@ fn serve(script: Script) -> Server {
 struct Simulated {
     at: SocketAddr,
     script: Script,
-    heard: BTreeMap<ConnId, Vec<u8>>,
+    received: BTreeMap<ConnId, Vec<u8>>,
 }
 
 impl World for Simulated {
@@ -137,9 +137,9 @@ impl World for Simulated {
     }
 
     fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
-        let heard = self.heard.entry(conn).or_default();
-        heard.extend_from_slice(bytes);
-        while let Ok(Some(request)) = Request::take(heard) {
+        let received = self.received.entry(conn).or_default();
+        received.extend_from_slice(bytes);
+        while let Ok(Some(request)) = Request::take(received) {
             let mut after = Duration::ZERO;
             for step in steps(&self.script, &request) {
                 match step {
@@ -176,12 +176,13 @@ fn lines<I: Io>(io: I, at: SocketAddr, refuses: SocketAddr) -> Vec<Value> {
     })
     .expect("these settings are sound");
     let lines = Shared::new(Vec::new());
-    let told = Shared::clone(&lines);
+    let sink_lines = Shared::clone(&lines);
     let mut crawler = Crawler::builder(config)
         .sink(move |page: Page| {
             let mut line = Vec::new();
             write_line(&page, None, &mut line);
-            told.borrow_mut()
+            sink_lines
+                .borrow_mut()
                 .push(from_slice(&line).expect("a line is JSON"));
         })
         .build_on(io, Default::default())
@@ -255,7 +256,7 @@ fn the_same_origin_is_crawled_alike_on_every_back_end() {
     let world = Simulated {
         at,
         script: script(),
-        heard: BTreeMap::new(),
+        received: BTreeMap::new(),
     };
     let sim = Sim::with(1, IoSettings::default(), Faults::default(), Box::new(world));
     let simulated = lines(sim, at, refuses);

@@ -35,7 +35,7 @@ fn what_the_function_answers_is_what_the_sink_gets() {
             Request::get("http://a.test/behind").header("X-Own", "1"),
         ],
     );
-    let told: Vec<_> = pages
+    let received: Vec<_> = pages
         .iter()
         .map(|page| {
             (
@@ -45,7 +45,7 @@ fn what_the_function_answers_is_what_the_sink_gets() {
         })
         .collect();
     assert_eq!(
-        told,
+        received,
         [
             (200, "a page"),
             (410, ""),
@@ -171,9 +171,9 @@ fn an_own_pace_is_judged_by_what_the_origin_saw() {
 
 /// Crawls these to the end; gives the pages in the order of their end.
 fn crawl(web: &Web, config: Config, requests: impl IntoIterator<Item = Request>) -> Vec<Page> {
-    let (tell, told) = channel();
+    let (sender, received) = channel();
     let mut crawler = Crawler::builder(config)
-        .sink(move |page: Page| tell.send(page).expect("the test listens"))
+        .sink(move |page: Page| sender.send(page).expect("the test listens"))
         .build_in(web, 1)
         .expect("settings that can be");
     for request in requests {
@@ -181,7 +181,7 @@ fn crawl(web: &Web, config: Config, requests: impl IntoIterator<Item = Request>)
     }
     assert_eq!(crawler.run(), FinishReason::Finished);
     drop(crawler);
-    told.into_iter().collect()
+    received.into_iter().collect()
 }
 
 fn config() -> Config {

@@ -1,5 +1,5 @@
-//! How long each phase of a request took, told by a loop that is late for everything: on epoll, on
-//! io_uring and in the simulation, where it can be told to the nanosecond.
+//! Durations of a request's phases, measured by a loop that is late for everything: on epoll, on
+//! io_uring and in the simulation, where they are exact to the nanosecond.
 
 #[path = "../src/base/loud.rs"]
 mod loud;
@@ -45,7 +45,7 @@ const END: Duration = Duration::from_millis(15);
 /// handed over is sent, and before each look for news.
 struct Late<I> {
     io: I,
-    /// Lets time pass. What a simulation tells meanwhile is told later.
+    /// Lets time pass. Events of a simulation meanwhile are reported later.
     pass: fn(&mut I, Duration, &mut Vec<Event>),
     queued_events: Vec<Event>,
     has_queued: bool,
@@ -242,19 +242,19 @@ type Took = Arc<Mutex<Vec<(Measure, Duration)>>>;
 impl Servers {
     fn start() -> Self {
         let took = Took::default();
-        let told = Arc::clone(&took);
-        let pages = Acceptor::start(loopback(), move |stream, _| serve_page(stream, &told));
+        let taken = Arc::clone(&took);
+        let pages = Acceptor::start(loopback(), move |stream, _| serve_page(stream, &taken));
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let names = socket.local_addr().expect("an address");
-        let told = Arc::clone(&took);
+        let taken = Arc::clone(&took);
         thread::spawn(move || {
             let mut query = [0; 512];
             while let Ok((length, from)) = socket.recv_from(&mut query) {
                 let reply = answer(&query[..length], [127, 0, 0, 1]);
                 let socket = socket.try_clone().expect("a descriptor");
-                let told = Arc::clone(&told);
+                let taken = Arc::clone(&taken);
                 thread::spawn(move || {
-                    wait(Measure::Dns, LOOKUP, &told);
+                    wait(Measure::Dns, LOOKUP, &taken);
                     socket.send_to(&reply, from)
                 });
             }
@@ -274,21 +274,21 @@ impl Servers {
     }
 }
 
-fn serve_page(mut stream: TcpStream, told: &Took) -> std::io::Result<()> {
+fn serve_page(mut stream: TcpStream, taken: &Took) -> std::io::Result<()> {
     let _ = stream.read(&mut [0; 4096])?;
-    wait(Measure::FirstByte, HEAD, told);
+    wait(Measure::FirstByte, HEAD, taken);
     stream.write_all(FIRST)?;
-    wait(Measure::Body, BODY, told);
+    wait(Measure::Body, BODY, taken);
     stream.write_all(REST)?;
     thread::sleep(END);
     Ok(())
 }
 
-fn wait(measure: Measure, span: Duration, told: &Took) {
+fn wait(measure: Measure, span: Duration, taken: &Took) {
     let began = std::time::Instant::now();
     thread::sleep(span);
     let took = (measure, began.elapsed());
-    told.lock().expect("no server panics").push(took);
+    taken.lock().expect("no server panics").push(took);
 }
 
 /// What a probe tells that asks for each of these URLs once.
@@ -348,12 +348,12 @@ fn a_loop_that_is_late_tells_every_phase_as_long_as_it_was() {
         assert_eq!(report.spread(measure).count(), 20);
         let took = took.as_secs_f64() * 1e3;
         for share in [0.0, 1.0] {
-            let told = millis(&report, measure, share);
+            let taken = millis(&report, measure, share);
             let name = measure.as_str();
             // To the three digits of a distribution.
             assert!(
-                (told / took - 1.0).abs() < 1e-3,
-                "{name}: {told}, not {took} ms"
+                (taken / took - 1.0).abs() < 1e-3,
+                "{name}: {taken}, not {took} ms"
             );
         }
     }
@@ -370,12 +370,12 @@ fn a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was<I: Io>(io: I) {
     let report = probe(Late::new(io, sleep), servers.names, 8.0, &urls);
     assert!(millis(&report, Measure::Lateness, 0.5) >= 4.0);
     for measure in MEASURES {
-        let (told, took) = (millis(&report, measure, 0.5), servers.took(measure));
+        let (taken, took) = (millis(&report, measure, 0.5), servers.took(measure));
         let name = measure.as_str();
         // A busy machine adds to it, but less than one stall would.
         assert!(
-            (took - 0.5..took + 3.0).contains(&told),
-            "{back_end}, {name}: {told}, not {took} ms"
+            (took - 0.5..took + 3.0).contains(&taken),
+            "{back_end}, {name}: {taken}, not {took} ms"
         );
     }
 }

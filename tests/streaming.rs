@@ -23,9 +23,9 @@ const PIECES: usize = 16;
 /// No piece is longer.
 const PIECE_MAX: usize = 64 << 10;
 
-/// What a sink has heard.
+/// Calls that a sink has received.
 #[derive(Default)]
-struct Heard {
+struct SinkRecord {
     ended: Vec<Page>,
     /// What did not fit into the channel yet, and its length at the most.
     over: Vec<u8>,
@@ -35,12 +35,12 @@ struct Heard {
 
 /// Wants of each body what the path of its page says.
 struct ByPath {
-    heard: Arc<Mutex<Heard>>,
+    record: Arc<Mutex<SinkRecord>>,
     pieces: SyncSender<Vec<u8>>,
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().expect("no test panics while holding it")
+fn lock(record: &Mutex<SinkRecord>) -> MutexGuard<'_, SinkRecord> {
+    record.lock().expect("no test panics while holding it")
 }
 
 impl Sink for ByPath {
@@ -54,42 +54,42 @@ impl Sink for ByPath {
         if body_mode == BodyMode::Take {
             assert_eq!((reply.status, reply.tag), (200, 7));
             assert_eq!(reply.headers.get("x-kind"), Some(&b"long"[..]));
-            lock(&self.heard).resume = Some(reply.resume());
+            lock(&self.record).resume = Some(reply.resume());
         }
         body_mode
     }
 
     fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
         assert!(!piece.is_empty());
-        let mut heard = lock(&self.heard);
-        if heard.over.is_empty() {
+        let mut record = lock(&self.record);
+        if record.over.is_empty() {
             match self.pieces.try_send(piece.to_vec()) {
                 Ok(()) => return Flow::Ready,
                 Err(TrySendError::Full(_)) => {}
                 Err(TrySendError::Disconnected(_)) => panic!("the reader lives"),
             }
         }
-        heard.over.extend_from_slice(piece);
-        heard.over_max = heard.over_max.max(heard.over.len());
+        record.over.extend_from_slice(piece);
+        record.over_max = record.over_max.max(record.over.len());
         Flow::Full
     }
 
     fn put(&mut self, page: &mut Page) {
-        lock(&self.heard).ended.push(std::mem::take(page));
+        lock(&self.record).ended.push(std::mem::take(page));
     }
 }
 
-fn crawler(server: &Server) -> (Crawler, Arc<Mutex<Heard>>, Receiver<Vec<u8>>) {
-    let heard: Arc<Mutex<Heard>> = Arc::default();
+fn crawler(server: &Server) -> (Crawler, Arc<Mutex<SinkRecord>>, Receiver<Vec<u8>>) {
+    let record: Arc<Mutex<SinkRecord>> = Arc::default();
     let (pieces, reader) = sync_channel(PIECES);
     let sink = ByPath {
-        heard: Arc::clone(&heard),
+        record: Arc::clone(&record),
         pieces,
     };
     let config = server.config().with("DOWNLOAD_MAXSIZE", "1MiB");
     let config = config.and_then(|config| config.with("RETRY_TIMES", 2));
     let crawler = Crawler::builder(config.expect("a size")).sink(sink).build();
-    (crawler.expect("a crawler"), heard, reader)
+    (crawler.expect("a crawler"), record, reader)
 }
 
 /// Not two stretches of it are alike, so none can be lost or come twice.
@@ -106,7 +106,7 @@ fn a_body_longer_than_may_be_kept_comes_in_pieces_no_faster_than_its_sink_takes_
         "/taken" => Answer::page(&sent).field("X-Kind", "long"),
         _ => Answer::page("short"),
     });
-    let (mut crawler, heard, reader) = crawler(&server);
+    let (mut crawler, record, reader) = crawler(&server);
     crawler
         .submit(Request::get("http://a.test/taken").tag(7))
         .expect("a sound seed");
@@ -115,7 +115,7 @@ fn a_body_longer_than_may_be_kept_comes_in_pieces_no_faster_than_its_sink_takes_
         .submit(Request::get("http://b.test/short"))
         .expect("a sound seed");
 
-    let others = Arc::clone(&heard);
+    let others = Arc::clone(&record);
     let reads = thread::spawn(move || {
         let mut whole = Vec::new();
         // Nothing is read until the other page is there: the long one is held by then, or soon.
@@ -126,12 +126,12 @@ fn a_body_longer_than_may_be_kept_comes_in_pieces_no_faster_than_its_sink_takes_
             match reader.recv_timeout(Duration::from_millis(20)) {
                 Ok(piece) => whole.extend(piece),
                 Err(_) => {
-                    let mut heard = lock(&others);
-                    whole.append(&mut heard.over);
-                    if heard.ended.len() == 2 {
+                    let mut record = lock(&others);
+                    whole.append(&mut record.over);
+                    if record.ended.len() == 2 {
                         return whole;
                     }
-                    if let Some(resume) = &heard.resume {
+                    if let Some(resume) = &record.resume {
                         resume.resume();
                     }
                 }
@@ -150,17 +150,17 @@ fn a_body_longer_than_may_be_kept_comes_in_pieces_no_faster_than_its_sink_takes_
         body.len()
     );
 
-    let heard = lock(&heard);
-    assert_eq!(heard.ended[0].body, b"short");
-    let taken = &heard.ended[1];
+    let record = lock(&record);
+    assert_eq!(record.ended[0].body, b"short");
+    let taken = &record.ended[1];
     assert_eq!(taken.failure, None);
     assert_eq!(
         (taken.bytes_taken, taken.truncated),
         (body.len() as u64, None)
     );
     assert!(taken.body.is_empty() && taken.digest().is_none());
-    assert!(heard.over_max > 0, "it was held");
-    assert!(heard.over_max <= PIECE_MAX, "{}", heard.over_max);
+    assert!(record.over_max > 0, "it was held");
+    assert!(record.over_max <= PIECE_MAX, "{}", record.over_max);
     assert!(buffered <= 1 << 20, "{buffered}");
 }
 
@@ -170,14 +170,14 @@ fn a_body_that_nobody_wants_is_read_past_and_its_connection_used_again() {
         "/skipped" => Answer::page("x".repeat(100_000)),
         _ => Answer::page("kept"),
     });
-    let (mut crawler, heard, _reader) = crawler(&server);
+    let (mut crawler, record, _reader) = crawler(&server);
     for path in ["skipped", "next"] {
         let url = format!("http://a.test/{path}");
         crawler.submit(Request::get(url)).expect("a sound seed");
     }
     crawler.run();
-    let heard = lock(&heard);
-    let [skipped, next] = &heard.ended[..] else {
+    let record = lock(&record);
+    let [skipped, next] = &record.ended[..] else {
         panic!("two pages");
     };
     assert_eq!((skipped.status, &skipped.failure), (Some(200), &None));
@@ -193,14 +193,14 @@ fn a_reply_that_the_sink_cancels_ends_there_and_is_not_asked_for_again() {
         "/cancelled" => Answer::page("x".repeat(8 << 20)),
         _ => Answer::page("kept"),
     });
-    let (mut crawler, heard, _reader) = crawler(&server);
+    let (mut crawler, record, _reader) = crawler(&server);
     for path in ["cancelled", "next"] {
         let url = format!("http://a.test/{path}");
         crawler.submit(Request::get(url)).expect("a sound seed");
     }
     assert_eq!(crawler.run(), FinishReason::Finished);
-    let heard = lock(&heard);
-    let [cancelled, next] = &heard.ended[..] else {
+    let record = lock(&record);
+    let [cancelled, next] = &record.ended[..] else {
         panic!("two pages");
     };
     let failure = cancelled.failure.as_ref().expect("a failure");
@@ -235,19 +235,19 @@ impl Sink for OneAtATime {
     }
 
     fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
-        let mut heard = self.0.lock().expect("no test panics");
-        if heard.is_full {
-            heard.after_full += piece.len();
+        let mut record = self.0.lock().expect("no test panics");
+        if record.is_full {
+            record.after_full += piece.len();
         }
-        heard.is_full = true;
-        heard.longest = heard.longest.max(piece.len());
-        heard.whole.extend_from_slice(piece);
+        record.is_full = true;
+        record.longest = record.longest.max(piece.len());
+        record.whole.extend_from_slice(piece);
         Flow::Full
     }
 
     fn put(&mut self, page: &mut Page) {
-        let mut heard = self.0.lock().expect("no test panics");
-        heard.ended.push(std::mem::take(page));
+        let mut record = self.0.lock().expect("no test panics");
+        record.ended.push(std::mem::take(page));
     }
 }
 
@@ -271,7 +271,7 @@ fn what_few_bytes_decode_to_comes_in_pieces_and_none_after_the_sink_is_full() {
         }
         reply.extend(b"\r\n");
         reply.extend(&coded);
-        let server = Server::start(|_| Answer::page("nobody asks it"));
+        let server = Server::start(|_| Answer::page("never requested"));
         let raw = answers_with(reply);
         let here = format!("*:80:{}", raw.address());
         let config = server.config().with("RESOLVE", here);
@@ -279,7 +279,7 @@ fn what_few_bytes_decode_to_comes_in_pieces_and_none_after_the_sink_is_full() {
             .and_then(|config| config.with("IO", io))
             .expect("sound");
         let sink = OneAtATime::default();
-        let heard = Arc::clone(&sink.0);
+        let record = Arc::clone(&sink.0);
         let crawler = Crawler::builder(config).sink(sink).build();
         let Ok(mut crawler) = crawler else {
             assert_eq!(io, "uring", "only this one may be missing");
@@ -290,26 +290,26 @@ fn what_few_bytes_decode_to_comes_in_pieces_and_none_after_the_sink_is_full() {
             .expect("a sound seed");
         let mut turns = 0;
         while crawler.turn(Some(Duration::from_millis(1))) == Turn::GoesOn {
-            let mut heard = heard.lock().expect("no test panics");
-            turns = if heard.is_full { turns + 1 } else { turns };
+            let mut record = record.lock().expect("no test panics");
+            turns = if record.is_full { turns + 1 } else { turns };
             // Nothing comes in the turns between.
             if turns == 3 {
-                (heard.is_full, turns) = (false, 0);
-                heard.resume.as_ref().expect("a head came").resume();
+                (record.is_full, turns) = (false, 0);
+                record.resume.as_ref().expect("a head came").resume();
             }
             let buffered = crawler.progress().buffered;
             assert!(buffered <= 1 << 20, "{buffered} bytes are buffered");
         }
-        let heard = heard.lock().expect("no test panics");
-        assert_eq!(heard.ended[0].failure, None, "{io} {length}");
+        let record = record.lock().expect("no test panics");
+        assert_eq!(record.ended[0].failure, None, "{io} {length}");
         assert!(
-            heard.whole == body,
+            record.whole == body,
             "{} bytes of {}",
-            heard.whole.len(),
+            record.whole.len(),
             body.len()
         );
         assert_eq!(
-            (heard.longest, heard.after_full),
+            (record.longest, record.after_full),
             (PIECE_MAX, 0),
             "{io} {length}"
         );

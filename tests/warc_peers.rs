@@ -26,9 +26,12 @@ fn warcio_accepts_every_kind_of_reply() {
     let [file] = &crawl.warcs[..] else {
         panic!("one file was expected: {:?}", crawl.warcs);
     };
-    if let Some((accepted, told)) = warcio(&["check", "-v"], file) {
-        assert!(accepted, "{told}");
-        assert!(!told.to_lowercase().contains("fail"), "{told}");
+    if let Some((accepted, output_text)) = warcio(&["check", "-v"], file) {
+        assert!(accepted, "{output_text}");
+        assert!(
+            !output_text.to_lowercase().contains("fail"),
+            "{output_text}"
+        );
     }
 }
 
@@ -36,13 +39,13 @@ fn warcio_accepts_every_kind_of_reply() {
 fn warcio_reads_the_fields_we_wrote() {
     let crawl = Crawl::of(every_kind_of_page(), 1 << 30);
     let fields = "warc-type,warc-target-uri,warc-truncated,http:status,warc-cipher-suite";
-    let Some((accepted, told)) = warcio(&["index", "-f", fields], &crawl.warcs[0]) else {
+    let Some((accepted, output_text)) = warcio(&["index", "-f", fields], &crawl.warcs[0]) else {
         return;
     };
-    assert!(accepted, "{told}");
-    let records: Vec<Value> = told
+    assert!(accepted, "{output_text}");
+    let records: Vec<Value> = output_text
         .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{told}")))
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{output_text}")))
         .collect();
     let count = |kind| {
         records
@@ -79,8 +82,8 @@ fn warcio_accepts_each_file_of_a_crawl_that_needs_several() {
     assert!(crawl.warcs.len() > 2, "{:?}", crawl.warcs);
     for file in &crawl.warcs {
         assert!(fs::metadata(file).unwrap().len() <= 20_000);
-        if let Some((accepted, told)) = warcio(&["check"], file) {
-            assert!(accepted, "{told}");
+        if let Some((accepted, output_text)) = warcio(&["check"], file) {
+            assert!(accepted, "{output_text}");
         }
     }
 }
@@ -97,8 +100,8 @@ fn warcio_would_tell_if_a_digest_were_wrong() {
     for member in text {
         forged.write_all(&gzip(member.as_bytes())).unwrap();
     }
-    if let Some((accepted, told)) = warcio(&["check"], file) {
-        assert!(!accepted, "{told}");
+    if let Some((accepted, output_text)) = warcio(&["check"], file) {
+        assert!(!accepted, "{output_text}");
     }
 }
 
@@ -434,9 +437,9 @@ fn warcio(arguments: &[&str], file: &Path) -> Option<(bool, String)> {
             return None;
         }
     };
-    let mut told = String::from_utf8_lossy(&output.stdout).into_owned();
-    told.push_str(&String::from_utf8_lossy(&output.stderr));
-    Some((output.status.success(), told))
+    let mut output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    output_text.push_str(&String::from_utf8_lossy(&output.stderr));
+    Some((output.status.success(), output_text))
 }
 
 /// The same with a change.

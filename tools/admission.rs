@@ -1,7 +1,7 @@
 //! How long seeds take to be admitted, each on a domain of its own, and how much memory.
 //!
 //! `cargo run --release --example admission [SEEDS]`. Nothing is sent: the crawl takes no turn. What
-//! is told at each mark is of all seeds so far, and the time of those since the mark before. It is
+//! is printed at each mark is of all seeds so far, and the time of those since the mark before. It is
 //! the processor's: what other programs take is not counted.
 
 use std::time::Duration;

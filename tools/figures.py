@@ -36,7 +36,7 @@ first request to their last page.
   memory   resident memory of 1 million and of 10 million scopes with one queued URL each
   wheel    nanoseconds to pop an entry of 10 million and arm it again, bytes an entry
   turn     the worst call of the wheel meanwhile
-The rest are other tools', whose own words are told below the table.
+The rest are other tools, whose output follows the table.
 """
 
 import argparse
@@ -113,7 +113,7 @@ NEEDS = {"growth": "scope_growth", "memory": "admission"}
 
 @dataclass
 class Other:
-    """A tool that judges for itself: what it says is told as it is."""
+    """A tool with a verdict of its own: its output is printed as it is."""
 
     key: str
     what: str
@@ -172,7 +172,7 @@ class Measures:
         self.names = {}
         self.notes = []
         self.rounds = []
-        self.told = []
+        self.outputs = []
 
     def see(self, key, *values):
         if key in self.wanted:
@@ -227,11 +227,11 @@ class Measures:
             ours = self.crawl_new()
             self.see("new", ours.rate / bare.rate)
             self.see("user", ours.user - bare.user)
-            said = f"new connections, round {number + 1}: bare loop {told(bare)}; crawl {told(ours)}"
+            said = f"new connections, round {number + 1}: bare loop {speed(bare)}; crawl {speed(ours)}"
             if self.wants("robots"):
                 polite, _ = stage.crawl("new", pages, EACH_NEW)
                 self.see("robots", polite.rate / bare.rate)
-                said += f"; with robots.txt {told(polite)}"
+                said += f"; with robots.txt {speed(polite)}"
             self.progress(said)
 
     def kept_connections(self):
@@ -241,7 +241,7 @@ class Measures:
             rate = float(re.search(r"Requests/sec: *([\d.]+)", wrk.said)[1])
             ours, _ = stage.crawl("kept", self.size.kept_pages, NO_ROBOTS, "CONCURRENT_REQUESTS_PER_DOMAIN=64")
             self.see("kept", ours.rate / rate)
-            self.progress(f"kept connections, round {number + 1}: wrk {rate:.0f}/s; crawl {told(ours)}")
+            self.progress(f"kept connections, round {number + 1}: wrk {rate:.0f}/s; crawl {speed(ours)}")
 
     def peers(self):
         stage = self.stage
@@ -250,7 +250,7 @@ class Measures:
         for number in range(self.size.peer_rounds if there else 0):
             bare = stage.bare(self.size.pages, "--port", PORT)
             ours = self.crawl_new()
-            self.progress(f"peers, round {number + 1}: bare loop {told(bare)}; crawl {told(ours)}")
+            self.progress(f"peers, round {number + 1}: bare loop {speed(bare)}; crawl {speed(ours)}")
             for key, command in there.items():
                 pages = dict(self.size.peer_pages)[key]
                 peer = stage.run([*command, stage.urls("new", pages), pages], pages)
@@ -261,7 +261,7 @@ class Measures:
             self.note(f"{key}: the bare loop itself is {median(multiples):.1f} times as fast")
 
     def peer(self, key):
-        """The command of a peer that is there; its version is told, and so is its absence."""
+        """The command of a peer that is there; its version is printed, and so is its absence."""
         if key == "libcurl":
             command = [self.stage.dir / "curl_peer"]
             compiled = subprocess.run(["cc", "-O2", "-o", command[0], SPEED / "curl_peer.c", "-lcurl"],
@@ -290,8 +290,8 @@ class Measures:
             self.see("tls", min(rates, costs))
             lines = (stage.dir / "crawl" / "results.jsonl").read_text().splitlines()
             resumed = sum(json.loads(line)["tls"]["resumed"] for line in lines) / len(lines)
-            self.progress(f"TLS, round {number + 1}: bare loop {told(bare)}, {bare.said.split(', ')[-1].strip()}; "
-                          f"crawl {told(ours)}, {resumed:.1%} resumed; rates {rates:.3f}, costs {costs:.3f}")
+            self.progress(f"TLS, round {number + 1}: bare loop {speed(bare)}, {bare.said.split(', ')[-1].strip()}; "
+                          f"crawl {speed(ours)}, {resumed:.1%} resumed; rates {rates:.3f}, costs {costs:.3f}")
 
     def growth(self):
         sizes = self.size.growth
@@ -314,8 +314,8 @@ class Measures:
         if available_memory() < max(sizes) * 600:
             raise Trouble(f"{max(sizes)} scopes may not fit in the memory that is left")
         run = self.stage.run([self.stage.examples / "admission", max(sizes)], seconds=300)
-        for told_line in run.said.splitlines():
-            self.note(f"memory: {told_line}")
+        for said_line in run.said.splitlines():
+            self.note(f"memory: {said_line}")
         if sizes != Size.memory:
             self.rename("memory", f"resident memory, {' / '.join(map(short, sizes))} scopes only")
         self.see("memory", *(float(re.search(rf"^ *{scopes} +(\d+) MB", run.said, re.M)[1]) for scopes in sizes))
@@ -346,7 +346,7 @@ class Measures:
                 line = " ".join(map(str, command))
                 self.progress(line)
                 try:
-                    self.told.append((other.what, line, self.stage.hear(command, seconds=400)))
+                    self.outputs.append((other.what, line, self.stage.hear(command, seconds=400)))
                 except Trouble as trouble:
                     self.note(f"{other.key}: NOT MADE: {trouble}")
 
@@ -362,7 +362,7 @@ def short(count):
     return str(count)
 
 
-def told(run):
+def speed(run):
     return f"{run.rate:.0f}/s, {run.user:.1f} us of user and {run.system:.1f} us of system time each"
 
 
@@ -412,7 +412,7 @@ def tell(measures, options):
     print()
     for note in measures.notes:
         print(note)
-    for what, command, words in measures.told:
+    for what, command, words in measures.outputs:
         print(f"\n{what}: {command}\n\n{words}")
     if options.json:
         raw = {"seen": measures.seen, "rounds": measures.rounds, "notes": measures.notes}
@@ -427,7 +427,7 @@ def read_options(keys):
                         help="the command, where it is another one: target/profiled/argiope")
     parser.add_argument("--only", metavar="ROW,…", help="these rows")
     parser.add_argument("--quick", action="store_true",
-                        help="smaller and shorter, without a verdict; its figures are not to be told")
+                        help="smaller and shorter, without a verdict; its figures are not for publication")
     parser.add_argument("--rounds", type=int, help="so many rounds of each row")
     parser.add_argument("--json", metavar="FILE", help="every round of every row")
     parser.add_argument("--list", action="store_true", help="the rows, and no more")

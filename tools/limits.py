@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How well a crawler finds the limits that origins keep to themselves, told by the origins.
+"""Measures how well a crawler finds undeclared limits of origins, as seen by the origins.
 
     cargo build --release && cargo build --release --example fault_server
     tools/limits.py                    # everything, in less than 15 minutes
@@ -40,7 +40,7 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parent
 RELEASE = TOOLS.parent / "target" / "release"
 SCRAPY = "2.19.0"
-# What a crawl without any throttle asks for in a second; a crawl that runs out of URLs is told.
+# What a crawl without any throttle asks for in a second; a crawl that runs out of URLs is reported.
 URLS_PER_SECOND = 8000
 URLS_MAX = 400_000
 # A Python crawler takes so long to begin; the origin's own time begins with the first request.
@@ -261,7 +261,7 @@ class Runner:
                         notes.append(": ".join([f"ended by itself with {code}", *said]))
                         if code != 0:
                             break
-                        # The watch goes on: who stops early has not used the limit.
+                        # The measurement continues: a crawl that stops early has not used the limit.
                         time.sleep(max(0, ends - time.monotonic()))
                 # The origin first, so that its figures end while the crawler is at it.
                 self.stop(server, signal.SIGTERM)

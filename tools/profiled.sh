@@ -4,7 +4,7 @@
 #     tools/profiled.sh
 #
 # First a build that counts where it goes, then crawls with it, then a build to which the compiler is
-# told the counts: what is run together then lies together, and what is never run is out of the way.
+# given the counts: what is run together then lies together, and what is never run is out of the way.
 # Ten minutes; needs what tools/figures.py does, and llvm-profdata of the LLVM
 # that the compiler has (Debian: apt-get install llvm-22).
 set -euo pipefail

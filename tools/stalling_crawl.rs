@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(wrong) => {
             eprintln!("stalling_crawl: {wrong}");
-            // Like the command: what it was told is wrong.
+            // Like the command: wrong usage.
             ExitCode::from(2)
         }
     }
@@ -59,7 +59,7 @@ fn crawl() -> Result<(), Box<dyn std::error::Error>> {
                 "sent_wall": timings.sent.map(wall),
                 "headers_wall": timings.headers.map(|stamp| wall(stamp.at)),
             });
-            writeln!(out, "{line}").expect("whoever asked for lines reads them");
+            writeln!(out, "{line}").expect("the lines are read");
             while began.elapsed() < busy {
                 std::hint::spin_loop();
             }

@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 type Word = fn(&Handle);
 
-/// What can be said. Nobody hears of what was refused or comes too late: it is the wake that counts.
+/// The calls of a handle. Refused or late calls are ignored: the wake alone counts.
 const WORDS: &[(&str, Word)] = &[
     ("try_submit", |handle| {
         // Refused as no public address, so that no answer wakes the crawl again.

@@ -108,8 +108,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (_, rate, _) = spread(own.iter().map(|cost| pages / cost.wall));
         println!(
             "{name:16} {rate:9.0} {:>24} {:>24}",
-            told(rates),
-            told(processor)
+            median_text(rates),
+            median_text(processor)
         );
     }
     Ok(())
@@ -145,7 +145,7 @@ fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     )
 }
 
-fn told(values: impl Iterator<Item = f64>) -> String {
+fn median_text(values: impl Iterator<Item = f64>) -> String {
     let (least, middle, most) = spread(values);
     format!("{middle:.3} ({least:.3} to {most:.3})")
 }

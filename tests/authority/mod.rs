@@ -9,7 +9,7 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// An authority that nobody knows unless told.
+/// An authority that is trusted only where it is configured.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }

@@ -37,8 +37,8 @@ fn killed(server: &Server, crawl: &Crawl, seeds: &str) {
     going.signal(Signal::KILL);
     let ended = going.wait();
     assert_eq!(ended.code, None);
-    let told = ended.err.contains("pending.jsonl.old");
-    assert_eq!(told, !seeds.contains("old"), "{}", ended.err);
+    let is_named = ended.err.contains("pending.jsonl.old");
+    assert_eq!(is_named, !seeds.contains("old"), "{}", ended.err);
 }
 
 #[test]

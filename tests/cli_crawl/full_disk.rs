@@ -171,16 +171,16 @@ fn a_full_volume_pauses_a_crawl_until_there_is_room() {
             nearly.make_room();
             let ended = going.wait().expect(0);
             check_whole(&nearly.crawl.folder().join("out"));
-            let told: Vec<&str> = ended
+            let lines: Vec<&str> = ended
                 .err
                 .lines()
                 .filter(|l| l.contains("no room"))
                 .collect();
-            assert_eq!(told.len(), 1, "{}", ended.err);
+            assert_eq!(lines.len(), 1, "{}", ended.err);
             assert!(
-                told[0].contains(below) && told[0].contains("No space left"),
+                lines[0].contains(below) && lines[0].contains("No space left"),
                 "{}",
-                told[0]
+                lines[0]
             );
         }
     });

@@ -251,16 +251,16 @@ fn a_full_frontier_is_warned_of_once_and_has_a_line_in_the_summary() {
     let args = ["--max-pages", "30", "-s", "FRONTIER_MAX=5"];
     let crawled = Crawl::of(&[&server.url("/1")]).with(&args).aloud().run();
     let err = &crawled.ended.err;
-    let told = |part: &str| err.lines().filter(|line| line.contains(part)).count();
+    let count = |part: &str| err.lines().filter(|line| line.contains(part)).count();
     assert_eq!(
-        told("warning: 5 requests are queued (FRONTIER_MAX)"),
+        count("warning: 5 requests are queued (FRONTIER_MAX)"),
         1,
         "{err}"
     );
     let dropped = crawled.stats()["filtered"]["frontier_full"].clone();
     assert!(dropped.as_u64() > Some(10), "{dropped}");
     let line = format!("frontier full  {dropped} links dropped");
-    assert_eq!(told(&line), 1, "{err}");
+    assert_eq!(count(&line), 1, "{err}");
 }
 
 #[test]

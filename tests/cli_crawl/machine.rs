@@ -15,10 +15,10 @@ use crate::server::{Asked, Server, page};
 /// A server whose pages take a while, and the most that it had under way at once.
 fn slow(takes: Duration) -> (Server, Arc<AtomicUsize>) {
     let (open, peak) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
-    let told = Arc::clone(&peak);
+    let most = Arc::clone(&peak);
     let server = Server::new(move |_: &Asked| {
         let now = open.fetch_add(1, Ordering::SeqCst) + 1;
-        told.fetch_max(now, Ordering::SeqCst);
+        most.fetch_max(now, Ordering::SeqCst);
         thread::sleep(takes);
         open.fetch_sub(1, Ordering::SeqCst);
         page("a page")
@@ -75,8 +75,8 @@ fn with_open_files(command: &mut Command, soft: u64, hard: u64) {
 fn with_few_open_files_fewer_are_in_flight_and_one_line_says_so() {
     let (server, peak) = slow(Duration::from_millis(150));
     let crawled = crawl(&server, 300, |command| with_open_files(command, 150, 150));
-    let told = said(&crawled, &["CONCURRENT_REQUESTS", "4096", "150 open files"]);
-    assert_eq!(told.len(), 1, "{}", crawled.ended.err);
+    let lines = said(&crawled, &["CONCURRENT_REQUESTS", "4096", "150 open files"]);
+    assert_eq!(lines.len(), 1, "{}", crawled.ended.err);
     let peak = peak.load(Ordering::SeqCst);
     assert!((40..=86).contains(&peak), "{peak} at once");
 }
@@ -119,8 +119,8 @@ fn without_local_ports_requests_wait_and_one_line_says_so() {
             let (server, peak) = slow(Duration::from_millis(50));
             fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 20019").expect("root may");
             let crawled = crawl(&server, 100, |_| {});
-            let told = said(&crawled, &["local port", "127.0.0.1"]);
-            assert_eq!(told.len(), 1, "{}", crawled.ended.err);
+            let lines = said(&crawled, &["local port", "127.0.0.1"]);
+            assert_eq!(lines.len(), 1, "{}", crawled.ended.err);
             let peak = peak.load(Ordering::SeqCst);
             assert!(peak <= 20, "{peak} at once");
             let stats = crawled.stats();
@@ -195,16 +195,16 @@ fn where_the_kernel_stamps_nothing_we_do_and_one_line_says_so() {
         let latency = line["server_latency"].as_f64().expect("it was answered");
         assert!((0.02..10.0).contains(&latency), "{line}");
     }
-    let told = said(&crawled, &["does not stamp"]);
-    assert_eq!(told.len(), 1, "{}", crawled.ended.err);
+    let lines = said(&crawled, &["does not stamp"]);
+    assert_eq!(lines.len(), 1, "{}", crawled.ended.err);
 }
 
 #[test]
 fn a_kernel_that_tells_nothing_of_a_connection_connects_all_the_same() {
     let (server, _) = slow(Duration::from_millis(20));
     let crawled = crawl(&server, 20, |command| {
-        let told = Some(libc::TCP_INFO);
-        without(command, libc::SYS_getsockopt, told, libc::ENOPROTOOPT);
+        let option = Some(libc::TCP_INFO);
+        without(command, libc::SYS_getsockopt, option, libc::ENOPROTOOPT);
     });
     assert!(
         crawled
@@ -212,12 +212,17 @@ fn a_kernel_that_tells_nothing_of_a_connection_connects_all_the_same() {
             .iter()
             .all(|line| line["connect"].is_number())
     );
-    // Whoever refuses is still told apart from whoever accepts.
-    let nobody = "http://127.0.0.1:1/";
-    let crawl = Crawl::of(&[nobody]);
+    // A refused connection still differs from an accepted one.
+    let refusing = "http://127.0.0.1:1/";
+    let crawl = Crawl::of(&[refusing]);
     let mut command = crawl.command();
-    let told = Some(libc::TCP_INFO);
-    without(&mut command, libc::SYS_getsockopt, told, libc::ENOPROTOOPT);
+    let option = Some(libc::TCP_INFO);
+    without(
+        &mut command,
+        libc::SYS_getsockopt,
+        option,
+        libc::ENOPROTOOPT,
+    );
     let going = Going::start_command(command, crawl.folder(), b"");
     let crawled = crawl.left(going.wait().expect(0));
     assert_eq!(crate::run::code(&crawled.only()), "connect.refused");
@@ -302,11 +307,11 @@ fn a_crawl_takes_no_huge_pages() {
     server.wait_for_requests(2);
     let status = fs::read_to_string(format!("/proc/{}/status", going.id())).expect("it runs");
     going.wait().expect(0);
-    let Some(told) = status
+    let Some(flag) = status
         .lines()
         .find_map(|line| line.strip_prefix("THP_enabled:"))
     else {
-        return crate::loud::skip("this kernel does not say who takes huge pages");
+        return crate::loud::skip("this kernel does not report which processes use huge pages");
     };
-    assert_eq!(told.trim(), "0");
+    assert_eq!(flag.trim(), "0");
 }

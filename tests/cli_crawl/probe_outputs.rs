@@ -96,7 +96,7 @@ fn a_pipe_stays_and_its_reader_has_every_line() {
     };
     let (lines_read, log_read) = (read(&lines), read(&log));
     check_done(&probe(&["--results", text(&lines), "--hdr", text(&log)]));
-    // Whoever is left with a pipe that nobody writes to reads for ever.
+    // A reader of a pipe without a writer would wait for ever.
     assert!(is_pipe(&lines) && is_pipe(&log));
     let lines = lines_read.join().expect("it reads");
     assert_eq!(read_lines(&lines).len(), 5);
@@ -135,8 +135,8 @@ fn what_was_measured_is_told_although_it_could_not_be_written() {
         reader.join().expect("it leaves");
         let ended = ended.expect(1);
         assert!(ended.out.contains("latency from due\n"), "{}", ended.out);
-        let told = format!("argiope: cannot write {}: ", broken.display());
-        assert!(ended.err.contains(&told), "{}", ended.err);
+        let message = format!("argiope: cannot write {}: ", broken.display());
+        assert!(ended.err.contains(&message), "{}", ended.err);
         assert!(is_pipe(&broken));
     }
 }

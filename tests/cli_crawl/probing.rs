@@ -34,7 +34,7 @@ fn probe(url: &str, args: &[&str]) -> Ended {
 }
 
 /// The report of a probe, and its exit code.
-fn report(url: &str, args: &[&str]) -> (Value, Option<i32>) {
+fn probe_report(url: &str, args: &[&str]) -> (Value, Option<i32>) {
     let ended = probe(url, &[args, &["--json"]].concat());
     let report = serde_json::from_str(&ended.out);
     let report = report.unwrap_or_else(|error| panic!("{error}: {}{}", ended.out, ended.err));
@@ -122,7 +122,7 @@ fn result_lines_go_to_the_file_that_is_named_in_place_of_what_it_held() {
 
 #[test]
 fn every_key_of_the_report_is_documented() {
-    let (report, code) = report(&thinking(0).url("/"), &["--rate", "100", "--requests", "3"]);
+    let (report, code) = probe_report(&thinking(0).url("/"), &["--rate", "100", "--requests", "3"]);
     assert_eq!(code, Some(0));
     let (first, second) = PAGE.split_once("\n## Measures\n").expect("two sections");
     let documented = |section: &'static str| {
@@ -146,11 +146,11 @@ fn every_key_of_the_report_is_documented() {
 fn connections_are_kept_unless_each_request_is_to_have_its_own() {
     let server = thinking(0);
     let args = ["--rate", "100", "--requests", "40"];
-    let (kept, _) = report(&server.url("/"), &args);
+    let (kept, _) = probe_report(&server.url("/"), &args);
     let opened = kept["connections"].as_u64().expect("a number");
     // What is late leaves with others, each on its own.
     assert!(opened < 40, "{kept}");
-    let (new, _) = report(
+    let (new, _) = probe_report(
         &server.url("/"),
         &[&args[..], &["--new-connections"]].concat(),
     );
@@ -165,20 +165,24 @@ fn a_rate_that_cannot_be_reached_is_told_and_fails() {
     let args = ["--rate", "100", "--duration", "1s"];
     let one = ["--connections", "1", "--json"];
     let ended = probe_once(&server.url("/"), &[&args[..], &one].concat()).expect(1);
-    let told: Value = serde_json::from_str(&ended.out).expect("JSON");
-    assert_eq!(told["is_rate_reached"], false);
-    assert_eq!(told["due"], 100);
+    let report: Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!(report["is_rate_reached"], false);
+    assert_eq!(report["due"], 100);
     assert!(
-        told["rate_reached"].as_f64().expect("a number") <= 21.0,
-        "{told}"
+        report["rate_reached"].as_f64().expect("a number") <= 21.0,
+        "{report}"
     );
-    let fault = told["faults"][0].as_str().expect("a line");
+    let fault = report["faults"][0].as_str().expect("a line");
     assert!(fault.starts_with("the rate was not reached: "), "{fault}");
     // Who came waited for others' replies; the server took no longer for it than for any.
-    let p90 = |measure: &str| told["latency"][measure]["p90"].as_f64().expect("measured");
-    assert!(p90("due") > 2.0, "{told}");
-    assert!(p90("due") > 5.0 * p90("sent"), "{told}");
-    let (many, code) = report(
+    let p90 = |measure: &str| {
+        report["latency"][measure]["p90"]
+            .as_f64()
+            .expect("measured")
+    };
+    assert!(p90("due") > 2.0, "{report}");
+    assert!(p90("due") > 5.0 * p90("sent"), "{report}");
+    let (many, code) = probe_report(
         &server.url("/"),
         &[&args[..], &["--connections", "60"]].concat(),
     );
@@ -224,14 +228,14 @@ fn failures_are_told_by_code_and_are_in_no_latency() {
         "20",
         "--new-connections",
     ];
-    let (told, code) = report(&good, &args);
+    let (report, code) = probe_report(&good, &args);
     assert_eq!(code, Some(0));
-    assert_eq!(told["replies"], 10);
-    assert_eq!(told["latency"]["due"]["count"], 10);
-    let errors = told["errors"].as_object().expect("an object");
+    assert_eq!(report["replies"], 10);
+    assert_eq!(report["latency"]["due"]["count"], 10);
+    let errors = report["errors"].as_object().expect("an object");
     let counts: Vec<_> = errors.values().collect();
-    assert_eq!(counts, [10], "{told}");
-    let (_, code) = report(
+    assert_eq!(counts, [10], "{report}");
+    let (_, code) = probe_report(
         &good,
         &[&args[..], &["--fail-above", "errors=10%"]].concat(),
     );
@@ -288,19 +292,19 @@ fn what_every_fetch_can_be_told_a_probe_can_be_told() {
         "-A",
         "me/1",
     ];
-    let (told, code) = report("http://some.test/", &args);
-    assert_eq!(code, Some(0), "{told}");
+    let (report, code) = probe_report("http://some.test/", &args);
+    assert_eq!(code, Some(0), "{report}");
     let asked = server.asked();
     assert_eq!(asked[0].header("host"), Some("some.test"));
     assert_eq!(asked[0].header("x-mine"), Some("7"));
     assert_eq!(asked[0].header("user-agent"), Some("me/1"));
     let slow = thinking(2_000);
-    let (told, code) = report(
+    let (report, code) = probe_report(
         &slow.url("/"),
         &["--rate", "100", "--requests", "1", "--timeout", "100ms"],
     );
     assert_eq!(code, Some(1));
-    assert_eq!(told["errors"]["timeout.total"], 1, "{told}");
+    assert_eq!(report["errors"]["timeout.total"], 1, "{report}");
 }
 
 #[test]
@@ -452,13 +456,13 @@ fn what_is_never_answered_is_above_every_bound() {
     let all = [&ask[..], &["--new-connections", "--fail-above", "p99=20s"]].concat();
     let ended = probe(&url, &all).expect(1);
     assert!(ended.out.contains("2 replies, 18 errors"), "{}", ended.out);
-    let told =
+    let report =
         "argiope: --fail-above p99=20s: 18 of 20 were not answered, which is above any bound\n";
-    assert_eq!(ended.err, told);
+    assert_eq!(ended.err, report);
     let few = [&all[..], &["--fail-above", "p10=20s"]].concat();
     assert_eq!(
         probe(&url, &few).err,
-        told,
+        report,
         "those who had an answer had it in time"
     );
 }
@@ -477,11 +481,11 @@ fn what_a_probe_does_not_heed_or_cannot_have_is_told_by_name() {
     ];
     let ended = probe(&server.url("/"), &[&ask[..], &set].concat()).expect(0);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
-    let told = "warning: a probe does not heed DOWNLOAD_DELAY (-s), KEEPALIVE_MAX (-s): ";
-    assert!(ended.err.starts_with(told), "{}", ended.err);
+    let warning = "warning: a probe does not heed DOWNLOAD_DELAY (-s), KEEPALIVE_MAX (-s): ";
+    assert!(ended.err.starts_with(warning), "{}", ended.err);
     let many = ["--connections", "99999999999"];
     let ended = probe(&server.url("/"), &[&ask[..], &many].concat()).expect(0);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
-    let told = "warning: --connections is 99999999999, but ";
-    assert!(ended.err.starts_with(told), "{}", ended.err);
+    let warning = "warning: --connections is 99999999999, but ";
+    assert!(ended.err.starts_with(warning), "{}", ended.err);
 }

@@ -1,4 +1,4 @@
-//! Servers that cannot be reached, or answer as nobody should.
+//! Servers that cannot be reached, or answer wrongly.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -226,9 +226,9 @@ fn without_name_servers_the_crawl_says_what_is_missing() {
     let ended = going.wait().expect(1);
     let line: serde_json::Value = serde_json::from_str(&lines).expect("a line");
     assert!(code(&line).starts_with("dns."), "{line}");
-    let told = format!("{}{}", detail(&line), ended.err);
+    let message = format!("{}{}", detail(&line), ended.err);
     assert!(
-        told.contains("name server") && told.contains("--dns"),
-        "{told}"
+        message.contains("name server") && message.contains("--dns"),
+        "{message}"
     );
 }

@@ -88,7 +88,7 @@ fn many_public_hosts_need_a_contact_before_anything_is_sent() {
     let crawl = Crawl::of(&[&server.url("/"), "--seeds", "seeds"]).with(&["--dns", "127.0.0.1:9"]);
     crawl.file("seeds", seeds.as_bytes());
     crawl.file("others", b"theirs");
-    // The names of a private name server are nobody's in public; here it is one of public names.
+    // A private name server has private names; here it is one of public names.
     let args = [
         "crawl",
         &server.url("/"),

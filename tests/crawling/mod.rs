@@ -21,9 +21,9 @@ pub fn config(settings: &[(&str, &str)]) -> Config {
 /// Crawls these requests to the end.
 pub fn crawl(config: Config, requests: Vec<Request>) -> Vec<Page> {
     let pages: Arc<Mutex<Vec<Page>>> = Arc::default();
-    let told = Arc::clone(&pages);
+    let sink_pages = Arc::clone(&pages);
     let mut crawler = Crawler::builder(config)
-        .sink(move |page: Page| told.lock().expect("no test panics").push(page))
+        .sink(move |page: Page| sink_pages.lock().expect("no test panics").push(page))
         .build()
         .expect("a crawler");
     for request in requests {

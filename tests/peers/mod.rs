@@ -1,5 +1,5 @@
 //! Peers that tests start for themselves, on loopback and without privileges: a web of many sites
-//! served by nginx, names told by unbound or dnsmasq. Where one is not installed, tests say so
+//! served by nginx, names served by unbound or dnsmasq. Where one is not installed, tests report it
 //! and check nothing.
 
 pub mod web;

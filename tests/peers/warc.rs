@@ -30,11 +30,11 @@ pub fn warcio(arguments: &[&str]) -> Option<(bool, Vec<u8>)> {
             return None;
         }
     };
-    let mut told = output.stdout;
+    let mut text = output.stdout;
     if !output.status.success() {
-        told.extend_from_slice(&output.stderr);
+        text.extend_from_slice(&output.stderr);
     }
-    Some((output.status.success(), told))
+    Some((output.status.success(), text))
 }
 
 /// One record.

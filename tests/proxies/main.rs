@@ -130,7 +130,7 @@ fn a_socks5_proxy_is_told_names_and_tunnels_http_and_https() {
     let plain = Origin::start(|_| page("plain"));
     let secured = Origin::tls(&authority, "a.test", |_| page("secured"));
     for (scheme, manner) in [("socks5", Manner::Good), ("socks5h", Manner::Slow)] {
-        for (url, origin, body, told) in [
+        for (url, origin, body, expected) in [
             ("http://a.test/x", plain.at, "plain", "NAME a.test:80"),
             (
                 "http://127.0.0.1:81/x",
@@ -154,7 +154,7 @@ fn a_socks5_proxy_is_told_names_and_tunnels_http_and_https() {
             );
             assert_eq!(page.body, body.as_bytes());
             assert_eq!(page.remote, Some(proxy.at));
-            assert_eq!(proxy.asked(), [told]);
+            assert_eq!(proxy.asked(), [expected]);
         }
     }
     assert_eq!(lines(&plain.asked()), ["GET /x HTTP/1.1"; 4]);
@@ -176,8 +176,8 @@ fn credentials_are_told_to_the_proxy_and_to_nobody_else() {
     let right = "Aladdin:open%20sesame";
     let proxy = Proxy::http(Manner::Guarded, origin.at);
     let pages = named(&proxy, "http", right);
-    let told: Vec<_> = pages.iter().map(|page| page.status).collect();
-    assert_eq!(told, [Some(302), Some(200)]);
+    let expected: Vec<_> = pages.iter().map(|page| page.status).collect();
+    assert_eq!(expected, [Some(302), Some(200)]);
     let field = "Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
     assert!(proxy.asked().iter().all(|head| head.contains(field)));
     for page in &pages {
@@ -394,10 +394,10 @@ fn a_connection_is_used_again_by_its_origin_through_its_proxy_alone() {
     let pages = crawl(one_at_a_time, requests);
     let well = pages.iter().filter(|page| page.status == Some(200)).count();
     assert_eq!((well, pages.len()), (15, 16));
-    let mut told = one.asked();
-    told.retain(|what| what.starts_with("NAME"));
-    told.sort_unstable();
-    assert_eq!(told, ["NAME a.test:80", "NAME b.test:80"]);
+    let mut expected = one.asked();
+    expected.retain(|what| what.starts_with("NAME"));
+    expected.sort_unstable();
+    assert_eq!(expected, ["NAME a.test:80", "NAME b.test:80"]);
     assert_eq!(other.asked(), ["NAME a.test:80"]);
     assert_eq!(pages.iter().filter(|page| page.reused).count(), 12);
 }
@@ -561,13 +561,17 @@ fn this_machine_is_not_asked_through_a_proxy_by_seed_redirect_or_link() {
         ]);
         let pages = crawl(settings, seeds.iter().map(Request::get).collect());
         let asked = proxy.asked();
-        let is_local = |told: &&String| {
-            let told = told.to_ascii_lowercase().replace("localhost.test", "");
-            told.contains("localhost") || told.contains("127.0.0.1")
+        let is_local = |expected: &&String| {
+            let expected = expected.to_ascii_lowercase().replace("localhost.test", "");
+            expected.contains("localhost") || expected.contains("127.0.0.1")
         };
         let to_local: Vec<&String> = asked.iter().filter(is_local).collect();
         assert_eq!(to_local, [""; 0], "{scheme}");
-        assert!(asked.iter().any(|told| told.contains("localhost.test")));
+        assert!(
+            asked
+                .iter()
+                .any(|expected| expected.contains("localhost.test"))
+        );
         let ends = |word: &str| {
             let of = pages.iter().filter(|page| page.url.ends_with(word));
             let ends = of.filter(|page| page.kind == PageKind::Page).map(code);

@@ -1,4 +1,4 @@
-//! Proxies that keep what they were asked, and that can be told to misbehave.
+//! Proxies that record their requests, and that can misbehave.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -40,15 +40,15 @@ impl Proxy {
 
     /// An HTTP proxy that listens here.
     pub fn http_on(listener: TcpListener, manner: Manner, origin: SocketAddr) -> Self {
-        Proxy::start(listener, move |stream, told| {
-            forward(stream, manner, origin, told)
+        Proxy::start(listener, move |stream, asked| {
+            forward(stream, manner, origin, asked)
         })
     }
 
     /// A SOCKS5 proxy. It keeps `KIND host:port` of each tunnel, and `user:password` before it.
     pub fn socks(manner: Manner, origin: SocketAddr) -> Self {
-        Proxy::start(loopback(), move |stream, told| {
-            tunnel(stream, manner, origin, told)
+        Proxy::start(loopback(), move |stream, asked| {
+            tunnel(stream, manner, origin, asked)
         })
     }
 
@@ -57,8 +57,8 @@ impl Proxy {
         F: Fn(TcpStream, &Mutex<Vec<String>>) -> io::Result<()> + Send + Sync + 'static,
     {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let told = Arc::clone(&asked);
-        let acceptor = Acceptor::start(listener, move |stream, _| serve(stream, &told));
+        let record = Arc::clone(&asked);
+        let acceptor = Acceptor::start(listener, move |stream, _| serve(stream, &record));
         Proxy {
             at: acceptor.address(),
             asked,
@@ -66,7 +66,7 @@ impl Proxy {
         }
     }
 
-    /// What it was asked so far.
+    /// Requests so far.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("no proxy panics").clone()
     }
@@ -91,18 +91,18 @@ impl Manner {
     }
 }
 
-fn keep(told: &Mutex<Vec<String>>, what: String) {
-    told.lock().expect("no proxy panics").push(what);
+fn keep(asked: &Mutex<Vec<String>>, what: String) {
+    asked.lock().expect("no proxy panics").push(what);
 }
 
 fn forward(
     mut client: TcpStream,
     manner: Manner,
     origin: SocketAddr,
-    told: &Mutex<Vec<String>>,
+    asked: &Mutex<Vec<String>>,
 ) -> io::Result<()> {
     while let Some(head) = read_head(&mut client) {
-        keep(told, head.clone());
+        keep(asked, head.clone());
         let is_aladdin = head.contains("Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
         match manner {
             Manner::Silent => return wait_for_end(&mut client),
@@ -149,7 +149,7 @@ fn tunnel(
     mut client: TcpStream,
     manner: Manner,
     origin: SocketAddr,
-    told: &Mutex<Vec<String>>,
+    asked: &Mutex<Vec<String>>,
 ) -> io::Result<()> {
     let mut two = [0; 2];
     client.read_exact(&mut two)?;
@@ -171,9 +171,9 @@ fn tunnel(
         Manner::Guarded => {
             client.write_all(&[5, 2])?;
             client.read_exact(&mut [0])?;
-            let who = format!("{}:{}", counted(&mut client)?, counted(&mut client)?);
-            let refused = u8::from(who != "Aladdin:open sesame");
-            keep(told, who);
+            let user = format!("{}:{}", counted(&mut client)?, counted(&mut client)?);
+            let refused = u8::from(user != "Aladdin:open sesame");
+            keep(asked, user);
             client.write_all(&[1, refused])?;
             if refused != 0 {
                 return Ok(());
@@ -182,7 +182,7 @@ fn tunnel(
         _ => manner.say(&mut client, &[5, 0])?,
     }
     let place = place(&mut client)?;
-    keep(told, place.clone());
+    keep(asked, place.clone());
     if manner.lacks(&place) {
         client.write_all(&[5, 5, 0, 1, 0, 0, 0, 0, 0, 0])?;
         return client.shutdown(Shutdown::Write);

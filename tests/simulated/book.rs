@@ -68,7 +68,7 @@ impl Book {
         self.open
     }
 
-    /// A hold was told; the longer one counts.
+    /// A hold was requested; the longer one counts.
     pub fn hold(&mut self, known: Instant, until: Instant) {
         self.hold = match self.hold {
             Some((since, longer)) if longer >= until && known < longer => Some((since, longer)),

@@ -82,9 +82,9 @@ fn f95_replies_of_a_cache_do_not_drive_the_rate() {
 #[test]
 fn f95_nor_do_those_of_a_cache_that_keeps_quiet() {
     let quiet: Mood = {
-        let told = cached(Duration::from_millis(300));
+        let lines = cached(Duration::from_millis(300));
         std::sync::Arc::new(move |visit| {
-            let mut step = told(visit)?;
+            let mut step = lines(visit)?;
             step.headers.clear();
             Some(step)
         })
@@ -154,10 +154,11 @@ fn f96_challenges_that_all_differ_are_known_by_their_marks() {
         "{after} requests in a minute of challenges"
     );
     let reasons = |source| {
-        let told = suspicions
+        let lines = suspicions
             .iter()
             .filter(move |line| line["source"] == source);
-        told.map(|line| line["reason"].as_str().expect("a reason"))
+        lines
+            .map(|line| line["reason"].as_str().expect("a reason"))
             .collect::<Vec<_>>()
     };
     let by_backoff = reasons("backoff");
@@ -188,13 +189,13 @@ fn f97_the_items_that_a_program_finds_are_what_an_end_of_them_is_known_by() {
         let page = format!("<title>{0}</title>{items}{0}", visit.path).repeat(50);
         Some(Step::new(Reply::Html(page)).after(Duration::from_millis(20)))
     });
-    let (_, told) = suspicions(Arc::clone(&mood), 120, Items);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["scope"], SITE);
-    let reason = told[0]["reason"].as_str().expect("a reason");
+    let (_, lines) = suspicions(Arc::clone(&mood), 120, Items);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["scope"], SITE);
+    let reason = lines[0]["reason"].as_str().expect("a reason");
     assert!(reason.contains("no items any more"), "{reason}");
-    let (_, told) = suspicions(mood, 120, ByStatus);
-    assert_eq!(told, [] as [Value; 0], "nobody looked for items");
+    let (_, lines) = suspicions(mood, 120, ByStatus);
+    assert_eq!(lines, [] as [Value; 0], "no items were counted");
 }
 
 /// Reads pages that ask for patience under a 200.
@@ -244,7 +245,7 @@ fn backoffs(classify: impl Classify + 'static) -> usize {
 #[test]
 fn a_body_that_asks_for_patience_under_a_200_is_a_refusal_to_a_program_that_reads_it() {
     assert!(backoffs(Patience) > 0);
-    assert_eq!(backoffs(ByStatus), 0, "nobody read the bodies");
+    assert_eq!(backoffs(ByStatus), 0, "no bodies were read");
 }
 
 #[test]

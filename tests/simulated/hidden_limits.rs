@@ -1,4 +1,4 @@
-//! Servers that refuse beyond a limit which nobody told us: found, used, and followed when it moves.
+//! Servers that refuse beyond an undeclared limit: found, used, and followed when it moves.
 
 use std::time::Duration;
 

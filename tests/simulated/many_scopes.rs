@@ -171,7 +171,7 @@ fn f107_a_hundred_hosts_keep_a_rate_each_and_nothing_is_lost() {
         let took = took(&format!("host{number}.test"));
         assert!((9.999..10.02).contains(&took), "host {number}: {took} s");
     }
-    // F110: who is not listed has the default.
+    // F110: a scope that is not listed has the default.
     let unlisted = took("unlisted.test");
     assert!((9.999..10.02).contains(&unlisted), "{unlisted} s");
     // F108: early requests wait, and none is dropped.

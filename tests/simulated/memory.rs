@@ -77,14 +77,14 @@ struct SinkRecord {
 impl Sink for Busy {
     fn put(&mut self, page: &mut Page) {
         let is_busy = !self.is_ready();
-        let mut told = self.0.borrow_mut();
-        told.pages += usize::from(page.kind == PageKind::Page && page.is_final);
-        told.pages_while_busy += usize::from(is_busy);
+        let mut record = self.0.borrow_mut();
+        record.pages += usize::from(page.kind == PageKind::Page && page.is_final);
+        record.pages_while_busy += usize::from(is_busy);
     }
 
     fn is_ready(&self) -> bool {
-        let told = self.0.borrow();
-        !told.busy.contains(&told.flushes)
+        let record = self.0.borrow();
+        !record.busy.contains(&record.flushes)
     }
 
     fn flush(&mut self) {
@@ -145,13 +145,13 @@ fn a_busy_sink_stops_reading_and_sending_until_it_is_ready_again() {
     sink.0.borrow_mut().busy = 1..30;
     let mut crawl = plan.begin_into(&web, sink.clone());
     let most = run(&mut crawl);
-    let told = sink.0.borrow();
-    assert_eq!(told.pages, 120);
+    let record = sink.0.borrow();
+    assert_eq!(record.pages, 120);
     assert!(most <= BOUND + BESIDE, "{most} bytes were held");
     assert!(
-        told.pages_while_busy <= 40,
+        record.pages_while_busy <= 40,
         "{} pages",
-        told.pages_while_busy
+        record.pages_while_busy
     );
     let web = web.borrow();
     let second = |at: argiope::base::time::Instant| at.as_nanos() / 1_000_000_000;

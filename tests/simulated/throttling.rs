@@ -1,4 +1,4 @@
-//! Throttling as people see it: what is told of decisions and paces is what the servers saw.
+//! Reports on throttling: reported decisions and paces agree with the servers' records.
 
 use std::time::Duration;
 
@@ -110,12 +110,12 @@ fn f77_settings_without_effect_are_reported_once_with_what_limited() {
     let (run, decisions) = busy(16);
     let words =
         "concurrency 1000 and delay 0.08 never had effect: CONCURRENT_REQUESTS = 16 limited";
-    let told = |line: &&Value| line["event"] == "ineffective";
-    let told: Vec<&Value> = decisions.iter().filter(told).collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["reason"], words);
-    assert_eq!(told[0]["scope"], "one.test");
-    assert_eq!(told[0]["source"], "user");
+    let scope = |line: &&Value| line["event"] == "ineffective";
+    let scope: Vec<&Value> = decisions.iter().filter(scope).collect();
+    assert_eq!(scope.len(), 1, "{scope:?}");
+    assert_eq!(scope[0]["reason"], words);
+    assert_eq!(scope[0]["scope"], "one.test");
+    assert_eq!(scope[0]["source"], "user");
     let pacing = run.crawler.pacing();
     let remarks = &pacing.scopes[0].remarks;
     assert_eq!(remarks.len(), 1);
@@ -148,8 +148,8 @@ fn f78_the_pace_that_came_about_is_what_the_server_measured() {
         let run = plan.run(&web);
         let pacing = run.crawler.pacing();
         let web = web.borrow();
-        for told in &pacing.scopes {
-            let of_scope = |arrival: &&Arrival| arrival.host == told.scope;
+        for scope in &pacing.scopes {
+            let of_scope = |arrival: &&Arrival| arrival.host == scope.scope;
             let arrivals: Vec<&Arrival> = web.arrivals.iter().filter(of_scope).collect();
             let (first, last) = (arrivals[0].at, arrivals[arrivals.len() - 1].at);
             let seconds = last.saturating_since(first).as_secs_f64();
@@ -165,15 +165,18 @@ fn f78_the_pace_that_came_about_is_what_the_server_measured() {
                 .map(|arrival| over(arrival).saturating_since(arrival.at).as_secs_f64())
                 .sum();
             let in_flight = busy / end.saturating_since(first).as_secs_f64();
-            let close = |told: Option<f64>, seen: f64| {
-                let told = told.expect("it was measured");
-                assert!((told / seen - 1.0).abs() < 0.02, "{told} told, {seen} seen");
+            let close = |reported: Option<f64>, seen: f64| {
+                let reported = reported.expect("it was measured");
+                assert!(
+                    (reported / seen - 1.0).abs() < 0.02,
+                    "{reported} reported, {seen} seen"
+                );
             };
-            assert_eq!(told.sent, arrivals.len() as u64);
-            close(told.rate, rate);
-            close(told.gap.map(|gap| 1.0 / gap.as_secs_f64()), rate);
-            close(told.concurrency, in_flight);
-            assert_eq!(told.peak as usize, web.hosts[&*told.scope].peak);
+            assert_eq!(scope.sent, arrivals.len() as u64);
+            close(scope.rate, rate);
+            close(scope.gap.map(|gap| 1.0 / gap.as_secs_f64()), rate);
+            close(scope.concurrency, in_flight);
+            assert_eq!(scope.peak as usize, web.hosts[&*scope.scope].peak);
         }
         assert_eq!(pacing.scopes.len(), 2);
     }
@@ -205,8 +208,8 @@ fn what_scopes_waited_for_is_told_by_cause() {
     let run = plan.run(&web.shared());
     let pacing = run.crawler.pacing();
     let waited = |scope: &str, cause: WaitCause| {
-        let scope = pacing.scopes.iter().find(|told| told.scope == scope);
-        let waited = scope.and_then(|told| told.waited.get(&cause));
+        let scope = pacing.scopes.iter().find(|paced| paced.scope == scope);
+        let waited = scope.and_then(|scope| scope.waited.get(&cause));
         waited.map_or(0.0, Duration::as_secs_f64)
     };
     assert!((28.0..31.0).contains(&waited("one.test", WaitCause::Delay)));
@@ -214,14 +217,14 @@ fn what_scopes_waited_for_is_told_by_cause() {
     assert!((9.0..10.0).contains(&waited("three.test", WaitCause::Concurrency)));
     assert!((15.0..30.0).contains(&waited("four.test", WaitCause::Autothrottle)));
     assert!((25.0..40.0).contains(&waited("five.test", WaitCause::Quota)));
-    for told in &pacing.scopes {
-        let (_, most) = told.waited_most().expect("all of them waited");
-        let all: Duration = told.waited.values().sum();
-        assert!(most >= all.mul_f64(0.9), "{told:?}");
+    for scope in &pacing.scopes {
+        let (_, most) = scope.waited_most().expect("all of them waited");
+        let all: Duration = scope.waited.values().sum();
+        assert!(most >= all.mul_f64(0.9), "{scope:?}");
     }
     // The sum over all is of each.
     let all: f64 = pacing.waited.values().map(Duration::as_secs_f64).sum();
-    let each = pacing.scopes.iter().flat_map(|told| told.waited.values());
+    let each = pacing.scopes.iter().flat_map(|scope| scope.waited.values());
     let each: f64 = each.map(Duration::as_secs_f64).sum();
     assert!((all - each).abs() < 1e-6, "{all} {each}");
 }
@@ -258,8 +261,8 @@ fn check_remark(remarks: &[Remark], about: &str, words: &str) {
 
 #[test]
 fn f100_a_delay_that_stays_at_its_longest_is_told_to_be_a_slow_server_s() {
-    let told = remarks(60, &page(5000), &[("AUTOTHROTTLE_MAX_DELAY", json!(2))]);
-    check_remark(&told, "slow", "raise AUTOTHROTTLE_MAX_DELAY");
+    let scope = remarks(60, &page(5000), &[("AUTOTHROTTLE_MAX_DELAY", json!(2))]);
+    check_remark(&scope, "slow", "raise AUTOTHROTTLE_MAX_DELAY");
 }
 
 #[test]
@@ -271,16 +274,16 @@ fn f101_a_server_that_autothrottle_does_not_throttle_is_told_of() {
 fn f102_what_keeps_concurrency_below_its_target_is_told() {
     let target = ("AUTOTHROTTLE_TARGET_CONCURRENCY", json!(4));
     let cap = ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(1));
-    let told = remarks(200, &page(200), &[target.clone(), cap]);
-    check_remark(&told, "below-target", "limited by concurrency = 1");
+    let scope = remarks(200, &page(200), &[target.clone(), cap]);
+    check_remark(&scope, "below-target", "limited by concurrency = 1");
     assert_eq!(remarks(400, &page(200), &[target]), []);
 }
 
 #[test]
 fn f103_a_server_that_forbids_everything_is_told_to_be_beyond_slowing_down() {
     let forbidden = Step::new(Reply::Status(403));
-    let told = remarks(40, &forbidden, &[]);
-    check_remark(&told, "suspect", "slowing down does not help");
+    let scope = remarks(40, &forbidden, &[]);
+    check_remark(&scope, "suspect", "slowing down does not help");
 }
 
 #[test]
@@ -305,13 +308,13 @@ fn of_many_scopes_those_worth_a_look_are_told_of_and_the_rest_are_counted() {
     );
     assert!(pacing.left_out > 0);
     assert_eq!(pacing.scopes.len() + pacing.left_out, 240);
-    let told = |name: &str| pacing.scopes.iter().any(|told| told.scope == name);
-    assert!(told("host7.test"));
-    assert!((200..240).all(|number| told(&format!("host{number}.test"))));
+    let is_listed = |name: &str| pacing.scopes.iter().any(|scope| scope.scope == name);
+    assert!(is_listed("host7.test"));
+    assert!((200..240).all(|number| is_listed(&format!("host{number}.test"))));
     let waited: Vec<Duration> = pacing
         .scopes
         .iter()
-        .map(|told| told.waited.values().sum())
+        .map(|scope| scope.waited.values().sum())
         .collect();
     assert!(waited.is_sorted_by(|a, b| a >= b), "{waited:?}");
 }

@@ -14,7 +14,7 @@ const SITE: &str = "one.test";
 
 /// The gaps behind the third page, which is answered so; before it there are none to speak of.
 fn gaps_behind(step: Step) -> Vec<f64> {
-    // The first RST may be a kept connection's end, and is nobody's word on our pace.
+    // The first RST may be a kept connection's end, and no signal on our pace.
     let last = 2 + usize::from(matches!(step.reply, Reply::Reset));
     let mood: Mood = Arc::new(move |visit| match visit.before {
         before if (2..=last).contains(&before) => Some(step.clone()),

@@ -578,7 +578,7 @@ impl World for PoliteWeb {
             return *answer;
         }
         if !self.listening.contains(&to) {
-            self.fault(net.now(), format!("nobody told of {to}"));
+            self.fault(net.now(), format!("no page linked to {to}"));
             return Answer::Refuse;
         }
         let caller = Caller {

@@ -92,7 +92,7 @@ impl Prober {
     }
 }
 
-/// Hands the attempts of each probe to whoever waits for it.
+/// Sends the attempts of each probe to its waiting scrape.
 struct Answers(Waiting);
 
 impl Sink for Answers {

@@ -43,7 +43,7 @@ fn beside_exporter<T>(config: Config, work: impl AsyncFnOnce(SocketAddr) -> T) -
     })
 }
 
-/// What it answers to somebody who gives it so many seconds.
+/// Its answer to a scraper with a timeout of so many seconds.
 async fn scrape(exporter: SocketAddr, query: String, seconds: f64) -> String {
     let mut stream = TcpStream::connect(exporter).await.expect("it listens");
     let request = format!(
@@ -112,26 +112,26 @@ fn what_a_probe_measured_is_what_the_target_did() {
         ],
     );
     for (answer, redirects, host) in [(&answers[0], 0.0, "a.test"), (&answers[1], 1.0, "b.test")] {
-        let told = metrics(answer);
+        let values = metrics(answer);
         assert_eq!(
-            (told["probe_success"], told["probe_http_status_code"]),
+            (values["probe_success"], values["probe_http_status_code"]),
             (1.0, 200.0)
         );
-        assert_eq!(told["probe_http_redirects"], redirects);
+        assert_eq!(values["probe_http_redirects"], redirects);
         let asked = server.asked_of(|asked| asked.host == host);
         let at_least: Duration = asked.iter().map(|asked| asked.done - asked.at).sum();
-        let phases =
-            ["resolve", "connect", "tls", "processing", "transfer"].map(|name| phase(&told, name));
+        let phases = ["resolve", "connect", "tls", "processing", "transfer"]
+            .map(|name| phase(&values, name));
         assert!(phases[3] >= at_least.as_secs_f64() - 0.001, "{answer}");
         assert!(phases[1] > 0.0 && phases[2] == 0.0, "{answer}");
         assert!(
-            phases.iter().sum::<f64>() <= told["probe_duration_seconds"],
+            phases.iter().sum::<f64>() <= values["probe_duration_seconds"],
             "{answer}"
         );
         let stamps = ["exact", "bound", "user"]
-            .map(|name| told[&format!("probe_http_stamp{{label=\"{name}\"}}")]);
+            .map(|name| values[&format!("probe_http_stamp{{label=\"{name}\"}}")]);
         assert_eq!(stamps.iter().sum::<f64>(), 1.0);
-        assert!(!told.contains_key("probe_ssl_earliest_cert_expiry"));
+        assert!(!values.contains_key("probe_ssl_earliest_cert_expiry"));
     }
 }
 
@@ -164,7 +164,7 @@ fn many_targets_are_probed_at_once_and_one_that_hangs_is_told_in_time() {
     assert!(
         answers[..TARGETS]
             .iter()
-            .all(|told| told["probe_success"] == 1.0)
+            .all(|values| values["probe_success"] == 1.0)
     );
     let hangs = &answers[TARGETS];
     assert_eq!(
@@ -194,10 +194,10 @@ fn whoever_scrapes_one_target_is_asked_no_oftener_than_its_pace() {
         .with("DOWNLOAD_DELAY", "100ms")
         .expect("it is sound");
     let answers = scraped(config, &[("probe?target=http://a.test/", 30.0); 8]);
-    for told in answers.iter().map(|answer| metrics(answer)) {
-        assert_eq!(told["probe_http_status_code"], 503.0);
+    for values in answers.iter().map(|answer| metrics(answer)) {
+        assert_eq!(values["probe_http_status_code"], 503.0);
         assert!(
-            phase(&told, "connect") > 0.0,
+            phase(&values, "connect") > 0.0,
             "each has a connection of its own"
         );
     }
@@ -213,15 +213,15 @@ fn whoever_scrapes_one_target_is_asked_no_oftener_than_its_pace() {
 
 #[test]
 fn a_probe_that_has_no_turn_in_time_says_so_and_is_never_sent() {
-    let (asks, mut hears) = unbounded_channel();
+    let (sender, mut receiver) = unbounded_channel();
     let server = Server::start(move |_| {
-        let _ = asks.send(());
+        let _ = sender.send(());
         Reply::page("").after(Duration::from_secs(600))
     });
     let answer = beside_exporter(server.config(), async |exporter| {
         let target = "probe?target=http://a.test/".to_owned();
         tokio::spawn(scrape(exporter, target.clone(), 3600.0));
-        hears.recv().await.expect("it is asked");
+        receiver.recv().await.expect("it is asked");
         scrape(exporter, target, 1.0).await
     });
     assert_eq!(failures(&metrics(&answer)), ["cancelled.asked"]);
@@ -264,7 +264,7 @@ fn what_is_no_target_is_refused() {
 fn the_end_of_the_certificate_that_ends_first_is_told_most_of_all_where_it_is_the_trouble() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = folder.path().join("authority.pem");
-    let told = |port: u16, host: &str, trusts: bool| {
+    let metrics_of = |port: u16, host: &str, trusts: bool| {
         let config = Config::default()
             .with("ALLOW_NET", "loopback")
             .and_then(|config| config.with("RESOLVE", format!("*:443:127.0.0.1:{port}")));
@@ -276,10 +276,10 @@ fn the_end_of_the_certificate_that_ends_first_is_told_most_of_all_where_it_is_th
         let target = format!("probe?target=https://{host}/");
         metrics(&scraped(config, &[(target.as_str(), 30.0)])[0])
     };
-    let expiry = |told: &HashMap<String, f64>| told["probe_ssl_earliest_cert_expiry"];
+    let expiry = |values: &HashMap<String, f64>| values["probe_ssl_earliest_cert_expiry"];
 
     let port = serve_tls(&authority, 2100);
-    let trusted = told(port, "a.test", true);
+    let trusted = metrics_of(port, "a.test", true);
     assert_eq!(trusted["probe_success"], 1.0, "{trusted:?}");
     assert_eq!(expiry(&trusted), 4_102_444_800.0); // 2100-01-01
     assert!(phase(&trusted, "tls") > 0.0);
@@ -287,13 +287,13 @@ fn the_end_of_the_certificate_that_ends_first_is_told_most_of_all_where_it_is_th
         ("a.test", false, "tls.untrusted"),
         ("b.test", true, "tls.name_mismatch"),
     ] {
-        let refused = told(port, host, trusts);
+        let refused = metrics_of(port, host, trusts);
         assert_eq!(refused["probe_success"], 0.0);
         assert_eq!(failures(&refused), [code]);
         assert_eq!(expiry(&refused), 4_102_444_800.0);
     }
 
-    let expired = told(serve_tls(&authority, 2020), "a.test", true);
+    let expired = metrics_of(serve_tls(&authority, 2020), "a.test", true);
     assert_eq!(failures(&expired), ["tls.expired"]);
     assert_eq!(expiry(&expired), 1_577_836_800.0); // 2020-01-01
 }

@@ -29,7 +29,7 @@ pub const JOBS_PER_KEY: usize = 8;
 pub const BEHIND_MAX: usize = 64;
 
 const TABLES: &str = "
-    PRAGMA journal_mode = wal; -- Who reads waits for nobody who writes.
+    PRAGMA journal_mode = wal; -- Readers do not wait for writers.
     CREATE TABLE IF NOT EXISTS job (
         id INTEGER PRIMARY KEY, url TEXT NOT NULL, cost REAL NOT NULL DEFAULT 1,
         state TEXT NOT NULL DEFAULT 'open' -- In the end 'done', or the code of what went wrong.
@@ -53,7 +53,7 @@ pub struct Key {
     pub secret: String,
 }
 
-/// What the crawl tells whoever writes, for each job in this order.
+/// Messages of the crawl to the writer, for each job in this order.
 enum Word {
     /// An attempt has ended.
     Answer(Box<Page>),

@@ -138,13 +138,14 @@ fn each_key_is_used_within_its_own_limits_and_each_answer_is_a_row() {
 /// A server that says `stop` when it is asked for the tenth time.
 fn stopping(stop: fn(&Stopper)) -> (Server, Arc<Mutex<Option<Stopper>>>) {
     let stopper = Arc::new(Mutex::new(None));
-    let (told, times) = (Arc::clone(&stopper), Mutex::new(0));
+    let (stopper_slot, times) = (Arc::clone(&stopper), Mutex::new(0));
     let server = Server::start(move |asked| {
         let mut times = times.lock().expect("nobody panics");
         *times += 1;
         if *times == 10 {
             stop(
-                told.lock()
+                stopper_slot
+                    .lock()
                     .expect("nobody panics")
                     .as_ref()
                     .expect("it runs"),
@@ -170,8 +171,8 @@ fn what_a_stopped_harvest_left_is_done_by_the_next_and_nothing_twice() {
         let mut reasons = Vec::new();
         for run in 1..=2 {
             let config = limited(&server, json!({"default": {"concurrency": 2}}));
-            let (path_of_it, told) = (path.clone(), Arc::clone(&stopper));
-            let started = move |comes| *told.lock().expect("nobody panics") = Some(comes);
+            let (path_of_it, stopper_slot) = (path.clone(), Arc::clone(&stopper));
+            let started = move |comes| *stopper_slot.lock().expect("nobody panics") = Some(comes);
             reasons.push(in_time(move || {
                 let harvested = harvest(&path_of_it, keys(&["a", "b"]), config, started);
                 harvested.expect("it is harvested")

@@ -42,7 +42,7 @@ pub enum Verdict {
 /// What was found.
 #[derive(Debug)]
 pub struct Report {
-    /// Why it ended: `finished`, or `shutdown` where it was told to.
+    /// Why it ended: `finished`, or `shutdown` after a signal.
     pub reason: FinishReason,
     pub targets: Vec<Target>,
     /// Links that came after the limit.

@@ -36,7 +36,7 @@ fn config(server: &Server) -> Config {
 }
 
 /// What was said of a URL, and on which pages it stands.
-fn told<'a>(report: &'a Report, url: &str) -> (&'a Verdict, Vec<&'a str>) {
+fn verdict_on<'a>(report: &'a Report, url: &str) -> (&'a Verdict, Vec<&'a str>) {
     let target = report
         .targets
         .iter()
@@ -73,7 +73,7 @@ fn each_link_is_judged_and_told_with_the_pages_that_hold_it() {
         .expect("it is sound");
     let (report, longest) = on_one_thread(async {
         let mut checked = tokio::spawn(check("http://a.test/", config, 100, pending()));
-        // A neighbour on the same thread, who notices how long it has to wait.
+        // A task on the same thread, which measures how long it has to wait.
         let (mut longest, mut ticks) = (Duration::ZERO, 0);
         let report = loop {
             let tick = Instant::now();
@@ -124,7 +124,7 @@ fn each_link_is_judged_and_told_with_the_pages_that_hold_it() {
             vec![start],
         ),
     ] {
-        assert_eq!(told(&report, url), (&verdict, pages), "{url}");
+        assert_eq!(verdict_on(&report, url), (&verdict, pages), "{url}");
     }
     let moved = report
         .targets
@@ -158,10 +158,10 @@ fn each_link_is_judged_and_told_with_the_pages_that_hold_it() {
 
 #[test]
 fn a_site_without_end_is_checked_to_the_limit_or_until_somebody_stops_it() {
-    let (asks, mut hears) = unbounded_channel();
-    let asks = Mutex::new(asks);
+    let (sender, mut receiver) = unbounded_channel();
+    let sender = Mutex::new(sender);
     let server = Server::start(move |asked| {
-        let _ = asks.lock().expect("nobody panics").send(());
+        let _ = sender.lock().expect("nobody panics").send(());
         let number: u64 = asked.target[1..].parse().unwrap_or(0);
         Reply::page(format!(
             "<a href=/{}>1</a> <a href=/{}>2</a>",
@@ -186,7 +186,7 @@ fn a_site_without_end_is_checked_to_the_limit_or_until_somebody_stops_it() {
     let report = on_one_thread(async {
         let stop = async {
             for _ in 0..20 + 10 {
-                hears.recv().await.expect("it is asked");
+                receiver.recv().await.expect("it is asked");
             }
         };
         check("http://a.test/", config(&server), 100_000, stop)
@@ -219,7 +219,7 @@ fn what_robots_txt_forbids_is_not_called_broken() {
         on_one_thread(check("http://a.test/", config, 20, pending())).expect("it is checked");
     let skipped = Verdict::Skipped("robots.disallowed".to_owned());
     assert_eq!(
-        told(&report, "http://a.test/private"),
+        verdict_on(&report, "http://a.test/private"),
         (&skipped, vec!["http://a.test/"])
     );
     assert_eq!(server.asked_of(|asked| asked.target == "/private").len(), 0);

@@ -96,7 +96,7 @@ fn f26_what_the_site_answered_the_api_slows_that_site_down_and_nothing_else() {
     for other in ["t2.test", "t3.test"] {
         let other = of(other);
         assert_eq!(other.len(), 4);
-        assert!(other[3].at < t1[1].at, "nobody else waits");
+        assert!(other[3].at < t1[1].at, "no other scope waits");
     }
 }
 

@@ -167,7 +167,7 @@ fn f45_retry_after_is_a_date_too_and_what_is_neither_holds_nothing() {
         str::from_utf8(field).ok()?.parse().ok()
     });
     let of_ahead = server.asked_of(|asked| asked.host == "ahead.test");
-    let until = of_ahead[0].at + millis(ahead.expect("it was told"));
+    let until = of_ahead[0].at + millis(ahead.expect("it was fed back"));
     // The date was read off a clock after the arrival, so this is early by that.
     assert!(of_ahead[1].at + TOLERANCE >= until);
     for host in &hosts[1..] {
@@ -292,7 +292,7 @@ fn f68_what_an_answer_says_of_scopes_comes_in_every_shape() {
     for (at, (host, _)) in hosts.iter().enumerate() {
         match at {
             0 | 1 => assert!(silent[at] < millis(600), "{host}: {silent:?}"),
-            // What is said of a quota counts from when it is heard; its window, from the departure.
+            // The state of a quota counts from its arrival; its window, from the departure.
             _ => assert!(silent[at] + LATE >= millis(700), "{host}: {silent:?}"),
         }
     }
@@ -331,7 +331,7 @@ fn f68_what_a_program_says_counts_from_when_it_says_it() {
     crawler.turn(Some(millis(1)));
     // The program has other things to do than to take turns.
     thread::sleep(millis(400));
-    let told = loopback::now();
+    let fed_back = loopback::now();
     crawler.feedback(&Feedback::of("told.test").delay(millis(500)));
     for host in ["told.test", "known.test"] {
         let request = get(format!("http://{host}/"));
@@ -340,7 +340,7 @@ fn f68_what_a_program_says_counts_from_when_it_says_it() {
     drop(goes_on);
     to_the_end(&mut crawler);
     for asked in server.asked() {
-        assert!(asked.at + TOLERANCE >= told + millis(500), "{asked:?}");
+        assert!(asked.at + TOLERANCE >= fed_back + millis(500), "{asked:?}");
     }
 }
 
@@ -359,7 +359,7 @@ fn f81_a_scope_obeys_what_is_said_of_it_in_the_middle_of_a_crawl() {
             assert_eq!(crawler.turn(Some(millis(10))), Turn::GoesOn);
         }
     };
-    let told = |crawler: &mut Crawler, count, delay, concurrency| {
+    let fed_back = |crawler: &mut Crawler, count, delay, concurrency| {
         until(crawler, count);
         let patch = ScopePatch {
             delay: Some(millis(delay)),
@@ -369,9 +369,9 @@ fn f81_a_scope_obeys_what_is_said_of_it_in_the_middle_of_a_crawl() {
         crawler.set_scope("a.test", patch).expect("a sound patch");
         server.asked().len()
     };
-    let slower = told(&mut crawler, 2, 500, 1);
-    let faster = told(&mut crawler, 5, 0, 4);
-    let fewer = told(&mut crawler, 10, 0, 1);
+    let slower = fed_back(&mut crawler, 2, 500, 1);
+    let faster = fed_back(&mut crawler, 5, 0, 4);
+    let fewer = fed_back(&mut crawler, 10, 0, 1);
     to_the_end(&mut crawler);
     let asked = server.asked();
     // What had left or was leaving when it was said is of the pace before.

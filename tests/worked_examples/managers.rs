@@ -38,7 +38,7 @@ fn f70_so_many_requests_in_each_window_by_a_strategy_that_comes_with_the_crawler
     check(&|config| set(config, "THROTTLING_SCOPE_MANAGER", manager.clone()));
 }
 
-/// Counts what it is asked and told.
+/// Counts its calls.
 struct Counting(Arc<AtomicUsize>);
 
 impl ScopeMap for Counting {
@@ -92,7 +92,7 @@ fn f70_a_manager_and_the_strategy_of_a_scope_are_those_that_are_named() {
     let hosts = ["a.test", "b.test"].into_iter();
     let urls = hosts.flat_map(|host| (0..3).map(move |n| get(format!("http://{host}/{n}"))));
     let pages = crawl(counting(Crawler::builder(config), &count), urls);
-    // Six requests are mapped and answered; one scope has the strategy, and hears of its three.
+    // Six requests are mapped and answered; one scope has the strategy, which gets its three.
     assert_eq!(count.load(Ordering::SeqCst), 3_010_606);
     assert!(
         pages

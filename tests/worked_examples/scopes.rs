@@ -30,7 +30,7 @@ fn f22_hosts_of_a_registrable_domain_share_a_pace_by_code_as_by_setting() {
         for other in ["y.co.uk", "localhost", "co.uk"] {
             let other = server.asked_of(|asked| asked.host == other);
             assert_gaps(&other, millis(150));
-            assert!(other[1].at < of_x[3].at, "they wait for nobody else");
+            assert!(other[1].at < of_x[3].at, "they wait for no other scope");
         }
         let scopes: BTreeSet<_> = pages.iter().flat_map(scopes_of).collect();
         let expected = ["co.uk", "localhost", "x.co.uk", "y.co.uk"];
@@ -171,7 +171,7 @@ fn f67_a_map_that_answers_from_another_thread_is_asked_once_per_request() {
     let slow = server.asked_of(|asked| asked.host == "slow.test");
     let fast = server.asked_of(|asked| asked.host == "fast.test");
     assert_eq!((slow.len(), fast.len()), (4, 4));
-    assert!(fast[0].at < slow[0].at, "nobody else waits");
+    assert!(fast[0].at < slow[0].at, "no other scope waits");
     assert_gaps(&slow, millis(40));
     for page in pages.iter().filter(|page| page.url.contains("slow")) {
         assert_eq!(scopes_of(page), ["looked-up"]);

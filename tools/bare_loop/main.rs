@@ -1,6 +1,6 @@
-//! The ceiling that crawl speeds are told as a share of: one thread, one epoll, and nothing else.
+//! The ceiling that crawl speeds are given as a share of: one thread, one epoll, and nothing else.
 //!
-//! Each request is a GET over loopback, answered by whoever listens on `--port` of `--addresses`
+//! Each request is a GET over loopback, answered by the server that listens on `--port` of `--addresses`
 //! addresses from 127.0.1.1 on. Nothing is parsed beyond the declared length of the first reply,
 //! which must be every reply's. With `--tls CA_FILE` each connection is rustls's, which verifies and
 //! resumes as it does by itself. Prints requests per second and the thread's processor time each.

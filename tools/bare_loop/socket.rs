@@ -84,7 +84,7 @@ fn set<T>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
 
 pub fn owned(fd: i32) -> io::Result<OwnedFd> {
     let fd = checked(fd)?;
-    // SAFETY: the kernel just made it and nobody else has it.
+    // SAFETY: the kernel just made it and no other owner has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -95,7 +95,7 @@ impl Session {
         Ok(Some(&self.out))
     }
 
-    /// Queues close_notify, which RFC 8446 wants of whoever closes (section 6.1).
+    /// Queues close_notify, which RFC 8446 requires of the side that closes (section 6.1).
     pub fn close(&mut self) {
         self.connection.send_close_notify();
     }

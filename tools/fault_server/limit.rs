@@ -140,7 +140,7 @@ impl Limit {
         }
     }
 
-    /// How long until the cost is there, if nobody else takes it and the rate stays.
+    /// Time until the cost is available, if no other request takes it and the rate stays.
     pub fn until(&mut self, cost: f64, now: Duration) -> Duration {
         let missing = cost - self.left(now);
         if missing <= GRAIN {

@@ -1,4 +1,4 @@
-//! Origins that misbehave in known ways and judge who crawls them, by their own clock.
+//! Origins that misbehave in known ways and judge their crawlers by their own clock.
 //!
 //!     cargo run --release --example fault_server -- --origin name=a,port=0,rate=5,latency=20ms
 //!
@@ -128,9 +128,9 @@ fn read_specs(file: &Path) -> Result<Vec<Spec>, String> {
 }
 
 fn serve(plan: Plan) -> io::Result<()> {
-    let (stop, told) = UnixStream::pair()?;
+    let (stop, stopped) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::low_level::pipe::register(signal, told.try_clone()?)?;
+        signal_hook::low_level::pipe::register(signal, stopped.try_clone()?)?;
     }
     let mut engine = server::engine(World::new(plan.specs), plan.listen, stop)?;
     println!("{}", json!({"listening": listening(&engine)?}));

@@ -66,7 +66,7 @@ impl World {
     pub fn answer(&mut self, index: usize, request: &Request, now: Now) -> (Entry, Vec<Step>) {
         let upstream = self.origins[index].spec.upstream;
         let target = upstream.then(|| self.upstream(&request.target)).flatten();
-        let told = target.map(|target| {
+        let upstream = target.map(|target| {
             let origin = &mut self.origins[target];
             let (kind, units, status) = origin.charge_from_afar(now);
             let arrival = origin.ledger.arrive(Arrival::new(now.at, kind, units));
@@ -75,7 +75,7 @@ impl World {
         });
         let origin = &mut self.origins[index];
         let mut decision = origin.decide(request, now);
-        let steps = origin.steps(&mut decision, told, request, now);
+        let steps = origin.steps(&mut decision, upstream, request, now);
         let mut arrival = Arrival::new(now.at, decision.kind, decision.units);
         arrival.hold = decision.hold;
         let arrival = origin.ledger.arrive(arrival);
@@ -293,7 +293,7 @@ impl Origin {
     fn steps(
         &mut self,
         decision: &mut Decision,
-        told: Option<(&'static str, String)>,
+        upstream: Option<(&'static str, String)>,
         request: &Request,
         now: Now,
     ) -> Vec<Step> {
@@ -307,7 +307,7 @@ impl Origin {
             Look::Face(_) => self.page(request),
         };
         reply = reply.field("Date", date(now.wall));
-        if let Some((name, value)) = told {
+        if let Some((name, value)) = upstream {
             reply = reply.field(name, value);
         }
         if let Some(hold) = decision.hold {
@@ -561,7 +561,7 @@ mod tests {
     #[test]
     fn a_fetch_through_an_api_is_charged_to_the_origin_it_is_for() {
         let mut world = world(&["name=api,upstream", "name=t.test,rate=1", "name=u.test"]);
-        let mut told = |target: &str| {
+        let mut upstream = |target: &str| {
             let text = ask(&mut world, target, 0).2;
             let line = text
                 .lines()
@@ -570,13 +570,16 @@ mod tests {
             line.map(str::to_owned)
         };
         assert_eq!(
-            told("/?url=http%3A%2F%2Ft.test%3A80%2Fx").as_deref(),
+            upstream("/?url=http%3A%2F%2Ft.test%3A80%2Fx").as_deref(),
             Some("200")
         );
-        assert_eq!(told("/?key=1&url=http://t.test").as_deref(), Some("429"));
-        assert_eq!(told("/?url=http://u.test/").as_deref(), Some("200"));
-        assert_eq!(told("/?url=nothing"), None);
-        assert_eq!(told("/"), None);
+        assert_eq!(
+            upstream("/?key=1&url=http://t.test").as_deref(),
+            Some("429")
+        );
+        assert_eq!(upstream("/?url=http://u.test/").as_deref(), Some("200"));
+        assert_eq!(upstream("/?url=nothing"), None);
+        assert_eq!(upstream("/"), None);
     }
 
     #[test]

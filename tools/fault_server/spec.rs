@@ -23,7 +23,7 @@ Limits (one of them; counted from the first request that is not for robots.txt):
   fixed=60/60s         so many units per window; the first begins with the first request
   sliding=60/60s       so many units in any stretch of this length
   strict               refused requests are charged as well
-  cost=1.5..2.5        units of a request, drawn evenly and told in X-Actual-Cost (default: 1)
+  cost=1.5..2.5        units of a request, drawn evenly and sent in X-Actual-Cost (default: 1)
   refuse=FACE          what is refused looks like this (default: 429)
   refuse_after=0       how long a refusal takes
   retry_after=10       on refusals of the limit, and on statuses of block: seconds, `exact` (until
@@ -43,7 +43,7 @@ Blocks and faults:
                        hit_latency and pass by the limit
   hit_latency=1ms
   upstream             a fetch of /?url=U is charged to the origin named in U, whose refusal is
-                       told in X-Upstream-Status-Code with status 200
+                       sent in X-Upstream-Status-Code with status 200
 
 robots.txt:
   robots=allow         or deny, or a status
@@ -153,7 +153,7 @@ impl Spec {
         match pairs.pairs.first() {
             None => Ok(spec),
             Some((key, _)) => Err(format!(
-                "origin `{text}`: `{key}` is unknown, told twice, or has nothing to apply to"
+                "origin `{text}`: `{key}` is unknown, given twice, or has nothing to apply to"
             )),
         }
     }
@@ -435,10 +435,10 @@ mod tests {
             let wrong = Spec::parse(&format!(
                 "name=a,rate=5,block=captcha,fault=reset,ban=a:b,cache=1:1,{key}=?"
             ));
-            let told = format!("`{key}` is unknown");
+            let message = format!("`{key}` is unknown");
             let twice = ["name", "rate", "block", "fault", "ban", "cache"].contains(&key);
             assert!(
-                twice || !wrong.is_err_and(|wrong| wrong.contains(&told)),
+                twice || !wrong.is_err_and(|wrong| wrong.contains(&message)),
                 "{key}"
             );
         }

@@ -127,9 +127,9 @@ fn crawler(plan: &Plan, delay: Duration, own: &Shared<Own>) -> Crawler {
                 exit(2);
             });
     }
-    let told = Shared::clone(own);
+    let shared = Shared::clone(own);
     let sink = move |page: Page| {
-        let own = &mut *told.borrow_mut();
+        let own = &mut *shared.borrow_mut();
         own.failed += u64::from(page.status != Some(200));
         if page.tag != TELLS {
             return;
@@ -243,11 +243,11 @@ fn stats_path() -> PathBuf {
 
 /// How long the calling thread was ready to run and did not, since it began.
 fn kept_waiting() -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = told
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text
         .split_whitespace()
         .nth(1)
-        .and_then(|told| told.parse().ok());
+        .and_then(|text| text.parse().ok());
     Duration::from_nanos(nanos.unwrap_or_default())
 }
 

@@ -51,9 +51,9 @@ impl Origin {
 
     /// What came until now.
     pub fn seen(&self) -> Seen {
-        let (tell, told) = channel();
-        self.asked.send(tell).expect("the origin serves");
-        told.recv().expect("the origin serves")
+        let (sender, receiver) = channel();
+        self.asked.send(sender).expect("the origin serves");
+        receiver.recv().expect("the origin serves")
     }
 }
 
@@ -99,8 +99,8 @@ fn serve(listener: &TcpListener, delay: Duration, asks: &Receiver<Sender<Seen>>)
                 }
             }
         }
-        while let Ok(tell) = asks.try_recv() {
-            let _ = tell.send(arrivals.told());
+        while let Ok(sender) = asks.try_recv() {
+            let _ = sender.send(arrivals.counts());
         }
     }
 }
@@ -165,7 +165,7 @@ impl Arrivals {
         }
     }
 
-    fn told(&self) -> Seen {
+    fn counts(&self) -> Seen {
         Seen {
             excess: self.seen.excess.clone(),
             ..self.seen

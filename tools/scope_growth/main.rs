@@ -6,7 +6,7 @@
 //! host; every page has one link, to the host's next page. Time and network are not there (see
 //! `nowhere.rs`), all above them is: links, names, frontier, throttle, wheel, connections, replies.
 //! Whatever the size, 20 000 pages a second of the crawl's clock are due. Once every host has been
-//! asked, `--pages` more are timed, in slices whose median is told, by the thread's own processor
+//! asked, `--pages` more are timed, in slices whose median is reported, by the thread's own processor
 //! time. A size that needs more memory than `--memory-max` is given up.
 
 mod nowhere;

@@ -32,7 +32,7 @@ pub struct Nowhere {
     /// Requests that leave with the next submit.
     outbox: Vec<(Token, bool)>,
     news: Vec<Event>,
-    /// Replies as they lie in memory, and those that nobody reads.
+    /// Replies as they lie in memory, and those that are not read.
     replies: Vec<Vec<u8>>,
     free: Vec<u32>,
     served: u64,

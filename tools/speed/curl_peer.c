@@ -35,7 +35,7 @@ static size_t drop(char *bytes, size_t size, size_t number, void *user) {
     return size * number;
 }
 
-/* What libcurl wants to hear of a socket. A socket that it was told of carries a mark. */
+/* Events that libcurl waits for on a socket. A socket assigned to it carries a mark. */
 static int watch(CURL *easy, curl_socket_t fd, int what, void *user, void *known) {
     (void)easy;
     (void)user;

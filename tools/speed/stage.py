@@ -110,7 +110,7 @@ def must(command):
 
 
 class Stage:
-    """nginx with its pages, and whoever asks for them. A context: what it began it ends."""
+    """nginx with its pages, and their clients. A context: it ends the processes it started."""
 
     def __init__(self, binaries, argiope=None):
         self.argiope = argiope or binaries / "argiope"
@@ -201,7 +201,7 @@ class Stage:
             self.children.add(child)
             watch = threading.Timer(seconds, child.kill)
             watch.start()
-            # Not `child.wait`: what it took of the processor is told once.
+            # Not `child.wait`: what it took of the processor is reported once.
             _, status, usage = os.wait4(child.pid, 0)
             watch.cancel()
             child.returncode = os.waitstatus_to_exitcode(status)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Crawls of each kind for who counts where the command goes: what tools/profiled.sh runs.
+"""Crawls of each kind for a profile of the command: run by tools/profiled.sh.
 
     tools/speed/training.py ARGIOPE
 """

@@ -1,4 +1,4 @@
-//! What goes wrong, as C hears of it: a status, and a sentence that can be asked for.
+//! Errors for C: a status, and a message that can be queried.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};

@@ -49,7 +49,7 @@ pub unsafe extern "C" fn argiope_handle_cancel(
         // SAFETY: the caller's promise.
         match unsafe { handle.as_ref() } {
             None => refuse("handle is null"),
-            Some(handle) => heard(handle.0.cancel(id)),
+            Some(handle) => status_of(handle.0.cancel(id)),
         }
     })
 }
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn argiope_handle_cancel_scope(
         match unsafe { (handle.as_ref(), text(name)) } {
             (None, _) => refuse("handle is null"),
             (_, Err(why)) => refuse(why),
-            (Some(handle), Ok(name)) => heard(handle.0.cancel_scope(name)),
+            (Some(handle), Ok(name)) => status_of(handle.0.cancel_scope(name)),
         }
     })
 }
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn argiope_handle_set_scope(
             (_, Err(why), _) | (_, _, Err(why)) => refuse(why),
             (Some(handle), Ok(name), Ok(settings)) => match patch(settings) {
                 Err(why) => refuse(why),
-                Ok(patch) => heard(handle.0.set_scope(name, patch)),
+                Ok(patch) => status_of(handle.0.set_scope(name, patch)),
             },
         }
     })
@@ -149,8 +149,8 @@ fn patch(settings: &str) -> Result<ScopePatch, Box<dyn Error>> {
     Ok(settings.to_string().parse()?)
 }
 
-fn heard(told: Result<(), ControlError>) -> ArgiopeStatus {
-    match told {
+fn status_of(result: Result<(), ControlError>) -> ArgiopeStatus {
+    match result {
         Ok(()) => ArgiopeStatus::Ok,
         Err(ControlError::Busy) => ArgiopeStatus::Full,
         Err(ControlError::Over) => ArgiopeStatus::Over,

@@ -104,16 +104,16 @@ fn serve() -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-    let told = Arc::clone(&asked);
+    let targets = Arc::clone(&asked);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let told = Arc::clone(&told);
+            let targets = Arc::clone(&targets);
             thread::spawn(move || {
                 let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
                 while let Some(first) = lines.next() {
                     let target = first.split(' ').nth(1).unwrap_or_default().to_owned();
                     let is_robots = target == "/robots.txt";
-                    told.lock().expect("nobody panics").push(target);
+                    targets.lock().expect("nobody panics").push(target);
                     lines.by_ref().find(String::is_empty);
                     let reply: &[u8] = match is_robots {
                         true => b"HTTP/1.1 404 So\r\nContent-Length: 0\r\n\r\n",

@@ -1,4 +1,4 @@
-/* What a careless program does, and what it is told. Nothing listens where this asks. */
+/* Misuse of the API, and its errors. No server listens at the addresses used. */
 #include <argiope.h>
 #include <assert.h>
 #include <pthread.h>
@@ -67,7 +67,7 @@ int main(void) {
     assert(view.root == id && view.tag == 9 && view.status == 0 && view.error.length > 0);
     argiope_page_free(page);
 
-    /* A scope is told otherwise, by the rules of THROTTLING_SCOPES. */
+    /* A scope is changed, by the rules of THROTTLING_SCOPES. */
     ArgiopeHandle *steers = argiope_handle(crawler);
     assert(argiope_handle_set_scope(steers, "127.0.0.1:9", "{\"delay\": 3600}") == ARGIOPE_STATUS_OK);
     assert(argiope_handle_set_scope(steers, "127.0.0.1:9", "{\"delai\": 1}") == ARGIOPE_STATUS_REFUSED);

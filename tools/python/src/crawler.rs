@@ -119,7 +119,7 @@ impl Crawler {
     }
 
     /// The finished pages that wait by now, in the order in which they ended: an iterator that takes
-    /// each when it comes to it, so that whoever stops early leaves the rest.
+    /// each when it comes to it, so that a loop that stops early leaves the rest.
     fn pages(&self) -> Pages {
         let pages = Arc::clone(&self.pages);
         let left = AtomicUsize::new(locked(&pages).len());

@@ -43,12 +43,12 @@ impl Handle {
 
     /// Cancels the request of this number, wherever it is.
     fn cancel(&self, id: u64) -> PyResult<()> {
-        self.with(|handle| told(handle.cancel(id)))
+        self.with(|handle| control_result(handle.cancel(id)))
     }
 
     /// Cancels all that are throttled under this scope.
     fn cancel_scope(&self, name: &str) -> PyResult<()> {
-        self.with(|handle| told(handle.cancel_scope(name)))
+        self.with(|handle| control_result(handle.cancel_scope(name)))
     }
 
     /// Says something else of a scope from now on: `settings` is its entry of `THROTTLING_SCOPES`, as
@@ -56,7 +56,7 @@ impl Handle {
     /// of your own, a pattern as `*.example.com`, or `default`.
     fn set_scope(&self, name: &str, settings: &Bound<'_, PyDict>) -> PyResult<()> {
         let patch = patch_of(settings)?;
-        self.with(|handle| told(handle.set_scope(name, patch)))
+        self.with(|handle| control_result(handle.set_scope(name, patch)))
     }
 
     /// Lets nothing more depart until `resume`.
@@ -132,7 +132,7 @@ pub fn request_of(line: &str, tag: u64) -> PyResult<Request> {
     })
 }
 
-fn told(result: Result<(), ControlError>) -> PyResult<()> {
+fn control_result(result: Result<(), ControlError>) -> PyResult<()> {
     result.map_err(|error| match error {
         ControlError::Busy => Full::new_err(error.to_string()),
         ControlError::Over => Over::new_err(error.to_string()),
