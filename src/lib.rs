@@ -47,7 +47,7 @@ pub use frontier::request::seeds::SeedError;
 #[doc(inline)]
 pub use frontier::request::{PageKind, Request, ScopesError};
 
-// Results, and how a crawl does.
+// Results and statistics of a crawl.
 #[doc(inline)]
 pub use base::disk::{DiskDone, DiskJob};
 #[doc(inline)]

@@ -1,4 +1,4 @@
-//! The door: flags to config to exit code.
+//! Entry point of the binary: runs the command line and exits with its code.
 
 #![deny(unsafe_code)]
 

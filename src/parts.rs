@@ -1,7 +1,8 @@
-//! What the crawler is made of, for programs that need one part of it and no crawl.
+//! Components of the crawler, for programs that need one of them without a crawl.
 //!
-//! Nothing in here reads a clock, opens a socket or starts a thread: time is an argument
-//! ([`Instant`](crate::Instant) counts from where the caller begins to count), bytes go in and values come out.
+//! Nothing in this module reads a clock, opens a socket or starts a thread: time is an argument
+//! ([`Instant`](crate::Instant) counts from an origin that the caller chooses), bytes go in and values
+//! come out.
 //!
 //! # Links of a page
 //!
@@ -16,7 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What robots.txt says
+//! # Rules of robots.txt
 //!
 //! ```
 //! use argiope::parts::Robots;
@@ -28,7 +29,7 @@
 //! assert_eq!(rules.crawl_delay(), Some(std::time::Duration::from_secs(2)));
 //! ```
 //!
-//! # A reply, read as it comes
+//! # Parsing a response incrementally
 //!
 //! ```
 //! use argiope::parts::{Item, Limits, ResponseReader};
@@ -50,7 +51,7 @@
 //! # Ok::<(), argiope::parts::HttpError>(())
 //! ```
 //!
-//! # A request, written out
+//! # Writing a request
 //!
 //! ```
 //! use argiope::parts::{RequestHead, UsualFields, write_request};
@@ -70,9 +71,9 @@
 //! # Ok::<(), argiope::parts::RequestError>(())
 //! ```
 //!
-//! # A body, decoded
+//! # Decoding a body
 //!
-//! Content codings are removed as the bytes come, within a budget; what remains is text in the encoding
+//! Content codings are removed incrementally, within a budget; the result is text in the encoding
 //! that the page declares.
 //!
 //! ```
@@ -89,7 +90,7 @@
 //! # Ok::<(), argiope::parts::CodingError>(())
 //! ```
 //!
-//! # How long a server asks to wait
+//! # Retry-After and RateLimit
 //!
 //! ```
 //! use argiope::parts::{Item, Limits, RateLimit, ResponseReader, http_date, retry_after};
@@ -142,9 +143,9 @@
 //! assert_eq!(ids, [8, 7]);
 //! ```
 //!
-//! # When each of many hosts may be asked
+//! # Pacing of requests to many hosts
 //!
-//! The engine of pacing, for a client of one's own: lanes with something to send are offered, and
+//! The pacing engine, for use in another client: lanes with something to send are offered, and
 //! granted when all of their scopes allow.
 //!
 //! ```

@@ -1,8 +1,8 @@
 //! A web in virtual time, for tests of programs that embed a crawl.
 //!
-//! A function gives the answer to each request, and its delay; the crawl runs as it would over
-//! the kernel, with your own sink, scope map and strategies in it, but waiting takes no time: a day of
-//! pacing passes in a blink. Nothing is sent, no clock is read, and chance comes from a seed: the same
+//! A function gives the answer to each request, and its delay; the crawl runs as it would over the kernel,
+//! with your own sink, scope map and strategies in it, but waiting takes no real time: a day of pacing
+//! takes milliseconds. Nothing is sent, no clock is read, and random numbers come from a seed: the same
 //! seed gives the same crawl to the nanosecond.
 //!
 //! ```
@@ -20,15 +20,15 @@
 //! crawler.submit(Request::get("http://example.com/"))?;
 //! assert_eq!(crawler.run(), FinishReason::Finished);
 //!
-//! // What the origin saw: its rules, then two pages with the gap that they ask for.
+//! // The origin's requests: robots.txt, then two pages, separated by its Crawl-delay.
 //! let asked = web.asked();
 //! assert_eq!(asked.len(), 3);
 //! assert!(asked[2].at.saturating_since(asked[1].at) >= Duration::from_secs(20));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is simulated are names, connections, their round trips, bytes that come in pieces, and the
-//! disk. What is not: TLS (a connection to port 443 is refused, so use `http`), losses, and other
+//! The simulation covers names, connections, their round trips, bytes that come in pieces, and the
+//! disk. Not simulated: TLS (a connection to port 443 is refused, so use `http`), losses, and other
 //! machines: what another thread does happens at no moment of this time, and a crawl that waits for
 //! a [`Handle`](crate::Handle) does so without rest.
 

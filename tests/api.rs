@@ -481,7 +481,7 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
 }
 
 #[test]
-fn a_sink_hears_each_decision_once_its_reply_has_ended() {
+fn a_sink_gets_each_decision_once_its_reply_has_ended() {
     #[derive(Clone, Default)]
     struct Log(Shared<Vec<String>>);
     impl Sink for Log {

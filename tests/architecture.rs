@@ -582,7 +582,7 @@ fn the_command_line_uses_no_macro_that_panics_when_its_output_is_lost() {
 }
 
 #[test]
-fn every_file_says_first_what_it_is_for() {
+fn every_file_begins_with_its_purpose() {
     for (file, code) in sources() {
         assert!(
             code.starts_with("//! ") || code.starts_with("#![doc"),

@@ -132,7 +132,7 @@ fn a_busy_thread_of_ours_does_not_move_what_the_server_took() {
 }
 
 #[test]
-fn another_reader_finds_the_percentiles_that_the_report_tells() {
+fn another_reader_finds_the_percentiles_of_the_report() {
     let asked = AtomicU64::new(0);
     let silence = Mutex::new(None);
     let server = Server::start(move |_| {

@@ -642,7 +642,7 @@ fn the_toml_that_settings_prints_is_the_same_config() {
 }
 
 #[test]
-fn a_proxys_password_is_shown_to_nobody_but_stands_in_the_file() {
+fn a_proxys_password_is_not_displayed_but_is_in_the_file() {
     let said = ["settings", "-s", "PROXY=socks5://me:s3cret@127.0.0.1:1080"];
     for format in [None, Some("--json")] {
         let args: Vec<&str> = said.into_iter().chain(format).collect();

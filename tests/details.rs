@@ -97,7 +97,7 @@ fn header_fields_come_in_their_order_and_case_and_a_plain_page_has_no_certificat
 }
 
 #[test]
-fn a_page_tells_its_scopes_the_gap_it_waited_for_and_who_stamped_its_times() {
+fn a_page_has_its_scopes_its_gap_and_the_source_of_its_stamps() {
     let server = Server::start(|_| Reply::page("ok"));
     let config = set(server.config(), "DOWNLOAD_DELAY", "150ms");
     let config = set(config, "AUTOTHROTTLE_ENABLED", false);

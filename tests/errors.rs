@@ -18,7 +18,7 @@ fn is_an_error(error: impl Error + Send + Sync + 'static) -> Box<dyn Error> {
 }
 
 #[test]
-fn each_error_says_its_name_its_cause_and_whether_to_try_again() {
+fn each_error_has_its_name_its_cause_and_whether_to_retry() {
     macro_rules! check {
         ($error:expr, $code:expr, $again:expr, $has_cause:expr) => {{
             let error = $error;

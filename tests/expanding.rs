@@ -90,7 +90,7 @@ fn a_body_that_expands_without_end_has_no_longer_than_any_other() {
 }
 
 #[test]
-fn a_turn_goes_on_with_a_few_of_many_bodies_that_expand() {
+fn a_turn_continues_a_few_of_many_bodies_that_expand() {
     const HOSTS: usize = 40;
     let sink = Takes::default();
     let taken = || sink.0.load(Ordering::Relaxed) >> 20;

@@ -35,7 +35,7 @@ const _: () = {
 };
 
 #[test]
-fn a_crawl_goes_on_whichever_thread_takes_its_turns() {
+fn a_crawl_continues_on_any_thread_that_takes_its_turns() {
     for io in ["epoll", "uring"] {
         let server = Server::start(|_| Reply::page("a page"));
         let (pages, mut crawler) = kept(set(server.config(), "IO", io));

@@ -50,7 +50,7 @@ fn standard_output_is_a_file_like_the_others() {
 }
 
 #[test]
-fn a_reader_who_does_not_read_is_waited_for_until_he_is_given_up() {
+fn a_stuck_reader_is_waited_for_until_it_is_given_up() {
     if inside() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         // SAFETY: both descriptors are open.
@@ -101,7 +101,7 @@ fn a_reader_who_does_not_read_is_waited_for_until_he_is_given_up() {
         drop(reader);
         std::process::exit(7);
     }
-    let mut child = again("a_reader_who_does_not_read_is_waited_for_until_he_is_given_up");
+    let mut child = again("a_stuck_reader_is_waited_for_until_it_is_given_up");
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 

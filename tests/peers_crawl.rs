@@ -167,7 +167,7 @@ fn the_same_web_is_crawled_alike_with_names_from_dnsmasq() {
 }
 
 #[test]
-fn a_crawl_that_is_told_to_end_leaves_whole_files_and_forgets_no_url() {
+fn a_stopped_crawl_leaves_complete_files_and_loses_no_url() {
     let folder = folder("peers-stopped");
     let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
         return;
@@ -246,7 +246,7 @@ fn a_crawl_that_is_told_to_end_leaves_whole_files_and_forgets_no_url() {
 }
 
 #[test]
-fn a_crawl_told_twice_ends_at_once_and_its_files_are_whole() {
+fn a_crawl_stopped_twice_ends_at_once_with_complete_files() {
     let folder = folder("peers-stopped-twice");
     let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
         return;
@@ -371,7 +371,7 @@ fn nginx_sees_as_many_requests_of_a_host_in_flight_as_were_asked_for_and_no_more
 }
 
 #[test]
-fn a_terminal_that_goes_away_ends_a_crawl_in_good_order_unless_nobody_minds() {
+fn a_closed_terminal_ends_a_crawl_in_good_order_unless_hup_is_ignored() {
     let folder = folder("peers-hung-up");
     let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
         return;

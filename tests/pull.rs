@@ -32,7 +32,7 @@ fn number(page: &Page) -> u32 {
 }
 
 #[test]
-fn a_crawl_goes_on_while_what_is_taken_of_it_leads_on() {
+fn a_crawl_continues_while_taken_results_lead_to_requests() {
     let server = Server::start(|asked| Reply::page(&asked.target));
     let mut crawler = Crawler::builder(server.config())
         .build()

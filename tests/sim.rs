@@ -284,7 +284,7 @@ fn a_sink_commits_once_all_of_its_results_are_durable() {
 }
 
 #[test]
-fn a_sink_that_lost_a_result_is_not_told_that_it_is_committed() {
+fn a_sink_that_lost_a_result_gets_no_commit() {
     let (path, cause) = ("results".into(), io::Error::other("the disk is gone"));
     let (reason, calls) = commits_of(Some(WriteError { path, cause }));
     assert_eq!(reason, FinishReason::SinkFailed);

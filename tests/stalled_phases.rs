@@ -340,7 +340,7 @@ fn millis(report: &ProbeReport, measure: Measure, share: f64) -> f64 {
 }
 
 #[test]
-fn a_loop_that_is_late_tells_every_phase_as_long_as_it_was() {
+fn a_late_loop_measures_every_phase_exactly() {
     let names = SocketAddr::from(([10, 53, 53, 53], 53));
     let report = probe(simulation(), names, 5.0, &urls(20, 80));
     let spans = [ROUND_TRIP + LOOKUP, ROUND_TRIP, ROUND_TRIP + HEAD, BODY];
@@ -363,7 +363,7 @@ fn a_loop_that_is_late_tells_every_phase_as_long_as_it_was() {
     assert!(set_up >= (ROUND_TRIP + LOOKUP + ROUND_TRIP).as_millis() as f64 + 12.0);
 }
 
-fn a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was<I: Io>(io: I) {
+fn a_late_loop_on_the_kernel_measures_every_phase_exactly<I: Io>(io: I) {
     let servers = Servers::start();
     let back_end = io.kind();
     let urls = urls(16, servers.pages.address().port());
@@ -383,13 +383,13 @@ fn a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was<I: Io>(io: I) {
 #[test]
 fn so_it_is_on_epoll() {
     let epoll = Epoll::new(IoSettings::default()).expect("a back end");
-    a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(epoll);
+    a_late_loop_on_the_kernel_measures_every_phase_exactly(epoll);
 }
 
 #[test]
 fn so_it_is_on_io_uring() {
     match Uring::new(IoSettings::default()) {
-        Ok(uring) => a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(uring),
+        Ok(uring) => a_late_loop_on_the_kernel_measures_every_phase_exactly(uring),
         Err(reason) => loud::skip(reason),
     }
 }

@@ -165,7 +165,7 @@ fn a_body_longer_than_may_be_kept_comes_in_pieces_no_faster_than_its_sink_takes_
 }
 
 #[test]
-fn a_body_that_nobody_wants_is_read_past_and_its_connection_used_again() {
+fn an_unwanted_body_is_skipped_and_its_connection_reused() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/skipped" => Answer::page("x".repeat(100_000)),
         _ => Answer::page("kept"),

@@ -1,6 +1,6 @@
 //! The allocator, which must not hold up a turn of the crawl's loop (`tools/large_pages.rs`).
 //!
-//! mimalloc gives back all freed memory at once, in whichever call notices that it is due: 10 to 30 ms
+//! mimalloc returns all freed memory to the kernel at once, in the first call after its delay: 10 to 30 ms
 //! after large pages. So a thread does that. The kernel clears a huge page whole where it is first written
 //! to: 5 ms and more on a virtual machine whose host has to find the memory first. So [`prepare`] switches
 //! them off.
@@ -20,7 +20,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const PURGE_DELAY: mi_option_t = 15;
 /// An hour: only a forced collection gives memory back.
 const NEVER: c_long = 3_600_000;
-/// How long freed memory is kept for what is allocated next.
+/// Time for which freed memory is kept for later allocations.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
 /// Memory may have been freed since the thread last gave some back.
@@ -30,7 +30,7 @@ static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 /// Sets up the process, before anything large is allocated: the kernel gives it no huge pages. At a million
 /// scopes a page then takes 0 to 0.9 µs longer, at ten million 10 to 15 % (`tools/scope_growth`).
 pub fn prepare() {
-    // A kernel without them has none to give.
+    // The call fails only on a kernel without huge pages, where it is not needed.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 

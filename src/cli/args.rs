@@ -106,7 +106,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether only errors are wanted on stderr.
+    /// Returns whether only errors are printed on stderr.
     pub fn is_quiet(&self) -> bool {
         matches!(self, Command::Crawl(crawl) if crawl.quiet)
     }

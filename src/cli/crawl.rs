@@ -68,14 +68,14 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
             output: stdout.as_ref(),
         };
         let prepared = directory::prepare(out, args.overwrite, in_use).map_err(refused)?;
-        lock.set(prepared).expect("it is set here alone");
+        lock.set(prepared).expect("it is set only here");
     }
     if waits_for_seeds {
         received.stop_on_signal(crawler.stopper())?;
     }
     let watched = watch(&mut crawler, args.quiet, &received);
     let failure = feeder.failure();
-    // Before anything is shown: nothing that happens to stderr may keep it from the disk.
+    // Written before anything is printed, so that a failure of stderr cannot prevent it.
     let is_reader_gone = to_stdout
         && crawler
             .write_error()
@@ -185,7 +185,7 @@ fn unsaved(crawler: &mut Crawler, feeder: Feeder) -> (Option<String>, Option<Str
 /// long file.
 const COUNTED_MAX: usize = 1_000_000;
 
-/// Whether a directory is still where the crawl made it; reports once that it is not.
+/// Checks that the output directory still exists at its path; logs once if it does not.
 fn held(lock: &Arc<OnceLock<DirectoryLock>>, out: &Path) -> impl Fn() -> bool + Send + use<> {
     let (lock, out) = (Arc::clone(lock), out.to_owned());
     let is_reported = AtomicBool::new(false);
@@ -205,7 +205,7 @@ fn held(lock: &Arc<OnceLock<DirectoryLock>>, out: &Path) -> impl Fn() -> bool + 
 pub struct Watched {
     /// Why.
     pub reason: FinishReason,
-    /// The summary for people; empty where none is wanted.
+    /// The summary as text; empty with `--quiet`.
     pub summary: String,
 }
 
@@ -234,10 +234,10 @@ pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> Watched
     Watched { reason, summary }
 }
 
-/// The crawler; what the user asked of it and cannot be is a usage error.
+/// Builds the crawler; an invalid configuration is a usage error.
 pub fn set_up(builder: Builder) -> anyhow::Result<Crawler> {
     builder.build().map_err(|error| match error {
-        // Its cause is in its words already.
+        // Its message already contains its cause.
         SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
         error => Usage(error.to_string()).into(),
     })
@@ -283,7 +283,7 @@ pub fn sink_options(
     Ok(options)
 }
 
-/// The machine's name, as far as it fits into a file name.
+/// The machine's name, cut to fit into a file name.
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name

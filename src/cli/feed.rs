@@ -1,4 +1,4 @@
-//! From the command line's URLs and seeds files to the crawl, in a thread of its own.
+//! Submits the URLs of the command line and of seeds files to the crawl, from a separate thread.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,13 +18,13 @@ use super::Usage;
 use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
 use super::signals::Received;
 
-/// The requests to begin with, one after the other: the URLs named, then the lines of each file. Pipes
+/// Iterator of the first requests: the URLs of the command line, then the lines of each file. Pipes
 /// come behind all regular files, whatever their order was: a pipe may be silent, and no file waits
 /// for it.
 pub struct Seeds {
     named: VecDeque<String>,
     inputs: VecDeque<Input>,
-    /// Lines that were no seed.
+    /// Number of invalid lines.
     bad: u64,
     /// Whether a pipe is being read, which may take any time.
     is_at_pipe: Arc<AtomicBool>,
@@ -45,21 +45,21 @@ struct Input {
 )]
 enum Step {
     Seed(Request),
-    /// A comment, or no seed.
+    /// A comment or an invalid line.
     Nothing,
     End,
 }
 
 /// Seeds looked at for public hosts before the first is sent.
 const LOOKED_AT_FIRST: usize = 10_000;
-/// A writer silent for this long is taken to wait for an answer to the seeds before.
+/// After this time without data, the writer of a pipe is assumed to wait for results of earlier seeds.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
 
 impl Seeds {
-    /// Opens every file now, so that one that cannot be read is a usage error and not a late surprise.
+    /// Opens every file now, so that one that cannot be read is a usage error before the crawl begins.
     pub fn open(urls: &[String], files: &[std::path::PathBuf]) -> Result<Self, Usage> {
         let open = |path: &PathBuf| {
             let name = path.display().to_string();
@@ -103,7 +103,7 @@ impl Seeds {
         }
     }
 
-    /// The next request; lines that are none are named, counted, and passed over.
+    /// Returns the next request; invalid lines are logged, counted and skipped.
     ///
     /// # Errors
     /// A file cannot be read any further.
@@ -188,14 +188,14 @@ pub struct Feeder {
 pub struct Unfed {
     held: VecDeque<Request>,
     seeds: Seeds,
-    /// When pipes are read no further, once that is known.
+    /// When reading of pipes stops, once known.
     until: Option<Instant>,
-    /// Why a file was not read to its end: the first, where there are several.
+    /// The first error that stopped the reading of a file.
     failure: Option<String>,
 }
 
 impl Feeder {
-    /// Why the seeds ended before their end, if they did.
+    /// The error that ended the seeds early, if any.
     pub fn failure(&self) -> Option<String> {
         self.failure.try_recv().ok()
     }
@@ -226,7 +226,7 @@ impl Feeder {
                 Err(RecvTimeoutError::Timeout) if self.is_at_pipe.load(Ordering::SeqCst) => {
                     return false;
                 }
-                // It is in a file, which has an end, or at a seed, where it stops.
+                // The thread reads a regular file, which has an end, or submits a seed, where it stops.
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
@@ -234,7 +234,7 @@ impl Feeder {
 }
 
 impl Unfed {
-    /// Why a file was not read to its end, if one was not.
+    /// The error that stopped the reading of a file, if any.
     pub fn failure(self) -> Option<String> {
         self.failure
     }
@@ -278,7 +278,7 @@ fn warn_of_silence() {
 /// How long a pipe may take to give a line or its end, once the crawl is over.
 const PIPE_PATIENCE: Duration = Duration::from_millis(300);
 
-/// Feeds a crawl from a thread of its own until the seeds end.
+/// Submits seeds from a separate thread until they end.
 ///
 /// The first seeds are looked at before anything is sent: a crawl of many public hosts that names
 /// no contact does not begin. Where seeds come one by one through a pipe it ends at the host that is
@@ -379,7 +379,7 @@ pub fn feed(
     }))
 }
 
-/// Whether the host of a seed may be asked. What is no URL is refused elsewhere.
+/// Returns whether requests to the seed's host are allowed. Invalid URLs are reported elsewhere.
 fn admits(public: &mut PublicHosts, request: &Request) -> bool {
     CrawlUrl::parse(&request.url).map_or(true, |url| public.admits(&url))
 }

@@ -70,7 +70,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     })
 }
 
-/// What fetch has in place of defaults: no robots.txt and no links, and a host that does not answer
+/// Defaults of `fetch`: no robots.txt and no links, and a host that does not answer
 /// is reported at once.
 pub const VALUES: CommandValues = CommandValues {
     command: "fetch",

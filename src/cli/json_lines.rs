@@ -1,4 +1,5 @@
-//! Questions as JSON lines, each answered at once with one JSON line: how other programs ask us.
+//! Request-response protocol over JSON lines for other programs: each input line is answered at once with
+//! one line.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -73,7 +74,7 @@ pub fn octets(name: &str, text: Option<String>, coded: Option<String>) -> Result
     }
 }
 
-/// A page of 10 MiB fits, in base64 and with room to spare; what is longer is no question.
+/// A page of 10 MiB fits, in base64 and with room to spare; a longer line is an error.
 const LINE_MAX: u64 = 64 * 1024 * 1024;
 
 #[derive(Serialize)]
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_question_is_answered_and_does_not_end_it() {
+    fn an_invalid_line_gets_an_error_and_the_next_line_is_read() {
         let found = answers(b"nonsense\n\n{}\n\xFF\n{\"number\": -1}\n{\"number\": 1}\n");
         assert_eq!(found.len(), 6);
         for answer in &found[..5] {
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_answered_and_passed_over() {
+    fn a_line_over_the_limit_gets_an_error_and_is_skipped() {
         let mut input = vec![b'x'; LINE_MAX as usize + 10];
         input.extend(b"\n{\"number\": 1}\n");
         let found = answers(&input);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_without_complaint_when_nobody_reads_the_answers() {
+    fn a_closed_output_pipe_is_not_an_error() {
         struct Gone;
         impl Write for Gone {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

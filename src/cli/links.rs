@@ -80,7 +80,7 @@ fn run_on(
     Ok(0)
 }
 
-/// A question on a line of its own.
+/// One JSON line of the input.
 #[derive(Deserialize)]
 struct Question {
     html: Option<String>,

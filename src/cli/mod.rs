@@ -1,6 +1,6 @@
 //! The command line: parses the command, runs it, and sets the exit code.
 
-#[expect(unsafe_code, reason = "mimalloc is steered through its C interface")]
+#[expect(unsafe_code, reason = "mimalloc is configured through its C interface")]
 mod allocator;
 mod args;
 mod examples;
@@ -37,7 +37,7 @@ use argiope::{ConfigError, CrawlUrl, ScopeQuery};
 
 use self::args::{Command, Parsed};
 
-/// Does what the command line asks. The exit code is part of the contract:
+/// Runs the command line. The exit code is part of the contract:
 /// 0 ended by itself, 1 failed, 2 usage or configuration, 3 stopped early.
 pub fn main() -> ExitCode {
     allocator::prepare();
@@ -84,7 +84,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
                 let mut query = ScopeQuery::about(url);
                 map.scopes(&mut query);
                 let mut names: Vec<_> = query.into_scopes().names().map(str::to_owned).collect();
-                // That of a name is known only when it is looked up.
+                // The address of a name is known only after the look-up.
                 if let Host::Address(address) = url.host()
                     && by_address
                 {
@@ -133,7 +133,7 @@ fn is_reader_gone(error: &anyhow::Error) -> bool {
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An error and its causes, save those that it names itself.
+/// An error and its causes, except those already in its message.
 fn full_message(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |mut message, cause| {
         let cause = cause.to_string();

@@ -19,8 +19,8 @@ const UNFINISHED: &str = "pending.jsonl.tmp";
 
 /// Writes the requests, one line each, and gives their count. Where there are none, no file is made.
 ///
-/// The file has its final name only once it is whole and safe on the disk. A full disk is waited for,
-/// until a signal gives it up.
+/// The file has its final name only once it is whole and safe on the disk. On a full disk it waits for
+/// space, until a signal gives it up.
 ///
 /// # Errors
 /// The file cannot be written. The error names what was written before that, if anything was.
@@ -66,7 +66,7 @@ trait Volume {
     /// Writes some of the bytes there, and returns how many.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Cuts what lies behind.
+    /// Truncates the file there.
     fn cut(&self, length: u64) -> io::Result<()>;
 }
 
@@ -80,8 +80,8 @@ impl Volume for File {
     }
 }
 
-/// Writes lines; gives how many are whole in the file, and what stopped it, if anything did. Each piece
-/// is written at the same place until it is written, so nothing is there twice.
+/// Writes lines; returns how many are completely in the file, and the error that stopped it, if any. Each
+/// piece is written at the same place until it is written, so nothing is there twice.
 fn write_lines(
     lines: impl Iterator<Item = String>,
     file: &impl Volume,
@@ -99,7 +99,7 @@ fn write_lines(
                 Ok(written) => done += written,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // A line that is not whole would be read as something else.
+                    // A partial line would be read as a different request.
                     let _ = file.cut(offset);
                     return Err(error);
                 }
@@ -146,7 +146,7 @@ fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Waits for room on the disk until a signal asks to stop.
+/// Waits for space on the disk until a signal asks to stop.
 struct Room {
     received: Received,
     stops: usize,
@@ -162,7 +162,7 @@ impl Room {
         }
     }
 
-    /// Waits a moment; whether to try again.
+    /// Waits for one interval; returns whether to try again.
     fn wait(&mut self, error: &io::Error) -> bool {
         if !std::mem::replace(&mut self.reported, true) {
             log::warn!(
@@ -177,7 +177,7 @@ impl Room {
 const PIECE_BYTES: usize = 256 << 10;
 /// Most lines are shorter.
 const LINE_USUAL: usize = 1024;
-/// How often a full disk is tried again.
+/// Interval between attempts on a full disk.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// A file on a volume with so much room, which takes so many bytes at once.
+    /// A file on a volume with limited space, which accepts a limited number of bytes per write.
     struct Small {
         bytes: RefCell<Vec<u8>>,
         room: Cell<usize>,

@@ -18,14 +18,14 @@ pub struct Shown {
 
 enum Display {
     Nothing,
-    /// It ignores write errors in all that is used of it here.
+    /// The methods used here ignore write errors.
     Live(ProgressBar),
     Lines,
 }
 
-/// How often the live line changes.
+/// Interval between updates of the live line.
 const LIVE_EVERY: Duration = Duration::from_millis(250);
-/// How often a plain line is written.
+/// Interval between plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 impl Shown {
@@ -51,7 +51,7 @@ impl Shown {
         }
     }
 
-    /// How long a turn may wait before there is something to show.
+    /// Time until the next line is due.
     pub fn patience(&self) -> Duration {
         match self.display {
             Display::Live(_) => LIVE_EVERY,
@@ -134,7 +134,7 @@ impl Shown {
         !matches!(self.display, Display::Nothing) && Instant::now() >= self.next
     }
 
-    /// Takes the live line away.
+    /// Clears the live line.
     pub fn end(&self) {
         if let Display::Live(bar) = &self.display {
             bar.finish_and_clear();

@@ -17,7 +17,7 @@ use super::stderr;
 pub struct RobotsArgs {
     /// The robots.txt; `-` for questions as JSON lines on stdin.
     pub file: PathBuf,
-    /// The product token of the agent that asks.
+    /// The product token of the crawler.
     pub agent: String,
     /// The URLs (or paths) in question.
     pub urls: Vec<String>,
@@ -80,7 +80,7 @@ fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result
     Ok(0)
 }
 
-/// A question on a line of its own.
+/// One JSON line of the input.
 #[derive(Deserialize)]
 struct Question {
     robots: Option<String>,

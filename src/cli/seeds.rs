@@ -23,9 +23,9 @@ pub struct SeedLines<R> {
     searched: usize,
     /// Lines begun so far.
     number: u64,
-    /// The rest of a line that was too long is being passed over.
+    /// The rest of a line that was too long is being skipped.
     overlong: bool,
-    /// Why the source has no more, where that is not its end.
+    /// The error that ended the source, if any.
     failure: Option<SeedLinesError>,
 }
 
@@ -51,7 +51,7 @@ pub struct SeedLine {
     pub text: String,
 }
 
-/// Why there is no next line.
+/// Error of reading a line.
 #[derive(Debug, thiserror::Error)]
 pub enum SeedLinesError {
     /// The file cannot be read, or not further.
@@ -102,7 +102,7 @@ impl SeedLinesError {
 
 /// Opens a seeds file; `-` is standard input.
 ///
-/// Whether it is compressed is seen from its first bytes, so standard input may be, too.
+/// Compression is detected from the first bytes, so standard input may be compressed, too.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -153,7 +153,7 @@ impl<R: Read> SeedLines<R> {
         &self.source
     }
 
-    /// Whether the next line, or that there is none, is known without reading on.
+    /// Returns whether the next line, or the end, is available without another read.
     pub fn is_at_hand(&self) -> bool {
         match self.stage {
             Stage::Ended | Stage::Over => true,
@@ -169,7 +169,7 @@ impl<R: Read> SeedLines<R> {
         end
     }
 
-    /// Takes the line that ends at `end`. `None` is the end of a line already complained about.
+    /// Takes the line that ends at `end`. `None` is the end of a line already reported.
     fn take(&mut self, end: usize) -> Option<<Self as Iterator>::Item> {
         let line = self.from..end;
         self.from = self.searched;

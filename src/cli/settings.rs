@@ -1,4 +1,4 @@
-//! `argiope settings`, and how every command comes to its config. The only file that imports toml.
+//! `argiope settings`, and the loading of every command's config. The only file that imports toml.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ pub fn load(configured: &Configured, flags: &[Given]) -> anyhow::Result<Config> 
 }
 
 /// The same over values that a command has in place of defaults. The file, `-s` and the flags change
-/// them; a preset does not, since it knows nothing of what the command is for.
+/// them; a preset does not, since it is not specific to a command.
 pub fn load_over(
     values: &CommandValues,
     configured: &Configured,
@@ -84,7 +84,7 @@ pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
             if entry.is_empty() {
                 continue;
             }
-            // Judged one by one, so that an error can name the line.
+            // Checked one by one, so that an error can name the line.
             let place = format!("--exclude {}:{}", path.display(), index + 1);
             Config::default().set("EXCLUDE", json!([entry]), SettingSource::Flag(place))?;
             entries.push(entry.to_owned());
@@ -96,7 +96,7 @@ pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
 /// `argiope settings`.
 pub fn run(args: &Settings) -> anyhow::Result<i32> {
     let config = gather(&NO_VALUES, args.configured(), &args.given())?;
-    // What depends on this machine is checked and not shown: a file may be meant for another one.
+    // Values that depend on this machine are checked but not printed: the file may be for another machine.
     config.clone().finish()?;
     let text = match (args.json, args.toml) {
         (true, _) => as_json(&config),
@@ -261,8 +261,8 @@ fn shown(config: &Config, setting: &Setting) -> Value {
     }
 }
 
-/// A file that `--config` reads back to the same config, passwords included. Defaults are commented out, so that
-/// what follows from other settings still does.
+/// A file that `--config` reads back to the same config, passwords included. Defaults are commented out,
+/// so that values derived from other settings stay derived.
 fn as_toml(config: &Config) -> anyhow::Result<String> {
     let mut text = String::from(
         "# Settings of argiope. What is commented out is the default.\n\
@@ -315,7 +315,7 @@ fn value_of(config: &Config, setting: &Setting) -> Value {
     config.get(setting.name).map_or(Value::Null, Value::from)
 }
 
-/// A value as a person would have written it.
+/// A value in the form a user would write.
 fn plain(setting: &Setting, value: &Value) -> String {
     match friendly(setting, value) {
         Value::Null => "-".to_owned(),

@@ -1,4 +1,5 @@
-//! Signals: those that end a crawl, once in good order and twice at once, and those that must not.
+//! Signals: a first SIGINT or SIGTERM stops a crawl gracefully, a second one at once; others must not end
+//! it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ struct Stops {
 }
 
 impl Stops {
-    /// One more; how many there were before.
+    /// Counts one more; returns the number before.
     fn add(&self) -> usize {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *count += 1;
@@ -78,13 +79,13 @@ impl Received {
         Ok(())
     }
 
-    /// How many signals asked the process to stop.
+    /// Number of stop signals received.
     pub fn stops(&self) -> usize {
         let count = self.stops.count.lock();
         *count.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until more than so many signals asked the process to stop, for so long at the most. Whether
+    /// Waits until more than this many stop signals were received, or until the timeout. Returns whether
     /// they did.
     pub fn wait_for_stop(&self, beyond: usize, longest: Duration) -> bool {
         let count = self.stops.count.lock();
@@ -95,7 +96,7 @@ impl Received {
         *count > beyond
     }
 
-    /// Whether a line of progress was asked for since the last call.
+    /// Returns whether a line of progress was requested since the last call.
     pub fn take_report(&self) -> bool {
         self.reports.swap(false, Ordering::SeqCst)
     }

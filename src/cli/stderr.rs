@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use argiope::wire::text::printable;
 
-/// Writes text to stderr in one piece, with what would command a terminal made visible.
+/// Writes text to stderr in one piece, with control characters escaped.
 ///
 /// A write error is ignored: the terminal may be closed, the disk full or the pipe's reader gone, and
-/// a crawl outlives that. The macros of the standard library panic.
+/// the crawl continues. The macros of the standard library panic.
 pub fn write(text: &str) {
     let _ = io::stderr().lock().write_all(printable(text).as_bytes());
 }

@@ -1,4 +1,4 @@
-//! `argiope url`: how we read a URL.
+//! `argiope url`: explains how a URL is parsed.
 
 use std::io::{self, BufRead, Write};
 
@@ -14,7 +14,7 @@ use super::json_lines::{answer_each, put_line};
 pub struct UrlArgs {
     /// The URLs; a single `-` for questions as JSON lines on stdin.
     pub urls: Vec<String>,
-    /// Against what relative ones are resolved.
+    /// The base for relative URLs.
     pub base: Option<String>,
     /// Answer in JSON.
     pub json: bool,
@@ -57,7 +57,7 @@ fn run_on(
     Ok(0)
 }
 
-/// A question on a line of its own.
+/// One JSON line of the input.
 #[derive(Deserialize)]
 struct Question {
     input: String,

@@ -18,15 +18,15 @@ use crate::throttle::strategy::Pace;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Pacing {
-    /// Time waited over all scopes, by cause. Causes of which there was none are left out.
+    /// Time waited over all scopes, by cause. Causes without a wait are left out.
     pub waited: BTreeMap<Cause, Duration>,
-    /// Decisions over all scopes, by kind. Kinds of which there was none are left out.
+    /// Decisions over all scopes, by kind. Kinds without a decision are left out.
     pub decided: BTreeMap<DecisionEvent, u64>,
     /// The scopes worth a look, those that waited longest first: those that the configuration
     /// names, those that waited longest, sent most and were refused most, and those whose answers
     /// are suspected to be a block's.
     pub scopes: Vec<ScopePacing>,
-    /// Scopes that are known and not among them.
+    /// Number of known scopes that are not among them.
     pub left_out: usize,
 }
 
@@ -46,11 +46,11 @@ pub struct ScopePacing {
     pub rate: Option<f64>,
     /// The mean gap between departures.
     pub gap: Option<Duration>,
-    /// Requests on the wire in the mean, from the first departure to the last end.
+    /// Mean number of requests on the wire, from the first departure to the last end.
     pub concurrency: Option<f64>,
-    /// Requests on the wire at most.
+    /// Most requests on the wire at once.
     pub peak: u32,
-    /// Time waited, by cause. Of requests that waited together the time is counted once.
+    /// Time waited, by cause. Time in which several requests waited is counted once.
     pub waited: BTreeMap<Cause, Duration>,
     /// Decisions about it, by kind.
     pub decided: BTreeMap<DecisionEvent, u32>,
@@ -58,11 +58,11 @@ pub struct ScopePacing {
     pub configured_pace: Pace,
     /// The present pace, or the last it had.
     pub pace: Pace,
-    /// The most requests per second that it takes, where refusals have shown that.
+    /// The most requests per second that it accepts, if refusals have shown that.
     pub learned_rate: Option<f64>,
-    /// The latency in the middle: an estimate.
+    /// Estimate of the median latency.
     pub latency: Option<Duration>,
-    /// The share of the time during which its delay was the longest it may be.
+    /// Share of the time in which its delay was at its maximum.
     pub at_longest_delay: f64,
     /// Remarks on it.
     pub remarks: Vec<Remark>,
@@ -92,7 +92,7 @@ impl ScopePacing {
     }
 }
 
-/// Something about a scope that a person should know.
+/// A remark on a scope, for its operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remark {
     /// Its subject.
@@ -154,7 +154,7 @@ impl fmt::Display for RemarkKind {
 
 /// Most scopes reported among those that the configuration names.
 const CONFIGURED_MAX: usize = 100;
-/// Of those that are most of something, so many.
+/// Scopes reported of each ranking.
 pub(super) const MOST: usize = 50;
 /// The same while the crawl runs: the loop stands still during the report.
 pub(super) const MOST_RUNNING: usize = 10;
@@ -200,7 +200,7 @@ impl Pacing {
 
 /// Indices of the accounts to report: the largest of each kind, up to a maximum.
 fn chosen(accounts: &[&Account], most: usize, now: Instant) -> BTreeSet<usize> {
-    // There may be thousands, each of some hundred bytes: they are gone through once.
+    // There may be thousands, each of some hundred bytes: one pass over them.
     let mut ranks: [Vec<(Reverse<u64>, usize)>; 5] = Default::default();
     for (at, account) in accounts.iter().enumerate() {
         let by = [

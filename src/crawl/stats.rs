@@ -1,4 +1,4 @@
-//! What a crawl measured of itself: counts, and histograms of latency, phases, lateness and lag.
+//! Statistics of a crawl: counts, and histograms of latency, phases, lateness and lag.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -29,8 +29,8 @@ pub struct Stats {
     pub attempts: u64,
     /// Final results of pages with a status.
     pub pages: u64,
-    /// Final results of pages with an error; those that we left out ourselves, by robots.txt or a
-    /// filter, are none.
+    /// Final results of pages with an error, except those that we filtered ourselves, by robots.txt or a
+    /// filter.
     pub pages_failed: u64,
     /// Final results with an error, of whatever kind, that count towards `CLOSESPIDER_ERRORCOUNT`: all
     /// but those that were filtered, cancelled or disallowed by robots.txt.
@@ -45,7 +45,7 @@ pub struct Stats {
     pub by_status: BTreeMap<u16, u64>,
     /// Attempts by failure, `kind.code`.
     pub by_error: BTreeMap<String, u64>,
-    /// The URL and the words of the first failure of each of those kinds.
+    /// The URL and the message of the first failure of each of those kinds.
     pub first_errors: BTreeMap<String, (Arc<str>, String)>,
     /// Attempts by kind.
     pub by_kind: BTreeMap<PageKind, u64>,
@@ -61,17 +61,17 @@ pub struct Stats {
     pub server_latency: Spread,
     /// The same plus the TLS handshake where the exchange made one.
     pub latency: Spread,
-    /// [`Stats::server_latency`] of those that are no mere bounds.
+    /// [`Stats::server_latency`] of those that are not mere bounds.
     pub server_latency_exact: Spread,
-    /// How many latencies there are of each accuracy, in the order of [`Accuracy::ALL`].
+    /// Number of latencies of each accuracy, in the order of [`Accuracy::ALL`].
     pub by_accuracy: [u64; Accuracy::ALL.len()],
-    /// Each phase's own length.
+    /// Durations of each phase.
     pub phases: [(Phase, Spread); 6],
     /// From when a request could leave to when it left.
     pub lateness: Spread,
     /// Length of a turn: from the end of one wait to the beginning of the next.
     pub lag: Spread,
-    /// By names that are short, mostly: these lie where they are compared.
+    /// Small strings, since most names are short: they are compared without another memory access.
     scopes: HashMap<SmolStr, Tally, Secret>,
     scopes_omitted: u64,
 }
@@ -87,7 +87,7 @@ pub struct Tally {
     pub refused: u64,
     /// Sum of server latencies, in nanoseconds.
     latency_sum: u64,
-    /// How many there were.
+    /// Number of them.
     latency_count: u64,
 }
 
@@ -157,7 +157,7 @@ impl Stats {
         let counts = page.failure.as_ref().is_some_and(counts_as_error);
         self.errors_final += u64::from(page.is_final && counts);
         let failed = page.failure.as_ref().is_some_and(|failure| {
-            // What somebody wanted to end so is no failure of the crawl.
+            // A cancelled request is no failure of the crawl.
             let wanted = [
                 FailureKind::Robots,
                 FailureKind::Filtered,
@@ -234,7 +234,7 @@ impl Stats {
         }
     }
 
-    /// The scopes that answered most slowly in the mean, slowest first.
+    /// The scopes with the longest mean server latency, slowest first.
     pub fn slowest_scopes(&self, count: usize) -> Vec<(&str, Tally)> {
         self.top(count, |tally| tally.latency_mean().map(nanos))
     }
@@ -244,8 +244,8 @@ impl Stats {
         self.top(count, |tally| Some(tally.refused).filter(|n| *n > 0))
     }
 
-    /// Of equals those first that come first by name. The crawl stands still meanwhile, so all are
-    /// looked at once and only few are sorted.
+    /// Ties are ordered by name. The crawl stands still meanwhile, so all are visited once and only a few
+    /// are sorted.
     fn top(&self, count: usize, rank: impl Fn(&Tally) -> Option<u64>) -> Vec<(&str, Tally)> {
         let mut best: BinaryHeap<Reverse<(u64, Reverse<&str>)>> = BinaryHeap::new();
         for (name, tally) in &self.scopes {
@@ -265,7 +265,7 @@ impl Stats {
             .collect()
     }
 
-    /// All errors together.
+    /// Total number of errors.
     pub fn errors(&self) -> u64 {
         self.by_error.values().sum()
     }
@@ -357,7 +357,7 @@ impl Stats {
             "most_refused_scopes": scopes(self.most_refused_scopes(10)),
             "scopes_omitted": self.scopes_omitted,
         });
-        // What our own machine lacked, and hosts that wait.
+        // Shortages of our own machine, and hosts that wait.
         let lacking = [
             ("disk_pauses", json!(progress.disk_pauses)),
             ("disk_paused", json!(progress.disk_paused.as_secs_f64())),
@@ -389,7 +389,7 @@ fn key_of(phase: Phase) -> &'static str {
 }
 
 /// Whether a final result with this failure counts towards `CLOSESPIDER_ERRORCOUNT`. A robots.txt that
-/// cannot be had is an error; a rule in it is not.
+/// is unavailable is an error; a rule in it is not.
 fn counts_as_error(failure: &Failure) -> bool {
     match failure.kind {
         FailureKind::Filtered | FailureKind::Cancelled => false,
@@ -422,37 +422,36 @@ pub struct Progress {
     pub queued: usize,
     /// Requests released and not finished.
     pub in_flight: usize,
-    /// Bytes of replies that are held until their exchanges end.
+    /// Bytes of replies that are buffered until their exchanges end.
     pub buffered: usize,
-    /// For how long there has been no room on the disk, where there is none: nothing is released then.
+    /// Time without room on the disk so far, if there is none: nothing is released then.
     pub disk_full_for: Option<Duration>,
-    /// How often there was none.
+    /// Number of times there was none.
     pub disk_pauses: u64,
-    /// How long there was none, in all.
+    /// Total time without room.
     pub disk_paused: Duration,
-    /// Scopes that there is state for.
+    /// Scopes with state.
     pub scopes: usize,
-    /// Scopes with a lane that waits.
+    /// Scopes with a waiting lane.
     pub scopes_waiting: usize,
-    /// How often our own network or name servers did not work (`OUTAGE_BREAKER`).
+    /// Number of times our own network or name servers did not work (`OUTAGE_BREAKER`).
     pub outages: u64,
-    /// For how long in all.
+    /// Total time of these outages.
     pub outage_time: Duration,
-    /// How long until the next probe, while they do not work.
+    /// Time until the next probe, during an outage.
     pub outage_open: Option<Duration>,
     /// Hosts that do not answer and are held (`HOST_DOWN_AFTER`).
     pub hosts_held: usize,
-    /// How long until the first of them may be asked again.
+    /// Time until the first of them may be asked again.
     pub hosts_held_next: Option<Duration>,
     /// URLs seen.
     pub seen: usize,
-    /// Links left out, by reason.
+    /// Links filtered, by reason.
     pub filtered: BTreeMap<Filtered, u64>,
 }
 
-/// A distribution of spans, to three digits, from 1 ns to an hour. Of spans that are alike to three
-/// digits four thousand million are counted: half the memory is touched then, and each page touches
-/// a dozen places of it.
+/// A distribution of spans, to three digits, from 1 ns to an hour. Each counter holds up to four thousand
+/// million equal spans: 32 bits halve the memory touched, and each page touches a dozen counters.
 #[derive(Clone, Debug)]
 pub struct Spread(Histogram<u32>);
 
@@ -468,28 +467,28 @@ impl Spread {
         self.0.saturating_record(nanos(span));
     }
 
-    /// How many were recorded.
+    /// Number of recorded spans.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The span that a share of all (0 to 1) does not exceed; `None` where nothing was recorded.
+    /// The span that a share of all (0 to 1) does not exceed; `None` if nothing was recorded.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.value_at_quantile(share)))
     }
 
-    /// The mean; `None` where nothing was recorded.
+    /// The mean; `None` if nothing was recorded.
     pub fn mean(&self) -> Option<Duration> {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.mean() as u64))
     }
 
-    /// The longest; `None` where nothing was recorded.
+    /// The longest; `None` if nothing was recorded.
     pub fn max(&self) -> Option<Duration> {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.max()))
     }
 
-    /// What was recorded, from the shortest up: spans that are alike to three digits as the longest
-    /// that is alike to them, and how many there were.
+    /// Recorded spans with their counts, from the shortest: spans that are equal to three digits are
+    /// reported as the longest of them.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         self.0.iter_recorded().map(|bucket| {
             let span = Duration::from_nanos(bucket.value_iterated_to());
@@ -497,7 +496,7 @@ impl Spread {
         })
     }
 
-    /// Count and percentiles, in seconds; null where nothing was recorded.
+    /// Count and percentiles, in seconds; null if nothing was recorded.
     pub(super) fn to_json(&self) -> Value {
         if self.0.is_empty() {
             return Value::Null;

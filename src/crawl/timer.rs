@@ -1,4 +1,4 @@
-//! Everything that can be due: with `io::Event` all that can wake the loop.
+//! All timers: together with `io::Event`, everything that can wake the loop.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::base::timeouts::TimeoutWheel;
 /// A source of wake-ups. Each has one definition of when it is due: the core's `deadline_of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// There is more to do than one turn takes, results wait for an owner who takes them, or the crawl is
+    /// There is more work than one turn takes, results wait for an owner that takes them, or the crawl is
     /// over.
     Again,
-    /// A sink that was not ready is asked again: it may wait for another thread, and cannot say when it
+    /// A sink that was not ready is asked again: it may wait for another thread, and cannot know when it
     /// is ready.
     Sink,
     /// A scope of the throttle may release a request or let one depart.

@@ -214,8 +214,8 @@ impl Job {
 
     /// Its place among the requests of its lane: the greatest goes first.
     ///
-    /// robots.txt first, then sitemaps (which take turns with pages), then by priority, then by share of a quota (which is never
-    /// negative, so that its bits are in its order), then in order of admission.
+    /// robots.txt first, then sitemaps (which take turns with pages), then by priority, then by share of a
+    /// quota (which is never negative, so that its bits are in its order), then in order of admission.
     pub(super) fn rank(&self) -> Rank {
         let kind = match self.kind {
             PageKind::Robots => 2,

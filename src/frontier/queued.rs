@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_that_says_no_more_than_its_url_needs_no_job_and_comes_back_as_it_was() {
+    fn a_seed_with_a_url_only_needs_no_job_and_comes_back_unchanged() {
         let check = |job: Job, is_plain: bool| {
             let url = job.url.clone();
             let before = format!("{job:?}");

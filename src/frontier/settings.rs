@@ -31,7 +31,8 @@ pub struct FrontierSettings {
     pub allow: Vec<Regex>,
     /// `DENY` and `--deny`: a URL must match none.
     pub deny: Vec<Regex>,
-    /// `EXCLUDE` and `--exclude`: hosts (`example.com`) and domains (`*.example.com`) never asked. CIDRs go to the address guard.
+    /// `EXCLUDE` and `--exclude`: hosts (`example.com`) and domains (`*.example.com`) never asked. CIDRs
+    /// go to the address guard.
     pub exclude_hosts: Vec<String>,
     /// `FRONTIER_MAX`: requests queued at once; links beyond it are dropped and counted, seeds wait.
     pub queued_max: usize,
@@ -70,7 +71,8 @@ pub struct FrontierSettings {
     pub host_down_after: Duration,
     /// `PROXY`: the proxy of every request that sets none itself.
     pub proxy: Option<Arc<Proxy>>,
-    /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs; `utm_*` patterns.
+    /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs;
+    /// `utm_*` patterns.
     pub drop_parameters: Vec<String>,
 }
 

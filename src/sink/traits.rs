@@ -13,9 +13,9 @@ use crate::throttle::decision::Decision;
 
 /// Receives every finished attempt, on the crawl's own thread.
 ///
-/// Each attempt is passed to [`Sink::put`] once, when it has ended. A sink that wants a body in pieces,
-/// or not at all, returns that mode from [`Sink::on_head`] and receives the pieces in [`Sink::on_body`]; `put` then
-/// marks the end. A function of a [`Page`] is a sink.
+/// Each attempt is passed to [`Sink::put`] once, when it has ended. A sink that wants a body in pieces, or
+/// not at all, returns that mode from [`Sink::on_head`] and receives the pieces in [`Sink::on_body`];
+/// `put` then marks the end. A function of a [`Page`] is a sink.
 ///
 /// Nothing is sent while one of its methods runs. A slow sink applies backpressure with
 /// [`Sink::is_ready`]: while it returns `false` the crawl reads no more from the network, so that memory

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_of_http_1_0_keeps_its_connection_only_if_it_says_so() {
+    fn a_client_of_http_1_0_keeps_its_connection_only_if_it_asks_to() {
         let check = |fields: &str, is_last| {
             let mut input = format!("GET / HTTP/1.0\r\n{fields}\r\n").into_bytes();
             let request = Request::take(&mut input)

@@ -82,7 +82,7 @@ fn under_way(server: &Server) -> (Crawl, Going, BTreeSet<String>) {
 
 /// Stops a crawl that has lost its directory, and reads how many requests it says are in no file.
 #[track_caller]
-fn check_says_what_is_lost(going: Going) {
+fn check_reports_the_loss(going: Going) {
     going.signal(Signal::INT);
     let ended = going.wait().expect(1);
     let mut lines = ended.err.lines().filter(|line| line.contains("in no file"));
@@ -110,7 +110,7 @@ fn a_crawl_whose_directory_was_given_to_another_writes_nothing_there() {
     wait_for_file(&out.join("results.jsonl"));
     // Long enough for the first crawl to have replaced its statistics.
     std::thread::sleep(Duration::from_secs(6));
-    check_says_what_is_lost(first);
+    check_reports_the_loss(first);
 
     let owner = fs::read_to_string(out.join(".argiope-lock")).expect("it is locked");
     assert!(
@@ -130,11 +130,11 @@ fn a_crawl_whose_directory_was_given_to_another_writes_nothing_there() {
 }
 
 #[test]
-fn a_crawl_whose_directory_was_deleted_says_what_is_lost() {
+fn a_crawl_whose_directory_was_deleted_reports_the_loss() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, going, _) = under_way(&server);
     fs::remove_dir_all(crawl.folder().join("out")).expect("it can be deleted");
-    check_says_what_is_lost(going);
+    check_reports_the_loss(going);
     assert!(!crawl.folder().join("out").exists());
 }
 

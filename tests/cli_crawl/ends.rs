@@ -218,7 +218,7 @@ fn sigquit_stops_in_good_order_and_sigusr1_shows_how_far_it_is() {
 }
 
 #[test]
-fn a_second_crawl_of_the_same_directory_is_refused_and_told_whose_it_is() {
+fn a_second_crawl_of_the_same_directory_is_refused_and_names_the_owner() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, urls) = of_pages(&server, 50, &["-s", "DOWNLOAD_DELAY=200ms"]);
     let going = crawl.start();

@@ -154,7 +154,7 @@ fn robots_rules_are_obeyed_and_their_lines_say_so() {
 }
 
 #[test]
-fn errors_are_tried_again_as_often_as_said() {
+fn errors_are_retried_as_often_as_set() {
     let server = Server::new(|asked: &Asked| match asked.target.as_str() {
         "/503" => crate::server::reply("503 Service Unavailable", &["Connection: close"], b"later"),
         _ => vec![Step::Close],
@@ -278,7 +278,7 @@ fn no_limit_is_said_by_0() {
 }
 
 #[test]
-fn a_sitemap_of_a_seeds_line_is_one_of_those_that_a_host_may_have_and_stands_as_deep_as_it_says() {
+fn a_sitemap_of_a_seeds_line_counts_for_its_host_and_keeps_its_depth() {
     let server = Server::new(|_| page("no sitemap"));
     let seed = |n: u32| {
         let seed = json!({"url": server.url(&format!("/{n}")), "sitemap": n});

@@ -200,7 +200,7 @@ fn where_the_kernel_stamps_nothing_we_do_and_one_line_says_so() {
 }
 
 #[test]
-fn a_kernel_that_tells_nothing_of_a_connection_connects_all_the_same() {
+fn a_kernel_without_tcp_info_connects_all_the_same() {
     let (server, _) = slow(Duration::from_millis(20));
     let crawled = crawl(&server, 20, |command| {
         let option = Some(libc::TCP_INFO);

@@ -195,7 +195,7 @@ fn a_reader_that_has_had_enough_ends_the_crawl_quietly() {
 }
 
 #[test]
-fn a_disk_that_is_full_ends_the_crawl_and_says_where() {
+fn a_full_disk_ends_the_crawl_and_names_the_path() {
     // Files that may not grow beyond a few kilobytes are the nearest that needs no rights.
     let server = Server::new(web);
     let folder = tempfile::tempdir().expect("a folder");

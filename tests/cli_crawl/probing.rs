@@ -69,7 +69,7 @@ fn dues(lines: &[Value]) -> Vec<u64> {
 }
 
 #[test]
-fn each_request_has_a_result_line_that_says_when_it_was_due_and_left() {
+fn each_request_has_a_result_line_with_its_due_and_departure_times() {
     let server = thinking(2);
     let args = ["--rate", "100", "--requests", "50", "--results", "-"];
     let ended = probe(&server.url("/"), &args).expect(0);
@@ -159,7 +159,7 @@ fn connections_are_kept_unless_each_request_is_to_have_its_own() {
 }
 
 #[test]
-fn a_rate_that_cannot_be_reached_is_told_and_fails() {
+fn a_rate_that_cannot_be_reached_is_reported_and_fails() {
     // One connection with 50 ms for each reply carries 20 a second at most.
     let server = thinking(50);
     let args = ["--rate", "100", "--duration", "1s"];
@@ -190,7 +190,7 @@ fn a_rate_that_cannot_be_reached_is_told_and_fails() {
 }
 
 #[test]
-fn a_figure_above_its_bound_fails_with_a_line_that_says_by_how_much() {
+fn a_figure_above_its_bound_fails_and_reports_the_excess() {
     let server = thinking(30);
     let args = ["--rate", "50", "--requests", "20"];
     let held = ["--fail-above", "p99=20s", "--fail-above", "errors=0"];

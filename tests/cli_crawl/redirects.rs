@@ -35,7 +35,7 @@ fn last(path: &str, args: &[&str]) -> (Server, Vec<serde_json::Value>) {
 }
 
 #[test]
-fn a_redirect_is_followed_and_its_line_says_where() {
+fn a_redirect_is_followed_and_its_line_has_the_target() {
     let (server, lines) = last("/to-end", &[]);
     assert_eq!(lines.len(), 2);
     assert_eq!(

@@ -67,7 +67,7 @@ fn script(asked: &Asked) -> Vec<Step> {
 }
 
 #[test]
-fn every_bad_reply_ends_under_its_own_name_and_the_crawl_goes_on() {
+fn every_bad_reply_has_its_own_error_and_the_crawl_continues() {
     let server = Server::new(script);
     let expected: &[(&str, Option<u64>, &str, Option<&str>)] = &[
         ("/good", Some(200), "", None),
@@ -161,7 +161,7 @@ fn bytes_after_a_reply_are_no_next_reply() {
 }
 
 #[test]
-fn a_refused_connection_says_so() {
+fn a_refused_connection_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
     drop(listener);
@@ -174,7 +174,7 @@ fn a_refused_connection_says_so() {
 }
 
 #[test]
-fn a_host_that_does_not_exist_says_so_and_is_not_tried_again() {
+fn a_nonexistent_host_is_reported_and_not_retried() {
     let server = dns::serve(|_| dns::Answer::Nonexistent).to_string();
     let crawled = Crawl::of(&["http://nobody.test/", "--dns", &server])
         .with(&["-s", "RETRY_TIMES=2"])
@@ -185,7 +185,7 @@ fn a_host_that_does_not_exist_says_so_and_is_not_tried_again() {
 }
 
 #[test]
-fn a_host_that_no_name_server_can_be_asked_for_says_so() {
+fn a_host_without_a_reachable_name_server_is_reported() {
     let crawled = Crawl::of(&["http://nobody.test/", "--dns", "127.0.0.1:9"]).run();
     let line = crawled.only();
     assert_eq!(code(&line), "dns.timeout");
@@ -194,7 +194,7 @@ fn a_host_that_no_name_server_can_be_asked_for_says_so() {
 }
 
 #[test]
-fn a_host_that_does_not_resolve_says_so() {
+fn a_host_that_does_not_resolve_is_reported() {
     // RFC 6761: resolvers answer for this one themselves, without asking anyone.
     let crawled = Crawl::of(&["http://nobody.invalid/", "--dns", "127.0.0.1:9"]).run();
     let line = crawled.only();

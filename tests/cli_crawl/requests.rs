@@ -13,7 +13,7 @@ fn asked(path: &str, args: &[&str]) -> (u16, Asked) {
 }
 
 #[test]
-fn a_request_says_exactly_what_it_must() {
+fn a_request_has_exactly_the_required_bytes() {
     let (port, asked) = asked("/a/../b c?q=%c3%a4&x=1#fragment", &[]);
     assert_eq!(
         (asked.method.as_str(), asked.target.as_str()),
@@ -56,7 +56,7 @@ fn zstd_is_asked_for_where_no_warc_is_written_or_by_a_setting() {
 }
 
 #[test]
-fn a_server_sees_who_asks_and_whom_to_turn_to() {
+fn a_server_sees_the_user_agent_and_the_contact() {
     let (_, only) = asked("/", &["--contact", "https://example.org/bot"]);
     let agent = only.header("User-Agent").expect("an agent");
     assert!(

@@ -54,7 +54,7 @@ fn compressed_seeds_are_read_from_anywhere() {
 }
 
 #[test]
-fn a_line_that_is_no_url_is_named_and_counted_and_the_crawl_goes_on() {
+fn a_line_that_is_no_url_is_reported_and_counted_and_the_crawl_continues() {
     let server = Server::new(|_| page("hello"));
     let crawl = Crawl::of(&["--seeds", "seeds.txt"]).aloud();
     let good = server.url("/good");

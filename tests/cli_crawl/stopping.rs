@@ -107,7 +107,7 @@ fn twice_stops_at_once_and_the_files_are_whole() {
 }
 
 #[test]
-fn a_reader_who_does_not_read_is_waited_for_until_a_signal_and_a_second_more() {
+fn a_stuck_reader_is_waited_for_until_a_signal_and_a_second_more() {
     // More than a pipe holds.
     let server = Server::new(|_: &Asked| page("a page"));
     let seeds: String = (0..200)
@@ -135,7 +135,7 @@ fn a_reader_who_does_not_read_is_waited_for_until_a_signal_and_a_second_more() {
         ended.err
     );
     assert!(
-        ended.err.contains("nobody read it in time"),
+        ended.err.contains("it was not read in time"),
         "{}",
         ended.err
     );

@@ -127,7 +127,7 @@ fn a_fetch_that_takes_too_long_in_all() {
 }
 
 #[test]
-fn a_slow_page_holds_nobody_else_up() {
+fn a_slow_page_delays_no_other_page() {
     let server = Server::new(|asked: &Asked| match asked.target.as_str() {
         "/slow" => vec![Step::Hang],
         _ => page("quick"),

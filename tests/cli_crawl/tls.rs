@@ -132,7 +132,7 @@ fn whoever_asks_for_no_verification_is_warned_and_told_in_each_line() {
 }
 
 #[test]
-fn a_server_that_speaks_no_tls_says_so() {
+fn a_server_without_tls_is_reported() {
     let server = Server::deaf(vec![crate::server::raw(
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
     )]);

@@ -181,7 +181,7 @@ fn what_is_refused_deletes_no_earlier_crawl() {
 }
 
 #[test]
-fn a_directory_that_holds_a_crawl_is_kept_unless_told_otherwise() {
+fn a_directory_that_holds_a_crawl_is_kept_by_default() {
     let server = Server::new(|_| page("new"));
     let crawl = Crawl::of(&[&server.url("/")]);
     let out = crawl.folder().join("out");

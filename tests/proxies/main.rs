@@ -123,7 +123,7 @@ fn an_http_proxy_makes_a_tunnel_to_https_ones_and_tls_is_the_origins() {
 }
 
 #[test]
-fn a_socks5_proxy_is_told_names_and_tunnels_http_and_https() {
+fn a_socks5_proxy_gets_names_and_tunnels_http_and_https() {
     let authority = Authority::new();
     let file = known(&authority);
     let ca = file.path().to_str().expect("a path of letters");
@@ -161,7 +161,7 @@ fn a_socks5_proxy_is_told_names_and_tunnels_http_and_https() {
 }
 
 #[test]
-fn credentials_are_told_to_the_proxy_and_to_nobody_else() {
+fn credentials_are_sent_to_the_proxy_alone() {
     let origin = Origin::start(|target| match target {
         "/moved" => redirect("http://b.test/elsewhere"),
         _ => page("there"),

@@ -76,7 +76,7 @@ fn a_page_that_always_resets_is_tried_as_often_as_allowed_and_once_for_a_kept_co
 }
 
 #[test]
-fn a_web_that_says_a_byte_a_second_is_given_up_and_holds_nobody_up() {
+fn a_web_that_sends_a_byte_a_second_is_given_up_and_delays_no_other() {
     let mut web = PoliteWeb::default();
     web.promise.obeys_robots = false;
     let mut plan = Plan::new(&[])

@@ -192,7 +192,7 @@ fn f98_instant_refusals_slow_the_crawl_down() {
 }
 
 #[test]
-fn a_fixed_window_whose_end_is_not_said_is_used_for_the_most_part() {
+fn a_fixed_window_of_unknown_end_is_mostly_used() {
     let case = Case {
         seconds: 1500.0,
         ..Case::of(Limit::window(20, Duration::from_secs(10)), 8)

@@ -234,7 +234,7 @@ fn a_hold_is_obeyed_to_the_end_where_that_is_wanted() {
 }
 
 #[test]
-fn a_page_that_says_nothing_remains_holds_its_host_until_the_reset() {
+fn a_page_with_nothing_remaining_holds_its_host_until_the_reset() {
     let epoch = 1_767_225_600 + 3;
     let generations: [&[&str]; 8] = [
         &[

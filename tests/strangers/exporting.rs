@@ -212,7 +212,7 @@ fn whoever_scrapes_one_target_is_asked_no_oftener_than_its_pace() {
 }
 
 #[test]
-fn a_probe_that_has_no_turn_in_time_says_so_and_is_never_sent() {
+fn a_probe_without_a_turn_in_time_is_reported_and_never_sent() {
     let (sender, mut receiver) = unbounded_channel();
     let server = Server::start(move |_| {
         let _ = sender.send(());

@@ -49,7 +49,7 @@ fn verdict_on<'a>(report: &'a Report, url: &str) -> (&'a Verdict, Vec<&'a str>) 
 }
 
 #[test]
-fn each_link_is_judged_and_told_with_the_pages_that_hold_it() {
+fn each_link_is_judged_and_reported_with_its_pages() {
     let server = Server::start(|asked| {
         match (asked.host.as_str(), asked.target.as_str()) {
         ("a.test", "/") => Reply::page(

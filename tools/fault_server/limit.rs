@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_bucket_gives_nothing_to_who_keeps_asking() {
+    fn a_strict_bucket_gives_nothing_to_constant_requests() {
         let rates = Schedule::new(vec![(Duration::ZERO, 5.0)]);
         let mut limit = Limit::bucket(rates, Burst::Units(5.0), true);
         assert_eq!(count(&mut limit, (0..60_000).step_by(10)), 5);

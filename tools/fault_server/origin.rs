@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_to_come_again() {
+    fn a_refusal_has_a_retry_after() {
         let mut exact = world(&["name=a,fixed=1/10s,retry_after=exact"]);
         ask(&mut exact, "/1", 0);
         let (kind, after, text) = ask(&mut exact, "/1", 1500);
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_is_told_and_charged() {
+    fn a_cost_is_sent_and_charged() {
         let mut world = world(&["name=a,fixed=10/1s,cost=2.5"]);
         let text = ask(&mut world, "/1", 0).2;
         assert!(text.contains("X-Actual-Cost: 2.500"));

@@ -7,7 +7,7 @@ use super::report::{Gap, Promised, ScopeReport, WebReport};
 use super::site::answer::{Before, Content};
 use super::site::{Site, World, is_robots};
 
-/// Every visit to every host, in the order of being noticed.
+/// All requests to all hosts, in the order of being recorded.
 #[derive(Default)]
 pub struct Ledger {
     /// Connections accepted.
@@ -31,11 +31,11 @@ struct Host {
     /// The paths requested against the rules; the first few suffice.
     forbidden: Vec<String>,
     forbidden_count: u64,
-    /// When the client had been sent the rules.
+    /// Time when robots.txt had been sent to the client.
     ruled: Option<Duration>,
 }
 
-/// From a request's arrival to its reply's last byte, or to the client's giving up.
+/// From a request's arrival to its reply's last byte, or to the client's disconnect.
 struct Visit {
     came: Duration,
     left: Option<Duration>,
@@ -101,7 +101,7 @@ impl Ledger {
         self.hosts[visit.0].visits[visit.1].left = Some(left);
     }
 
-    /// Holds what was seen against what was promised.
+    /// Compares the recorded requests with the promised limits.
     pub fn report(mut self, world: &World, promised: Promised) -> WebReport {
         for host in &mut self.hosts {
             host.visits.sort_by_key(|visit| visit.came);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_told_what_it_saw_before() {
+    fn the_previous_requests_of_a_host_are_returned() {
         let world = World::draw(1, 3, 1, 80);
         let mut ledger = Ledger::new(1);
         let mut arrive = |path, at| ledger.arrive(&world.sites()[0], path, millis(at)).1;

@@ -1,5 +1,5 @@
 //! `argiope demo`: a web of many hosts on the loopback device, crawled through real sockets and
-//! then asked what it saw.
+//! then checks what the servers recorded.
 
 mod web;
 mod server;
@@ -22,7 +22,7 @@ use super::settings::{self, CommandValues};
 use super::signals::Received;
 use super::stderr;
 
-/// Runs the command; gives its exit code: 0 if the servers saw nothing but good manners.
+/// Runs the command; gives its exit code: 0 if the servers recorded no violation.
 pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     let web = DemoWeb::start(DemoOptions {
         domains: args.domains,
@@ -63,14 +63,14 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     })
 }
 
-/// What the demo has in place of defaults. Its web has hosts that never answer; they are given up
+/// Defaults of the demo. Its web has hosts that never answer; they are given up
 /// after 5 s, so that the demo ends within 20 s.
 pub const VALUES: CommandValues = CommandValues {
     command: "demo",
     values: &[("HOST_DOWN_AFTER", "5")],
 };
 
-/// A folder for the crawl's files, which go with it: the demo shows manners, not results.
+/// A temporary folder for the crawl's files, deleted with it: the demo reports politeness, not results.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -14,7 +14,7 @@ pub struct Promised {
     pub in_flight: u32,
 }
 
-/// All that the servers saw.
+/// Report of all servers.
 #[derive(Clone, Debug)]
 pub struct WebReport {
     /// Promised limits.
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_polite_crawl_is_told_in_a_dozen_lines() {
+    fn the_report_of_a_polite_crawl_takes_a_dozen_lines() {
         let text = report(1_000_100, &[], 1).to_string();
         assert!(text.contains("replies                     reset 1, 200 2\n"));
         assert!(text.contains("a gap of 1.0001 s, 1.0000 s allowed (site-0001.test)\n"));

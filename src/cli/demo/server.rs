@@ -1,4 +1,4 @@
-//! Every server of the demo web, as one service: what each host answers, and what was seen.
+//! All servers of the demo web as one service: answers requests and records them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::ledger::{Ledger, VisitId};
 use super::site::World;
 use super::site::answer::{Answer, Content};
 
-/// The web and what it saw.
+/// The web and its record.
 pub struct Server {
     world: Arc<World>,
     ledger: Ledger,

@@ -263,7 +263,7 @@ impl Site {
     }
 }
 
-/// Whether a path is where the rules are, or where the way to them leads.
+/// Returns whether a path is that of robots.txt or of a redirect to it.
 pub fn is_robots(path: &str) -> bool {
     path == ROBOTS || path == RULES
 }
@@ -288,8 +288,8 @@ fn normal(chance: &mut Rng) -> f64 {
     radius * (std::f64::consts::TAU * chance.range_f64(0.0, 1.0)).cos()
 }
 
-/// Where the servers listen: several addresses, as scopes by address have something to tell
-/// apart.
+/// Where the servers listen: several addresses, so that scopes by address are
+/// distinct.
 pub const ADDRESSES: [Ipv4Addr; 16] = {
     let mut addresses = [Ipv4Addr::LOCALHOST; 16];
     let mut last = 1;
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_whose_rules_cannot_be_had_forbids_all_but_the_asking() {
+    fn a_host_without_available_rules_disallows_all_but_robots_txt() {
         let world = world();
         let failing = |site: &&Site| site.robots == Robots::Failing;
         let site = world.sites.iter().find(failing).expect("some are");

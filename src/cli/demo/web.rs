@@ -1,4 +1,4 @@
-//! A web of many hosts on the loopback device, in a thread of its own, with its own name server.
+//! A web of many hosts on the loopback device, in a separate thread, with its own name server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -133,7 +133,7 @@ fn listen() -> io::Result<(Vec<TcpListener>, u16)> {
     }
 }
 
-/// How often a port that is free on all addresses is looked for.
+/// Number of attempts to find a port that is free on all addresses.
 const ATTEMPTS: u32 = 50;
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_polite_visit_is_seen_as_it_was() {
+    fn a_polite_visit_is_recorded() {
         let web = start(100);
         let site = web.world.site(find(&web, is_plain)).expect("found");
         assert!(
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rude_visit_is_seen_too() {
+    fn an_impolite_visit_is_recorded() {
         let web = start(100);
         let site = web.world.site(find(&web, is_plain)).expect("found");
         let mut first = connect(&web, site);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_gives_up_is_let_go() {
+    fn a_client_that_disconnects_is_dropped() {
         let web = start(1000);
         let slow = find(&web, |site| site.temper == Temper::Slow);
         let slow = web.world.site(slow).expect("found");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_told_so() {
+    fn requests_for_unknown_hosts_get_404_and_malformed_ones_400() {
         let web = start(1);
         let mut stream = TcpStream::connect((ADDRESSES[3], port(&web))).expect("connected");
         stream

@@ -91,7 +91,7 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
     file.flush()
 }
 
-/// Makes a histogram hold what a spread does, and no more.
+/// Replaces the content of a histogram with that of a spread.
 fn fill(histogram: &mut Histogram<u64>, spread: &Spread) {
     histogram.reset();
     for (span, count) in spread.buckets() {

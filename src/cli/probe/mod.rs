@@ -70,7 +70,7 @@ fn set_up(
     sink: impl DiskSink + 'static,
 ) -> anyhow::Result<Probe> {
     Probe::new(config, args.settings(), targets, sink).map_err(|error| match error {
-        // Its cause is in its words already.
+        // Its message already contains its cause.
         SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
         error => Usage(error.to_string()).into(),
     })
@@ -129,7 +129,7 @@ fn finish_files(probe: &mut Probe, log: Option<HdrLog>) -> Vec<String> {
     errors.into_iter().map(so_far).collect()
 }
 
-/// Whether result lines go where the report else goes.
+/// Returns whether result lines use stdout, where the report is written otherwise.
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -158,7 +158,7 @@ fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> FinishReas
     reason
 }
 
-/// What a handler does that takes its time: the loop stands still meanwhile. It ends early only
+/// Simulates a slow handler: blocks the loop for this time. It ends early only
 /// where the probe is to stop.
 fn keep_busy(span: Duration, probe: &Probe) {
     let began = Instant::now();
@@ -197,7 +197,7 @@ fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
     faults
 }
 
-/// The report, to where nothing else goes.
+/// Writes the report to the output that the result lines do not use.
 fn show(report: &ProbeReport, faults: &[String], args: &Asked) -> io::Result<()> {
     let text = if args.json {
         let mut all: Value = report.to_json().parse().expect("the report is JSON");

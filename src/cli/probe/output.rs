@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::Usage;
 
-/// Something open for writing, of which nothing has been written or lost yet.
+/// An opened output; nothing has been written or truncated yet.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
     file: File,
-    /// It was opened by its name; else it is the process's standard output.
+    /// It was opened by name; otherwise it is the process's standard output.
     is_named: bool,
 }
 
 impl Output {
     /// Opens what an option names; a file that is not there is created. A pipe without a reader
-    /// is waited for, as a shell would.
+    /// this waits, as a shell would.
     pub fn open(flag: &str, path: &Path) -> Result<Self, Usage> {
         let file = OpenOptions::new()
             .write(true)
@@ -56,7 +56,7 @@ impl Output {
         &self.path
     }
 
-    /// Drops what a file held; what is no file has nothing to drop.
+    /// Truncates a file; has no effect on a pipe or device.
     pub fn empty(&self) -> io::Result<()> {
         match self.is_file()? {
             true => self.file.set_len(0),
@@ -64,7 +64,7 @@ impl Output {
         }
     }
 
-    /// Makes what was written survive a crash of the machine, where that can be.
+    /// Syncs the written data to disk, where the output supports that.
     pub fn sync(&self) -> io::Result<()> {
         match self.is_file()? {
             true => self.file.sync_data(),

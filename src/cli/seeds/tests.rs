@@ -52,13 +52,13 @@ fn a_line_is_at_hand_once_its_end_was_read() {
         assert_eq!(text.and_then(Result::ok).as_deref(), Some(line));
         assert_eq!(lines.is_at_hand(), another, "behind {line}");
     }
-    // The last line lacks its end, which only the end of the source tells.
+    // The last line has no line end, so it ends only where the source ends.
     assert!(lines.next().is_some() && lines.is_at_hand());
     assert!(lines.next().is_none());
 }
 
 #[test]
-fn compressed_files_are_known_by_their_first_bytes() {
+fn compression_is_detected_from_the_first_bytes() {
     let text: String = (0..50_000).map(|n| format!("host-{n}.test\n")).collect();
     let gzip = argiope::wire::coding::gzip(text.as_bytes());
     let two_members = [gzip.as_slice(), &gzip].concat();
@@ -72,7 +72,7 @@ fn compressed_files_are_known_by_their_first_bytes() {
 }
 
 #[test]
-fn a_damaged_file_gives_its_lines_and_then_says_so() {
+fn a_damaged_file_gives_its_lines_and_then_an_error() {
     let gzip = argiope::wire::coding::gzip(b"a.test\nb.test\n");
     let lines = read(&gzip[..gzip.len() - 4], 1000);
     assert_eq!(
@@ -110,7 +110,7 @@ fn memory_is_bounded_by_a_line_and_not_by_the_file() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn an_error_of_opening_names_the_file() {
     let check = |name: &str, expected: &str| {
         let text = open(name).err().expect("an error").to_string();
         assert!(text.starts_with(expected), "{text}");

@@ -194,7 +194,7 @@ fn seven_networks_do_not_open_it_and_are_charged_within_five_seconds() {
 }
 
 #[test]
-fn answers_that_had_arrived_before_a_failure_charge_nobody() {
+fn answers_that_arrived_before_a_failure_charge_no_host() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     let judged = bench.fail(V4, Cause::NoRoute, 3);
@@ -256,7 +256,7 @@ fn an_answer_charges_what_waits_and_what_failed_while_it_was_on_its_way() {
 }
 
 #[test]
-fn dead_hosts_alone_open_nothing_where_nobody_has_answered_yet() {
+fn dead_hosts_alone_open_nothing_before_the_first_answer() {
     for cause in [Cause::TimedOut, Cause::Unreachable] {
         let mut bench = Bench::new();
         assert_eq!(bench.fail(V4, cause, 50), [Judgement::Charge; 50]);
@@ -361,7 +361,7 @@ fn single_probes_go_out_at_pauses_that_grow_to_thirty_seconds_until_one_is_answe
 }
 
 #[test]
-fn a_probe_that_nobody_answers_is_given_up() {
+fn a_probe_without_an_answer_is_given_up() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.fail(V4, Cause::TimedOut, 8);
@@ -510,7 +510,7 @@ fn a_name_that_does_not_exist_is_an_answer_and_asked_for_no_more() {
 }
 
 #[test]
-fn a_host_that_could_not_be_picked_in_time_says_nothing_of_the_route() {
+fn a_host_not_picked_in_time_does_not_judge_the_route() {
     let mut bench = Bench::new();
     bench.connects = Probed::NoRoute;
     bench.fail(V4, Cause::NoRoute, 8);

@@ -54,44 +54,42 @@ use crate::sink::page::Page;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Both methods are called on the crawl's thread, which stands still meanwhile: neither may wait. A
-/// client that blocks belongs on a thread of its own, from which batches come by a channel; where it
-/// is empty the source returns [`SourcePoll::Nothing`], and that thread calls [`Wake::wake`] once it is not: a
-/// clone of the [`Wake`] is sent to it when the source is first asked. A database in the same process
-/// that answers in microseconds may be asked directly.
+/// Both methods are called on the crawl's thread and must not block. Run a blocking client on a thread
+/// of its own that sends batches through a channel. While the channel is empty the source returns
+/// [`SourcePoll::Nothing`], and the thread calls [`Wake::wake`] after the next batch; send it a clone of
+/// the [`Wake`] on the first poll. A database in the same process that answers in microseconds may be
+/// queried directly.
 ///
-/// That a request has ended means that the sink has had its page, not that a sink with a thread of its
-/// own has written it. Where results are to be safe before the request is forgotten, source and sink
-/// tell that thread by one channel: what the sink had comes first. `tests/strangers/harvest.rs` in the
+/// A request ends when the sink has taken its page, not when a sink with a thread of its own has
+/// written it. If results must be safe before a request is acknowledged, let source and sink send to
+/// that thread through one channel: the page arrives first. `tests/strangers/harvest.rs` in the
 /// repository does so, with SQLite.
 ///
-/// Every request that the crawl was given ends once, whatever happens: by a final page, which the
-/// sink has had by then; unsent or unfinished, when the crawl is over or dropped; or refused. What
-/// has not ended when the process is killed was never acknowledged, so the queue that hands out the requests
-/// knows which to hand out again.
+/// Each request ends exactly once: by a final page, which the sink has taken by then; unsent or
+/// unfinished, when the crawl is over or dropped; or rejected. A request without an end when the
+/// process is killed was never acknowledged, so its queue can hand it out again.
 pub trait RequestSource: Send {
-    /// The next request, if there is one now. Not called again before the crawl has room, nor, after
-    /// anything but a request, before that says so.
+    /// The next request, if there is one now. Called again when the crawl has room; after a result
+    /// other than a request, when that result allows it.
     ///
     /// # Errors
-    /// Where there will never be one again, though there should be: the crawl sends nothing more,
-    /// finishes what is in flight within `STOP_GRACE` and ends as `source_failed`. What only fails for
-    /// now is no error: return [`SourcePoll::Later`].
+    /// A permanent failure: the crawl sends nothing more, finishes the requests in flight within
+    /// `STOP_GRACE` and ends as `source_failed`. A temporary failure is no error: return
+    /// [`SourcePoll::Later`].
     fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError>;
 
     /// One of its requests has ended.
     fn ended(&mut self, ended: &EndedRequest<'_>);
 
-    /// How many of its requests may be in the crawl at once, from when they are given until they
-    /// end: 10 000 by default, 1 at least. They should be of far more hosts, or
-    /// scopes, than are to be busy at once, for those of one wait for each other. `FRONTIER_MAX`
-    /// bounds them too.
+    /// Most of its requests in the crawl at once, from their poll to their end: 10 000 by default, 1
+    /// at least. They should cover far more hosts, or scopes, than are busy at once, since requests of
+    /// one scope wait for each other. `FRONTIER_MAX` bounds them too.
     fn at_once(&self) -> usize {
         AT_ONCE
     }
 }
 
-/// Why a source gives no more.
+/// Error that ends a source.
 pub type SourceError = Box<dyn Error + Send + Sync>;
 
 /// Result of polling a source.
@@ -103,13 +101,12 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
 pub enum SourcePoll {
     /// A request. It is a seed: it keeps its depth, and its host counts as a seed's.
     Request(Request),
-    /// None now. It is asked again after [`Wake::wake`], and until then the crawl sleeps when it has
-    /// nothing else to do.
+    /// None now. Polled again after [`Wake::wake`]; until then the crawl sleeps if it has no other
+    /// work.
     Nothing,
-    /// None for so long, a millisecond at least; or until [`Wake::wake`].
+    /// None for this long, at least a millisecond, or until [`Wake::wake`].
     Later(Duration),
-    /// None any more. The crawl ends once nothing is left to do, if no [`Handle`](crate::Handle)
-    /// lives either.
+    /// None any more. The crawl ends once all work is done, unless a [`Handle`](crate::Handle) exists.
     Finished,
 }
 
@@ -138,20 +135,20 @@ pub struct EndedRequest<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RequestEnd<'a> {
-    /// By a final page, which the sink has had. Here belong what failed, what was cancelled on its
-    /// way (`cancelled.stopped`, `cancelled.asked`), and what a filter left out (`filtered`).
+    /// By a final page, which the sink has taken. This includes failed requests, cancelled ones
+    /// (`cancelled.stopped`, `cancelled.asked`) and filtered ones (`filtered`).
     Final {
-        /// The status, where there was a final head.
+        /// The status, if there was a final head.
         status: Option<u16>,
         /// The failure, if any.
         failure: Option<&'a Failure>,
     },
-    /// The crawl was over before anything of it was sent. There was no page of it.
+    /// The crawl ended before the request was sent. It has no page.
     NotBegun,
-    /// The crawl was over while it was to be tried again, or waited for a redirect's target: it was
-    /// sent, and has had no final page.
+    /// The crawl ended before a retry of it, or before a redirect's target: it was sent, and has no
+    /// final page.
     Unfinished,
-    /// It could never be sent. There was no page of it.
+    /// It was rejected and never sent. It has no page.
     Rejected(&'a AdmitError),
 }
 
@@ -182,11 +179,12 @@ impl fmt::Debug for Wake {
     }
 }
 
-/// Of a source's requests as many are in the crawl at once: enough hosts for a broad crawl, and a few
+/// Default of a source's requests in the crawl at once: enough hosts for a broad crawl, in a few
 /// megabytes.
 const AT_ONCE: usize = 10_000;
 
-/// A source that wants to be asked again at once would keep the crawl from sleeping.
+/// Least delay between two polls. Without it, a source that is polled again at once would keep the
+/// crawl from sleeping.
 const LATER_MIN: Duration = Duration::from_millis(1);
 
 /// A source, and its requests that have not ended.
@@ -194,7 +192,7 @@ pub(in crate::crawl) struct Feed {
     source: Box<dyn RequestSource>,
     wake: Wake,
     state: State,
-    /// Its requests, until it was notified of their end.
+    /// Its requests that have not ended.
     given: HashMap<u64, Given, Known>,
     failure: Option<SourceError>,
 }
@@ -222,7 +220,7 @@ enum State {
 struct Given {
     tag: u64,
     meta: Option<Box<RawValue>>,
-    /// Something of it was sent.
+    /// An attempt of it was sent.
     begun: bool,
     /// Its final page, while that is held open.
     page: Option<Box<Ending>>,

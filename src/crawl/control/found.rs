@@ -1,4 +1,4 @@
-//! Links that were found outside of the crawl, and the pages that are held open until they are.
+//! Links found outside of the crawl's thread, and the pages that are held open until then.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,10 +26,10 @@ pub struct Found {
 
 #[derive(Default)]
 struct State {
-    /// How often each page is held open, by the number that it descends from: until the crawl has taken
-    /// the event of its closing.
+    /// Number of holders of each page, by the number of its request, until the crawl has taken the event
+    /// of its closing.
     open: HashMap<u64, usize, Known>,
-    /// What the crawl has not taken yet: at most `LINKS_PER_PAGE_MAX` for each page that is held open.
+    /// Links not taken yet: at most `LINKS_PER_PAGE_MAX` for each page that is held open.
     events: VecDeque<LinkEvent>,
     closed: bool,
 }
@@ -59,7 +59,7 @@ impl Found {
         !self.state().open.is_empty()
     }
 
-    /// The same of the pages that descend from the request of this number.
+    /// The same, for the pages of the request of this number.
     pub fn is_open(&self, root: u64) -> bool {
         self.state().open.contains_key(&root)
     }
@@ -74,7 +74,7 @@ impl Found {
         self.state().closed = true;
     }
 
-    /// Removes the links that wait.
+    /// Removes the waiting links.
     pub fn drain(&self) -> Vec<Job> {
         let waiting = std::mem::take(&mut self.state().events).into_iter();
         waiting
@@ -104,7 +104,7 @@ impl Found {
         if state.closed {
             return;
         }
-        // A crawl that left some returns for them by itself; one that found none sleeps.
+        // A crawl that left some polls them again by itself; one that found none sleeps.
         let asleep = state.events.is_empty();
         state.events.extend(all);
         let wakes = asleep && !state.events.is_empty();
@@ -115,7 +115,7 @@ impl Found {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked while holding it left it whole.
+        // A thread that panicked while holding it left it consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -20,7 +20,7 @@ use crate::throttle::signal::Feedback;
 ///
 /// While a handle exists the crawl does not end for lack of work: it sleeps, and each call here wakes
 /// it. Drop the last handle once no more requests come. A sink, a scope map or a strategy that owns
-/// one keeps the crawl from ever ending by itself: give those a [`Stopper`], or what ends before the crawl.
+/// one keeps the crawl from ever ending by itself: give those a [`Stopper`], or drop it before.
 ///
 /// # Every number ends once
 ///
@@ -56,7 +56,7 @@ pub struct Handle {
     stopper: Stopper,
 }
 
-/// Stops a crawl, from any thread or a signal's. It does not keep the crawl going.
+/// Stops a crawl, from any thread or a signal handler. It does not keep the crawl running.
 #[derive(Clone)]
 pub struct Stopper {
     shared: Arc<Shared>,
@@ -70,15 +70,15 @@ impl Handle {
         Handle { stopper }
     }
 
-    /// Submits a request; waits while the crawl has no room, so that memory stays bounded. Gives
+    /// Submits a request; waits while the crawl has no room, so that memory stays bounded. Returns
     /// its number: see [the type's page](Handle#every-number-ends-once).
     ///
-    /// Not to be called on the crawl's own thread, where it could wait for ever: use
+    /// Must not be called on the crawl's own thread, where it could wait for ever: use
     /// [`Crawler::submit`](crate::Crawler::submit) there; nor in an async task, where
     /// [`Handle::submit_async`] waits without blocking its thread.
     ///
     /// # Errors
-    /// [`SubmitError::Rejected`] where it can never be sent, [`SubmitError::Over`] once the crawl is
+    /// [`SubmitError::Rejected`] if it can never be sent, [`SubmitError::Over`] once the crawl is
     /// over; never [`SubmitError::Full`].
     pub fn submit(&self, request: Request) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
@@ -100,7 +100,7 @@ impl Handle {
         Ok(id)
     }
 
-    /// Submits a request; the future is ready once the crawl has room for it, and gives its number as
+    /// Submits a request; the future is ready once the crawl has room for it, and returns its number as
     /// [`Handle::submit`] does. Nothing is submitted before it is polled, nor if it is dropped before it
     /// is ready. It needs no particular runtime.
     ///
@@ -132,7 +132,7 @@ impl Handle {
     /// Submits a request if the inbox has room; never waits.
     ///
     /// # Errors
-    /// As [`Handle::submit`], and [`SubmitError::Full`] while 4096 requests wait to be taken in.
+    /// As [`Handle::submit`], and [`SubmitError::Full`] while 4096 requests wait.
     pub fn try_submit(&self, request: Request) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
         let is_open = |request| match shared.submitted() {
@@ -155,11 +155,11 @@ impl Handle {
         Ok(id)
     }
 
-    /// Submits a seed; waits while the crawl has no room. It gets its number when it is admitted,
-    /// and nobody hears of one that is not: it is only counted ([`Stats::seeds_bad`], and
-    /// [`Progress::filtered`]). For lists of URLs by the million, of which many may be there twice.
+    /// Submits a seed; waits while the crawl has no room. It gets its number when it is admitted. A seed that is
+    /// not admitted is only counted ([`Stats::seeds_bad`], and
+    /// [`Progress::filtered`]). For lists of millions of URLs with possible duplicates.
     ///
-    /// Not to be called on the crawl's own thread, where it could wait for ever.
+    /// Must not be called on the crawl's own thread, where it could wait for ever.
     ///
     /// # Errors
     /// Once the crawl is over.
@@ -175,10 +175,10 @@ impl Handle {
         Ok(())
     }
 
-    /// Cancels the request of this number, wherever it is: waiting, on its way, or to be tried again.
-    /// Its last page says `cancelled.asked`. For one that has ended already, or never was, nothing
-    /// happens. The crawl looks through all that is queued, a few milliseconds for a million;
-    /// cancels that come together are looked for together.
+    /// Cancels the request of this number in any state: waiting, on its way, or to be retried. Its last
+    /// page has the failure `cancelled.asked`. A request that has ended, or does not exist, is ignored.
+    /// The crawl searches the whole queue, a few milliseconds for a million; cancels that arrive together
+    /// share one search.
     ///
     /// # Errors
     /// [`ControlError::Busy`] while 4096 orders wait, [`ControlError::Over`] once the crawl is over.
@@ -187,9 +187,9 @@ impl Handle {
     }
 
     /// Cancels every request that is throttled under this scope, as [`Handle::cancel`] does: those
-    /// that have their number by now, whoever submitted them, and the links found by now. A seed has
-    /// none before it is admitted, at the crawl's next turn. A robots.txt is fetched all the same;
-    /// others wait for it.
+    /// that have their number by now, from any submitter, and the links found by now. A seed has
+    /// none before it is admitted, at the crawl's next turn. A robots.txt is fetched all the same, since
+    /// other requests wait for it.
     ///
     /// # Errors
     /// As [`Handle::cancel`].
@@ -223,14 +223,13 @@ impl Handle {
 
     /// Stops departures until [`Handle::resume`]. Requests that have departed run to their end, those
     /// about to depart return to their queue, and the clocks of delays, holds and quotas keep running. It is
-    /// over with the last handle, too.
+    /// also over with the last handle.
     pub fn pause(&self) {
         self.stopper.shared.paused.store(true, Ordering::SeqCst);
         self.stopper.waker.wake();
     }
 
-    /// Lets requests depart again, at the paces of their scopes: what they missed meanwhile is not
-    /// made up for.
+    /// Resumes departures at the paces of their scopes, without making up for the pause.
     pub fn resume(&self) {
         self.stopper.shared.paused.store(false, Ordering::SeqCst);
         self.stopper.waker.wake();
@@ -249,7 +248,7 @@ impl Handle {
         self.stopper.shutdown(grace);
     }
 
-    /// Counts lines that were to be requests and are none, for the statistics.
+    /// Counts invalid seed lines, for the statistics.
     pub fn count_bad_seeds(&self, count: u64) {
         let shared = &self.stopper.shared;
         shared.bad_seeds.fetch_add(count, Ordering::SeqCst);
@@ -266,7 +265,7 @@ impl Handle {
         Ok(())
     }
 
-    /// A crawl that left something in the inbox returns for it by itself; one that found it empty sleeps.
+    /// A crawl that left something in the inbox polls it again by itself; one that found it empty sleeps.
     fn wake_if(&self, asleep: bool) {
         if asleep {
             self.stopper.waker.wake();
@@ -314,9 +313,9 @@ impl Stopper {
         self.shutdown(Duration::ZERO);
     }
 
-    /// Ends the crawl in good order: nothing more is sent, what is in flight is finished within
-    /// `grace` from when the crawl receives the order and then cancelled. A shorter grace can be said
-    /// later, a longer one changes nothing.
+    /// Ends the crawl in good order: nothing more is sent, requests in flight are finished within
+    /// `grace` from when the crawl receives the order and then cancelled. A shorter grace may be given
+    /// later; a longer one has no effect.
     pub fn shutdown(&self, grace: Duration) {
         let nanos = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
         self.shared.stop_within(nanos.min(Shared::CONFIGURED - 1));

@@ -1,4 +1,4 @@
-//! The crawl's end of its handles: submissions, answers of the scope map, commands, and orders to stop.
+//! Inbox of a crawl's handles: submissions, answers of the scope map, commands, and orders to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::frontier::numbers::Numbers;
 use crate::io::Waker;
 use crate::throttle::map::Later;
 
-/// The crawl's end of its handles.
+/// Inbox of a crawl's handles.
 #[derive(Debug)]
 pub struct Inbox {
     stopper: Stopper,
@@ -32,7 +32,7 @@ pub enum Stop {
 }
 
 impl Inbox {
-    /// `numbers`: where attempts get theirs.
+    /// `numbers`: source of the attempts' numbers.
     pub fn new(waker: Waker, config: Arc<Config>, numbers: Numbers) -> Self {
         Inbox {
             stopper: Stopper::of(Arc::new(Shared::new(config, numbers)), waker),
@@ -55,8 +55,8 @@ impl Inbox {
     pub fn take(&mut self) -> Option<Waiting> {
         let mut submitted = self.shared().submitted();
         let waiting = submitted.waiting.pop_front()?;
-        // Submitters that wait for room are woken when there is room for many: woken for every single
-        // place, two threads would do little but wake each other.
+        // Submitters that wait for room are woken when there is room for many. Woken for each single slot,
+        // two threads would do little but wake each other.
         if submitted.waiting.len() == SUBMITTED_MAX / 2 {
             self.shared().notify_room(submitted);
         }
@@ -80,7 +80,7 @@ impl Inbox {
         out
     }
 
-    /// The lowest number of those that have one.
+    /// The lowest number of the submissions that have one.
     pub fn lowest_number(&self) -> Option<u64> {
         let submitted = self.shared().submitted();
         let numbers = submitted
@@ -93,13 +93,13 @@ impl Inbox {
         numbers.min()
     }
 
-    /// Whether nothing waits to be taken in.
+    /// Whether no submission waits.
     pub fn is_empty(&self) -> bool {
         self.shared().submitted().waiting.is_empty()
     }
 
-    /// The commands since the last call, in their order, as many as one turn has time for; and whether
-    /// there are more.
+    /// The commands since the last call, in order, as many as one turn has time for; and whether there are
+    /// more.
     pub fn take_commands(&mut self) -> (Vec<Command>, bool) {
         let mut commands = lock(&self.shared().commands);
         let Some(commands) = commands.as_mut() else {
@@ -122,7 +122,7 @@ impl Inbox {
         self.shared().paused.load(Ordering::SeqCst) && !self.is_closed()
     }
 
-    /// Lets the scope map answer from any thread.
+    /// Enables answers of the scope map from any thread.
     pub fn later(&self, number: u64, part: usize) -> Later {
         let stopper = self.stopper();
         Later::new(move |scopes| {
@@ -150,7 +150,7 @@ impl Inbox {
         self.shared().asked.load(Ordering::SeqCst)
     }
 
-    /// Returns a snapshot to all handles that ask.
+    /// Sends a snapshot to all handles that ask.
     pub fn answer(&self, snapshot: Snapshot) {
         let shared = self.shared();
         let mut snapshots = lock(&shared.snapshots);
@@ -168,7 +168,7 @@ impl Inbox {
         submitted.closed = true;
         shared.notify_room(submitted);
         lock(&shared.commands).take();
-        // No further turn would answer those that wait.
+        // No further turn would answer the waiting handles.
         lock(&shared.snapshots).answered = u64::MAX;
         shared.snapshot_taken.notify_all();
     }
@@ -178,7 +178,7 @@ impl Inbox {
         self.shared().handles.load(Ordering::SeqCst) == 0
     }
 
-    /// Takes the count of lines that were no requests.
+    /// Takes the count of invalid seed lines.
     pub fn take_bad_seeds(&self) -> u64 {
         self.shared().bad_seeds.swap(0, Ordering::SeqCst)
     }
@@ -188,7 +188,7 @@ impl Inbox {
         self.shared().grace.load(Ordering::SeqCst) < Shared::NEVER
     }
 
-    /// An order to stop, or to stop sooner, once.
+    /// An order to stop, or to stop sooner; each is returned once.
     pub fn take_stop(&mut self) -> Option<Stop> {
         let grace = self.shared().grace.load(Ordering::SeqCst);
         if grace >= self.last_grace {
@@ -232,7 +232,7 @@ mod tests {
         (inbox, wakes)
     }
 
-    /// Takes so many requests, as they come.
+    /// Takes so many requests as they arrive.
     fn take(inbox: &mut Inbox, total: usize) {
         let mut taken = 0;
         while taken < total {

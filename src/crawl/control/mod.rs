@@ -39,12 +39,12 @@ use crate::throttle::map::Later;
 /// commands by [`Control::poll_commands`] and [`Control::poll_stop`]. The end of a source's request enters
 /// by [`Control::handle_end`].
 pub struct Control {
-    /// The crawl's end of its handles.
+    /// The inbox of its handles.
     inbox: Inbox,
     source: Option<Box<Feed>>,
     /// Links from other threads, and the pages that are held open for them.
     found: Arc<Found>,
-    /// The same, as the sink has it.
+    /// The same, for the sink.
     leads: Arc<dyn Leads>,
     phase: Phase,
     is_paused: bool,
@@ -126,7 +126,7 @@ impl Control {
         }
     }
 
-    /// The next request that was submitted by a handle.
+    /// The next request submitted by a handle.
     pub fn poll_submission(&mut self) -> Option<Waiting> {
         self.inbox.take()
     }
@@ -136,12 +136,12 @@ impl Control {
         self.inbox.take_mapped()
     }
 
-    /// Lets the scope map answer from any thread.
+    /// Enables answers of the scope map from any thread.
     pub fn later(&self, number: u64, part: usize) -> Later {
         self.inbox.later(number, part)
     }
 
-    /// The next event of a page that is held open. The source is notified of pages that were closed.
+    /// The next event of a page that is held open. Notifies the source of closed pages.
     pub fn poll_found(&mut self) -> Option<LinkEvent> {
         let event = self.found.take()?;
         if let LinkEvent::Closed(root) = event
@@ -158,7 +158,7 @@ impl Control {
         !self.found.is_empty()
     }
 
-    /// The links that came too late for a crawl that is over.
+    /// The links that arrived too late for a crawl that is over.
     pub fn drain_found(&mut self) -> Vec<Job> {
         self.found.drain()
     }
@@ -168,7 +168,7 @@ impl Control {
         self.inbox.take_out(is_unwanted)
     }
 
-    /// The lowest number of a submission that waits.
+    /// The lowest number of a waiting submission.
     pub fn lowest_number(&self) -> Option<u64> {
         self.inbox.lowest_number()
     }
@@ -194,7 +194,7 @@ impl Control {
         source.is_some_and(|source| !source.is_finished()) || self.has_handles()
     }
 
-    /// Whether no request can come any more, except submissions that wait already.
+    /// Whether no request can come any more, except waiting submissions.
     pub fn is_exhausted(&self) -> bool {
         let source = self.source.as_ref();
         source.is_none_or(|source| source.is_finished())
@@ -213,7 +213,7 @@ impl Control {
         self.source.as_mut()?.poll(now)
     }
 
-    /// A request of the source has this number. It ends once.
+    /// Records the number of a request of the source. It ends once.
     pub fn handle_accepted(&mut self, id: u64, request: &Request) {
         let source = self.source.as_mut();
         source
@@ -221,7 +221,7 @@ impl Control {
             .handle_accepted(id, request);
     }
 
-    /// A request of the source can never be sent.
+    /// A request of the source was rejected.
     pub fn handle_rejected(&mut self, request: &Request, why: &AdmitError) {
         let source = self.source.as_mut();
         source
@@ -229,21 +229,21 @@ impl Control {
             .handle_rejected(request, why);
     }
 
-    /// Something of the request of this number is sent.
+    /// An attempt of the request of this number departs.
     pub fn handle_departure(&mut self, root: u64) {
         if let Some(source) = &mut self.source {
             source.handle_departure(root);
         }
     }
 
-    /// How a page ends a request of the source, if it does: to be passed to [`Control::handle_end`] once
-    /// the sink has the page.
+    /// The end of a request of the source by a page, if there is one: to be passed to
+    /// [`Control::handle_end`] once the sink has the page.
     pub fn end_of(&self, page: &Page) -> Option<Ending> {
         self.source.as_ref()?.end_of(page)
     }
 
-    /// The sink has the page that ends a request of the source. The source is notified at once, or when
-    /// the page is held open no longer.
+    /// The sink has the page that ends a request of the source. Notifies the source at once, or when the
+    /// page is no longer held open.
     pub fn handle_end(&mut self, ending: Ending) {
         if let Some(source) = &mut self.source {
             let is_open = self.found.is_open(ending.root);
@@ -262,7 +262,7 @@ impl Control {
         source.is_some_and(|source| source.has(root))
     }
 
-    /// Why the source has no more requests, if it failed.
+    /// The error of the source, if it failed.
     pub fn source_error(&self) -> Option<&SourceError> {
         self.source.as_ref()?.failure()
     }
@@ -292,13 +292,13 @@ impl Control {
         self.inbox.is_asked()
     }
 
-    /// Returns a snapshot to all handles that ask.
+    /// Sends a snapshot to all handles that ask.
     pub fn answer(&self, snapshot: Snapshot) {
         self.inbox.answer(snapshot);
     }
 
-    /// The crawl is over: submissions and links are not accepted from now on, and the source is notified
-    /// of what has not ended.
+    /// The crawl is over: no submissions and links are accepted from now on, and the source is notified of
+    /// its requests that have not ended.
     pub fn close(&mut self) {
         self.inbox.close();
         self.found.close();

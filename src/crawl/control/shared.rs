@@ -1,4 +1,5 @@
-//! State shared by a crawl and its handles: submissions, answers of the scope map, commands, and orders to stop.
+//! State shared by a crawl and its handles: submissions, answers of the scope map, commands, and orders to
+//! stop.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -30,9 +31,9 @@ pub struct Shared {
     pub submitted: Mutex<Submitted>,
     /// Commands that are not applied yet; `None` once the crawl is over.
     pub commands: Mutex<Option<Vec<Command>>>,
-    /// No more than the crawl has asked for and not taken.
+    /// Answers of the scope map: no more than the crawl has asked for and not taken.
     pub mapped: Mutex<VecDeque<Mapped>>,
-    /// Notified when there is room, or never will be.
+    /// Notified when there is room, or the crawl is over.
     pub room: Condvar,
     pub snapshots: Mutex<Snapshots>,
     /// Notified when a snapshot was taken.
@@ -41,7 +42,7 @@ pub struct Shared {
     pub asked: AtomicBool,
 }
 
-/// Requests that were submitted and are not admitted yet.
+/// Submitted requests that are not admitted yet.
 #[derive(Default)]
 pub struct Submitted {
     pub waiting: VecDeque<Waiting>,
@@ -50,11 +51,11 @@ pub struct Submitted {
     tasks: Vec<task::Waker>,
 }
 
-/// One of them.
+/// A submitted request.
 pub enum Waiting {
     /// It has its number, and its submitter is notified of its end.
     Numbered(Box<Job>),
-    /// It has none.
+    /// It has no number.
     Seed(Box<Request>),
 }
 
@@ -74,7 +75,7 @@ impl Command {
     /// Its cost, as a share of [`COMMANDS_TIME`].
     pub fn takes(&self) -> u32 {
         match self {
-            // All of a turn are looked for together.
+            // All cancels of a turn share one search.
             Command::Cancel(_) | Command::CancelScope(..) => 0,
             Command::SetScope(name, _) if covers_many_scopes(name) => COMMANDS_TIME,
             Command::SetScope(..) | Command::Feedback(_) => 1,
@@ -91,17 +92,17 @@ pub struct Snapshots {
     pub last: Snapshot,
 }
 
-/// Requests that were submitted and are not admitted yet. [`Handle::submit`] waits while there are so many.
+/// Most submitted requests that wait for admission. [`Handle::submit`] waits while there are so many.
 pub const SUBMITTED_MAX: usize = 4096;
 
-/// Commands that wait to be applied.
+/// Most commands that wait.
 pub const COMMANDS_MAX: usize = 4096;
 
-/// Commands about single scopes that are applied in one turn, some 10 µs each. One about all scopes takes
+/// Commands on single scopes that are applied in one turn, some 10 µs each. A command on all scopes takes
 /// longer and is applied alone.
 pub const COMMANDS_TIME: u32 = 64;
 
-/// How long a handle that asks for a snapshot waits for a turn to end.
+/// Time for which a handle that asks for a snapshot waits for a turn to end.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Submitted {
@@ -109,15 +110,15 @@ impl Submitted {
         self.waiting.len() >= SUBMITTED_MAX
     }
 
-    /// Wakes this task when there is room, or never will be.
+    /// Wakes this task when there is room, or the crawl is over.
     pub fn wake_when_there_is_room(&mut self, task: &task::Waker) {
-        // A task that is polled again and again is woken once.
+        // A task that is polled several times is woken once.
         if !self.tasks.iter().any(|waiting| waiting.will_wake(task)) {
             self.tasks.push(task.clone());
         }
     }
 
-    /// Adds one. Returns whether it is the only one: then the crawl must be woken.
+    /// Adds one. Returns whether it is the only one: the caller then wakes the crawl.
     pub fn add(&mut self, waiting: Waiting) -> bool {
         self.waiting.push_back(waiting);
         self.waiting.len() == 1
@@ -160,7 +161,7 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is room, or never will be: wakes all that wait for it.
+    /// There is room, or the crawl is over: wakes all that wait.
     pub fn notify_room(&self, mut submitted: MutexGuard<'_, Submitted>) {
         let tasks = std::mem::take(&mut submitted.tasks);
         drop(submitted);
@@ -170,7 +171,7 @@ impl Shared {
         }
     }
 
-    /// Sends a command. Returns whether it is the only one: then the crawl must be woken.
+    /// Sends a command. Returns whether it is the only one: the caller then wakes the crawl.
     pub fn send(&self, command: Command) -> Result<bool, ControlError> {
         let mut commands = lock(&self.commands);
         let commands = commands.as_mut().ok_or(ControlError::Over)?;
@@ -181,7 +182,7 @@ impl Shared {
         Ok(commands.len() == 1)
     }
 
-    /// Only a shorter grace changes anything.
+    /// Only a shorter grace has an effect.
     pub fn stop_within(&self, nanos: u64) {
         self.grace.fetch_min(nanos, Ordering::SeqCst);
     }
@@ -203,7 +204,7 @@ impl Shared {
     }
 }
 
-/// A thread that panicked while holding one of these left it whole.
+/// A thread that panicked while holding one of these left it consistent.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

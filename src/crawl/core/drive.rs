@@ -78,7 +78,7 @@ mod tests {
 
     /// Replies come faster than they are read.
     #[test]
-    fn a_hosts_turn_goes_on_with_what_comes_meanwhile_for_about_a_millisecond() {
+    fn a_hosts_turn_handles_new_events_for_about_a_millisecond() {
         const PAGES: u32 = 200;
         let think = Duration::from_millis(50);
         let reading = Duration::from_micros(250);

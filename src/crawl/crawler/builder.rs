@@ -20,7 +20,7 @@ use crate::throttle::signal::{Classify, Feedback};
 use crate::throttle::strategies::NamedMaker;
 use crate::throttle::strategy::Strategy;
 
-/// Builds a crawler from its parts. Parts that are not given have built-in defaults.
+/// Builds a crawler from its parts; each has a built-in default.
 ///
 /// ```
 /// use argiope::{Config, Crawler, FinishReason, Page};
@@ -45,8 +45,8 @@ impl Builder {
         Builder { config, parts }.results_max(PAGES_MAX)
     }
 
-    /// Where results go: a sink, or a function that takes each [`Page`](crate::Page). Without one
-    /// they wait to be pulled, by [`Crawler::next_result`]; [`sink::NullSink`](crate::sink::NullSink)
+    /// Sets the sink, or a function that takes each [`Page`](crate::Page). Without one,
+    /// results wait to be pulled by [`Crawler::next_result`]; [`sink::NullSink`](crate::sink::NullSink)
     /// drops them.
     pub fn sink(mut self, sink: impl DiskSink + 'static) -> Self {
         self.parts.sink = Box::new(sink);
@@ -82,8 +82,8 @@ impl Builder {
         self
     }
 
-    /// What the pace of a scope does about answers: called with the name of each new scope.
-    /// Where it gives `None` the configuration decides.
+    /// Sets the strategy of each new scope, by its name: how its pace reacts to answers.
+    /// `None` leaves the choice to the configuration.
     pub fn strategy(
         mut self,
         maker: impl Fn(&str) -> Option<Box<dyn Strategy>> + Send + 'static,
@@ -93,8 +93,8 @@ impl Builder {
     }
 
     /// Registers a strategy under a name, for `manager` in a scope and `THROTTLING_SCOPE_MANAGER`.
-    /// It is made with the scope's name and its arguments: the other keys of the table that names it in
-    /// the configuration, as a type of the program's own. Where they do not fit that type, or the maker
+    /// It is created with the scope's name and its arguments: the other keys of the table that names it in
+    /// the configuration, as a type of the program. If they do not fit that type, or the maker
     /// returns an error, the crawler is not built.
     pub fn named_strategy<A: DeserializeOwned>(
         mut self,
@@ -109,7 +109,7 @@ impl Builder {
         self
     }
 
-    /// Registers a scope map and a reading of answers under a name, for `THROTTLING_MANAGER`.
+    /// Registers a scope map and a classifier under a name, for `THROTTLING_MANAGER`.
     pub fn named_manager(
         mut self,
         name: &str,
@@ -121,8 +121,7 @@ impl Builder {
         self
     }
 
-    /// What is known of a scope before its first request: called with the name of each that comes
-    /// to be.
+    /// Sets the initial state of each new scope, by its name, before its first request.
     pub fn initial_feedback(
         mut self,
         known: impl Fn(&str) -> Option<Feedback> + Send + 'static,
@@ -137,7 +136,7 @@ impl Builder {
         self
     }
 
-    /// Writes statistics only while this is true. It is asked before each writing, in the crawl's loop:
+    /// Writes statistics only while this returns true. It is called before each write, in the crawl's loop:
     /// for a directory that may be deleted while the crawl runs
     /// ([`DirectoryLock::is_held`](crate::sink::directory::DirectoryLock::is_held)).
     pub fn stats_while(mut self, may: impl Fn() -> bool + Send + 'static) -> Self {
@@ -145,17 +144,17 @@ impl Builder {
         self
     }
 
-    /// The crawler, on the kernel interface that `IO` names. The configuration is checked once more.
+    /// Builds the crawler on the kernel interface that `IO` names. The configuration is checked once more.
     pub fn build(self) -> Result<Crawler, SetUpError> {
         Crawler::new(self.config, self.parts)
     }
 
-    /// The crawler, in a simulated web and in virtual time: see [`sim`](crate::sim). Chance comes from
-    /// `seed`, also that of the crawl unless `RANDOM_SEED` is set. `IO` and name servers of
-    /// the configuration mean nothing here.
+    /// Builds the crawler in a simulated web and in virtual time: see [`sim`](crate::sim). `seed` drives
+    /// all randomness, also that of the crawl unless `RANDOM_SEED` is set. `IO` and the name servers of
+    /// the configuration have no effect.
     ///
     /// # Errors
-    /// As [`Builder::build`], save those of the kernel.
+    /// As [`Builder::build`], except those of the kernel.
     pub fn build_in(self, web: &Web, seed: u64) -> Result<Crawler<Sim>, SetUpError> {
         let mut config = self.config.finish()?;
         config.random_seed.get_or_insert(seed);
@@ -167,7 +166,7 @@ impl Builder {
         Crawler::on(sim, config, resolver, self.parts)
     }
 
-    /// The crawler, on a back end and resolver settings of the caller.
+    /// Builds the crawler on a back end and resolver settings of the caller.
     #[doc(hidden)]
     pub fn build_on<I: Io>(
         self,

@@ -73,7 +73,7 @@ impl Crawler<Kernel> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// What is called on the crawler itself between two turns (a submission, say) makes it readable.
+    /// Calls on the crawler itself between two turns (a submission, for example) make it readable.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.core.io().as_fd().expect("the kernel has descriptors")
     }
@@ -86,9 +86,9 @@ impl AsFd for Crawler<Kernel> {
     }
 }
 
-/// See [`Crawler::as_fd`]. For loops that know descriptors by their numbers, as tokio's `AsyncFd`: it is
-/// the same one as long as the crawler lives, which is what `AsyncFd::register` has to be promised. A
-/// crawler is `Send` and not `Sync`: a task that may move between threads waits by `readable_mut`, and
+/// See [`Crawler::as_fd`]. For loops that take descriptors by number, such as tokio's `AsyncFd`: it stays
+/// the same for the crawler's lifetime, as `AsyncFd::register` requires. A
+/// crawler is `Send` and not `Sync`: a task that may move between threads waits with `readable_mut`, and
 /// makes an `io::Error` of the error of `register`, which holds the crawler.
 impl AsRawFd for Crawler<Kernel> {
     fn as_raw_fd(&self) -> RawFd {
@@ -109,11 +109,11 @@ impl<I: Io> Crawler<I> {
         Ok(Crawler { core })
     }
 
-    /// Submits a request from the crawl's own thread; gives the number of its first attempt at once. The
+    /// Submits a request from the crawl's own thread; returns the number of its first attempt at once. The
     /// request ends with a final page of that number: also if a filter leaves it out or it was admitted
     /// before (`filtered`).
     ///
-    /// # Errors
+    /// The request can never be sent, or the crawl is over.
     /// It can never be sent, or the crawl is over.
     pub fn submit(&mut self, request: Request) -> Result<u64, AdmitError> {
         self.core.submit(&request)
@@ -127,11 +127,11 @@ impl<I: Io> Crawler<I> {
     /// The name is one of `THROTTLING_SCOPES`: a host, a scope of your own, `*.example.com`, `ip/*`,
     /// `domain/*`. `default` stands for every scope without settings of its own, and what such a
     /// patch leaves out stays as it is there. A single scope costs some microseconds; with a pattern
-    /// and with `default` all that is known of scopes is looked through, about a microsecond each.
+    /// and with `default` all known scopes are visited, about a microsecond each.
     ///
     /// # Errors
-    /// By the rules of `THROTTLING_SCOPES`: no name of a scope; a concurrency of 0 or above 65535; a delay of a hundred
-    /// years or more; a quota or a rate that is no number above 0; a factor beyond its range.
+    /// By the rules of `THROTTLING_SCOPES`: an invalid name; a concurrency of 0 or above 65535; a delay of a hundred
+    /// years or more; a quota or a rate that is not a number above 0; a factor out of its range.
     ///
     /// ```
     /// use argiope::settings::ScopePatch;
@@ -147,8 +147,8 @@ impl<I: Io> Crawler<I> {
         self.core.set_scope(name, patch)
     }
 
-    /// Reports knowledge of a scope from another source than its answers: that it is exhausted, for how
-    /// long nothing may depart, what remains of its quota.
+    /// Reports knowledge of a scope from another source than its answers: that it is exhausted, until when
+    /// nothing may depart, how much of its quota remains.
     pub fn feedback(&mut self, feedback: &Feedback) {
         self.core.feedback(feedback);
     }
@@ -163,7 +163,7 @@ impl<I: Io> Crawler<I> {
         self.core.stopper()
     }
 
-    /// Runs to the end; gives the reason for it. Where there is no sink its results are dropped, for
+    /// Runs to the end; returns the reason for it. Without a sink the results are dropped, since
     /// no one could take them meanwhile.
     pub fn run(&mut self) -> FinishReason {
         self.core.output().give_up_results();
@@ -175,14 +175,14 @@ impl<I: Io> Crawler<I> {
     }
 
     /// One turn: waits for events, at most for `patience` (without limit, if `None`), and handles
-    /// them, for about a millisecond at most. With a patience of zero it does not wait, goes on
-    /// with what comes in that millisecond, and leaves the [descriptor](Crawler::as_fd) set for a
+    /// them, for about a millisecond at most. With a patience of zero it does not wait, continues
+    /// with events of that millisecond, and leaves the [descriptor](Crawler::as_fd) set for a
     /// host's own wait.
     ///
-    /// Turns may be taken by one thread after the other. What the kernel does by the thread (the
-    /// slack of timers, `TIMER_SLACK`; the account of waits for a processor; on io_uring, receiving)
-    /// belongs to whichever took the last turn. The thread before it keeps its timer slack, and may
-    /// see one wait of its own broken off (EINTR) when an io_uring leaves it.
+    /// Turns may be taken by one thread after the other. Per-thread state of the kernel (the
+    /// slack of timers, `TIMER_SLACK`; the account of waits for a processor; receiving on io_uring)
+    /// belongs to the thread that took the last turn. The thread before it keeps its timer slack, and may
+    /// have one wait of its own interrupted (EINTR) when an io_uring leaves it.
     pub fn turn(&mut self, patience: Option<Duration>) -> Turn {
         if let Some(reason) = self.core.over() {
             return Turn::Over(reason);
@@ -206,8 +206,8 @@ impl<I: Io> Crawler<I> {
         self.core.progress()
     }
 
-    /// Report on the pacing of the scopes so far, with remarks. Visits every scope that
-    /// there is an account of, some thousands at most.
+    /// Report on the pacing of the scopes so far, with remarks. Visits every scope with
+    /// an account, some thousands at most.
     pub fn pacing(&self) -> Pacing {
         self.core.pacing(MOST)
     }
@@ -217,29 +217,29 @@ impl<I: Io> Crawler<I> {
         self.core.output().failure()
     }
 
-    /// Why the source gave no more, after `source_failed`.
+    /// The error of the source, after `source_failed`.
     pub fn source_error(&self) -> Option<&SourceError> {
         self.core.source_error()
     }
 
-    /// What was still to be fetched when the crawl ended early, in order of admission. Of what was
-    /// submitted by a [`Handle`], only what has had no final page; of what was submitted otherwise,
-    /// and of links, also what was cancelled on its way; before all of these, what the sink could not
+    /// Requests still to be fetched when the crawl ended early, in order of admission. Of those
+    /// submitted by a [`Handle`], only those without a final page; of those submitted otherwise,
+    /// and of links, also those cancelled on their way; before all of these, those that the sink could not
     /// write ([`DiskSink::take_unwritten`](crate::DiskSink::take_unwritten)). Requests of a
-    /// [`RequestSource`](crate::RequestSource) are not among them: it was notified of their ends. What
-    /// is not taken is dropped with the crawler.
+    /// [`RequestSource`](crate::RequestSource) are not among them: it was notified of their ends. Requests
+    /// that are not taken are dropped with the crawler.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         self.core.take_pending()
     }
 
-    /// Has half of all offers to the frontier answered late, by chance: for tests of crawls whose seen set
-    /// cannot answer at once.
+    /// Delays the answers to half of all offers to the frontier, by chance: for tests of crawls whose seen
+    /// set cannot answer at once.
     #[doc(hidden)]
     pub fn delay_admission(&mut self, seed: u64) {
         self.core.delay_admission(seed);
     }
 
-    /// The back end: for tests that look into a simulated one.
+    /// The back end: for tests that inspect a simulated one.
     #[doc(hidden)]
     pub fn io(&self) -> &I {
         self.core.io()
@@ -250,7 +250,7 @@ impl<I: Io> Crawler<I> {
         self.core.config()
     }
 
-    /// When the crawl began, and now, on its own clock.
+    /// The start of the crawl, and now, on its own clock.
     pub fn elapsed(&self) -> Duration {
         self.core.now().saturating_since(Instant::START)
     }

@@ -6,13 +6,13 @@ use crate::crawl::crawler::{Crawler, Turn};
 use crate::io::Io;
 use crate::sink::page::Page;
 
-/// How long the crawl is left alone while its owner takes results that are there: others' requests
-/// are due meanwhile.
+/// Time for which the crawl stands still while its owner takes waiting results: requests
+/// become due meanwhile.
 const TURN_EVERY: Duration = Duration::from_millis(1);
 
 impl<I: Io> Crawler<I> {
     /// The next result of a crawler that was built without a sink: drives the crawl until there is
-    /// one. `None` once the crawl is over and all have been taken; why it is over
+    /// one. `None` once the crawl is over and all have been taken; then
     /// [`Progress::finish_reason`](crate::Progress::finish_reason) has the reason.
     ///
     /// ```
@@ -30,16 +30,16 @@ impl<I: Io> Crawler<I> {
     /// ```
     ///
     /// Every finished attempt is a result, in order of finishing: also those that are
-    /// [not final](Page::is_final), and each robots.txt ([`Page::kind`]). As many wait as
-    /// [`Builder::results_max`](crate::Builder::results_max) says, and at most 8 MiB of what they
-    /// carry; then the crawl sends nothing new and reads no more until one is taken, so that neither
-    /// costs memory. It does not end before the last is taken: what follows from that one may still
+    /// [not final](Page::is_final), and each robots.txt ([`Page::kind`]). Up to
+    /// [`Builder::results_max`](crate::Builder::results_max) results wait, and at most 8 MiB of their
+    /// content; then the crawl sends nothing new and reads no more until one is taken, so that memory
+    /// stays bounded. It does not end before the last is taken: requests that follow from it may still
     /// be submitted.
     ///
-    /// Between two calls the crawl stands still. Requests that come due meanwhile leave late: whoever
-    /// takes more than a millisecond or so over a result hands it to another thread.
+    /// Between two calls the crawl stands still, and requests that become due leave late: pass a result that
+    /// takes more than a millisecond or so to another thread.
     ///
-    /// In a crawler with a sink results go there: this one runs to its end, and gives none.
+    /// In a crawler with a sink results go there: this method runs it to its end, and returns `None`.
     pub fn next_result(&mut self) -> Option<Page> {
         loop {
             if self.core.output().results_wait() {
@@ -54,8 +54,8 @@ impl<I: Io> Crawler<I> {
         }
     }
 
-    /// The next result if one waits: drives nothing. For whoever takes the turns, in a loop of their
-    /// own; what [`Crawler::next_result`] says holds here too.
+    /// The next result if one waits: takes no turn. For programs that take the turns in a loop of their
+    /// own; the rest of [`Crawler::next_result`] holds here too.
     ///
     /// ```
     /// use argiope::{Config, Crawler, Turn};
@@ -76,8 +76,8 @@ impl<I: Io> Crawler<I> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// The [descriptor](Crawler::as_fd) is readable while results wait, and a turn does not wait
-    /// for others; but whoever takes turns and no result is not pressed again and again. What is left
+    /// The [descriptor](Crawler::as_fd) is readable while results wait, and a turn does not wait for
+    /// events; but a caller that takes turns and no results is not woken repeatedly. Remaining results
     /// can still be taken after the last turn.
     pub fn try_next_result(&mut self) -> Option<Page> {
         self.core.take_result()

@@ -18,8 +18,8 @@ pub struct Carried {
     pub origin: Origin,
 }
 
-/// Closing gives the origin that a connection was of, which the caller lets go of. Only connections of
-/// pages have one.
+/// Closing returns the origin of a connection, which the caller releases. Only connections of pages have
+/// one.
 impl<I: Io> Network<I> {
     /// Closes a connection of pages and forgets it.
     pub fn close(&mut self, key: Key, how: Close) -> Option<Origin> {
@@ -55,37 +55,37 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// Keeps a connection that is idle. Where too many are, another is closed for it.
+    /// Keeps an idle connection. If there are too many, closes another one.
     pub fn keep(&mut self, key: Key, now: Instant) -> Option<Origin> {
         let origin = self.http(key).origin;
         let evicted = self.pool.put(origin.number(), key.slot, now)?;
         self.close_idle(evicted)
     }
 
-    /// Closes an idle connection of this origin; `None` where there is none.
+    /// Closes an idle connection of this origin; `None` if there is none.
     pub fn close_idle_of(&mut self, origin: Origin) -> Option<Origin> {
         let kept = self.pool.take(origin.number())?;
         self.close_idle(kept)
     }
 
-    /// Closes the connection that was idle for the longest; `None` where none is idle.
+    /// Closes the connection that was idle for the longest; `None` if none is idle.
     pub fn evict_idle(&mut self) -> Option<Origin> {
         let kept = self.pool.evict()?;
         self.close_idle(kept)
     }
 
-    /// Closes a connection that has been idle for as long as the pool keeps one; `None` where there is none.
+    /// Closes a connection that has been idle for the pool's limit; `None` if there is none.
     pub fn expire_idle(&mut self, now: Instant) -> Option<Origin> {
         let kept = self.pool.expire(now)?;
         self.close_idle(kept)
     }
 
-    /// How many connections are idle.
+    /// Number of idle connections.
     pub fn idle_len(&self) -> usize {
         self.pool.len()
     }
 
-    /// When a connection may have been idle for too long.
+    /// The next time at which an idle connection may expire.
     pub fn idle_deadline(&self) -> Option<Instant> {
         self.pool.deadline()
     }
@@ -96,7 +96,7 @@ impl<I: Io> Network<I> {
         self.close(key.expect("an idle connection is open"), Close::Finish)
     }
 
-    /// Takes what a connection carried: its exchange is over. It is read on.
+    /// Takes the exchange of a connection, which is over. The connection stays open.
     pub fn end_exchange(&mut self, key: Key) -> Carried {
         let carried = self.take_carried(key);
         self.recount(key);
@@ -104,7 +104,7 @@ impl<I: Io> Network<I> {
         carried
     }
 
-    /// Takes what a connection carried that is about to be closed.
+    /// Takes the exchange of a connection that is about to be closed.
     pub fn take_carried(&mut self, key: Key) -> Carried {
         let http = self.http_mut(key);
         let attempt = http.flight.take().expect("a request is somebody's");

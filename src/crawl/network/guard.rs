@@ -1,4 +1,4 @@
-//! Which addresses may be connected to.
+//! Addresses that may be connected to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use crate::base::address;
 use crate::base::address::{AddressKind, Network};
 use crate::fetch::failure::{Failure, FailureKind};
 
-/// The addresses that may be asked: globally routable ones, and what was allowed beside them.
+/// Allowed addresses: globally routable ones, and those of `ALLOW_NET`.
 #[derive(Debug)]
 pub struct Guard {
     allowed: address::Guard,
@@ -20,7 +20,7 @@ impl Guard {
         Guard { allowed, excluded }
     }
 
-    /// Whether `address` may be connected to; if not, how an attempt at it ends.
+    /// Checks whether `address` may be connected to; the error is the failure of the attempt.
     pub fn check(&self, address: IpAddr) -> Result<(), Failure> {
         if self.excluded.iter().any(|net| net.contains(address)) {
             return Err(Failure::new(
@@ -55,8 +55,8 @@ impl Guard {
     }
 }
 
-/// The addresses that a host has wherever it is asked for: itself where it is one, and this machine's own
-/// where it is one of the names of that (RFC 6761, section 6.3).
+/// Addresses that a host has in any resolver: itself if it is one, and this machine's own if it is one of
+/// its names (RFC 6761, section 6.3).
 fn known_addresses(host: &str) -> SmallVec<[IpAddr; 2]> {
     let literal = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = literal.parse() {
@@ -77,7 +77,7 @@ fn known_addresses(host: &str) -> SmallVec<[IpAddr; 2]> {
     }
 }
 
-/// Names of this machine: the reserved one, and those that common files of hosts give it.
+/// Names of this machine: the reserved one, and those in common hosts files.
 const LOCAL_NAMES: [&str; 6] = [
     "localhost",
     "localhost.localdomain",

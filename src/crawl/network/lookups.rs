@@ -1,4 +1,4 @@
-//! Lanes that wait for their host's address, and how long the last lookup of each took.
+//! Lanes that wait for their host's address, and the duration of the last lookup of each.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use crate::base::ids::LaneId;
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
 
-/// The lookups of lanes: under way, refused for want of room, and those that were over last.
+/// Lookups of lanes: under way, refused for lack of room, and the last finished ones.
 #[derive(Debug)]
 pub struct Lookups {
-    /// When lanes asked for their host's address.
+    /// Start of each lane's wait.
     asked: HashMap<LaneId, Instant, Secret>,
-    /// How long the lookup took whose lane has not sent anything since.
+    /// Duration of the last lookup of each lane that has not sent anything since.
     took: HashMap<LaneId, Duration, Secret>,
-    /// Lanes that the resolver had no room for.
+    /// Lanes for which the resolver had no room.
     unresolved: VecDeque<LaneId>,
 }
 
 impl Lookups {
-    /// None yet.
+    /// No lookups.
     pub fn new(secret: &Secret) -> Self {
         Lookups {
             asked: HashMap::with_hasher(*secret),
@@ -30,8 +30,8 @@ impl Lookups {
         }
     }
 
-    /// A lane waits for an answer, from now on. One that already waits can be released and ask again,
-    /// because another of its requests ended: it has waited since it first asked.
+    /// A lane waits for an answer from now on. A waiting lane may be released and ask again, because
+    /// another of its requests ended: its wait began when it first asked.
     pub fn begin(&mut self, lane: LaneId, now: Instant) {
         self.asked.entry(lane).or_insert(now);
     }
@@ -42,13 +42,13 @@ impl Lookups {
         self.took.remove(&lane);
     }
 
-    /// The resolver had no room for a lane's question: it asks again when there is.
+    /// The resolver had no room for a lane's query: the lane asks again when there is room.
     pub fn refuse(&mut self, lane: LaneId) {
         self.unresolved.push_back(lane);
     }
 
     /// A lane's lookup is over. Its next attempt counts the lookup as its own, from the query's departure
-    /// (`left`), or as much of it as there still was to wait for.
+    /// (`left`), or the part of it that the attempt waited for.
     pub fn end(&mut self, lane: LaneId, left: Option<Instant>, over: Instant) {
         let Some(asked) = self.asked.remove(&lane) else {
             return;
@@ -60,7 +60,7 @@ impl Lookups {
         }
     }
 
-    /// How long a lane's last lookup took; 0 where something was sent since.
+    /// Duration of a lane's last lookup; 0 if something was sent since.
     pub fn took(&self, lane: LaneId) -> Duration {
         self.took.get(&lane).copied().unwrap_or_default()
     }
@@ -80,12 +80,12 @@ impl Lookups {
         !self.unresolved.is_empty()
     }
 
-    /// Takes out the lanes that wait for room in the resolver.
+    /// Takes the lanes that wait for room in the resolver.
     pub fn take_refused(&mut self) -> VecDeque<LaneId> {
         std::mem::take(&mut self.unresolved)
     }
 
-    /// Whether nothing is remembered of any lookup.
+    /// Whether there is no record of any lookup.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.asked.is_empty() && self.took.is_empty()

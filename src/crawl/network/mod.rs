@@ -1,8 +1,8 @@
-//! Connections: what is sent and read on them, their deadlines, which are kept while idle, which addresses
-//! they may lead to, and what our machine has room for.
+//! Connections: sends, reads, deadlines, the idle pool, the addresses they may lead to, and the sockets our
+//! machine grants.
 //!
-//! It knows attempts by their keys alone, and nothing of queues, paces and results: what happens on a
-//! connection is returned, and the crawl decides what that means.
+//! It knows attempts by their keys alone, and nothing of queues, paces and results: events of a connection
+//! are returned to the crawl.
 
 pub mod carrier;
 pub mod faults;
@@ -57,34 +57,34 @@ pub struct Network<I: Io> {
     ways: Ways,
     /// Destinations for which our machine has no local port left.
     ports: Ports,
-    /// Requests that our machine has room for.
+    /// Limit on requests in flight, by the sockets our machine grants.
     room: Room,
-    /// Those of connections and of attempts.
+    /// Deadlines of connections and of attempts.
     deadlines: Deadlines,
-    /// Connections that are ready for the request they were made for, and have more to send.
+    /// Connections that are ready for their request, with handshake bytes left to send.
     secured: Vec<Key>,
-    /// Sockets that close once what was queued for them has left.
+    /// Sockets that close once their queued bytes have left.
     parting: Vec<Key>,
     /// Sockets whose reading is stopped, in the order of stopping.
     paused: VecDeque<Key>,
-    /// The one that reads on though there is no room.
+    /// The connection that is read although there is no room.
     favoured: Option<Key>,
-    /// Bytes of all bodies that are buffered.
+    /// Bytes of all buffered bodies.
     buffered: usize,
-    /// Bodies that the sink takes while they come.
+    /// Bodies that the sink takes in pieces.
     pieces: Pieces,
-    /// Memory for what a connection has to send.
+    /// Buffer for a connection's output.
     scratch: Vec<u8>,
     /// Events of the last wait.
     events: Vec<Event>,
-    /// So many of these events were looked at for sends.
+    /// Number of these events that were searched for sends.
     events_seen: usize,
-    /// The same of those that the next wait reports.
+    /// The same for the events of the next wait.
     queued_seen: usize,
 }
 
 impl<I: Io> Network<I> {
-    /// No connection yet.
+    /// A network without connections.
     pub fn new(
         io: I,
         config: Arc<Config>,
@@ -127,7 +127,7 @@ impl<I: Io> Network<I> {
         &self.io
     }
 
-    /// Names and what is known of them.
+    /// Names, with their addresses.
     pub fn names(&self) -> &Names {
         &self.names
     }
@@ -137,18 +137,18 @@ impl<I: Io> Network<I> {
         &mut self.names
     }
 
-    /// A connection that is known to be for pages.
+    /// The connection of pages of a key, which must exist.
     pub fn http(&self, key: Key) -> &HttpSocket {
         let http = self.sockets.http(key);
         http.expect("a connection of pages is named")
     }
 
-    /// The connection of pages of a key; `None` where there is none, or it is none.
+    /// The connection of pages of a key; `None` if there is none.
     pub fn http_of(&self, key: Key) -> Option<&HttpSocket> {
         self.sockets.http(key)
     }
 
-    /// The same of one that is known to be for pages, mutable.
+    /// The same as [`http`](Self::http), mutable.
     fn http_mut(&mut self, key: Key) -> &mut HttpSocket {
         let http = self.sockets.http_mut(key);
         http.expect("a connection of pages is named")
@@ -159,28 +159,28 @@ impl<I: Io> Network<I> {
         self.sockets.is_empty()
     }
 
-    /// Where connections lead that go there by a proxy, held once more.
+    /// Origins of connections through proxies, held once more.
     pub fn take_way(&mut self, way: &str) -> Origin {
         Origin::ByProxy(self.ways.take(way))
     }
 
-    /// One more attempt or connection goes by a way.
+    /// One more attempt or connection uses a way.
     pub fn share_way(&mut self, number: u32) {
         self.ways.share(number);
     }
 
-    /// One that went by it is over.
+    /// One of its users is over.
     pub fn give_back_way(&mut self, number: u32) {
         self.ways.give_back(number);
     }
 
-    /// Requests that may be in flight, as far as our machine has sockets for them.
+    /// Most requests in flight for which our machine has sockets.
     pub fn in_flight_max(&self) -> usize {
         self.room.most()
     }
 
-    /// Called every second: forgets what our machine was short of. If requests may be in flight that were
-    /// refused before, how many.
+    /// Called every second: forgets old shortages. Returns the limit on requests in flight if refused
+    /// requests may be in flight again.
     pub fn tick(&mut self, now: Instant) -> Option<usize> {
         self.ports.expire(now);
         self.room.widened()
@@ -210,8 +210,8 @@ impl<I: Io> Network<I> {
         !self.events.is_empty()
     }
 
-    /// The next attempt that has sent something since the last call, and when that was gone: of the events
-    /// of the last wait, and then of those that the next one reports.
+    /// The next attempt that has sent something since the last call, and when: from the events of the last
+    /// wait, and then from those that the next wait reports.
     ///
     /// A later wait repeats the latter, since the end of a send may follow in it.
     pub fn poll_sent(&mut self) -> Option<(Key, Instant)> {
@@ -235,7 +235,7 @@ impl<I: Io> Network<I> {
         None
     }
 
-    /// Looks at the clock.
+    /// Reads the clock.
     pub fn update_clock(&mut self) -> Instant {
         let now = self.io.now();
         self.tls.set_now(now);
@@ -247,7 +247,7 @@ impl<I: Io> Network<I> {
         self.io.submit();
     }
 
-    /// Gives back what arrived.
+    /// Returns the memory of received bytes.
     pub fn release(&mut self, chunk: Chunk) {
         self.io.release(chunk);
     }
@@ -267,7 +267,7 @@ impl<I: Io> Network<I> {
         self.io.arm(until);
     }
 
-    /// When the next deadline of a connection or an attempt may be over.
+    /// The next time at which a deadline of a connection or an attempt may be over.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.next()
     }
@@ -282,7 +282,7 @@ impl<I: Io> Network<I> {
         self.deadlines.arm_by(SlotTimer::Flight(attempt.slot), at);
     }
 
-    /// Cancels it: the attempt has a connection, or is over.
+    /// Cancels that timer: the attempt has a connection, or is over.
     pub fn cancel_attempt(&mut self, attempt: Key) {
         self.deadlines.cancel(SlotTimer::Flight(attempt.slot));
     }

@@ -1,4 +1,4 @@
-//! Host names to addresses: the resolver and its sockets, the lanes that wait for it, and which addresses
+//! Host names to addresses: the resolver and its sockets, the lanes that wait for it, and the addresses that
 //! may be connected to.
 
 use std::net::IpAddr;
@@ -13,17 +13,17 @@ use crate::crawl::network::lookups::Lookups;
 use crate::fetch::failure::Failure;
 use crate::fetch::resolver::{Action, Addresses, Answer, Lookup, Resolver, SocketId, Waiter};
 
-/// The names of hosts, and what is known of them.
+/// Names of hosts, with their addresses.
 pub struct Names {
     resolver: Resolver,
-    /// The resolver's sockets, of which there are no more than it may have ports and connections.
+    /// The resolver's sockets, as many as it may have ports and connections.
     sockets: HashMap<SocketId, Key, Secret>,
     lookups: Lookups,
     guard: Guard,
 }
 
 impl Names {
-    /// None is known yet.
+    /// No names.
     pub fn new(resolver: Resolver, guard: Guard, secret: &Secret) -> Self {
         Names {
             resolver,
@@ -53,7 +53,7 @@ impl Names {
         self.resolver.resolve_anew(host, port, waiter, now)
     }
 
-    /// Whether a host would be looked up at once.
+    /// Whether a lookup of a host would begin at once.
     pub fn knows(&self, host: &str, port: u16, now: Instant) -> bool {
         self.resolver.knows(host, port, now)
     }
@@ -68,7 +68,7 @@ impl Names {
         self.resolver.forget_failures(now);
     }
 
-    /// Whether `address` may be connected to; if not, how an attempt at it ends.
+    /// Checks whether `address` may be connected to; the error is the failure of the attempt.
     pub fn check(&self, address: IpAddr) -> Result<(), Failure> {
         self.guard.check(address)
     }
@@ -81,7 +81,7 @@ impl Names {
     /// The addresses of an answer that may be connected to.
     ///
     /// # Errors
-    /// There is none: how the attempt ends.
+    /// None of them may be connected to: the failure of the attempt.
     pub fn allowed_of(&self, answer: &Answer) -> Result<Addresses, Failure> {
         let mut refused = None;
         let mut addresses = Addresses::new();
@@ -97,7 +97,7 @@ impl Names {
         }
     }
 
-    /// The next thing to be done for the resolver.
+    /// The next action for the resolver.
     pub fn poll(&mut self) -> Option<Action> {
         self.resolver.poll()
     }
@@ -112,17 +112,17 @@ impl Names {
         self.sockets.get(&socket).copied()
     }
 
-    /// The same of one that the resolver wants closed.
+    /// The same, for a socket that the resolver closes.
     pub fn remove_socket(&mut self, socket: SocketId) -> Option<Key> {
         self.sockets.remove(&socket)
     }
 
-    /// When the next query is out of time.
+    /// Deadline of the next query.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.resolver.next_timeout()
     }
 
-    /// Queries may be out of time.
+    /// Deadlines of queries may be over.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.resolver.handle_timeout(now);
     }
@@ -132,12 +132,12 @@ impl Names {
         self.resolver.handle_connected(socket);
     }
 
-    /// A query left.
+    /// A query has left.
     pub fn handle_sent(&mut self, socket: SocketId, at: Instant) {
         self.resolver.handle_sent(socket, at);
     }
 
-    /// Bytes of a name server arrived at `arrived`.
+    /// Bytes from a name server arrived at `arrived`.
     pub fn handle_received(
         &mut self,
         socket: SocketId,

@@ -1,4 +1,4 @@
-//! New connections, idle ones that are used again, and what comes of opening one.
+//! Opens connections and reuses idle ones.
 
 use std::net::SocketAddr;
 
@@ -29,12 +29,12 @@ pub enum Connected {
 }
 
 impl<I: Io> Network<I> {
-    /// The idle connection of an origin that was used last; where slots back off by themselves, of those of
-    /// this slot (0: of all).
+    /// The most recently used idle connection of an origin; if slots back off by themselves, of this slot
+    /// (0: of all).
     pub fn take_idle(&mut self, origin: Origin, slot: u32) -> Option<Key> {
         let kept = match slot {
             0 => self.pool.take(origin.number()),
-            // What a connection is refused is its slot's affair alone.
+            // A refusal on a connection concerns its slot alone.
             slot => {
                 let sockets = &self.sockets;
                 let is_its = |kept| {
@@ -48,18 +48,18 @@ impl<I: Io> Network<I> {
         Some(key.expect("an idle connection is open"))
     }
 
-    /// An idle connection is an attempt's.
+    /// Assigns an idle connection to an attempt.
     pub fn assign(&mut self, key: Key, attempt: Key) {
         self.http_mut(key).flight = Some(attempt);
     }
 
-    /// Whether one more connection is one too many while others are idle.
+    /// Whether one more connection exceeds the limit while others are idle.
     pub fn is_crowded(&self, in_flight: usize, connections_max: usize) -> bool {
         let wanted = in_flight + self.pool.len();
         wanted > connections_max || self.sockets.len() >= self.io.capacity()
     }
 
-    /// A TLS session with the host of a URL; `None` where it is not encrypted.
+    /// A TLS session with the host of a URL; `None` for plain HTTP.
     ///
     /// # Errors
     /// The host's name cannot be in a certificate.
@@ -70,8 +70,7 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// Opens a connection for an attempt. `slot`: the one that it belongs to, where slots back off by
-    /// themselves; else 0.
+    /// Opens a connection for an attempt. `slot`: its slot, if slots back off by themselves; 0 otherwise.
     pub fn open(&mut self, connection: Connection, attempt: Key, origin: Origin, slot: u32) -> Key {
         let remote = connection.remote();
         let http = HttpSocket::new(connection, attempt, origin, slot);
@@ -81,14 +80,14 @@ impl<I: Io> Network<I> {
         key
     }
 
-    /// A connection to a place was begun: looking for its port may have taken long.
+    /// A connect to a place has begun: the search for its port may have taken long.
     pub fn note_port_search(&mut self, to: SocketAddr, now: Instant) {
         let took = self.io.port_search();
         self.ports.note_search(to, took, now);
     }
 
-    /// Until when a request waits before it connects, where our machine is short of ports for any of these
-    /// places.
+    /// The time until which a request waits before it connects, if our machine is short of ports for all of
+    /// these places.
     pub fn port_wait(
         &mut self,
         places: impl Iterator<Item = SocketAddr>,
@@ -97,14 +96,14 @@ impl<I: Io> Network<I> {
         self.ports.waits_until(places, now)
     }
 
-    /// Our machine has no port left for one more connection to this place. Requests for it wait until then,
-    /// and those for others continue.
+    /// Our machine has no port left for one more connection to this place. Returns the time until which its
+    /// requests wait.
     pub fn handle_no_port(&mut self, to: SocketAddr, now: Instant) -> Instant {
         self.ports.refused(to, now)
     }
 
-    /// Our machine has no socket for one more connection beside so many requests. How many may be in flight
-    /// from now on, if that changes.
+    /// Our machine refused a socket for one more connection beside so many requests. Returns the new limit
+    /// on requests in flight, if it changes.
     pub fn handle_exhausted(&mut self, failure: &Failure, in_flight: usize) -> Option<usize> {
         self.room.handle_exhausted(failure, in_flight)
     }
@@ -116,13 +115,13 @@ impl<I: Io> Network<I> {
         key
     }
 
-    /// Closes it.
+    /// Closes such a connection.
     pub fn close_probe(&mut self, key: Key) {
         self.sockets.remove(key);
         self.io.close(token_of(key), Close::Reset);
     }
 
-    /// A socket is connected. `wants_local`: our own address is to be known.
+    /// A socket is connected. `wants_local`: read our own address.
     pub fn handle_connected(
         &mut self,
         key: Key,

@@ -1,20 +1,20 @@
-//! Where connections lead, by number: what the pool of idle ones goes by.
+//! Origins of connections by number: the key of the pool of idle connections.
 
 use crate::base::intern::Interner;
 use crate::base::secret::Secret;
 
-/// Scheme, host and port that a connection leads to, and how: connections of one number serve each
-/// other's requests. The number is this one's alone while an attempt or a connection holds it.
+/// Destination of a connection: scheme, host and port, and the way to it. Connections of one number serve
+/// the same requests. A number is not reused while an attempt or a connection holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// By the frontier's number of the origin.
+    /// Direct, by the frontier's number of the origin.
     Direct(u32),
-    /// By the number of a way through a proxy.
+    /// Through a proxy, by the number of the way.
     ByProxy(u32),
 }
 
 impl Origin {
-    /// One number for either.
+    /// A common number for both kinds.
     pub fn number(self) -> u64 {
         match self {
             Origin::Direct(number) => u64::from(number) << 1,
@@ -23,7 +23,7 @@ impl Origin {
     }
 }
 
-/// Numbers for origins by way of a proxy, as long as a connection or an attempt belongs to them.
+/// Numbers of origins through proxies, for as long as a connection or an attempt uses them.
 #[derive(Debug)]
 pub struct Ways {
     names: Interner,
@@ -31,7 +31,7 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// None yet.
+    /// No numbers.
     pub fn new(secret: &Secret) -> Self {
         Ways {
             names: Interner::new(secret),
@@ -39,7 +39,7 @@ impl Ways {
         }
     }
 
-    /// The number of a way, which stays its own until it is given back as often as taken.
+    /// The number of a way, which is valid until it is released as often as it was taken.
     pub fn take(&mut self, way: &str) -> u32 {
         let id = self.names.intern(way);
         if self.uses.len() <= id as usize {
@@ -49,12 +49,12 @@ impl Ways {
         id
     }
 
-    /// One more use of a number that is in use.
+    /// One more use of a number in use.
     pub fn share(&mut self, id: u32) {
         self.uses[id as usize] += 1;
     }
 
-    /// Gives one use back.
+    /// Releases one use.
     pub fn give_back(&mut self, id: u32) {
         let uses = &mut self.uses[id as usize];
         *uses -= 1;

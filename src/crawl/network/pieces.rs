@@ -1,5 +1,5 @@
-//! Bodies that come in pieces: what the sink wants of each, how much of them is read in a turn, and which
-//! are held.
+//! Bodies in pieces: the sink's mode for each, the bytes read of them in a turn, and the bodies that are
+//! held.
 
 use crate::base::slab::Key;
 use crate::crawl::network::socket::HttpSocket;
@@ -7,21 +7,20 @@ use crate::fetch::connection::ConnectionEvent;
 use crate::io::{Stamp, Waker};
 use crate::sink::reply::{Flow, Held, ResumeFn, Resumed};
 
-/// Bytes of one body that a sink is given before others have their turn: a few bytes may decode to
-/// hundreds of megabytes, which a sink that is always ready would otherwise get all at once.
+/// Bytes of one body given to a sink before others have their turn: a few bytes may decode to hundreds of
+/// megabytes, which a sink that is always ready would otherwise get all at once.
 const GIVEN_AT_ONCE: usize = 1 << 20;
 
 /// Body pieces on their way to a sink that takes bodies in pieces.
 #[derive(Debug)]
 pub struct Pieces {
-    /// Bodies that may be read on.
+    /// Bodies that may be read again.
     resumed: Resumed,
-    /// Memory for the piece on its way.
+    /// Memory for the present piece.
     piece: Vec<u8>,
-    /// Bytes that may still be kept in this turn of bodies that are long or become much more than they
-    /// were.
+    /// Bytes that may still be kept in this turn of bodies that are long or grow by decoding.
     kept_left: usize,
-    /// The most that a turn kept of them.
+    /// Most bytes kept of them in a turn.
     #[cfg(test)]
     pub kept_max: usize,
     /// Totals over all turns.
@@ -29,8 +28,8 @@ pub struct Pieces {
     pub kept_total: usize,
 }
 
-/// Bytes that a turn keeps of bodies that are long or become much more than they were, or reads of the
-/// wire for them: some milliseconds, in which they are decoded, or the kernel clears the memory for them.
+/// Bytes that a turn keeps of bodies that are long or grow by decoding, or reads from the wire for them:
+/// some milliseconds of decoding, or of clearing memory in the kernel.
 pub const KEPT_PER_TURN: usize = 512 << 10;
 
 impl Pieces {
@@ -51,7 +50,7 @@ impl Pieces {
         self.resumed.resume_fn()
     }
 
-    /// The next body that the sink has room for again.
+    /// The next body for which the sink has room again.
     pub fn take_resumed(&mut self) -> Option<Held> {
         self.resumed.take()
     }
@@ -61,8 +60,8 @@ impl Pieces {
         self.kept_left = KEPT_PER_TURN;
     }
 
-    /// Reads from a connection until there is an event or a piece of a body, which `give` takes, with the
-    /// attempt's key, where the sink takes the body. What may not be read yet is put by.
+    /// Reads from a connection until there is an event or a piece of a body that the sink takes, which is
+    /// passed to `give` with the attempt's key. Bytes that may not be read yet are stored.
     pub fn read(
         &mut self,
         http: &mut HttpSocket,
@@ -111,7 +110,7 @@ impl Pieces {
         }
     }
 
-    /// Gives what there is of a body that the sink takes. `None` where there is nothing.
+    /// Passes on the received part of a body that the sink takes. `None` if there is nothing.
     fn hand_over(
         &mut self,
         http: &mut HttpSocket,
@@ -130,24 +129,24 @@ impl Pieces {
 
 /// Result of a read.
 pub enum Read {
-    /// There may be more in what was read.
+    /// There may be more in the bytes read.
     Again,
-    /// This has happened.
+    /// An event.
     Event(ConnectionEvent),
-    /// An exchange is over, and nothing more comes of what was read.
+    /// An exchange is over, and the bytes read hold nothing more.
     Last(ConnectionEvent),
-    /// The sink has no room for more of the body, from now on.
+    /// The sink has no room for more of the body.
     Full,
-    /// As much of the body as one turn allows was read, or given to the sink: it is others' turn.
+    /// The body has used its share of the turn.
     Enough,
     /// It is held: nothing was read.
     Held,
-    /// There is no more.
+    /// There is no more input.
     All,
 }
 
 impl Read {
-    /// The same where all was read that came.
+    /// The same if all input was read.
     pub fn into_last(self) -> Read {
         match self {
             Read::Event(event @ ConnectionEvent::Ended { .. }) => Read::Last(event),
@@ -156,8 +155,8 @@ impl Read {
     }
 }
 
-/// Steps that so many bytes may take to read: each takes some of them or is the end of something that a
-/// byte at least belongs to.
+/// Most steps in which so many bytes are read: each takes some of them, or is the end of something that has
+/// at least one byte.
 pub fn steps_max(bytes: usize) -> usize {
     bytes.saturating_mul(4).saturating_add(1024)
 }

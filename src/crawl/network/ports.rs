@@ -1,4 +1,4 @@
-//! Local ports, of which our machine has only so many for connections to one place.
+//! Local ports: our machine has a limited number for connections to one place.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::base::secret::Secret;
 use crate::base::time::Instant;
 use crate::crawl::network::room::Once;
 
-/// The places to which our machine has no local port left, and how long each is let alone.
+/// Places for which our machine has no local port left, and the pause of each.
 #[derive(Debug)]
 pub struct Ports {
-    /// Forgotten some time after the last refusal, so there are no more than were refused of late.
+    /// Forgotten some time after the last refusal, so only recently refused places are here.
     scarce: HashMap<SocketAddr, Scarce, Secret>,
-    /// Where looking for one takes long. Forgotten in the same way.
+    /// Places for which the search for a port is slow. Forgotten in the same way.
     searched: HashMap<SocketAddr, Search, Secret>,
     said: Once,
     said_of_search: Once,
@@ -22,21 +22,21 @@ pub struct Ports {
 
 #[derive(Clone, Copy, Debug)]
 struct Scarce {
-    /// No port is asked for before this.
+    /// No port is requested before this.
     until: Instant,
     pause: Duration,
 }
 
-/// A place for which the kernel looks through many ports before it finds a free one.
+/// A place for which the kernel searches many ports before it finds a free one.
 #[derive(Clone, Copy, Debug)]
 struct Search {
-    /// Connects in a row that took long.
+    /// Consecutive slow connects.
     row: u32,
-    /// How long the next one waits after each: the processor has rest in between.
+    /// Pause after each connect, in which the processor is free.
     pause: Duration,
-    /// No connection is begun before this.
+    /// No connect before this.
     next: Instant,
-    /// Until when requests that wait have their turns already.
+    /// End of the turns assigned to waiting requests.
     tail: Instant,
 }
 
@@ -51,8 +51,8 @@ impl Ports {
         }
     }
 
-    /// There was none for one more connection to `to`, which is logged. Until when none is asked for: each
-    /// time that there was still none it is twice as long.
+    /// No port was left for one more connection to `to`, which is logged. Returns the end of the pause,
+    /// which doubles each time that there is still none.
     pub fn refused(&mut self, to: SocketAddr, now: Instant) -> Instant {
         log::log!(
             self.said.level(),
@@ -70,18 +70,18 @@ impl Ports {
         until
     }
 
-    /// There was one, after all.
+    /// A port was available again.
     pub fn granted(&mut self, to: SocketAddr, now: Instant) {
         if !self.scarce.is_empty() && self.scarce.get(&to).is_some_and(|known| known.until <= now) {
             self.scarce.remove(&to);
         }
     }
 
-    /// Looking for the port of one more connection to `to` kept the processor busy for so long. Whether the
-    /// place is paced from now on, or still.
+    /// The search for a port to `to` took the processor for so long. Returns whether the place is paced from
+    /// now on, or still.
     ///
-    /// The kernel finds one sooner the more have come free meanwhile, so a rest that is a multiple of the
-    /// search comes to as many connections as ports come free, at a twentieth of the processor.
+    /// The kernel finds a port sooner the more are free. So pauses in proportion to the search time settle
+    /// at as many connections as ports become free, for a twentieth of the processor.
     fn looked_for(&mut self, to: SocketAddr, took: Duration, now: Instant) -> bool {
         if took < LONG_SEARCH {
             if let Some(known) = self.searched.get_mut(&to) {
@@ -124,8 +124,8 @@ impl Ports {
         );
     }
 
-    /// Until when a request waits before it connects, where no port is to be asked for any of these places.
-    /// Those that wait for the same place have their turns one after the other.
+    /// The time until which a request waits before it connects, if all of these places are paused. Requests
+    /// for the same place get consecutive turns.
     pub fn waits_until(
         &mut self,
         places: impl Iterator<Item = SocketAddr>,
@@ -159,7 +159,7 @@ impl Ports {
         refused.max(searched.map(|known| known.next))
     }
 
-    /// Called every second: forgets what is over.
+    /// Called every second: forgets what has expired.
     pub fn expire(&mut self, now: Instant) {
         self.scarce
             .retain(|_, known| known.until + PORTS_PAUSE_MAX > now);
@@ -168,30 +168,30 @@ impl Ports {
     }
 }
 
-/// The code of a connection that our own machine had no local port for.
+/// Error code of a connection for which our machine had no local port left.
 pub const NO_PORT: &str = "no_port";
 
-/// The kernel looks at every port it has before it says that there is none, which takes it a
-/// millisecond; and a port that a closed connection had is free after a second at the earliest.
+/// Minimum pause. The kernel searches all ports before it reports that none is left, which takes a
+/// millisecond; and the port of a closed connection is free after a second at the earliest.
 const PORTS_PAUSE: Duration = Duration::from_secs(1);
 
-/// It is free after a minute at the latest; it should not wait long for us then.
+/// Maximum pause. A port is free after a minute at the latest, and should not wait long for us then.
 const PORTS_PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// A search that takes the processor so long is one through many ports: a connect takes 20 to 50 µs
-/// otherwise, that to our own machine included.
+/// A connect that takes the processor this long searched many ports: it takes 20 to 50 µs otherwise, also
+/// to our own machine.
 const LONG_SEARCH: Duration = Duration::from_micros(250);
 
-/// So many of one place in a row are no accident.
+/// So many slow connects to one place in a row are no accident.
 const LONG_IN_A_ROW: u32 = 3;
 
-/// A rest is as many times as long as the search before it.
+/// Pause in multiples of the search time.
 const RESTS: u32 = 19;
 
-/// A rest that is shorter is none.
+/// A shorter pause is left out.
 const PAUSE_LEAST: Duration = Duration::from_micros(500);
 
-/// How long a place is remembered after its last long search: as long as a port rests.
+/// Time for which a place is remembered after its last slow search: as long as a port is in TIME_WAIT.
 const SEARCH_KEPT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which connections are read: all, until buffered bodies fill their room or the sink is busy.
+//! Reads from connections: from all, until buffered bodies reach their bound or the sink is busy.
 
 use crate::base::slab::Key;
 use crate::base::time::Instant;
@@ -23,16 +23,16 @@ pub enum SocketEvent {
 
 /// Result of resuming a connection whose reads were stopped.
 pub enum Resumed {
-    /// It is read on, beginning with what was put by.
+    /// It is read again, beginning with the stored bytes.
     Reads(Key),
     /// Another event instead.
     Event(Key, ConnectionEvent),
-    /// It is gone, or held.
+    /// It is closed, or held.
     Other,
 }
 
 impl<I: Io> Network<I> {
-    /// Bytes of all bodies that are buffered.
+    /// Bytes of all buffered bodies.
     pub fn buffered(&self) -> usize {
         self.buffered
     }
@@ -42,12 +42,12 @@ impl<I: Io> Network<I> {
         self.buffered as u64 >= self.config.buffered_bodies_max
     }
 
-    /// A page that is worked on held so many bytes before, and now holds others: they are buffered, too.
+    /// Replaces the buffered bytes of a page that is being processed.
     pub fn count_held(&mut self, before: usize, present: usize) {
         self.buffered = self.buffered - before + present;
     }
 
-    /// Counts anew what a connection buffers.
+    /// Updates the buffered bytes of a connection.
     pub(super) fn recount(&mut self, key: Key) {
         let total = self.buffered;
         self.buffered = self.http_mut(key).recount(total);
@@ -65,13 +65,13 @@ impl<I: Io> Network<I> {
         self.pieces.resume_fn()
     }
 
-    /// The length of what arrived.
+    /// Length of the received bytes.
     pub fn length_of(&self, chunk: &Chunk) -> usize {
         self.io.bytes(chunk).len()
     }
 
-    /// Reads on in what arrived for a socket, after the bytes that were used; `None` where there is nothing
-    /// to be done for a connection of pages. See [`Pieces::read`](super::pieces::Pieces::read) for `give`.
+    /// Continues with the bytes received for a socket, after those used; `None` if a connection of pages
+    /// needs nothing more. See [`Pieces::read`](super::pieces::Pieces::read) for `give`.
     pub fn read(
         &mut self,
         key: Key,
@@ -88,7 +88,7 @@ impl<I: Io> Network<I> {
                 let read = self.pieces.read(http, &mut rest, stamp, give);
                 self.buffered = http.recount(self.buffered);
                 *used = bytes.len() - rest.len();
-                // Without TLS there is no more to come out of what was read, nor to be sent.
+                // Without TLS, no more output follows from the bytes read.
                 let is_all = rest.is_empty() && http.connection.is_plain();
                 Some(if is_all { read.into_last() } else { read })
             }
@@ -100,12 +100,12 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// Takes what was put by of a connection that is read again.
+    /// Takes the stored bytes of a connection that is read again.
     pub fn take_unread(&mut self, key: Key) -> Unread {
         std::mem::take(&mut self.http_mut(key).unread)
     }
 
-    /// Reads on in that; `None` where the connection is gone. How it ended is put by again where it is
+    /// Continues with those bytes; `None` if the connection is closed. Its end is stored again if it is
     /// [held](Self::hold).
     pub fn read_unread(
         &mut self,
@@ -126,7 +126,7 @@ impl<I: Io> Network<I> {
         Some(read)
     }
 
-    /// Reads no more of a connection until there is room.
+    /// Stops reading a connection until there is room.
     pub fn pause(&mut self, key: Key, now: Instant) {
         self.http_mut(key).paused = Some(now);
         self.io.set_reading(token_of(key), false);
@@ -137,8 +137,8 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// This body is not read on until it is [resumed](Self::resume): the sink has no room for more of it, or
-    /// it is others' turn.
+    /// Holds a body until it is [resumed](Self::resume): the sink has no room for more of it, or it has used
+    /// its share of the turn.
     pub fn hold(&mut self, key: Key, now: Instant) {
         let http = self.http_mut(key);
         assert!(
@@ -154,8 +154,8 @@ impl<I: Io> Network<I> {
         debug_assert!(!is_read, "its reading is stopped");
     }
 
-    /// As much of this body as one turn allows was read: its connection goes on in the next turn. `number`:
-    /// its attempt's.
+    /// A body has used its share of the turn: its connection is read again in the next turn. `number`:
+    /// that of its attempt.
     pub fn hold_for_others(&mut self, key: Key, number: u64, now: Instant) {
         let http = self.http_mut(key);
         http.gave_way = http.paused.is_none();
@@ -166,7 +166,8 @@ impl<I: Io> Network<I> {
         });
     }
 
-    /// What a connection carried is over: it is held no longer, and no other waits for its end.
+    /// The exchange of a connection is over: the connection is held no longer, and no other waits for its
+    /// end.
     pub(super) fn read_freely(&mut self, key: Key) {
         let http = self.http_mut(key);
         if std::mem::take(&mut http.held) && http.paused.take().is_some() {
@@ -177,8 +178,8 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// Bodies for which the sink has room again, and those that gave way, are read on as soon as there is
-    /// room for all. `number_of` gives the number of an attempt that is not over.
+    /// Resumes bodies for which the sink has room again, and those that used their share of a turn, once
+    /// there is room for all. `number_of` gives the number of an attempt that is not over.
     pub fn resume(&mut self, number_of: impl Fn(Key) -> Option<u64>, now: Instant) {
         while let Some(Held { attempt, socket }) = self.pieces.take_resumed() {
             let Some(http) = self.sockets.http_mut(socket) else {
@@ -187,7 +188,7 @@ impl<I: Io> Network<I> {
             if http.flight.and_then(&number_of) == Some(attempt) && http.held {
                 http.held = false;
                 if std::mem::take(&mut http.gave_way) {
-                    // What came before was this body's own time. Others that gave way are first.
+                    // The time before was this body's own. Others that used their share are first.
                     http.paused = Some(now);
                     self.paused.push_back(socket);
                 } else {
@@ -202,26 +203,26 @@ impl<I: Io> Network<I> {
         self.paused.len()
     }
 
-    /// The room that there is for what is read at once of the connections that wait.
+    /// Room for the waiting connections that are read at once.
     pub fn room(&self) -> u64 {
         let bound = self.config.buffered_bodies_max;
         bound.saturating_sub(self.buffered as u64)
     }
 
-    /// Reads on the next of the connections that wait until there is room, and counts its share of that
-    /// `room`. `None` where it has to wait on.
+    /// Reads from the next connection that waits for room, and counts its share of that `room`. `None` if it
+    /// has to wait on.
     ///
-    /// Where there is no room, which only the end of a body can make then, one connection reads on all the
-    /// same until its exchange is over: the bound is exceeded by one body at most, beside what each
+    /// If there is no room, and only the end of a body can make some, one connection is read all the same
+    /// until its exchange is over: the bound is exceeded by one body at most, and by the bytes that each
     /// connection had read when it was stopped.
     pub fn resume_next(&mut self, room: &mut u64, now: Instant) -> Option<Resumed> {
-        // What is read is kept twice, as it came and decoded, in memory that grows by doubling.
+        // Bytes are kept twice, raw and decoded, in memory that grows by doubling.
         let at_once = (self.config.io.read_budget as u64).saturating_mul(4);
         let key = self.paused.front().copied()?;
         let mut place = 0;
         if *room < at_once && self.fills(key) {
             match self.favoured.filter(|_| self.favours_one()) {
-                // It may have given way to others, which are before it now.
+                // It may have used its share, and others are before it now.
                 Some(favoured) => {
                     place = self.paused.iter().position(|key| *key == favoured)?;
                 }
@@ -238,7 +239,7 @@ impl<I: Io> Network<I> {
         };
         let waited = now.saturating_since(since);
         http.connection.handle_resumed(waited, now);
-        // Its timer may have come round at others' turn each time.
+        // Its timer may have been due each time that others were read.
         if let Some(event) = http.connection.handle_timeout(&self.config.fetch, now) {
             return Some(Resumed::Event(key, event));
         }
@@ -251,7 +252,7 @@ impl<I: Io> Network<I> {
         self.favoured.is_some_and(|key| self.fills(key))
     }
 
-    /// Whether reading on takes room, and coming to the end makes some: what a sink takes in pieces
+    /// Whether reading takes room that its end frees: not for bodies that the sink takes in pieces.
     /// does neither.
     pub(super) fn fills(&self, key: Key) -> bool {
         let http = self.sockets.http(key);

@@ -25,8 +25,8 @@ impl Room {
         self.most
     }
 
-    /// The machine had no socket for one more beside `in_flight`, and failed so: fewer from now on, which is
-    /// logged. `None` where that changes nothing.
+    /// The machine refused a socket for one more request beside `in_flight`. Lowers the limit, which is
+    /// logged, and returns it; `None` if the limit stays.
     pub fn handle_exhausted(&mut self, failure: &Failure, in_flight: usize) -> Option<usize> {
         let most = self.refused(in_flight)?;
         log::log!(
@@ -36,10 +36,10 @@ impl Room {
         Some(most)
     }
 
-    /// The machine had no socket for one more beside `in_flight`: a quarter fewer from now on.
+    /// Lowers the limit to three quarters of `in_flight`.
     ///
-    /// Of many refusals at once most are of requests that were released before the first of them
-    /// was known. They change nothing: `None`.
+    /// Most of many refusals at once concern requests that were released before the first refusal was known.
+    /// They change nothing: `None`.
     fn refused(&mut self, in_flight: usize) -> Option<usize> {
         if in_flight > self.present && self.present < self.most {
             return None;
@@ -48,8 +48,8 @@ impl Room {
         Some(self.present)
     }
 
-    /// Called every second: a sixteenth more, where there are fewer than were asked for. Of what
-    /// is there, not of the whole: what is one too many is refused, and asks for its socket in vain.
+    /// Called every second: raises a lowered limit by a sixteenth of its present value, so that few further
+    /// requests are refused.
     pub fn widened(&mut self) -> Option<usize> {
         if self.present == self.most {
             return None;
@@ -75,7 +75,7 @@ impl Once {
     }
 }
 
-/// The code of a connection that our own machine had no socket for.
+/// Error code of a connection for which our machine had no socket.
 pub const EXHAUSTED: &str = "exhausted";
 
 #[cfg(test)]

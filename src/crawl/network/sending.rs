@@ -13,7 +13,7 @@ use crate::fetch::failure::Failure;
 use crate::io::Io;
 
 impl<I: Io> Network<I> {
-    /// A connection that is ready begins an exchange.
+    /// Begins an exchange on a connection that is ready.
     pub fn start(&mut self, key: Key, exchange: Box<Exchange>) {
         self.http_mut(key).connection.start(exchange);
         self.recount(key);
@@ -24,8 +24,8 @@ impl<I: Io> Network<I> {
         self.http_mut(key).connection.abort(failure, now)
     }
 
-    /// Sends what a connection has to send, and arms its deadline. Whether a reply is read on it: it pauses
-    /// where there is no room for more, and the caller pauses it where the sink is busy.
+    /// Sends the output of a connection, and arms its deadline. Returns whether a reply is read on it: it
+    /// pauses if there is no room for more, and the caller pauses it if the sink is busy.
     pub fn transmit(&mut self, key: Key, now: Instant) -> bool {
         let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
             return false;
@@ -45,9 +45,8 @@ impl<I: Io> Network<I> {
         is_read
     }
 
-    /// Puts by a connection whose handshake is over: the last of that is not sent by itself where its
-    /// request departs in the same turn, which is one segment less for either side. `false` where it is
-    /// not such a one, and [transmits](Self::transmit).
+    /// Defers the last handshake bytes of a connection if its request departs in the same turn, which
+    /// saves a segment. Otherwise returns `false` and [transmits](Self::transmit).
     pub fn waits_for_request(&mut self, key: Key) -> bool {
         let http = self.sockets.http(key);
         let waits = http.is_some_and(|http| http.connection.is_ready() && http.flight.is_some());
@@ -57,12 +56,12 @@ impl<I: Io> Network<I> {
         waits
     }
 
-    /// The next of those that were put by: the turn is over.
+    /// The next deferred connection, at the end of the turn.
     pub fn poll_waiting(&mut self) -> Option<Key> {
         self.secured.pop()
     }
 
-    /// A marked send left.
+    /// A marked send has left.
     pub fn handle_sent(&mut self, key: Key, at: Instant, slack: Duration) {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
@@ -79,7 +78,7 @@ impl<I: Io> Network<I> {
         let key = self.sockets.key_of(slot)?;
         let http = self.sockets.http_mut(key)?;
         if http.paused.is_some() {
-            // We keep it waiting, not it us.
+            // We delay the server, not the server us.
             self.arm_at(key, now + self.config.fetch.idle_timeout);
             return None;
         }
@@ -90,7 +89,7 @@ impl<I: Io> Network<I> {
         Some((key, event?))
     }
 
-    /// Sees to the deadline of what a connection waits for.
+    /// Arms the deadline of a connection's present wait.
     pub(super) fn arm(&mut self, key: Key) {
         if let Some(Socket::Http(http)) = self.sockets.get(key)
             && let Some(deadline) = http.connection.deadline(&self.config.fetch)

@@ -1,4 +1,4 @@
-//! Sockets and what each is for; connections of pages, and their deferred reads.
+//! Sockets and their purposes; connections of pages, and their deferred reads.
 
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
@@ -21,27 +21,27 @@ impl Sockets {
         self.slab.insert(socket)
     }
 
-    /// The socket of a key, if it is still there.
+    /// The socket of a key, if it exists.
     pub fn get(&self, key: Key) -> Option<&Socket> {
         self.slab.get(key)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut Socket> {
         self.slab.get_mut(key)
     }
 
-    /// The connection of pages of a key; `None` where there is none, or it is none.
+    /// The connection of pages of a key; `None` if there is none.
     pub fn http(&self, key: Key) -> Option<&HttpSocket> {
         self.get(key).and_then(Socket::http)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn http_mut(&mut self, key: Key) -> Option<&mut HttpSocket> {
         self.get_mut(key).and_then(Socket::http_mut)
     }
 
-    /// The attempt that a connection of pages is for.
+    /// The attempt of a connection of pages.
     pub fn attempt_on(&self, key: Key) -> Option<Key> {
         self.http(key)?.flight
     }
@@ -66,12 +66,12 @@ impl Sockets {
         self.slab.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sockets.
     pub fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }
 
-    /// All of them.
+    /// All sockets.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = (Key, &Socket)> {
         self.slab.iter()
@@ -85,18 +85,18 @@ impl Sockets {
     reason = "nearly all are for pages, and lie where the slab puts them"
 )]
 pub enum Socket {
-    /// Pages.
+    /// A connection of pages.
     Http(HttpSocket),
-    /// The resolver's.
+    /// A socket of the resolver.
     Dns(SocketId),
-    /// Whether the network works: nothing is sent on it.
+    /// A probe of the network: nothing is sent on it.
     Probe(u32),
     /// Closing: its last bytes are being sent.
     Parting,
 }
 
 impl Socket {
-    /// The connection, where it is for pages.
+    /// The connection, if it is for pages.
     pub fn http(&self) -> Option<&HttpSocket> {
         match self {
             Socket::Http(http) => Some(http),
@@ -104,7 +104,7 @@ impl Socket {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn http_mut(&mut self) -> Option<&mut HttpSocket> {
         match self {
             Socket::Http(http) => Some(http),
@@ -117,30 +117,30 @@ impl Socket {
 #[derive(Debug)]
 pub struct HttpSocket {
     pub connection: Connection,
-    /// The attempt it is for; `None` while it is idle.
+    /// Its attempt; `None` while it is idle.
     pub flight: Option<Key>,
     /// Origin that it is connected to.
     pub origin: Origin,
-    /// The slot that it belongs to, where slots back off by themselves; else 0.
+    /// Its slot, if slots back off by themselves; 0 otherwise.
     pub slot: u32,
     /// It failed because our machine has no route there.
     pub lacks_route: bool,
-    /// Since when reading is stopped until there is room.
+    /// Start of the wait for room, if reading is stopped.
     pub paused: Option<Instant>,
-    /// Its body is not read on: until the sink has room for it, or, where it gave way, until the next turn.
+    /// Its body is held: until the sink has room for it, or until the next turn.
     pub held: bool,
     /// Bytes received by then and not read.
     pub unread: Unread,
-    /// Bytes of bodies that the sink was given since it was last others' turn.
+    /// Bytes of its body given to the sink since its share of a turn began.
     pub given: usize,
-    /// As much as one turn allows was read of it, which alone stopped it.
+    /// It is held only because it used its share of a turn.
     pub gave_way: bool,
     /// Bytes of its buffers that the crawl's total holds.
     pub counted: usize,
 }
 
-/// What was received on a connection before it was held, and not read: less than the size of a receive,
-/// and perhaps the end.
+/// Bytes received on a connection before it was held, and not read: less than the size of a receive, and
+/// perhaps the end.
 #[derive(Debug, Default)]
 pub struct Unread {
     pub bytes: Vec<u8>,
@@ -152,9 +152,9 @@ pub struct Unread {
 /// End of a connection.
 #[derive(Debug)]
 pub enum End {
-    /// In good order.
+    /// By the peer, in good order.
     Ended(Stamp),
-    /// So, at that time.
+    /// The same, at that time.
     Failed(NetError, Instant),
 }
 
@@ -176,13 +176,13 @@ impl HttpSocket {
         }
     }
 
-    /// Puts by what was received, until it may be read.
+    /// Stores received bytes until they may be read.
     pub fn put_by(&mut self, bytes: &[u8], stamp: Stamp) {
         self.unread.bytes.extend_from_slice(bytes);
         self.unread.stamp = Some(stamp);
     }
 
-    /// The crawl's total of buffered bytes, with this connection's present share in it.
+    /// Updates the crawl's total of buffered bytes by this connection's present share.
     pub fn recount(&mut self, total: usize) -> usize {
         let present = self.connection.memory() + self.unread.bytes.capacity();
         let total = total - self.counted + present;
@@ -190,20 +190,20 @@ impl HttpSocket {
         total
     }
 
-    /// Whether the body of the reply on its way is taken in pieces.
+    /// Whether the body of the present reply is taken in pieces.
     pub fn is_taken(&self) -> bool {
         let exchange = self.connection.exchange();
         exchange.is_some_and(|exchange| exchange.body_mode() == BodyMode::Take)
     }
 
-    /// Whether the body of the reply on its way is kept, and is long or may become more than what comes.
+    /// Whether the body of the present reply is kept, and is long or may become longer than its received
+    /// bytes.
     pub fn is_long(&self) -> bool {
         let exchange = self.connection.exchange();
         exchange.is_some_and(Exchange::is_long)
     }
 
-    /// Bytes of the body of the reply on its way so far, and bytes of the wire that were read of the
-    /// reply.
+    /// Bytes of the body so far, and bytes of the wire that were read of the reply.
     pub fn progress(&self) -> (usize, u64) {
         let exchange = self.connection.exchange();
         exchange.map_or((0, 0), |exchange| {
@@ -211,7 +211,7 @@ impl HttpSocket {
         })
     }
 
-    /// What a step that began at this progress counts.
+    /// Units of a step that began at this progress.
     pub fn kept_since(&self, before: (usize, u64)) -> usize {
         let (body, wire) = self.progress();
         let wire = usize::try_from(wire.saturating_sub(before.1)).unwrap_or(usize::MAX);
@@ -224,7 +224,7 @@ impl HttpSocket {
     }
 }
 
-/// The slab key that a token carries.
+/// The slab key of a token.
 pub fn key_of(token: Token) -> Key {
     Key {
         slot: token.slot,
@@ -240,8 +240,8 @@ pub fn token_of(key: Key) -> Token {
     }
 }
 
-/// What each other step counts at least: chunks may be of one byte each.
+/// Least units of each other step: chunks may be of one byte each.
 const STEP_LEAST: usize = 16;
 
-/// What each step of a body that is decoded counts at least: it may be long for a few bytes.
+/// Least units of each step of a compressed body: a few bytes may take long to decode.
 const DECODED_LEAST: usize = 4 << 10;

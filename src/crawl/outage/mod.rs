@@ -1,5 +1,5 @@
-//! Failures that can be our own network's: suspended until the breaker's verdict, then charged to
-//! their hosts or put back as they were.
+//! Failures that our own network may have caused: suspended until the breaker's verdict, then charged
+//! to their hosts or requeued unchanged.
 
 mod probes;
 
@@ -26,21 +26,21 @@ use crate::fetch::resolver::Answer;
 use crate::frontier::job::Job;
 use crate::wire::url::registrable;
 
-/// The breaker, and what waits for its verdict.
+/// The breaker, and the failures that wait for its verdict.
 ///
-/// Failures and answers enter by `handle_*`. What is to be done leaves by [`Outage::poll_order`],
+/// Failures and answers enter by `handle_*`. Actions leave by [`Outage::poll_order`],
 /// [`Outage::poll_resuming`] and [`Outage::poll_verdict`].
 pub struct Outage {
     breaker: Breaker,
     /// `OUTAGE_BREAKER`; a probe has none.
     is_on: bool,
     suspects: Vec<Suspect>,
-    /// Those with a verdict that was not carried out yet.
+    /// Suspects with a verdict that was not carried out yet.
     judged: VecDeque<(Suspect, Judgement)>,
     probes: Probes,
-    /// Lanes that wait for an egress to close, and since when, in running time.
+    /// Lanes that wait for an egress to close, with the start of their wait, in running time.
     parked: HashMap<LaneId, (Egress, Instant), Secret>,
-    /// Those whose egress has closed.
+    /// Lanes whose egress has closed.
     resuming: Vec<(LaneId, Instant)>,
     /// Requests put back since it opened.
     put_back: u64,
@@ -49,13 +49,13 @@ pub struct Outage {
 /// A failure that waits for a verdict.
 #[derive(Debug)]
 pub enum Suspect {
-    /// An attempt that has no connection; it holds its places.
+    /// An attempt without a connection; it keeps its slots.
     Flight {
         key: Key,
         failure: Failure,
         carrier: Carrier,
         egress: Egress,
-        /// Where it has no route to, if the host has addresses of that family alone.
+        /// The address without a route, if the host has addresses of that family alone.
         unrouted: Option<SocketAddr>,
     },
     /// A request whose host has no address.
@@ -82,15 +82,15 @@ pub enum OutageTask {
     Closed,
 }
 
-/// So many suspects may wait at least, however few requests may be in flight.
+/// Least number of suspects that may wait, however few requests may be in flight.
 const SUSPECTS_MIN: usize = 64;
-/// Lanes that are resumed when their egress closes; those beyond ask behind the next probe.
+/// Most lanes that are resumed when their egress closes; others try again behind the next probe.
 const PARKED_MAX: usize = 65_536;
-/// Lanes that wait for a probe ask this long behind it.
+/// Delay behind a probe after which lanes that wait for it try again.
 const PARKED_BEHIND_PROBE: Duration = Duration::from_millis(200);
 
 impl Outage {
-    /// A breaker that has seen nothing. `is_on`: `OUTAGE_BREAKER`.
+    /// A closed breaker. `is_on`: `OUTAGE_BREAKER`.
     pub fn new(is_on: bool, secret: &Secret) -> Self {
         Outage {
             breaker: Breaker::default(),
@@ -104,12 +104,12 @@ impl Outage {
         }
     }
 
-    /// The breaker, to be asked.
+    /// The breaker.
     pub fn breaker(&self) -> &Breaker {
         &self.breaker
     }
 
-    /// Requests that are neither queued nor in flight meanwhile.
+    /// Requests that are neither queued nor in flight while they wait for a verdict.
     pub fn held(&self) -> usize {
         let is_apart = |suspect: &&Suspect| matches!(suspect, Suspect::Unresolved { .. });
         let judged = self.judged.iter().map(|(suspect, _)| suspect);
@@ -121,7 +121,7 @@ impl Outage {
         self.suspects.is_empty() && self.judged.is_empty()
     }
 
-    /// Whether nothing is to be released: the breaker is open, or as many wait for its verdict as may be
+    /// Whether releases stop: the breaker is open, or as many requests wait for its verdict as may be
     /// in flight.
     pub fn stops_releases(&self, in_flight_max: usize) -> bool {
         self.breaker.stops_all()

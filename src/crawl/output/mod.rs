@@ -25,13 +25,13 @@ use crate::sink::pull::Results;
 use crate::sink::{DiskSink, WriteError};
 use crate::throttle::decision::Decision;
 
-/// The sink and what stands between it and the crawl.
+/// The sink, its disk jobs and the statistics.
 ///
 /// Pages enter by [`Output::put`], finished disk jobs by [`Output::handle_disk`]. Jobs for the disk leave
 /// by [`Output::poll_jobs`].
 pub struct Output {
     sink: Box<dyn DiskSink>,
-    /// The queue that the sink fills, where the crawl's owner takes the results.
+    /// The queue that the sink fills, if the crawl's owner takes the results.
     pull: Option<Pull>,
     jobs: Vec<DiskJob>,
     stats: Stats,
@@ -41,10 +41,10 @@ pub struct Output {
     spare: Spare,
 }
 
-/// The epoch that ends with the crawl. There is no other as long as a crawl has no state on the disk.
+/// The epoch that ends with the crawl. It is the only one, as the crawl has no state on disk.
 const LAST_EPOCH: u64 = 1;
 
-/// Requests that wait while the sink is not ready: for the warning.
+/// Requests that wait while the sink is not ready, for the warning.
 #[derive(Clone, Copy, Debug)]
 pub struct Backlog {
     /// Queued, or waiting for their scopes or moments.
@@ -56,8 +56,8 @@ pub struct Backlog {
 }
 
 impl Output {
-    /// The output of a crawl that begins. `results`: the queue that the sink fills, if its owner takes
-    /// results one by one.
+    /// A new output. `results`: the queue that the sink fills, if the crawl's owner takes results one
+    /// by one.
     pub fn new(
         sink: Box<dyn DiskSink>,
         results: Option<Results>,
@@ -76,7 +76,7 @@ impl Output {
         }
     }
 
-    /// Puts another sink in place of the present one.
+    /// Replaces the sink.
     #[cfg(test)]
     pub fn set_sink(&mut self, sink: impl DiskSink + 'static) {
         self.sink = Box::new(sink);
@@ -106,7 +106,7 @@ impl Output {
         self.storage.has_room()
     }
 
-    /// Whether a page that is asked for now would be taken: the sink is ready and the disk has room.
+    /// Whether the sink is ready and the disk has room.
     pub fn takes_more(&self) -> bool {
         self.has_disk_room() && self.is_ready()
     }
@@ -116,8 +116,8 @@ impl Output {
         self.intake.is_full()
     }
 
-    /// A turn ends: notes whether the sink is ready, and warns where requests have waited for it for
-    /// 10 s. Not while the disk is full, which was reported.
+    /// A turn ends: records whether the sink is ready, and warns if requests have waited for it for
+    /// 10 s, unless the disk is full, which was reported.
     pub fn check_sink(&mut self, backlog: Backlog, is_sending: bool, now: Instant) {
         let Backlog {
             queued,
@@ -128,14 +128,14 @@ impl Output {
         let is_ready = self.is_ready();
         if self.intake.observe(is_ready, is_waited_for, now) {
             log::warn!(
-                "the sink has not been ready for {} s: for it wait {queued} requests that are \
-                 queued, {under_way} under way and {ended} that have ended",
+                "the sink has not been ready for {} s: {queued} queued requests, {under_way} under \
+                 way and {ended} that have ended wait for it",
                 PATIENCE.as_secs()
             );
         }
     }
 
-    /// The sink, for bodies that it takes while they arrive.
+    /// The sink, for bodies that it takes in pieces.
     pub fn sink(&mut self) -> &mut dyn DiskSink {
         &mut *self.sink
     }

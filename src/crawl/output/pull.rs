@@ -1,9 +1,9 @@
-//! Results that the crawl's owner takes one by one, in place of a sink that they are pushed to.
+//! Results taken one by one by the crawl's owner, in place of a sink.
 
 use crate::sink::page::Page;
 use crate::sink::pull::Results;
 
-/// The sink's other end, and whether its owner comes for what is there.
+/// The receiving end of the sink, and the behaviour of its owner.
 #[derive(Debug)]
 pub struct Pull {
     results: Results,
@@ -13,11 +13,11 @@ pub struct Pull {
 /// Behaviour of the owner of waiting results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// They are taken, or there are none.
+    /// Results are taken, or there are none.
     Takes,
-    /// The last turn ended with some, and none was taken since.
+    /// The last turn ended with waiting results, and none was taken since.
     Told,
-    /// Another turn was taken instead.
+    /// Another turn was taken although results waited.
     Ignores,
 }
 
@@ -34,7 +34,7 @@ impl Pull {
         self.results.give_up();
     }
 
-    /// Whether none waits.
+    /// Whether no result waits.
     pub fn is_empty(&self) -> bool {
         self.results.is_empty()
     }

@@ -1,11 +1,11 @@
-//! Memory of attempts that are over, for those to come: a page in the usual run allocates nothing.
+//! Buffers of finished attempts, reused by new ones: a usual page allocates nothing.
 
 use std::mem;
 
 use crate::fetch::exchange::{Buffers, Exchange};
 use crate::sink::page::Page;
 
-/// What attempts left behind.
+/// Buffers of finished attempts.
 #[derive(Debug, Default)]
 pub struct Spare {
     #[expect(
@@ -14,21 +14,21 @@ pub struct Spare {
     )]
     exchanges: Vec<Box<Exchange>>,
     page: Option<Box<Page>>,
-    /// A text to be written over by a page's Content-Type.
+    /// A text to be overwritten with a page's Content-Type.
     content_type: String,
 }
 
-/// Exchanges whose memory is kept: as many as end and begin anew in one turn, and no reason to hold
-/// what a crowd of them once needed.
+/// Most exchanges kept: as many as end and begin in one turn. More would only hold memory that a burst
+/// once needed.
 const EXCHANGES_MAX: usize = 256;
 
 impl Spare {
-    /// An exchange to be renewed.
+    /// An exchange to be reused.
     pub fn take_exchange(&mut self) -> Box<Exchange> {
         self.exchanges.pop().unwrap_or_default()
     }
 
-    /// Keeps an exchange that is over, and what its outcome was made of.
+    /// Keeps a finished exchange and the buffers of its outcome.
     pub fn put_exchange(&mut self, mut exchange: Box<Exchange>, buffers: Buffers) {
         if self.exchanges.len() < EXCHANGES_MAX {
             exchange.refill(buffers);
@@ -36,17 +36,17 @@ impl Spare {
         }
     }
 
-    /// A text to be written over by a page's Content-Type.
+    /// A text to be overwritten with a page's Content-Type.
     pub fn take_content_type(&mut self) -> String {
         mem::take(&mut self.content_type)
     }
 
-    /// A page to be written over.
+    /// A page to be overwritten.
     pub fn take_page(&mut self) -> Box<Page> {
         self.page.take().unwrap_or_default()
     }
 
-    /// Keeps a page that the sink has seen; gives the memory of what came over the wire.
+    /// Keeps a page that the sink has seen; returns the buffers of its bytes from the wire.
     pub fn put_page(&mut self, mut page: Box<Page>) -> Buffers {
         if let Some(text) = page.content_type.take() {
             self.content_type = text;

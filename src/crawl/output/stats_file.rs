@@ -6,22 +6,22 @@ use std::time::Duration;
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Instant;
 
-/// Where statistics are written, and which replacements the disk has not done yet.
+/// Path of the statistics, and the replacements that the disk has not finished.
 pub struct StatsFile {
     path: Option<PathBuf>,
-    /// Asked before each replacement: whether the file is still ours.
+    /// Called before each replacement: whether the file is still ours.
     may_write: Option<Box<dyn Fn() -> bool + Send>>,
     written: Instant,
     under_way: usize,
 }
 
-/// How often the file is replaced.
+/// Interval between replacements.
 const EVERY: Duration = Duration::from_secs(3);
 /// The tag of its disk jobs, which belong to no open file.
 const TAG: u64 = u64::MAX;
 
 impl StatsFile {
-    /// The file of this path, or none. `may_write` is asked before each replacement.
+    /// The file of this path, or none. `may_write` is called before each replacement.
     pub fn new(
         path: Option<PathBuf>,
         may_write: Option<Box<dyn Fn() -> bool + Send>>,
@@ -40,13 +40,13 @@ impl StatsFile {
         self.path.is_some()
     }
 
-    /// Whether the last replacement is long enough ago.
+    /// Whether the next replacement is due.
     pub fn is_due(&self, now: Instant) -> bool {
         now.saturating_since(self.written) >= EVERY
     }
 
     /// Begins a replacement; returns whether the file may be written. If so, [`StatsFile::replace`]
-    /// follows: making the text takes long enough to ask first.
+    /// follows: creating the text takes long enough to check first.
     pub fn begin(&mut self, now: Instant) -> bool {
         self.written = now;
         self.path.is_some() && self.may_write.as_ref().is_none_or(|may| may())

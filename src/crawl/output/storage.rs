@@ -4,8 +4,8 @@
 //! Room ── no room for a job ──► Full ── there was, after all ──► Room
 //! ```
 //!
-//! The disk keeps the job and tries it again, and all behind it waits: nothing that was handed to it is
-//! lost. What is in flight is read on as long as the sink has memory for it.
+//! The disk keeps the job and retries it, and all later jobs wait: nothing that was handed to it is
+//! lost. Replies in flight are read as long as the sink has memory for them.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ pub struct Storage {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// It has, and had none until then.
+    /// There is room, after there was none until then.
     Room { since: Option<Instant> },
-    /// It has had none since then.
+    /// There is no room since then.
     Full { since: Instant },
 }
 
@@ -33,7 +33,7 @@ impl Default for State {
     }
 }
 
-/// A disk that is full again so soon has not been mended: that is reported no second time.
+/// A disk that is full again so soon is not reported a second time.
 const SAME_FAULT: Duration = Duration::from_secs(60);
 
 impl Storage {
@@ -42,17 +42,17 @@ impl Storage {
         matches!(self.state, State::Room { .. })
     }
 
-    /// How often there was no room.
+    /// Number of times there was no room.
     pub fn pauses(&self) -> u64 {
         self.pauses
     }
 
-    /// How long there was none, in all.
+    /// Total time without room.
     pub fn paused(&self, now: Instant) -> Duration {
         self.paused + self.full_for(now).unwrap_or_default()
     }
 
-    /// For how long there has been none, where there is none.
+    /// Time without room so far, if there is none.
     pub fn full_for(&self, now: Instant) -> Option<Duration> {
         match self.state {
             State::Room { .. } => None,
@@ -60,7 +60,7 @@ impl Storage {
         }
     }
 
-    /// There is no room. How loudly that is to be reported.
+    /// There is no room. Returns the level of the log line.
     pub fn handle_full(&mut self, now: Instant) -> log::Level {
         let level = match self.state {
             State::Room { since: Some(since) } if now.saturating_since(since) < SAME_FAULT => {
@@ -74,7 +74,7 @@ impl Storage {
         level
     }
 
-    /// There is room again; after how long.
+    /// There is room again; returns the time without.
     pub fn handle_room(&mut self, now: Instant) -> Duration {
         let took = self.full_for(now).unwrap_or_default();
         self.paused += took;

@@ -1,5 +1,5 @@
-//! The work on replies that came: what is looked for in their bodies, and what their results take to be
-//! written. It is done in bounded steps, many in a turn, so that no page keeps others waiting.
+//! Processing of complete replies: searching their bodies, and preparing their result lines. It runs in
+//! bounded steps, several in a turn, so that no page delays others.
 //!
 //! ```text
 //! on_end ──► at once, as far as the turn's units last ──► concluded: the sink has it, its lane continues
@@ -20,7 +20,7 @@ use crate::frontier::job::Job;
 use crate::frontier::offers::OfferId;
 use crate::sink::page::Page;
 
-/// The replies that are under way, and what a turn may still do for them.
+/// The replies under way, and the units left for them in the turn.
 #[derive(Debug)]
 pub struct Pages {
     units: Units,
@@ -29,12 +29,12 @@ pub struct Pages {
     under_way: VecDeque<Box<Task>>,
     /// Redirects, each until the offer of its target is answered.
     waiting: BTreeMap<OfferId, Box<Task>>,
-    /// Units that were spent in the turn that spent most.
+    /// Most units spent in a turn.
     #[cfg(test)]
     spent_max: u64,
 }
 
-/// A reply that is whole, and what is still to be done for it.
+/// A complete reply and its remaining work.
 ///
 /// Its lane stays open and its page counts as in flight until it is concluded.
 #[derive(Debug)]
@@ -47,15 +47,15 @@ pub struct Task {
     /// Which of the page's scopes refused it: a bit for each, in order.
     pub refusals: u32,
     pub finding: Finding,
-    /// Bytes that it holds, as they were counted.
+    /// Its bytes counted as buffered.
     pub held: usize,
 }
 
-/// What a turn does for replies, in units of a few nanoseconds: one to three milliseconds, whatever is
-/// in them.
+/// Work of a turn on replies, in units of a few nanoseconds: one to three milliseconds, for any
+/// content.
 pub const UNITS_PER_TURN: u64 = 384 << 10;
 
-/// Octets that a turn compares with rules of robots.txt: a few files that are made to take long.
+/// Octets that a turn matches with rules of robots.txt: enough for a few files made to be slow.
 const RULE_UNITS_PER_TURN: u64 = 1 << 20;
 
 /// Units reserved for replies under way, which new replies may not use.
@@ -67,10 +67,10 @@ const UNITS_PER_SLICE: u64 = UNITS_PER_TURN / 4;
 /// Fixed cost of a reply, in units.
 const TASK_UNITS: usize = 256;
 
-/// A reply of which nothing is wanted is concluded at once if it is no longer than this.
+/// A reply without a search is concluded at once if it is no longer than this, in bytes.
 const LIGHT: usize = 16 << 10;
 
-/// While so many are under way nothing is released.
+/// Releases stop while so many replies are under way.
 const UNDER_WAY_MAX: usize = 256;
 
 impl Default for Pages {
@@ -97,8 +97,7 @@ impl Pages {
         self.rules = Units::new(RULE_UNITS_PER_TURN);
     }
 
-    /// The units for a reply that just came: what is left of the turn, less what is reserved for replies
-    /// under way.
+    /// The units for a new reply: those left in the turn, less those reserved for replies under way.
     pub fn units_at_once(&mut self) -> Units {
         let reserved = match self.has_under_way() {
             false => 0,
@@ -187,7 +186,7 @@ impl Pages {
         self.rules.is_spent()
     }
 
-    /// Units that were spent in the turn that spent most.
+    /// Most units spent in a turn.
     #[cfg(test)]
     pub fn spent_max(&self) -> u64 {
         self.spent_max.max(self.units.spent())

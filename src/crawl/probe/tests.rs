@@ -392,7 +392,7 @@ fn the_warm_up_is_asked_for_and_counts_nowhere() {
 }
 
 #[test]
-fn a_rate_that_cannot_be_reached_is_told() {
+fn a_rate_that_cannot_be_reached_is_reported() {
     // Ten connections of 100 ms each carry 100 a second.
     let settings = ProbeSettings {
         connections_max: 10,

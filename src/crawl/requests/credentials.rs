@@ -1,4 +1,4 @@
-//! Which requests carry the credentials among the header fields of every request (`-H`).
+//! Decides which requests carry the credentials among the header fields of every request (`-H`).
 //!
 //! They belong to the origins of the seeds: a page may link or redirect to any other, whose owner
 //! would read them.
@@ -13,23 +13,23 @@ use crate::frontier::job::Job;
 use crate::wire::http::{RequestError, UsualFields};
 use crate::wire::url::CrawlUrl;
 
-/// The header fields of every request: all of them, and those that are for everyone.
+/// The header fields of every request: all of them, and those without credentials.
 #[derive(Debug)]
 pub struct Credentials {
     all: UsualFields,
-    /// `None` where none of them is a credential, or every origin gets all.
+    /// `None` if none of them is a credential, or every origin gets all.
     limited: Option<Limited>,
-    /// A Cookie field stands among them.
+    /// A Cookie field is among them.
     #[cfg(feature = "cookies")]
     holds_cookies: bool,
 }
 
-/// Fields of which some are for the origins of the seeds alone.
+/// Header fields of which some are for the origins of the seeds alone.
 #[derive(Debug)]
 struct Limited {
-    /// Those that are for everyone.
+    /// Fields for every origin.
     public: UsualFields,
-    /// The names of the others, for the warning.
+    /// Names of the other fields, for the warning.
     names: String,
     /// Origins that get all of them, by a hash under a secret: eight bytes for each origin of a seed.
     origins: HashTable<u64>,
@@ -104,7 +104,7 @@ impl Credentials {
         limited.is_none_or(|limited| limited.has(url.origin()))
     }
 
-    /// Whether a Cookie field stands among those that a job's request gets from here.
+    /// Whether the fields from here for a job's request include a Cookie field.
     #[cfg(feature = "cookies")]
     pub fn bring_cookies(&self, job: &Job) -> bool {
         self.holds_cookies && (self.limited.is_none() || self.reach(job))

@@ -65,7 +65,7 @@ impl Requests {
         self.credentials.add_origin_of(url);
     }
 
-    /// Makes an exchange that of a job's request. Warns the first time that one goes without the user's
+    /// Writes a job's request into an exchange. Warns the first time that one goes without the user's
     /// credentials.
     ///
     /// # Errors

@@ -148,8 +148,8 @@ impl Work {
         }
     }
 
-    /// Delays a request until `at`. If too many are delayed, returns the one whose time is nearest: it goes on
-    /// early.
+    /// Delays a request until `at`. If too many are delayed, returns the one whose time is nearest: it
+    /// goes on early.
     pub fn delay(&mut self, job: Job, at: Instant) -> Option<Job> {
         let early = self.delayed.wait(job, at);
         self.warn_of_crowd();

@@ -431,7 +431,7 @@ fn links_lead_where_follow_allows_and_a_full_frontier_drops_and_counts_them() {
 }
 
 #[test]
-fn a_host_that_fails_is_held_and_its_lane_goes_on_by_itself() {
+fn a_host_that_fails_is_held_and_its_lane_resumes_by_itself() {
     let mut bench = Bench::new(FrontierSettings {
         robots_obey: false,
         ..FrontierSettings::default()

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_why_timers_are_unavailable() {
+    fn an_error_has_the_reason_why_timers_are_unavailable() {
         let check = |errno: Errno, said: &str| {
             let error = Timer::of(Err(errno)).expect_err("there is no timer");
             assert_eq!(error.kind(), io::Error::from(errno).kind());

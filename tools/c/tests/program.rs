@@ -69,7 +69,7 @@ fn a_program_in_c_crawls_in_its_own_loop() {
 }
 
 #[test]
-fn a_setting_that_cannot_be_is_told_by_its_name() {
+fn an_impossible_setting_is_named() {
     let program = compiled("refused", &Path::new(HOME).join("examples/crawl.c"));
     for setting in ["DOWNLOAD_DELAY=soon", "NO_SUCH_SETTING=1"] {
         let ran = Command::new(&program)

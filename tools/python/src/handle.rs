@@ -31,10 +31,10 @@ impl Handle {
     /// there is no room, `Over` after the end or `close`, and `ValueError` where it can never be sent.
     ///
     /// `request` is a URL, or JSON text as a line of seeds has it: an object with `url` and perhaps
-    /// `method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` (seconds), `body_max`
-    /// (bytes), `private_headers`, `proxy`, `meta`, `tag`, and true for any of `dont_adjust_delay`,
-    /// `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`, `ignore_robots`. A
-    /// `tag` other than 0 takes the place of that of the text.
+    /// `method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` (seconds),
+    /// `body_max` (bytes), `private_headers`, `proxy`, `meta`, `tag`, and true for any of
+    /// `dont_adjust_delay`, `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`,
+    /// `ignore_robots`. A `tag` other than 0 takes the place of that of the text.
     #[pyo3(signature = (request, *, tag = 0))]
     fn submit(&self, request: &str, tag: u64) -> PyResult<u64> {
         let request = request_of(request, tag)?;

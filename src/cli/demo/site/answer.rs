@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_for_who_unpacks_it() {
+    fn gzip_is_sent_only_to_clients_that_accept_it() {
         let world = world();
         let (site, index) = world
             .sites()
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limiting_host_minds_the_gap() {
+    fn a_limiting_host_answers_429_to_short_gaps() {
         let world = world();
         let limiting = |site: &&Site| matches!(site.temper, Temper::Limiting(_));
         let site = world.sites().iter().find(limiting).expect("some are");

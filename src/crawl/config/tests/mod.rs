@@ -50,7 +50,7 @@ fn file() -> SettingSource {
 }
 
 #[test]
-fn every_setting_takes_back_what_it_says() {
+fn every_setting_reads_back_its_own_text() {
     for setting in settings() {
         let config = given(&[(setting.name, setting.default().into())]);
         assert_eq!(
@@ -170,7 +170,7 @@ fn a_chosen_delay_is_the_whole_gap() {
 }
 
 #[test]
-fn a_scope_says_some_things_and_leaves_the_rest() {
+fn a_scope_sets_some_keys_and_inherits_the_rest() {
     let config = given(&[(
         "throttling_scopes",
         json!({

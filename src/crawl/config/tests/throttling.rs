@@ -198,7 +198,7 @@ fn both_spellings_mean_the_same_and_only_one_is_taken() {
 }
 
 #[test]
-fn autothrottle_in_a_scope_is_said_flat_or_in_a_table() {
+fn autothrottle_in_a_scope_is_given_flat_or_in_a_table() {
     let flat = scope(json!({
         "autothrottle_enabled": true, "autothrottle_mode": "scrapy",
         "autothrottle_start_delay": 2, "autothrottle_max_delay": 10,

@@ -358,7 +358,7 @@ fn a_jar_is_refused_by_name_where_the_build_has_none() {
 }
 
 #[test]
-fn a_proxy_is_read_and_written_with_all_that_it_takes_and_told_without() {
+fn a_proxy_is_read_and_written_in_full_and_displayed_without_its_password() {
     let config = Config::default().with("PROXY", "socks5h://user:p%40ss@Proxy.test:1080");
     let config = config.expect("a proxy");
     let written = config.get("PROXY").expect("a setting");

@@ -355,7 +355,7 @@ fn a_pause_ends_with_the_last_handle() {
 }
 
 #[test]
-fn a_scope_has_another_pace_once_a_handle_says_so() {
+fn a_scope_changes_its_pace_by_a_handle() {
     let world = calm(Duration::from_millis(1));
     let (mut crawler, handle, _) = crawl(world.clone(), 1, |config, _| {
         config.throttle.default.delay = Duration::from_secs(1);
@@ -379,7 +379,7 @@ fn a_scope_has_another_pace_once_a_handle_says_so() {
 }
 
 #[test]
-fn a_shorter_grace_can_be_said_later_and_a_longer_one_changes_nothing() {
+fn a_shorter_grace_can_follow_and_a_longer_one_has_no_effect() {
     let (mut crawler, handle, record) = crawl(calm(Duration::from_secs(90)), 1, |_, _| {});
     let sent = handle.submit(get(1, 1)).expect("there is room");
     run_for(&mut crawler, Duration::from_secs(1));

@@ -94,7 +94,7 @@ fn sitemaps_are_read_by_setting_and_gzip_files_among_them_too() {
 }
 
 #[test]
-fn a_page_that_asks_not_to_be_followed_is_not_unless_a_setting_says_otherwise() {
+fn a_nofollow_page_is_not_followed_unless_a_setting_allows_it() {
     let web = || {
         origins(&[
             ("/robots.txt", "text/plain", Vec::new()),

@@ -148,7 +148,7 @@ fn an_error_shows_no_more_of_a_line_than_finds_it() {
 }
 
 #[test]
-fn an_object_says_everything_about_a_request() {
+fn an_object_can_hold_every_field_of_a_request() {
     let request = parsed(
         r#"{"url": "a.test/x", "scopes": {"zeta": 2.5, "alpha": 1}, "priority": -3, "depth": 2,
             "method": "POST", "headers": {"X-B": "1", "X-A": "2"}, "body_b64": "aGVsbG8=",

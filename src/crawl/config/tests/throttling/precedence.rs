@@ -22,7 +22,7 @@ fn f12_globals_hold_for_scopes_that_do_not_say_otherwise() {
 }
 
 #[test]
-fn autothrottle_in_one_scope_keeps_what_was_said_of_all() {
+fn autothrottle_in_one_scope_keeps_the_settings_of_all() {
     let on = || {
         (
             "THROTTLING_SCOPES",
@@ -193,7 +193,7 @@ fn f29_what_is_said_of_one_address_goes_before_what_is_said_of_all() {
 }
 
 #[test]
-fn a_switch_is_not_taken_for_said_where_its_warning_is_silenced() {
+fn a_switch_does_not_count_as_set_if_its_warning_is_silenced() {
     let config = given(&[(
         "THROTTLING_SCOPES",
         json!({"default": {"ignore_robots_txt": true}}),

@@ -46,7 +46,7 @@ fn the_broad_preset_bounds_domains_and_addresses() {
 }
 
 #[test]
-fn a_preset_stands_below_all_that_a_user_says() {
+fn a_preset_has_lower_precedence_than_any_user_setting() {
     for source in [
         file(),
         SettingSource::Option,
@@ -79,7 +79,7 @@ fn a_preset_stands_below_all_that_a_user_says() {
 }
 
 #[test]
-fn a_preset_only_names_settings_and_says_what_it_is_for() {
+fn a_preset_has_a_purpose_and_existing_settings() {
     let names: BTreeSet<&str> = presets().iter().map(|preset| preset.name).collect();
     assert_eq!(names.len(), presets().len());
     for preset in presets() {
