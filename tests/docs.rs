@@ -124,6 +124,35 @@ fn the_floors_are_the_folders_of_the_source() {
     assert_eq!(names(tables(&page)[0]), folders);
 }
 
+#[test]
+fn what_the_overview_names_is_in_the_files_that_it_names() {
+    let page = read("docs/design/overview.md");
+    let table = tables(&page);
+    let table = table.iter().find(|table| table.starts_with("| question"));
+    let mut found = 0;
+    for row in rows(table.expect("the table of questions")) {
+        let code: Vec<String> = quoted(row[2]).map(read).collect();
+        for name in quoted(row[1]).filter(|name| *name != "src/wire") {
+            let words = name.split("::").map(|word| word.trim_end_matches('!'));
+            for word in words.flat_map(|word| word.split(' ')) {
+                let is_there = code.iter().any(|code| is_word_of(code, word));
+                assert!(is_there, "{}: {word} is in none of {}", row[0], row[2]);
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 30, "{found}");
+}
+
+/// Whether a word stands in a text, not as a part of another.
+fn is_word_of(text: &str, word: &str) -> bool {
+    let continues = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !before.ends_with(continues) && !after.starts_with(continues)
+    })
+}
+
 // Versions.
 
 #[test]
