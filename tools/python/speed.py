@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a page costs where asyncio drives the crawl: what `cargo bench --bench hosts` asks of Python.
+"""Cost of a page when asyncio drives the crawl; run by `cargo bench --bench hosts`.
 
     speed.py drive|crawl PAGES SETTINGS
 
-`drive`: all is submitted before, as in the other hosts; `crawl`: it is fed meanwhile, as programs are
-written. SETTINGS is a JSON object. Prints the seconds of the last nine tenths: on the wall, and of this
-thread.
+`drive`: all requests are submitted first, as in the other hosts. `crawl`: requests are submitted while
+the crawl runs, as in usual programs. SETTINGS is a JSON object. Prints seconds for the last nine tenths
+of the pages: wall time, and processor time of this thread.
 """
 
 import asyncio

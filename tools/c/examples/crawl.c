@@ -1,8 +1,8 @@
-/* A crawl in a loop of poll, from C: URLs from the command line, a line for each page.
+/* A crawl in a poll loop: URLs from the command line, one output line per page.
  *
  *     cargo build --release && gcc examples/crawl.c -Iinclude -Ltarget/release -largiope_c -o crawl
  *
- * Settings may stand before the URLs, as NAME=VALUE. */
+ * Settings come before the URLs, as NAME=VALUE. */
 #include <argiope.h>
 #include <poll.h>
 #include <stdio.h>
@@ -21,10 +21,10 @@ int main(int argc, char **argv) {
     for (int first = at; at < argc; at++)
         if (argiope_submit(crawler, argv[at], at - first, NULL) != ARGIOPE_STATUS_OK)
             fprintf(stderr, "%s\n", argiope_error());
-    argiope_close(crawler); /* No more are submitted, so it ends. */
+    argiope_close(crawler); /* Nothing more is submitted, so the crawl ends. */
     ArgiopeStatus status;
     do {
-        struct pollfd news = {argiope_fd(crawler), POLLIN, 0};
+        struct pollfd ready = {argiope_fd(crawler), POLLIN, 0};
         status = argiope_turn(crawler, 0);
         for (ArgiopePage *page; (page = argiope_next(crawler)); argiope_page_free(page)) {
             ArgiopeView view = argiope_view(page);
@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
                    view.body.length, (int)view.error.length, view.error.data);
         }
         if (status == ARGIOPE_STATUS_OK)
-            poll(&news, 1, -1);
+            poll(&ready, 1, -1);
     } while (status == ARGIOPE_STATUS_OK);
     printf("%s\n", status == ARGIOPE_STATUS_OVER ? argiope_reason(crawler) : argiope_error());
     argiope_free(crawler);

@@ -1,4 +1,4 @@
-//! A crawl that a program in C drives.
+//! A crawl driven by a program in C.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -11,32 +11,32 @@ use std::time::Duration;
 use argiope::sink::function::FunctionSink;
 use argiope::{Config, Crawler, FinishReason, Page, Request, Turn};
 
-use crate::error::{ArgiopeStatus, guarded, refuse, say};
-use crate::handle::{ArgiopeHandle, tell};
+use crate::error::{ArgiopeStatus, guarded, refuse, set_error};
+use crate::handle::{ArgiopeHandle, submit};
 use crate::page::{ArgiopeBytes, ArgiopePage};
 
 /// A crawl.
 pub struct ArgiopeCrawler {
-    /// `None` once a turn panicked: what it held may be in pieces, and is not touched again. Over, it
-    /// stays for its descriptor, which a loop still has to let go of.
+    /// `None` once a turn panicked: its state may be inconsistent and is not used again. It is kept after
+    /// the end of the crawl because a loop still has to deregister its descriptor.
     crawler: Option<Box<Crawler>>,
     reason: Option<&'static CStr>,
     pages: Arc<Mutex<VecDeque<Page>>>,
-    /// What `argiope_stats` gave last.
+    /// The result of the last `argiope_stats`.
     stats: String,
-    /// Until `argiope_close` more may be submitted, so the crawl does not end.
-    feeds: Option<argiope::Handle>,
+    /// `None` after `argiope_close`. While it lives the crawl does not end.
+    handle: Option<argiope::Handle>,
 }
 
-/// Pages that wait to be taken before the crawl is held back; those on their way still come.
+/// With this many untaken pages nothing more departs; requests in flight still end.
 const PAGES_WAITING: usize = 1000;
 
-/// Makes a crawler. `settings` is an array of names and values in turn (`"DOWNLOAD_DELAY", "250ms"`)
-/// that ends with a null; it may be null itself. Gives null where a setting cannot be, or the kernel
-/// refuses. To be given back to `argiope_free`.
+/// Creates a crawler. `settings` is a null-terminated array of alternating names and values
+/// (`"DOWNLOAD_DELAY", "250ms"`), or null. Returns null on an invalid setting, or if a system call
+/// fails. Free it with `argiope_free`.
 ///
 /// # Safety
-/// `settings` is null, or such an array of texts.
+/// `settings` is null, or such an array of strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn argiope_new(settings: *const *const c_char) -> *mut ArgiopeCrawler {
     guarded(ptr::null_mut(), || {
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn argiope_new(settings: *const *const c_char) -> *mut Arg
         match unsafe { make(settings) } {
             Ok(crawler) => Box::into_raw(Box::new(crawler)),
             Err(error) => {
-                say(error);
+                set_error(error);
                 ptr::null_mut()
             }
         }
@@ -55,14 +55,14 @@ pub unsafe extern "C" fn argiope_new(settings: *const *const c_char) -> *mut Arg
 /// As `argiope_new`.
 unsafe fn make(mut settings: *const *const c_char) -> Result<ArgiopeCrawler, Box<dyn Error>> {
     let mut config = Config::default();
-    // SAFETY: the array's end is a null, and is not gone past.
+    // SAFETY: the array ends with a null, and nothing is read beyond it.
     while !settings.is_null() && unsafe { !(*settings).is_null() } {
-        // SAFETY: as above; behind a name comes its value, or the end.
+        // SAFETY: as above; a name is followed by its value or by the end.
         let (name, value) = unsafe { (text(*settings)?, *settings.add(1)) };
         if value.is_null() {
             return Err(format!("{name}: a value is missing").into());
         }
-        // SAFETY: it is no null, so it is a text.
+        // SAFETY: it is not null, so it is a string.
         config = config.with(name, unsafe { text(value)? })?;
         // SAFETY: two entries were there.
         settings = unsafe { settings.add(2) };
@@ -73,7 +73,7 @@ unsafe fn make(mut settings: *const *const c_char) -> Result<ArgiopeCrawler, Box
         .ready_when(move || locked(&room).len() < PAGES_WAITING);
     let crawler = Crawler::builder(config).sink(sink).build()?;
     Ok(ArgiopeCrawler {
-        feeds: Some(crawler.handle()),
+        handle: Some(crawler.handle()),
         crawler: Some(Box::new(crawler)),
         reason: None,
         stats: String::new(),
@@ -81,19 +81,19 @@ unsafe fn make(mut settings: *const *const c_char) -> Result<ArgiopeCrawler, Box
     })
 }
 
-/// Submits a request: a URL, or a JSON object with `url` and what else a line of seeds may say
-/// (`method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` in seconds, `body_max` in
-/// bytes, `private_headers`, `proxy`, `meta`, `tag`, and true for any of `dont_adjust_delay`,
-/// `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`, `ignore_robots`). `tag`
-/// comes back with its pages; 0 leaves that of the object.
-/// Where `id` is not null it gets the request's number, which is `root` of each of its pages.
+/// Submits a request: a URL, or a JSON object with `url` and the other keys of a seeds line
+/// (`method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` in seconds,
+/// `body_max` in bytes, `private_headers`, `proxy`, `meta`, `tag`, and the booleans
+/// `dont_adjust_delay`, `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`,
+/// `ignore_robots`). Its pages have this `tag`; with 0, the tag of the object.
+/// Unless `id` is null, the request's number is written to it: the `root` of each of its pages.
 ///
-/// `ARGIOPE_FULL` where 4096 wait to be taken in, `ARGIOPE_REFUSED` where it can never be sent,
-/// `ARGIOPE_OVER` after the end or `argiope_close`.
+/// `ARGIOPE_FULL`: 4096 submitted requests wait for the next turn. `ARGIOPE_REFUSED`: the request is
+/// invalid. `ARGIOPE_OVER`: the crawl has ended, or `argiope_close` was called.
 ///
 /// # Safety
-/// `crawler` comes from `argiope_new` and is not in use elsewhere; `request` is a text; `id` is null
-/// or may be written to.
+/// `crawler` comes from `argiope_new` and is not in use elsewhere; `request` is a string; `id` is null
+/// or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn argiope_submit(
     crawler: *mut ArgiopeCrawler,
@@ -106,16 +106,16 @@ pub unsafe extern "C" fn argiope_submit(
         match unsafe { (crawler.as_ref(), text(request)) } {
             (None, _) => refuse("crawler is null"),
             (_, Err(why)) => refuse(why),
-            (Some(crawler), Ok(line)) => match &crawler.feeds {
+            (Some(crawler), Ok(line)) => match &crawler.handle {
                 None => ArgiopeStatus::Over,
                 // SAFETY: the caller's promise.
-                Some(handle) => unsafe { tell(handle, line, tag, id) },
+                Some(handle) => unsafe { submit(handle, line, tag, id) },
             },
         }
     })
 }
 
-/// Says that no more is submitted here: the crawl ends when all is done and no handle lives.
+/// Closes submission: the crawl ends when every request has ended and every handle has been freed.
 ///
 /// # Safety
 /// `crawler` comes from `argiope_new` and is not in use elsewhere.
@@ -124,14 +124,14 @@ pub unsafe extern "C" fn argiope_close(crawler: *mut ArgiopeCrawler) {
     guarded((), || {
         // SAFETY: the caller's promise.
         if let Some(crawler) = unsafe { crawler.as_mut() } {
-            crawler.feeds = None;
+            crawler.handle = None;
         }
     });
 }
 
-/// The descriptor to wait for: readable when a turn is to be taken, which also is when anything is
-/// due. The same until `argiope_free`, to which closing it is left. -1 where `crawler` is null or
-/// broken.
+/// The descriptor to wait for. It is readable when there is work for a turn: bytes, commands, or a
+/// deadline that has passed. It stays the same until `argiope_free`, which closes it. -1 if `crawler`
+/// is null or broken.
 ///
 /// # Safety
 /// As `argiope_close`.
@@ -144,10 +144,10 @@ pub unsafe extern "C" fn argiope_fd(crawler: *const ArgiopeCrawler) -> c_int {
     })
 }
 
-/// One turn: what has arrived is taken, what is due is done, as far as that takes a millisecond or so.
-/// Waits for news for `patience` nanoseconds at most, for ever if it is negative. With 0 it does not
-/// wait, and sets the descriptor for a wait of yours. `ARGIOPE_OK` while the crawl goes on, then
-/// `ARGIOPE_OVER`; pages may be there in either case.
+/// Takes one turn: handles what has arrived and what is due, for about a millisecond. Waits at most
+/// `patience` nanoseconds for an event; a negative value waits without limit. With 0 it does not wait,
+/// and sets the deadline of the descriptor for your own wait. Returns `ARGIOPE_OK` while the crawl runs,
+/// then `ARGIOPE_OVER`; pages may be ready in both cases.
 ///
 /// # Safety
 /// As `argiope_close`.
@@ -171,15 +171,15 @@ pub unsafe extern "C" fn argiope_turn(
             ArgiopeStatus::Over
         }
         None => {
-            // To end what is in pieces could panic again.
+            // Dropping it could panic again.
             std::mem::forget(crawler.crawler.take());
             ArgiopeStatus::Broken
         }
     }
 }
 
-/// The next finished page, or null if none waits. To be given back to `argiope_page_free`. While a
-/// thousand wait the crawl is held back.
+/// The next finished page, or null. Free it with `argiope_page_free`. While 1000 pages are untaken,
+/// nothing more departs.
 ///
 /// # Safety
 /// As `argiope_close`.
@@ -195,8 +195,8 @@ pub unsafe extern "C" fn argiope_next(crawler: *mut ArgiopeCrawler) -> *mut Argi
     })
 }
 
-/// What was measured so far: a JSON object with the keys of `stats.json`. Nothing where `crawler` is null
-/// or broken. It holds until the next call of this, or `argiope_free`.
+/// Current statistics: a JSON object with the keys of `stats.json`. Empty if `crawler` is null or
+/// broken. Valid until the next `argiope_stats` or `argiope_free`.
 ///
 /// # Safety
 /// As `argiope_close`.
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn argiope_stats(crawler: *mut ArgiopeCrawler) -> ArgiopeB
     })
 }
 
-/// Why the crawl is over (`finished`, `shutdown`, …); null while it goes on. Never to be freed.
+/// Why the crawl ended (`finished`, `shutdown`, …); null while it runs. Must not be freed.
 ///
 /// # Safety
 /// As `argiope_close`.
@@ -227,8 +227,8 @@ pub unsafe extern "C" fn argiope_reason(crawler: *const ArgiopeCrawler) -> *cons
     reason.map_or(ptr::null(), CStr::as_ptr)
 }
 
-/// A handle for other threads; null once the crawl is over. The crawl does not end while one lives.
-/// To be given back to `argiope_handle_free`.
+/// A handle for other threads; null once the crawl has ended. The crawl does not end before all its
+/// handles are freed, with `argiope_handle_free`.
 ///
 /// # Safety
 /// As `argiope_close`.
@@ -243,8 +243,8 @@ pub unsafe extern "C" fn argiope_handle(crawler: *const ArgiopeCrawler) -> *mut 
     })
 }
 
-/// Ends a crawl at once, and frees it with the pages that were not taken. Its handles say
-/// `ARGIOPE_OVER` from then on, and are still to be freed.
+/// Ends the crawl at once, and frees it and its untaken pages. Its handles return `ARGIOPE_OVER` from
+/// then on, and must still be freed.
 ///
 /// # Safety
 /// As `argiope_close`; the pointer is not used again.
@@ -259,27 +259,27 @@ pub unsafe extern "C" fn argiope_free(crawler: *mut ArgiopeCrawler) {
 }
 
 /// # Safety
-/// `text` is null, or a text with a zero at its end that stays as it is meanwhile.
+/// `text` is null, or a string that ends with a zero and does not change during the call.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, &'static str> {
     if text.is_null() {
-        return Err("a text is null");
+        return Err("a string is null");
     }
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| "a text is not UTF-8")
+    text.to_str().map_err(|_| "a string is not UTF-8")
 }
 
-/// The request that a line of seeds says.
+/// The request in a line of seeds.
 pub(crate) fn request(line: &str) -> Result<Request, String> {
     let request = Request::from_line(line).map_err(|error| error.to_string())?;
-    request.ok_or_else(|| "there is no URL in it".to_owned())
+    request.ok_or_else(|| "the request has no URL".to_owned())
 }
 
 fn locked(pages: &Mutex<VecDeque<Page>>) -> std::sync::MutexGuard<'_, VecDeque<Page>> {
     pages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The reason with a zero at its end.
+/// The reason as a zero-terminated string.
 fn named(reason: FinishReason) -> &'static CStr {
     match reason {
         FinishReason::Finished => c"finished",
@@ -291,7 +291,7 @@ fn named(reason: FinishReason) -> &'static CStr {
         FinishReason::SinkFailed => c"sink_failed",
         FinishReason::BlockedAddress => c"blocked_address",
         FinishReason::Overdue => c"overdue",
-        // The library may know more; each of those is added here.
+        // A reason that a later version of the library adds.
         _ => c"unknown",
     }
 }

@@ -1,23 +1,23 @@
-//! Errors for C: a status, and a message that can be queried.
+//! Errors for C: a status, and the message of the last error.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-/// What came of a call.
+/// Result of a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgiopeStatus {
-    /// It is done. Of a turn: the crawl goes on.
+    /// Done. From `argiope_turn`: the crawl is running.
     Ok = 0,
-    /// The crawl is over.
+    /// The crawl has ended.
     Over = 1,
-    /// There is no room now: try again after a turn.
+    /// The queue is full; try again after a turn.
     Full = 2,
-    /// What was said cannot be: `argiope_error` tells what.
+    /// Invalid argument; see `argiope_error`.
     Refused = 3,
-    /// We are broken; the crawler is to be freed.
+    /// Internal panic; free the crawler.
     Broken = 4,
 }
 
@@ -25,8 +25,8 @@ thread_local! {
     static ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// Why the last call of this thread that failed did so; null if none has. Belongs to the library, and
-/// holds until the thread's next call of another function.
+/// Message of the last call that failed in this thread; null if none has. It belongs to the library, and
+/// is valid until the thread calls another function.
 #[unsafe(no_mangle)]
 pub extern "C" fn argiope_error() -> *const c_char {
     ERROR.with(|error| {
@@ -37,23 +37,23 @@ pub extern "C" fn argiope_error() -> *const c_char {
     })
 }
 
-/// Keeps the sentence, and gives the status it goes with.
+/// Sets the error message; returns the status of an invalid argument.
 pub(crate) fn refuse(why: impl ToString) -> ArgiopeStatus {
-    say(why);
+    set_error(why);
     ArgiopeStatus::Refused
 }
 
-pub(crate) fn say(why: impl ToString) {
+pub(crate) fn set_error(why: impl ToString) {
     let text = why.to_string().replace('\0', " ");
     ERROR.with(|error| *error.borrow_mut() = CString::new(text).ok());
 }
 
-/// Runs what a function is about. A panic ends here.
+/// Runs the body of a function. A panic sets the error message and returns `broken`.
 pub(crate) fn guarded<T>(broken: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<&str>().copied();
-        let words = words.or(panic.downcast_ref::<String>().map(String::as_str));
-        say(format!("broken: {}", words.unwrap_or("a panic")));
+        let message = panic.downcast_ref::<&str>().copied();
+        let message = message.or(panic.downcast_ref::<String>().map(String::as_str));
+        set_error(format!("broken: {}", message.unwrap_or("a panic")));
         broken
     })
 }
@@ -65,10 +65,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_ends_in_a_status_and_a_sentence() {
+    fn a_panic_becomes_a_status_and_a_message() {
         let status = guarded(ArgiopeStatus::Broken, || panic!("an {}", "invariant"));
         assert_eq!(status, ArgiopeStatus::Broken);
-        // SAFETY: there is a sentence, and nothing is called meanwhile.
+        // SAFETY: a message was set, and no other function is called before it is read.
         let text = unsafe { CStr::from_ptr(argiope_error()) };
         assert_eq!(text.to_str(), Ok("broken: an invariant"));
     }

@@ -1,4 +1,4 @@
-//! What other threads of a program in C hold of a crawl.
+//! Thread-safe control handle.
 
 use std::error::Error;
 use std::ffi::c_char;
@@ -11,13 +11,13 @@ use argiope::{ControlError, Handle, SubmitError};
 use crate::crawler::{request, text};
 use crate::error::{ArgiopeStatus, guarded, refuse};
 
-/// Feeds a crawl and steers it, from any thread; each call wakes a sleeping crawl at once.
+/// Submits requests to a crawl and controls it, from any thread; each call wakes the crawl at once.
 pub struct ArgiopeHandle(pub(crate) Handle);
 
-/// Submits a request, as `argiope_submit`. Never waits.
+/// Submits a request like `argiope_submit`. Does not block.
 ///
 /// # Safety
-/// `handle` comes from `argiope_handle`; `request` is a text; `id` is null or may be written to.
+/// `handle` comes from `argiope_handle`; `request` is a string; `id` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn argiope_handle_submit(
     handle: *const ArgiopeHandle,
@@ -31,12 +31,13 @@ pub unsafe extern "C" fn argiope_handle_submit(
             (None, _) => refuse("handle is null"),
             (_, Err(why)) => refuse(why),
             // SAFETY: the caller's promise.
-            (Some(handle), Ok(line)) => unsafe { tell(&handle.0, line, tag, id) },
+            (Some(handle), Ok(line)) => unsafe { submit(&handle.0, line, tag, id) },
         }
     })
 }
 
-/// Cancels the request of this number, wherever it is: its last page fails as `cancelled.asked`.
+/// Cancels the request with this number, queued or in flight: its final page has the error
+/// `cancelled.asked`.
 ///
 /// # Safety
 /// `handle` comes from `argiope_handle`.
@@ -54,10 +55,10 @@ pub unsafe extern "C" fn argiope_handle_cancel(
     })
 }
 
-/// Cancels all that are throttled under this scope.
+/// Cancels all requests of a scope.
 ///
 /// # Safety
-/// As `argiope_handle_cancel`; `name` is a text.
+/// As `argiope_handle_cancel`; `name` is a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn argiope_handle_cancel_scope(
     handle: *const ArgiopeHandle,
@@ -73,12 +74,12 @@ pub unsafe extern "C" fn argiope_handle_cancel_scope(
     })
 }
 
-/// Says something else of a scope from now on. `settings` is its entry of `THROTTLING_SCOPES`, a JSON
-/// object as `{"delay": "2s"}`; an empty one takes back all that was said of it. `name` may be a host, a
-/// scope of your own, a pattern as `*.example.com`, or `default`.
+/// Changes the settings of a scope; `{}` removes earlier changes. `settings` is an entry of
+/// `THROTTLING_SCOPES`, a JSON object such as `{"delay": "2s"}`. `name` is a host, a scope of your own,
+/// a pattern such as `*.example.com`, or `default`.
 ///
 /// # Safety
-/// As `argiope_handle_cancel`; `name` and `settings` are texts.
+/// As `argiope_handle_cancel`; `name` and `settings` are strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn argiope_handle_set_scope(
     handle: *const ArgiopeHandle,
@@ -98,7 +99,7 @@ pub unsafe extern "C" fn argiope_handle_set_scope(
     })
 }
 
-/// Lets nothing more depart, or lets requests depart again.
+/// Pauses or resumes departures.
 ///
 /// # Safety
 /// As `argiope_handle_cancel`.
@@ -114,8 +115,8 @@ pub unsafe extern "C" fn argiope_handle_pause(handle: *const ArgiopeHandle, paus
     });
 }
 
-/// Ends the crawl in good order: nothing more is sent, what is in flight is finished within `grace`
-/// nanoseconds and then cancelled.
+/// Shuts the crawl down: nothing more departs; requests in flight have `grace` nanoseconds to finish,
+/// and are then cancelled.
 ///
 /// # Safety
 /// As `argiope_handle_cancel`.
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn argiope_handle_shutdown(handle: *const ArgiopeHandle, g
     });
 }
 
-/// Gives a handle back. The crawl may end after the last.
+/// Frees a handle. The crawl can end once all its handles are freed.
 ///
 /// # Safety
 /// As `argiope_handle_cancel`; the pointer is not used again.
@@ -143,7 +144,7 @@ pub unsafe extern "C" fn argiope_handle_free(handle: *mut ArgiopeHandle) {
     });
 }
 
-/// What a scope's entry says.
+/// Parses a scope's entry.
 fn patch(settings: &str) -> Result<ScopePatch, Box<dyn Error>> {
     let settings: Value = serde_json::from_str(settings)?;
     Ok(settings.to_string().parse()?)
@@ -158,11 +159,11 @@ fn status_of(result: Result<(), ControlError>) -> ArgiopeStatus {
     }
 }
 
-/// Submits what the line says.
+/// Submits the request in a line of seeds.
 ///
 /// # Safety
-/// `id` is null or may be written to.
-pub(crate) unsafe fn tell(handle: &Handle, line: &str, tag: u64, id: *mut u64) -> ArgiopeStatus {
+/// `id` is null or writable.
+pub(crate) unsafe fn submit(handle: &Handle, line: &str, tag: u64, id: *mut u64) -> ArgiopeStatus {
     let request = match request(line) {
         Ok(request) if tag == 0 => request,
         Ok(request) => request.tag(tag),

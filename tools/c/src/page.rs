@@ -1,4 +1,4 @@
-//! A finished attempt, as C sees it.
+//! A finished attempt, for C.
 
 use std::ptr;
 
@@ -9,49 +9,49 @@ use crate::error::guarded;
 /// A finished attempt.
 pub struct ArgiopePage {
     page: Page,
-    /// `kind.code` of what went wrong.
+    /// `kind.code` of the failure.
     error: String,
 }
 
-/// Bytes that belong to something else. No zero stands behind them.
+/// Borrowed bytes, not zero-terminated.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ArgiopeBytes {
-    /// The first; null where there is nothing.
+    /// The first byte; null if there are none.
     pub data: *const u8,
-    /// How many.
+    /// Number of bytes.
     pub length: usize,
 }
 
-/// What is known of a page. Its bytes hold until the page is freed.
+/// The values of a page. Its bytes are valid until the page is freed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ArgiopeView {
     /// Number of the attempt.
     pub id: u64,
-    /// Number of the request that it descends from by retries and redirects.
+    /// Number of the submitted request that retries and redirects led here from.
     pub root: u64,
-    /// What that was tagged with.
+    /// Tag of that request.
     pub tag: u64,
-    /// No retry or redirect goes on from here.
+    /// No retry or redirect follows.
     pub is_final: bool,
-    /// The status of the reply; 0 where there was none.
+    /// The status of the reply; 0 if there was none.
     pub status: u16,
-    /// From departure to the last byte of the head, in nanoseconds; -1 where it did not happen.
+    /// From departure to the last byte of the head, in nanoseconds; -1 if no head arrived.
     pub server_latency: i64,
     /// `page`, `robots` or `sitemap`.
     pub kind: ArgiopeBytes,
-    /// The URL, canonical.
+    /// The canonical URL.
     pub url: ArgiopeBytes,
-    /// The body, decoded.
+    /// The decoded body.
     pub body: ArgiopeBytes,
-    /// The Content-Type field.
+    /// The Content-Type header.
     pub content_type: ArgiopeBytes,
-    /// What went wrong, as `kind.code` (`dns.nxdomain`); nothing where nothing did.
+    /// The failure as `kind.code` (`dns.nxdomain`); empty on success.
     pub error: ArgiopeBytes,
-    /// The reply as it came, head and body.
+    /// The raw reply, head and body.
     pub response: ArgiopeBytes,
-    /// The JSON that the request had for `meta`.
+    /// The request's `meta`, as JSON.
     pub meta: ArgiopeBytes,
 }
 
@@ -82,7 +82,7 @@ impl From<&str> for ArgiopeBytes {
     }
 }
 
-/// What is known of a page; nothing of a null.
+/// The values of a page; empty if `page` is null.
 ///
 /// # Safety
 /// `page` is null, or comes from `argiope_next` and has not been freed.
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
     }
 }
 
-/// Gives a page back.
+/// Frees a page.
 ///
 /// # Safety
 /// As `argiope_view`, or null; neither it nor its bytes are used again.

@@ -1,4 +1,4 @@
-//! The header is that of the library, and a program in C that includes it crawls.
+//! The header matches the library, and C programs that include it work.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -10,23 +10,23 @@ use std::{env, fs, thread};
 const HOME: &str = env!("CARGO_MANIFEST_DIR");
 
 #[test]
-fn the_header_is_made_from_the_library() {
+fn the_header_matches_the_library() {
     let config = cbindgen::Config::from_file(Path::new(HOME).join("cbindgen.toml"));
     let made = cbindgen::Builder::new()
         .with_config(config.expect("a configuration"))
         .with_src(Path::new(HOME).join("src/lib.rs"))
         .generate()
-        .expect("what can be said in C");
+        .expect("a header");
     let mut header = Vec::new();
     made.write(&mut header);
     let path = Path::new(HOME).join("include/argiope.h");
     if env::var_os("ARGIOPE_WRITE").is_some() {
         fs::write(&path, &header).expect("the header can be written");
     }
-    let kept = fs::read(&path).expect("the header is there");
+    let kept = fs::read(&path).expect("the header exists");
     assert!(
         kept == header,
-        "include/argiope.h is not what the library has: ARGIOPE_WRITE=1 cargo test"
+        "include/argiope.h differs from the library: run ARGIOPE_WRITE=1 cargo test"
     );
 }
 
@@ -35,7 +35,7 @@ fn a_program_in_c_crawls_in_its_own_loop() {
     let (port, asked) = serve();
     let program = compiled("crawl", &Path::new(HOME).join("examples/crawl.c"));
     let text = fs::read_to_string(Path::new(HOME).join("examples/crawl.c")).expect("the example");
-    assert!(text.lines().count() <= 40, "it is to be seen at once");
+    assert!(text.lines().count() <= 40, "the example fits one screen");
     let resolve = format!("RESOLVE=*:80:127.0.0.1:{port}");
     let ran = Command::new(&program)
         .args([
@@ -64,12 +64,12 @@ fn a_program_in_c_crawls_in_its_own_loop() {
         assert!(lines.contains(&line), "{out}");
     }
     assert!(out.contains("http://b.test:7/ 0 bytes "), "{out}");
-    let asked = asked.lock().expect("the server is well").clone();
+    let asked = asked.lock().expect("no panic").clone();
     assert_eq!(asked, ["/robots.txt", "/1", "/2"]);
 }
 
 #[test]
-fn an_impossible_setting_is_named() {
+fn the_error_names_an_invalid_setting() {
     let program = compiled("refused", &Path::new(HOME).join("examples/crawl.c"));
     for setting in ["DOWNLOAD_DELAY=soon", "NO_SUCH_SETTING=1"] {
         let ran = Command::new(&program)
@@ -84,7 +84,7 @@ fn an_impossible_setting_is_named() {
 }
 
 #[test]
-fn calls_that_break_the_rules_mildly_are_refused() {
+fn invalid_arguments_return_an_error() {
     let source = Path::new(HOME).join("tests/rules.c");
     let ran = Command::new(compiled("rules", &source))
         .output()
@@ -129,7 +129,7 @@ fn serve() -> (u16, Arc<Mutex<Vec<String>>>) {
     (port, asked)
 }
 
-/// A program, linked with the library that was built beside this test.
+/// Compiles a program and links it with the library that cargo built with this test.
 fn compiled(name: &str, source: &Path) -> PathBuf {
     let test = env::current_exe().expect("this runs");
     let beside = test.parent().expect("a folder");
@@ -155,7 +155,7 @@ fn compiled(name: &str, source: &Path) -> PathBuf {
         .args(["-lpthread", "-lm", "-ldl", "-o"])
         .arg(&program)
         .output()
-        .expect("gcc is there");
+        .expect("gcc is installed");
     assert!(made.status.success(), "{}", text_of(&made.stderr));
     program
 }

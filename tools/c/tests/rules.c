@@ -15,7 +15,7 @@ static void *submits(void *handle) {
 int main(void) {
     uint64_t id = 0;
 
-    /* Nulls are refused, or nothing. */
+    /* Null arguments return an error, or do nothing. */
     assert(argiope_submit(NULL, "http://a.test/", 0, &id) == ARGIOPE_STATUS_REFUSED);
     assert(strstr(argiope_error(), "null"));
     assert(argiope_turn(NULL, 0) == ARGIOPE_STATUS_REFUSED);
@@ -30,7 +30,7 @@ int main(void) {
     assert(argiope_handle_cancel_scope(NULL, "a.test") == ARGIOPE_STATUS_REFUSED);
     assert(!argiope_stats(NULL).data && !argiope_stats(NULL).length);
 
-    /* A name without a value, and what is no UTF-8. */
+    /* A name without a value, and a value that is not UTF-8. */
     const char *odd[] = {"ALLOW_NET", NULL}, *strange[] = {"ALLOW_NET", "\xff", NULL};
     assert(!argiope_new(odd) && strstr(argiope_error(), "ALLOW_NET"));
     assert(!argiope_new(strange));
@@ -43,7 +43,7 @@ int main(void) {
     assert(argiope_submit(crawler, "# a comment", 0, &id) == ARGIOPE_STATUS_REFUSED);
     assert(argiope_submit(crawler, NULL, 0, &id) == ARGIOPE_STATUS_REFUSED);
 
-    /* A request with more to say comes back with what it said. */
+    /* The page has the tag and meta of its request. */
     assert(argiope_submit(crawler, "{\"url\": \"http://127.0.0.1:9/\", \"meta\": {\"a\": 1}}", 7, &id) ==
            ARGIOPE_STATUS_OK);
     ArgiopePage *page = NULL;
@@ -56,7 +56,7 @@ int main(void) {
     assert(!strncmp((const char *)view.error.data, "connect.refused", view.error.length));
     argiope_page_free(page);
 
-    /* So does one with every field that a line may have; its own tag holds where the call names none. */
+    /* Every key of a seeds line; the tag of the object is used if the call passes 0. */
     assert(argiope_submit(crawler,
                           "{\"url\": \"http://127.0.0.1:9/\", \"dont_filter\": true, \"ignore_robots\": true,"
                           " \"dont_follow\": true, \"dont_merge_cookies\": true, \"timeout\": 9.5,"
@@ -67,7 +67,7 @@ int main(void) {
     assert(view.root == id && view.tag == 9 && view.status == 0 && view.error.length > 0);
     argiope_page_free(page);
 
-    /* A scope is changed, by the rules of THROTTLING_SCOPES. */
+    /* set_scope accepts an entry of THROTTLING_SCOPES, and refuses anything else. */
     ArgiopeHandle *steers = argiope_handle(crawler);
     assert(argiope_handle_set_scope(steers, "127.0.0.1:9", "{\"delay\": 3600}") == ARGIOPE_STATUS_OK);
     assert(argiope_handle_set_scope(steers, "127.0.0.1:9", "{\"delai\": 1}") == ARGIOPE_STATUS_REFUSED);
@@ -81,7 +81,7 @@ int main(void) {
         assert(argiope_turn(crawler, -1) == ARGIOPE_STATUS_OK);
     assert(argiope_view(page).tag == 2);
     argiope_page_free(page);
-    /* The other one waits for an hour, or until it is cancelled. */
+    /* The second request waits for an hour, or until it is cancelled. */
     assert(argiope_turn(crawler, 1000000) == ARGIOPE_STATUS_OK && !argiope_next(crawler));
     assert(argiope_handle_cancel_scope(steers, "127.0.0.1:9") == ARGIOPE_STATUS_OK);
     while (!(page = argiope_next(crawler)))
@@ -96,8 +96,8 @@ int main(void) {
     assert(stats.length < sizeof copy && memcpy(copy, stats.data, stats.length));
     assert(copy[0] == '{' && strstr(copy, "\"connect.refused\":3"));
 
-    /* Another thread submits while this one waits; the crawl ends behind it, and is held back by pages
-     * that nobody takes only beyond a thousand. */
+    /* Another thread submits while this one waits; the crawl ends after that thread freed its handle.
+     * Fewer than 1000 untaken pages do not pause it. */
     pthread_t thread;
     assert(!pthread_create(&thread, NULL, submits, argiope_handle(crawler)));
     ArgiopeHandle *late = argiope_handle(crawler);
@@ -112,12 +112,12 @@ int main(void) {
     assert(argiope_handle_submit(late, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OVER);
     assert(argiope_handle_cancel(late, 1) == ARGIOPE_STATUS_OVER);
 
-    /* Pages that were not taken go with the crawler; its handles outlive it. */
+    /* argiope_free frees untaken pages; handles remain valid. */
     argiope_free(crawler);
     assert(argiope_handle_cancel(late, 1) == ARGIOPE_STATUS_OVER);
     argiope_handle_free(late);
 
-    /* One that is freed on its way. */
+    /* A crawler freed with a request in flight. */
     crawler = argiope_new(settings);
     late = argiope_handle(crawler);
     assert(argiope_submit(crawler, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OK);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A crawl inside an asyncio program: its descriptor is a reader of the loop, which goes on meanwhile.
+"""A crawl inside an asyncio program; other tasks of the loop keep running.
 
     crawl.py [NAME=VALUE]... URL...
 
-Each page is printed as it ends; beside the crawl another task counts how often it had its turn.
+Prints each page as it ends. A second task counts how often it ran.
 """
 
 import asyncio

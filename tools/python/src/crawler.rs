@@ -1,4 +1,4 @@
-//! A crawl that a program in Python drives.
+//! A crawl driven by a program in Python.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -18,28 +18,28 @@ use crate::handle::{Handle, Over, request_of};
 use crate::page::Page;
 use crate::setting::setting;
 
-/// A crawl. `settings` maps names to values, as `{"DOWNLOAD_DELAY": "250ms"}`; a `ValueError` says which
-/// cannot be.
+/// A crawl. `settings` maps names to values, such as `{"DOWNLOAD_DELAY": "250ms"}`; an invalid one raises
+/// `ValueError` with its name.
 ///
-/// Take a `turn` without patience, wait until `fileno()` is readable, and again: the descriptor carries
-/// every deadline. Pages wait in it until they are taken; while a thousand wait it is held back.
+/// Call `turn()`, wait until `fileno()` is readable, and repeat: the descriptor also becomes readable at
+/// each deadline. While 1000 pages are untaken, nothing more departs.
 #[pyclass(frozen, weakref, module = "argiope")]
 pub struct Crawler {
-    /// Poisoned by a turn that panicked, and then not touched again.
+    /// Poisoned by a turn that panicked, and then not used again.
     crawl: Mutex<Crawl>,
     pages: Waiting,
 }
 
-/// Pages that wait, in the order in which they ended. Held for a moment, never while Python runs.
+/// Untaken pages, in the order in which they ended. The lock is held briefly, never while Python runs.
 type Waiting = Arc<Mutex<VecDeque<Page>>>;
 
 struct Crawl {
     crawler: Box<argiope::Crawler>,
-    /// Why it is over. Its descriptor lives as long as it does: a loop still has to let go of it.
+    /// Why it ended. The crawler is kept after that: a loop still has to deregister its descriptor.
     reason: Option<FinishReason>,
 }
 
-/// Pages that wait to be taken before the crawl is held back; those on their way still come.
+/// With this many untaken pages nothing more departs; requests in flight still end.
 const PAGES_WAITING: usize = 1000;
 
 #[pymethods]
@@ -54,10 +54,10 @@ impl Crawler {
             config = set.map_err(|error| PyValueError::new_err(error.to_string()))?;
         }
         let pages = Waiting::default();
-        let (keeps, room) = (Arc::clone(&pages), Arc::clone(&pages));
+        let (queue, room) = (Arc::clone(&pages), Arc::clone(&pages));
         let keep = move |page| {
             let page = Page::from(page);
-            locked(&keeps).push_back(page);
+            locked(&queue).push_back(page);
         };
         let sink = FunctionSink::new(keep).ready_when(move || locked(&room).len() < PAGES_WAITING);
         let crawler = argiope::Crawler::builder(config).sink(sink).build();
@@ -74,7 +74,7 @@ impl Crawler {
         })
     }
 
-    /// What submits requests. The crawl does not end while one lives that is not closed.
+    /// A thread-safe handle. The crawl does not end before all its handles are closed or deleted.
     fn handle(&self, py: Python<'_>) -> PyResult<Handle> {
         let crawl = self.crawl(py)?;
         match crawl.reason {
@@ -83,8 +83,7 @@ impl Crawler {
         }
     }
 
-    /// Submits a request, as a handle's `submit` does, from where the turns are taken: there is always
-    /// room.
+    /// Submits a request like `Handle.submit`, from the thread that takes the turns. Never raises `Full`.
     #[pyo3(signature = (request, *, tag = 0))]
     fn submit(&self, py: Python<'_>, request: &str, tag: u64) -> PyResult<u64> {
         let request = request_of(request, tag)?;
@@ -95,13 +94,14 @@ impl Crawler {
         })
     }
 
-    /// The descriptor to wait for. It lives as long as this does.
+    /// The descriptor to wait for; open as long as the crawler exists.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         Ok(self.crawl(py)?.crawler.as_raw_fd())
     }
 
-    /// One turn: waits for news for `patience` seconds at most, for ever if it is `None`, and does what
-    /// there is to do. Other threads run meanwhile. Whether the crawl goes on.
+    /// Takes one turn: waits at most `patience` seconds for an event, without limit if it is `None`, and
+    /// handles what has arrived and what is due. Releases the interpreter lock. Returns whether the crawl
+    /// still runs.
     #[pyo3(signature = (patience = Some(0.0)))]
     fn turn(&self, py: Python<'_>, patience: Option<f64>) -> PyResult<bool> {
         let patience = patience.map(Duration::try_from_secs_f64).transpose();
@@ -118,22 +118,21 @@ impl Crawler {
         })
     }
 
-    /// The finished pages that wait by now, in the order in which they ended: an iterator that takes
-    /// each when it comes to it, so that a loop that stops early leaves the rest.
+    /// An iterator over the pages that are untaken now, in the order in which they ended. It takes one page
+    /// per step; a loop that stops early leaves the rest in the queue.
     fn pages(&self) -> Pages {
         let pages = Arc::clone(&self.pages);
         let left = AtomicUsize::new(locked(&pages).len());
         Pages { pages, left }
     }
 
-    /// How many pages wait.
+    /// Number of untaken pages.
     #[getter]
     fn waiting(&self) -> usize {
         locked(&self.pages).len()
     }
 
-    /// What was measured so far, with the keys of `stats.json`. Waits for the end of a turn that another
-    /// thread takes.
+    /// Current statistics, with the keys of `stats.json`. Blocks while another thread is in a turn.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let crawl = self.crawl(py)?;
         let crawler = &crawl.crawler;
@@ -141,7 +140,7 @@ impl Crawler {
         py.import("json")?.call_method1("loads", (stats,))
     }
 
-    /// Why the crawl is over: `finished`, `shutdown` and others; `None` while it goes on.
+    /// Why the crawl ended: `finished`, `shutdown`, …; `None` while it runs.
     #[getter]
     fn reason(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
         Ok(self.crawl(py)?.reason.map(FinishReason::as_str))
@@ -149,13 +148,14 @@ impl Crawler {
 }
 
 impl Crawler {
-    /// Another thread may be in a turn, and wait for the interpreter behind it.
+    /// Releases the interpreter while it waits: another thread may be in a turn, and need the interpreter
+    /// after it.
     fn crawl(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Crawl>> {
         self.crawl.lock_py_attached(py).map_err(|_| broken())
     }
 }
 
-/// Pages that waited when it was made, and are taken one by one.
+/// Iterator over the pages that were untaken when it was created.
 #[pyclass(frozen, module = "argiope")]
 pub struct Pages {
     pages: Waiting,
@@ -173,7 +173,7 @@ impl Pages {
         self.left.fetch_update(Relaxed, Relaxed, less).ok()?;
         let page = locked(&self.pages).pop_front();
         if page.is_none() {
-            // Others took them.
+            // Another iterator took them.
             self.left.store(0, Relaxed);
         }
         page

@@ -1,4 +1,4 @@
-//! What submits requests and steers, from any thread.
+//! Thread-safe control handle.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,50 +16,50 @@ create_exception!(
     argiope,
     Full,
     PyException,
-    "There is no room now; try again after a turn."
+    "The queue is full; try again after a turn."
 );
-create_exception!(argiope, Over, PyException, "The crawl is over.");
+create_exception!(argiope, Over, PyException, "The crawl has ended.");
 
-/// Feeds a crawl and steers it, from any thread. The crawl does not end while one lives that is not
-/// closed.
+/// Submits requests to a crawl and controls it, from any thread. The crawl does not end before all its
+/// handles are closed or deleted.
 #[pyclass(frozen, module = "argiope")]
 pub struct Handle(Mutex<Option<argiope::Handle>>);
 
 #[pymethods]
 impl Handle {
-    /// Submits a request; gives its number, which each of its pages has as `root`. Raises `Full` where
-    /// there is no room, `Over` after the end or `close`, and `ValueError` where it can never be sent.
+    /// Submits a request; returns its number, which is the `root` of each of its pages. Raises `Full` if
+    /// the queue is full, `Over` after the end or `close`, and `ValueError` if the request is invalid.
     ///
-    /// `request` is a URL, or JSON text as a line of seeds has it: an object with `url` and perhaps
-    /// `method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` (seconds),
-    /// `body_max` (bytes), `private_headers`, `proxy`, `meta`, `tag`, and true for any of
-    /// `dont_adjust_delay`, `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`,
-    /// `ignore_robots`. A `tag` other than 0 takes the place of that of the text.
+    /// `request` is a URL, or a seeds line in JSON: an object with `url` and optionally `method`,
+    /// `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` (seconds), `body_max`
+    /// (bytes), `private_headers`, `proxy`, `meta`, `tag`, and the booleans `dont_adjust_delay`,
+    /// `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`, `ignore_robots`. A
+    /// `tag` other than 0 replaces that of the object.
     #[pyo3(signature = (request, *, tag = 0))]
     fn submit(&self, request: &str, tag: u64) -> PyResult<u64> {
         let request = request_of(request, tag)?;
         self.with(|handle| submit(handle, request))
     }
 
-    /// Cancels the request of this number, wherever it is.
+    /// Cancels the request with this number, queued or in flight.
     fn cancel(&self, id: u64) -> PyResult<()> {
         self.with(|handle| control_result(handle.cancel(id)))
     }
 
-    /// Cancels all that are throttled under this scope.
+    /// Cancels all requests of a scope.
     fn cancel_scope(&self, name: &str) -> PyResult<()> {
         self.with(|handle| control_result(handle.cancel_scope(name)))
     }
 
-    /// Says something else of a scope from now on: `settings` is its entry of `THROTTLING_SCOPES`, as
-    /// `{"delay": "2s"}`; an empty one takes back all that was said of it. `name` may be a host, a scope
-    /// of your own, a pattern as `*.example.com`, or `default`.
+    /// Changes the settings of a scope; `{}` removes earlier changes. `settings` is an entry of
+    /// `THROTTLING_SCOPES`, such as `{"delay": "2s"}`. `name` is a host, a scope of your own, a pattern such
+    /// as `*.example.com`, or `default`.
     fn set_scope(&self, name: &str, settings: &Bound<'_, PyDict>) -> PyResult<()> {
         let patch = patch_of(settings)?;
         self.with(|handle| control_result(handle.set_scope(name, patch)))
     }
 
-    /// Lets nothing more depart until `resume`.
+    /// Pauses departures until `resume`.
     fn pause(&self) -> PyResult<()> {
         self.with(|handle| {
             handle.pause();
@@ -67,7 +67,7 @@ impl Handle {
         })
     }
 
-    /// Lets requests depart again.
+    /// Resumes departures.
     fn resume(&self) -> PyResult<()> {
         self.with(|handle| {
             handle.resume();
@@ -75,7 +75,7 @@ impl Handle {
         })
     }
 
-    /// Ends the crawl in good order: what is in flight has `grace` seconds.
+    /// Shuts the crawl down: nothing more departs; requests in flight have `grace` seconds to finish.
     #[pyo3(signature = (grace = 25.0))]
     fn shutdown(&self, grace: f64) -> PyResult<()> {
         let grace = Duration::try_from_secs_f64(grace);
@@ -86,7 +86,7 @@ impl Handle {
         })
     }
 
-    /// Says that no more comes from this handle.
+    /// Closes this handle.
     fn close(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -121,7 +121,7 @@ fn patch_of(settings: &Bound<'_, PyDict>) -> PyResult<ScopePatch> {
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// The request that a line of seeds says.
+/// The request in a line of seeds.
 pub fn request_of(line: &str, tag: u64) -> PyResult<Request> {
     let refused = |why: String| PyValueError::new_err(why);
     let request = Request::from_line(line).map_err(|error| refused(error.to_string()))?;

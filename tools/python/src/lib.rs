@@ -1,7 +1,7 @@
-//! Argiope for programs in Python: a crawl as an object with a descriptor, for any loop; `asyncio` has
-//! it as an iterator, in `python/argiope/__init__.py`.
+//! Python bindings: a crawl as an object with a descriptor, for any event loop.
+//! `python/argiope/__init__.py` adds an asynchronous iterator for `asyncio`.
 //!
-//! The interpreter's lock is given up while a turn is taken, and no Python runs inside of one.
+//! A turn releases the interpreter lock and runs no Python code.
 
 mod crawler;
 mod handle;
@@ -10,12 +10,11 @@ mod setting;
 
 use pyo3::prelude::*;
 
-/// The binary's own: a page is freed long after it came, once its program has looked at it, and for that
-/// glibc's is slow.
+/// The allocator of the command: a page is freed long after it was allocated, which is slow with glibc's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What is written in Rust of the package `argiope`.
+/// The part of the package `argiope` that is written in Rust.
 #[pymodule]
 mod _argiope {
     #[pymodule_export]

@@ -1,13 +1,13 @@
-//! A finished attempt, as Python sees it.
+//! A finished attempt, for Python.
 
 use argiope::Instant;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A finished attempt: a page, a robots.txt, a sitemap, or what went wrong.
+/// A finished attempt: a page, a robots.txt or a sitemap, or its failure.
 #[pyclass(frozen, module = "argiope")]
 pub struct Page(
-    /// Boxed: it goes from the crawl's queue to the interpreter's object as it lies.
+    /// Boxed, so that it moves from the crawl's queue to the Python object without a copy.
     Box<argiope::Page>,
 );
 
@@ -25,19 +25,19 @@ impl Page {
         self.0.id
     }
 
-    /// Number of the request that it descends from by retries and redirects.
+    /// Number of the submitted request that retries and redirects led here from.
     #[getter]
     fn root(&self) -> u64 {
         self.0.root
     }
 
-    /// What that was tagged with.
+    /// Tag of that request.
     #[getter]
     fn tag(&self) -> u64 {
         self.0.tag
     }
 
-    /// Whether no retry or redirect goes on from here.
+    /// Whether no retry or redirect follows.
     #[getter]
     fn is_final(&self) -> bool {
         self.0.is_final
@@ -49,13 +49,13 @@ impl Page {
         self.0.kind.as_str()
     }
 
-    /// The URL, canonical.
+    /// The canonical URL.
     #[getter]
     fn url(&self) -> &str {
         &self.0.url
     }
 
-    /// Where a redirect leads.
+    /// Target of a redirect.
     #[getter]
     fn redirect(&self) -> Option<&str> {
         self.0.redirect.as_deref()
@@ -67,26 +67,26 @@ impl Page {
         self.0.status
     }
 
-    /// What went wrong, as `kind.code`.
+    /// The failure as `kind.code`.
     #[getter]
     fn error(&self) -> Option<String> {
         let failure = self.0.failure.as_ref()?;
         Some(format!("{}.{}", failure.kind.as_str(), failure.code))
     }
 
-    /// The same in words.
+    /// Detail of the failure, as text.
     #[getter]
     fn error_detail(&self) -> Option<&str> {
         Some(&self.0.failure.as_ref()?.detail)
     }
 
-    /// The Content-Type field.
+    /// The Content-Type header.
     #[getter]
     fn content_type(&self) -> Option<&str> {
         self.0.content_type.as_deref()
     }
 
-    /// The fields of the reply, in order, as sent.
+    /// The headers of the reply, in order, as sent.
     #[getter]
     fn headers<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let fields = self.0.headers.iter();
@@ -96,7 +96,7 @@ impl Page {
             .collect()
     }
 
-    /// The body, decoded.
+    /// The decoded body.
     #[getter]
     fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.body)
@@ -111,26 +111,26 @@ impl Page {
             .map(|span| span.as_secs_f64())
     }
 
-    /// Seconds by which it left late, of our own making.
+    /// Seconds by which it departed later than due, because the crawl was busy.
     #[getter]
     fn lateness(&self) -> Option<f64> {
         self.0.timings.lateness().map(|span| span.as_secs_f64())
     }
 
-    /// When it left, in seconds since the crawl began.
+    /// Departure, in seconds since the start of the crawl.
     #[getter]
     fn sent(&self) -> Option<f64> {
         let sent = self.0.timings.sent?;
         Some(sent.saturating_since(Instant::START).as_secs_f64())
     }
 
-    /// The JSON text that the request had for `meta`.
+    /// The request's `meta`, as JSON text.
     #[getter]
     fn meta(&self) -> Option<&str> {
         self.0.meta()
     }
 
-    /// Names of the scopes that it was throttled under.
+    /// Names of its scopes.
     #[getter]
     fn scopes(&self) -> Vec<String> {
         self.0.scopes.clone()

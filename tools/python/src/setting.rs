@@ -1,11 +1,11 @@
-//! Values of settings, from Python's types to those that a configuration reads.
+//! Converts Python values to values of settings.
 
 use argiope::serde_json::{Value, json};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-/// A setting as the configuration reads it.
+/// Converts the value of one setting.
 pub fn setting(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     if value.is_instance_of::<PyBool>() {
         return Ok(json!(value.extract::<bool>()?));
@@ -24,7 +24,7 @@ pub fn setting(value: &Bound<'_, PyAny>) -> PyResult<Value> {
         return Ok(Value::Array(items.collect::<PyResult<_>>()?));
     }
     let table = value.cast::<PyDict>().map_err(|_| {
-        PyValueError::new_err(format!("no setting is of the type {}", value.get_type()))
+        PyValueError::new_err(format!("a setting cannot be of type {}", value.get_type()))
     })?;
     let entries = table
         .iter()

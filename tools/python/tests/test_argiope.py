@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the package promises, against a server on the loopback device: `python3 tests/test_argiope.py`."""
+"""Tests of the package against a server on the loopback device: `python3 tests/test_argiope.py`."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ HOME = Path(__file__).resolve().parent.parent
 
 
 class Server:
-    """Answers every path with its name; keeps what it was asked, and when."""
+    """Answers every path with its name; records each request and its time."""
 
     def __init__(self):
         asked = self.asked = []
@@ -65,7 +65,7 @@ class Crawls(unittest.TestCase):
     def setUp(self):
         self.server = Server()
 
-    def test_a_page_has_what_came(self):
+    def test_page_has_the_values_of_the_reply(self):
         request = json.dumps({"url": "http://a.test/1?x=y", "meta": {"n": 1}})
         [page] = crawl([request], self.server.settings())
         self.assertEqual((page.status, page.url, page.body), (200, "http://a.test/1?x=y", b"/1?x=y"))
@@ -75,7 +75,7 @@ class Crawls(unittest.TestCase):
         self.assertGreater(page.server_latency, 0)
         self.assertEqual(page.scopes, ["a.test"])
 
-    def test_a_request_says_all_that_a_line_of_seeds_can(self):
+    def test_request_accepts_all_keys_of_a_seeds_line(self):
         def line(**said):
             return json.dumps({"url": "http://a.test/slow", "dont_filter": True, **said})
 
@@ -87,12 +87,12 @@ class Crawls(unittest.TestCase):
         self.assertEqual((pages[6].status, pages[6].body), (200, b"/s"))
         self.assertEqual(pages[7].error, "connect.refused")
 
-    def test_what_fails_is_a_page_too(self):
+    def test_failed_request_yields_a_page(self):
         [page] = crawl(["http://127.0.0.1:9/"], self.server.settings())
         self.assertEqual((page.status, page.error), (None, "connect.refused"))
         self.assertIn("connect.refused", repr(page))
 
-    def test_requests_may_come_asynchronously_and_one_after_the_other(self):
+    def test_requests_are_taken_from_an_asynchronous_iterable(self):
         answered = []
 
         async def requests():
@@ -108,7 +108,7 @@ class Crawls(unittest.TestCase):
         asyncio.run(asyncio.wait_for(main(), 60))
         self.assertEqual(answered, [f"http://a.test/{number}" for number in range(3)])
 
-    def test_a_pace_is_kept_to_the_millisecond_by_the_descriptor_alone(self):
+    def test_descriptor_alone_keeps_the_pace_to_the_millisecond(self):
         for _ in range(5):
             self.server.asked.clear()
             settings = self.server.settings(DOWNLOAD_DELAY="50ms", RANDOMIZE_DOWNLOAD_DELAY=False)
@@ -122,14 +122,14 @@ class Crawls(unittest.TestCase):
         for before, after in zip(moments, moments[1:]):
             self.assertGreaterEqual(after - before, 0.05)
 
-    def test_more_requests_than_there_is_room_for_are_fed_as_there_is_room(self):
+    def test_requests_beyond_the_queue_are_submitted_when_it_has_room(self):
         count = 10_000
         settings = self.server.settings(DENY=".*")
         pages = crawl((f"http://a.test/{number}" for number in range(count)), settings)
         self.assertEqual(len({page.root for page in pages}), count)
         self.assertEqual({page.error.split(".")[0] for page in pages}, {"filtered"})
 
-    def test_the_crawl_goes_on_while_a_page_is_looked_at(self):
+    def test_crawl_continues_during_the_loop_body(self):
         async def main():
             pages = argiope.crawl([f"http://{n}.test/" for n in range(20)], self.server.settings())
             await pages.__anext__()
@@ -141,7 +141,7 @@ class Crawls(unittest.TestCase):
 
         self.assertEqual(asyncio.run(main()), 20)
 
-    def test_who_leaves_the_loop_ends_the_crawl(self):
+    def test_leaving_the_loop_ends_the_crawl(self):
         async def main():
             pages = argiope.crawl([f"http://a.test/slow/{n}" for n in range(50)], self.server.settings())
             async for _ in pages:
@@ -154,7 +154,7 @@ class Crawls(unittest.TestCase):
 
         asyncio.run(main())
 
-    def test_what_cannot_be_is_refused_by_name(self):
+    def test_error_names_the_invalid_setting_or_request(self):
         for settings in ({"NO_SUCH_SETTING": 1}, {"DOWNLOAD_DELAY": "soon"}, {"DOWNLOAD_DELAY": object()}):
             with self.assertRaises(ValueError):
                 argiope.Crawler(settings)
@@ -163,12 +163,12 @@ class Crawls(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no url"):
             crawl(["http://a.test/", "no url"], self.server.settings())
 
-    def test_settings_may_be_tables_and_lists(self):
+    def test_settings_accept_dicts_and_lists(self):
         settings = self.server.settings(THROTTLING_SCOPES={"a.test": {"delay": 0.2, "jitter": [0, 0]}})
         pages = crawl(["http://a.test/1", "http://a.test/2"], settings)
         self.assertGreaterEqual(pages[1].sent - pages[0].sent, 0.2)
 
-    def test_other_threads_run_while_a_turn_waits_and_may_submit(self):
+    def test_other_threads_run_and_submit_during_a_turn(self):
         crawler = argiope.Crawler(self.server.settings())
         handle = crawler.handle()
         numbers = []
@@ -195,7 +195,7 @@ class Crawls(unittest.TestCase):
         with self.assertRaises(argiope.Over):
             crawler.handle()
 
-    def test_who_takes_the_turns_submits_without_bound(self):
+    def test_submit_of_the_crawler_never_raises_full(self):
         crawler = argiope.Crawler(self.server.settings())
         numbers = [crawler.submit(f"http://a.test/{n}", tag=n) for n in range(20_000)]
         self.assertEqual(len(set(numbers)), 20_000)
@@ -211,7 +211,7 @@ class Crawls(unittest.TestCase):
         while crawler.turn(None):
             pass
 
-    def test_who_leaves_a_loop_finds_the_pages_behind_it_later(self):
+    def test_pages_after_a_break_can_be_taken_later(self):
         async def driven():
             crawler = argiope.Crawler(self.server.settings(CONCURRENT_REQUESTS_PER_DOMAIN=1))
             handle = crawler.handle()
@@ -236,7 +236,7 @@ class Crawls(unittest.TestCase):
         tags = asyncio.run(asyncio.wait_for(driven(), 60))
         self.assertEqual(tags, list(range(60)))
 
-    def test_an_iterator_takes_what_waited_when_it_was_made_and_no_more(self):
+    def test_iterator_takes_only_pages_ready_at_its_creation(self):
         crawler = argiope.Crawler(self.server.settings())
         for n in range(10):
             crawler.submit(f"http://a.test/{n}", tag=n)
@@ -254,7 +254,7 @@ class Crawls(unittest.TestCase):
         self.assertEqual((sorted(tags), crawler.waiting), (list(range(10)), 0))
         self.assertEqual(list(others), [])
 
-    def test_a_crawl_is_steered_by_its_handle(self):
+    def test_handle_controls_the_crawl(self):
         crawler = argiope.Crawler(self.server.settings())
         handle = crawler.handle()
         handle.pause()
@@ -271,7 +271,7 @@ class Crawls(unittest.TestCase):
             pass
         self.assertEqual(crawler.reason, "shutdown")
 
-    def test_a_scope_is_told_otherwise_while_the_crawl_goes_on_and_the_stats_say_what_came_of_it(self):
+    def test_set_scope_takes_effect_during_the_crawl_and_shows_in_stats(self):
         crawler = argiope.Crawler(self.server.settings(DOWNLOAD_DELAY=3600))
         handle = crawler.handle()
         for number in range(3):
@@ -292,7 +292,7 @@ class Crawls(unittest.TestCase):
         stats = crawler.stats()
         self.assertEqual((stats["pages"], stats["finish_reason"]), (3, "finished"))
 
-    def test_the_example_crawls_while_its_loop_goes_on(self):
+    def test_example_crawls_while_its_loop_runs(self):
         example = HOME / "examples" / "crawl.py"
         self.assertLessEqual(len(example.read_text().splitlines()), 40)
         settings = [f"{name}={value}" for name, value in self.server.settings().items()]

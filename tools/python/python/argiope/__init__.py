@@ -1,9 +1,9 @@
-"""A broad-crawl runtime: polite by default, paced by scope, with true latencies.
+"""A broad-crawl runtime: polite by default, throttled per scope, with latencies by kernel timestamps.
 
     async for page in argiope.crawl(["https://example.com/"], {"DOWNLOAD_DELAY": "250ms"}):
         print(page.status, page.url)
 
-`Crawler` is the same for loops other than asyncio's: an object with a descriptor, and turns to take.
+For loops other than asyncio's, `Crawler` is an object with a descriptor and a method `turn`.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ __all__ = ["Crawler", "Full", "Handle", "Over", "Page", "Pages", "crawl", "drive
 
 
 async def crawl(requests, settings=None):
-    """Crawls `requests`, URLs or JSON texts as lines of seeds have them; yields each page as it ends.
+    """Crawls `requests`, URLs or seeds lines in JSON; yields each page as it ends.
 
-    `requests` may be any iterable, asynchronous or not; more is taken from it as there is room. The
-    crawl goes on while a page is looked at, until a thousand wait behind it. Leaving the loop ends it.
+    `requests` is an iterable, asynchronous or not, read as the queue has room. The crawl continues while
+    the loop's body runs, until 1000 pages are untaken. Leaving the loop ends the crawl.
     """
     crawler = Crawler(settings)
     handle = crawler.handle()
@@ -28,7 +28,7 @@ async def crawl(requests, settings=None):
         while await turns.have_brought_pages():
             for page in crawler.pages():
                 yield page
-        # What it said that could not be submitted.
+        # Raises if a request was invalid.
         await feeding
     finally:
         turns.end()
@@ -37,10 +37,10 @@ async def crawl(requests, settings=None):
 
 
 async def drive(crawler):
-    """Takes a crawler's turns in the running loop, whenever anything is due; yields its pages.
+    """Takes a crawler's turns in the running loop, when the descriptor is readable; yields its pages.
 
-    Closing this by `aclose()`, which a `break` alone leaves for later, leaves the crawl as it is: it can be
-    driven again, and goes on with the next page. A `RuntimeError` says that it is driven already.
+    After `aclose()` (a `break` alone closes it later) the crawl can be driven again, and continues with
+    the next page. Raises `RuntimeError` if the crawl is already being driven.
     """
     turns = _Turns(crawler)
     try:
@@ -52,18 +52,18 @@ async def drive(crawler):
 
 
 class _Turns:
-    """The turns of a crawler in the running loop, one whenever anything is due."""
+    """Takes turns of a crawler in the running loop, one whenever its descriptor is readable."""
 
-    # A loop has one reader of a descriptor: a second would silence the first.
+    # A loop has one reader per descriptor: a second would replace the first.
     driven = weakref.WeakSet()
 
     def __init__(self, crawler):
         if crawler in self.driven:
-            raise RuntimeError("the crawl is driven already: close drive() before you drive it again")
+            raise RuntimeError("the crawl is already being driven: close the other drive() first")
         self.crawler = crawler
         self.loop = asyncio.get_running_loop()
         self.descriptor = crawler.fileno()
-        # Who waits for pages, a future.
+        # A future, while pages are awaited.
         self.waiter = None
         self.failure = None
         self.loop.add_reader(self.descriptor, self._turn)
@@ -71,7 +71,7 @@ class _Turns:
         self._turn()
 
     async def have_brought_pages(self):
-        """Waits until pages wait; whether any does, for once it is over none comes."""
+        """Waits until a page is ready; false if the crawl has ended."""
         while not self.crawler.waiting:
             if self.failure is not None:
                 raise self.failure
@@ -118,7 +118,7 @@ async def _feed(handle, requests):
 
 
 async def _submit_later(handle, request):
-    """Submits it once there is room. Turns make some, and there are some whenever something is due."""
+    """Submits a request when the queue has room, which turns make."""
     while True:
         await asyncio.sleep(0.01)
         try:
