@@ -1,8 +1,7 @@
-//! How long seeds take to be admitted, each on a domain of its own, and how much memory.
+//! Measures time and memory to admit seeds, each on its own domain.
 //!
-//! `cargo run --release --example admission [SEEDS]`. Nothing is sent: the crawl takes no turn. What
-//! is printed at each mark is of all seeds so far, and the time of those since the mark before. It is
-//! the processor's: what other programs take is not counted.
+//! `cargo run --release --example admission [SEEDS]`. The crawl takes no turn, so nothing is sent. Each
+//! output line has the memory of all seeds so far, and the processor time of those since the last line.
 
 use std::time::Duration;
 
@@ -11,11 +10,11 @@ use argiope::crawl::{Crawler, Parts};
 use argiope::frontier::request::Request;
 use argiope::sink::page::Page;
 
-#[expect(dead_code, reason = "what is freed is not given back here")]
+#[expect(dead_code, reason = "freed memory is not returned to the system here")]
 #[path = "../src/cli/allocator.rs"]
 mod allocator;
 
-/// Where the account is taken, before the last seed.
+/// Numbers of seeds at which a line is printed, besides the last.
 const MARKS: [u64; 3] = [100_000, 1_000_000, 10_000_000];
 
 fn main() {
@@ -23,7 +22,7 @@ fn main() {
     let argument = std::env::args().nth(1);
     let seeds: u64 = argument.map_or(1_000_000, |text| text.parse().expect("a number of seeds"));
     let parts = Parts::new(argiope::sink::function::FunctionSink::new(|_: Page| {}));
-    let mut crawler = Crawler::new(Config::default(), parts).expect("the machine has an epoll");
+    let mut crawler = Crawler::new(Config::default(), parts).expect("a crawler");
     let before = resident("VmRSS");
     println!("    seeds  resident      peak  bytes each  µs each  longest");
     let mut number = 0;
@@ -57,7 +56,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A line of the kernel's account of this process, in bytes.
+/// A field of /proc/self/status, in bytes.
 fn resident(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has procfs");
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -6,28 +6,28 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::socket;
 use crate::tls::{Config, Session};
 
-/// A connection and the request that is on it.
+/// A connection and its current request.
 pub struct Exchange {
     fd: OwnedFd,
     address: u32,
     tls: Option<Session>,
-    /// Bytes of the present reply that have come.
+    /// Bytes received of the current reply.
     received: usize,
     sent: bool,
 }
 
-/// How far a reply has come.
+/// Result of one read.
 pub enum Outcome {
-    /// Nothing is there to be read; an edge follows.
+    /// Nothing is left to read; an edge will follow.
     Empty,
     /// There may be more to read.
     More,
-    /// The reply is whole.
-    Whole,
+    /// The reply is complete.
+    Complete,
 }
 
 impl Exchange {
-    /// Begins to connect.
+    /// Starts to connect.
     pub fn new(address: u32, port: u16, tls: Option<&Config>) -> io::Result<Self> {
         Ok(Exchange {
             fd: socket::connect(address, port)?,
@@ -44,7 +44,7 @@ impl Exchange {
         self.fd.as_raw_fd()
     }
 
-    /// Sends the request, once the connection stands.
+    /// Sends the first request, once the connection is established.
     pub fn begin(&mut self, request: &[u8]) -> io::Result<()> {
         if self.sent {
             return Ok(());
@@ -59,7 +59,7 @@ impl Exchange {
         self.send(request)
     }
 
-    /// Reads once; `reply` is the length of a whole reply, which the first one tells.
+    /// Reads once; `reply` is the length of a complete reply, set by the first one.
     pub fn receive(&mut self, buffer: &mut [u8], reply: &mut Option<usize>) -> io::Result<Outcome> {
         let length = match socket::receive(&self.fd, buffer) {
             Ok(length) => length,
@@ -80,14 +80,14 @@ impl Exchange {
                 session.plain()
             }
         };
-        // Half of a handshake carries nothing yet.
+        // A part of the handshake has no plaintext.
         if !plain.is_empty() {
             self.received += plain.len();
             if self.received >= *reply.get_or_insert_with(|| reply_length(plain)) {
-                return Ok(Outcome::Whole);
+                return Ok(Outcome::Complete);
             }
         }
-        // An edge follows whatever comes after a read that did not fill the buffer.
+        // After a read that did not fill the buffer, more bytes cause another edge.
         Ok(if length < buffer.len() {
             Outcome::Empty
         } else {
@@ -95,13 +95,13 @@ impl Exchange {
         })
     }
 
-    /// Whether its TLS session was one that was resumed.
+    /// Whether the TLS session was resumed.
     pub fn resumed(&self) -> bool {
         self.tls.as_ref().is_some_and(Session::resumed)
     }
 
-    /// Says that nothing follows, where the connection has words for that.
-    pub fn part(&mut self) -> io::Result<()> {
+    /// Sends close_notify on TLS.
+    pub fn close(&mut self) -> io::Result<()> {
         if let Some(session) = &mut self.tls {
             session.close();
             if let Some(bytes) = session.output()? {
@@ -123,10 +123,13 @@ impl Exchange {
     }
 }
 
-/// Head and declared body of the first reply.
+/// Length of head and body of the first reply, by its Content-Length.
 fn reply_length(first: &[u8]) -> usize {
     let text = String::from_utf8_lossy(first);
-    let head = text.find("\r\n\r\n").expect("a small head comes at once") + 4;
+    let head = text
+        .find("\r\n\r\n")
+        .expect("a small head arrives in one read")
+        + 4;
     let body = text[..head]
         .lines()
         .find_map(|line| line.strip_prefix("Content-Length: "))

@@ -1,9 +1,9 @@
-//! The ceiling that crawl speeds are given as a share of: one thread, one epoll, and nothing else.
+//! Upper bound for crawl speed: one thread, one epoll, no parsing.
 //!
-//! Each request is a GET over loopback, answered by the server that listens on `--port` of `--addresses`
-//! addresses from 127.0.1.1 on. Nothing is parsed beyond the declared length of the first reply,
-//! which must be every reply's. With `--tls CA_FILE` each connection is rustls's, which verifies and
-//! resumes as it does by itself. Prints requests per second and the thread's processor time each.
+//! Sends GETs over loopback to a server that listens on `--port` of `--addresses` addresses from 127.0.1.1
+//! on. Parses only the Content-Length of the first reply, which every reply must have. With `--tls
+//! CA_FILE` connections use rustls, with its default verification and resumption. Prints requests per
+//! second and processor time per request.
 
 mod exchange;
 mod socket;
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use exchange::{Exchange, Outcome};
 
-/// What to do, from `--name value` pairs.
+/// Options, from `--name value` pairs.
 struct Plan {
     port: u16,
     addresses: u32,
@@ -90,7 +90,7 @@ struct Loop {
     exchanges: Vec<Option<Exchange>>,
     tls: Option<tls::Config>,
     request: Vec<u8>,
-    /// Length of a whole reply, once one has come.
+    /// Length of a complete reply, once one has been received.
     reply: Option<usize>,
     begun: u64,
     done: u64,
@@ -121,7 +121,7 @@ impl Loop {
     fn run(&mut self) -> io::Result<()> {
         for slot in 0..self.plan.in_flight {
             self.exchanges.push(None);
-            self.next(slot)?;
+            self.connect(slot)?;
         }
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 1024];
         let mut buffer = vec![0; 64 * 1024];
@@ -145,8 +145,8 @@ impl Loop {
         Ok(())
     }
 
-    /// Begins the next request on a slot, on a new connection.
-    fn next(&mut self, slot: usize) -> io::Result<()> {
+    /// Opens a new connection for the next request of a slot.
+    fn connect(&mut self, slot: usize) -> io::Result<()> {
         if self.begun == self.plan.requests {
             return Ok(());
         }
@@ -175,11 +175,11 @@ impl Loop {
             match exchange.receive(buffer, &mut self.reply)? {
                 Outcome::Empty => return Ok(()),
                 Outcome::More => {}
-                Outcome::Whole => {
+                Outcome::Complete => {
                     self.done += 1;
                     self.resumed += u64::from(exchange.resumed());
-                    self.go_on(slot)?;
-                    // An edge follows whatever comes after a whole reply.
+                    self.next_request(slot)?;
+                    // More bytes after a complete reply cause another edge.
                     return Ok(());
                 }
             }
@@ -187,8 +187,8 @@ impl Loop {
         Ok(())
     }
 
-    /// A reply is whole: the next request, on this connection or a new one.
-    fn go_on(&mut self, slot: usize) -> io::Result<()> {
+    /// Sends the next request after a complete reply, on this connection or a new one.
+    fn next_request(&mut self, slot: usize) -> io::Result<()> {
         if self.plan.keep_alive
             && self.begun < self.plan.requests
             && let Some(exchange) = &mut self.exchanges[slot]
@@ -197,13 +197,13 @@ impl Loop {
             return exchange.again(&self.request);
         }
         if let Some(mut exchange) = self.exchanges[slot].take() {
-            exchange.part()?;
+            exchange.close()?;
         }
-        self.next(slot)
+        self.connect(slot)
     }
 }
 
-/// What the process has taken of the processor, in seconds.
+/// Processor time of the process, in seconds.
 struct Cpu {
     user: f64,
     system: f64,

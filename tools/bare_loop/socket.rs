@@ -1,10 +1,10 @@
-//! System calls on sockets, and nothing around them.
+//! Thin wrappers around system calls on sockets.
 
 use std::io::{self, Error};
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// A connection under way, on cubic, that leaves nothing behind when it is closed.
+/// Starts a connection with cubic and a linger of 0, so that no TIME_WAIT remains after it is closed.
 pub fn connect(address: u32, port: u16) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: makes a descriptor and touches no memory.
@@ -39,7 +39,7 @@ pub fn ip_of(address: u32) -> u32 {
     0x7f00_0101 + address / 250 * 256 + address % 250
 }
 
-/// Sends all of the bytes, which a socket takes that has sent next to nothing.
+/// Sends all bytes in one call; the send buffer has room.
 pub fn send(fd: &OwnedFd, bytes: &[u8], address: u32) -> io::Result<()> {
     // SAFETY: reads as many bytes as the slice has.
     let sent = unsafe {
@@ -52,7 +52,7 @@ pub fn send(fd: &OwnedFd, bytes: &[u8], address: u32) -> io::Result<()> {
     };
     if sent != bytes.len() as isize {
         return Err(Error::other(format!(
-            "127.x of number {address} took {sent} bytes of {}: {}",
+            "address number {address} took {sent} bytes of {}: {}",
             bytes.len(),
             Error::last_os_error()
         )));
@@ -60,7 +60,7 @@ pub fn send(fd: &OwnedFd, bytes: &[u8], address: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what is there, as far as there is room.
+/// Reads once, up to the size of the buffer.
 pub fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: writes at most as many bytes as the slice has.
     let received =

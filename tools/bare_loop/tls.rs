@@ -1,4 +1,4 @@
-//! rustls as it comes, for connections that want it.
+//! TLS by rustls with few changes of its defaults.
 
 use std::io::{self, Error, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,10 +14,10 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore};
 
 use crate::socket;
 
-/// What all sessions share: whom to trust, and the tickets of each address.
+/// Shared by all sessions: trusted roots, and the tickets of each address.
 pub type Config = Arc<ClientConfig>;
 
-/// Trusts the certificates of a PEM file; remembers as many sessions as a crawl does.
+/// Trusts the certificates of a PEM file; keeps as many sessions as a crawl does.
 pub fn config(ca_file: &Path) -> io::Result<Config> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(ca_file).map_err(Error::other)? {
@@ -25,9 +25,9 @@ pub fn config(ca_file: &Path) -> io::Result<Config> {
         roots.add(certificate).map_err(Error::other)?;
     }
     let provider = CryptoProvider {
-        // The one that servers take at once, as a crawl offers it.
+        // The group that servers accept without a retry, as in a crawl.
         kx_groups: vec![kx_group::X25519],
-        // The cheapest, which a crawl prefers: nothing bare would pay for more.
+        // The cheapest suite, which a crawl prefers too.
         cipher_suites: vec![cipher_suite::TLS13_AES_128_GCM_SHA256],
         ..aws_lc_rs::default_provider()
     };
@@ -48,7 +48,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A handshake with one of our addresses.
+    /// Starts a handshake with one of the server's addresses.
     pub fn new(config: &Config, address: u32) -> io::Result<Self> {
         let ip = Ipv4Addr::from_bits(socket::ip_of(address));
         let name = ServerName::from(IpAddr::from(ip));
@@ -59,12 +59,12 @@ impl Session {
         })
     }
 
-    /// Queues a request, which waits for the end of the handshake.
+    /// Queues a request, sent after the handshake.
     pub fn write(&mut self, request: &[u8]) -> io::Result<()> {
         self.connection.writer().write_all(request)
     }
 
-    /// Takes bytes from the wire; [`Session::plain`] is what they carried.
+    /// Decrypts received bytes into [`Session::plain`].
     pub fn read(&mut self, mut wire: &[u8]) -> io::Result<()> {
         self.plain.clear();
         while !wire.is_empty() && self.connection.read_tls(&mut wire)? > 0 {
@@ -83,7 +83,7 @@ impl Session {
         &self.plain
     }
 
-    /// What is to go out on the wire, if anything is.
+    /// Bytes to send, if any.
     pub fn output(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.connection.wants_write() {
             return Ok(None);
@@ -105,5 +105,5 @@ impl Session {
     }
 }
 
-/// Tickets that are kept: eight for each of 2048 hosts.
+/// Cached tickets: eight for each of 2048 hosts.
 const SESSIONS: usize = 2048 * 8;

@@ -1,10 +1,10 @@
-//! Rate-limit fields as each generation of them writes what is left.
+//! Rate-limit headers of each generation.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::limit::Standing;
 
-/// Who writes the fields.
+/// A draft or service whose header format is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     Polli00,
@@ -44,7 +44,7 @@ impl Generation {
         Some(*generation)
     }
 
-    /// The fields, at this time since 1970. Seconds are rounded up, so that they can be relied on.
+    /// The headers at a time since 1970. Seconds are rounded up, so that a client that waits is not early.
     pub fn fields(self, standing: Standing, wall: Duration) -> Vec<(&'static str, String)> {
         let limit = standing.limit.floor();
         let left = standing.remaining.floor();
@@ -119,7 +119,7 @@ impl Generation {
     }
 }
 
-/// A time since 1970 as an HTTP date; the fraction of its second is left out.
+/// A time since 1970 as an HTTP date, truncated to seconds.
 pub fn date(since_epoch: Duration) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + since_epoch)
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_generation_writes_what_is_left_its_own_way() {
+    fn each_generation_has_its_header_format() {
         let standing = Standing {
             limit: 12.0,
             remaining: 3.4,

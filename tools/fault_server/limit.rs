@@ -1,42 +1,42 @@
-//! The limits that an origin keeps to itself: token buckets, fixed windows, sliding logs.
+//! Hidden rate limits: token buckets, fixed windows, sliding logs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Rounding must not refuse what is due: well above it, and far below any real cost.
+/// Tolerance for rounding: above any rounding error, and far below any real cost.
 const GRAIN: f64 = 1e-9;
 
-/// Rates in units per second, each from its moment on.
+/// Rates in units per second, each from a start time.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     /// In order of time; the first begins at zero.
     steps: Vec<(Duration, f64)>,
 }
 
-/// How much a bucket holds.
+/// Size of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub enum Burst {
     Units(f64),
-    /// What the present rate makes in this time, and never less than one unit.
+    /// What the current rate refills in this time, at least one unit.
     Span(Duration),
 }
 
-/// What is left, as rate-limit headers tell it.
+/// Limit, remaining units and reset, for rate-limit headers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     pub limit: f64,
     pub remaining: f64,
-    /// Until there is more.
+    /// Time until more units are available.
     pub reset: Duration,
-    /// The time that the limit is for.
+    /// The period of the limit.
     pub period: Duration,
 }
 
-/// A limit and what of it is used. Moments are counted from the origin's first request.
+/// A limit and its usage. Times are relative to the origin's first request.
 #[derive(Clone, Debug)]
 pub struct Limit {
     shape: Shape,
-    /// Refused requests are charged too, so that asking on prolongs the refusal.
+    /// Refused requests are charged too, so that further requests prolong the refusal.
     strict: bool,
 }
 
@@ -52,7 +52,7 @@ enum Shape {
         units: f64,
         period: Duration,
         used: f64,
-        /// The window that `used` is about.
+        /// The window that `used` counts.
         window: u128,
     },
     Sliding {
@@ -78,7 +78,7 @@ impl Limit {
         }
     }
 
-    /// So many units in each window; the first begins with the first request.
+    /// A number of units per window; the first window begins with the first request.
     pub fn fixed(units: f64, period: Duration, strict: bool) -> Self {
         Limit {
             shape: Shape::Fixed {
@@ -91,7 +91,7 @@ impl Limit {
         }
     }
 
-    /// So many units in any stretch of this length.
+    /// A number of units in any period of this length.
     pub fn sliding(units: f64, period: Duration, strict: bool) -> Self {
         Limit {
             shape: Shape::Sliding {
@@ -104,7 +104,7 @@ impl Limit {
         }
     }
 
-    /// Takes the cost if it is there.
+    /// Takes the cost if enough units are left; returns whether it did.
     pub fn take(&mut self, cost: f64, now: Duration) -> bool {
         let granted = self.left(now) + GRAIN >= cost;
         if granted || self.strict {
@@ -161,7 +161,7 @@ impl Limit {
         }
     }
 
-    /// The units that the limit makes in a stretch, without what it held before.
+    /// The units that the limit adds between two times, without its initial level.
     pub fn offered(&self, from: Duration, to: Duration) -> f64 {
         match &self.shape {
             Shape::Bucket { rates, .. } => rates.produced(from, to),
@@ -171,7 +171,7 @@ impl Limit {
         }
     }
 
-    /// The moments at which the limit moves, the first being the start, and the rate from each on.
+    /// The times at which the rate changes, beginning with the start, and the rate from each on.
     pub fn phases(&self) -> Vec<(Duration, f64)> {
         match &self.shape {
             Shape::Bucket { rates, .. } => rates.steps.clone(),
@@ -189,7 +189,7 @@ impl Limit {
                 level,
                 at,
             } => {
-                // Piece by piece: where the burst follows the rate, a move spills or makes room.
+                // Per piece: if the burst depends on the rate, a change of rate changes the size.
                 for (from, to, rate) in rates.pieces(*at, now) {
                     *level += rate * (to - from).as_secs_f64();
                     *level = level.min(burst.units(rates.rate(to)));
@@ -231,7 +231,7 @@ impl Limit {
 
     fn charge(&mut self, cost: f64, now: Duration) {
         match &mut self.shape {
-            // Below one empty bucket's debt nothing more is remembered.
+            // The debt is at most one bucket.
             Shape::Bucket {
                 rates,
                 burst,
@@ -254,7 +254,7 @@ impl Schedule {
             steps.first().is_some_and(|(from, _)| from.is_zero())
                 && steps.is_sorted_by(|a, b| a.0 < b.0)
                 && steps.iter().all(|(_, rate)| *rate > 0.0),
-            "a schedule begins at zero, goes on in order, and always has a rate"
+            "a schedule begins at zero, is in order, and has no rate of zero"
         );
         Schedule { steps }
     }
@@ -270,7 +270,7 @@ impl Schedule {
             .sum()
     }
 
-    /// The stretch cut where the rate moves.
+    /// The time between two moments, split where the rate changes.
     fn pieces(
         &self,
         from: Duration,
@@ -305,7 +305,7 @@ fn end_of(window: u128, period: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    /// Asks at each of these milliseconds and tells which were granted.
+    /// Takes one unit at each of these milliseconds; returns which were granted.
     fn granted(limit: &mut Limit, at: impl IntoIterator<Item = u64>) -> Vec<bool> {
         at.into_iter()
             .map(|at| limit.take(1.0, Duration::from_millis(at)))
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_exactly_at_the_rate_is_never_refused() {
+    fn requests_exactly_at_the_rate_are_never_refused() {
         let mut limit = steady(50.0, Burst::Units(1.0));
         assert_eq!(count(&mut limit, (0..10_000).map(|i| i * 20)), 10_000);
     }
@@ -349,13 +349,13 @@ mod tests {
     }
 
     #[test]
-    fn asking_too_fast_gets_the_rate_and_no_more() {
+    fn requests_above_the_rate_get_exactly_the_rate() {
         let mut limit = steady(5.0, Burst::Units(5.0));
         assert_eq!(count(&mut limit, 0..60_000), 5 + 300 - 1);
     }
 
     #[test]
-    fn a_strict_bucket_gives_nothing_to_constant_requests() {
+    fn strict_bucket_refuses_constant_requests() {
         let rates = Schedule::new(vec![(Duration::ZERO, 5.0)]);
         let mut limit = Limit::bucket(rates, Burst::Units(5.0), true);
         assert_eq!(count(&mut limit, (0..60_000).step_by(10)), 5);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_told_as_time_follows_the_rate() {
+    fn burst_given_as_time_follows_the_rate() {
         let rates = Schedule::new(vec![(Duration::ZERO, 20.0), (SECOND * 10, 5.0)]);
         let mut limit = Limit::bucket(rates, Burst::Span(SECOND), false);
         assert_eq!(count(&mut limit, std::iter::repeat_n(9_000, 99)), 20);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_window_lets_double_through_at_its_boundary_and_a_sliding_log_does_not() {
+    fn fixed_window_grants_double_at_its_boundary_and_sliding_log_does_not() {
         let asked = || (900..1100).step_by(5);
         assert_eq!(count(&mut Limit::fixed(10.0, SECOND, false), asked()), 20);
         assert_eq!(count(&mut Limit::sliding(10.0, SECOND, false), asked()), 10);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_charged_as_they_are() {
+    fn fractional_costs_are_charged_exactly() {
         let mut limit = Limit::fixed(10.0, SECOND, false);
         let mut take = |cost| limit.take(cost, Duration::ZERO);
         assert!(take(2.5) && take(2.5) && take(2.5));
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told() {
+    fn standing_reports_limit_remaining_and_reset() {
         let mut limit = steady(5.0, Burst::Units(5.0));
         let standing = limit.standing(Duration::ZERO);
         assert_eq!((standing.limit, standing.remaining), (5.0, 5.0));

@@ -1,10 +1,10 @@
-//! Origins that misbehave in known ways and judge their crawlers by their own clock.
+//! Origins that misbehave in known ways, and measure their crawlers by their own clock.
 //!
 //!     cargo run --release --example fault_server -- --origin name=a,port=0,rate=5,latency=20ms
 //!
-//! Listens on loopback and prints its addresses as a line of JSON. When its time is over or it gets
-//! SIGTERM or SIGINT, it prints what each origin saw: requests, refusals and their rounds, gaps, what
-//! was in flight, the share of the limit that was used, and from when on. `--help` tells the grammar.
+//! Listens on loopback and prints its addresses as a line of JSON. After `--seconds`, or at SIGTERM or
+//! SIGINT, it prints a report of each origin: requests, refusals and their rounds, gaps, requests in
+//! flight, the share of the limit that was used, and since when. See `--help` for the grammar.
 
 mod fields;
 mod ledger;
@@ -34,13 +34,13 @@ usage: fault_server [OPTION]... --origin SPEC [--origin SPEC]...
 
   --origin SPEC     an origin, in the grammar below
   --origins FILE    origins, one a line; empty lines and # lines are skipped
-  --listen ADDR     the common address, where the Host field decides (default: 127.0.0.1:0)
-  --seconds N       ends after so long (default: at SIGTERM or SIGINT)
-  --window S        what refusals are counted per (default: 60)
-  --round-trip S    a request that comes this long after a refusal was sent in knowledge of it
-                    (default: 5ms)
-  --out FILE        the report goes there (default: stdout)
-  --arrivals FILE   each request as a JSON line
+  --listen ADDR     the common address; the Host header selects the origin (default: 127.0.0.1:0)
+  --seconds N       run time (default: until SIGTERM or SIGINT)
+  --window S        refusals are reported per window of this length (default: 60)
+  --round-trip S    a request that arrives later than this after a refusal was sent after the client
+                    had read it (default: 5ms)
+  --out FILE        where the report is written (default: stdout)
+  --arrivals FILE   writes each request as a JSON line
 
 ";
 
@@ -56,7 +56,7 @@ struct Plan {
 
 fn main() {
     let plan = Plan::read().unwrap_or_else(|wrong| {
-        eprintln!("fault_server: {wrong}; --help tells what can be");
+        eprintln!("fault_server: {wrong}; see --help");
         process::exit(2);
     });
     if let Err(error) = serve(plan) {
@@ -85,25 +85,26 @@ impl Plan {
             let value = arguments.next().ok_or(format!("{name} needs a value"))?;
             let span = || {
                 let span = spec::span(&value).filter(|span| !span.is_zero());
-                span.ok_or(format!("`{value}` cannot be {name}"))
+                span.ok_or(format!("invalid {name}: `{value}`"))
             };
             match name.as_str() {
                 "--origin" => plan.specs.push(Spec::parse(&value)?),
                 "--origins" => plan.specs.extend(read_specs(Path::new(&value))?),
                 "--listen" => {
                     let address = value.parse();
-                    plan.listen = address.map_err(|_| format!("`{value}` is no address"))?;
+                    plan.listen = address
+                        .map_err(|_| format!("invalid --listen: `{value}` is not an address"))?;
                 }
                 "--seconds" => plan.seconds = Some(span()?),
                 "--window" => plan.window = span()?,
                 "--round-trip" => plan.round_trip = span()?,
                 "--out" => plan.out = Some(value.into()),
                 "--arrivals" => plan.arrivals = Some(value.into()),
-                _ => return Err(format!("{name} is unknown")),
+                _ => return Err(format!("unknown option {name}")),
             }
         }
         if plan.specs.is_empty() {
-            return Err("there is no --origin".to_owned());
+            return Err("--origin is missing".to_owned());
         }
         if !plan.listen.ip().is_loopback() {
             return Err("--listen is not on loopback".to_owned());
@@ -111,7 +112,7 @@ impl Plan {
         for (index, spec) in plan.specs.iter().enumerate() {
             let mut before = plan.specs[..index].iter();
             if before.any(|other| other.name == spec.name) {
-                return Err(format!("two origins are called {}", spec.name));
+                return Err(format!("two origins are named {}", spec.name));
             }
         }
         Ok(plan)
@@ -156,7 +157,7 @@ fn serve(plan: Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// The common address as `*`, and those of the origins that have their own.
+/// The common address as `*`, and the addresses of the origins with a port of their own.
 fn listening(engine: &Engine<Origins>) -> io::Result<Value> {
     let origins = engine.service();
     let listeners = engine.listeners().iter().zip(origins.owners());

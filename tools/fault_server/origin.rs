@@ -1,4 +1,4 @@
-//! What an origin does about a request.
+//! One origin: decides how each request is answered, and records it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::fields::date;
 use super::ledger::{Arrival, Kind, Ledger};
 use super::spec::{Face, RetryAfter, Robots, Spec};
 
-/// The present, by a clock that never steps and as the wall tells it.
+/// The current time, by the monotonic clock and by the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     /// Since the server's start.
@@ -18,17 +18,17 @@ pub struct Now {
     pub wall: Duration,
 }
 
-/// One origin: how it behaves, what it has seen, and the record of it.
+/// One origin: its specification, state and record.
 pub struct Origin {
     pub spec: Spec,
     pub ledger: Ledger,
-    /// When the first request came that was not for robots.txt: limits are counted from there.
+    /// First request that was not for robots.txt; limits start there.
     epoch: Option<Duration>,
-    /// Requests that were answered by the origin itself and well.
+    /// Pages served, by the origin or its cache.
     pages: u64,
-    /// Requests that a cache stood before.
+    /// Requests that were looked up in the cache.
     looked_up: u64,
-    /// Since when everything is blocked, and the pages until then.
+    /// Since when everything is blocked, and the pages left until then.
     blocked: Option<Duration>,
     pages_until_block: u64,
 }
@@ -38,7 +38,7 @@ pub struct World {
     origins: Vec<Origin>,
 }
 
-/// A reply under way: whose it is and which of its arrivals.
+/// A reply in progress: its origin and arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub origin: usize,
@@ -56,19 +56,19 @@ impl World {
         &self.origins
     }
 
-    /// The origin that answers to a host, by its whole name.
+    /// The origin with this host name.
     pub fn named(&self, host: &str) -> Option<usize> {
         let mut origins = self.origins.iter();
         origins.position(|origin| origin.spec.name.eq_ignore_ascii_case(host))
     }
 
-    /// Decides about a request and records it.
+    /// Decides how to answer a request, and records it.
     pub fn answer(&mut self, index: usize, request: &Request, now: Now) -> (Entry, Vec<Step>) {
         let upstream = self.origins[index].spec.upstream;
         let target = upstream.then(|| self.upstream(&request.target)).flatten();
         let upstream = target.map(|target| {
             let origin = &mut self.origins[target];
-            let (kind, units, status) = origin.charge_from_afar(now);
+            let (kind, units, status) = origin.charge_upstream(now);
             let arrival = origin.ledger.arrive(Arrival::new(now.at, kind, units));
             origin.ledger.end(arrival, now.at);
             ("X-Upstream-Status-Code", status.to_string())
@@ -86,12 +86,12 @@ impl World {
         (entry, steps)
     }
 
-    /// The exchange is over: the reply is with the kernel, or the client has gone.
+    /// Ends the exchange: the kernel has taken the reply, or the client has disconnected.
     pub fn end(&mut self, entry: Entry, now: Duration) {
         self.origins[entry.origin].ledger.end(entry.arrival, now);
     }
 
-    /// The origin that a scraping API was asked to fetch from.
+    /// The origin in the `url` parameter of a request to a scraping API.
     fn upstream(&self, target: &str) -> Option<usize> {
         let (_, query) = target.split_once('?')?;
         let url = query
@@ -105,14 +105,14 @@ impl World {
     }
 }
 
-/// What is done about a request, before it is bytes.
+/// How a request is answered, before the reply is serialized.
 struct Decision {
     kind: Kind,
     look: Look,
     after: Duration,
     units: f64,
     cached: bool,
-    /// How long the reply asks to be left alone.
+    /// The Retry-After of the reply.
     hold: Option<Duration>,
 }
 
@@ -217,8 +217,8 @@ impl Origin {
         }
     }
 
-    /// Charges the limit for a fetch on another's behalf, and tells the status it would have had.
-    fn charge_from_afar(&mut self, now: Now) -> (Kind, f64, u16) {
+    /// Charges the limit for a fetch by a scraping API; returns the status the target would have sent.
+    fn charge_upstream(&mut self, now: Now) -> (Kind, f64, u16) {
         let since = now.at - *self.epoch.get_or_insert(now.at);
         let units = self.cost();
         if self.charge(units, since) {
@@ -236,7 +236,7 @@ impl Origin {
         limit.is_none_or(|limit| limit.take(units, since))
     }
 
-    /// Even over its range, and the same on every run.
+    /// Uniformly distributed, and the same in every run.
     fn cost(&self) -> f64 {
         let Some((least, most)) = self.spec.cost else {
             return 1.0;
@@ -255,10 +255,10 @@ impl Origin {
             }
             place -= pages;
         }
-        unreachable!("a place is within its round")
+        unreachable!("the place is less than the sum of the batches")
     }
 
-    /// The face of a block that is on, or goes on now.
+    /// The face of the block, if it is active or becomes active now.
     fn block(&mut self, now: Duration) -> Option<Face> {
         let block = self.spec.block?;
         if self.pages_until_block > 0 {
@@ -268,7 +268,7 @@ impl Origin {
         if block.span.is_some_and(|span| now >= since + span) {
             self.blocked = None;
             self.pages_until_block = block.after;
-            // Blocked from the first page on means blocked again at once.
+            // A block from the first page starts again at once.
             return (block.after == 0).then_some(block.face);
         }
         Some(block.face)
@@ -277,7 +277,7 @@ impl Origin {
     fn hold(&mut self, since: Duration, now: Now) -> Option<Duration> {
         Some(match self.spec.retry_after? {
             RetryAfter::Seconds(seconds) => Duration::from_secs(seconds),
-            // A date has no fraction: the moment is its second's beginning.
+            // A date has no fraction: it means the start of its second.
             RetryAfter::Date(seconds) => {
                 let until = Duration::from_secs(now.wall.as_secs() + seconds);
                 until.saturating_sub(now.wall)
@@ -303,7 +303,7 @@ impl Origin {
             Look::Face(Face::Captcha) => html(200, CAPTCHA),
             Look::Face(Face::Empty) => html(200, EMPTY),
             Look::Face(Face::Status(status)) => html(status, &format!("<h1>{status}</h1>\n")),
-            // What never reaches its end has the page's head, if any.
+            // An incomplete reply has the head of a page, if any.
             Look::Face(_) => self.page(request),
         };
         reply = reply.field("Date", date(now.wall));
@@ -369,7 +369,7 @@ impl Origin {
         }
     }
 
-    /// A page that differs from every other one, without links unless they are asked for.
+    /// A page whose text depends on its number, without links unless `links` is set.
     fn page(&self, request: &Request) -> Reply {
         let number: u64 = request.path().trim_start_matches('/').parse().unwrap_or(0);
         let next = match self.spec.links {
@@ -424,7 +424,7 @@ mod tests {
         World::new(specs.collect())
     }
 
-    /// Asks the first origin at this millisecond: what kind, when, and the reply's text.
+    /// Sends a request to the first origin at this millisecond; returns its kind, delay and reply.
     fn ask(world: &mut World, target: &str, at: u64) -> (Kind, Duration, String) {
         let now = Now {
             at: Duration::from_millis(at),
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_counted_from_the_first_page_and_not_from_robots() {
+    fn limit_starts_at_the_first_page_not_at_robots_txt() {
         let mut world = world(&["name=a,rate=5@0+50@1s,burst=1"]);
         assert_eq!(ask(&mut world, "/robots.txt", 100).0, Kind::Robots);
         assert_eq!(ask(&mut world, "/1", 5000).0, Kind::Served);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_comes_after_its_pages_and_may_end() {
+    fn block_begins_after_its_pages_and_ends_after_its_span() {
         let mut world = world(&["name=a,latency=5ms,block=captcha,block_after=3,block_for=1s"]);
         assert_eq!(
             kinds(&mut world, 5),
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_of_a_cache_come_nine_to_one_and_pass_by_the_limit() {
+    fn cache_hits_follow_the_ratio_and_are_not_charged() {
         let mut world = world(&["name=a,rate=1,cache=9:1,latency=300ms,hit_latency=1ms"]);
         let first = ask(&mut world, "/1", 0);
         assert_eq!((first.0, first.1.as_millis()), (Kind::Served, 300));
@@ -520,14 +520,14 @@ mod tests {
     }
 
     #[test]
-    fn latency_comes_in_batches() {
+    fn latency_follows_the_batches() {
         let mut world = world(&["name=a,latency=2x30ms+1x800ms"]);
         let latency = (0..6).map(|_| ask(&mut world, "/1", 0).1.as_millis());
         assert_eq!(latency.collect::<Vec<_>>(), [30, 30, 800, 30, 30, 800]);
     }
 
     #[test]
-    fn a_ban_looks_at_the_header_and_not_at_the_pace() {
+    fn ban_depends_on_the_header_and_not_on_the_pace() {
         let mut world = world(&["name=a,ban=User-Agent:robot/", "name=b,ban=User-Agent:bird"]);
         assert_eq!(ask(&mut world, "/1", 0).0, Kind::Banned);
         assert_eq!(ask(&mut world, "/1", 1_000_000).0, Kind::Banned);
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_look_as_they_should() {
+    fn each_fault_sends_its_face() {
         let check = |face: &str, part: &str| {
             let mut world = world(&[&format!("name=a,latency=3ms,fault={face},fault_every=2")]);
             assert_eq!(ask(&mut world, "/1", 0).0, Kind::Served);
@@ -553,13 +553,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_body_has_its_head_at_once() {
+    fn body_time_delays_only_the_body() {
         let mut world = world(&["name=a,body_time=2s"]);
         assert_eq!(ask(&mut world, "/1", 0).1, Duration::from_secs(2));
     }
 
     #[test]
-    fn a_fetch_through_an_api_is_charged_to_the_origin_it_is_for() {
+    fn upstream_fetch_is_charged_to_its_target() {
         let mut world = world(&["name=api,upstream", "name=t.test,rate=1", "name=u.test"]);
         let mut upstream = |target: &str| {
             let text = ask(&mut world, target, 0).2;
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_differ_and_link_on_only_when_asked() {
+    fn pages_differ_and_have_links_only_if_set() {
         let mut plain = world(&["name=a"]);
         let (first, second) = (ask(&mut plain, "/1", 0).2, ask(&mut plain, "/2", 0).2);
         assert!(first != second && !first.contains("href") && first.len() > 600);

@@ -1,4 +1,4 @@
-//! The origins as servers on one thread, by the test kit's engine.
+//! All origins on one thread, on the test kit's engine.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,15 +13,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::origin::{Entry, Now, World};
 
-/// All origins, and which of them each listener is for.
+/// All origins, and the origin of each listener.
 pub struct Origins {
     world: World,
-    /// Whose port a listener is; the common one asks the Host field.
+    /// The origin of each listener; `None` for the common one, where the Host header selects it.
     owners: Vec<Option<usize>>,
     started: Duration,
 }
 
-/// Listens for all origins on `common`, and on a port for each origin that wants one, until `stop` is
+/// Listens for all origins on `common`, and for each origin with a port on that, until `stop` is
 /// readable.
 ///
 /// # Errors
@@ -51,7 +51,7 @@ impl Origins {
         &self.world
     }
 
-    /// On whose behalf the listeners listen, by their numbers.
+    /// The origin of each listener, by its number.
     pub fn owners(&self) -> &[Option<usize>] {
         &self.owners
     }
@@ -60,14 +60,14 @@ impl Origins {
         self.started
     }
 
-    /// Since the start.
+    /// Time since the start.
     pub fn now(&self) -> Duration {
         Clock::read().now - self.started
     }
 }
 
 impl Service for Origins {
-    /// `None` where the host is none of ours.
+    /// `None` for an unknown host.
     type Exchange = Option<Entry>;
 
     fn answer(&mut self, listener: usize, request: &Request, _: Duration) -> Answer<Option<Entry>> {
@@ -100,5 +100,5 @@ impl Service for Origins {
     }
 }
 
-/// Connections beyond this are closed at once: the open-file limit is not ours to meet.
+/// Connections beyond this are closed at once, to stay below the open-file limit.
 const CONNECTIONS_MAX: usize = 8192;

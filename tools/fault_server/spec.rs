@@ -1,72 +1,72 @@
-//! How an origin is described: `name=bucket,rate=5,burst=5,latency=20ms`.
+//! Parses the specification of an origin: `name=bucket,rate=5,burst=5,latency=20ms`.
 
 use std::time::Duration;
 
 use super::fields::Generation;
 use super::limit::{Burst, Limit, Schedule};
 
-/// The grammar, as `--help` tells it.
+/// The grammar, part of `--help`.
 pub const GRAMMAR: &str = "\
-An origin is KEY=VALUE pairs, parted by commas. Spans are 500us, 20ms, 2s, 1m, or plain seconds.
+An origin is KEY=VALUE pairs, separated by commas. Durations are 500us, 20ms, 2s, 1m, or plain seconds.
 
-  name=NAME            answers to Host NAME on the common port
-  port=N               has a port of its own as well; 0 takes any that is free
+  name=NAME            the host name on the common port
+  port=N               also listens on this port; 0 takes a free one
   latency=20ms         from the request's last byte to the reply's first; in batches by count of
                        pages: 20x30ms+20x800ms
   size=600             bytes of a page
   links=next           each page N links to N+1
-  body_time=2s         the head and half of the body come at once, the rest after this
+  body_time=2s         the head and half of the body are sent at once, the rest after this
 
 Limits (one of them; counted from the first request that is not for robots.txt):
-  rate=5               a token bucket of so many units per second; moving: 20@0+5@60+40@120
-  burst=5              what it holds, in units, or in time at the present rate: 1s (default: 1)
-  fixed=60/60s         so many units per window; the first begins with the first request
-  sliding=60/60s       so many units in any stretch of this length
+  rate=5               a token bucket, in units per second; changing over time: 20@0+5@60+40@120
+  burst=5              its size, in units, or in time at the current rate: 1s (default: 1)
+  fixed=60/60s         units per window; the first window begins with the first request
+  sliding=60/60s       units in any period of this length
   strict               refused requests are charged as well
-  cost=1.5..2.5        units of a request, drawn evenly and sent in X-Actual-Cost (default: 1)
-  refuse=FACE          what is refused looks like this (default: 429)
-  refuse_after=0       how long a refusal takes
-  retry_after=10       on refusals of the limit, and on statuses of block: seconds, `exact` (until
-                       there is a unit, rounded up) or date:10 (the same as an HTTP date)
-  headers=GENERATION   rate-limit fields on every reply: polli00, polli02, ietf03, ietf06, ietf07,
+  cost=1.5..2.5        units of a request, uniform, sent in X-Actual-Cost (default: 1)
+  refuse=FACE          the reply to a refused request (default: 429)
+  refuse_after=0       the delay of that reply
+  retry_after=10       on refusals by the limit, and on a block with a status: seconds, `exact` (until
+                       a unit is available, rounded up) or date:10 (seconds as an HTTP date)
+  headers=GENERATION   rate-limit headers on every reply: polli00, polli02, ietf03, ietf06, ietf07,
                        ietf10, github, x, gitlab, reddit, vimeo, discord
 
 Blocks and faults:
-  block=FACE           after so many pages every request gets this
+  block=FACE           the reply to every request after block_after pages
   block_after=100      (default: 0)
-  block_for=10s        then the count begins anew (default: for ever)
-  fault=FACE           pages that go wrong
-  fault_every=10       every so many pages (default: 1)
-  ban=HEADER:TEXT      requests with this text in this header get ban_as, whatever their pace
+  block_for=10s        then the count begins again (default: no end)
+  fault=FACE           the reply in place of some pages
+  fault_every=10       one in this many pages (default: 1)
+  ban=HEADER:TEXT      requests with this text in this header get ban_as, at any pace
   ban_as=FACE          (default: 403)
-  cache=9:1            of ten pages nine are hits of a cache, with Age and X-Cache: HIT; they take
-                       hit_latency and pass by the limit
+  cache=9:1            of ten pages nine are cache hits, with Age and X-Cache: HIT; they take
+                       hit_latency and are not charged to the limit
   hit_latency=1ms
-  upstream             a fetch of /?url=U is charged to the origin named in U, whose refusal is
-                       sent in X-Upstream-Status-Code with status 200
+  upstream             a request for /?url=U is charged to the origin named in U; the status that
+                       origin would send is in X-Upstream-Status-Code, the own status is 200
 
 robots.txt:
   robots=allow         or deny, or a status
-  crawl_delay=1        as it is written there
+  crawl_delay=1        the value of Crawl-delay
 
 A FACE is a status, or one of captcha, empty, hang, reset, truncated, badchunk.
 ";
 
-/// How a reply looks that is not a page.
+/// A reply that is not a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
     Status(u16),
-    /// A small page with status 200 that asks for proof of being human.
+    /// A small CAPTCHA page with status 200.
     Captcha,
-    /// A page with status 200 on which nothing was found.
+    /// A page with status 200 and no results.
     Empty,
     /// No reply, ever.
     Hang,
     /// The connection is reset.
     Reset,
-    /// The connection ends in the middle of a body of declared length.
+    /// The connection is closed in the middle of a body with Content-Length.
     Truncated,
-    /// A chunk whose size is none.
+    /// A chunk with an invalid size.
     BadChunk,
 }
 
@@ -106,18 +106,18 @@ pub enum Robots {
     Status(u16),
 }
 
-/// An origin as it was described.
+/// The specification of an origin.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub name: String,
     pub port: Option<u16>,
-    /// Batches of so many pages, each with its latency; then from the first again.
+    /// Batches: a number of pages and their latency; cyclic.
     pub latency: Vec<(u64, Duration)>,
     pub size: usize,
     pub links: bool,
     pub body_time: Duration,
     pub limit: Option<Limit>,
-    /// The least and the most that a request costs.
+    /// Minimum and maximum cost of a request.
     pub cost: Option<(f64, f64)>,
     pub refuse: Face,
     pub refuse_after: Duration,
@@ -132,14 +132,14 @@ pub struct Spec {
     pub crawl_delay: Option<String>,
 }
 
-/// The pairs of a description; each is taken once, and what is left over at the end is a mistake.
+/// The pairs of a specification; each is taken once, and a pair left over at the end is an error.
 struct Pairs<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }
 
 impl Spec {
     /// # Errors
-    /// One line: which key or value is wrong.
+    /// One line that names the wrong key or value.
     pub fn parse(text: &str) -> Result<Self, String> {
         let pairs = text
             .split(',')
@@ -153,7 +153,7 @@ impl Spec {
         match pairs.pairs.first() {
             None => Ok(spec),
             Some((key, _)) => Err(format!(
-                "origin `{text}`: `{key}` is unknown, given twice, or has nothing to apply to"
+                "origin `{text}`: `{key}` is unknown, given twice, or lacks the key it belongs to"
             )),
         }
     }
@@ -192,7 +192,7 @@ impl Spec {
         Ok(Spec {
             name: pairs
                 .take("name", |name| Some(name.to_ascii_lowercase()))?
-                .ok_or("it has no name")?,
+                .ok_or("no name")?,
             port: pairs.take("port", number)?,
             latency: pairs
                 .take("latency", batches)?
@@ -233,7 +233,7 @@ fn limit(pairs: &mut Pairs<'_>, strict: bool) -> Result<Option<Limit>, String> {
     }
     match limits.len() {
         0 | 1 => Ok(limits.pop()),
-        _ => Err("it has more than one of rate, fixed and sliding".to_owned()),
+        _ => Err("more than one of rate, fixed and sliding".to_owned()),
     }
 }
 
@@ -249,7 +249,7 @@ impl<'a> Pairs<'a> {
         let (_, value) = self.pairs.remove(index);
         match read(value) {
             Some(value) => Ok(Some(value)),
-            None => Err(format!("`{value}` cannot be a {key}")),
+            None => Err(format!("invalid {key}: `{value}`")),
         }
     }
 }
@@ -270,7 +270,7 @@ fn flag(text: &str) -> Option<bool> {
     number(text)
 }
 
-/// A span as it is written on a command line.
+/// Parses a duration from the command line.
 pub fn span(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
     let scale = match &text[digits.len()..] {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_what_its_pairs_say() {
+    fn each_pair_sets_its_field() {
         let spec = check("name=Bucket, rate=5, burst=5, latency=20ms, retry_after=exact, strict");
         assert_eq!(spec.name, "bucket");
         assert_eq!(spec.latency, [(1, Duration::from_millis(20))]);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn error_names_the_invalid_key_or_value() {
         let check = |text, part: &str| {
             let wrong = Spec::parse(text).expect_err(text);
             assert!(wrong.contains(part), "{wrong}");
@@ -410,7 +410,7 @@ mod tests {
         check("rate=5", "no name");
         check("name=a,rats=5", "`rats`");
         check("name=a,rate=5,rate=6", "`rate`");
-        check("name=a,rate=0", "`0` cannot be a rate");
+        check("name=a,rate=0", "invalid rate: `0`");
         check("name=a,rate=5@10", "`5@10`");
         check("name=a,rate=5@0+6@0", "`5@0+6@0`");
         check("name=a,burst=5", "`burst`");
@@ -425,13 +425,13 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_the_grammar_is_one() {
+    fn every_key_of_the_grammar_is_accepted() {
         let keys = GRAMMAR.lines().filter_map(|line| {
             let word = line.strip_prefix("  ")?.split([' ', '=']).next()?;
             (!word.is_empty()).then_some(word)
         });
         for key in keys {
-            // A key that is known has something against this value, or nothing to apply to.
+            // A known key rejects this value, or lacks the key it belongs to.
             let wrong = Spec::parse(&format!(
                 "name=a,rate=5,block=captcha,fault=reset,ban=a:b,cache=1:1,{key}=?"
             ));

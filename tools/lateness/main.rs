@@ -1,15 +1,14 @@
-//! How late sends are: many scopes, each with a delay of its own, so that so many fall due a second.
+//! Measures how late requests depart, with many scopes and a fixed rate of due requests.
 //!
 //! `cargo run --release --example lateness -- [--scopes N] [--rate N] [--new-connections]
 //! [--set NAME=VALUE]…`
 //!
-//! With a million scopes and 20 000 a second each scope has a delay of 50 s. Requests come to the
-//! crawl at random at that rate, for each scope one and one more that is due a delay later: those
-//! are the ones that tell. The origin runs on another processor and says what it saw: the gap
-//! between two requests of a scope, less the delay, is the lateness by a clock that is not ours.
-//! The whole takes twice the delay. Connections are kept and few, so that what is measured is the
-//! way from due to the system call; `--new-connections` makes one for each request, on 250
-//! addresses.
+//! With a million scopes and 20 000 requests a second each scope has a delay of 50 s. Requests are
+//! submitted at random at that rate: one for each scope, and a second that is due one delay later. Only
+//! the second ones are measured. The origin runs on another processor; by its clock the lateness is the
+//! gap between the two requests of a scope, less the delay. A run takes twice the delay. Connections are
+//! kept and few, so that the time from due to the system call is measured; `--new-connections` opens one
+//! for each request, to 250 addresses.
 
 mod origin;
 
@@ -23,11 +22,11 @@ use argiope::{Config, Crawler, Page, Request, Spread};
 
 use self::origin::Origin;
 
-#[expect(dead_code, reason = "what is freed is not given back here")]
+#[expect(dead_code, reason = "freed memory is not returned to the system here")]
 #[path = "../../src/cli/allocator.rs"]
 mod allocator;
 
-/// What to do, from `--name value` pairs.
+/// Options, from `--name value` pairs.
 struct Plan {
     scopes: u64,
     rate: u64,
@@ -35,14 +34,14 @@ struct Plan {
     set: Vec<(String, String)>,
 }
 
-/// What the crawl says of the requests that tell.
+/// The crawl's own measurements of the second requests.
 #[derive(Default)]
 struct Own {
     pages: u64,
     failed: u64,
-    /// From the later of due and ready to sent, as result lines have it.
+    /// From the later of due and ready to sent, as in result lines.
     lateness: Spread,
-    /// From due to sent, whatever was ready when.
+    /// From due to sent.
     overdue: Spread,
 }
 
@@ -71,16 +70,16 @@ fn main() {
     for (error, count) in &crawler.stats().by_error {
         println!("{count} ended as {error}");
     }
-    println!("of those that were due a delay after another of their scope:");
+    println!("second request of each scope:");
     row("lateness, by result lines", &own.lateness);
     row("from due to sent, by result lines", &own.overdue);
     row("gap less delay, by the origin's kernel", &seen.excess);
     row("length of a turn", &lag);
     println!(
-        "our thread waited {:.1} ms for its processor while others had it",
+        "our thread waited {:.1} ms for its processor",
         kept_waiting.as_secs_f64() * 1e3
     );
-    // What is left to the disk is done when the crawl goes.
+    // Dropping the crawl finishes its disk jobs.
     drop(crawler);
     let _ = std::fs::remove_file(stats_path());
     println!(
@@ -131,7 +130,7 @@ fn crawler(plan: &Plan, delay: Duration, own: &Shared<Own>) -> Crawler {
     let sink = move |page: Page| {
         let own = &mut *shared.borrow_mut();
         own.failed += u64::from(page.status != Some(200));
-        if page.tag != TELLS {
+        if page.tag != SECOND {
             return;
         }
         own.pages += 1;
@@ -143,16 +142,16 @@ fn crawler(plan: &Plan, delay: Duration, own: &Shared<Own>) -> Crawler {
             own.overdue.record(sent.saturating_since(due));
         }
     };
-    // As a crawl does: what it takes to write them is time during which nothing is sent.
+    // Written as in a usual crawl: nothing is sent during that time.
     Crawler::builder(config)
         .sink(sink)
         .stats_path(stats_path())
         .build()
-        .expect("the machine has an epoll")
+        .expect("a crawler")
 }
 
-/// Runs it until all that tell have come. Gives the lengths of the turns until then: the one that
-/// drops what is left is long.
+/// Runs the crawl until all second requests have ended; returns the lengths of the turns until then. The
+/// turn that drops the remaining requests is longer, and not counted.
 fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Shared<Own>) -> Spread {
     let stopper = crawler.stopper();
     let mut random = Random(plan.scopes);
@@ -164,7 +163,7 @@ fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Shared<Own>) -> Spre
         let now = began.elapsed();
         while scope < plan.scopes && next <= now {
             let host = format!("127.0.1.{}:{port}", 1 + scope % addresses);
-            // A third is never sent: while it waits connections are kept.
+            // The third is never sent: while it is queued, connections are kept.
             for wave in 0..3 {
                 let request = Request::get(format!("http://{host}/{scope}/{wave}"));
                 let request = request.scope(format!("s{scope}")).tag(wave);
@@ -189,7 +188,7 @@ fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Shared<Own>) -> Spre
     }
 }
 
-/// Numbers that only have to look random.
+/// A simple random number generator.
 struct Random(u64);
 
 impl Random {
@@ -235,13 +234,13 @@ fn usage(wrong: &str) -> ! {
     exit(2);
 }
 
-/// Where the statistics of a run are written while it lasts.
+/// Path of the statistics of this run.
 fn stats_path() -> PathBuf {
     let name = format!("lateness-{}.json", std::process::id());
     std::env::temp_dir().join(name)
 }
 
-/// How long the calling thread was ready to run and did not, since it began.
+/// How long the calling thread was runnable without running, since its start.
 fn kept_waiting() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text
@@ -251,7 +250,7 @@ fn kept_waiting() -> Duration {
     Duration::from_nanos(nanos.unwrap_or_default())
 }
 
-/// Keeps the calling thread on one processor.
+/// Pins the calling thread to one processor.
 pub fn pin(processor: usize) {
     // SAFETY: a set of zeroes is an empty one, and the call reads no more than it.
     unsafe {
@@ -261,12 +260,12 @@ pub fn pin(processor: usize) {
     }
 }
 
-/// How many processors there are.
+/// Number of processors.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The wave that tells.
-const TELLS: u64 = 1;
-/// How long a turn may wait at most.
+/// The wave that is measured.
+const SECOND: u64 = 1;
+/// The longest wait of a turn.
 const PATIENCE: Duration = Duration::from_millis(100);

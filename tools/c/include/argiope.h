@@ -218,7 +218,8 @@ void argiope_handle_pause(const struct ArgiopeHandle *handle, bool paused);
 //
 // # Safety
 // As `argiope_handle_cancel`.
-void argiope_handle_shutdown(const struct ArgiopeHandle *handle, uint64_t grace);
+void argiope_handle_shutdown(const struct ArgiopeHandle *handle,
+                             uint64_t grace);
 
 // Frees a handle. The crawl can end once all its handles are freed.
 //
