@@ -1,127 +1,99 @@
-//! What an origin saw, and what that says about the crawler: the judge's own figures.
+//! Record and report of one origin: rates, gaps, refusals and holds of the crawler.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
+use argiope::testkit::ledger::{self, ArrivalId, gaps};
 use serde_json::{Value, json};
 
 use super::limit::Limit;
 
-/// So much of what the limit made must be used in a stretch that counts as settled.
+/// The least share of the limit that is used in a settled stretch.
 const SETTLED_SHARE: f64 = 0.95;
-/// Stretches are one window long, and one begins this often in a window.
+/// Stretches are one window long; this many begin per window.
 const STEPS: u32 = 10;
-/// The least that undercuts a hold: clocks read one after the other are not this far apart.
+/// A hold is undercut by more than this: two clocks read in sequence differ by less.
 const HOLD_GRAIN: Duration = Duration::from_millis(1);
-/// More requests than this are answered and not recorded.
-const ARRIVALS_MAX: usize = 10_000_000;
 
-/// What was done about a request.
+/// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A page by the origin.
+    /// A page from the origin.
     Served,
-    /// A page by the cache before it.
+    /// A page from its cache.
     Hit,
     /// Refused by the limit.
     Refused,
-    /// Any page is refused by now, whatever the limit.
+    /// Refused by the block, whatever the limit.
     Blocked,
-    /// The client is refused, whatever it does.
+    /// Refused for a header of the client.
     Banned,
-    /// A page that goes wrong.
+    /// An injected fault.
     Fault,
     Robots,
 }
 
-/// A request, stamped when it had been read.
+/// A request, stamped after it was read.
+type Arrival = ledger::Arrival<Answered>;
+
+/// The answer to a request.
 #[derive(Clone, Debug)]
-pub struct Arrival {
-    pub at: Duration,
-    /// When its reply was with the kernel, or its client had gone.
-    pub ended: Option<Duration>,
+pub struct Answered {
     pub kind: Kind,
-    /// What it took of the limit.
+    /// Units charged to the limit.
     pub units: f64,
-    /// How long its reply asks to be left alone.
+    /// The Retry-After of the reply.
     pub hold: Option<Duration>,
-    /// How many were in flight with it.
-    pub in_flight: usize,
 }
 
-impl Arrival {
-    pub fn new(at: Duration, kind: Kind, units: f64) -> Self {
-        Arrival {
-            at,
-            ended: None,
-            kind,
-            units,
-            hold: None,
-            in_flight: 0,
-        }
-    }
-}
-
-/// How a record is read.
+/// Parameters of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// What refusals are counted per.
+    /// Refusals are reported per window of this length.
     pub window: Duration,
-    /// A request that came this long after a refusal left was sent in knowledge of it.
+    /// A request that arrives later than this after a refusal was sent after the client had read it.
     pub round_trip: Duration,
-    /// When the watch ended.
+    /// End of the measurement.
     pub end: Duration,
 }
 
 /// The record of one origin.
 #[derive(Default)]
 pub struct Ledger {
-    arrivals: Vec<Arrival>,
-    in_flight: usize,
-    unrecorded: u64,
+    record: ledger::Ledger<Answered>,
 }
 
 impl Ledger {
-    /// Takes note of a request and gives its number.
-    pub fn arrive(&mut self, mut arrival: Arrival) -> usize {
-        self.in_flight += 1;
-        arrival.in_flight = self.in_flight;
-        if self.arrivals.len() < ARRIVALS_MAX {
-            self.arrivals.push(arrival);
-            self.arrivals.len() - 1
-        } else {
-            self.unrecorded += 1;
-            usize::MAX
-        }
+    /// Records a request; returns its number.
+    pub fn arrive(&mut self, at: Duration, answered: Answered) -> ArrivalId {
+        self.record.arrive(at, answered)
     }
 
-    pub fn end(&mut self, number: usize, now: Duration) {
-        self.in_flight -= 1;
-        if let Some(arrival) = self.arrivals.get_mut(number) {
-            arrival.ended = Some(now);
-        }
+    pub fn end(&mut self, id: ArrivalId, now: Duration) {
+        self.record.end(id, now);
     }
 
     #[cfg(test)]
-    pub fn kind(&self, number: usize) -> Kind {
-        self.arrivals[number].kind
+    pub fn last_kind(&self) -> Option<Kind> {
+        Some(self.record.arrivals().last()?.note.kind)
     }
 
-    /// All figures. The limit tells what there was to use.
+    /// The report, with shares of `limit`.
     pub fn report(&self, limit: Option<&Limit>, reading: Reading) -> Value {
         let pages: Vec<&Arrival> = self.pages().collect();
-        let robots = self.arrivals.len() - pages.len();
+        let in_flight = self.record.in_flight();
+        let robots = self.record.arrivals().len() - pages.len();
         let Some(first) = pages.first() else {
-            return json!({"requests": 0, "robots": robots, "in_flight": self.in_flight});
+            return json!({"requests": 0, "robots": robots, "in_flight": in_flight});
         };
         let watch = Watch::new(&pages, limit, reading);
         let whole = watch.stretch(first.at, reading.end);
         let mut report = whole.figures();
         let more = json!({
             "robots": robots,
-            "unrecorded": self.unrecorded,
+            "unrecorded": self.record.unrecorded(),
             "first": first.at.as_secs_f64(),
-            "in_flight": self.in_flight,
+            "in_flight": in_flight,
             "kinds": whole.kinds(),
             "rounds": watch.rounds.len(),
             "largest_round": watch.rounds.iter().map(|round| round.refusals).max().unwrap_or(0),
@@ -140,14 +112,15 @@ impl Ledger {
     /// # Errors
     /// The writer's.
     pub fn write_arrivals(&self, origin: &str, out: &mut impl Write) -> io::Result<()> {
-        for arrival in &self.arrivals {
+        for arrival in self.record.arrivals() {
+            let Answered { kind, units, hold } = &arrival.note;
             let line = json!({
                 "origin": origin,
                 "at": arrival.at.as_secs_f64(),
                 "ended": arrival.ended.map(|ended| ended.as_secs_f64()),
-                "kind": name(arrival.kind),
-                "units": arrival.units,
-                "hold": arrival.hold.map(|hold| hold.as_secs_f64()),
+                "kind": name(*kind),
+                "units": units,
+                "hold": hold.map(|hold| hold.as_secs_f64()),
                 "in_flight": arrival.in_flight,
             });
             writeln!(out, "{line}")?;
@@ -156,12 +129,12 @@ impl Ledger {
     }
 
     fn pages(&self) -> impl Iterator<Item = &Arrival> {
-        let all = self.arrivals.iter();
-        all.filter(|arrival| arrival.kind != Kind::Robots)
+        let all = self.record.arrivals().iter();
+        all.filter(|arrival| arrival.note.kind != Kind::Robots)
     }
 }
 
-/// The refusals of requests that were sent before the first of them was known.
+/// The refusals of requests that were sent before the client had read the first of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Round {
     at: Duration,
@@ -171,7 +144,7 @@ struct Round {
 fn rounds(pages: &[&Arrival], round_trip: Duration) -> Vec<Round> {
     let mut rounds: Vec<Round> = Vec::new();
     let mut known = Duration::ZERO;
-    for refusal in pages.iter().filter(|page| page.kind == Kind::Refused) {
+    for refusal in pages.iter().filter(|page| page.note.kind == Kind::Refused) {
         match rounds.last_mut() {
             Some(round) if refusal.at < known => round.refusals += 1,
             _ => {
@@ -186,12 +159,12 @@ fn rounds(pages: &[&Arrival], round_trip: Duration) -> Vec<Round> {
     rounds
 }
 
-/// Who came although a reply had asked to be left alone.
+/// Requests sent during a Retry-After.
 fn holds(pages: &[&Arrival], round_trip: Duration) -> Value {
     let mut asked: Vec<(Duration, Duration)> = pages
         .iter()
         .filter_map(|page| {
-            let (ended, hold) = (page.ended?, page.hold?);
+            let (ended, hold) = (page.ended?, page.note.hold?);
             Some((ended + round_trip, ended + hold))
         })
         .collect();
@@ -211,7 +184,7 @@ fn holds(pages: &[&Arrival], round_trip: Duration) -> Value {
     json!({"asked": asked.len(), "undercut": undercut, "worst": worst.as_secs_f64()})
 }
 
-/// A record with what is derived from it once.
+/// A record and the values derived from it.
 struct Watch<'a> {
     pages: &'a [&'a Arrival],
     rounds: Vec<Round>,
@@ -224,7 +197,7 @@ struct Watch<'a> {
 struct Stretch<'a> {
     pages: &'a [&'a Arrival],
     rounds: usize,
-    /// What the limit made in this time, and what the limit held when it began.
+    /// Units that the limit added in this time.
     offered: Option<f64>,
     seconds: f64,
     windows: f64,
@@ -259,7 +232,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// For each rate of the limit: when the crawler settled at it, and how it did from then on.
+    /// For each rate of the limit: when the crawler settled, and its figures since then.
     fn phases(&self) -> Vec<Value> {
         let starts = match self.limit {
             Some(limit) => limit.phases(),
@@ -289,9 +262,9 @@ impl<'a> Watch<'a> {
         phases
     }
 
-    /// The first moment from which every stretch of one window, begun at any tenth of one, used 95 %
-    /// of what the limit made, and every stretch of two saw two rounds of refusals at most. One
-    /// request less is forgiven, for it may come a little later.
+    /// The first time from which every stretch of one window, beginning at any tenth of a window, used
+    /// 95 % of the limit, and every stretch of two windows had at most two rounds of refusals. A stretch may
+    /// lack one request, which can arrive just after it.
     fn settled(&self, from: Duration, end: Duration) -> Option<Duration> {
         self.limit?;
         let window = self.reading.window;
@@ -303,7 +276,7 @@ impl<'a> Watch<'a> {
             let most = stretch
                 .pages
                 .iter()
-                .map(|page| page.units)
+                .map(|page| page.note.units)
                 .fold(1.0, f64::max);
             let offered = stretch.offered.expect("there is a limit");
             let used = stretch.used() + most >= offered * SETTLED_SHARE;
@@ -328,7 +301,7 @@ impl<'a> Watch<'a> {
 
     fn block(&self) -> Option<Duration> {
         let mut pages = self.pages.iter();
-        let first = pages.find(|page| page.kind == Kind::Blocked)?;
+        let first = pages.find(|page| page.note.kind == Kind::Blocked)?;
         Some(first.at)
     }
 
@@ -337,7 +310,7 @@ impl<'a> Watch<'a> {
         Some(self.stretch(self.first, block).figures())
     }
 
-    /// How hard the crawler went on, at first and in all, once every page was blocked.
+    /// Requests after the block began: in the first seconds, and in total.
     fn after_block(&self) -> Option<Value> {
         let block = self.block()?;
         let mut figures = self.stretch(block, self.reading.end).figures();
@@ -358,12 +331,17 @@ impl<'a> Watch<'a> {
 
 impl Stretch<'_> {
     fn count(&self, kind: Kind) -> usize {
-        self.pages.iter().filter(|page| page.kind == kind).count()
+        self.pages
+            .iter()
+            .filter(|page| page.note.kind == kind)
+            .count()
     }
 
     fn used(&self) -> f64 {
-        // The sum of nothing would be -0.
-        self.pages.iter().fold(0.0, |sum, page| sum + page.units)
+        // An empty `sum` is -0.
+        self.pages
+            .iter()
+            .fold(0.0, |sum, page| sum + page.note.units)
     }
 
     fn figures(&self) -> Value {
@@ -393,11 +371,10 @@ impl Stretch<'_> {
         Value::Object(counts.into_iter().collect())
     }
 
-    /// Between neighbours, in seconds.
+    /// Gaps between consecutive requests, in seconds.
     fn gaps(&self) -> Option<Value> {
-        let pairs = self.pages.windows(2);
-        let gaps: Vec<f64> = pairs
-            .map(|pair| (pair[1].at - pair[0].at).as_secs_f64())
+        let gaps: Vec<f64> = gaps(self.pages.iter().copied())
+            .map(|(_, gap)| gap.as_secs_f64())
             .collect();
         if gaps.is_empty() {
             return None;
@@ -437,7 +414,15 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Plays requests at these milliseconds against a limit; each takes a millisecond to answer.
+    fn answered(kind: Kind, units: f64) -> Answered {
+        Answered {
+            kind,
+            units,
+            hold: None,
+        }
+    }
+
+    /// Sends requests at these milliseconds to a limit; each takes a millisecond to answer.
     fn play(limit: &mut Limit, at: impl IntoIterator<Item = u64>) -> Ledger {
         let mut ledger = Ledger::default();
         let mut first = None;
@@ -448,8 +433,8 @@ mod tests {
                 true => (Kind::Served, 1.0),
                 false => (Kind::Refused, 0.0),
             };
-            let number = ledger.arrive(Arrival::new(at, kind, units));
-            ledger.end(number, at + MS);
+            let id = ledger.arrive(at, answered(kind, units));
+            ledger.end(id, at + MS);
         }
         ledger
     }
@@ -487,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_slow_at_first_settles_later_and_who_stays_slow_never() {
+    fn slow_start_settles_later_and_a_slow_crawl_never() {
         let slow = (0..20).map(|i| i * 1000);
         let fast = (0..200).map(|i| 20_000 + i * 200);
         let mut limit = bucket(&[(0, 5.0)], 1.0);
@@ -504,8 +489,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_three_times_in_two_windows_is_not_settled_before_that_is_over() {
-        // 4 % too fast for half a minute: what is too much is refused, each in a round of its own.
+    fn three_rounds_in_two_windows_are_not_settled() {
+        // 4 % too fast for half a minute: the excess is refused, each in its own round.
         let hasty = (0..150).map(|i| i * 192);
         let calm = (0..160).map(|i| 28_800 + i * 200);
         let mut limit = bucket(&[(0, 5.0)], 1.0);
@@ -516,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crawler_that_stops_is_not_settled_however_well_it_did() {
+    fn crawl_that_stops_early_is_not_settled() {
         let mut limit = bucket(&[(0, 5.0)], 1.0);
         let ledger = play(&mut limit, (0..200).map(|i| i * 200));
         let report = read(&ledger, &limit, 60_000);
@@ -525,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rate_of_a_moving_limit_is_judged_by_itself() {
+    fn each_rate_of_a_changing_limit_has_its_own_phase() {
         let fast = (0..800).map(|i| i * 50);
         let slow = (0..200).map(|i| 40_000 + i * 200);
         let mut limit = bucket(&[(0, 20.0), (40, 5.0)], 1.0);
@@ -540,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_one_moment_are_one_round_and_those_in_knowledge_of_it_are_more() {
+    fn requests_sent_before_a_refusal_was_read_belong_to_its_round() {
         let mut limit = bucket(&[(0, 1.0)], 1.0);
         // The first refusal is known at 10 + 1 + 5 ms.
         let ledger = play(&mut limit, [0, 10, 11, 12, 15, 16, 17, 500]);
@@ -551,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_refusals_are_as_many_rounds_as_there_were_chances_to_learn() {
+    fn constant_refusals_are_one_round_per_round_trip() {
         let mut limit = bucket(&[(0, 1.0)], 1.0);
         let ledger = play(&mut limit, 0..1000);
         let report = read(&ledger, &limit, 1000);
@@ -560,16 +545,16 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_before_the_time_that_was_asked_for_undercuts_it() {
+    fn requests_during_a_retry_after_are_counted() {
         let mut ledger = Ledger::default();
         let mut come = |at: u64, hold: Option<u64>| {
-            let mut arrival = Arrival::new(MS * at as u32, Kind::Refused, 0.0);
-            arrival.hold = hold.map(Duration::from_secs);
-            let number = ledger.arrive(arrival);
-            ledger.end(number, MS * at as u32);
+            let mut answered = answered(Kind::Refused, 0.0);
+            answered.hold = hold.map(Duration::from_secs);
+            let id = ledger.arrive(MS * at as u32, answered);
+            ledger.end(id, MS * at as u32);
         };
         come(0, Some(2));
-        // Under way when the hold was not known yet.
+        // Sent before the client had read the hold.
         come(4, None);
         come(1500, None);
         come(2000, Some(1));
@@ -585,10 +570,9 @@ mod tests {
     }
 
     #[test]
-    fn in_flight_is_counted_to_the_end_of_each_reply() {
+    fn requests_are_in_flight_until_their_reply_ends() {
         let mut ledger = Ledger::default();
-        let arrive =
-            |ledger: &mut Ledger, at| ledger.arrive(Arrival::new(MS * at, Kind::Served, 1.0));
+        let arrive = |ledger: &mut Ledger, at| ledger.arrive(MS * at, answered(Kind::Served, 1.0));
         let first = arrive(&mut ledger, 0);
         let second = arrive(&mut ledger, 1);
         ledger.end(first, MS * 2);
@@ -603,12 +587,12 @@ mod tests {
     }
 
     #[test]
-    fn the_time_after_a_block_is_told_apart() {
+    fn requests_after_a_block_are_reported_separately() {
         let mut ledger = Ledger::default();
         for at in 0..30u32 {
             let kind = if at < 10 { Kind::Served } else { Kind::Blocked };
-            let number = ledger.arrive(Arrival::new(MS * 100 * at, kind, 0.0));
-            ledger.end(number, MS * 100 * at);
+            let id = ledger.arrive(MS * 100 * at, answered(kind, 0.0));
+            ledger.end(id, MS * 100 * at);
         }
         let report = read(&ledger, &bucket(&[(0, 1.0)], 1.0), 3000);
         assert_eq!(report["before_block"]["requests"], 10);

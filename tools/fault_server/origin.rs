@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use argiope::testkit::http::{Reply, Request, Step};
+use argiope::testkit::ledger::ArrivalId;
 use percent_encoding::percent_decode_str;
 
 use super::fields::date;
-use super::ledger::{Arrival, Kind, Ledger};
+use super::ledger::{Answered, Kind, Ledger};
 use super::spec::{Face, RetryAfter, Robots, Spec};
 
 /// The current time, by the monotonic clock and by the wall clock.
@@ -42,7 +43,7 @@ pub struct World {
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub origin: usize,
-    pub arrival: usize,
+    pub arrival: ArrivalId,
 }
 
 impl World {
@@ -69,16 +70,24 @@ impl World {
         let upstream = target.map(|target| {
             let origin = &mut self.origins[target];
             let (kind, units, status) = origin.charge_upstream(now);
-            let arrival = origin.ledger.arrive(Arrival::new(now.at, kind, units));
+            let answered = Answered {
+                kind,
+                units,
+                hold: None,
+            };
+            let arrival = origin.ledger.arrive(now.at, answered);
             origin.ledger.end(arrival, now.at);
             ("X-Upstream-Status-Code", status.to_string())
         });
         let origin = &mut self.origins[index];
         let mut decision = origin.decide(request, now);
         let steps = origin.steps(&mut decision, upstream, request, now);
-        let mut arrival = Arrival::new(now.at, decision.kind, decision.units);
-        arrival.hold = decision.hold;
-        let arrival = origin.ledger.arrive(arrival);
+        let answered = Answered {
+            kind: decision.kind,
+            units: decision.units,
+            hold: decision.hold,
+        };
+        let arrival = origin.ledger.arrive(now.at, answered);
         let entry = Entry {
             origin: index,
             arrival,
@@ -447,8 +456,8 @@ mod tests {
             Step::Send(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             other => format!("{other:?}"),
         });
-        let kind = world.origins()[0].ledger.kind(entry.arrival);
-        (kind, after, text.collect())
+        let kind = world.origins()[0].ledger.last_kind();
+        (kind.expect("an arrival"), after, text.collect())
     }
 
     fn kinds(world: &mut World, requests: u64) -> Vec<Kind> {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use argiope::testkit::ledger::{self, ArrivalId};
+
 use super::report::{Gap, Promised, ScopeReport, WebReport};
 use super::site::answer::{Before, Content};
 use super::site::{Site, World, is_robots};
@@ -25,7 +27,7 @@ pub struct Ledger {
 
 #[derive(Default)]
 struct Host {
-    visits: Vec<Visit>,
+    visits: ledger::Ledger<()>,
     pages: u64,
     robots: u64,
     /// The paths requested against the rules; the first few suffice.
@@ -35,15 +37,9 @@ struct Host {
     ruled: Option<Duration>,
 }
 
-/// From a request's arrival to its reply's last byte, or to the client's disconnect.
-struct Visit {
-    came: Duration,
-    left: Option<Duration>,
-}
-
-/// Which visit: the host's number less one, and the visit's place there.
+/// Which visit: the host's number less one, and the visit's number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VisitId(usize, usize);
+pub struct VisitId(usize, ArrivalId);
 
 impl Ledger {
     /// A ledger for `domains` hosts.
@@ -58,12 +54,10 @@ impl Ledger {
     pub fn arrive(&mut self, site: &Site, path: &str, came: Duration) -> (VisitId, Before) {
         let index = site.number as usize - 1;
         let host = &mut self.hosts[index];
+        let visits = host.visits.arrivals();
         let before = Before {
-            requests: host.visits.len() - host.robots as usize,
-            since: host
-                .visits
-                .last()
-                .map(|last| came.saturating_sub(last.came)),
+            requests: visits.len() - host.robots as usize,
+            since: visits.last().map(|last| came.saturating_sub(last.at)),
         };
         host.robots += u64::from(is_robots(path));
         if site.forbids(path) {
@@ -72,8 +66,7 @@ impl Ledger {
                 host.forbidden.push(path.to_owned());
             }
         }
-        host.visits.push(Visit { came, left: None });
-        (VisitId(index, host.visits.len() - 1), before)
+        (VisitId(index, host.visits.arrive(came, ())), before)
     }
 
     /// Notes that a visit's reply was written at `left`: its status and length, or a reset.
@@ -98,29 +91,29 @@ impl Ledger {
 
     /// Notes that a visit ended at `left`, with or without a reply.
     pub fn leave(&mut self, visit: VisitId, left: Duration) {
-        self.hosts[visit.0].visits[visit.1].left = Some(left);
+        self.hosts[visit.0].visits.end(visit.1, left);
     }
 
     /// Compares the recorded requests with the promised limits.
     pub fn report(mut self, world: &World, promised: Promised) -> WebReport {
         for host in &mut self.hosts {
-            host.visits.sort_by_key(|visit| visit.came);
+            host.visits.sort();
         }
-        let all = || self.hosts.iter().flat_map(|host| &host.visits);
-        let first = all().map(|visit| visit.came).min();
-        let last = all().map(|visit| visit.left.unwrap_or(visit.came)).max();
+        let all = || self.hosts.iter().flat_map(|host| host.visits.arrivals());
+        let first = all().map(|visit| visit.at).min();
+        let last = all().map(|visit| visit.ended.unwrap_or(visit.at)).max();
         let scopes = world
             .sites()
             .iter()
             .zip(&self.hosts)
             .map(|(site, host)| ScopeReport {
                 scope: site.host(),
-                requests: host.visits.len() as u64,
+                requests: host.visits.arrivals().len() as u64,
                 pages: host.pages,
                 forbidden: host.forbidden.clone(),
                 forbidden_count: host.forbidden_count,
                 tightest: host.tightest(promised.gap, site.crawl_delay()),
-                in_flight_peak: host.in_flight_peak(),
+                in_flight_peak: host.visits.overlap_max() as u32,
             });
         WebReport {
             promised,
@@ -142,10 +135,10 @@ impl Host {
     /// The gap with the least to spare. `Crawl-delay` counts once the rules were sent: a
     /// request before that could not know it.
     fn tightest(&self, promised: Duration, crawl_delay: Duration) -> Option<Gap> {
-        let gaps = self.visits.windows(2).map(|pair| {
-            let knew = self.ruled.is_some_and(|ruled| pair[0].came >= ruled);
+        let gaps = ledger::gaps(self.visits.arrivals().iter()).map(|(visit, gap)| {
+            let knew = self.ruled.is_some_and(|ruled| visit.at >= ruled);
             Gap {
-                seen: pair[1].came - pair[0].came,
+                seen: gap,
                 allowed: match knew {
                     true => promised.max(crawl_delay),
                     false => promised,
@@ -153,18 +146,6 @@ impl Host {
             }
         });
         gaps.min_by_key(Gap::spare_nanos)
-    }
-
-    /// The most visits that overlapped. One that ends as another comes does not overlap it.
-    fn in_flight_peak(&self) -> u32 {
-        let mut leaving: Vec<Duration> = Vec::new();
-        let mut peak = 0;
-        for visit in &self.visits {
-            leaving.retain(|left| *left > visit.came);
-            leaving.push(visit.left.unwrap_or(Duration::MAX));
-            peak = peak.max(leaving.len());
-        }
-        peak as u32
     }
 }
 
