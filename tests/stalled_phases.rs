@@ -1,11 +1,11 @@
-//! Durations of a request's phases, measured by a loop that is late for everything: on epoll, on
-//! io_uring and in the simulation, where they are exact to the nanosecond.
+//! Durations of a request's phases, measured by a loop that handles every event late: on epoll, on
+//! io_uring, and in the simulation, where they are exact to the nanosecond.
 
 #[path = "../src/base/loud.rs"]
 mod loud;
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -21,22 +21,22 @@ use argiope::testkit::dns;
 use argiope::testkit::server::{Acceptor, loopback};
 use argiope::{Config, DiskJob, FinishReason, Instant, IoKind, Page, Request, Wall};
 
-/// What is measured here.
+/// The phases that are measured.
 const MEASURES: [Measure; 4] = [
     Measure::Dns,
     Measure::Connect,
     Measure::FirstByte,
     Measure::Body,
 ];
-/// How late the loop is, each time.
+/// By how much the loop handles each event late.
 const STALL: Duration = Duration::from_millis(4);
-/// How long the simulated network takes to the other side and back.
+/// Round trip of the simulated network.
 const ROUND_TRIP: Duration = Duration::from_millis(8);
-/// How long a name server takes.
+/// Time until a name server answers.
 const LOOKUP: Duration = Duration::from_millis(30);
-/// How long a server takes for a head.
+/// Time until a server sends the head.
 const HEAD: Duration = Duration::from_millis(20);
-/// How long after that the rest of the body comes.
+/// Time from there to the rest of the body.
 const BODY: Duration = Duration::from_millis(10);
 /// How long after that the end of the connection, which is all that tells the end of the body.
 const END: Duration = Duration::from_millis(15);
@@ -229,11 +229,11 @@ fn simulation() -> Late<Sim> {
     Late::new(sim, pass)
 }
 
-/// The same servers on loopback: one for pages, one for names.
+/// The servers on loopback: one for pages, one for names.
 struct Servers {
     pages: Acceptor,
     names: SocketAddr,
-    /// How long each span was by their own clock, which a busy machine makes longer.
+    /// The spans by their own clock; longer on a busy machine.
     took: Took,
 }
 
@@ -244,20 +244,11 @@ impl Servers {
         let took = Took::default();
         let taken = Arc::clone(&took);
         let pages = Acceptor::start(loopback(), move |stream, _| serve_page(stream, &taken));
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let names = socket.local_addr().expect("an address");
         let taken = Arc::clone(&took);
-        thread::spawn(move || {
-            let mut query = [0; 512];
-            while let Ok((length, from)) = socket.recv_from(&mut query) {
-                let reply = answer(&query[..length], [127, 0, 0, 1]);
-                let socket = socket.try_clone().expect("a descriptor");
-                let taken = Arc::clone(&taken);
-                thread::spawn(move || {
-                    wait(Measure::Dns, LOOKUP, &taken);
-                    socket.send_to(&reply, from)
-                });
-            }
+        // One at a time: queries are four times as far apart as an answer takes.
+        let names = dns::serve(move |_| {
+            wait(Measure::Dns, LOOKUP, &taken);
+            dns::Answer::Address(Ipv4Addr::LOCALHOST)
         });
         Servers { pages, names, took }
     }
@@ -268,7 +259,7 @@ impl Servers {
         let spans = took.iter().filter(|(of, _)| *of == measure);
         let mut spans: Vec<_> = spans.map(|(_, span)| *span).collect();
         spans.sort_unstable();
-        // No server has a part in a handshake of TCP's.
+        // Servers take no part in TCP's handshake.
         let median = spans.get(spans.len() / 2).copied().unwrap_or_default();
         median.as_secs_f64() * 1e3
     }
@@ -291,7 +282,7 @@ fn wait(measure: Measure, span: Duration, taken: &Took) {
     taken.lock().expect("no server panics").push(took);
 }
 
-/// What a probe tells that asks for each of these URLs once.
+/// The report of a probe that requests each of these URLs once.
 fn probe<I: Io>(io: I, names: SocketAddr, rate: f64, urls: &[String]) -> ProbeReport {
     let names = resolver::ResolverSettings {
         servers: vec![names],
@@ -311,7 +302,7 @@ fn probe<I: Io>(io: I, names: SocketAddr, rate: f64, urls: &[String]) -> ProbeRe
     assert_eq!(probe.run(), FinishReason::Finished);
     let report = probe.report();
     assert_eq!(report.replies, urls.len() as u64, "{:?}", report.by_error);
-    // What `stats.json` tells of phases is the same.
+    // `stats.json` has the same phases.
     for (name, spread) in &probe.crawler().stats().phases {
         let measure =
             Measure::from_name(name.as_str()).filter(|measure| MEASURES.contains(measure));
@@ -323,7 +314,7 @@ fn probe<I: Io>(io: I, names: SocketAddr, rate: f64, urls: &[String]) -> ProbeRe
     report
 }
 
-/// So many names, each to be looked up.
+/// URLs on this many hosts, each with a lookup of its own.
 fn urls(count: usize, port: u16) -> Vec<String> {
     let url = |n| format!("http://n{n}.test:{port}/");
     (0..count).map(url).collect()
@@ -350,14 +341,14 @@ fn a_late_loop_measures_every_phase_exactly() {
         for share in [0.0, 1.0] {
             let taken = millis(&report, measure, share);
             let name = measure.as_str();
-            // To the three digits of a distribution.
+            // A distribution has three digits.
             assert!(
                 (taken / took - 1.0).abs() < 1e-3,
                 "{name}: {taken}, not {took} ms"
             );
         }
     }
-    // It was late indeed: at least for the query, for the attempt to connect, and for the request.
+    // The loop was late at least for the query, the connection and the request.
     assert!(millis(&report, Measure::Wait, 0.0) >= 4.0);
     let set_up = millis(&report, Measure::Due, 0.0) - millis(&report, Measure::Sent, 1.0);
     assert!(set_up >= (ROUND_TRIP + LOOKUP + ROUND_TRIP).as_millis() as f64 + 12.0);
@@ -372,7 +363,7 @@ fn a_late_loop_on_the_kernel_measures_every_phase_exactly<I: Io>(io: I) {
     for measure in MEASURES {
         let (taken, took) = (millis(&report, measure, 0.5), servers.took(measure));
         let name = measure.as_str();
-        // A busy machine adds to it, but less than one stall would.
+        // A busy machine adds to it, but less than one stall.
         assert!(
             (took - 0.5..took + 3.0).contains(&taken),
             "{back_end}, {name}: {taken}, not {took} ms"
@@ -381,13 +372,13 @@ fn a_late_loop_on_the_kernel_measures_every_phase_exactly<I: Io>(io: I) {
 }
 
 #[test]
-fn so_it_is_on_epoll() {
+fn a_late_loop_measures_every_phase_on_epoll() {
     let epoll = Epoll::new(IoSettings::default()).expect("a back end");
     a_late_loop_on_the_kernel_measures_every_phase_exactly(epoll);
 }
 
 #[test]
-fn so_it_is_on_io_uring() {
+fn a_late_loop_measures_every_phase_on_io_uring() {
     match Uring::new(IoSettings::default()) {
         Ok(uring) => a_late_loop_on_the_kernel_measures_every_phase_exactly(uring),
         Err(reason) => loud::skip(reason),
@@ -395,7 +386,7 @@ fn so_it_is_on_io_uring() {
 }
 
 #[test]
-fn those_who_wait_for_one_lookup_have_each_waited_as_long_as_they_did() {
+fn requests_that_share_a_lookup_each_have_their_own_wait() {
     let names = SocketAddr::from(([10, 53, 53, 53], 53));
     let urls = [81, 82].map(|port| format!("http://a.test:{port}/"));
     let report = probe(simulation(), names, 50.0, &urls);

@@ -168,9 +168,9 @@ fn span(time: Timespec) -> Duration {
 /// Datagrams sent to see whether the kernel has begun to stamp; it takes a few.
 const DATAGRAMS_MAX: u32 = 5_000;
 const DATAGRAM_GAP: Duration = Duration::from_millis(1);
-/// Two readings of a clock with one between them take a tenth of a microsecond.
-const APART_MAX: Duration = Duration::from_micros(20);
-/// How often the processor may be lost before the best pair is taken.
+/// Bound for the error of a pair: three readings of a clock take a tenth of a microsecond.
+const APART_MAX: Duration = Duration::from_micros(2);
+/// Tries before the best pair is taken, if each is interrupted.
 const READINGS: u32 = 5;
 /// No turn of the server is this late or this long.
 const DISTANCE_MAX: Duration = Duration::from_secs(10);

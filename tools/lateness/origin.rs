@@ -1,141 +1,109 @@
-//! The origin that judges: it answers at once, and the kernel stamps when each request came to it.
+//! The origin: answers at once, and records when the kernel received each request.
 
-use std::collections::HashMap;
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::mem;
-use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use argiope::Spread;
+use argiope::testkit::engine::{Answer, End, Engine, Service};
+use argiope::testkit::http::{Request, Step};
 use argiope::testkit::server::listener;
-use argiope::testkit::stamp::{ask_for_stamps, receive_stamped};
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-/// What the origin saw: for each wave after a scope's first, by how much the gap since the one
-/// before exceeds the delay that was promised.
+/// What the origin recorded: for each request after a scope's first, by how much the gap before it
+/// exceeds the delay.
 pub struct Seen {
-    /// Requests that came.
+    /// Requests received.
     pub requests: u64,
-    /// The excess, which is the lateness and what two transits differ by.
+    /// The excess: lateness, plus the difference of two transit times.
     pub excess: Spread,
-    /// Gaps that were shorter than promised, and the worst of them.
+    /// Number of gaps that were shorter than the delay, and by how much the shortest.
     pub short: u64,
     pub shortest_by: Duration,
 }
 
-/// A running origin. It serves until the process ends; [`Origin::seen`] says what it saw until then.
+/// A running origin. It serves until it is dropped.
 pub struct Origin {
     pub port: u16,
-    asked: Sender<Sender<Seen>>,
+    arrivals: Arc<Mutex<Arrivals>>,
+    /// Its end stops the server.
+    _stop: UnixStream,
 }
 
 impl Origin {
-    /// Starts it on a thread of its own, on the last processor there is.
+    /// Starts the origin on a thread pinned to the last processor.
     pub fn start(delay: Duration) -> io::Result<Origin> {
         let listener = listener("0.0.0.0:0")?;
-        listener.set_nonblocking(true)?;
-        ask_for_stamps(&listener)?;
         let port = listener.local_addr()?.port();
-        let (asked, asks) = channel();
+        let arrivals = Arc::new(Mutex::new(Arrivals::new(delay)));
+        let service = Pages(Arc::clone(&arrivals));
+        let (stop, stopped) = UnixStream::pair()?;
+        let mut engine = Engine::new(service, vec![listener], None, stopped.into())?;
         thread::spawn(move || {
             crate::pin(crate::processors() - 1);
-            if let Err(error) = serve(&listener, delay, &asks) {
+            if let Err(error) = engine.run(None) {
                 eprintln!("the origin failed: {error}");
                 std::process::exit(1);
             }
         });
-        Ok(Origin { port, asked })
+        Ok(Origin {
+            port,
+            arrivals,
+            _stop: stop,
+        })
     }
 
-    /// What came until now.
+    /// The record so far.
     pub fn seen(&self) -> Seen {
-        let (sender, receiver) = channel();
-        self.asked.send(sender).expect("the origin serves");
-        receiver.recv().expect("the origin serves")
+        locked(&self.arrivals).counts()
     }
 }
 
-fn serve(listener: &TcpListener, delay: Duration, asks: &Receiver<Sender<Seen>>) -> io::Result<()> {
-    let poll = epoll::create(CreateFlags::CLOEXEC)?;
-    epoll::add(
-        &poll,
-        listener,
-        EventData::new_u64(LISTENER),
-        EventFlags::IN,
-    )?;
-    let mut streams: HashMap<u64, TcpStream> = HashMap::new();
-    let mut named = 0;
-    let mut arrivals = Arrivals::new(delay);
-    let mut events = Vec::with_capacity(256);
-    let patience = rustix::time::Timespec {
-        tv_sec: 0,
-        tv_nsec: 100_000_000,
-    };
-    loop {
-        events.clear();
-        epoll::wait(
-            &poll,
-            rustix::buffer::spare_capacity(&mut events),
-            Some(&patience),
-        )?;
-        for event in &events {
-            match event.data.u64() {
-                LISTENER => {
-                    while let Ok((stream, _)) = listener.accept() {
-                        stream.set_nonblocking(true)?;
-                        stream.set_nodelay(true)?;
-                        epoll::add(&poll, &stream, EventData::new_u64(named), EventFlags::IN)?;
-                        streams.insert(named, stream);
-                        named += 1;
-                    }
-                }
-                name => {
-                    let stream = streams.get_mut(&name).expect("a stream that is open");
-                    if !answer(stream, &mut arrivals) {
-                        streams.remove(&name);
-                    }
-                }
-            }
-        }
-        while let Ok(sender) = asks.try_recv() {
-            let _ = sender.send(arrivals.counts());
+/// Answers every request with the same page.
+struct Pages(Arc<Mutex<Arrivals>>);
+
+impl Service for Pages {
+    type Exchange = ();
+
+    fn answer(&mut self, _: usize, request: &Request, arrived: Duration) -> Answer<()> {
+        locked(&self.0).take(scope_of(request.path()), arrived);
+        Answer {
+            exchange: (),
+            from: arrived,
+            steps: vec![Step::Send(REPLY.to_vec())],
+            is_last: request.is_last,
         }
     }
+
+    fn ended(&mut self, (): (), _: End) {}
 }
 
-/// Answers the request that has come, in one piece as it left. `false` once the peer is gone.
-fn answer(stream: &mut TcpStream, arrivals: &mut Arrivals) -> bool {
-    let mut buffer = [0; 4096];
-    match receive(stream, &mut buffer) {
-        Ok((0, _)) => false,
-        Ok((length, at)) => {
-            arrivals.take(scope_of(&buffer[..length]), at);
-            stream.write_all(REPLY).is_ok()
-        }
-        Err(error) => error.kind() == ErrorKind::WouldBlock,
-    }
+/// The number of the scope, which the path begins with: `/123/1`.
+fn scope_of(path: &str) -> usize {
+    let number = path[1..]
+        .split('/')
+        .next()
+        .and_then(|text| text.parse().ok());
+    number.expect("a path of ours")
 }
 
-/// The number of the scope, which the path begins with: `GET /123/1 HTTP/1.1`.
-fn scope_of(request: &[u8]) -> usize {
-    let path = request.strip_prefix(b"GET /").expect("a GET of ours");
-    let digits = path.iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
+fn locked(arrivals: &Mutex<Arrivals>) -> std::sync::MutexGuard<'_, Arrivals> {
+    arrivals.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// When the last request of each scope came.
+/// Arrival of the last request of each scope.
 struct Arrivals {
-    delay: u64,
-    last: Vec<u64>,
+    delay: Duration,
+    last: Vec<Duration>,
     seen: Seen,
 }
 
 impl Arrivals {
     fn new(delay: Duration) -> Self {
         Arrivals {
-            delay: delay.as_nanos() as u64,
+            delay,
             last: Vec::new(),
             seen: Seen {
                 requests: 0,
@@ -146,22 +114,21 @@ impl Arrivals {
         }
     }
 
-    fn take(&mut self, scope: usize, at: u64) {
+    fn take(&mut self, scope: usize, at: Duration) {
         if self.last.len() <= scope {
-            self.last.resize(scope + 1, 0);
+            self.last.resize(scope + 1, Duration::ZERO);
         }
         let before = mem::replace(&mut self.last[scope], at);
         let seen = &mut self.seen;
         seen.requests += 1;
-        if before == 0 {
+        if before.is_zero() {
             return;
         }
         let due = before + self.delay;
-        seen.excess
-            .record(Duration::from_nanos(at.saturating_sub(due)));
+        seen.excess.record(at.saturating_sub(due));
         if at < due {
             seen.short += 1;
-            seen.shortest_by = seen.shortest_by.max(Duration::from_nanos(due - at));
+            seen.shortest_by = seen.shortest_by.max(due - at);
         }
     }
 
@@ -173,17 +140,4 @@ impl Arrivals {
     }
 }
 
-/// Reads what has come, and when the kernel got it, in nanoseconds of wall time.
-fn receive(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
-    let (length, stamp) = receive_stamped(stream, buffer)?;
-    // An end has no stamp; and now and then the first packet of a connection has none.
-    Ok((length, stamp.map_or_else(now, |at| at.as_nanos() as u64)))
-}
-
-fn now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-const LISTENER: u64 = u64::MAX;
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok";

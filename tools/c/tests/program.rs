@@ -98,8 +98,11 @@ fn invalid_arguments_return_an_error() {
     );
 }
 
-/// A server that answers everything with a page of six bytes but robots.txt, and keeps what it was
-/// asked, on a free port.
+/// Starts a server that records each target and answers it with a page of six bytes, robots.txt with 404.
+/// Returns its port and record.
+///
+/// Not the test kit's server: that needs argiope's feature `cli`, which cargo would then also enable in
+/// the library under test.
 fn serve() -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
