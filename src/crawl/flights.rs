@@ -1,13 +1,10 @@
 //! Attempts between their release and their end.
 
-use smallvec::SmallVec;
-
 use crate::base::ids::LaneId;
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
 use crate::crawl::network::origins::Origin;
 use crate::fetch::exchange::Exchange;
-use crate::fetch::eyeballs::Race;
 use crate::frontier::job::Job;
 use crate::throttle::decision::Decision;
 use crate::throttle::engine::TicketId;
@@ -57,11 +54,6 @@ impl Flights {
         self.of_ticket.get(ticket.slot()).copied().flatten()
     }
 
-    /// The key of a slot in use.
-    pub fn key_of(&self, slot: u32) -> Option<Key> {
-        self.slab.key_of(slot)
-    }
-
     /// The keys of the attempts in the stages that `is_wanted` names.
     pub fn keys_where(&self, is_wanted: impl Fn(&Stage) -> bool) -> Vec<Key> {
         let wanted = |(_, flight): &(Key, &Flight)| is_wanted(&flight.stage);
@@ -97,8 +89,6 @@ pub struct Flight {
     /// The decisions that its head caused, until its body's size is known. Empty without
     /// `AUTOTHROTTLE_DEBUG`.
     pub decisions: Vec<Decision>,
-    /// The port to connect to.
-    pub port: u16,
     pub stage: Stage,
 }
 
@@ -111,12 +101,8 @@ pub struct Flight {
 /// ```
 #[derive(Debug)]
 pub enum Stage {
-    /// For one of these connections.
-    Connecting {
-        exchange: Box<Exchange>,
-        race: Race,
-        sockets: SmallVec<[Key; 2]>,
-    },
+    /// For a connection.
+    Connecting { exchange: Box<Exchange> },
     /// For the throttle to let it depart.
     Ready {
         exchange: Box<Exchange>,

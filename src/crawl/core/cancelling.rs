@@ -61,15 +61,11 @@ impl<I: Io> Core<I> {
     pub fn withdraw(&mut self, key: Key) -> Flight {
         let flight = self.flights.remove(key).expect("the caller found it");
         match &flight.stage {
-            Stage::Connecting { sockets, .. } => {
-                for socket in sockets {
-                    self.close_socket(*socket, Close::Reset);
-                }
-            }
+            Stage::Connecting { .. } => self.abandon(key),
             Stage::Ready { socket, .. } => self.close_socket(*socket, Close::Finish),
             Stage::Exchanging { .. } | Stage::Moving => {}
         }
-        self.forget(key, &flight);
+        self.release_origin(flight.origin);
         self.throttle.cancel(flight.ticket, self.now);
         flight
     }

@@ -6,7 +6,7 @@ use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::breaker::Probed;
 use crate::crawl::core::Core;
-use crate::crawl::flights::{Flight, Stage};
+use crate::crawl::flights::Stage;
 use crate::crawl::network::carrier::Carrier;
 use crate::crawl::network::faults::IDLE_CLOSED;
 use crate::crawl::network::origins::Origin;
@@ -48,17 +48,12 @@ impl<I: Io> Core<I> {
     pub fn on_connection_event(&mut self, key: Key, event: ConnectionEvent) {
         match event {
             ConnectionEvent::Ready => {
-                let flight = self.network.http(key).flight;
-                let flight = flight.expect("a new connection has its attempt");
-                self.on_tunnel_ready(flight);
-                self.on_ready(flight, key);
+                let attempt = self.network.handle_ready(key);
+                self.on_tunnel_ready(attempt);
+                self.on_ready(attempt, key);
             }
             ConnectionEvent::Failed(failure) => self.on_set_up_failed(key, failure),
-            ConnectionEvent::Head => {
-                let flight = self.network.http(key).flight;
-                let flight = flight.expect("a reply has its attempt");
-                self.on_head(flight, key);
-            }
+            ConnectionEvent::Head => self.on_head(self.network.attempt_on(key), key),
             ConnectionEvent::Piece => unreachable!("it is handed over where it was read"),
             ConnectionEvent::Ended { failure, reusable } => {
                 self.on_exchange_over(key, failure, reusable)
@@ -225,12 +220,6 @@ impl<I: Io> Core<I> {
             Origin::Direct(number) => self.frontier.release_origin(number, self.now),
             Origin::ByProxy(number) => self.network.give_back_way(number),
         }
-    }
-
-    /// Forgets what was kept of an attempt that is over.
-    pub fn forget(&mut self, key: Key, flight: &Flight) {
-        self.network.cancel_attempt(key);
-        self.release_origin(flight.origin);
     }
 }
 

@@ -111,8 +111,7 @@ impl<I: Io> Core<I> {
             .flights
             .get_mut(key)
             .expect("a connection has its attempt");
-        let Stage::Connecting { exchange, .. } =
-            std::mem::replace(&mut flight.stage, Stage::Moving)
+        let Stage::Connecting { exchange } = std::mem::replace(&mut flight.stage, Stage::Moving)
         else {
             unreachable!("only an attempt that has no connection is given one");
         };
@@ -181,7 +180,6 @@ impl<I: Io> Core<I> {
         }
         let refusals = self.refusals_of(&flight);
         self.report_decisions_of(&mut flight, &page);
-        self.network.cancel_attempt(key);
         self.throttle.finish(flight.ticket, self.now);
         let followed = self.follow(&flight.job, &mut page);
         let (finding, target) = match followed {

@@ -287,7 +287,7 @@ impl<I: Io> Core<I> {
                 Timer::Outage => self.outage.handle_timeout(self.now),
                 Timer::Slots => match self.network.expire_deadline(self.now) {
                     Some(SlotTimer::Socket(slot)) => self.on_socket_timeout(slot),
-                    Some(SlotTimer::Flight(slot)) => self.on_flight_timeout(slot),
+                    Some(SlotTimer::Flight(slot)) => self.on_race_timeout(slot),
                     // Its deadline was moved; the wheel has the new one now.
                     None => {}
                 },

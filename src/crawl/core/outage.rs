@@ -89,7 +89,6 @@ impl<I: Io> Core<I> {
         match judgement {
             Judgement::Charge => return false,
             Judgement::Suspend => {
-                self.network.cancel_attempt(key);
                 self.outage.suspend(Suspect::Flight {
                     key,
                     failure: failure.clone(),

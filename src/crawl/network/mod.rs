@@ -16,12 +16,14 @@ pub mod room;
 pub mod socket;
 mod closing;
 mod opening;
+mod race;
 mod reading;
 mod resolving;
 mod sending;
 
 pub use closing::Carried;
 pub use opening::Connected;
+pub use race::{Closed, Destination, RaceStep, SetUpFailed, Target};
 pub use reading::{Resumed, SocketEvent};
 pub use resolving::Resolved;
 
@@ -37,6 +39,7 @@ use crate::crawl::network::names::Names;
 use crate::crawl::network::origins::{Origin, Ways};
 use crate::crawl::network::pieces::Pieces;
 use crate::crawl::network::ports::Ports;
+use crate::crawl::network::race::Races;
 use crate::crawl::network::room::Room;
 use crate::crawl::network::socket::{HttpSocket, Sockets, key_of};
 use crate::crawl::timer::{Deadlines, SlotTimer};
@@ -51,6 +54,8 @@ pub struct Network<I: Io> {
     tls: TlsConfig,
     names: Names,
     sockets: Sockets,
+    /// Attempts that connect.
+    races: Races,
     /// Idle connections.
     pool: Pool,
     /// Origins of connections through proxies.
@@ -98,6 +103,7 @@ impl<I: Io> Network<I> {
             tls,
             names,
             sockets: Sockets::default(),
+            races: Races::default(),
             pool: Pool::new(
                 config.fetch.keepalive_max,
                 config.fetch.keepalive_timeout,
@@ -152,6 +158,12 @@ impl<I: Io> Network<I> {
     fn http_mut(&mut self, key: Key) -> &mut HttpSocket {
         let http = self.sockets.http_mut(key);
         http.expect("a connection of pages is named")
+    }
+
+    /// The attempt of a connection of pages, which must have one.
+    pub fn attempt_on(&self, key: Key) -> Key {
+        let attempt = self.http(key).flight;
+        attempt.expect("a connection in use has its attempt")
     }
 
     /// Whether there is no socket.
@@ -275,16 +287,6 @@ impl<I: Io> Network<I> {
     /// A connection or an attempt whose deadline may be over; see [`Deadlines::expire`].
     pub fn expire_deadline(&mut self, now: Instant) -> Option<SlotTimer> {
         self.deadlines.expire(now)
-    }
-
-    /// Arms the timer of an attempt: its next address may be tried then.
-    pub fn arm_attempt(&mut self, attempt: Key, at: Instant) {
-        self.deadlines.arm_by(SlotTimer::Flight(attempt.slot), at);
-    }
-
-    /// Cancels that timer: the attempt has a connection, or is over.
-    pub fn cancel_attempt(&mut self, attempt: Key) {
-        self.deadlines.cancel(SlotTimer::Flight(attempt.slot));
     }
 
     /// All sockets.

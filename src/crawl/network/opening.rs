@@ -1,26 +1,26 @@
-//! Opens connections and reuses idle ones.
+//! Reuses idle connections, opens those of probes, and what our machine grants to new ones.
 
 use std::net::SocketAddr;
 
 use crate::base::slab::Key;
 use crate::base::time::Instant;
-use crate::crawl::network::Network;
 use crate::crawl::network::origins::Origin;
-use crate::crawl::network::socket::{HttpSocket, Socket, token_of};
-use crate::fetch::connection::{Connection, ConnectionEvent};
+use crate::crawl::network::socket::{Socket, token_of};
+use crate::crawl::network::{Closed, Network};
+use crate::fetch::connection::ConnectionEvent;
 use crate::fetch::failure::Failure;
-use crate::fetch::tls::TlsSession;
 use crate::io::{Close, Io, Stamp};
-use crate::wire::url::CrawlUrl;
 
 /// Kind of the connected socket.
 pub enum Connected {
-    /// A connection of pages, for this attempt.
+    /// The first connection of this attempt.
     Page {
         attempt: Key,
         origin: Origin,
         remote: SocketAddr,
         event: Option<ConnectionEvent>,
+        /// The attempt's other connections.
+        closed: Closed,
     },
     /// The connection of a probe.
     Probe(u32),
@@ -51,33 +51,6 @@ impl<I: Io> Network<I> {
     /// Assigns an idle connection to an attempt.
     pub fn assign(&mut self, key: Key, attempt: Key) {
         self.http_mut(key).flight = Some(attempt);
-    }
-
-    /// Whether one more connection exceeds the limit while others are idle.
-    pub fn is_crowded(&self, in_flight: usize, connections_max: usize) -> bool {
-        let wanted = in_flight + self.pool.len();
-        wanted > connections_max || self.sockets.len() >= self.io.capacity()
-    }
-
-    /// A TLS session with the host of a URL; `None` for plain HTTP.
-    ///
-    /// # Errors
-    /// The host's name cannot be in a certificate.
-    pub fn tls_session(&self, url: &CrawlUrl) -> Result<Option<TlsSession>, Failure> {
-        match url.is_https() {
-            true => TlsSession::new(&self.tls, url.host_str()).map(Some),
-            false => Ok(None),
-        }
-    }
-
-    /// Opens a connection for an attempt. `slot`: its slot, if slots back off by themselves; 0 otherwise.
-    pub fn open(&mut self, connection: Connection, attempt: Key, origin: Origin, slot: u32) -> Key {
-        let remote = connection.remote();
-        let http = HttpSocket::new(connection, attempt, origin, slot);
-        let key = self.sockets.insert(Socket::Http(http));
-        self.io.connect(token_of(key), remote);
-        self.arm(key);
-        key
     }
 
     /// A connect to a place has begun: the search for its port may have taken long.
@@ -136,13 +109,16 @@ impl<I: Io> Network<I> {
                 let remote = http.connection.remote();
                 self.ports.granted(remote, now);
                 let local = wants_local.then(|| self.io.local(token_of(key)));
+                let origin = http.origin;
+                let event = http
+                    .connection
+                    .handle_connected(local.flatten(), started, stamp);
                 Connected::Page {
                     attempt,
-                    origin: http.origin,
+                    origin,
                     remote,
-                    event: http
-                        .connection
-                        .handle_connected(local.flatten(), started, stamp),
+                    event,
+                    closed: self.handle_won(attempt, key),
                 }
             }
             Some(Socket::Dns(socket)) => {

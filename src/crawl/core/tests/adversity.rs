@@ -785,6 +785,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         let whole = reason == FinishReason::Finished;
         let core = &crawler.core;
         assert!(core.flights.is_empty(), "{seed}: flights");
+        assert!(core.network.races().is_empty(), "{seed}: races");
         assert_eq!(core.throttle.in_flight(), 0, "{seed}: tickets");
         let counted = core
             .network
