@@ -1,9 +1,14 @@
 //! The floors and the doors: which folder may import which, and the one file through which each
 //! outside library comes in. A new row is a design decision; its commit says so first.
 
+#[path = "architecture/paths.rs"]
+mod paths;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use paths::{Tree, module_of, paths_in, untested};
 
 /// What each floor may use, from the ground up. `main.rs` and `cli` use the public API only.
 const FLOORS: &[(&str, &[&str])] = &[
@@ -87,21 +92,20 @@ const DOORS: &[(&str, &[&str])] = &[
 #[test]
 fn imports_go_down() {
     let mut wrong = Vec::new();
-    for (file, code) in sources() {
-        let floor = floor_of(&file);
+    let sources = sources();
+    let tree = Tree::new(&sources);
+    for (file, code) in &sources {
+        let floor = floor_of(file);
         let Some((_, may)) = FLOORS.iter().find(|(name, _)| *name == floor) else {
             continue;
         };
-        for (number, line) in code.lines().enumerate() {
-            for (other, _) in FLOORS {
-                let named = ["crate::", "super::super::"]
-                    .iter()
-                    .any(|prefix| mentions(line, &format!("{prefix}{other}::")));
-                if named && *other != floor && !may.contains(other) {
-                    wrong.push(format!(
-                        "{file}:{}: {floor}/ may not use {other}/",
-                        number + 1
-                    ));
+        for path in paths_in(code, &module_of(file)) {
+            for path in [tree.resolve(&path), path] {
+                let other = path.split("::").nth(1).unwrap_or("");
+                let is_floor = FLOORS.iter().any(|(name, _)| *name == other);
+                let is_ours = path.starts_with("crate::") && is_floor;
+                if is_ours && other != floor && !may.contains(&other) {
+                    wrong.push(format!("{file}: {floor}/ may not use {other}/ ({path})"));
                 }
             }
         }
@@ -134,11 +138,14 @@ const ABOVE_NETWORK: &[&str] = &[
 #[test]
 fn connections_know_nothing_of_queues_paces_and_results() {
     let mut wrong = Vec::new();
-    for (file, code) in sources() {
+    let sources = sources();
+    let tree = Tree::new(&sources);
+    for (file, code) in &sources {
         if !file.starts_with("src/crawl/network/") {
             continue;
         }
-        for path in paths_in(&code, &module_of(&file)) {
+        for path in paths_in(&untested(code), &module_of(file)) {
+            let path = tree.resolve(&path);
             if ABOVE_NETWORK.iter().any(|above| path.starts_with(above)) {
                 wrong.push(format!("{file}: {path}"));
             }
@@ -180,19 +187,25 @@ const ABOVE_MACHINES: &[&str] = &[
 #[test]
 fn the_machines_of_a_crawl_do_not_know_each_other() {
     let mut wrong = Vec::new();
-    for (file, code) in sources() {
+    let sources = sources();
+    let tree = Tree::new(&sources);
+    let machines: Vec<String> = MACHINES.iter().map(|path| tree.resolve(path)).collect();
+    for (file, code) in &sources {
         let is_above = ABOVE_MACHINES.iter().any(|above| file.starts_with(above));
         if !file.starts_with("src/crawl/") || is_above {
             continue;
         }
-        let module = module_of(&file);
-        for path in paths_in(&code, &module) {
+        let module = module_of(file);
+        for path in paths_in(&untested(code), &module) {
+            let path = tree.resolve(&path);
             let is_own = |machine: &str| {
                 let (home, _) = machine.rsplit_once("::").expect("a path");
                 module == home || module.starts_with(&format!("{home}::"))
             };
-            let mut machines = MACHINES.iter();
-            if machines.any(|machine| path == *machine && !is_own(machine)) {
+            if machines
+                .iter()
+                .any(|machine| path == *machine && !is_own(machine))
+            {
                 wrong.push(format!("{file}: {path}"));
             }
         }
@@ -211,28 +224,16 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 #[test]
 fn the_files_of_a_floor_import_each_other_in_no_circle() {
     let sources = sources();
-    let modules: BTreeMap<String, &str> = sources
-        .iter()
-        .map(|(file, _)| (module_of(file), file.as_str()))
-        .collect();
+    let tree = Tree::new(&sources);
     let mut imports = Imports::new();
     for (file, code) in &sources {
-        let all = paths_in(code, &module_of(file));
-        let targets = all.iter().filter_map(|path| {
-            // The longest prefix that is a module names the file.
-            let mut path = path.as_str();
-            loop {
-                if let Some(file) = modules.get(path) {
-                    return Some((*file).to_owned());
-                }
-                path = path.rsplit_once("::")?.0;
-            }
-        });
+        let module = module_of(file);
+        let targets = tree.files_named_in(code, &module).into_iter();
         let other_files = targets.filter(|target| {
-            let is_part_of = module_of(file).starts_with(&format!("{}::", module_of(target)));
+            let is_part_of = module.starts_with(&format!("{}::", module_of(target)));
             target != file && !is_part_of && floor_of(target) == floor_of(file)
         });
-        imports.insert(file.clone(), other_files.collect());
+        imports.insert(file.clone(), other_files.map(str::to_owned).collect());
     }
     let circles = circles(&imports);
     assert!(
@@ -282,12 +283,6 @@ fn the_methods_of_a_type_are_in_its_own_file_or_folder() {
     );
 }
 
-/// The code without its tests.
-fn untested(code: &str) -> &str {
-    let tests = code.find("\n#[cfg(test)]\nmod tests {");
-    &code[..tests.unwrap_or(code.len())]
-}
-
 /// The type that a line at a file's left edge defines.
 fn defined_type(line: &str) -> Option<&str> {
     let line = match line.strip_prefix("pub(") {
@@ -323,89 +318,6 @@ fn inherent_impl(line: &str) -> Option<&str> {
 fn name_at_start(text: &str) -> &str {
     let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
     &text[..end.unwrap_or(text.len())]
-}
-
-/// The module that a file is: `crate::io::epoll` of `src/io/epoll.rs`.
-fn module_of(file: &str) -> String {
-    let path = file.trim_start_matches("src/").trim_end_matches(".rs");
-    let path = path.trim_end_matches("/mod");
-    match path {
-        "lib" | "main" => "crate".to_owned(),
-        path => format!("crate::{}", path.replace('/', "::")),
-    }
-}
-
-/// The absolute paths that the code of a module names, in its imports and elsewhere.
-fn paths_in(code: &str, module: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let code: String = untested(code)
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or(""))
-        .collect::<Vec<_>>()
-        .join("\n");
-    for start in ["crate::", "super::", "self::"] {
-        for (at, _) in code.match_indices(start) {
-            let before = code[..at].chars().next_back();
-            if before.is_some_and(|letter| letter.is_alphanumeric() || "_:".contains(letter)) {
-                continue;
-            }
-            let end = code[at..]
-                .find(|letter: char| !letter.is_alphanumeric() && !"_:{}, \n*".contains(letter));
-            let text = &code[at..at + end.unwrap_or(code.len() - at)];
-            found.extend(
-                expanded(text)
-                    .into_iter()
-                    .map(|path| absolute(&path, module)),
-            );
-        }
-    }
-    found
-}
-
-/// `a::{b, c::{d}}` as `a::b` and `a::c::d`; of other text its first path.
-fn expanded(text: &str) -> Vec<String> {
-    let end = text.find(|letter: char| !letter.is_alphanumeric() && !"_:".contains(letter));
-    let head = &text[..end.unwrap_or(text.len())];
-    let rest = &text[head.len()..];
-    if !head.ends_with("::") || !rest.starts_with('{') {
-        return vec![head.trim_end_matches(':').to_owned()];
-    }
-    let mut paths = Vec::new();
-    let (mut depth, mut from) = (0, 1);
-    for (at, letter) in rest.char_indices() {
-        depth += i32::from(letter == '{') - i32::from(letter == '}');
-        if (letter == ',' && depth == 1) || depth == 0 {
-            let part = rest[from..at].trim();
-            if !part.is_empty() {
-                paths.extend(
-                    expanded(part)
-                        .into_iter()
-                        .map(|path| format!("{head}{path}")),
-                );
-            }
-            from = at + 1;
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    paths
-}
-
-/// A path seen from the crate's root.
-fn absolute(path: &str, module: &str) -> String {
-    let mut module = module;
-    let mut path = path;
-    if let Some(rest) = path.strip_prefix("self::") {
-        path = rest;
-    } else if !path.starts_with("super::") {
-        return path.to_owned();
-    }
-    while let Some(rest) = path.strip_prefix("super::") {
-        module = module.rsplit_once("::").map_or("crate", |(above, _)| above);
-        path = rest;
-    }
-    format!("{module}::{path}")
 }
 
 /// Groups of files each of which reaches all others of its group by imports.

@@ -35,8 +35,9 @@ use crate::base::rng::Rng;
 use crate::base::time::{Instant, Wall};
 use crate::io::IoKind;
 
-pub use self::net::{Answer, ConnId, Faults, FullDisk, Net, World};
+pub use self::net::{Answer, Faults, FullDisk, Net, World};
 pub use self::origins::{Hit, Origins};
+pub use self::socket::ConnId;
 
 /// The simulated back end, for crawls in virtual time.
 pub struct Sim {

@@ -404,6 +404,9 @@ impl Backoff {
 /// Nanoseconds (two minutes) after which a pace counts as tested, however few requests it allowed.
 /// Without this bound a pace made very slow by failures would stay slow for hours.
 const TESTED_AFTER: u64 = 120_000_000_000;
+/// Rounds of refusals without an answer in between that count as an outage: the pace does not
+/// matter then.
+const OUTAGE_ROUNDS: u8 = 3;
 
 /// Multiplies a gap by a factor.
 fn scaled(gap: u64, factor: f64) -> u64 {

@@ -1,6 +1,5 @@
 //! Answers that need no query: overrides, addresses, and the hosts file.
 
-use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hashbrown::HashMap;
@@ -88,22 +87,9 @@ impl Fixed {
     }
 }
 
-/// A host in lower case, without a final dot and without the brackets of IPv6.
-pub(super) fn plain_host(host: &str) -> Cow<'_, str> {
-    let host = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(host);
-    let host = host.strip_suffix('.').unwrap_or(host);
-    if host.bytes().any(|octet| octet.is_ascii_uppercase()) {
-        host.to_ascii_lowercase().into()
-    } else {
-        host.into()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::hosts::plain_host;
     use super::*;
 
     fn check(overrides: &[&str], hosts: &str, host: &str, port: u16, expected: Option<&str>) {

@@ -1,5 +1,6 @@
 //! Names with fixed addresses, as a `hosts(5)` file lists them.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use hashbrown::HashMap;
@@ -35,7 +36,7 @@ impl Hosts {
 
     /// Adds an address to a name.
     pub fn add(&mut self, name: &str, address: IpAddr) {
-        let name = super::plain_host(name);
+        let name = plain_host(name);
         let addresses: &mut SmallVec<_> = self.table.entry_ref(name.as_ref()).or_default();
         if !addresses.contains(&address) {
             addresses.push(address);
@@ -45,6 +46,20 @@ impl Hosts {
     /// The addresses of a host in lower case without a final dot.
     pub(super) fn get(&self, host: &str) -> Option<&[IpAddr]> {
         self.table.get(host).map(SmallVec::as_slice)
+    }
+}
+
+/// A host in lower case, without a final dot and without the brackets of IPv6.
+pub(super) fn plain_host(host: &str) -> Cow<'_, str> {
+    let host = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
+    let host = host.strip_suffix('.').unwrap_or(host);
+    if host.bytes().any(|octet| octet.is_ascii_uppercase()) {
+        host.to_ascii_lowercase().into()
+    } else {
+        host.into()
     }
 }
 

@@ -17,7 +17,8 @@ use hashbrown::HashMap;
 
 use self::answer::Fault;
 use self::cache::Cache;
-use self::fixed::{Fixed, plain_host};
+use self::fixed::Fixed;
+use self::hosts::plain_host;
 use self::lookup::{Outcome, Progress, Resolving, Stage};
 use self::query::{Query, Servers};
 use self::sockets::{Message, Sockets};

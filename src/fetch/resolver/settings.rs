@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 pub use super::answer::Families;
-use super::hosts::Hosts;
+use super::hosts::{Hosts, plain_host};
 
 /// Servers, fixed answers and limits of a [`Resolver`](super::Resolver).
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +104,7 @@ impl FromStr for Override {
                 })?,
             None => {
                 let (host, rest) = text.split_once(':').ok_or(OverrideInvalid::Shape)?;
-                (super::plain_host(host).into_owned(), rest)
+                (plain_host(host).into_owned(), rest)
             }
         };
         if host.is_empty() {

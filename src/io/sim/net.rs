@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::socket::Arrival;
+use super::socket::{Arrival, ConnId};
 use crate::base::disk::DiskJob;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
@@ -67,10 +67,6 @@ impl<W: World + Sync> World for Shared<W> {
         self.borrow_mut().alarm(what, net);
     }
 }
-
-/// Identifies a connection or a datagram socket to the world; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnId(pub u64);
 
 /// The world's answer to a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

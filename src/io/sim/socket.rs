@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::ConnId;
 use crate::base::time::Instant;
 use crate::io::NetError;
 use crate::io::sockets::listening::Place;
+
+/// Identifies a connection or a datagram socket to the world; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId(pub u64);
 
 /// A slot of the table of sockets.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use self::search::UP_STEPS;
 use super::meter::{Meter, millis};
 use super::noise::Noise;
 
-use super::{Guess, Rules, StepReason, TESTED_AFTER, scaled, seconds};
+use super::{Guess, OUTAGE_ROUNDS, Rules, StepReason, TESTED_AFTER, scaled, seconds};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::DecisionEvent;
 use crate::throttle::settings::{Jitter, Rampup};
@@ -84,9 +84,6 @@ pub(super) const RATE_ANSWERS: u32 = 20;
 const LONE_ANSWERS: u64 = 60;
 /// A probe is due after this many times its cost.
 const PROBE_COST_FACTOR: u32 = 30;
-/// Rounds of refusals without an answer in between that count as an outage: the pace does not
-/// matter then.
-pub(super) const OUTAGE_ROUNDS: u8 = 3;
 /// Upper bound of the interval between probes, in windows.
 pub(super) const PROBE_WAIT_MAX: u32 = 2;
 /// A change of the server's rate by more than this factor is not chance.

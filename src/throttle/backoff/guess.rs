@@ -1,9 +1,8 @@
 //! Backoff while no working rate is known: the delay grows by a factor and shrinks by half the
 //! remaining distance.
 
-use super::bracket::OUTAGE_ROUNDS;
 use super::meter::Meter;
-use super::{Rules, StepReason, TESTED_AFTER, scaled, seconds};
+use super::{OUTAGE_ROUNDS, Rules, StepReason, TESTED_AFTER, scaled, seconds};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::DecisionEvent;
 

@@ -4,11 +4,9 @@
 use std::time::Duration;
 
 use super::super::meter::{Meter, millis};
-use super::super::{Rules, StepReason, scaled, seconds};
+use super::super::{OUTAGE_ROUNDS, Rules, StepReason, scaled, seconds};
 use super::rampup;
-use super::{
-    Bracket, MARGIN, OUTAGE_ROUNDS, PROBE_WAIT_MAX, RATE_ANSWERS, RATE_CHANGED, answered_again,
-};
+use super::{Bracket, MARGIN, PROBE_WAIT_MAX, RATE_ANSWERS, RATE_CHANGED, answered_again};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::DecisionEvent;
 use crate::throttle::strategy::Pace;
