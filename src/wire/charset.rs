@@ -15,6 +15,14 @@ pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     encoding.decode_without_bom_handling(&bytes[mark..]).0
 }
 
+/// The text of a document that begins with the byte order mark of UTF-16, without the mark; `None` of others.
+/// Half a character at the end is omitted.
+pub(crate) fn utf_16(bytes: &[u8]) -> Option<String> {
+    let (encoding, mark) = Encoding::for_bom(bytes).filter(|(marked, _)| *marked != UTF_8)?;
+    let text = &bytes[mark..bytes.len() & !1];
+    Some(encoding.decode_without_bom_handling(text).0.into_owned())
+}
+
 /// Detection of a document's encoding, in bounded steps.
 #[derive(Debug)]
 pub(crate) struct Detection {

@@ -13,6 +13,7 @@ mod rules;
 use rules::Packed;
 pub use rules::{Rule, Rules, STEPS_MAX, Verdict};
 
+use super::charset;
 use super::octets::percent_encoded;
 use crate::base::units::Units;
 
@@ -97,7 +98,7 @@ impl<B: AsRef<[u8]>> RobotsReading<B> {
 
     fn of_all(file: B) -> Self {
         let octets = file.as_ref();
-        let recoded = recoded(within_limit(octets));
+        let recoded = charset::utf_16(within_limit(octets)).map(String::into_bytes);
         let (at, end) = match &recoded {
             Some(text) => (0, text.len()),
             None => (mark_length(octets), within_limit(octets).len()),
@@ -347,22 +348,6 @@ fn mark_length(file: &[u8]) -> usize {
         3
     } else {
         0
-    }
-}
-
-/// The file converted to UTF-8 without its byte order mark, if the mark is that of UTF-16.
-fn recoded(file: &[u8]) -> Option<Vec<u8>> {
-    let wide = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
-        let units = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
-        let text: String = char::decode_utf16(units)
-            .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
-            .collect();
-        Some(text.into_bytes())
-    };
-    match file {
-        [0xFF, 0xFE, rest @ ..] => wide(rest, u16::from_le_bytes),
-        [0xFE, 0xFF, rest @ ..] => wide(rest, u16::from_be_bytes),
-        _ => None,
     }
 }
 
