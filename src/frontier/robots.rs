@@ -36,6 +36,27 @@ pub enum RobotsResult {
     Unreachable,
 }
 
+impl RobotsResult {
+    /// The result of a reply without a file that can be read (RFC 9309, 2.3.1.2 to 2.3.1.4). `complete`: the
+    /// reply did not fail. `None`: 2xx and complete, so that its body is the file.
+    pub fn of_reply(status: Option<u16>, complete: bool) -> Option<Self> {
+        match status {
+            Some(200..=299) if complete => None,
+            // Redirects that were not followed mean that there is no file.
+            Some(300..=399) => Some(RobotsResult::Absent),
+            Some(status) if is_refused(status) => Some(RobotsResult::Unreachable),
+            Some(400..=499) if complete => Some(RobotsResult::Absent),
+            _ => Some(RobotsResult::Unreachable),
+        }
+    }
+}
+
+/// Returns whether the server refuses its robots.txt for now. The file is unavailable, although a 4xx
+/// otherwise means that there is none, and is not asked for again at once.
+pub fn is_refused(status: u16) -> bool {
+    status == 429
+}
+
 /// Whether a URL may be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -240,6 +261,29 @@ mod tests {
     fn rules(length: usize) -> Rules {
         let file = format!("User-agent: *\nDisallow: /{}\n", "x".repeat(length));
         Robots::parse(file.as_bytes()).agent("argiope")
+    }
+
+    #[test]
+    fn the_status_of_a_reply_decides_whether_there_is_a_file() {
+        for (status, complete, expected) in [
+            (Some(200), true, "a file"),
+            (Some(200), false, "unreachable"),
+            (Some(301), true, "absent"),
+            (Some(301), false, "absent"),
+            (Some(403), true, "absent"),
+            (Some(404), false, "unreachable"),
+            (Some(429), true, "unreachable"),
+            (Some(503), true, "unreachable"),
+            (None, false, "unreachable"),
+        ] {
+            let result = match RobotsResult::of_reply(status, complete) {
+                None => "a file",
+                Some(RobotsResult::Absent) => "absent",
+                Some(RobotsResult::Unreachable) => "unreachable",
+                Some(RobotsResult::Rules(_)) => "rules",
+            };
+            assert_eq!(result, expected, "{status:?}, complete: {complete}");
+        }
     }
 
     #[test]

@@ -15,7 +15,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::signal::Ending;
+use super::settings::Backoff;
+use super::signal::{Ending, Signal};
 use crate::base::time::Instant;
 
 /// The detection state of one scope.
@@ -125,9 +126,12 @@ impl Kind {
 
 /// The kind of a reply for this detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reply {
+pub(super) enum Reply {
     Page,
+    /// A refusal by the scope's settings, which may be a matter of pace.
     Refusal,
+    /// 403: seldom a matter of pace.
+    Forbidden,
     /// A redirect, a missing or a broken page: evidence of nothing.
     Neither,
 }
@@ -157,23 +161,22 @@ impl Suspect {
     /// [`delay`](Suspect::delay) may change with every reply.
     pub fn ended(
         &mut self,
-        status: Option<u16>,
+        reply: Reply,
         latency: Option<Duration>,
         ending: &Ending,
         now: Instant,
     ) -> Option<Suspicion> {
-        let reply = Reply::of(status, ending);
         if self.suspected.is_some() {
             return self.ended_suspected(reply, ending, now);
         }
         match reply {
-            Reply::Refusal => self.refusal(status, ending, now),
+            Reply::Refusal | Reply::Forbidden => self.refusal(reply, ending, now),
             Reply::Page => self.page(latency, ending, now),
             Reply::Neither => None,
         }
     }
 
-    fn refusal(&mut self, status: Option<u16>, ending: &Ending, now: Instant) -> Option<Suspicion> {
+    fn refusal(&mut self, reply: Reply, ending: &Ending, now: Instant) -> Option<Suspicion> {
         self.refused.add(now);
         let seen = self.refused.length;
         if ending.mark.is_some() {
@@ -186,7 +189,7 @@ impl Suspect {
         }
         let reason = if self.refused.at_every_pace() {
             "refused at every pace: slowing down does not help, so this is a block and not a rate limit"
-        } else if seen >= REFUSED_MANY && status == Some(403) {
+        } else if seen >= REFUSED_MANY && reply == Reply::Forbidden {
             "everything is forbidden: slowing down does not help, so this is a block and not a rate limit"
         } else {
             return None;
@@ -292,7 +295,7 @@ impl Suspect {
         let marked = ending.mark.is_some() && self.baseline.marked < MARKED_BEFORE;
         let blocked = match reply {
             Reply::Neither => return None,
-            Reply::Refusal => true,
+            Reply::Refusal | Reply::Forbidden => true,
             Reply::Page => {
                 marked
                     || suspected.digest == Some(ending.digest)
@@ -336,9 +339,14 @@ impl Suspected {
 }
 
 impl Reply {
-    fn of(status: Option<u16>, ending: &Ending) -> Self {
-        match status {
-            Some(403 | 429 | 503) => Reply::Refusal,
+    /// `backoff` says which statuses are refusals. Of those of a server that fails, only 503 is evidence of a
+    /// block: the others come from a gateway.
+    pub(super) fn of(signal: &Signal, ending: &Ending, backoff: &Backoff) -> Self {
+        match signal.status {
+            Some(403) => Reply::Forbidden,
+            Some(status @ (400..=499 | 503)) if backoff.http_codes.contains(&status) => {
+                Reply::Refusal
+            }
             Some(200..=299) if ending.failure.is_none() => Reply::Page,
             _ => Reply::Neither,
         }

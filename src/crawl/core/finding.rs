@@ -31,20 +31,13 @@ impl<I: Io> Core<I> {
         let Some(origin) = job.robots_for() else {
             return Finding::default();
         };
-        let brought = match (page.status, &page.failure) {
-            (Some(200..=299), None) => {
-                let settings = self.frontier.settings();
-                let agent = &settings.robots_agent;
-                return Finding::rules(page, origin, agent, settings.sitemaps);
-            }
-            // Redirects that were not followed mean that there is no file (section 2.3.1.2).
-            (Some(300..=399), _) => RobotsResult::Absent,
-            (Some(429), _) => RobotsResult::Unreachable,
-            (Some(400..=499), None) => RobotsResult::Absent,
-            _ => RobotsResult::Unreachable,
-        };
-        self.on_robots(origin, brought);
-        Finding::default()
+        if let Some(result) = RobotsResult::of_reply(page.status, page.failure.is_none()) {
+            self.on_robots(origin, result);
+            return Finding::default();
+        }
+        let settings = self.frontier.settings();
+        let agent = &settings.robots_agent;
+        Finding::rules(page, origin, agent, settings.sitemaps)
     }
 
     /// Looks for the URLs of a sitemap.

@@ -16,6 +16,7 @@ use crate::frontier::filter;
 use crate::frontier::job::Job;
 use crate::frontier::offers::{Admission, OfferId};
 use crate::frontier::request::PageKind;
+use crate::frontier::robots;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::wire::octets::percent_encoded;
@@ -121,10 +122,10 @@ impl<I: Io> Core<I> {
             let passing = &settings.retry_exceptions;
             return passing.iter().any(|name| failure.is_named(name));
         }
-        // A robots.txt that is refused with 429 is unavailable for now.
-        let patient = job.kind == PageKind::Robots && page.status == Some(429);
-        page.status
-            .is_some_and(|status| settings.retry_codes.contains(&status) && !patient)
+        page.status.is_some_and(|status| {
+            let is_robots_refusal = job.kind == PageKind::Robots && robots::is_refused(status);
+            settings.retry_codes.contains(&status) && !is_robots_refusal
+        })
     }
 
     /// Queues the request again as this attempt. It is throttled like any other.

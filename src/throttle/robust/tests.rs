@@ -8,8 +8,9 @@ use super::*;
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
-use crate::throttle::signal::Ending;
-use crate::throttle::suspect::Suspect;
+use crate::throttle::settings::Backoff;
+use crate::throttle::signal::{Ending, Signal};
+use crate::throttle::suspect::{self, Suspect};
 
 /// A crawl of one server with one scope.
 struct Crawl {
@@ -109,7 +110,12 @@ impl Crawl {
                         digest: if reply.block { 0 } else { id as u64 + 1 },
                         ..Ending::default()
                     };
-                    suspect.ended(reply.status, Some(secs(reply.head)), &ending, now);
+                    let signal = Signal {
+                        status: reply.status,
+                        ..Signal::default()
+                    };
+                    let kind = suspect::Reply::of(&signal, &ending, &Backoff::default());
+                    suspect.ended(kind, Some(secs(reply.head)), &ending, now);
                 }
                 if reply.status.is_some() && suspect.kind().is_none() {
                     let body = Body {

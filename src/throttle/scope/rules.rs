@@ -14,7 +14,7 @@ use crate::throttle::robust::{self, Adjusted, Body, Robust};
 use crate::throttle::settings::{AutoThrottleMode, Jitter, ScopeSettings};
 use crate::throttle::signal::{Ending, Feedback, Signal};
 use crate::throttle::strategy::{Observation, Pace, Strategy};
-use crate::throttle::suspect::{Kind, Suspect};
+use crate::throttle::suspect::{Kind, Reply, Suspect};
 
 /// The rules of one scope beyond its settings.
 ///
@@ -476,7 +476,8 @@ impl Rules {
             return;
         };
         let latency = signal.server_latency;
-        let suspicion = suspect.ended(signal.status, latency, ending, now);
+        let reply = Reply::of(signal, ending, &profile.settings.backoff);
+        let suspicion = suspect.ended(reply, latency, ending, now);
         let before = self.pace;
         self.recompute(profile);
         if let Some(suspicion) = suspicion {

@@ -5,6 +5,7 @@ use super::*;
 /// A site that replies every `gap` seconds.
 struct Site {
     suspect: Suspect,
+    backoff: Backoff,
     now: Instant,
     gap: f64,
     next: u64,
@@ -44,6 +45,7 @@ impl Site {
     fn new() -> Self {
         Site {
             suspect: Suspect::new(),
+            backoff: Backoff::default(),
             now: Instant::START,
             gap: 0.05,
             next: 100,
@@ -72,9 +74,12 @@ impl Site {
                 ..Ending::default()
             };
             let latency = Some(Duration::from_secs_f64(given.latency));
-            let suspicion = self
-                .suspect
-                .ended(Some(given.status), latency, &ending, self.now);
+            let signal = Signal {
+                status: Some(given.status),
+                ..Signal::default()
+            };
+            let reply = Reply::of(&signal, &ending, &self.backoff);
+            let suspicion = self.suspect.ended(reply, latency, &ending, self.now);
             if let Some(suspicion) = suspicion {
                 self.raised.push(suspicion);
                 raised = raised.or(Some(number));
@@ -157,7 +162,7 @@ fn f96_requests_in_flight_at_the_suspicion_do_not_increase_the_probe_gap() {
         ..Ending::default()
     };
     for _ in 0..16 {
-        site.suspect.ended(Some(200), None, &ending, site.now);
+        site.suspect.ended(Reply::Page, None, &ending, site.now);
     }
     assert_eq!(site.suspect.delay(), Duration::from_secs(5));
 }
@@ -374,6 +379,23 @@ fn f103_a_ban_at_the_longest_delay_is_recognised_by_its_length() {
         );
     }
     site.check(&[(Kind::SlowingDoesNotHelp, false)]);
+}
+
+#[test]
+fn which_statuses_are_refusals_is_a_setting() {
+    let refusal = SiteReply {
+        status: 420,
+        ..BLOCK
+    };
+    for (http_codes, expected) in [(vec![420], 1), (vec![429, 503], 0)] {
+        let mut site = Site::normal(PAGE);
+        site.backoff.http_codes = http_codes;
+        for step in 0..7 {
+            site.gap = f64::from(1 << step);
+            site.give(1, refusal);
+        }
+        assert_eq!(site.raised.len(), expected);
+    }
 }
 
 #[test]

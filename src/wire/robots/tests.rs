@@ -161,7 +161,9 @@ fn a_utf_16_file_with_a_byte_order_mark_is_read() {
 
 #[test]
 fn an_invalid_character_of_utf_16_is_replaced_and_half_of_one_is_omitted() {
-    let mut units: Vec<u16> = "\u{feff}User-agent: *\nDisallow: /a".encode_utf16().collect();
+    let mut units: Vec<u16> = "\u{feff}User-agent: *\nDisallow: /a"
+        .encode_utf16()
+        .collect();
     units.extend([0xD800, u16::from(b'b')]);
     let mut file: Vec<u8> = units.into_iter().flat_map(u16::to_le_bytes).collect();
     file.push(b'c');
