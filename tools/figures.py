@@ -7,6 +7,8 @@
     tools/figures.py --quick           # smaller and shorter, to see that every row can be made
     tools/figures.py --only new,tls    # these rows
     tools/figures.py --list            # what rows there are
+    tools/figures.py --json docs/benchmarks/raw    # keep the raw results of every round
+    tools/figures.py --before OLD      # the command beside another one, and the ratio of both
 
 Needs root, nginx, wrk, openssl and two cores, and should have the machine to itself: it says so if
 it has not. Peers are left out, loudly, where they are absent:
@@ -37,6 +39,10 @@ first request to their last page.
   wheel    nanoseconds to pop an entry of 10 million and arm it again, bytes an entry
   turn     the worst call of the wheel meanwhile
 The rest are other tools, whose output follows the table.
+
+With --before each round runs the command and the other one, in an order that is swapped every round;
+rows that run no crawl are left out. A second table has the medians of both, their ratio, and the median
+of the ratios of single rounds, which drifts less with the machine.
 """
 
 import argparse
@@ -50,6 +56,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import raw
 from speed.stage import ROOT, TLS_ADDRESSES, TLS_PORT, PORT, Stage, Trouble, check_machine, enter_namespace, median
 
 SPEED = Path(__file__).resolve().parent / "speed"
@@ -106,6 +113,13 @@ ROWS = [
         command="cargo bench --bench wheel"),
 ]
 
+
+# Rows that run the command, and can compare two of them.
+COMPARED = ["new", "robots", "user", "kept", "tls"]
+# Of the ratio of two commands: no slower than this is no change.
+WITHIN = 0.03
+# The command under measurement, and the one it is compared with.
+AFTER, BEFORE = "argiope", "before"
 
 # Rows whose example is another one than the bare loop.
 NEEDS = {"growth": "scope_growth", "memory": "admission"}
@@ -164,19 +178,33 @@ QUICK = Size(rounds=1, pages=20_000, kept_pages=40_000, tls_pages=4_000, wrk_sec
 class Measures:
     """What each row saw, round by round, and what is worth a line."""
 
-    def __init__(self, stage, size, wanted):
+    def __init__(self, stage, size, wanted, before=None):
         self.stage = stage
         self.size = size
         self.wanted = wanted
-        self.seen = {}
+        self.commands = {AFTER: stage.argiope, **({BEFORE: before} if before else {})}
+        self.seen = {name: {} for name in self.commands}
+        self.runs = []
         self.names = {}
         self.notes = []
-        self.rounds = []
+        self.lines = []
         self.outputs = []
 
-    def see(self, key, *values):
+    def see(self, key, *values, by=AFTER):
         if key in self.wanted:
-            self.seen.setdefault(key, []).append(values)
+            self.seen[by].setdefault(key, []).append([round(value, 4) for value in values])
+
+    def ran(self, kind, number, who, run):
+        """What a client did in this round: kept for the raw results."""
+        self.runs.append({"kind": kind, "round": number + 1, "who": who, "rate": round(run.rate, 1),
+                          "user": round(run.user, 3), "system": round(run.system, 3)})
+        return run
+
+    def order(self, number):
+        """The commands in the order of this round: swapped every time, since the second may find the
+        machine warmer, or slower, than the first."""
+        names = list(self.commands)
+        return names if number % 2 == 0 else names[::-1]
 
     def rename(self, key, what):
         """The row measured something else than is asked of it: this."""
@@ -192,7 +220,7 @@ class Measures:
         print(line, file=sys.stderr)
 
     def progress(self, line):
-        self.rounds.append(line)
+        self.lines.append(line)
         print(line, file=sys.stderr)
 
     def wants(self, *keys):
@@ -214,46 +242,59 @@ class Measures:
                 except Trouble as trouble:
                     self.note(f"{', '.join(key for key in keys if key in self.wanted)}: NOT MADE: {trouble}")
 
-    def crawl_new(self):
-        run, stats = self.stage.crawl("new", self.size.pages, NO_ROBOTS, EACH_NEW)
-        if stats["reused"]:
+    def crawl(self, kind, number, by, pages, *settings):
+        run, stats = self.stage.crawl(kind, pages, *settings, argiope=self.commands[by])
+        if EACH_NEW in settings and stats["reused"]:
             raise Trouble(f"{stats['reused']} pages came on a kept connection")
-        return run
+        return self.ran(kind, number, by, run)
+
+    def crawl_new(self, number, by=AFTER):
+        return self.crawl("new", number, by, self.size.pages, NO_ROBOTS, EACH_NEW)
 
     def new_connections(self):
         stage, pages = self.stage, self.size.pages
         for number in range(self.size.rounds):
-            bare = stage.bare(pages, "--port", PORT)
-            ours = self.crawl_new()
-            self.see("new", ours.rate / bare.rate)
-            self.see("user", ours.user - bare.user)
-            said = f"new connections, round {number + 1}: bare loop {speed(bare)}; crawl {speed(ours)}"
-            if self.wants("robots"):
-                polite, _ = stage.crawl("new", pages, EACH_NEW)
-                self.see("robots", polite.rate / bare.rate)
-                said += f"; with robots.txt {speed(polite)}"
+            bare = self.ran("new", number, "bare loop", stage.bare(pages, "--port", PORT))
+            said = f"new connections, round {number + 1}: bare loop {speed(bare)}"
+            for by in self.order(number):
+                if self.wants("new", "user"):
+                    ours = self.crawl_new(number, by)
+                    self.see("new", ours.rate / bare.rate, by=by)
+                    self.see("user", ours.user - bare.user, by=by)
+                    said += f"; {by} {speed(ours)}"
+                if self.wants("robots"):
+                    polite, _ = stage.crawl("new", pages, EACH_NEW, argiope=self.commands[by])
+                    self.ran("robots", number, by, polite)
+                    self.see("robots", polite.rate / bare.rate, by=by)
+                    said += f"; {by} with robots.txt {speed(polite)}"
             self.progress(said)
 
     def kept_connections(self):
         stage = self.stage
         for number in range(self.size.rounds):
             wrk = stage.run(["wrk", "-t1", "-c", "256", "-d", self.size.wrk_seconds, f"http://127.0.0.1:{PORT}/"])
-            rate = float(re.search(r"Requests/sec: *([\d.]+)", wrk.said)[1])
-            ours, _ = stage.crawl("kept", self.size.kept_pages, NO_ROBOTS, "CONCURRENT_REQUESTS_PER_DOMAIN=64")
-            self.see("kept", ours.rate / rate)
-            self.progress(f"kept connections, round {number + 1}: wrk {rate:.0f}/s; crawl {speed(ours)}")
+            wrk.rate = float(re.search(r"Requests/sec: *([\d.]+)", wrk.said)[1])
+            self.ran("kept", number, "wrk", wrk)
+            said = f"kept connections, round {number + 1}: wrk {wrk.rate:.0f}/s"
+            for by in self.order(number):
+                ours = self.crawl("kept", number, by, self.size.kept_pages, NO_ROBOTS,
+                                  "CONCURRENT_REQUESTS_PER_DOMAIN=64")
+                self.see("kept", ours.rate / wrk.rate, by=by)
+                said += f"; {by} {speed(ours)}"
+            self.progress(said)
 
     def peers(self):
         stage = self.stage
         there = {key: found for key in dict(self.size.peer_pages) if self.wants(key) and (found := self.peer(key))}
         bounds = {key: [] for key in there}
         for number in range(self.size.peer_rounds if there else 0):
-            bare = stage.bare(self.size.pages, "--port", PORT)
-            ours = self.crawl_new()
+            bare = self.ran("peers", number, "bare loop", stage.bare(self.size.pages, "--port", PORT))
+            ours = self.crawl_new(number)
             self.progress(f"peers, round {number + 1}: bare loop {speed(bare)}; crawl {speed(ours)}")
             for key, command in there.items():
                 pages = dict(self.size.peer_pages)[key]
                 peer = stage.run([*command, stage.urls("new", pages), pages], pages)
+                self.ran("peers", number, key, peer)
                 self.see(key, ours.rate / peer.rate)
                 bounds[key].append(bare.rate / peer.rate)
                 self.progress(f"peers, round {number + 1}: {key} {peer.said.split(': ')[-1].strip()}")
@@ -283,15 +324,16 @@ class Measures:
         stage, pages = self.stage, self.size.tls_pages
         for number in range(self.size.rounds):
             bare = stage.bare(pages, "--port", TLS_PORT, "--addresses", TLS_ADDRESSES, "--tls", stage.dir / "ca.pem")
-            ours, stats = stage.crawl("tls", pages, NO_ROBOTS, EACH_NEW)
-            if stats["reused"]:
-                raise Trouble(f"{stats['reused']} pages came on a kept connection")
-            rates, costs = ours.rate / bare.rate, (bare.user + bare.system) / (ours.user + ours.system)
-            self.see("tls", min(rates, costs))
-            lines = (stage.dir / "crawl" / "results.jsonl").read_text().splitlines()
-            resumed = sum(json.loads(line)["tls"]["resumed"] for line in lines) / len(lines)
-            self.progress(f"TLS, round {number + 1}: bare loop {speed(bare)}, {bare.said.split(', ')[-1].strip()}; "
-                          f"crawl {speed(ours)}, {resumed:.1%} resumed; rates {rates:.3f}, costs {costs:.3f}")
+            self.ran("tls", number, "bare loop", bare)
+            said = f"TLS, round {number + 1}: bare loop {speed(bare)}, {bare.said.split(', ')[-1].strip()}"
+            for by in self.order(number):
+                ours = self.crawl("tls", number, by, pages, NO_ROBOTS, EACH_NEW)
+                rates, costs = ours.rate / bare.rate, (bare.user + bare.system) / (ours.user + ours.system)
+                self.see("tls", min(rates, costs), by=by)
+                lines = (stage.dir / "crawl" / "results.jsonl").read_text().splitlines()
+                resumed = sum(json.loads(line)["tls"]["resumed"] for line in lines) / len(lines)
+                said += f"; {by} {speed(ours)}, {resumed:.1%} resumed; rates {rates:.3f}, costs {costs:.3f}"
+            self.progress(said)
 
     def growth(self):
         sizes = self.size.growth
@@ -386,6 +428,7 @@ def available_memory():
 
 
 HEAD = ["row", "what", "at least", "aim", "measured", "rounds", "verdict", "command"]
+COMPARED_HEAD = ["row", "what", "before", "after", "ratio of medians", "median of ratios", "verdict"]
 
 
 def line(row, rounds, quick):
@@ -398,25 +441,45 @@ def line(row, rounds, quick):
             row.verdict(values) if values and not quick else "", row.command or f"tools/figures.py --only {row.key}"]
 
 
-def table(lines):
-    widths = [max(len(cells[column]) for cells in [HEAD, *lines]) for column in range(len(HEAD))]
+def table(head, lines):
+    widths = [max(len(cells[column]) for cells in [head, *lines]) for column in range(len(head))]
     rule = ["-" * width for width in widths]
-    for cells in [HEAD, rule, *lines]:
+    for cells in [head, rule, *lines]:
         print("| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths)) + " |")
+
+
+def comparison(row, after, before, quick):
+    """A row of the second table: both medians, and how they relate."""
+    values = [[value for value, *_ in rounds] for rounds in (before, after)]
+    if not all(values):
+        return [row.key, row.what, *["—"] * 5]
+    ratio = median(values[1]) / median(values[0])
+    pairs = median([new / old for old, new in zip(*values)])
+    is_well = ratio <= 1 + WITHIN if row.less else ratio >= 1 - WITHIN
+    return [row.key, row.what, *(row.tell([median(some)]) for some in values), f"{ratio:.3f}", f"{pairs:.3f}",
+            "" if quick else "within 3 % or better" if is_well else "WORSE"]
 
 
 def tell(measures, options):
     rows = [measures.row(row) for row in ROWS if row.key in measures.wanted]
+    after, before = measures.seen[AFTER], measures.seen.get(BEFORE)
     if rows:
-        table([line(row, measures.seen.get(row.key, []), options.quick) for row in rows])
+        table(HEAD, [line(row, after.get(row.key, []), options.quick) for row in rows])
+    if before is not None:
+        print()
+        table(COMPARED_HEAD, [comparison(row, after.get(row.key, []), before.get(row.key, []), options.quick)
+                              for row in rows])
     print()
     for note in measures.notes:
         print(note)
     for what, command, words in measures.outputs:
         print(f"\n{what}: {command}\n\n{words}")
     if options.json:
-        raw = {"seen": measures.seen, "rounds": measures.rounds, "notes": measures.notes}
-        Path(options.json).write_text(json.dumps(raw, indent=1) + "\n")
+        programs = {name: raw.binary(path) for name, path in measures.commands.items()}
+        raw.write(options.json, raw.header("figures", measures.size.rounds), quick=options.quick, programs=programs,
+                  seen=after, **({} if before is None else {"before": before}), runs=measures.runs,
+                  lines=measures.lines, notes=measures.notes,
+                  outputs=[{"what": what, "said": words.splitlines()} for what, _, words in measures.outputs])
 
 
 def read_options(keys):
@@ -425,17 +488,22 @@ def read_options(keys):
                         help="where the release binaries are")
     parser.add_argument("--argiope", type=Path, metavar="FILE",
                         help="the command, where it is another one: target/profiled/argiope")
+    parser.add_argument("--before", type=Path, metavar="FILE",
+                        help=f"another build of the command, run in turn with it: {', '.join(COMPARED)}")
     parser.add_argument("--only", metavar="ROW,…", help="these rows")
     parser.add_argument("--quick", action="store_true",
                         help="smaller and shorter, without a verdict; its figures are not for publication")
-    parser.add_argument("--rounds", type=int, help="so many rounds of each row")
-    parser.add_argument("--json", metavar="FILE", help="every round of every row")
+    parser.add_argument("--rounds", type=int, help="so many rounds of each row (5, with --before 6)")
+    parser.add_argument("--json", metavar="FILE",
+                        help="every round of every row; in a directory as DATE-figures-COMMIT.json")
     parser.add_argument("--list", action="store_true", help="the rows, and no more")
     options = parser.parse_args()
+    if options.before:
+        keys = COMPARED
     wanted = options.only.split(",") if options.only else keys
     for key in wanted:
         if key not in keys:
-            parser.error(f"there is no row {key}: {', '.join(keys)}")
+            parser.error(f"there is no row {key}{' to compare' if options.before else ''}: {', '.join(keys)}")
     return options, set(wanted)
 
 
@@ -449,7 +517,8 @@ def main():
     check_machine()
     argiope = (options.argiope or options.bin / "argiope").resolve()
     examples = [options.bin / "examples" / NEEDS.get(key, "bare_loop") for key in wanted & {row.key for row in ROWS}]
-    for path in (argiope, *examples):
+    before = options.before.resolve() if options.before else None
+    for path in (argiope, *([before] if before else []), *examples):
         if not path.exists():
             sys.exit(f"{path} is not there: cargo build --release, and with --examples, or tools/profiled.sh")
     enter_namespace()
@@ -457,12 +526,15 @@ def main():
     # Whoever ends us ends what we started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
     size = QUICK if options.quick else Size()
+    if before and not options.quick:
+        # As many begin with the one as with the other.
+        size.rounds += size.rounds % 2
     if options.rounds:
         size.rounds = size.peer_rounds = options.rounds
     began = time.monotonic()
     try:
         with Stage(options.bin.resolve(), argiope) as stage:
-            measures = Measures(stage, size, wanted)
+            measures = Measures(stage, size, wanted, before)
             if busy > BUSY:
                 measures.note(f"THE MACHINE IS BUSY ({busy:.0%} of it before we began): figures are noise")
             try:

@@ -5,6 +5,7 @@
     tools/latency_judge.py                       # argiope and the peers that are installed
     tools/latency_judge.py --check --only argiope  # exits 1 where a target is missed
     tools/latency_judge.py --io epoll --busy 0,50 --requests 2000
+    tools/latency_judge.py --json docs/benchmarks/raw   # keep the errors of every request
 
 Needs root and tcpdump. A server on loopback answers each request after 20 to 50 ms, most in one
 segment; of every fourth the head comes alone and the body 2 to 30 ms after it, and of every eighth the
@@ -43,6 +44,8 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+
+import raw
 
 TOOLS = Path(__file__).resolve().parent
 CRAWL = TOOLS.parent / "target" / "release" / "examples" / "stalling_crawl"
@@ -363,6 +366,15 @@ def show(judged):
     )
 
 
+def kept_of(judged):
+    """The raw results of a run: errors in µs, of `server_latency` and of the moment of connecting."""
+    def rounded(errors):
+        return [round(error, 1) for error in errors]
+
+    return {"exact": rounded(judged.exact), "bounds": rounded(judged.bounds), "missing": judged.missing,
+            "slack_lies": judged.slack_lies, "established": rounded(judged.established)}
+
+
 def wrong_with(judged):
     size = [abs(error) for error in judged.exact]
     is_uring = judged.row.startswith("argiope-uring")
@@ -409,6 +421,8 @@ def main():
     parser.add_argument("--requests", type=int, default=400, help="per run (400)")
     parser.add_argument("--only", default="", help="rows whose name has this in it")
     parser.add_argument("--check", action="store_true", help="exit 1 where argiope misses a target")
+    parser.add_argument("--json", metavar="FILE",
+                        help="every error, in µs; in a directory as DATE-latency_judge-COMMIT.json")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -422,15 +436,18 @@ def main():
         f"{'':20} {'busy':>4} {'n':>6} {'lost':>5} {'median':>10} {'p99':>10} {'max':>10} "
         f" {'share':>5} {'lowest':>8} {'slack':>5} {'median':>8} {'p99':>8}"
     )
-    wrong = []
+    wrong, seen = [], {}
     for row, command in commands(options):
         if options.only not in row:
             continue
         for busy in map(int, options.busy.split(",")):
             judged = run(row, command, busy, options)
             show(judged)
+            seen[f"{row}-{busy}"] = kept_of(judged)
             if row.startswith("argiope"):
                 wrong += [f"{row}, busy {busy} ms: {words}" for words in wrong_with(judged)]
+    if options.json:
+        raw.write(options.json, raw.header("latency_judge", 1), requests=options.requests, seen=seen, wrong=wrong)
     if options.check:
         print("\n".join(wrong) if wrong else "every target is met")
         return 1 if wrong else 0

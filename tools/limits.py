@@ -37,6 +37,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import raw
+
 TOOLS = Path(__file__).resolve().parent
 RELEASE = TOOLS.parent / "target" / "release"
 SCRAPY = "2.19.0"
@@ -386,7 +388,8 @@ def read_options():
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="Scrapy too")
     parser.add_argument("--quick", action="store_true", help="the main rows, with shorter windows")
     parser.add_argument("--jobs", type=int, default=5, help="runs at once, of those that ask for little")
-    parser.add_argument("--json", metavar="FILE", help="all that the origins saw")
+    parser.add_argument("--json", metavar="FILE",
+                        help="all that the origins saw; in a directory as DATE-limits-COMMIT.json")
     parser.add_argument("--check", action="store_true", help="exit with 1 if an argiope row is not ok")
     return parser.parse_args()
 
@@ -460,12 +463,12 @@ def main():
 def tell(runs, done, options):
     table([line(row, crawler, *done[row.name, crawler]) for row, crawler in runs])
     if options.json:
-        all_of_it = [
+        seen = [
             {"row": row.name, "crawler": crawler, "seen": seen, "notes": notes, "wrong": wrong}
             for row, crawler in runs
             for seen, notes, wrong in [done[row.name, crawler]]
         ]
-        Path(options.json).write_text(json.dumps(all_of_it, indent=1) + "\n")
+        raw.write(options.json, raw.header("limits", 1), quick=options.quick, seen=seen)
 
 
 if __name__ == "__main__":

@@ -236,10 +236,10 @@ class Stage:
         return self.run([self.examples / "bare_loop", "--requests", requests, "--in-flight", IN_FLIGHT, *more],
                         requests)
 
-    def crawl(self, kind, pages, *settings):
+    def crawl(self, kind, pages, *settings, argiope=None):
         """A whole crawl with result lines, and its stats. Every page must have come."""
         out = self.dir / "crawl"
-        command = [self.argiope, "crawl", "--seeds", self.urls(kind, pages), "--out", out, "--overwrite",
+        command = [argiope or self.argiope, "crawl", "--seeds", self.urls(kind, pages), "--out", out, "--overwrite",
                    "--quiet", "--no-warc", "--follow", "none", "--allow-net", "loopback",
                    "--contact", "figures@example.com", "--ca-file", self.dir / "ca.pem"]
         for setting in ("DOWNLOAD_DELAY=0", "DOWNLOAD_DELAY_PER_SLOT=0", f"CONCURRENT_REQUESTS={IN_FLIGHT}",
