@@ -31,7 +31,7 @@ impl<I: Io> Core<I> {
             started: self.now,
             ..Timings::default()
         };
-        if let Some(took) = self.network.names_mut().lookups_mut().take(lane) {
+        if let Some(took) = self.network.take_lookup(lane) {
             // The lookup was this attempt's; the wait for its turn after it is no phase of it.
             timings.started = self.now - took;
             timings.dns = Some(self.now);

@@ -10,7 +10,7 @@ use crate::crawl::flights::Stage;
 use crate::crawl::network::carrier::Carrier;
 use crate::crawl::network::faults::IDLE_CLOSED;
 use crate::crawl::network::origins::Origin;
-use crate::crawl::network::{Carried, SocketEvent};
+use crate::crawl::network::{Carried, SocketEvent, Waiting};
 use crate::fetch::connection::ConnectionEvent;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::io::{Close, Io, NetError, Stamp};
@@ -120,21 +120,20 @@ impl<I: Io> Core<I> {
 
     /// A connection that waited was ended by its peer.
     fn on_closed_by_peer(&mut self, key: Key) {
-        let http = self.network.http(key);
-        let flight = http.flight;
-        let carrier = Carrier::of(&http.connection);
-        let was_kept = http.connection.used() > 0;
+        let waiting = self.network.waiting_on(key);
         self.close_socket(key, Close::Finish);
-        match flight {
+        match waiting {
             None => {}
-            Some(flight) if was_kept => self.reconnect(flight),
-            Some(flight) => {
+            Some(waiting) if waiting.was_kept => self.reconnect(waiting.attempt),
+            Some(Waiting {
+                attempt, carrier, ..
+            }) => {
                 let failure = Failure::new(
                     FailureKind::Connect,
                     "closed",
                     "the server closed the connection before the request was due to leave",
                 );
-                self.end_waiting(flight, failure, &carrier);
+                self.end_waiting(attempt, failure, &carrier);
             }
         }
     }

@@ -16,13 +16,13 @@ impl<I: Io> Core<I> {
     /// that arrive meanwhile do not pass through the host's own wait, which would cost a busy crawl a tenth
     /// of its pages. Ends early when results are to be taken.
     pub fn turn_for_host(&mut self) {
-        let began = self.network.io().now();
+        let began = self.network.clock();
         for _ in 0..TURNS_OF_HOSTS_TURN {
             let had_news = self.turn(Some(began));
             if self.control.phase().is_over() {
                 return;
             }
-            let took = self.network.io().now().saturating_since(began);
+            let took = self.network.clock().saturating_since(began);
             if !had_news || took >= HOSTS_TURN || self.output.results_wait() {
                 break;
             }
@@ -32,7 +32,7 @@ impl<I: Io> Core<I> {
 
     /// Sets the descriptor's deadline. It is readable at once if there is something to do.
     pub fn arm_descriptor(&mut self) {
-        let deadline = match self.network.io().has_pending() {
+        let deadline = match self.network.has_pending() {
             true => Some(self.now),
             false => self.next_deadline(),
         };
@@ -50,7 +50,7 @@ impl<I: Io> Core<I> {
 
     /// Whether the last turn is longer ago than `bound`.
     pub fn is_left_behind(&self, bound: Duration) -> bool {
-        self.network.io().now().saturating_since(self.now) > bound
+        self.network.clock().saturating_since(self.now) > bound
     }
 
     /// A result was taken: wakes the host if the crawl waited for that.

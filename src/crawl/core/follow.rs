@@ -241,7 +241,7 @@ impl<I: Io> Core<I> {
     /// The delay that a redirect asks for (RFC 9110, section 10.2.3), at most `REDIRECT_MAX_DELAY`. It
     /// holds for this redirect alone.
     fn redirect_delay(&self, page: &Page) -> Option<Duration> {
-        let wall = self.network.io().wall_at_start().at(self.now);
+        let wall = self.network.wall_at(self.now);
         let asked = retry_after::read(&page.headers, wall)?;
         let most = self.config.throttle.redirect_max_delay;
         if asked > most {

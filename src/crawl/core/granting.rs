@@ -33,8 +33,8 @@ impl<I: Io> Core<I> {
             && !self.network.is_full()
             && !self.work.is_full()
             && !self.are_pages_full()
-            && !self.network.names().lookups().has_refused()
-            && self.network.names().lookups().under_way() < self.resolving_max()
+            // As many lanes may wait for names at once as may be in flight.
+            && self.network.may_look_up(self.config.throttle.concurrent_requests)
             && !self.outage.stops_releases(self.network.in_flight_max());
         debug_assert!(
             !self.frontier.has_lane_changes(),
@@ -96,11 +96,6 @@ impl<I: Io> Core<I> {
     fn are_pages_full(&self) -> bool {
         self.pages
             .is_full(self.throttle.in_flight(), self.network.in_flight_max())
-    }
-
-    /// Lanes that may wait for names at once: as many as may be in flight.
-    fn resolving_max(&self) -> usize {
-        self.config.throttle.concurrent_requests
     }
 
     /// Sends the request of this ticket, with the turn's others.

@@ -170,7 +170,7 @@ impl<I: Io> Core<I> {
             return self.workload.close_arrivals(self.now);
         }
         // A turn may be long, and they are due whatever it has to do.
-        self.now = self.network.io().now();
+        self.now = self.network.clock();
         for _ in 0..ARRIVALS_PER_TURN {
             let waiting = self.frontier.queued();
             match self.workload.take_arrival(waiting, self.now) {
@@ -195,7 +195,7 @@ impl<I: Io> Core<I> {
     }
 
     fn measure_memory(&mut self) {
-        let (memory, queued) = (self.network.io().memory(), self.frontier.queued());
+        let (memory, queued) = (self.network.memory(), self.frontier.queued());
         let has_room_again = self.work.handle_memory(memory, queued, self.now);
         self.wakeups.turn_again_if(has_room_again);
     }

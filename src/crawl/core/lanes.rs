@@ -24,7 +24,7 @@ impl<I: Io> Core<I> {
                 LaneChange::Withdraw(lane) => self.throttle.withdraw(lane, self.now),
                 LaneChange::Close(lane) => {
                     self.throttle.close_lane(lane, self.now);
-                    self.network.names_mut().lookups_mut().forget(lane);
+                    self.network.forget_lookup(lane);
                 }
             }
         }

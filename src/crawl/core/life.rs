@@ -92,7 +92,7 @@ impl<I: Io> Core<I> {
                 }
                 Next::Later => {
                     // The lookup is not part of a later request.
-                    self.network.names_mut().lookups_mut().take(lane);
+                    self.network.take_lookup(lane);
                     break;
                 }
             }
@@ -106,7 +106,7 @@ impl<I: Io> Core<I> {
 
     /// 4. Its connection is ready: the request departs when every gap allows.
     pub fn on_ready(&mut self, key: Key, socket: Key) {
-        let is_new = self.network.http(socket).connection.used() == 0;
+        let is_new = self.network.is_new(socket);
         let flight = self
             .flights
             .get_mut(key)
@@ -151,8 +151,7 @@ impl<I: Io> Core<I> {
     pub fn on_head(&mut self, key: Key, socket: Key) {
         let lane = self.flights.get(key).expect("a reply has its attempt").lane;
         self.frontier.host_answered(lane);
-        if let Some(http) = self.network.http_of(socket) {
-            let (origin, remote) = (http.origin, http.connection.remote());
+        if let Some((origin, remote)) = self.network.peer_of(socket) {
             self.on_answered(origin, remote);
         }
         self.on_response_head(key, socket);

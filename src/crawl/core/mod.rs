@@ -184,7 +184,7 @@ impl<I: Io> Core<I> {
     fn end_turn(&mut self, began: Instant) {
         self.check_sink();
         self.output.end_turn();
-        let took = self.network.io().now().saturating_since(began);
+        let took = self.network.clock().saturating_since(began);
         self.output.stats_mut().lag.record(took);
         let is_over = self.control.phase().is_over();
         if is_over || self.control.is_asked() {
@@ -291,7 +291,7 @@ impl<I: Io> Core<I> {
                     // Its deadline was moved; the wheel has the new one now.
                     None => {}
                 },
-                Timer::Resolver => self.network.names_mut().handle_timeout(self.now),
+                Timer::Resolver => self.network.handle_query_timeout(self.now),
                 Timer::Delayed => {
                     if let Some(job) = self.work.poll_delayed(self.now) {
                         self.release_later(job);

@@ -175,7 +175,7 @@ impl<I: Io> Core<I> {
                     continue;
                 }
                 let lane = LaneId(lane as u32);
-                self.network.names_mut().lookups_mut().end(lane, left, over);
+                self.network.end_lookup(lane, left, over);
                 self.offer_or_close(lane);
             }
             self.offer_unresolved();
@@ -185,7 +185,7 @@ impl<I: Io> Core<I> {
 
     /// Offers the lanes again that the resolver had no room for.
     pub fn offer_unresolved(&mut self) {
-        for lane in self.network.names_mut().lookups_mut().take_refused() {
+        for lane in self.network.take_refused_lookups() {
             self.offer_or_close(lane);
         }
     }

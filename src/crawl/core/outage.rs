@@ -111,7 +111,7 @@ impl<I: Io> Core<I> {
         let (host, _) = self.frontier.host_and_port(lane);
         // The name of a proxy stands for all hosts behind it.
         let origin = self.frontier.origin_host(lane);
-        let took = self.network.names().lookups().took(lane);
+        let took = self.network.lookup_took(lane);
         let failed = Failed {
             egress: Egress::Names,
             network: network_of(origin),
@@ -147,7 +147,7 @@ impl<I: Io> Core<I> {
     /// A released lane waits until the breaker's next probe; its ticket is returned.
     pub fn park(&mut self, lane: LaneId, ticket: TicketId, egress: Egress) {
         self.throttle.cancel(ticket, self.now);
-        self.network.names_mut().lookups_mut().take(lane);
+        self.network.take_lookup(lane);
         let until = self.parked_until(lane, egress);
         self.pause_lane(lane, until);
     }
@@ -213,7 +213,7 @@ impl<I: Io> Core<I> {
                 self.cancel_unsent();
             }
             OutageTask::Opened { stops_all: false } => {}
-            OutageTask::Closed => self.network.names_mut().forget_failures(self.now),
+            OutageTask::Closed => self.network.forget_failed_lookups(self.now),
         }
     }
 
@@ -250,7 +250,7 @@ impl<I: Io> Core<I> {
             }
             Suspect::Unresolved { lane, job, .. } => {
                 self.outage.count_put_back();
-                self.network.names_mut().lookups_mut().take(lane);
+                self.network.take_lookup(lane);
                 self.return_to_lane(lane, *job);
                 if self.outage.blocked_until(Egress::Names).is_some() {
                     let until = self.parked_until(lane, Egress::Names);

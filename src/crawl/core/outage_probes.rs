@@ -26,11 +26,7 @@ impl<I: Io> Core<I> {
             Question::Any(name) | Question::Name(name) => name,
             Question::Below(name) => self.outage.probes().name_below(&name, probe),
         };
-        match self
-            .network
-            .names_mut()
-            .resolve_anew(&name, 80, waiter, self.now)
-        {
+        match self.network.look_up_anew(&name, 80, waiter, self.now) {
             Lookup::Ready(result) => self.on_probe_resolved(probe, what, &result),
             Lookup::Pending => self.outage.probes().add_lookup(probe, what),
             Lookup::Busy => self.on_probed(probe, Probed::Failed),
@@ -79,11 +75,7 @@ impl<I: Io> Core<I> {
                 return Some(Picked::Host { network, target });
             }
             let waiter = LOOKUP_WAITER + Waiter::from(probe);
-            match self
-                .network
-                .names_mut()
-                .resolve(host, port, waiter, self.now)
-            {
+            match self.network.look_up_for_probe(host, port, waiter, self.now) {
                 Lookup::Ready(Ok(answer)) => {
                     if let Some(picked) = self.address_of_picked(egress, port, &answer) {
                         self.outage.probes().restart_count();

@@ -37,7 +37,7 @@ impl<I: Io> Core<I> {
         }
         self.wake_host();
         // The last turn may be long ago.
-        self.throttle.set_clock(self.network.io().now());
+        self.throttle.set_clock(self.network.clock());
         let mut job = self.job_of(request)?;
         job.id = self.frontier.number();
         let id = job.id;
@@ -52,15 +52,14 @@ impl<I: Io> Core<I> {
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch) -> Result<(), ConfigError> {
         let name = self.config.check_scope(name, &patch)?;
         self.wake_host();
-        self.throttle
-            .set_scope(&name, patch, self.network.io().now());
+        self.throttle.set_scope(&name, patch, self.network.clock());
         Ok(())
     }
 
     /// Applies knowledge of a scope from another source than its answers.
     pub fn feedback(&mut self, feedback: &Feedback) {
         self.wake_host();
-        self.throttle.feedback(feedback, self.network.io().now());
+        self.throttle.feedback(feedback, self.network.clock());
     }
 
     /// A control handle for any thread.

@@ -63,14 +63,14 @@ impl<I: Io> Core<I> {
 
     /// Progress of the crawl.
     pub fn progress(&self) -> Progress {
-        let wall = self.network.io().wall_at_start();
+        let wall = self.network.wall_at_start();
         let (disk_pauses, disk_paused) = self.output.disk_pauses(self.now);
         let (outages, outage_time) = self.outage.breaker().totals(self.now);
         let open = self.outage.breaker().open_for(self.now);
         let (hosts_held, next_host) = self.frontier.hosts_held(self.now);
         Progress {
             finish_reason: self.control.phase().finish_reason(),
-            io: self.network.io().kind(),
+            io: self.network.io_kind(),
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),

@@ -24,10 +24,9 @@ impl<I: Io> Core<I> {
         let Some(flight) = self.flights.get(key) else {
             return;
         };
-        let http = self.network.http_of(socket);
-        let exchange = http.and_then(|http| http.connection.exchange());
+        let exchange = self.network.exchange_on(socket);
         if let Some(head) = exchange.and_then(|exchange| exchange.head()) {
-            let wall = self.network.io().wall_at_start().at(self.now);
+            let wall = self.network.wall_at(self.now);
             self.requests
                 .handle_headers(&flight.job, &head.headers, wall, self.now);
         }
@@ -43,7 +42,7 @@ impl<I: Io> Core<I> {
         }
         let job = &flight.job;
         let (id, tag) = (job.id, job.tag());
-        let connection = &self.network.http(socket).connection;
+        let connection = self.network.connection(socket);
         let exchange = connection.exchange().expect("a head has its exchange");
         let head = exchange.head().expect("the head just came");
         let body_mode = self.output.sink().on_head(&Reply {
@@ -103,8 +102,7 @@ impl<I: Io> Core<I> {
                 Resumed::Event(key, event) => self.on_connection_event(key, event),
                 Resumed::Reads(key) => {
                     self.resume_body(key);
-                    let http = self.network.http_of(key);
-                    if http.is_some_and(|http| http.gave_way) {
+                    if self.network.gave_way(key) {
                         long_reads += 1;
                         if long_reads == LONG_READS_PER_TURN {
                             self.wakeups.turn_again();
@@ -148,8 +146,7 @@ impl<I: Io> Core<I> {
 
     /// As much of this body was read as one turn allows: its connection resumes in the next turn.
     pub fn hold_for_others(&mut self, key: Key) {
-        let attempt = self.network.http(key).flight;
-        let flight = attempt.and_then(|key| self.flights.get(key));
+        let flight = self.flights.get(self.network.attempt_on(key));
         let number = flight.expect("a reply has its attempt").job.id;
         self.network.hold_for_others(key, number, self.now);
     }

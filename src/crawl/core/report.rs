@@ -146,7 +146,7 @@ impl<I: Io> Core<I> {
         };
         *ended = self.now;
         *delay = None;
-        *wall_at_start = self.network.io().wall_at_start();
+        *wall_at_start = self.network.wall_at_start();
         *route = job.route().cloned();
         *meta = job.meta().map(ToOwned::to_owned);
         *tag = job.tag();
@@ -188,7 +188,7 @@ impl<I: Io> Core<I> {
     pub fn end_unconnected(&mut self, job: &Job, lane: LaneId, failure: Failure) {
         let mut page = self.blank_page(job);
         page.scopes = self.lane_scope_names(lane);
-        if let Some(took) = self.network.names_mut().lookups_mut().take(lane) {
+        if let Some(took) = self.network.take_lookup(lane) {
             page.timings.started = self.now - took;
             page.timings.dns = Some(self.now);
         }

@@ -216,11 +216,11 @@ mod tests {
             .into_iter()
             .for_each(|later| later.answer("one"));
         let core = &mut crawler.core;
-        let began = core.network.io().now();
+        let began = core.network.clock();
         while !core.work.is_empty() {
             core.turn(None);
         }
-        assert_eq!(core.network.io().now(), began, "it slept");
+        assert_eq!(core.network.clock(), began, "it slept");
     }
 
     #[test]

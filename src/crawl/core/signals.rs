@@ -17,7 +17,7 @@ use crate::wire::http::Headers;
 impl<I: Io> Core<I> {
     /// The head of the response on this connection has arrived: it may change the pace.
     pub fn on_response_head(&mut self, key: Key, socket: Key) {
-        let exchange = self.network.http(socket).connection.exchange();
+        let exchange = self.network.exchange_on(socket);
         let exchange = exchange.expect("a head has its exchange");
         let head = exchange.head().expect("the head just came");
         let flight = self.flights.get(key).expect("a reply has its attempt");
@@ -153,7 +153,7 @@ impl<I: Io> Core<I> {
         if decision.event == DecisionEvent::Autothrottle {
             log::info!("{decision}");
         }
-        let at = self.network.io().wall_at_start().at(decision.at);
+        let at = self.network.wall_at(decision.at);
         self.output.put_decision(decision, at);
     }
 }

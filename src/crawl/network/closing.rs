@@ -18,6 +18,14 @@ pub struct Carried {
     pub origin: Origin,
 }
 
+/// A request that waits on a connection for its departure.
+pub struct Waiting {
+    pub attempt: Key,
+    pub carrier: Carrier,
+    /// The connection has carried others before.
+    pub was_kept: bool,
+}
+
 /// Closing returns the origin of a connection, which the caller releases. Only connections of pages have
 /// one.
 impl<I: Io> Network<I> {
@@ -94,6 +102,16 @@ impl<I: Io> Network<I> {
     fn close_idle(&mut self, slot: u32) -> Option<Origin> {
         let key = self.sockets.key_of(slot);
         self.close(key.expect("an idle connection is open"), Close::Finish)
+    }
+
+    /// The request that waits on a connection; `None` if that is idle.
+    pub fn waiting_on(&self, key: Key) -> Option<Waiting> {
+        let http = self.http(key);
+        http.flight.map(|attempt| Waiting {
+            attempt,
+            carrier: Carrier::of(&http.connection),
+            was_kept: http.connection.used() > 0,
+        })
     }
 
     /// Takes the exchange of a connection, which is over. The connection stays open.

@@ -1,8 +1,8 @@
 //! Connections: sends, reads, deadlines, the idle pool, the addresses they may lead to, and the sockets our
 //! machine grants.
 //!
-//! It knows attempts by their keys alone, and nothing of queues, paces and results: events of a connection
-//! are returned to the crawl.
+//! It knows attempts by their keys and lanes by their numbers, and nothing of queues, paces and results:
+//! events of a connection are returned to the crawl.
 
 pub mod carrier;
 pub mod faults;
@@ -21,19 +21,20 @@ mod reading;
 mod resolving;
 mod sending;
 
-pub use closing::Carried;
+pub use closing::{Carried, Waiting};
 pub use opening::Connected;
 pub use race::{Closed, Destination, RaceStep, SetUpFailed, Target};
 pub use reading::{Resumed, SocketEvent};
 pub use resolving::Resolved;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::base::disk::DiskJob;
 use crate::base::secret::Secret;
 use crate::base::slab::Key;
-use crate::base::time::Instant;
+use crate::base::time::{Instant, Wall};
 use crate::crawl::config::Config;
 use crate::crawl::network::names::Names;
 use crate::crawl::network::origins::{Origin, Ways};
@@ -43,9 +44,11 @@ use crate::crawl::network::race::Races;
 use crate::crawl::network::room::Room;
 use crate::crawl::network::socket::{HttpSocket, Sockets, key_of};
 use crate::crawl::timer::{Deadlines, SlotTimer};
+use crate::fetch::connection::Connection;
+use crate::fetch::exchange::Exchange;
 use crate::fetch::pool::Pool;
 use crate::fetch::tls::TlsConfig;
-use crate::io::{Chunk, Event, Io};
+use crate::io::{Chunk, Event, Io, IoKind, Memory};
 
 /// The connections of a crawl, on a back end.
 pub struct Network<I: Io> {
@@ -133,25 +136,56 @@ impl<I: Io> Network<I> {
         &self.io
     }
 
-    /// Names, with their addresses.
-    pub fn names(&self) -> &Names {
-        &self.names
+    /// The kind of back end.
+    pub fn io_kind(&self) -> IoKind {
+        self.io.kind()
     }
 
-    /// The same, mutable.
-    pub fn names_mut(&mut self) -> &mut Names {
-        &mut self.names
+    /// The time at this very moment, which may be later than the turn's.
+    pub fn clock(&self) -> Instant {
+        self.io.now()
+    }
+
+    /// The wall clock's time when the back end started.
+    pub fn wall_at_start(&self) -> Wall {
+        self.io.wall_at_start()
+    }
+
+    /// The wall clock's time at a moment.
+    pub fn wall_at(&self, at: Instant) -> Wall {
+        self.io.wall_at_start().at(at)
+    }
+
+    /// Memory of the process and its limit, where the back end knows them.
+    pub fn memory(&self) -> Option<Memory> {
+        self.io.memory()
+    }
+
+    /// Whether the back end has something to report or to submit at once.
+    pub fn has_pending(&self) -> bool {
+        self.io.has_pending()
     }
 
     /// The connection of pages of a key, which must exist.
-    pub fn http(&self, key: Key) -> &HttpSocket {
+    fn http(&self, key: Key) -> &HttpSocket {
         let http = self.sockets.http(key);
         http.expect("a connection of pages is named")
     }
 
-    /// The connection of pages of a key; `None` if there is none.
-    pub fn http_of(&self, key: Key) -> Option<&HttpSocket> {
-        self.sockets.http(key)
+    /// The connection of pages of a key, which must exist.
+    pub fn connection(&self, key: Key) -> &Connection {
+        &self.http(key).connection
+    }
+
+    /// The exchange that a connection of pages carries; `None` if there is none.
+    pub fn exchange_on(&self, key: Key) -> Option<&Exchange> {
+        self.sockets.http(key)?.connection.exchange()
+    }
+
+    /// What a connection of pages leads to; `None` if there is none.
+    pub fn peer_of(&self, key: Key) -> Option<(Origin, SocketAddr)> {
+        let http = self.sockets.http(key)?;
+        Some((http.origin, http.connection.remote()))
     }
 
     /// The same as [`http`](Self::http), mutable.

@@ -48,6 +48,11 @@ impl<I: Io> Network<I> {
         Some(key.expect("an idle connection is open"))
     }
 
+    /// Whether a connection of pages has carried nothing yet.
+    pub fn is_new(&self, key: Key) -> bool {
+        self.connection(key).used() == 0
+    }
+
     /// Assigns an idle connection to an attempt.
     pub fn assign(&mut self, key: Key, attempt: Key) {
         self.http_mut(key).flight = Some(attempt);

@@ -166,6 +166,12 @@ impl<I: Io> Network<I> {
         });
     }
 
+    /// Whether a body is held because it used its share of the turn.
+    pub fn gave_way(&self, key: Key) -> bool {
+        let http = self.sockets.http(key);
+        http.is_some_and(|http| http.gave_way)
+    }
+
     /// The exchange of a connection is over: the connection is held no longer, and no other waits for its
     /// end.
     pub(super) fn read_freely(&mut self, key: Key) {

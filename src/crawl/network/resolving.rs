@@ -1,9 +1,16 @@
-//! Actions of the resolver: its sockets are opened, written to and closed.
+//! Lookups of lanes and probes, and the actions of the resolver: its sockets are opened, written to and
+//! closed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::base::ids::LaneId;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::network::Network;
+#[cfg(doc)]
+use crate::crawl::network::lookups::Lookups;
+use crate::crawl::network::names::Names;
 use crate::crawl::network::socket::{Socket, token_of};
 use crate::fetch::failure::Failure;
 use crate::fetch::resolver::{Action, Answer, Lookup, SocketId, Transport, Waiter};
@@ -29,6 +36,68 @@ impl<I: Io> Network<I> {
             Lookup::Busy => self.names.lookups_mut().refuse(lane),
         }
         lookup
+    }
+
+    /// Looks up a host for a probe; see [`Resolver::resolve`](crate::fetch::resolver::Resolver::resolve).
+    pub fn look_up_for_probe(
+        &mut self,
+        host: &str,
+        port: u16,
+        waiter: Waiter,
+        now: Instant,
+    ) -> Lookup {
+        self.names.resolve(host, port, waiter, now)
+    }
+
+    /// The same past the cache.
+    pub fn look_up_anew(&mut self, host: &str, port: u16, waiter: Waiter, now: Instant) -> Lookup {
+        self.names.resolve_anew(host, port, waiter, now)
+    }
+
+    /// What is known of names.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Forgets failed lookups: the name servers work again.
+    pub fn forget_failed_lookups(&mut self, now: Instant) {
+        self.names.forget_failures(now);
+    }
+
+    /// Deadlines of queries may be over.
+    pub fn handle_query_timeout(&mut self, now: Instant) {
+        self.names.handle_timeout(now);
+    }
+
+    /// Whether one more lane may wait for a name, of at most `max`.
+    pub fn may_look_up(&self, max: usize) -> bool {
+        let lookups = self.names.lookups();
+        !lookups.has_refused() && lookups.under_way() < max
+    }
+
+    /// A lane's lookup is over; see [`Lookups::end`].
+    pub fn end_lookup(&mut self, lane: LaneId, left: Option<Instant>, over: Instant) {
+        self.names.lookups_mut().end(lane, left, over);
+    }
+
+    /// Duration of a lane's last lookup; 0 if something was sent since.
+    pub fn lookup_took(&self, lane: LaneId) -> Duration {
+        self.names.lookups().took(lane)
+    }
+
+    /// The same, for the attempt that it belongs to: later attempts are not charged with it.
+    pub fn take_lookup(&mut self, lane: LaneId) -> Option<Duration> {
+        self.names.lookups_mut().take(lane)
+    }
+
+    /// A lane is closed: its number may be used again.
+    pub fn forget_lookup(&mut self, lane: LaneId) {
+        self.names.lookups_mut().forget(lane);
+    }
+
+    /// Takes the lanes that wait for room in the resolver.
+    pub fn take_refused_lookups(&mut self) -> VecDeque<LaneId> {
+        self.names.lookups_mut().take_refused()
     }
 
     /// Does what the resolver wants done, until a lookup is over. `steps`: so much may be done in this turn.
