@@ -130,7 +130,7 @@ impl<I: Io> Core<I> {
                 }
                 self.share_origin(origin);
                 self.output.stats_mut().connections += 1;
-                if self.workload.waits_for_machine() {
+                if self.workload.rules().waits_for_machine {
                     self.network.note_port_search(remote, self.now);
                 }
             }
@@ -208,10 +208,10 @@ impl<I: Io> Core<I> {
         if goes_on && self.advance_race(key) {
             return;
         }
-        if failure.code == EXHAUSTED && self.workload.waits_for_machine() {
+        if failure.code == EXHAUSTED && self.workload.rules().waits_for_machine {
             return self.on_exhausted(key, &failure);
         }
-        if failure.code == NO_PORT && self.workload.waits_for_machine() {
+        if failure.code == NO_PORT && self.workload.rules().waits_for_machine {
             let remote = carrier.remote.expect("a connection leads somewhere");
             let until = self.network.handle_no_port(remote, self.now);
             return self.requeue_at(key, until);

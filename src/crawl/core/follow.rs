@@ -77,7 +77,7 @@ impl<I: Io> Core<I> {
             self.requeue(job, page, job.attempt.saturating_add(1));
             return Followed::nothing();
         }
-        if !self.workload.follows_replies() {
+        if !self.workload.rules().follows_replies {
             page.is_final = true;
             return Followed::nothing();
         }

@@ -76,7 +76,7 @@ impl<I: Io> Core<I> {
         }
         let settings = self.frontier.settings();
         let mut passing = settings.retry_exceptions.iter();
-        if !self.workload.waits_for_hosts()
+        if !self.workload.rules().waits_for_hosts
             || !passing.any(|name| failure.is_named(name))
             || self.classifier.retries(job, page, self.now).is_some()
             || settings.host_down_after.is_zero()

@@ -163,7 +163,7 @@ impl<I: Io> Core<I> {
 
     /// Queues the requests of a probe that are due.
     pub fn take_arrivals(&mut self) {
-        if !self.workload.has_arrivals() {
+        if !self.workload.rules().is_by_clock {
             return;
         }
         if !self.is_running() {

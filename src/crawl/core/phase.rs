@@ -188,7 +188,7 @@ impl<I: Io> Core<I> {
             && self.frontier.queued() == 0
             && self.work.is_empty()
             && !self.work.has_unsent()
-            && !self.workload.has_arrivals()
+            && !self.workload.rules().is_by_clock
             && !self.output.has_stats_file()
             && self.output.is_ready()
     }

@@ -37,7 +37,7 @@ impl<I: Io> Core<I> {
         let Some(flight) = self.flights.get(key) else {
             return;
         };
-        if flight.job.kind != PageKind::Page || !self.workload.streams_bodies() {
+        if flight.job.kind != PageKind::Page || !self.workload.rules().streams_bodies {
             return;
         }
         let job = &flight.job;

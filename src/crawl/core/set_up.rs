@@ -113,7 +113,7 @@ impl<I: Io> Core<I> {
             now,
             wakeups: Wakeups::new(now),
             control,
-            workload: Workload::Crawl,
+            workload: Workload::crawl(),
             work: Work::new(scope_map, config.throttle.delayed_requests_warn_threshold),
             frontier,
             requests,

@@ -89,7 +89,7 @@ impl<I: Io> Core<I> {
 
     /// Counts an attempt in the statistics of its scopes, together with its line.
     pub fn count_in_scopes(&mut self, page: &Page, refusals: u32) {
-        if page.timings.sent.is_none() || !self.workload.has_scopes() {
+        if page.timings.sent.is_none() || !self.workload.rules().counts_scopes {
             return;
         }
         let latency = page.timings.server_latency();

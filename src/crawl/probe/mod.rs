@@ -165,7 +165,7 @@ impl<I: Io> Probe<I> {
             check_request(&job).map_err(|error| refused(&target.request.url, error))?;
             core.trust_origin_of(&job.url);
         }
-        core.set_workload(Workload::Probe(Box::new(load)));
+        core.set_workload(Workload::probe(load));
         Ok(Probe { crawler })
     }
 
@@ -245,7 +245,7 @@ impl<I: Io> Probe<I> {
         self.crawler
             .core
             .workload()
-            .probe()
+            .open_loop()
             .expect("a probe has a load")
     }
 
@@ -253,7 +253,7 @@ impl<I: Io> Probe<I> {
         self.crawler
             .core
             .workload_mut()
-            .probe_mut()
+            .open_loop_mut()
             .expect("a probe has a load")
     }
 }
