@@ -55,7 +55,7 @@ pub use base::stamp::{Clock, Stamp};
 #[doc(inline)]
 pub use base::time::{Instant, Wall};
 #[doc(inline)]
-pub use crawl::pacing::{Pacing, Remark, RemarkKind, ScopePacing};
+pub use crawl::pace_report::{PaceReport, Remark, RemarkKind, ScopePacing};
 #[doc(inline)]
 pub use crawl::stats::{Progress, Spread, Stats, Tally};
 #[doc(inline)]

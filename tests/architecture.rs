@@ -181,7 +181,7 @@ const ABOVE_MACHINES: &[&str] = &[
     "src/crawl/core/",
     "src/crawl/crawler/",
     "src/crawl/probe/",
-    "src/crawl/pacing.rs",
+    "src/crawl/pace_report.rs",
 ];
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use argiope::serde_json::Value;
-use argiope::{FailureKind, Pacing, Progress, Stats};
+use argiope::{FailureKind, PaceReport, Progress, Stats};
 
 const STATS: &str = include_str!("../docs/reference/stats.md");
 const SETTINGS_PAGE: &str = include_str!("../docs/reference/settings.md");
@@ -21,7 +21,7 @@ const PENDING: &str = "pending";
 fn every_key_of_stats_json_is_documented() {
     let keys = section(STATS, "## Keys");
     let named: BTreeSet<&str> = rows(keys).flat_map(|row| quoted(row[0])).collect();
-    let stats = Stats::new().to_json(&Progress::default(), &Pacing::default());
+    let stats = Stats::new().to_json(&Progress::default(), &PaceReport::default());
     let stats: Value = stats.parse().expect("stats are JSON");
     let there: BTreeSet<&str> = stats
         .as_object()

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use argiope::{
-    Filtered, FinishReason, Pacing, PageKind, Progress, RemarkKind, Spread, Stats, Tally,
+    Filtered, FinishReason, PaceReport, PageKind, Progress, RemarkKind, Spread, Stats, Tally,
 };
 
 use super::progress::{bytes, clock, span};
@@ -32,7 +32,7 @@ const ERRORS_EXPLAINED: usize = 3;
 const URL_CHARS: usize = 80;
 
 /// The whole summary, several lines; some more where it is `verbose`.
-pub fn summary(stats: &Stats, progress: &Progress, pacing: &Pacing, verbose: bool) -> String {
+pub fn summary(stats: &Stats, progress: &Progress, pacing: &PaceReport, verbose: bool) -> String {
     let mut out = String::new();
     let seconds = progress.elapsed.as_secs_f64().max(1e-9);
     let reason = progress
@@ -112,7 +112,7 @@ pub fn summary(stats: &Stats, progress: &Progress, pacing: &Pacing, verbose: boo
 }
 
 /// The scopes that waited longest, how long, and for what most.
-fn waits(pacing: &Pacing) -> String {
+fn waits(pacing: &PaceReport) -> String {
     let waits: Vec<String> = pacing
         .scopes
         .iter()
@@ -127,7 +127,7 @@ fn waits(pacing: &Pacing) -> String {
 }
 
 /// Remarks on scopes, with remedies.
-fn remarks(out: &mut String, pacing: &Pacing, verbose: bool) {
+fn remarks(out: &mut String, pacing: &PaceReport, verbose: bool) {
     let (each, in_all) = match verbose {
         false => (REMARKS_EACH, REMARKS_IN_ALL),
         true => (REMARKS_VERBOSE, REMARKS_VERBOSE),
@@ -255,9 +255,9 @@ mod tests {
         let scopes: Vec<ScopePacing> = (0..40)
             .map(|number| scope(&format!("{number}.test"), 100 - number, &kinds))
             .collect();
-        let mut pacing = Pacing::default();
+        let mut pacing = PaceReport::default();
         pacing.scopes = scopes;
-        let shown = |pacing: &Pacing, verbose| {
+        let shown = |pacing: &PaceReport, verbose| {
             let all = summary(&Stats::new(), &Progress::default(), pacing, verbose);
             let (_, scopes) = all.split_once("  slowest").expect("scopes come last");
             scopes.to_owned()
@@ -298,7 +298,7 @@ mod tests {
             let first = (url.into(), format!("words of {name}"));
             stats.first_errors.insert(name.to_owned(), first);
         }
-        let text = summary(&stats, &Progress::default(), &Pacing::default(), false);
+        let text = summary(&stats, &Progress::default(), &PaceReport::default(), false);
         let explained: Vec<&str> = text.lines().filter(|line| line.contains("words")).collect();
         let expected = ["dns.nxdomain", "timeout.connect", "connect.refused"];
         assert_eq!(explained.len(), expected.len(), "{text}");

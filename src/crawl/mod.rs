@@ -16,7 +16,7 @@ mod workload;
 mod crawler;
 mod finish;
 mod set_up;
-pub mod pacing;
+pub mod pace_report;
 pub mod stats;
 pub mod config;
 pub mod probe;

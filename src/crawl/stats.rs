@@ -13,7 +13,7 @@ use smol_str::SmolStr;
 use crate::base::secret::Secret;
 use crate::base::time::{Wall, nanos};
 use crate::crawl::finish::FinishReason;
-use crate::crawl::pacing::Pacing;
+use crate::crawl::pace_report::PaceReport;
 use crate::fetch::failure::{Failure, FailureKind};
 
 use crate::fetch::timings::{Accuracy, Phase, Timings};
@@ -271,11 +271,11 @@ impl Stats {
     }
 
     /// `stats.json` as text; the reference defines its keys.
-    pub fn to_json(&self, progress: &Progress, pacing: &Pacing) -> String {
+    pub fn to_json(&self, progress: &Progress, pacing: &PaceReport) -> String {
         self.to_value(progress, pacing).to_string()
     }
 
-    pub(crate) fn to_value(&self, progress: &Progress, pacing: &Pacing) -> Value {
+    pub(crate) fn to_value(&self, progress: &Progress, pacing: &PaceReport) -> Value {
         let seconds = progress.elapsed.as_secs_f64();
         let rate = |count: u64| {
             if seconds > 0.0 {
@@ -558,7 +558,7 @@ mod tests {
         ] {
             stats.time(&timings);
         }
-        let json = stats.to_value(&Progress::default(), &Pacing::default());
+        let json = stats.to_value(&Progress::default(), &PaceReport::default());
         assert_eq!(
             json["stamps"],
             json!({"exact": 1, "bound": 2, "user": 1}),

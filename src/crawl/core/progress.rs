@@ -6,7 +6,7 @@ use crate::base::time::Instant;
 use crate::crawl::control::snapshot::Snapshot;
 use crate::crawl::core::Core;
 use crate::crawl::output::Backlog;
-use crate::crawl::pacing::{MOST, MOST_RUNNING, Pacing};
+use crate::crawl::pace_report::{MOST, MOST_RUNNING, PaceReport};
 use crate::crawl::stats::Progress;
 use crate::crawl::timer::TICK;
 use crate::io::Io;
@@ -57,8 +57,8 @@ impl<I: Io> Core<I> {
     }
 
     /// Pacing of the scopes so far: `most` of each ranking.
-    pub fn pacing(&self, most: usize) -> Pacing {
-        Pacing::of(&self.throttle, most, self.now)
+    pub fn pacing(&self, most: usize) -> PaceReport {
+        PaceReport::of(&self.throttle, most, self.now)
     }
 
     /// Progress of the crawl.

@@ -15,7 +15,7 @@ use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::pending::Pending;
 use crate::crawl::core::Core;
 use crate::crawl::finish::FinishReason;
-use crate::crawl::pacing::{MOST, Pacing};
+use crate::crawl::pace_report::{MOST, PaceReport};
 use crate::crawl::set_up::{Parts, SetUpError};
 use crate::crawl::stats::{Progress, Stats};
 use crate::crawl::work::admission::AdmitError;
@@ -208,7 +208,7 @@ impl<I: Io> Crawler<I> {
 
     /// Report on the pacing of the scopes so far, with remarks. Visits every scope with
     /// an account, some thousands at most.
-    pub fn pacing(&self) -> Pacing {
+    pub fn pacing(&self) -> PaceReport {
         self.core.pacing(MOST)
     }
 

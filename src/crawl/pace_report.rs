@@ -1,4 +1,4 @@
-//! Report on pacing: what each scope did, what it waited for, and remarks on it.
+//! Report of the paces: what each scope did, what it waited for, and remarks on it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use crate::throttle::diagnosis::Finding;
 use crate::throttle::engine::{Account, Throttle};
 use crate::throttle::strategy::Pace;
 
-/// Pacing of a crawl's scopes so far.
+/// Report on the pace of a crawl's scopes so far.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Pacing {
+pub struct PaceReport {
     /// Time waited over all scopes, by cause. Causes without a wait are left out.
     pub waited: BTreeMap<Cause, Duration>,
     /// Decisions over all scopes, by kind. Kinds without a decision are left out.
@@ -159,7 +159,7 @@ pub(super) const MOST: usize = 50;
 /// The same while the crawl runs: the loop stands still during the report.
 pub(super) const MOST_RUNNING: usize = 10;
 
-impl Pacing {
+impl PaceReport {
     /// The report of a throttle at `now`.
     pub(super) fn of(throttle: &Throttle, most: usize, now: Instant) -> Self {
         let accounts: Vec<&Account> = throttle.accounts().collect();
@@ -174,7 +174,7 @@ impl Pacing {
             let waited = |scope: &ScopePacing| scope.waited.values().sum::<Duration>();
             (waited(b), &a.scope).cmp(&(waited(a), &b.scope))
         });
-        Pacing {
+        PaceReport {
             waited: waited.into_iter().filter(some_time).collect(),
             decided: DecisionEvent::ALL
                 .iter()
