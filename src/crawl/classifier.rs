@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::base::stamp::Stamp;
 use crate::base::time::{Instant, Wall};
-use crate::crawl::network::faults::IDLE_CLOSED;
+use crate::crawl::network::IDLE_CLOSED;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;

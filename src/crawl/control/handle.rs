@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::crawl::control::error::{ControlError, CrawlOver, SubmitError};
 use crate::crawl::control::shared::{Command, Shared, Waiting};
-use crate::crawl::control::snapshot::Snapshot;
+use crate::crawl::stats::Snapshot;
 use crate::crawl::work::admission::job_of;
 use crate::frontier::request::Request;
 use crate::io::Waker;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::crawl::config::Config;
 use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::shared::{COMMANDS_TIME, Command, SUBMITTED_MAX, Shared, Waiting, lock};
-use crate::crawl::control::snapshot::Snapshot;
+use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
 use crate::frontier::job::Job;
 use crate::frontier::numbers::Numbers;

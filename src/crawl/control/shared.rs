@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::crawl::config::Config;
 use crate::crawl::control::error::ControlError;
-use crate::crawl::control::snapshot::Snapshot;
+use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
 use crate::frontier::job::Job;
 use crate::frontier::numbers::Numbers;

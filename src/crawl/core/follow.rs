@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::crawl::core::Core;
 use crate::crawl::core::health::HostStanding;
-use crate::crawl::network::faults::IDLE_CLOSED;
+use crate::crawl::network::IDLE_CLOSED;
 use crate::crawl::pages::finding::Finding;
 use crate::crawl::requests::credentials::is_private;
 use crate::crawl::work::admission::without_dropped;

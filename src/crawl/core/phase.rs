@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::base::time::Instant;
-use crate::crawl::control::pending::Pending;
 use crate::crawl::control::phase::Phase;
 use crate::crawl::control::shared::Waiting;
 use crate::crawl::core::Core;
 use crate::crawl::finish::FinishReason;
+use crate::crawl::finish::Pending;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::Io;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::base::time::Instant;
-use crate::crawl::control::snapshot::Snapshot;
 use crate::crawl::core::Core;
 use crate::crawl::output::Backlog;
 use crate::crawl::pace_report::{MOST, MOST_RUNNING, PaceReport};
 use crate::crawl::stats::Progress;
+use crate::crawl::stats::Snapshot;
 use crate::crawl::timer::TICK;
 use crate::io::Io;
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::base::ids::LaneId;
 use crate::crawl::core::Core;
 use crate::crawl::flights::Flight;
-use crate::crawl::network::carrier::Carrier;
+use crate::crawl::network::socket::Carrier;
 use crate::fetch::exchange::{Buffers, Outcome};
 use crate::fetch::failure::Failure;
 use crate::fetch::timings::Timings;

@@ -1,7 +1,6 @@
 //! The public crawler type.
 
 pub mod builder;
-mod found;
 mod pull;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -12,9 +11,9 @@ use crate::base::time::Instant;
 use crate::crawl::config::{Config, ConfigError};
 use crate::crawl::control::feed::SourceError;
 use crate::crawl::control::handle::{Handle, Stopper};
-use crate::crawl::control::pending::Pending;
 use crate::crawl::core::Core;
 use crate::crawl::finish::FinishReason;
+use crate::crawl::finish::Pending;
 use crate::crawl::pace_report::{MOST, PaceReport};
 use crate::crawl::set_up::{Parts, SetUpError};
 use crate::crawl::stats::{Progress, Stats};

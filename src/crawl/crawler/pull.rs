@@ -1,9 +1,11 @@
-//! Results that the crawl's owner takes one by one.
+//! Results that the crawl's owner takes one by one, and the links that it finds in them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::crawl::crawler::{Crawler, Turn};
 use crate::io::Io;
+use crate::sink::later::{LinksLater, OpenPage};
 use crate::sink::page::Page;
 
 /// Time for which the crawl stands still while its owner takes waiting results: requests
@@ -81,6 +83,20 @@ impl<I: Io> Crawler<I> {
     /// can still be taken after the last turn.
     pub fn try_next_result(&mut self) -> Option<Page> {
         self.core.take_result()
+    }
+
+    /// Holds a page open that was pulled, until its links are known: see [`LinksLater`]. The links go
+    /// [as the page did](Page::route) unless they name another way.
+    pub fn links_later(&self, page: &Page) -> LinksLater {
+        let page = OpenPage {
+            id: page.id,
+            root: page.root,
+            url: page.url.as_str().into(),
+            depth: page.depth,
+            route: page.route.clone(),
+        };
+        let found = Arc::clone(self.core.found());
+        LinksLater::new(page, found)
     }
 }
 

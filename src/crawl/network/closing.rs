@@ -3,8 +3,8 @@
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::network::Network;
-use crate::crawl::network::carrier::Carrier;
 use crate::crawl::network::origins::Origin;
+use crate::crawl::network::socket::Carrier;
 use crate::crawl::network::socket::{Socket, token_of};
 use crate::crawl::timer::SlotTimer;
 use crate::fetch::exchange::Exchange;
@@ -136,3 +136,6 @@ impl<I: Io> Network<I> {
         }
     }
 }
+
+/// The code of a kept connection's death, after which a request is tried once more on a new one.
+pub const IDLE_CLOSED: &str = "idle_closed";

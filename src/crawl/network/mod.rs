@@ -4,8 +4,6 @@
 //! It knows attempts by their keys and lanes by their numbers, and nothing of queues, paces and results:
 //! events of a connection are returned to the crawl.
 
-pub mod carrier;
-pub mod faults;
 pub mod guard;
 pub mod lookups;
 pub mod names;
@@ -21,7 +19,7 @@ mod reading;
 mod resolving;
 mod sending;
 
-pub use closing::{Carried, Waiting};
+pub use closing::{Carried, IDLE_CLOSED, Waiting};
 pub use opening::Connected;
 pub use race::{Closed, Destination, RaceStep, SetUpFailed, Target};
 pub use reading::{Resumed, SocketEvent};

@@ -1,10 +1,13 @@
 //! Reads from connections: from all, until buffered bodies reach their bound or the sink is busy.
 
+use std::borrow::Cow;
+
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::network::Network;
-use crate::crawl::network::faults::words;
 use crate::crawl::network::pieces::Read;
+use crate::crawl::network::ports::NO_PORT;
+use crate::crawl::network::room::EXHAUSTED;
 use crate::crawl::network::socket::{End, Socket, Unread, token_of};
 use crate::fetch::body_mode::BodyMode;
 use crate::fetch::connection::ConnectionEvent;
@@ -314,5 +317,25 @@ impl<I: Io> Network<I> {
             }
             Socket::Probe(_) | Socket::Parting => None,
         }
+    }
+}
+
+/// Stable code and message of a socket's failure.
+fn words(error: NetError) -> (&'static str, Cow<'static, str>) {
+    match error {
+        NetError::Refused => ("refused", "the connection was refused".into()),
+        NetError::Reset => ("reset", "the connection was reset".into()),
+        NetError::TimedOut => ("timed_out", "the kernel gave the connection up".into()),
+        NetError::NoRoute => ("unreachable", "no route leads there".into()),
+        NetError::Unreachable => ("unreachable", "the host cannot be reached".into()),
+        NetError::Exhausted => (
+            EXHAUSTED,
+            "our machine has no socket or memory to give".into(),
+        ),
+        NetError::NoPort => (NO_PORT, "our machine has no local port left".into()),
+        NetError::Other(errno) => (
+            "other",
+            format!("{}", std::io::Error::from_raw_os_error(errno)).into(),
+        ),
     }
 }

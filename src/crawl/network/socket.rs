@@ -1,5 +1,7 @@
 //! Sockets and their purposes; connections of pages, and their deferred reads.
 
+use std::net::SocketAddr;
+
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
 use crate::crawl::network::origins::Origin;
@@ -7,6 +9,7 @@ use crate::fetch::body_mode::BodyMode;
 use crate::fetch::connection::Connection;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::resolver::SocketId;
+use crate::fetch::tls::{Certificates, TlsInfo};
 use crate::io::{NetError, Stamp, Token};
 
 /// All sockets, by key.
@@ -220,6 +223,28 @@ impl HttpSocket {
         match exchange.is_some_and(Exchange::expands) {
             true => bytes.max(DECODED_LEAST),
             false => bytes.max(STEP_LEAST),
+        }
+    }
+}
+
+/// Facts of the connection that carried an attempt, for its result line.
+#[derive(Clone, Debug, Default)]
+pub struct Carrier {
+    pub remote: Option<SocketAddr>,
+    pub local: Option<SocketAddr>,
+    pub reused: bool,
+    pub tls: Option<TlsInfo>,
+    pub certificates: Certificates,
+}
+
+impl Carrier {
+    pub fn of(connection: &Connection) -> Self {
+        Carrier {
+            remote: Some(connection.remote()),
+            local: connection.local(),
+            reused: connection.used() > 1,
+            tls: connection.tls(),
+            certificates: connection.certificates(),
         }
     }
 }

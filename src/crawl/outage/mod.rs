@@ -20,7 +20,7 @@ use crate::base::time::Instant;
 use crate::crawl::breaker::{
     Breaker, Egress, Failed, Judgement, Order, Picked, Probed, Question, Target,
 };
-use crate::crawl::network::carrier::Carrier;
+use crate::crawl::network::socket::Carrier;
 use crate::fetch::failure::Failure;
 use crate::fetch::resolver::Answer;
 use crate::frontier::job::Job;

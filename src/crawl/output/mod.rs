@@ -1,6 +1,5 @@
 //! Output: pages go to the sink and its jobs to the disk; both report backpressure.
 
-mod intake;
 mod pull;
 mod spare;
 mod stats_file;
@@ -11,7 +10,6 @@ use std::time::Duration;
 
 pub use self::stats_file::StatsFile;
 
-use self::intake::{Intake, PATIENCE};
 use self::pull::Pull;
 use self::spare::Spare;
 use self::storage::Storage;
@@ -317,3 +315,41 @@ impl Output {
         self.spare.take_content_type()
     }
 }
+
+/// Readiness of the sink when the last turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Intake {
+    /// It accepts pages.
+    Ready,
+    /// It has accepted none since then.
+    Full { since: Instant },
+    /// It has accepted none for [`PATIENCE`], and the warning is logged.
+    Stuck,
+}
+
+impl Intake {
+    /// Whether it accepts no pages.
+    fn is_full(self) -> bool {
+        self != Intake::Ready
+    }
+
+    /// Records its present readiness; returns whether to log the warning.
+    fn observe(&mut self, is_ready: bool, is_waited_for: bool, now: Instant) -> bool {
+        match *self {
+            _ if is_ready => *self = Intake::Ready,
+            Intake::Ready => *self = Intake::Full { since: now },
+            Intake::Full { since } => {
+                if is_waited_for && now.saturating_since(since) >= PATIENCE {
+                    *self = Intake::Stuck;
+                    return true;
+                }
+            }
+            Intake::Stuck => {}
+        }
+        false
+    }
+}
+
+/// A warning is logged when a sink that is waited for has not been ready for so long. Disks are slow
+/// for seconds at a time.
+const PATIENCE: Duration = Duration::from_secs(10);
