@@ -97,7 +97,7 @@ pub struct Throttle {
     lines: usize,
     /// Whether requests are released; if not, only departures are granted.
     releasing: bool,
-    /// Scopes of the settings whose Crawl-delay caused a warning.
+    /// Entries of the settings that are bolder than a Crawl-delay, of which a warning was written.
     crawl_delay_warned: BTreeSet<String>,
     rng: Rng,
     /// Whether decisions are recorded.

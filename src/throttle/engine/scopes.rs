@@ -159,15 +159,20 @@ impl Throttle {
         (bolder != ScopePatch::default()).then_some(bolder)
     }
 
-    /// The same, the first time for each scope.
+    /// The same, the first time for each entry of the settings, so that a crawl of many hosts under one
+    /// pattern remembers and reports one.
     pub(crate) fn poll_crawl_delay_warning(
         &mut self,
         scope: &str,
         asked: Duration,
     ) -> Option<ScopePatch> {
         let own = self.crawl_delay_overridden_by(scope, asked)?;
-        let is_first = self.crawl_delay_warned.insert(scope.to_owned());
-        is_first.then_some(own)
+        let entry = self.settings.entry_of(scope)?;
+        if self.crawl_delay_warned.contains(entry) {
+            return None;
+        }
+        self.crawl_delay_warned.insert(entry.to_owned());
+        Some(own)
     }
 
     /// Returns whether Crawl-delay applies to this scope. A delay that the user gave to the scope

@@ -68,6 +68,25 @@ fn a_scopes_own_delay_overrides_a_longer_crawl_delay_with_a_warning_unless_silen
 }
 
 #[test]
+fn hosts_under_one_pattern_share_one_warning() {
+    let mut settings = pace(1, 1.0, 0.0);
+    for name in ["*.test", "own.test"] {
+        let patch = ScopePatch {
+            delay: Some(secs(0.1)),
+            ..ScopePatch::default()
+        };
+        settings.scopes.insert(name.to_owned(), patch);
+    }
+    let mut throttle = Throttle::new(settings, 1, Instant::START);
+    let mut warns = |scope: &str| {
+        let own = throttle.poll_crawl_delay_warning(scope, secs(1.0));
+        own.is_some()
+    };
+    let hosts = ["a.test", "b.test", "own.test", "a.test", "own.test"];
+    assert_eq!(hosts.map(&mut warns), [true, false, true, false, false]);
+}
+
+#[test]
 fn f54_a_scopes_own_concurrency_overrides_that_of_a_crawl_delay_with_a_warning_unless_silenced() {
     let check = |own, silent, keeps, expected| {
         let mut settings = pace(1, 0.0, 0.0);
