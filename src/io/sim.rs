@@ -122,6 +122,12 @@ impl Sim {
         &mut self.net
     }
 
+    /// Whether our own thread takes time for what it does, so that a turn may end late.
+    #[cfg(test)]
+    pub(crate) fn turns_take_time(&self) -> bool {
+        self.net.turns_take_time()
+    }
+
     /// Lets our thread be busy for a while.
     fn keep_busy(&mut self, busy: Duration) {
         if !busy.is_zero() {

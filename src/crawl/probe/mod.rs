@@ -181,6 +181,12 @@ impl<I: Io> Probe<I> {
         self.crawler.turn(patience)
     }
 
+    /// The crawl that the probe is.
+    #[cfg(test)]
+    pub(crate) fn crawler_mut(&mut self) -> &mut Crawler<I> {
+        &mut self.crawler
+    }
+
     /// How many requests have ended so far, those of the warm-up too.
     pub fn ended(&self) -> u64 {
         self.load().ended()

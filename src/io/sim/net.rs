@@ -408,6 +408,13 @@ impl Net {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn turns_take_time(&self) -> bool {
+        let faults = &self.faults;
+        let times = [faults.port_search, faults.send_max, faults.chunk_takes];
+        times.iter().any(|time| !time.is_zero())
+    }
+
     pub(super) fn forget(&mut self, conn: ConnId) {
         self.paths.remove(&conn);
     }

@@ -11,16 +11,17 @@ use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::life::UNSENT_PER_RELEASE;
 use crate::crawl::core::tests::log::{capture, captured};
+use crate::crawl::core::tests::trial::turn;
+use crate::crawl::core::tests::watch::Watch;
 use crate::crawl::finish::FinishReason;
 use crate::crawl::network::socket::Socket;
-use crate::crawl::timer::Timer;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::frontier::filter::Filtered;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
-use crate::io::{Close, Io, IoSettings};
+use crate::io::{Close, IoSettings};
 use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
 use crate::throttle::settings::Jitter;
@@ -190,8 +191,9 @@ impl Trip {
 
 /// Runs to the end, which must come.
 fn finish(crawler: &mut Crawler<Sim>) -> FinishReason {
+    let mut watch = Watch::default();
     loop {
-        if let Turn::Over(reason) = crawler.turn(None) {
+        if let Turn::Over(reason) = watch.turn(crawler, None) {
             return reason;
         }
         assert!(
@@ -365,7 +367,7 @@ fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
     }
     let handle = crawler.handle();
     while crawler.progress().queued > 0 || crawler.progress().in_flight > 0 {
-        crawler.turn(None);
+        turn(&mut crawler, None);
     }
     crawler.core.frontier.settings_mut().robots_obey = true;
     crawler
@@ -426,7 +428,7 @@ fn requests_from_outside_are_taken_in_while_others_are_waited_for() {
         handle.submit(Request::get(url)).expect("the crawl goes on");
     }
     while crawler.elapsed() < Duration::from_secs(1) {
-        crawler.turn(None);
+        turn(&mut crawler, None);
     }
     assert_eq!(crawler.progress().filtered[&Filtered::Denied], 4000);
 }
@@ -455,7 +457,7 @@ fn bodies_are_buffered_up_to_their_bound_and_one_more() {
         crawler.submit(Request::get(seed)).expect("a sound seed");
     }
     let mut peak = 0;
-    while crawler.turn(None) == Turn::GoesOn {
+    while turn(&mut crawler, None) == Turn::GoesOn {
         peak = peak.max(crawler.core.network.buffered());
     }
     assert!(results.borrow().iter().all(|page| page.body.len() == BODY));
@@ -484,11 +486,11 @@ fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
         .submit(Request::get("http://10.0.0.1/"))
         .expect("a sound seed");
     while crawler.core.network.buffered() < 1 << 16 {
-        crawler.turn(None);
+        turn(&mut crawler, None);
     }
     ready.set(false);
     while crawler.elapsed() < Duration::from_secs(300) {
-        crawler.turn(None);
+        turn(&mut crawler, None);
     }
     ready.set(true);
     finish(&mut crawler);
@@ -551,7 +553,7 @@ fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
         let url = format!("http://10.0.0.1/{n}");
         crawler.submit(Request::get(url)).expect("a sound seed");
     }
-    while crawler.turn(None) == Turn::GoesOn {
+    while turn(&mut crawler, None) == Turn::GoesOn {
         let came = results.borrow().len() - taken.get();
         assert!(came < 10 + UNSENT_PER_RELEASE, "{came}");
         taken.set(results.borrow().len());
@@ -685,28 +687,6 @@ impl World for Moody {
     }
 }
 
-/// When each timer is due.
-fn deadlines(crawler: &Crawler<Sim>) -> Vec<(Timer, Option<Instant>)> {
-    let due = |timer: Timer| (timer, crawler.core.deadline_of(timer));
-    Timer::ALL.map(due).to_vec()
-}
-
-/// After a turn that began with these deadlines, at `began`: it waited beyond none of them, and each timer
-/// that was due has fired, or a further turn follows at once.
-fn check_deadlines(crawler: &Crawler<Sim>, before: &[(Timer, Option<Instant>)], began: Instant) {
-    let core = &crawler.core;
-    for ((timer, was), (_, is)) in before.iter().zip(deadlines(crawler)) {
-        if let Some(at) = was {
-            let latest = began.max(*at);
-            assert!(core.now <= latest, "{timer:?} was overslept");
-        }
-        let is_due = was.is_some_and(|at| at <= core.now);
-        if is_due && *timer != Timer::Again && !core.wakeups.is_unfinished() {
-            assert_ne!(is, *was, "{timer:?} was due and did not fire");
-        }
-    }
-}
-
 #[test]
 fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
     for seed in 0..25 {
@@ -756,12 +736,11 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         }
         let stopper = crawler.stopper();
         let mut turns = 0;
+        let mut watch = Watch::default();
         let reason = loop {
-            let (before, began) = (deadlines(&crawler), crawler.core.io().now());
-            if let Turn::Over(reason) = crawler.turn(None) {
+            if let Turn::Over(reason) = watch.turn(&mut crawler, None) {
                 break reason;
             }
-            check_deadlines(&crawler, &before, began);
             crawler.core.frontier.check_hosts();
             if stops && crawler.elapsed() > Duration::from_secs(5) {
                 stopper.stop();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::rng::Rng;
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::trial::{SinkRecord, crawl_under};
+use crate::crawl::core::tests::trial::{SinkRecord, crawl_under, turn};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Handle, Turn};
 use crate::frontier::request::Request;
@@ -122,7 +122,7 @@ fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> (u64, bool) {
     while crawler.io().now() < until {
         let left = until.saturating_since(crawler.io().now());
         turns += 1;
-        if let Turn::Over(reason) = crawler.turn(Some(left)) {
+        if let Turn::Over(reason) = turn(crawler, Some(left)) {
             assert_eq!(reason, FinishReason::Finished);
             return (turns, true);
         }

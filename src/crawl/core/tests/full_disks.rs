@@ -10,7 +10,7 @@ use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::log::{capture, captured};
-use crate::crawl::core::tests::trial::{calm, get};
+use crate::crawl::core::tests::trial::{calm, get, turn};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
@@ -84,7 +84,7 @@ fn crawl_with(
 
 fn run(crawler: &mut Crawler<Sim>) -> FinishReason {
     for _ in 0..100_000 {
-        if let Turn::Over(reason) = crawler.turn(None) {
+        if let Turn::Over(reason) = turn(crawler, None) {
             return reason;
         }
     }
@@ -168,7 +168,7 @@ fn a_crawl_that_waits_for_room_sleeps() {
     let (mut crawler, _) = crawl("out", FULL_UNTIL);
     let mut turns = 0;
     while crawler.io().now().saturating_since(Instant::START) < FULL_UNTIL {
-        assert_eq!(crawler.turn(None), Turn::GoesOn);
+        assert_eq!(turn(&mut crawler, None), Turn::GoesOn);
         turns += 1;
     }
     assert!(turns < 1000, "{turns} turns in a minute");
@@ -181,7 +181,7 @@ fn a_stop_while_the_disk_is_full_waits_for_its_grace_and_then_saves_what_it_can(
         let stopper = crawler.stopper();
         let at = |crawler: &Crawler<Sim>| crawler.elapsed().as_secs();
         while at(&crawler) < 20 {
-            assert_eq!(crawler.turn(None), Turn::GoesOn);
+            assert_eq!(turn(&mut crawler, None), Turn::GoesOn);
         }
         stopper.shutdown(Duration::from_secs(grace));
         assert_eq!(run(&mut crawler), FinishReason::SinkFailed);
@@ -219,7 +219,7 @@ fn a_stop_is_in_good_order_where_room_is_made_in_time() {
     let (mut crawler, _) = crawl("out", Duration::from_secs(25));
     let stopper = crawler.stopper();
     while crawler.elapsed() < Duration::from_secs(20) {
-        assert_eq!(crawler.turn(None), Turn::GoesOn);
+        assert_eq!(turn(&mut crawler, None), Turn::GoesOn);
     }
     stopper.shutdown(Duration::from_secs(10));
     assert_eq!(run(&mut crawler), FinishReason::Shutdown);
@@ -239,7 +239,7 @@ fn stops_while_a_crawl_at_its_limit_waits_for_pages_need_no_third_for_the_disk()
     let stopper = crawler.stopper();
     let mut turn_until = |millis| {
         while crawler.elapsed() < Duration::from_millis(millis) {
-            assert_eq!(crawler.turn(None), Turn::GoesOn);
+            assert_eq!(turn(&mut crawler, None), Turn::GoesOn);
         }
         assert!(crawler.progress().in_flight > 0, "{millis}");
     };

@@ -9,6 +9,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
+use crate::crawl::core::tests::trial::turn;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::fetch::tls::testing::{Authority, Server, ServerConfig};
@@ -94,7 +95,7 @@ fn crawl(pages: usize, delay: Duration) -> Vec<Vec<Instant>> {
         let url = format!("https://10.0.0.1/{number}");
         crawler.submit(Request::get(url)).expect("a sound seed");
     }
-    while !matches!(crawler.turn(None), Turn::Over(_)) {}
+    while !matches!(turn(&mut crawler, None), Turn::Over(_)) {}
     let world = world.borrow();
     let peers = world.connections.values();
     peers.map(|peer| peer.came.clone()).collect()

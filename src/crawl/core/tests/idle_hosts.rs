@@ -9,6 +9,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
+use crate::crawl::core::tests::trial::turn;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::frontier::filter::Filtered;
@@ -113,7 +114,7 @@ fn crawl(seed: u64, config: &Config) -> Outcome {
         crawler.submit(Request::get(url)).expect("a sound seed");
     }
     let (mut hosts_peak, mut returns, mut before) = (0, 0, 0);
-    while crawler.turn(None) == Turn::GoesOn {
+    while turn(&mut crawler, None) == Turn::GoesOn {
         let idle = crawler.core.frontier.check_hosts();
         assert!(idle < 64, "{seed}: {idle} hosts are idle");
         let hosts = crawler.core.frontier.hosts_len();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::trial::{SinkRecord, config, crawl, finish, get, run_for};
+use crate::crawl::core::tests::trial::{SinkRecord, config, crawl, finish, get, run_for, turn};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::network::pieces::KEPT_PER_TURN;
 use crate::crawl::pages::UNITS_PER_TURN;
@@ -64,7 +64,7 @@ fn until_under_way(crawler: &mut Crawler<Sim>) {
         if !crawler.core.pages.is_empty() {
             return;
         }
-        assert_eq!(crawler.turn(Some(Duration::from_secs(3600))), Turn::GoesOn);
+        assert_eq!(turn(crawler, Some(Duration::from_secs(3600))), Turn::GoesOn);
     }
     panic!("no reply is ever under way");
 }
@@ -263,7 +263,10 @@ fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_kee
         }
         // All of them have begun, and most of each waits for the sink.
         while crawler.core.network.paused_len() < 6 {
-            assert_eq!(crawler.turn(Some(Duration::from_millis(1))), Turn::GoesOn);
+            assert_eq!(
+                turn(&mut crawler, Some(Duration::from_millis(1))),
+                Turn::GoesOn
+            );
             if crawler.core.network.buffered() > 0 {
                 record.room.set(Some(0));
             }
@@ -334,7 +337,7 @@ fn bodies_that_give_way_end_one_after_the_other_where_there_is_no_room_for_all()
         for host in 1..=40 {
             crawler.submit(get(host, 0)).expect("a seed");
         }
-        while crawler.turn(None) == Turn::GoesOn {
+        while turn(&mut crawler, None) == Turn::GoesOn {
             let took = crawler.elapsed();
             assert!(
                 took < Duration::from_secs(60),
@@ -359,7 +362,7 @@ fn links_that_are_too_long_with_their_base_are_counted_and_never_made() {
         .submit(Request::get("http://10.0.0.1/"))
         .expect("a seed");
     let (mut held, mut turns) = (0, 0);
-    while crawler.turn(Some(Duration::from_secs(3600))) == Turn::GoesOn {
+    while turn(&mut crawler, Some(Duration::from_secs(3600))) == Turn::GoesOn {
         held = held.max(crawler.progress().buffered);
         turns += usize::from(!crawler.core.pages.is_empty());
     }
@@ -478,7 +481,7 @@ fn a_full_sink_is_given_no_page_that_is_under_way_before_it_has_room() {
     let (mut crawler, record, _) = under_way(&links(9_000), |_| ());
     record.room.set(Some(0));
     for _ in 0..1000 {
-        crawler.turn(Some(SMALL));
+        turn(&mut crawler, Some(SMALL));
     }
     assert!(
         crawler.elapsed() > SMALL,

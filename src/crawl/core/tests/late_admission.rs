@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::crawl::Turn;
-use crate::crawl::core::tests::trial::{crawl, get};
+use crate::crawl::core::tests::trial::{crawl, get, turn};
 use crate::crawl::finish::FinishReason;
 use crate::frontier::request::Request;
 use crate::io::sim::Origins;
@@ -64,7 +64,7 @@ fn what_is_cancelled_while_it_waits_for_its_answer_ends_as_cancelled() {
         });
         crawler.delay_admission(seed);
         let id = handle.submit(get(1, 1)).expect("the crawl goes on");
-        crawler.turn(None);
+        turn(&mut crawler, None);
         let waits = crawler.core.work.has_offers();
         handle.cancel(id).expect("it goes on");
         drop(handle);
@@ -88,7 +88,7 @@ fn a_crawl_that_is_stopped_loses_no_offer() {
         let urls = [1, 1, 2, 3, 3, 4, 5].map(|page| get(1, page));
         let ids = urls.map(|request| handle.submit(request).expect("the crawl goes on"));
         for _ in 0..seed % 7 {
-            if let Turn::Over(reason) = crawler.turn(None) {
+            if let Turn::Over(reason) = turn(&mut crawler, None) {
                 panic!("{seed}: a handle lives: {reason}");
             }
         }
@@ -115,7 +115,7 @@ fn tallies_of_scopes_agree_with_the_lines_written_so_far() {
         let request = Request::get("http://10.0.0.1/from");
         handle.submit(request).expect("the crawl goes on");
         drop(handle);
-        while crawler.turn(None) == Turn::GoesOn {
+        while turn(&mut crawler, None) == Turn::GoesOn {
             let lines = record.pages.borrow().len() as u64;
             let tallies = crawler.core.output.stats().slowest_scopes(9);
             let sent: u64 = tallies.iter().map(|(_, tally)| tally.sent).sum();

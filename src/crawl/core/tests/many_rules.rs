@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::crawl::Crawler;
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::trial::{SinkRecord, crawl_web, finish};
+use crate::crawl::core::tests::trial::{SinkRecord, crawl_web, finish, turn};
 use crate::crawl::finish::FinishReason;
 use crate::frontier::filter::Filtered;
 use crate::frontier::request::PageKind;
@@ -71,7 +71,7 @@ fn rules_of_many_hosts_stay_within_their_bound_and_are_fetched_again_when_needed
         }
     }
     let mut most = 0;
-    while crawler.turn(Some(Duration::from_secs(3600))) == crate::crawl::Turn::GoesOn {
+    while turn(&mut crawler, Some(Duration::from_secs(3600))) == crate::crawl::Turn::GoesOn {
         most = most.max(crawler.core.frontier.rules_bytes());
     }
     assert!(most > 100 << 10, "the bound was never near: {most}");

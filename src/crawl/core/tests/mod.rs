@@ -1,6 +1,8 @@
 //! Whole crawls in virtual time.
 
 pub mod trial;
+pub mod watch;
+mod timers;
 mod log;
 mod busy_scopes;
 mod full_sinks;

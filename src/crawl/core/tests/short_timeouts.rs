@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::rng::Rng;
 use crate::crawl::Turn;
-use crate::crawl::core::tests::trial::{crawl, get};
+use crate::crawl::core::tests::trial::{crawl, get, turn};
 use crate::io::sim::{Answer, ConnId, Net, World};
 use crate::sink::page::Page;
 
@@ -40,7 +40,7 @@ fn a_requests_own_timeout_that_is_too_short_to_connect_counts_against_no_host() 
         }
         crawler.submit(get(host, 5)).expect("a request");
     }
-    while crawler.turn(Some(Duration::from_secs(3600))) == Turn::GoesOn {
+    while turn(&mut crawler, Some(Duration::from_secs(3600))) == Turn::GoesOn {
         let progress = crawler.progress();
         assert_eq!((progress.hosts_held, progress.outages), (0, 0));
     }
@@ -66,7 +66,7 @@ fn a_silent_host_is_held_and_given_up_though_download_timeout_is_short() {
         crawler.submit(get(1, page)).expect("a request");
     }
     let mut held = 0;
-    while crawler.turn(Some(Duration::from_secs(3600))) == Turn::GoesOn {
+    while turn(&mut crawler, Some(Duration::from_secs(3600))) == Turn::GoesOn {
         held = held.max(crawler.progress().hosts_held);
     }
     assert_eq!(held, 1);

@@ -9,6 +9,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
 use crate::crawl::control::feed::RequestSource;
+use crate::crawl::core::tests::watch::Watch;
 use crate::crawl::{Crawler, FinishReason, Handle, Parts, Stopper, Turn};
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
@@ -176,21 +177,28 @@ pub fn get(host: u32, page: u32) -> Request {
     Request::get(format!("http://10.0.0.{host}/{page}"))
 }
 
+/// One turn, whose timers are checked.
+pub fn turn(crawler: &mut Crawler<Sim>, patience: Option<Duration>) -> Turn {
+    Watch::default().turn(crawler, patience)
+}
+
 /// Goes on for so long.
 pub fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> usize {
     let until = crawler.io().now() + span;
     let mut turns = 0;
+    let mut watch = Watch::default();
     while crawler.io().now() < until {
         let left = until.saturating_since(crawler.io().now());
-        assert_eq!(crawler.turn(Some(left)), Turn::GoesOn);
+        assert_eq!(watch.turn(crawler, Some(left)), Turn::GoesOn);
         turns += 1;
     }
     turns
 }
 
 pub fn finish(crawler: &mut Crawler<Sim>) -> FinishReason {
+    let mut watch = Watch::default();
     for _ in 0..300_000 {
-        if let Turn::Over(reason) = crawler.turn(Some(Duration::from_secs(3600))) {
+        if let Turn::Over(reason) = watch.turn(crawler, Some(Duration::from_secs(3600))) {
             return reason;
         }
     }
