@@ -49,7 +49,7 @@ pub use frontier::request::{PageKind, Request, ScopesError};
 
 // Results and statistics of a crawl.
 #[doc(inline)]
-pub use base::disk::{DiskDone, DiskJob};
+pub use base::disk::{DiskDone, DiskJob, FileId, Written};
 #[doc(inline)]
 pub use base::stamp::{Clock, Stamp};
 #[doc(inline)]
@@ -62,6 +62,8 @@ pub use crawl::stats::{Progress, Spread, Stats, Tally};
 pub use fetch::failure::{Failure, FailureKind, Truncation};
 #[doc(inline)]
 pub use fetch::timings::{Accuracy, Phase, Spans, Timings};
+#[doc(inline)]
+pub use sink::commit::{Commit, Epoch, FileLength};
 #[doc(inline)]
 pub use sink::function::FunctionSink;
 #[doc(inline)]

@@ -145,10 +145,7 @@ fn each_error_has_its_name_its_cause_and_whether_to_retry() {
         true,
         true
     );
-    let write = |kind: ErrorKind| WriteError {
-        path: "results.jsonl".into(),
-        cause: kind.into(),
-    };
+    let write = |kind: ErrorKind| WriteError::new("results.jsonl", &kind.into());
     check!(write(ErrorKind::StorageFull), "full", false, true);
     check!(write(ErrorKind::Interrupted), "other", true, true);
 }

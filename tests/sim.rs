@@ -11,7 +11,7 @@ use std::time::Duration;
 use argiope::base::shared::Shared;
 use argiope::sim::{Asked, Reply, Web};
 use argiope::{
-    Config, Crawler, Failure, FinishReason, Handle, Page, Request, Sink, Turn, WriteError,
+    Config, Crawler, Epoch, Failure, FinishReason, Handle, Page, Request, Sink, Turn, WriteError,
 };
 
 #[test]
@@ -243,15 +243,15 @@ impl Sink for Committing {
         self.failure.as_ref()
     }
 
-    fn prepare(&mut self, epoch: u64) {
+    fn prepare(&mut self, epoch: Epoch) {
         self.calls.borrow_mut().push(format!("prepare {epoch}"));
     }
 
-    fn is_prepared(&self, _epoch: u64) -> bool {
+    fn is_prepared(&self, _epoch: Epoch) -> bool {
         self.asked.fetch_add(1, Ordering::Relaxed) >= 2
     }
 
-    fn committed(&mut self, epoch: u64) {
+    fn committed(&mut self, epoch: Epoch) {
         let asked = self.asked.load(Ordering::Relaxed);
         assert!(asked >= 3, "it was not prepared");
         self.calls.borrow_mut().push(format!("committed {epoch}"));
@@ -285,8 +285,8 @@ fn a_sink_commits_once_all_of_its_results_are_durable() {
 
 #[test]
 fn a_sink_that_lost_a_result_gets_no_commit() {
-    let (path, cause) = ("results".into(), io::Error::other("the disk is gone"));
-    let (reason, calls) = commits_of(Some(WriteError { path, cause }));
+    let cause = io::Error::other("the disk is gone");
+    let (reason, calls) = commits_of(Some(WriteError::new("results", &cause)));
     assert_eq!(reason, FinishReason::SinkFailed);
-    assert_eq!(calls.last().map(String::as_str), Some("prepare 1"));
+    assert_eq!(calls.last().map(String::as_str), Some("finish"));
 }

@@ -110,6 +110,12 @@ impl Sim {
         self.disk.files()
     }
 
+    /// How many bytes of each file survive a crash of the machine, by path.
+    #[cfg(test)]
+    pub(crate) fn synced(&self) -> &BTreeMap<std::path::PathBuf, usize> {
+        self.disk.synced()
+    }
+
     /// The bytes written to standard output.
     #[doc(hidden)]
     pub fn stdout(&self) -> &[u8] {

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use crate::base::disk::{DiskDone, DiskJob, FileId, Written};
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
+use crate::sink::commit::{Epoch, FileLength};
 use crate::sink::decisions;
 use crate::sink::page::Page;
 use crate::sink::prepared::Prepared;
 use crate::sink::results::{RecordPlace, write_from_place, write_place, write_until_place};
-use crate::sink::warc::WarcFiles;
 pub use crate::sink::warc::WarcOptions;
+use crate::sink::warc::{CLOSE_TAG, WarcFiles};
 use crate::sink::{DiskSink, WriteError, unwritten};
 use crate::throttle::decision::Decision;
 use crate::wire::warc::Digest;
@@ -95,6 +96,24 @@ pub struct FileSink {
     failure: Option<WriteError>,
     /// Lines that could not be written, or whose record could not.
     unwritten: Vec<u8>,
+    /// The epoch that is being committed.
+    epoch_end: Option<EpochEnd>,
+    /// Lengths of the files that were synced to be closed.
+    closed: BTreeMap<FileId, u64>,
+}
+
+/// The end of an epoch, until it is committed.
+#[derive(Debug)]
+struct EpochEnd {
+    epoch: Epoch,
+    /// The first line of the next epoch. Earlier ones may still wait for their records.
+    line: u64,
+    /// Whether all of its lines, and a sync behind them, were handed to the disk.
+    is_handed_over: bool,
+    /// Number of its WARC files.
+    warc_files: usize,
+    /// Lengths of the files that are open at this end, as their syncs report them.
+    lengths: BTreeMap<FileId, u64>,
 }
 
 /// The requests of unwritten lines, if they contain more than their lines.
@@ -156,7 +175,7 @@ enum Stage {
 impl FileSink {
     /// A new sink.
     pub fn new(options: FileSinkOptions) -> Self {
-        let warc_from = FileId(options.files_from.0 + 2);
+        let warc_from = FileId(options.files_from.0 + WARC_OFFSET);
         let warc = options.warc.clone();
         FileSink {
             warc: warc.map(|warc| WarcFiles::new(options.folder.clone(), warc, warc_from)),
@@ -172,6 +191,8 @@ impl FileSink {
             stage: Stage::Fresh,
             failure: None,
             unwritten: Vec::new(),
+            epoch_end: None,
+            closed: BTreeMap::new(),
             options,
         }
     }
@@ -188,6 +209,10 @@ impl FileSink {
 
     fn decisions_file(&self) -> FileId {
         FileId(self.options.files_from.0 + 1)
+    }
+
+    fn warc_file(&self, serial: usize) -> FileId {
+        FileId(self.options.files_from.0 + WARC_OFFSET + serial as u32)
     }
 
     fn decisions_path(&self) -> PathBuf {
@@ -270,9 +295,11 @@ impl FileSink {
         }
     }
 
-    /// Moves completed lines to the batch.
-    fn settle(&mut self) {
-        while let Some(line) = self.waiting.front() {
+    /// Moves completed lines below this number to the batch.
+    fn settle(&mut self, end: u64) {
+        while let Some(line) = self.waiting.front()
+            && line.number < end
+        {
             let place = match &line.record {
                 LineRecord::Awaited(_) => break,
                 LineRecord::None | LineRecord::Lost => None,
@@ -306,9 +333,37 @@ impl FileSink {
         hand_over(self.results_file(), &mut self.batch, disk);
     }
 
+    /// The lines below this number may enter the batch.
+    fn batched_until(&self) -> u64 {
+        let end = self.epoch_end.as_ref().filter(|end| !end.is_handed_over);
+        end.map_or(u64::MAX, |end| end.line)
+    }
+
+    /// Hands the last lines of the epoch to the disk, with a sync behind them, once none of them waits for
+    /// its record. Lines of the next epoch follow.
+    fn hand_over_epoch(&mut self, disk: &mut Vec<DiskJob>) {
+        let until = self.batched_until();
+        self.settle(until);
+        let waits = self.waiting.front().is_some_and(|line| line.number < until);
+        if waits || until == u64::MAX {
+            return;
+        }
+        self.hand_over_batch(disk);
+        if self.stage == Stage::Open && self.options.results != Results::None {
+            let (file, tag) = (self.results_file(), EPOCH_TAG);
+            disk.push(DiskJob::Sync { file, tag });
+        }
+        if let Some(end) = &mut self.epoch_end {
+            end.is_handed_over = true;
+        }
+    }
+
     /// Handles whatever is due: a full batch, a line for a waiting reader, the end.
     fn advance(&mut self, disk: &mut Vec<DiskJob>) {
-        self.settle();
+        if self.epoch_end.is_some() {
+            self.hand_over_epoch(disk);
+        }
+        self.settle(self.batched_until());
         // The reader of a pipe may wait for this line before it continues. Other lines accumulate
         // while it is being written, so that a busy crawl still writes batches.
         let awaited = self.options.results == Results::Stdout && self.batches.is_empty();
@@ -322,7 +377,7 @@ impl FileSink {
                 Results::File => {
                     disk.push(DiskJob::Sync {
                         file,
-                        tag: SYNC_TAG,
+                        tag: CLOSE_TAG,
                     });
                     disk.push(DiskJob::Finish { file, rename: None });
                     Stage::Syncing
@@ -427,16 +482,22 @@ impl DiskSink for FileSink {
         if let Err(error) = &done.result
             && self.failure.is_none()
         {
-            let cause = match error.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(error.kind(), error.to_string()),
-            };
-            self.failure = Some(WriteError { path, cause });
+            self.failure = Some(WriteError::new(path, error));
+        }
+        if let Ok(written) = &done.result {
+            match done.tag {
+                CLOSE_TAG => drop(self.closed.insert(file, written.offset)),
+                EPOCH_TAG => {
+                    let end = self.epoch_end.as_mut();
+                    end.map(|end| end.lengths.insert(file, written.offset));
+                }
+                _ => {}
+            }
         }
         if file == self.results_file() {
             match done.tag {
-                SYNC_TAG => self.stage = Stage::Done,
-                // A file that could not be created or closed.
+                CLOSE_TAG => self.stage = Stage::Done,
+                // A sync for a commit, or a file that could not be created or closed.
                 _ if done.held == 0 => {}
                 _ => {
                     if let Some(end) = self.batches.pop_front() {
@@ -478,6 +539,10 @@ impl DiskSink for FileSink {
             if self.options.decisions {
                 let file = self.decisions_file();
                 hand_over(file, &mut self.decision_batch, disk);
+                disk.push(DiskJob::Sync {
+                    file,
+                    tag: CLOSE_TAG,
+                });
                 disk.push(DiskJob::Finish { file, rename: None });
             }
         }
@@ -491,6 +556,57 @@ impl DiskSink for FileSink {
 
     fn failure(&self) -> Option<&WriteError> {
         self.failure.as_ref()
+    }
+
+    fn prepare(&mut self, epoch: Epoch, disk: &mut Vec<DiskJob>) {
+        let before = disk.len();
+        self.open(disk);
+        // Those that are closed have been synced before.
+        if self.stage == Stage::Open {
+            let decisions = self.options.decisions.then(|| self.decisions_file());
+            if let Some(file) = decisions {
+                hand_over(file, &mut self.decision_batch, disk);
+            }
+            let warc = self.warc.as_ref().and_then(WarcFiles::open_file);
+            disk.extend(decisions.into_iter().chain(warc).map(|file| DiskJob::Sync {
+                file,
+                tag: EPOCH_TAG,
+            }));
+        }
+        self.epoch_end = Some(EpochEnd {
+            epoch,
+            line: self.next,
+            is_handed_over: false,
+            warc_files: self.warc.as_ref().map_or(0, WarcFiles::count),
+            lengths: BTreeMap::new(),
+        });
+        self.advance(disk);
+        self.account(before, disk);
+    }
+
+    fn prepared(&self, epoch: Epoch) -> Option<Vec<FileLength>> {
+        let end = self.epoch_end.as_ref()?;
+        let is_open = self.stage == Stage::Open;
+        let is_written = end.epoch == epoch && end.is_handed_over && (is_open || self.is_done());
+        if !is_written || self.failure.is_some() {
+            return None;
+        }
+        let synced = |file| end.lengths.get(&file).or_else(|| self.closed.get(&file));
+        let mut files = Vec::new();
+        match self.options.results {
+            Results::File => files.push(self.results_file()),
+            // What is read from a pipe has no length to record, but it must have been written.
+            Results::Stdout if is_open => drop(synced(self.results_file())?),
+            Results::Stdout | Results::None => {}
+        }
+        files.extend(self.options.decisions.then(|| self.decisions_file()));
+        files.extend((0..end.warc_files).map(|serial| self.warc_file(serial)));
+        let length_of = |file| Some(FileLength::new(self.path(file)?, *synced(file)?));
+        files.into_iter().map(length_of).collect()
+    }
+
+    fn committed(&mut self, _epoch: Epoch) {
+        self.epoch_end = None;
     }
 
     fn take_unwritten(&mut self) -> Vec<Request> {
@@ -570,8 +686,11 @@ const WRITTEN_AT_ONCE: usize = 256 << 10;
 /// Typical maximum length of a line.
 const LINE_USUAL: usize = 1024;
 
-/// Tag of the job that syncs the result file. Pages are numbered from 1.
-const SYNC_TAG: u64 = u64::MAX;
+/// Tag of the jobs that sync the open files for a commit. Pages are numbered from 1.
+const EPOCH_TAG: u64 = CLOSE_TAG - 1;
+
+/// The WARC files' ids begin here, after those of result lines and decisions.
+const WARC_OFFSET: u32 = 2;
 
 #[cfg(test)]
 mod tests;

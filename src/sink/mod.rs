@@ -4,6 +4,7 @@
 pub mod page;
 #[doc(hidden)]
 pub mod reply;
+pub(crate) mod commit;
 pub(crate) mod later;
 mod line;
 #[doc(hidden)]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
+use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::page::Page;
 use crate::sink::reply::{BodyMode, Flow, Reply, Resume, ResumeFn};
 use crate::sink::{DiskSink, WriteError};
@@ -188,18 +189,25 @@ impl<A: DiskSink, B: DiskSink> DiskSink for Tee<A, B> {
         self.first.is_done() && self.second.is_done()
     }
 
-    fn prepare(&mut self, epoch: u64, disk: &mut Vec<DiskJob>) {
+    fn prepare(&mut self, epoch: Epoch, disk: &mut Vec<DiskJob>) {
         self.first.prepare(epoch, disk);
         self.second.prepare(epoch, disk);
     }
 
-    fn is_prepared(&self, epoch: u64) -> bool {
-        self.first.is_prepared(epoch) && self.second.is_prepared(epoch)
+    fn prepared(&self, epoch: Epoch) -> Option<Vec<FileLength>> {
+        let mut files = self.first.prepared(epoch)?;
+        files.append(&mut self.second.prepared(epoch)?);
+        Some(files)
     }
 
-    fn committed(&mut self, epoch: u64) {
+    fn committed(&mut self, epoch: Epoch) {
         self.first.committed(epoch);
         self.second.committed(epoch);
+    }
+
+    fn resumed(&mut self, last: Option<&Commit>, disk: &mut Vec<DiskJob>) {
+        self.first.resumed(last, disk);
+        self.second.resumed(last, disk);
     }
 
     fn failure(&self) -> Option<&WriteError> {

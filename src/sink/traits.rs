@@ -7,6 +7,7 @@ use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::machine;
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
+use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::page::Page;
 use crate::sink::reply::{BodyMode, Flow, Reply};
 use crate::throttle::decision::Decision;
@@ -23,11 +24,28 @@ use crate::throttle::decision::Decision;
 ///
 /// # Commits
 ///
-/// Results become final in *epochs*, numbered from 1, each in two phases. [`Sink::prepare`] asks the
-/// sink to make everything durable that was put so far; when [`Sink::is_prepared`] returns true, the
-/// crawl records the epoch, and calls [`Sink::committed`]. A sink that was prepared and not committed
-/// when the process ended must drop what came after the last committed epoch: those pages are fetched
-/// again. A crawl without a state on the disk has one epoch, which ends with the crawl.
+/// Results become final in *epochs*, numbered from 1. An epoch has the pages that were put since the one
+/// before it, and is committed in two phases:
+///
+/// 1. [`Sink::prepare`] ends the epoch: the sink begins to make its pages durable. Pages that are put from
+///    now on belong to the next epoch.
+/// 2. [`Sink::is_prepared`] is called in each turn until it returns `true`: every page of the epoch
+///    survives a crash of the machine.
+/// 3. The crawl records the epoch in its state, together with what is still to be fetched.
+/// 4. [`Sink::committed`]: the pages of the epoch are never fetched again.
+///
+/// One epoch is committed at a time: neither `prepare` nor [`Sink::finish`] is called between steps 1 and
+/// 4. At the end of a crawl `finish` comes first, then these steps for the last epoch, and then the crawl
+/// is over.
+///
+/// If a write fails ([`Sink::failure`]), also between steps 1 and 4, nothing is committed any more: the
+/// crawl calls `finish`, and ends.
+///
+/// When a crawl is resumed from its state, [`Sink::resumed`] comes before anything else, with the last
+/// epoch of step 3. The sink deletes everything newer: those pages are fetched again. The crash may have
+/// been between steps 3 and 4, so this epoch is final although `committed` was not called for it.
+///
+/// A crawl without a state on disk has one epoch, which ends with the crawl, and never calls `resumed`.
 pub trait Sink: Send {
     /// Called with the final head of a page's reply; returns how the body is wanted. Not called for
     /// robots.txt and sitemaps, which the crawl reads itself.
@@ -75,10 +93,11 @@ pub trait Sink: Send {
     /// Called about every second: writes out what has accumulated.
     fn flush(&mut self) {}
 
-    /// The crawl has ended: no more pages come. Called once.
+    /// No more pages come: the crawl has ended, and its last commit follows. Called once.
     fn finish(&mut self) {}
 
-    /// Returns whether everything is written, or cannot be. Called after `finish`.
+    /// Returns whether everything is written, or cannot be. Called in each turn after `finish`, until it
+    /// returns `true`.
     fn is_done(&self) -> bool {
         true
     }
@@ -89,26 +108,106 @@ pub trait Sink: Send {
         None
     }
 
-    /// The first phase of a commit: begins to make durable everything that was put so far. What is put
-    /// from now on belongs to the next epoch.
-    fn prepare(&mut self, _epoch: u64) {}
+    /// First phase of a commit: begins to make durable everything that was put so far. See
+    /// [Commits](Sink#commits) for the order of the calls.
+    fn prepare(&mut self, _epoch: Epoch) {}
 
-    /// Returns whether everything up to the end of `epoch` is durable. Called in each turn after
-    /// [`Sink::prepare`] until it returns `true`.
-    fn is_prepared(&self, _epoch: u64) -> bool {
+    /// Returns whether everything up to the end of `epoch` is durable. Called at least once, and in each
+    /// turn, from `prepare` until it returns `true`.
+    fn is_prepared(&self, _epoch: Epoch) -> bool {
         true
     }
 
-    /// The second phase: the crawl has recorded the epoch and never fetches its pages again. Not called
-    /// for an epoch of which a result could not be written.
-    fn committed(&mut self, _epoch: u64) {}
+    /// Second phase of a commit: the crawl has recorded the epoch and never fetches its pages again.
+    fn committed(&mut self, _epoch: Epoch) {}
+
+    /// The crawl continues from its state: delete everything that came after the epoch `last`, or
+    /// everything of this crawl if nothing was committed. Called once, before anything else.
+    fn resumed(&mut self, _last: Option<Epoch>) {}
 }
 
 /// A [`Sink`] that writes files through the crawl's own disk thread, as
 /// [`FileSink`](crate::sink::files::FileSink) does. Every `Sink` is one that has no jobs for the disk.
 ///
-/// All jobs pushed to `disk` are written in this order, while the crawl continues;
-/// [`DiskSink::disk_done`] reports each job. Everything else is as with [`Sink`].
+/// Methods with the argument `disk` push jobs to it. The disk thread performs all jobs in the order in
+/// which they were pushed, while the crawl continues; the result of each comes by
+/// [`DiskSink::disk_done`], in the same order. Jobs can be pushed only in these methods. Everything else
+/// is as with [`Sink`].
+///
+/// ```
+/// use std::path::PathBuf;
+/// use argiope::{DiskDone, DiskJob, DiskSink, Epoch, FileId, FileLength, Page, WriteError};
+///
+/// /// Writes the URL of each page to a file.
+/// #[derive(Default)]
+/// struct Urls {
+///     is_open: bool,
+///     on_their_way: usize,
+///     synced: Option<u64>,
+///     failure: Option<WriteError>,
+/// }
+///
+/// const FILE: FileId = FileId(1);
+/// const SYNC: u64 = 1;
+///
+/// impl DiskSink for Urls {
+///     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
+///         if !self.is_open {
+///             self.is_open = true;
+///             disk.push(DiskJob::Create { file: FILE, path: PathBuf::from("urls.txt") });
+///         }
+///         let bytes = format!("{}\n", page.url).into_bytes();
+///         self.on_their_way += bytes.len();
+///         disk.push(DiskJob::Append { file: FILE, bytes, gzip: false, tag: 0 });
+///     }
+///
+///     fn disk_done(&mut self, done: &DiskDone, _disk: &mut Vec<DiskJob>) {
+///         if done.file != Some(FILE) {
+///             return; // another's job
+///         }
+///         self.on_their_way -= done.held;
+///         match &done.result {
+///             Ok(written) if done.tag == SYNC => self.synced = Some(written.offset),
+///             Ok(_) => {}
+///             Err(error) => self.failure = Some(WriteError::new("urls.txt", error)),
+///         }
+///     }
+///
+///     fn is_ready(&self) -> bool {
+///         self.on_their_way < 1 << 20
+///     }
+///
+///     fn is_done(&self) -> bool {
+///         self.on_their_way == 0
+///     }
+///
+///     fn failure(&self) -> Option<&WriteError> {
+///         self.failure.as_ref()
+///     }
+///
+///     fn prepare(&mut self, _epoch: Epoch, disk: &mut Vec<DiskJob>) {
+///         self.synced = if self.is_open { None } else { Some(0) };
+///         if self.is_open {
+///             disk.push(DiskJob::Sync { file: FILE, tag: SYNC });
+///         }
+///     }
+///
+///     fn prepared(&self, _epoch: Epoch) -> Option<Vec<FileLength>> {
+///         self.synced.map(|length| vec![FileLength::new("urls.txt", length)])
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use argiope::sim::{Reply, Web};
+/// use argiope::{Config, Crawler, FinishReason, Request};
+///
+/// let web = Web::new(|_| Reply::page("hello"));
+/// let mut crawler = Crawler::builder(Config::default()).sink(Urls::default()).build_in(&web, 1)?;
+/// crawler.submit(Request::get("http://example.com/"))?;
+/// assert_eq!(crawler.run(), FinishReason::Finished);
+/// # Ok(())
+/// # }
+/// ```
 pub trait DiskSink: Send {
     /// As [`Sink::on_head`].
     fn on_head(&mut self, _reply: &Reply<'_>) -> BodyMode {
@@ -142,10 +241,14 @@ pub trait DiskSink: Send {
     /// keeps it until the page is written can return it complete from [`DiskSink::take_unwritten`].
     fn on_request(&mut self, _id: u64, _request: &dyn Fn() -> Request) {}
 
-    /// As [`Sink::put`].
+    /// Takes a finished attempt, successful or not, as [`Sink::put`] does. Push the jobs for this page to
+    /// `disk`: they are performed in order, after all that were pushed before, and each result comes by
+    /// [`DiskSink::disk_done`]. It must not block.
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>);
 
-    /// Called for each finished disk job, including jobs of others.
+    /// Called with the result of each job, in the order of the jobs; also of jobs of others (see
+    /// [`DiskDone::file`]), such as the other half of a [`Tee`](crate::sink::tee::Tee). Jobs that open or
+    /// close a file are reported only if they fail.
     fn disk_done(&mut self, _done: &DiskDone, _disk: &mut Vec<DiskJob>) {}
 
     /// As [`Sink::is_ready`].
@@ -183,16 +286,23 @@ pub trait DiskSink: Send {
         Vec::new()
     }
 
-    /// As [`Sink::prepare`].
-    fn prepare(&mut self, _epoch: u64, _disk: &mut Vec<DiskJob>) {}
+    /// As [`Sink::prepare`]. Push a [`DiskJob::Sync`] for each file with results of this epoch: its result
+    /// has the file's durable length.
+    fn prepare(&mut self, _epoch: Epoch, _disk: &mut Vec<DiskJob>) {}
 
-    /// As [`Sink::is_prepared`].
-    fn is_prepared(&self, _epoch: u64) -> bool {
-        true
+    /// Returns every output file of the crawl so far, with its length at the end of `epoch`, once all of
+    /// that is durable; `None` before, and if it failed. Called as [`Sink::is_prepared`] is. The crawl
+    /// records the lengths with the epoch.
+    fn prepared(&self, _epoch: Epoch) -> Option<Vec<FileLength>> {
+        Some(Vec::new())
     }
 
     /// As [`Sink::committed`].
-    fn committed(&mut self, _epoch: u64) {}
+    fn committed(&mut self, _epoch: Epoch) {}
+
+    /// As [`Sink::resumed`]: cut each file to its length in `last`, and delete those that it does not
+    /// name.
+    fn resumed(&mut self, _last: Option<&Commit>, _disk: &mut Vec<DiskJob>) {}
 }
 
 impl<S: Sink> DiskSink for S {
@@ -236,16 +346,20 @@ impl<S: Sink> DiskSink for S {
         Sink::failure(self)
     }
 
-    fn prepare(&mut self, epoch: u64, _disk: &mut Vec<DiskJob>) {
+    fn prepare(&mut self, epoch: Epoch, _disk: &mut Vec<DiskJob>) {
         Sink::prepare(self, epoch);
     }
 
-    fn is_prepared(&self, epoch: u64) -> bool {
-        Sink::is_prepared(self, epoch)
+    fn prepared(&self, epoch: Epoch) -> Option<Vec<FileLength>> {
+        Sink::is_prepared(self, epoch).then(Vec::new)
     }
 
-    fn committed(&mut self, epoch: u64) {
+    fn committed(&mut self, epoch: Epoch) {
         Sink::committed(self, epoch);
+    }
+
+    fn resumed(&mut self, last: Option<&Commit>, _disk: &mut Vec<DiskJob>) {
+        Sink::resumed(self, last.map(|commit| commit.epoch));
     }
 }
 
@@ -260,6 +374,7 @@ impl<F: FnMut(Page) + Send> Sink for F {
 /// A file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.message())]
+#[non_exhaustive]
 pub struct WriteError {
     /// The file.
     pub path: PathBuf,
@@ -269,6 +384,18 @@ pub struct WriteError {
 }
 
 impl WriteError {
+    /// The file at `path` could not be written: a copy of the system's error.
+    pub fn new(path: impl Into<PathBuf>, error: &io::Error) -> Self {
+        let cause = match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        WriteError {
+            path: path.into(),
+            cause,
+        }
+    }
+
     /// Stable error code: `full`, `denied`, `read_only`, `not_found`, `open_files`, `memory`,
     /// `unsupported` or `other`.
     pub fn code(&self) -> &'static str {

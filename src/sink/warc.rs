@@ -12,6 +12,9 @@ use crate::sink::prepared::PreparedRecord;
 use crate::wire::http::HttpVersion;
 use crate::wire::warc::{Digest, Fields, Record, RecordId, RecordIds, RecordKind};
 
+/// Tag of the job that syncs a file before it is closed. Pages are numbered from 1.
+pub(super) const CLOSE_TAG: u64 = u64::MAX;
+
 /// Naming, size and description of WARC files.
 #[derive(Clone, Debug)]
 pub struct WarcOptions {
@@ -126,6 +129,16 @@ impl WarcFiles {
         }
     }
 
+    /// The open file.
+    pub(super) fn open_file(&self) -> Option<FileId> {
+        self.open.as_ref().map(|open| open.file)
+    }
+
+    /// Number of files begun.
+    pub(super) fn count(&self) -> usize {
+        self.names.len()
+    }
+
     /// The final path of a file; `None` if it is not a file of this crawl.
     pub(super) fn path(&self, file: FileId) -> Option<PathBuf> {
         let serial = file.0.checked_sub(self.files_from.0)?;
@@ -169,7 +182,7 @@ impl WarcFiles {
     fn close(&self, open: OpenFile, disk: &mut Vec<DiskJob>) {
         disk.push(DiskJob::Sync {
             file: open.file,
-            tag: 0,
+            tag: CLOSE_TAG,
         });
         disk.push(DiskJob::Finish {
             file: open.file,

@@ -54,10 +54,7 @@ impl HdrLog {
     pub fn finish(self) -> Result<(), WriteError> {
         drop(self.intervals);
         let written = self.writer.join().expect("the writer does not panic");
-        written.map_err(|cause| WriteError {
-            path: self.path,
-            cause,
-        })
+        written.map_err(|cause| WriteError::new(self.path, &cause))
     }
 }
 

@@ -65,7 +65,7 @@ impl Writer {
         if let Err(cause) = write_all() {
             let path = output.path().to_owned();
             // There is one writer, and it fails once.
-            let _ = self.shared.failure.set(WriteError { path, cause });
+            let _ = self.shared.failure.set(WriteError::new(path, &cause));
         }
         self.shared.is_done.store(true, Ordering::SeqCst);
     }

@@ -93,10 +93,8 @@ impl<I: Io> Core<I> {
 
     fn advance_flushing(&mut self, reason: FinishReason, until: Option<Instant>) {
         let is_time_up = until.is_some_and(|until| until <= self.now);
-        if self.output.is_done() || is_time_up && reason == FinishReason::SinkFailed {
-            if reason != FinishReason::SinkFailed && self.output.is_done() {
-                self.output.commit();
-            }
+        if self.output.poll_done() || is_time_up && reason == FinishReason::SinkFailed {
+            self.output.commit();
             self.control.set_phase(Phase::Over { reason });
         } else if let Some(grace) = self.control.poll_stop() {
             let grace = grace.max(READER_PATIENCE);

@@ -18,6 +18,7 @@ use crate::base::time::{Instant, Wall};
 use crate::crawl::stats::Stats;
 use crate::fetch::exchange::{Buffers, Exchange};
 use crate::frontier::request::Request;
+use crate::sink::commit::Epoch;
 use crate::sink::page::Page;
 use crate::sink::pull::Results;
 use crate::sink::{DiskSink, WriteError};
@@ -37,10 +38,22 @@ pub struct Output {
     intake: Intake,
     storage: Storage,
     spare: Spare,
+    last_epoch: LastEpoch,
 }
 
-/// The epoch that ends with the crawl. It is the only one, as the crawl has no state on disk.
-const LAST_EPOCH: u64 = 1;
+/// The commit of the epoch that ends with the crawl: `Open → Preparing → Prepared`. It is the only one, as
+/// the crawl has no state on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LastEpoch {
+    /// More pages may come, or a result could not be written: it is not committed.
+    Open,
+    /// The sink makes it durable.
+    Preparing,
+    /// It is durable.
+    Prepared,
+}
+
+const LAST_EPOCH: Epoch = Epoch(1);
 
 /// Requests that wait while the sink is not ready, for the warning.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +84,7 @@ impl Output {
             intake: Intake::Ready,
             storage: Storage::default(),
             spare: Spare::default(),
+            last_epoch: LastEpoch::Open,
         }
     }
 
@@ -180,20 +194,31 @@ impl Output {
         self.sink.flush(&mut self.jobs);
     }
 
-    /// The crawl has ended: the sink writes the rest, and prepares the last epoch.
+    /// The crawl has ended: the sink writes the rest, and prepares the last epoch unless a result is lost.
     pub fn finish(&mut self) {
         self.sink.finish(&mut self.jobs);
-        self.sink.prepare(LAST_EPOCH, &mut self.jobs);
+        if self.sink.failure().is_none() {
+            self.sink.prepare(LAST_EPOCH, &mut self.jobs);
+            self.last_epoch = LastEpoch::Preparing;
+        }
     }
 
-    /// Everything is written, and the crawl is over.
+    /// Whether all is written and durable, or cannot be. Asked after [`Output::finish`].
+    pub fn poll_done(&mut self) -> bool {
+        // Without a state on disk the lengths of the files have nowhere to be recorded.
+        if self.last_epoch == LastEpoch::Preparing && self.sink.prepared(LAST_EPOCH).is_some() {
+            self.last_epoch = LastEpoch::Prepared;
+        }
+        let is_lost = self.sink.failure().is_some();
+        let is_settled = self.last_epoch == LastEpoch::Prepared || is_lost;
+        is_settled && self.sink.is_done() && self.stats_file.is_done()
+    }
+
+    /// The crawl is over: commits the last epoch if it is durable.
     pub fn commit(&mut self) {
-        self.sink.committed(LAST_EPOCH);
-    }
-
-    /// Whether all is written, or cannot be. Asked after [`Output::finish`].
-    pub fn is_done(&self) -> bool {
-        self.sink.is_done() && self.sink.is_prepared(LAST_EPOCH) && self.stats_file.is_done()
+        if self.last_epoch == LastEpoch::Prepared && self.sink.failure().is_none() {
+            self.sink.committed(LAST_EPOCH);
+        }
     }
 
     /// The requests whose results could not be written, each once.

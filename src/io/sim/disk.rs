@@ -25,6 +25,8 @@ pub(super) struct Disk {
     /// When the last queued job is done; the next one begins then.
     busy_until: Instant,
     files: BTreeMap<PathBuf, Vec<u8>>,
+    /// How much of each file survives a crash.
+    synced: BTreeMap<PathBuf, usize>,
     open: BTreeMap<FileId, Target>,
     stdout: Vec<u8>,
     gzip: Gzip,
@@ -47,6 +49,7 @@ impl Disk {
             given_up: false,
             busy_until: Instant::START,
             files: BTreeMap::new(),
+            synced: BTreeMap::new(),
             open: BTreeMap::new(),
             stdout: Vec::new(),
             gzip: Gzip::default(),
@@ -55,6 +58,11 @@ impl Disk {
 
     pub(super) fn files(&self) -> &BTreeMap<PathBuf, Vec<u8>> {
         &self.files
+    }
+
+    #[cfg(test)]
+    pub(super) fn synced(&self) -> &BTreeMap<PathBuf, usize> {
+        &self.synced
     }
 
     pub(super) fn stdout(&self) -> &[u8] {
@@ -142,8 +150,12 @@ impl Disk {
             } => self.append(*file, bytes, *gzip, now),
             DiskJob::Sync { file, .. } => {
                 let target = self.target(*file)?;
+                let length = self.content(&target).len();
+                if let Target::Path(path) = target {
+                    self.synced.insert(path, length);
+                }
                 Ok(Written {
-                    offset: self.content(&target).len() as u64,
+                    offset: length as u64,
                     length: 0,
                 })
             }
@@ -153,6 +165,9 @@ impl Disk {
                     self.take_space(0, "cannot rename to", to, now)?;
                     let content = self.files.remove(&path).unwrap_or_default();
                     self.files.insert(to.clone(), content);
+                    if let Some(length) = self.synced.remove(&path) {
+                        self.synced.insert(to.clone(), length);
+                    }
                 }
                 self.open.remove(file);
                 Ok(Written::default())

@@ -57,7 +57,14 @@ impl Disk {
                 }
                 (tag, file, Ok(written))
             }
-            DiskJob::Sync { file, tag } => (tag, file, Ok(Written::default())),
+            DiskJob::Sync { file, tag } => {
+                let content = &self.files[&self.open[&file]];
+                let end = Written {
+                    offset: content.len() as u64,
+                    length: 0,
+                };
+                (tag, file, Ok(end))
+            }
             DiskJob::Replace { .. } => panic!("a sink replaces no file"),
         };
         let full = || Err(io::ErrorKind::StorageFull.into());
@@ -579,4 +586,87 @@ fn requests_are_kept_until_their_lines_are_written_and_else_returned() {
     let plain = Request::get(samples::page(14).url);
     let expected = [&request(12), &plain, &request(15)].map(Request::to_line);
     assert_eq!(lines, expected);
+}
+
+/// Begins to commit an epoch.
+fn prepare(disk: &mut Disk, sink: &mut FileSink, epoch: Epoch) {
+    let mut jobs = Vec::new();
+    sink.prepare(epoch, &mut jobs);
+    disk.todo.extend(jobs);
+}
+
+#[test]
+fn an_epoch_is_prepared_once_the_disk_has_synced_its_lines_and_records() {
+    let options = FileSinkOptions {
+        decisions: true,
+        ..with_warc()
+    };
+    let (mut sink, mut disk) = (FileSink::new(options), Disk::default());
+    for id in 1..=3 {
+        disk.put(&mut sink, samples::page(id));
+        decide(&mut disk, &mut sink, id);
+    }
+    prepare(&mut disk, &mut sink, Epoch(1));
+    // These belong to the next epoch.
+    for id in 4..=5 {
+        disk.put(&mut sink, samples::page(id));
+        decide(&mut disk, &mut sink, id);
+    }
+    let mut turns = 0;
+    while sink.prepared(Epoch(1)).is_none() {
+        assert!(disk.turn(&mut sink), "nothing is left to do after {turns}");
+        turns += 1;
+    }
+    assert!(turns > 3, "each file was synced");
+    let files = sink.prepared(Epoch(1)).expect("it is prepared");
+    let length = |end: &str| {
+        let of = |file: &&FileLength| file.path.to_str().unwrap().ends_with(end);
+        files.iter().find(of).expect("the file is named").length as usize
+    };
+    let cut = |path: &str, length| str::from_utf8(&disk.files[path][..length]).unwrap().lines();
+    assert_eq!(cut("out/results.jsonl", length("results.jsonl")).count(), 3);
+    assert_eq!(
+        cut("out/throttle.jsonl", length("throttle.jsonl")).count(),
+        3
+    );
+    let warc = disk.files.keys().find(|path| path.ends_with(".open"));
+    let records = cut(warc.expect("it is open"), length(".warc.gz"));
+    let replies = records
+        .filter(|line| *line == "WARC-Type: response")
+        .count();
+    assert_eq!(replies, 3);
+
+    sink.committed(Epoch(1));
+    disk.finish(&mut sink);
+    assert!(sink.prepared(Epoch(2)).is_none(), "it was not asked for");
+    prepare(&mut disk, &mut sink, Epoch(2));
+    for FileLength { path, length } in sink.prepared(Epoch(2)).expect("all is synced") {
+        assert_eq!(disk.files[path.to_str().unwrap()].len() as u64, length);
+    }
+    assert_eq!(disk.ids("out/results.jsonl"), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn an_epoch_with_a_failed_write_is_never_prepared() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    disk.put(&mut sink, samples::page(1));
+    prepare(&mut disk, &mut sink, Epoch(1));
+    disk.full = true;
+    while disk.turn(&mut sink) {}
+    disk.finish(&mut sink);
+    assert!(sink.failure().is_some() && sink.prepared(Epoch(1)).is_none());
+}
+
+#[test]
+fn lines_on_standard_output_are_prepared_once_written_and_have_no_length() {
+    let options = FileSinkOptions {
+        results: Results::Stdout,
+        ..FileSinkOptions::new("out")
+    };
+    let (mut sink, mut disk) = (FileSink::new(options), Disk::default());
+    disk.put(&mut sink, samples::page(1));
+    prepare(&mut disk, &mut sink, Epoch(1));
+    assert_eq!(sink.prepared(Epoch(1)), None);
+    while disk.turn(&mut sink) {}
+    assert_eq!(sink.prepared(Epoch(1)), Some(Vec::new()));
 }

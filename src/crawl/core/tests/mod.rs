@@ -5,6 +5,7 @@ pub mod watch;
 mod timers;
 mod log;
 mod busy_scopes;
+mod commits;
 mod full_sinks;
 mod large_pages;
 mod idle_hosts;
