@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::crawl::control::error::{ControlError, CrawlOver, SubmitError};
-use crate::crawl::control::shared::{Command, Shared, Waiting};
+use crate::crawl::control::shared::{Command, RoomWait, Shared, Waiting};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::admission::job_of;
 use crate::frontier::request::Request;
@@ -111,14 +111,12 @@ impl Handle {
         request: Request,
     ) -> impl Future<Output = Result<u64, SubmitError>> + Send + use<'_> {
         let mut request = Some(request);
+        let mut room = RoomWait::new(&self.stopper.shared);
         std::future::poll_fn(move |context| {
             loop {
-                let mut submitted = self.stopper.shared.submitted();
-                if submitted.is_full() && !submitted.closed {
-                    submitted.wake_when_there_is_room(context.waker());
+                if room.poll_wait(context.waker()) {
                     return Poll::Pending;
                 }
-                drop(submitted);
                 let next = request.take().expect("it is not polled after it is ready");
                 match self.try_submit(next) {
                     // Others took the room in the meantime.

@@ -386,6 +386,30 @@ mod tests {
     }
 
     #[test]
+    fn a_dropped_future_waits_for_room_no_more() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        for _ in 0..SUBMITTED_MAX {
+            let request = Request::get("http://a.test/");
+            handle.try_submit(request).expect("there is room");
+        }
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let late = || Box::pin(handle.submit_async(Request::get("http://a.test/late")));
+        let mut stays = late();
+        for _ in 0..1000 {
+            let mut given_up = late();
+            for future in [&mut given_up, &mut stays] {
+                assert!(future.as_mut().poll(&mut context).is_pending());
+            }
+        }
+        assert_eq!(inbox.shared().tasks(), 1, "the one that is left");
+        inbox.close();
+        assert_eq!(inbox.shared().tasks(), 0);
+        let mut after = late();
+        assert!(after.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
     fn f67_a_crawl_is_woken_for_the_first_answer_only() {
         let (mut inbox, wakes) = inbox();
         inbox.later(1, 0).answer("a");

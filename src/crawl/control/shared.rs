@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task;
 use std::time::Duration;
 
+use crate::base::slab::{Key, Slab};
 use crate::crawl::config::Config;
 use crate::crawl::control::error::ControlError;
 use crate::crawl::stats::Snapshot;
@@ -47,8 +48,16 @@ pub struct Shared {
 pub struct Submitted {
     pub waiting: VecDeque<Waiting>,
     pub closed: bool,
-    /// Tasks that wait for room.
-    tasks: Vec<task::Waker>,
+    /// Tasks that wait for room, at most one for each [`RoomWait`].
+    tasks: Slab<task::Waker>,
+}
+
+/// A future that waits for room. It is woken once for each time that it says so, and no more once it is
+/// dropped.
+pub struct RoomWait<'a> {
+    shared: &'a Shared,
+    /// Its place in [`Submitted::tasks`].
+    place: Option<Key>,
 }
 
 /// A submitted request.
@@ -110,18 +119,47 @@ impl Submitted {
         self.waiting.len() >= SUBMITTED_MAX
     }
 
-    /// Wakes this task when there is room, or the crawl is over.
-    pub fn wake_when_there_is_room(&mut self, task: &task::Waker) {
-        // A task that is polled several times is woken once.
-        if !self.tasks.iter().any(|waiting| waiting.will_wake(task)) {
-            self.tasks.push(task.clone());
-        }
-    }
-
     /// Adds one. Returns whether it is the only one: the caller then wakes the crawl.
     pub fn add(&mut self, waiting: Waiting) -> bool {
         self.waiting.push_back(waiting);
         self.waiting.len() == 1
+    }
+}
+
+impl<'a> RoomWait<'a> {
+    /// It does not wait yet.
+    pub fn new(shared: &'a Shared) -> Self {
+        RoomWait {
+            shared,
+            place: None,
+        }
+    }
+
+    /// Waits if there is no room and the crawl is not over; this task is woken once that changes. Returns
+    /// whether it waits.
+    pub fn poll_wait(&mut self, task: &task::Waker) -> bool {
+        let mut submitted = self.shared.submitted();
+        if submitted.closed || !submitted.is_full() {
+            return false;
+        }
+        let waiting = self.place.and_then(|place| submitted.tasks.get_mut(place));
+        let old = waiting.map(|waiting| std::mem::replace(waiting, task.clone()));
+        if old.is_none() {
+            self.place = Some(submitted.tasks.insert(task.clone()));
+        }
+        drop(submitted);
+        // Last, since it may own a task with another such future.
+        drop(old);
+        true
+    }
+}
+
+impl Drop for RoomWait<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            let task = self.shared.submitted().tasks.remove(place);
+            drop(task);
+        }
     }
 }
 
@@ -149,6 +187,12 @@ impl Shared {
         }
     }
 
+    /// Number of futures that wait for room.
+    #[cfg(test)]
+    pub fn tasks(&self) -> usize {
+        self.submitted().tasks.len()
+    }
+
     pub fn submitted(&self) -> MutexGuard<'_, Submitted> {
         lock(&self.submitted)
     }
@@ -163,7 +207,11 @@ impl Shared {
 
     /// There is room, or the crawl is over: wakes all that wait.
     pub fn notify_room(&self, mut submitted: MutexGuard<'_, Submitted>) {
-        let tasks = std::mem::take(&mut submitted.tasks);
+        let places: Vec<Key> = submitted.tasks.iter().map(|(place, _)| place).collect();
+        let tasks = places
+            .into_iter()
+            .filter_map(|place| submitted.tasks.remove(place));
+        let tasks: Vec<task::Waker> = tasks.collect();
         drop(submitted);
         self.room.notify_all();
         for task in tasks {
