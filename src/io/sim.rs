@@ -99,8 +99,8 @@ impl Sim {
     }
 
     /// Whether nothing will apply unless we act: a wait would have no end.
-    #[doc(hidden)]
-    pub fn is_idle(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
         self.net.next_at().is_none() && !self.has_pending() && !self.woken.load(Ordering::Acquire)
     }
 
@@ -123,8 +123,8 @@ impl Sim {
     }
 
     /// The network, through which a test opens clients to our listeners and acts for them.
-    #[doc(hidden)]
-    pub fn net(&mut self) -> &mut Net {
+    #[cfg(test)]
+    pub(crate) fn net(&mut self) -> &mut Net {
         &mut self.net
     }
 

@@ -192,8 +192,7 @@ impl Throttle {
 
     /// Sets the secret under which names are hashed, because remote parties choose names. Must be
     /// called before the first scope is created.
-    #[doc(hidden)]
-    pub fn set_secret(&mut self, secret: &Secret) {
+    pub(crate) fn set_secret(&mut self, secret: &Secret) {
         assert!(
             self.scope_table.is_empty(),
             "the secret is set before the first scope is created"
@@ -209,39 +208,33 @@ impl Throttle {
     }
 
     /// Sets the source of strategies for scopes created from now on.
-    #[doc(hidden)]
-    pub fn set_strategies(&mut self, strategies: Strategies) {
+    pub(crate) fn set_strategies(&mut self, strategies: Strategies) {
         self.strategies = strategies;
     }
 
     /// Sets the source of initial knowledge for scopes created from now on.
-    #[doc(hidden)]
-    pub fn set_initial(&mut self, known: InitialFeedback) {
+    pub(crate) fn set_initial(&mut self, known: InitialFeedback) {
         self.initial = Some(known);
     }
 
     /// Sets the current time; call it before scopes may be created.
-    #[doc(hidden)]
-    pub fn set_clock(&mut self, now: Instant) {
+    pub(crate) fn set_clock(&mut self, now: Instant) {
         self.clock = now;
     }
 
     /// Makes every address a scope even if `CONCURRENT_REQUESTS_PER_IP` is 0.
-    #[doc(hidden)]
-    pub fn set_addresses(&mut self, on: bool) {
+    pub(crate) fn set_addresses(&mut self, on: bool) {
         self.addresses = on;
     }
 
     /// Caps the total number of requests in flight; the limit on open files may be lower than the
     /// settings.
-    #[doc(hidden)]
-    pub fn set_in_flight_max(&mut self, max: usize) {
+    pub(crate) fn set_in_flight_max(&mut self, max: usize) {
         self.settings.concurrent_requests = max.max(1);
     }
 
     /// Stops or resumes releasing. Released requests may still depart.
-    #[doc(hidden)]
-    pub fn set_releasing(&mut self, on: bool) {
+    pub(crate) fn set_releasing(&mut self, on: bool) {
         self.releasing = on;
     }
 
@@ -308,8 +301,8 @@ impl Throttle {
 
     /// Number of scopes checked since the start. It should grow in proportion to the requests;
     /// otherwise the engine is spinning.
-    #[doc(hidden)]
-    pub fn scopes_checked(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn scopes_checked(&self) -> u64 {
         self.scopes_checked
     }
 
@@ -337,8 +330,7 @@ impl Throttle {
 
     /// Returns the next request that may depart at `now`, among scopes known to have a prepared
     /// request.
-    #[doc(hidden)]
-    pub fn poll_departure(&mut self, now: Instant) -> Option<TicketId> {
+    pub(crate) fn poll_departure(&mut self, now: Instant) -> Option<TicketId> {
         self.check_released_scope(now);
         while let Some(id) = self.departing.pop_front() {
             self.scope_mut(id).queued = Queued::No;
@@ -352,8 +344,7 @@ impl Throttle {
     }
 
     /// The first lanes of scopes that may release at `now`, as far as is known, in order.
-    #[doc(hidden)]
-    pub fn coming(&mut self, now: Instant) -> impl Iterator<Item = LaneId> + '_ {
+    pub(crate) fn coming(&mut self, now: Instant) -> impl Iterator<Item = LaneId> + '_ {
         self.check_released_scope(now);
         self.collect_due(now);
         let scopes = self.ready.iter().filter_map(|id| self.scope_table.get(*id));

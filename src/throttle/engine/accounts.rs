@@ -96,8 +96,7 @@ impl Account {
     }
 
     /// Time waited for this cause until `now`.
-    #[doc(hidden)]
-    pub fn waited(&self, cause: Cause, now: Instant) -> Duration {
+    pub(crate) fn waited(&self, cause: Cause, now: Instant) -> Duration {
         let open = self.waiting.filter(|(present, _)| *present == cause);
         let open = open.map(|(_, since)| now.saturating_since(since.max(self.waited_until)));
         Duration::from_nanos(self.waited[cause as usize]) + open.unwrap_or_default()
@@ -111,8 +110,7 @@ impl Account {
     }
 
     /// Mean gap between departures; `None` before the second.
-    #[doc(hidden)]
-    pub fn gap(&self) -> Option<Duration> {
+    pub(crate) fn gap(&self) -> Option<Duration> {
         let span = self.last?.saturating_since(self.first?);
         (self.sent > 1).then(|| span.div_f64((self.sent - 1) as f64))
     }
@@ -144,8 +142,7 @@ impl Account {
     }
 
     /// Number of decisions of this kind.
-    #[doc(hidden)]
-    pub fn decided(&self, event: DecisionEvent) -> u32 {
+    pub(crate) fn decided(&self, event: DecisionEvent) -> u32 {
         self.decided[event as usize]
     }
 
@@ -294,8 +291,7 @@ impl Accounts {
 impl Throttle {
     /// The statistics of the scopes, in arbitrary order. A scope that was evicted and created again
     /// has two accounts.
-    #[doc(hidden)]
-    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = &Account> {
         let rows = self.accounts.rows.iter();
         rows.filter(|account| account.sent > 0)
     }
@@ -353,8 +349,7 @@ impl Throttle {
     }
 
     /// Time waited until `now` by cause, over all scopes that have or had an account.
-    #[doc(hidden)]
-    pub fn waited(&self, now: Instant) -> [(Cause, Duration); CAUSES] {
+    pub(crate) fn waited(&self, now: Instant) -> [(Cause, Duration); CAUSES] {
         let mut waited = self.accounts.waited;
         for account in self.accounts() {
             if let Some((cause, since)) = account.waiting {
@@ -366,8 +361,7 @@ impl Throttle {
     }
 
     /// Number of decisions of this kind over all scopes.
-    #[doc(hidden)]
-    pub fn decided(&self, event: DecisionEvent) -> u64 {
+    pub(crate) fn decided(&self, event: DecisionEvent) -> u64 {
         self.accounts.decided[event as usize]
     }
 

@@ -101,8 +101,7 @@ impl Throttle {
 
     /// Handles the body of an answer whose head was handled before with this signal: it may have broken
     /// off, and say what the head did not.
-    #[doc(hidden)]
-    pub fn answer_body(
+    pub(crate) fn answer_body(
         &mut self,
         ticket: TicketId,
         id: u64,
@@ -151,8 +150,7 @@ impl Throttle {
     }
 
     /// Returns whether one of the request's scopes learns from how a reply ends.
-    #[doc(hidden)]
-    pub fn listens(&self, ticket: TicketId) -> bool {
+    pub(crate) fn listens(&self, ticket: TicketId) -> bool {
         let mut held = self.ticket(ticket).held.iter();
         held.any(|held| self.scope_ref(held.id).listens())
     }
@@ -414,8 +412,7 @@ impl Throttle {
     }
 
     /// Records that robots.txt asks for a delay.
-    #[doc(hidden)]
-    pub fn note_crawl_delay(&mut self, scope: ScopeId, asked: Duration, now: Instant) {
+    pub(crate) fn note_crawl_delay(&mut self, scope: ScopeId, asked: Duration, now: Instant) {
         if !self.tracing {
             self.account_decided(scope, DecisionEvent::Robots);
         } else {

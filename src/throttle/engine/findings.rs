@@ -14,8 +14,7 @@ use crate::base::time::Instant;
 
 impl Throttle {
     /// Diagnoses a scope's settings and pace from its account until `now`.
-    #[doc(hidden)]
-    pub fn findings(
+    pub(crate) fn findings(
         &self,
         account: &Account,
         now: Instant,
@@ -34,8 +33,7 @@ impl Throttle {
     }
 
     /// Called at the end of a crawl: records for each scope whether its settings had an effect.
-    #[doc(hidden)]
-    pub fn conclude(&mut self, now: Instant) {
+    pub(crate) fn conclude(&mut self, now: Instant) {
         if !self.tracing {
             return;
         }

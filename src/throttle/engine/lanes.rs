@@ -155,15 +155,13 @@ impl Throttle {
     }
 
     /// The scopes of a lane, starting with those it was opened under.
-    #[doc(hidden)]
-    pub fn lane_scopes(&self, lane: LaneId) -> &[ScopeId] {
+    pub(crate) fn lane_scopes(&self, lane: LaneId) -> &[ScopeId] {
         self.lanes[lane.0 as usize].scopes()
     }
 
     /// Returns whether a lane was opened under these scopes. Without any, a lane is under the one scope
     /// that sets no limit.
-    #[doc(hidden)]
-    pub fn is_opened_under(&self, lane: LaneId, scopes: &ScopeSet) -> bool {
+    pub(crate) fn is_opened_under(&self, lane: LaneId, scopes: &ScopeSet) -> bool {
         let slot = &self.lanes[lane.0 as usize];
         let named = &slot.scopes()[..usize::from(slot.named)];
         let same = match (named, scopes.ids()) {
@@ -174,16 +172,14 @@ impl Throttle {
     }
 
     /// The scopes of a lane that were added automatically after it was opened.
-    #[doc(hidden)]
-    pub fn joined_scopes(&self, lane: LaneId) -> &[ScopeId] {
+    pub(crate) fn joined_scopes(&self, lane: LaneId) -> &[ScopeId] {
         let slot = &self.lanes[lane.0 as usize];
         &slot.scopes()[usize::from(slot.named)..]
     }
 
     /// Adds a scope to a lane that does not wait now (an address after name resolution, a
     /// Crawl-delay).
-    #[doc(hidden)]
-    pub fn add_scope(&mut self, lane: LaneId, scope: ScopeId) {
+    pub(crate) fn add_scope(&mut self, lane: LaneId, scope: ScopeId) {
         let slot = &mut self.lanes[lane.0 as usize];
         let mut scopes = slot.scopes_copy();
         if !scopes.contains(&scope) {
@@ -195,8 +191,7 @@ impl Throttle {
 
     /// Removes a scope from a lane that does not wait now (an address that is no longer the
     /// host's).
-    #[doc(hidden)]
-    pub fn remove_scope(&mut self, lane: LaneId, scope: ScopeId, now: Instant) {
+    pub(crate) fn remove_scope(&mut self, lane: LaneId, scope: ScopeId, now: Instant) {
         let slot = &mut self.lanes[lane.0 as usize];
         let mut scopes = slot.scopes_copy();
         if let Some(at) = scopes.iter().position(|other| *other == scope) {
@@ -231,8 +226,7 @@ impl Throttle {
 
     /// Sets the expected costs of a lane's next request in its scopes; 1 where not given. Call it
     /// again when another request becomes the next.
-    #[doc(hidden)]
-    pub fn expect(&mut self, lane: LaneId, costs: &[(ScopeId, f64)], now: Instant) {
+    pub(crate) fn expect(&mut self, lane: LaneId, costs: &[(ScopeId, f64)], now: Instant) {
         let slot = &mut self.lanes[lane.0 as usize];
         if slot.costs() == costs {
             return;

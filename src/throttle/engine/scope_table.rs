@@ -43,8 +43,7 @@ impl ScopeTable {
     }
 
     /// Reads the memory that finding these scopes by name reads; see [`super::Throttle::touch`].
-    #[doc(hidden)]
-    pub fn touch(&self, ids: &[ScopeId]) -> u64 {
+    pub(crate) fn touch(&self, ids: &[ScopeId]) -> u64 {
         let names = ids.iter().map(|id| self.name(*id));
         let mut sum: u64 = names.map(|name| name.len() as u64).sum();
         for id in ids {

@@ -16,8 +16,7 @@ use crate::base::time::Instant;
 
 impl Throttle {
     /// The scope with this name, if it exists.
-    #[doc(hidden)]
-    pub fn known_scope(&self, name: &str) -> Option<ScopeId> {
+    pub(crate) fn known_scope(&self, name: &str) -> Option<ScopeId> {
         self.scope_table.find(name)
     }
 
@@ -41,8 +40,7 @@ impl Throttle {
 
     /// Reads the memory that finding the first scopes of these lanes by name reads, one step for all
     /// lanes before the next step for any, so that cache misses overlap. The sum is meaningless.
-    #[doc(hidden)]
-    pub fn touch(&self, lanes: &[LaneId]) -> u64 {
+    pub(crate) fn touch(&self, lanes: &[LaneId]) -> u64 {
         let lanes = lanes.iter().map(|lane| &self.lanes[lane.0 as usize]);
         let scopes = lanes.filter_map(|lane| lane.scopes().first().copied());
         let scopes: SmallVec<[ScopeId; 32]> = scopes.collect();
@@ -51,8 +49,7 @@ impl Throttle {
 
     /// The scope named after a request's host. Unlike other scopes, a host with only a quota is
     /// paced as well.
-    #[doc(hidden)]
-    pub fn host_scope(&mut self, name: &str) -> ScopeId {
+    pub(crate) fn host_scope(&mut self, name: &str) -> ScopeId {
         let id = self.scope(name);
         if self.scope_ref(id).profile.only_quota
             && let Some(patch) = self.settings.scopes.get_mut(name)
@@ -72,8 +69,7 @@ impl Throttle {
     ///
     /// It caps the requests in flight to the address and has no pace, unless it has settings of its
     /// own.
-    #[doc(hidden)]
-    pub fn address_scope(&mut self, address: std::net::IpAddr) -> Option<ScopeId> {
+    pub(crate) fn address_scope(&mut self, address: std::net::IpAddr) -> Option<ScopeId> {
         let concurrency = self.settings.concurrent_requests_per_ip;
         if concurrency == 0 && !self.addresses {
             return None;
@@ -91,8 +87,7 @@ impl Throttle {
     ///
     /// The delay is a strict minimum. One request is in flight at a time, unless the user gave the
     /// host a concurrency of its own (F54). The larger of several delays applies (F51).
-    #[doc(hidden)]
-    pub fn crawl_delay_scope(&mut self, host: &str, delay: Duration) -> ScopeId {
+    pub(crate) fn crawl_delay_scope(&mut self, host: &str, delay: Duration) -> ScopeId {
         let delay = delay.min(self.settings.robotstxt_max_delay);
         let keeps_concurrency = self.settings.robotstxt_keep_concurrency
             || self.settings.patch_by_name(host).concurrency.is_some();
@@ -107,8 +102,7 @@ impl Throttle {
 
     /// Makes a scope's gap run from the last departure of the lane's other scopes: the lane sent
     /// requests before the scope was added to it.
-    #[doc(hidden)]
-    pub fn follow_lane(&mut self, scope: ScopeId, lane: LaneId) {
+    pub(crate) fn follow_lane(&mut self, scope: ScopeId, lane: LaneId) {
         let scopes = self.lanes[lane.0 as usize].scopes();
         let sent = scopes
             .iter()
@@ -120,8 +114,7 @@ impl Throttle {
 
     /// Counts a departure for scopes that were added to the lane after its release, so that their
     /// gap runs from it as well.
-    #[doc(hidden)]
-    pub fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
+    pub(crate) fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
         let held = &self.tickets.get(ticket.0).expect(TICKET_IN_USE).held;
         let scopes = self.lanes[lane.0 as usize].scopes();
         // The common case: one scope, and none added since.
@@ -141,8 +134,11 @@ impl Throttle {
     /// The user's settings of a scope that are less polite than its robots.txt: a shorter delay, or
     /// more than one request in flight. They cause a warning, unless the scope sets
     /// `ignore_robots_txt` (F54). Called once per lane.
-    #[doc(hidden)]
-    pub fn crawl_delay_overridden_by(&self, scope: &str, asked: Duration) -> Option<ScopePatch> {
+    pub(crate) fn crawl_delay_overridden_by(
+        &self,
+        scope: &str,
+        asked: Duration,
+    ) -> Option<ScopePatch> {
         let patch = self.settings.patch_by_name(scope);
         let silenced = patch.ignore_robots_txt.unwrap_or(false);
         if silenced || !self.settings.robotstxt_obey {
@@ -177,8 +173,7 @@ impl Throttle {
 
     /// Returns whether Crawl-delay applies to this scope. A delay that the user gave to the scope
     /// replaces it (F54).
-    #[doc(hidden)]
-    pub fn applies_crawl_delay(&self, scope: &str) -> bool {
+    pub(crate) fn applies_crawl_delay(&self, scope: &str) -> bool {
         self.settings.robotstxt_obey && self.settings.patch_by_name(scope).delay.is_none()
     }
 
@@ -203,15 +198,13 @@ impl Throttle {
 
     /// Returns whether a request of this cost can never be sent under this scope: it exceeds the
     /// whole quota, and such requests are refused.
-    #[doc(hidden)]
-    pub fn never_fits(&self, scope: ScopeId, cost: f64, now: Instant) -> bool {
+    pub(crate) fn never_fits(&self, scope: ScopeId, cost: f64, now: Instant) -> bool {
         self.scope_ref(scope).never_fits(cost, now)
     }
 
     /// The share of a scope's quota that a request of this cost takes, at most 1; 0 without a
     /// quota.
-    #[doc(hidden)]
-    pub fn share(&self, scope: ScopeId, cost: f64) -> f32 {
+    pub(crate) fn share(&self, scope: ScopeId, cost: f64) -> f32 {
         let quota = self.scope_ref(scope).profile.settings.quota;
         let share = quota.map_or(0.0, |quota| cost / quota.units);
         // A cost that is not a valid number of units counts as the whole quota.
@@ -334,14 +327,12 @@ impl Throttle {
     }
 
     /// Number of scopes with state.
-    #[doc(hidden)]
-    pub fn scopes_len(&self) -> usize {
+    pub(crate) fn scopes_len(&self) -> usize {
         self.scope_table.len()
     }
 
     /// Number of scopes with a waiting lane.
-    #[doc(hidden)]
-    pub fn scopes_waiting(&self) -> usize {
+    pub(crate) fn scopes_waiting(&self) -> usize {
         self.lines
     }
 

@@ -119,8 +119,7 @@ impl Throttle {
 
     /// Adds a scope to a released request if the scope has a free slot: another address is about to
     /// be tried.
-    #[doc(hidden)]
-    pub fn try_add(&mut self, ticket: TicketId, scope: ScopeId) -> bool {
+    pub(crate) fn try_add(&mut self, ticket: TicketId, scope: ScopeId) -> bool {
         if self.ticket(ticket).held.iter().any(|held| held.id == scope) {
             return true;
         }
@@ -140,8 +139,12 @@ impl Throttle {
 
     /// Sets the expected cost of the released request, if it is another one than the lane was
     /// offered for. Returns `false` if the cost does not fit; then the request must be put back.
-    #[doc(hidden)]
-    pub fn recharge(&mut self, ticket: TicketId, costs: &[(ScopeId, f64)], now: Instant) -> bool {
+    pub(crate) fn recharge(
+        &mut self,
+        ticket: TicketId,
+        costs: &[(ScopeId, f64)],
+        now: Instant,
+    ) -> bool {
         let mut charges = std::mem::take(&mut self.ticket_mut(ticket).charges);
         if charges.is_empty() {
             return true;
@@ -244,8 +247,7 @@ impl Throttle {
     }
 
     /// Charges a failed set-up as a send at `started`.
-    #[doc(hidden)]
-    pub fn charge_failed(&mut self, ticket: TicketId, started: Instant) {
+    pub(crate) fn charge_failed(&mut self, ticket: TicketId, started: Instant) {
         if self.ticket(ticket).state != TicketState::Departed {
             self.remove_from_line(ticket);
             self.charge(ticket, started);
@@ -258,29 +260,28 @@ impl Throttle {
     }
 
     /// The gap that throttling asked for before this departure; zero before a scope's first.
-    #[doc(hidden)]
-    pub fn gap(&self, ticket: TicketId) -> Duration {
+    pub(crate) fn gap(&self, ticket: TicketId) -> Duration {
         self.ticket(ticket).gap
     }
 
     /// The scopes of a released request.
-    #[doc(hidden)]
-    pub fn ticket_scopes(&self, ticket: TicketId) -> impl Iterator<Item = ScopeId> + '_ {
+    pub(crate) fn ticket_scopes(&self, ticket: TicketId) -> impl Iterator<Item = ScopeId> + '_ {
         self.ticket(ticket).held.iter().map(|held| held.id)
     }
 
     /// The scopes of a released request, each with whether an answer to the request was classified
     /// as a refusal of this scope.
-    #[doc(hidden)]
-    pub fn ticket_refusals(&self, ticket: TicketId) -> impl Iterator<Item = (ScopeId, bool)> + '_ {
+    pub(crate) fn ticket_refusals(
+        &self,
+        ticket: TicketId,
+    ) -> impl Iterator<Item = (ScopeId, bool)> + '_ {
         let held = self.ticket(ticket).held.iter();
         held.map(|held| (held.id, held.refused))
     }
 
     /// Its slot in the first of its scopes.
     #[cfg(test)]
-    #[doc(hidden)]
-    pub fn slot_of(&self, ticket: TicketId) -> u16 {
+    pub(crate) fn slot_of(&self, ticket: TicketId) -> u16 {
         self.ticket(ticket).held[0].slot
     }
 
