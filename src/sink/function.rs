@@ -16,8 +16,7 @@ use crate::sink::page::Page;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 /// use std::sync::mpsc::channel;
 ///
-/// use argiope::Page;
-/// use argiope::sink::function::FunctionSink;
+/// use argiope::{FunctionSink, Page};
 ///
 /// let (pages, inbox) = channel::<Page>();
 /// let waiting = Arc::new(AtomicUsize::new(0));

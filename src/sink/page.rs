@@ -36,7 +36,7 @@ pub struct Page {
     pub seed: bool,
     /// No retry or redirect follows.
     pub is_final: bool,
-    /// URL as requested, before redirects.
+    /// What was fetched: a page, a robots.txt or a sitemap.
     pub kind: PageKind,
     /// The URL, canonical, without fragment.
     pub url: String,

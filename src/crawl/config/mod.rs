@@ -178,8 +178,8 @@ impl Default for Config {
             contact: None,
             // Fifty bodies of the largest size, or a hundred thousand of the usual one.
             buffered_bodies_max: 512 * 1024 * 1024,
-            // Below the 30 s that service managers and clusters commonly wait before they kill.
             outage_breaker: true,
+            // Below the 30 s that service managers and clusters commonly wait before they kill.
             stop_grace: Duration::from_secs(25),
             max_time: None,
             warc: true,

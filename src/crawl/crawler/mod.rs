@@ -112,8 +112,8 @@ impl<I: Io> Crawler<I> {
     /// request ends with a final page of that number: also if a filter leaves it out or it was admitted
     /// before (`filtered`).
     ///
-    /// The request can never be sent, or the crawl is over.
-    /// It can never be sent, or the crawl is over.
+    /// # Errors
+    /// [`AdmitError`]: it can never be sent, or the crawl is over.
     pub fn submit(&mut self, request: Request) -> Result<u64, AdmitError> {
         self.core.submit(&request)
     }
