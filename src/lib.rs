@@ -4,8 +4,8 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("argiope runs on Linux only: it needs epoll, timerfd and kernel receive stamps");
 
-// The floors, from the ground up. The hidden ones are internal: public for tests and benches only, without
-// any guarantee between versions.
+// The floors, from the ground up. The hidden ones are internal; public for tests and benches only, no
+// semver guarantee.
 #[doc(hidden)]
 pub mod base;
 #[doc(hidden)]

@@ -17,6 +17,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Any URL, also of schemes that are not fetched
+//!
+//! ```
+//! use argiope::parts::{parse_any, printable, request_target_of};
+//!
+//! let found = parse_any("ftp://me@example.com/a b?c#d", None)?;
+//! assert_eq!(found.href, "ftp://me@example.com/a%20b?c#d");
+//! assert_eq!(found.url.unwrap_err().code(), "scheme");
+//! // What the rules of a robots.txt apply to.
+//! assert_eq!(request_target_of("http://example.com/a b?c")?, "/a%20b?c");
+//! // Text from a server, safe for a terminal.
+//! assert_eq!(printable("\x1b[31mred"), "\\u001b[31mred");
+//! # Ok::<(), argiope::UrlError>(())
+//! ```
+//!
 //! # Rules of robots.txt
 //!
 //! ```
@@ -210,3 +225,7 @@ pub use crate::wire::retry_after::parse as retry_after;
 pub use crate::wire::robots::{Robots, Rule, Rules, Verdict};
 #[doc(inline)]
 pub use crate::wire::sitemap::Sitemap;
+#[doc(inline)]
+pub use crate::wire::text::printable;
+#[doc(inline)]
+pub use crate::wire::url::{ParsedUrl, parse_any, request_target_of};

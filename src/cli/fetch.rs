@@ -8,7 +8,7 @@ use anyhow::Context;
 use argiope::FinishReason;
 use argiope::PageKind;
 use argiope::settings::Follow;
-use argiope::sink::results::write_line;
+use argiope::sink::files::write_line;
 use argiope::{Config, Crawler, Page, Request};
 
 use super::Usage;

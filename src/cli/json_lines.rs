@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, Read, Write};
 
 use anyhow::{Context, Result};
-use argiope::wire::text::printable;
+use argiope::parts::printable;
 use data_encoding::BASE64;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

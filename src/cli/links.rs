@@ -5,8 +5,8 @@ use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use argiope::wire::html::{LinkOptions, links_of};
-use argiope::wire::url::CrawlUrl;
+use argiope::CrawlUrl;
+use argiope::parts::{LinkOptions, links_of};
 use serde::{Deserialize, Serialize};
 
 use super::json_lines::{answer_each, octets, put_line};

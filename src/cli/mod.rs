@@ -30,9 +30,9 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use argiope::Host;
+use argiope::parts::LinkOptions;
 use argiope::settings::MapKind;
-use argiope::wire::html::LinkOptions;
-use argiope::wire::url::Host;
 use argiope::{ConfigError, CrawlUrl, ScopeQuery};
 
 use self::args::{Command, Parsed};

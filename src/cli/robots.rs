@@ -5,8 +5,7 @@ use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use argiope::wire::robots::{Robots, Rules};
-use argiope::wire::url::request_target_of;
+use argiope::parts::{Robots, Rules, request_target_of};
 use serde::{Deserialize, Serialize};
 
 use super::json_lines::{answer_each, octets, put_line};

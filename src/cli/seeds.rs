@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-use argiope::wire::coding::{Budget, CodingError, Decoder};
+use argiope::parts::{Budget, CodingError, Decoder};
 
 /// The lines of a seeds file with their numbers, from 1.
 ///

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use argiope::wire::text::printable;
+use argiope::parts::printable;
 
 /// Writes text to stderr in one piece, with control characters escaped.
 ///

@@ -3,8 +3,8 @@
 use std::io::{self, BufRead, Write};
 
 use anyhow::Result;
-use argiope::wire::url::{Host, UrlError, read};
-use argiope::{AddressKind as Kind, CrawlUrl};
+use argiope::parts::parse_any;
+use argiope::{AddressKind as Kind, CrawlUrl, Host, UrlError};
 use serde::{Deserialize, Serialize};
 
 use super::json_lines::{answer_each, put_line};
@@ -88,7 +88,7 @@ enum Answer {
 impl Answer {
     fn of(input: &str, base: Option<&str>, scopes_of: ScopesOf<'_>) -> Self {
         let input = input.to_owned();
-        let (href, url) = match read(&input, base) {
+        let (href, url) = match parse_any(&input, base) {
             Ok(reading) => (Some(reading.href), reading.url),
             Err(error) => (None, Err(error)),
         };

@@ -14,7 +14,6 @@ mod prepared;
 mod unwritten;
 mod warc;
 pub mod files;
-#[doc(hidden)]
 pub mod directory;
 
 #[doc(hidden)]

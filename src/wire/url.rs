@@ -334,9 +334,9 @@ pub fn registrable(host: &str) -> &str {
 }
 
 /// Parses any URL, including those that cannot be fetched, against an optional base.
-pub fn read(input: &str, base: Option<&str>) -> Result<Reading, UrlError> {
+pub fn parse_any(input: &str, base: Option<&str>) -> Result<ParsedUrl, UrlError> {
     let parsed = parse(input, base)?;
-    Ok(Reading {
+    Ok(ParsedUrl {
         href: parsed.href().to_owned(),
         url: parsed.into_crawl_url(),
     })
@@ -361,7 +361,8 @@ fn parse(input: &str, base: Option<&str>) -> Result<Parsed, UrlError> {
 
 /// A URL as parsed by the standard, and as used by the crawl.
 #[derive(Clone, Debug)]
-pub struct Reading {
+#[non_exhaustive]
+pub struct ParsedUrl {
     /// The standard's serialization, with user, password and fragment.
     pub href: String,
     /// The URL to fetch, or why it cannot be fetched.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::{io, mem, thread};
 
-use argiope::sink::results::write_line;
+use argiope::sink::files::write_line;
 use argiope::{Page, Sink, WriteError};
 
 use super::output::Output;

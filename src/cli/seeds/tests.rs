@@ -60,7 +60,7 @@ fn a_line_is_at_hand_once_its_end_was_read() {
 #[test]
 fn compression_is_detected_from_the_first_bytes() {
     let text: String = (0..50_000).map(|n| format!("host-{n}.test\n")).collect();
-    let gzip = argiope::wire::coding::gzip(text.as_bytes());
+    let gzip = argiope::parts::gzip(text.as_bytes());
     let two_members = [gzip.as_slice(), &gzip].concat();
     for step in [7, 1 << 20] {
         let lines = read(&two_members, step);
@@ -73,7 +73,7 @@ fn compression_is_detected_from_the_first_bytes() {
 
 #[test]
 fn a_damaged_file_gives_its_lines_and_then_an_error() {
-    let gzip = argiope::wire::coding::gzip(b"a.test\nb.test\n");
+    let gzip = argiope::parts::gzip(b"a.test\nb.test\n");
     let lines = read(&gzip[..gzip.len() - 4], 1000);
     assert_eq!(
         lines,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use argiope::base::rng::Rng;
+use argiope::parts::gzip;
 use argiope::testkit::http::{Reply, Request};
-use argiope::wire::coding::gzip;
 
 use super::{OPEN, Page, ROBOTS, RULES, Robots, Site, Temper, World, decoded, is_robots};
 
