@@ -85,7 +85,6 @@ pub use base::scopes::{ScopeEntry, Scopes, add_scope};
 #[doc(inline)]
 pub use throttle::map::{
     ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, Later, ScopeMap, ScopeQuery,
-    UnknownMap,
 };
 #[doc(inline)]
 pub use throttle::signal::{

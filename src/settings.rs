@@ -12,7 +12,6 @@ pub use crate::fetch::resolver::Override;
 pub use crate::frontier::settings::Follow;
 #[doc(inline)]
 pub use crate::throttle::settings::{
-    AutoThrottle, AutoThrottleMode, AutoThrottlePatch, Backoff, BackoffPatch, BasePace, Jitter,
-    LatencyFrom, Manager, MapKind, Oversize, Quota, Rampup, RampupPatch, RateLimitHeaders,
+    AutoThrottle, AutoThrottleMode, Backoff, Jitter, LatencyFrom, Manager, Oversize, Quota, Rampup,
     ScopePatch, ScopeSettings, ThrottleSettings, WindowKind,
 };

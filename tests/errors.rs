@@ -5,12 +5,12 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use argiope::parts::CodingError;
 use argiope::parts::{HttpError, RequestError};
-use argiope::wire::coding::CodingError;
-use argiope::wire::url::UrlError;
+use argiope::throttle::map::UnknownMap;
 use argiope::{
     AdmitError, Config, ControlError, CrawlOver, Crawler, Failure, FailureKind, ProxyError,
-    Request, ScopesError, SeedError, SetUpError, SubmitError, UnknownMap, WriteError,
+    Request, ScopesError, SeedError, SetUpError, SubmitError, UrlError, WriteError,
 };
 
 fn is_an_error(error: impl Error + Send + Sync + 'static) -> Box<dyn Error> {

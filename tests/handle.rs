@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::base::shared::Shared;
-use argiope::settings::{AutoThrottlePatch, BackoffPatch, ScopePatch, SettingValue};
+use argiope::settings::{ScopePatch, SettingValue};
 use argiope::{
     Config, ControlError, Crawler, Feedback, FinishReason, Handle, Page, Request, Stopper, Turn,
 };
@@ -276,61 +276,19 @@ fn what_cannot_be_said_of_a_scope_is_refused_where_it_is_said() {
     let handle = crawler.handle();
     let nothing = ScopePatch::default;
     let wrong = [
-        ScopePatch {
-            concurrency: Some(0),
-            ..nothing()
-        },
-        ScopePatch {
-            delay: Some(Duration::MAX),
-            ..nothing()
-        },
-        ScopePatch {
-            delay_per_slot: Some(Duration::MAX),
-            ..nothing()
-        },
-        ScopePatch {
-            quota: Some(f64::NAN),
-            ..nothing()
-        },
-        ScopePatch {
-            quota: Some(f64::INFINITY),
-            ..nothing()
-        },
-        ScopePatch {
-            quota: Some(-1.0),
-            ..nothing()
-        },
-        ScopePatch {
-            quota: Some(0.0),
-            ..nothing()
-        },
-        ScopePatch {
-            window: Some(Duration::MAX),
-            ..nothing()
-        },
-        ScopePatch {
-            requests_per_minute: Some(f64::NAN),
-            ..nothing()
-        },
-        ScopePatch {
-            requests_per_minute: Some(-5.0),
-            ..nothing()
-        },
-        ScopePatch {
-            autothrottle: AutoThrottlePatch {
-                target_concurrency: Some(0.0),
-                ..AutoThrottlePatch::default()
-            },
-            ..nothing()
-        },
-        ScopePatch {
-            backoff: BackoffPatch {
-                min_delay: Some(Duration::from_secs(10)),
-                max_delay: Some(Duration::from_secs(1)),
-                ..BackoffPatch::default()
-            },
-            ..nothing()
-        },
+        nothing().concurrency(0),
+        nothing().delay(Duration::MAX),
+        nothing().delay_per_slot(Duration::MAX),
+        nothing().quota(f64::NAN),
+        nothing().quota(f64::INFINITY),
+        nothing().quota(-1.0),
+        nothing().quota(0.0),
+        nothing().window(Duration::MAX),
+        nothing().requests_per_minute(f64::NAN),
+        nothing().requests_per_minute(-5.0),
+        r#"{"backoff": {"min_delay": 10, "max_delay": 1}}"#
+            .parse()
+            .expect("each value is sound"),
     ];
     for patch in wrong {
         for name in ["a.test", "default", "*.example.org"] {
@@ -342,13 +300,9 @@ fn what_cannot_be_said_of_a_scope_is_refused_where_it_is_said() {
             assert!(crawler.set_scope(name, patch.clone()).is_err(), "{patch:?}");
         }
     }
-    let mended = handle.set_scope(
-        "a.test",
-        ScopePatch {
-            concurrency: Some(0),
-            ..nothing()
-        },
-    );
+    let text = r#"{"autothrottle": {"target_concurrency": 0}}"#;
+    assert!(text.parse::<ScopePatch>().is_err(), "{text}");
+    let mended = handle.set_scope("a.test", nothing().concurrency(0));
     let text = mended.expect_err("it is unsound").to_string();
     assert!(
         text.starts_with("THROTTLING_SCOPES.\"a.test\".concurrency: "),
@@ -359,23 +313,10 @@ fn what_cannot_be_said_of_a_scope_is_refused_where_it_is_said() {
     }
     // What can be written down is fit to be used, at its edges, too.
     let edges = [
-        ScopePatch {
-            delay: Some(Duration::from_secs(3_000_000_000)),
-            ..nothing()
-        },
-        ScopePatch {
-            quota: Some(f64::MAX),
-            window: Some(Duration::ZERO),
-            ..nothing()
-        },
-        ScopePatch {
-            quota: Some(f64::MIN_POSITIVE),
-            ..nothing()
-        },
-        ScopePatch {
-            concurrency: Some(65_535),
-            ..nothing()
-        },
+        nothing().delay(Duration::from_secs(3_000_000_000)),
+        nothing().quota(f64::MAX).window(Duration::ZERO),
+        nothing().quota(f64::MIN_POSITIVE),
+        nothing().concurrency(65_535),
     ];
     for patch in edges {
         let server = Server::start(|_| Reply::page("a page"));

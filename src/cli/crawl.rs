@@ -259,7 +259,7 @@ pub fn sink_options(
     } else {
         Results::File
     };
-    options.decisions = out.is_some() && config.throttle().debug;
+    options.decisions = out.is_some() && config.get("AUTOTHROTTLE_DEBUG") == Some(true.into());
     if let Some(size_max) = config.warc_size_max().filter(|_| out.is_some()) {
         let mut warc = WarcOptions::new(host_name(), random_bits()?);
         warc.size_max = size_max;

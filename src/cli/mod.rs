@@ -30,10 +30,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use argiope::Host;
 use argiope::parts::LinkOptions;
-use argiope::settings::MapKind;
-use argiope::{ConfigError, CrawlUrl, ScopeQuery};
+use argiope::{ConfigError, CrawlUrl};
 
 use self::args::{Command, Parsed};
 
@@ -77,21 +75,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
         Command::Robots(args) => self::robots::run(&args.into_asked()?),
         Command::Url(args) => {
             let config = settings::load(&args.configured, &[])?;
-            let map = MapKind::map_of(&config.throttle().scope_map);
-            let by_address =
-                map.wants_address() || config.throttle().concurrent_requests_per_ip > 0;
-            let scopes_of = |url: &CrawlUrl| {
-                let mut query = ScopeQuery::about(url);
-                map.scopes(&mut query);
-                let mut names: Vec<_> = query.into_scopes().names().map(str::to_owned).collect();
-                // The address of a name is known only after the look-up.
-                if let Host::Address(address) = url.host()
-                    && by_address
-                {
-                    names.push(format!("ip/{address}"));
-                }
-                names
-            };
+            let scopes_of = |url: &CrawlUrl| config.scopes_of(url);
             self::url::run(&args.into(), &scopes_of)
         }
         Command::Links(args) => {

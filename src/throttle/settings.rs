@@ -15,52 +15,52 @@ use crate::wire::url::{CrawlUrl, Host};
 pub struct ThrottleSettings {
     /// `CONCURRENT_REQUESTS`: maximum number of requests in flight in total. At least 1 in a
     /// finished config.
-    pub concurrent_requests: usize,
+    pub(crate) concurrent_requests: usize,
     /// `CONCURRENT_REQUESTS_PER_IP`: maximum number of requests in flight per address; 0 disables
     /// it.
-    pub concurrent_requests_per_ip: u32,
+    pub(crate) concurrent_requests_per_ip: u32,
     /// Settings of scopes without an entry.
-    pub default: ScopeSettings,
+    pub(crate) default: ScopeSettings,
     /// Replaces the default's concurrency and delays in a scope in which AutoThrottle is on while
     /// the default has it off, or the reverse. Values that the user set are the same in both.
-    pub otherwise: BasePace,
+    pub(crate) otherwise: BasePace,
     /// `THROTTLING_SCOPES` (and `DOWNLOAD_SLOTS`): entries of scopes with own settings, by name or
     /// pattern; see [`ThrottleSettings::entry_of`].
-    pub scopes: BTreeMap<String, ScopePatch>,
+    pub(crate) scopes: BTreeMap<String, ScopePatch>,
     /// `SCOPE_MAP`: which scopes a URL has, from the most general rule to the most specific.
-    pub scope_map: Vec<MapKind>,
+    pub(crate) scope_map: Vec<MapKind>,
     /// `THROTTLING_MANAGER`: a registered map and classification of answers in place of the
     /// built-in ones.
-    pub manager: Option<Manager>,
+    pub(crate) manager: Option<Manager>,
     /// `THROTTLING_ROBOTSTXT_OBEY`: whether Crawl-delay in robots.txt applies.
-    pub robotstxt_obey: bool,
+    pub(crate) robotstxt_obey: bool,
     /// `THROTTLING_ROBOTSTXT_MAX_DELAY`: upper bound of a Crawl-delay.
-    pub robotstxt_max_delay: Duration,
+    pub(crate) robotstxt_max_delay: Duration,
     /// `THROTTLING_ROBOTSTXT_KEEP_CONCURRENCY`: a Crawl-delay does not reduce the concurrency to 1.
-    pub robotstxt_keep_concurrency: bool,
+    pub(crate) robotstxt_keep_concurrency: bool,
     /// `RATELIMIT_HEADERS`: when rate-limit fields of a reply hold a scope.
-    pub rate_limit_headers: RateLimitHeaders,
+    pub(crate) rate_limit_headers: RateLimitHeaders,
     /// `RETRY_AFTER_OBEY`: holds asked for by a server are not capped by `BACKOFF_MAX_DELAY`.
-    pub obey_fully: bool,
+    pub(crate) obey_fully: bool,
     /// `REDIRECT_MAX_DELAY`: upper bound of the Retry-After of a redirect.
-    pub redirect_max_delay: Duration,
+    pub(crate) redirect_max_delay: Duration,
     /// `DELAYED_REQUESTS_WARN_THRESHOLD`: a warning is logged once when this many requests from
     /// outside the frontier wait; 0: never.
-    pub delayed_requests_warn_threshold: usize,
+    pub(crate) delayed_requests_warn_threshold: usize,
     /// `AUTOTHROTTLE_*`: for scopes that enable it themselves.
-    pub autothrottle: AutoThrottle,
+    pub(crate) autothrottle: AutoThrottle,
     /// `LATENCY_FROM`, if set: it applies to scopes in either mode of AutoThrottle.
-    pub latency_from: Option<LatencyFrom>,
+    pub(crate) latency_from: Option<LatencyFrom>,
     /// `AUTOTHROTTLE_DEBUG`: every decision about a pace is logged.
-    pub debug: bool,
+    pub(crate) debug: bool,
     /// `RAMPUP_*`: for scopes that enable it.
-    pub rampup: Rampup,
+    pub(crate) rampup: Rampup,
     /// `THROTTLING_WINDOW`: for quotas without a window of their own.
-    pub window: Duration,
+    pub(crate) window: Duration,
     /// `THROTTLING_WINDOW_KIND`: for quotas without a kind of their own.
-    pub window_kind: WindowKind,
+    pub(crate) window_kind: WindowKind,
     /// `QUOTA_OVERSIZE`: what happens to a request that costs more than its whole quota.
-    pub oversize: Oversize,
+    pub(crate) oversize: Oversize,
 }
 
 impl Default for ThrottleSettings {
@@ -102,6 +102,11 @@ impl Default for ThrottleSettings {
 }
 
 impl ThrottleSettings {
+    /// The settings of scopes without an entry.
+    pub fn usual(&self) -> &ScopeSettings {
+        &self.default
+    }
+
     /// All settings of the scope with this name.
     pub fn of(&self, name: &str) -> ScopeSettings {
         let mut settings = self.scope(&self.patch_of(name));
@@ -123,20 +128,20 @@ impl ThrottleSettings {
     ///
     /// `*.example.com` matches every host below `example.com`, `ip/*` every address, and `domain/*`
     /// every registrable domain if `SCOPE_MAP` maps to domains.
-    pub fn entry_of(&self, name: &str) -> Option<&str> {
+    pub(crate) fn entry_of(&self, name: &str) -> Option<&str> {
         let known = |key: &str| self.scopes.get_key_value(key).map(|(key, _)| key.as_str());
         known(name).or_else(|| self.patterns_of(name).first().copied())
     }
 
     /// The user's settings of the scope with this name: its entry, completed key by key from the
     /// wider patterns that match it.
-    pub fn patch_of(&self, name: &str) -> ScopePatch {
+    pub(crate) fn patch_of(&self, name: &str) -> ScopePatch {
         self.said_of(name, |_| true)
     }
 
     /// The same without the patterns for all domains or all addresses: only a delay given to a name
     /// takes precedence over the Crawl-delay of its robots.txt.
-    pub fn patch_by_name(&self, name: &str) -> ScopePatch {
+    pub(crate) fn patch_by_name(&self, name: &str) -> ScopePatch {
         self.said_of(name, |key| ![DOMAINS, ADDRESSES].contains(&key))
     }
 
@@ -196,7 +201,7 @@ impl ThrottleSettings {
     }
 
     /// The settings of a scope with an entry; keys that are not set come from the default.
-    pub fn scope(&self, patch: &ScopePatch) -> ScopeSettings {
+    pub(crate) fn scope(&self, patch: &ScopePatch) -> ScopeSettings {
         let default = &self.default;
         let automatic = default.autothrottle.is_some();
         let switched = patch.autothrottle.enabled.unwrap_or(automatic);
@@ -276,16 +281,16 @@ pub const DOMAINS: &str = "domain/*";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BasePace {
     /// See [`ScopeSettings::concurrency`].
-    pub concurrency: u32,
+    pub(crate) concurrency: u32,
     /// See [`ScopeSettings::delay`].
-    pub delay: Duration,
+    pub(crate) delay: Duration,
     /// See [`ScopeSettings::delay_per_slot`].
-    pub delay_per_slot: Duration,
+    pub(crate) delay_per_slot: Duration,
 }
 
 impl BasePace {
     /// The built-in values, with AutoThrottle or without.
-    pub fn usual(automatic: bool) -> Self {
+    pub(crate) fn usual(automatic: bool) -> Self {
         match automatic {
             // AutoThrottle needs a range to choose from: eight requests in flight and no minimum
             // gap.
@@ -498,39 +503,78 @@ pub enum RateLimitHeaders {
 }
 
 /// The settings of one entry; keys that are not set come from the globals.
+///
+/// The usual keys have a method each; every key can be given as JSON text, as in `THROTTLING_SCOPES`:
+/// `r#"{"backoff": {"max_delay": 600}}"#.parse::<ScopePatch>()?`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScopePatch {
     /// Replaces `CONCURRENT_REQUESTS_PER_DOMAIN`.
-    pub concurrency: Option<u32>,
+    pub(crate) concurrency: Option<u32>,
     /// Replaces `DOWNLOAD_DELAY`. Also the lower bound of AutoThrottle's delay in this scope.
-    pub delay: Option<Duration>,
+    pub(crate) delay: Option<Duration>,
     /// Replaces `DOWNLOAD_DELAY_PER_SLOT`; 0 if only `delay` is set.
-    pub delay_per_slot: Option<Duration>,
+    pub(crate) delay_per_slot: Option<Duration>,
     /// Replaces `RANDOMIZE_DOWNLOAD_DELAY`.
-    pub jitter: Option<Jitter>,
+    pub(crate) jitter: Option<Jitter>,
     /// Suppresses the warning if this scope's own delay replaces the Crawl-delay of robots.txt.
-    pub ignore_robots_txt: Option<bool>,
+    pub(crate) ignore_robots_txt: Option<bool>,
     /// AutoThrottle in this scope: replaces `AUTOTHROTTLE_*` key by key.
-    pub autothrottle: AutoThrottlePatch,
+    pub(crate) autothrottle: AutoThrottlePatch,
     /// Backoff in this scope: replaces `BACKOFF_*` key by key.
-    pub backoff: BackoffPatch,
+    pub(crate) backoff: BackoffPatch,
     /// Rampup in this scope: on or off, and its keys.
-    pub rampup: RampupPatch,
+    pub(crate) rampup: RampupPatch,
     /// Quota in units per window.
-    pub quota: Option<f64>,
+    pub(crate) quota: Option<f64>,
     /// Replaces `THROTTLING_WINDOW`.
-    pub window: Option<Duration>,
+    pub(crate) window: Option<Duration>,
     /// Replaces `THROTTLING_WINDOW_KIND`.
-    pub window_kind: Option<WindowKind>,
+    pub(crate) window_kind: Option<WindowKind>,
     /// A documented limit in requests per minute.
-    pub requests_per_minute: Option<f64>,
+    pub(crate) requests_per_minute: Option<f64>,
     /// Replaces `THROTTLING_SCOPE_MANAGER`.
-    pub manager: Option<Manager>,
+    pub(crate) manager: Option<Manager>,
 }
 
 impl ScopePatch {
+    /// Replaces `CONCURRENT_REQUESTS_PER_DOMAIN`.
+    pub fn concurrency(mut self, concurrency: u32) -> Self {
+        self.concurrency = Some(concurrency);
+        self
+    }
+
+    /// Replaces `DOWNLOAD_DELAY`. Also the lower bound of AutoThrottle's delay in this scope.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// Replaces `DOWNLOAD_DELAY_PER_SLOT`; 0 if only `delay` is set.
+    pub fn delay_per_slot(mut self, delay: Duration) -> Self {
+        self.delay_per_slot = Some(delay);
+        self
+    }
+
+    /// Quota in units per [window](ScopePatch::window).
+    pub fn quota(mut self, units: f64) -> Self {
+        self.quota = Some(units);
+        self
+    }
+
+    /// Replaces `THROTTLING_WINDOW`.
+    pub fn window(mut self, window: Duration) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// A documented limit in requests per minute.
+    pub fn requests_per_minute(mut self, requests: f64) -> Self {
+        self.requests_per_minute = Some(requests);
+        self
+    }
+
     /// This patch, completed by `under` in keys that are not set here.
-    pub fn over(self, under: &ScopePatch) -> Self {
+    pub(crate) fn over(self, under: &ScopePatch) -> Self {
         ScopePatch {
             concurrency: self.concurrency.or(under.concurrency),
             delay_per_slot: match (self.delay_per_slot, self.delay) {
@@ -558,22 +602,22 @@ impl ScopePatch {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AutoThrottlePatch {
     /// Replaces `AUTOTHROTTLE_ENABLED`.
-    pub enabled: Option<bool>,
+    pub(crate) enabled: Option<bool>,
     /// Replaces `AUTOTHROTTLE_MODE`.
-    pub mode: Option<AutoThrottleMode>,
+    pub(crate) mode: Option<AutoThrottleMode>,
     /// Replaces `AUTOTHROTTLE_START_DELAY`.
-    pub start_delay: Option<Duration>,
+    pub(crate) start_delay: Option<Duration>,
     /// Replaces `AUTOTHROTTLE_MAX_DELAY`.
-    pub max_delay: Option<Duration>,
+    pub(crate) max_delay: Option<Duration>,
     /// Replaces `AUTOTHROTTLE_TARGET_CONCURRENCY`.
-    pub target_concurrency: Option<f64>,
+    pub(crate) target_concurrency: Option<f64>,
     /// Replaces `LATENCY_FROM`.
-    pub latency_from: Option<LatencyFrom>,
+    pub(crate) latency_from: Option<LatencyFrom>,
 }
 
 impl AutoThrottlePatch {
     /// This patch, completed by `under` in keys that are not set here.
-    pub fn over(self, under: &Self) -> Self {
+    pub(crate) fn over(self, under: &Self) -> Self {
         AutoThrottlePatch {
             enabled: self.enabled.or(under.enabled),
             mode: self.mode.or(under.mode),
@@ -589,30 +633,30 @@ impl AutoThrottlePatch {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BackoffPatch {
     /// See [`Backoff::enabled`].
-    pub enabled: Option<bool>,
+    pub(crate) enabled: Option<bool>,
     /// See [`Backoff::http_codes`].
-    pub http_codes: Option<Vec<u16>>,
+    pub(crate) http_codes: Option<Vec<u16>>,
     /// See [`Backoff::exceptions`].
-    pub exceptions: Option<Vec<FailureKind>>,
+    pub(crate) exceptions: Option<Vec<FailureKind>>,
     /// See [`Backoff::delay_factor`].
-    pub delay_factor: Option<f64>,
+    pub(crate) delay_factor: Option<f64>,
     /// See [`Backoff::max_delay`].
-    pub max_delay: Option<Duration>,
+    pub(crate) max_delay: Option<Duration>,
     /// See [`Backoff::min_delay`].
-    pub min_delay: Option<Duration>,
+    pub(crate) min_delay: Option<Duration>,
     /// See [`Backoff::jitter`].
-    pub jitter: Option<Jitter>,
+    pub(crate) jitter: Option<Jitter>,
     /// See [`Backoff::window`].
-    pub window: Option<Duration>,
+    pub(crate) window: Option<Duration>,
     /// See [`Backoff::concurrency_factor`].
-    pub concurrency_factor: Option<f64>,
+    pub(crate) concurrency_factor: Option<f64>,
     /// See [`Backoff::per_slot`].
-    pub per_slot: Option<bool>,
+    pub(crate) per_slot: Option<bool>,
 }
 
 impl BackoffPatch {
     /// This patch, completed by `under` in keys that are not set here.
-    pub fn over(self, under: &Self) -> Self {
+    pub(crate) fn over(self, under: &Self) -> Self {
         BackoffPatch {
             enabled: self.enabled.or(under.enabled),
             http_codes: self.http_codes.or_else(|| under.http_codes.clone()),
@@ -650,18 +694,18 @@ impl BackoffPatch {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RampupPatch {
     /// On, off, or not set.
-    pub enabled: Option<bool>,
+    pub(crate) enabled: Option<bool>,
     /// See [`Rampup::backoff_target`].
-    pub backoff_target: Option<(u32, u32)>,
+    pub(crate) backoff_target: Option<(u32, u32)>,
     /// See [`Rampup::delay_factor`].
-    pub delay_factor: Option<f64>,
+    pub(crate) delay_factor: Option<f64>,
     /// See [`Rampup::min_delay`].
-    pub min_delay: Option<Duration>,
+    pub(crate) min_delay: Option<Duration>,
 }
 
 impl RampupPatch {
     /// This patch, completed by `under` in keys that are not set here.
-    pub fn over(self, under: &Self) -> Self {
+    pub(crate) fn over(self, under: &Self) -> Self {
         RampupPatch {
             enabled: self.enabled.or(under.enabled),
             backoff_target: self.backoff_target.or(under.backoff_target),

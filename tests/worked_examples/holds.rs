@@ -361,11 +361,9 @@ fn f81_a_scope_obeys_what_is_said_of_it_in_the_middle_of_a_crawl() {
     };
     let fed_back = |crawler: &mut Crawler, count, delay, concurrency| {
         until(crawler, count);
-        let patch = ScopePatch {
-            delay: Some(millis(delay)),
-            concurrency: Some(concurrency),
-            ..ScopePatch::default()
-        };
+        let patch = ScopePatch::default()
+            .delay(millis(delay))
+            .concurrency(concurrency);
         crawler.set_scope("a.test", patch).expect("a sound patch");
         server.asked().len()
     };

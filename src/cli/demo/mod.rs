@@ -38,7 +38,7 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     ));
     config = config.with("DNS_SERVERS", [web.dns().to_string()])?;
     config = config.with("ALLOW_NET", ["loopback"])?;
-    let pace = &config.throttle().default;
+    let pace = config.throttle().usual();
     let promised = Promised {
         gap: pace.delay.mul_f64(1.0 + pace.jitter.low),
         in_flight: pace.concurrency,

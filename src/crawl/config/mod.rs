@@ -35,10 +35,12 @@ use self::scopes::{EVERYWHERE, Scopes};
 use crate::fetch::settings::FetchSettings;
 use crate::frontier::settings::FrontierSettings;
 use crate::io::IoSettings;
+use crate::throttle::map::{MapKind, ScopeQuery};
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottle, AutoThrottlePatch, BasePace, DOMAINS, LatencyFrom, Oversize, Rampup,
     RampupPatch, ScopePatch, ScopeSettings, ThrottleSettings, WindowKind,
 };
+use crate::wire::url::{CrawlUrl, Host};
 
 /// Configuration of a crawl.
 ///
@@ -52,7 +54,7 @@ use crate::throttle::settings::{
 /// let config = Config::default()
 ///     .with("DOWNLOAD_DELAY", "250ms")?
 ///     .with("CONCURRENT_REQUESTS", 16)?;
-/// assert_eq!(config.throttle().default.delay.as_millis(), 250);
+/// assert_eq!(config.throttle().usual().delay.as_millis(), 250);
 /// assert!(Config::default().with("DOWNLOAD_DELAY", "soon").is_err());
 /// # Ok::<(), argiope::ConfigError>(())
 /// ```
@@ -267,6 +269,22 @@ impl Config {
     /// What holds for each scope: for a [`Throttle`](crate::parts::Throttle) of one's own.
     pub fn throttle(&self) -> &ThrottleSettings {
         &self.throttle
+    }
+
+    /// The names of the scopes that `SCOPE_MAP` and `CONCURRENT_REQUESTS_PER_IP` give a URL. That of its
+    /// address is known only if its host is one.
+    pub fn scopes_of(&self, url: &CrawlUrl) -> Vec<String> {
+        let map = MapKind::map_of(&self.throttle.scope_map);
+        let mut query = ScopeQuery::about(url);
+        map.scopes(&mut query);
+        let mut names: Vec<_> = query.into_scopes().names().map(str::to_owned).collect();
+        let by_address = map.wants_address() || self.throttle.concurrent_requests_per_ip > 0;
+        if let Host::Address(address) = url.host()
+            && by_address
+        {
+            names.push(format!("ip/{address}"));
+        }
+        names
     }
 
     #[doc(hidden)]

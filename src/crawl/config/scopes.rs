@@ -82,7 +82,8 @@ impl Form for Keys {
 /// use std::time::Duration;
 ///
 /// let patch: ScopePatch = r#"{"delay": "250ms", "concurrency": 2}"#.parse()?;
-/// assert_eq!(patch.delay, Some(Duration::from_millis(250)));
+/// let same = ScopePatch::default().delay(Duration::from_millis(250)).concurrency(2);
+/// assert_eq!(patch, same);
 /// assert!(r#"{"delai": 1}"#.parse::<ScopePatch>().is_err());
 /// # Ok::<(), argiope::ConfigError>(())
 /// ```
