@@ -1,4 +1,4 @@
-//! What a reply costs to read: typical heads and bodies, whole and in small pieces.
+//! Cost to parse a reply: typical heads and bodies, whole and in small pieces.
 
 #![expect(
     missing_docs,
@@ -11,7 +11,7 @@ use argiope::wire::coding::{Budget, Decoder, gzip};
 use argiope::wire::http::{Item, Limits, RequestHead, ResponseReader, UsualFields, write_request};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-/// Reads a reply that comes in pieces; says how large its body was.
+/// Parses a reply that arrives in pieces; returns the size of its body.
 fn read(raw: &[u8], piece: usize) -> usize {
     let mut reader = ResponseReader::new(false, Limits::default());
     let mut body = 0;
@@ -27,7 +27,7 @@ fn read(raw: &[u8], piece: usize) -> usize {
     body
 }
 
-/// A head of fourteen fields, as large sites send them, with this framing and body.
+/// A reply with fourteen headers, typical of large sites, with this framing and body.
 fn reply(framing: &str, body: &[u8]) -> Vec<u8> {
     let mut raw = b"HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 02:00:00 GMT\r\nServer: nginx\r\n\
         Content-Type: text/html; charset=utf-8\r\nConnection: keep-alive\r\n\

@@ -1,7 +1,6 @@
 //! The pacing wheel against the standard library's heap: pop the earliest entry, arm it again.
 //!
-//! Once alone, and once with the records of the scopes that the entries are about, which lie about
-//! in more memory than any cache holds.
+//! Once alone, and once with an access to each entry's scope record, in more memory than a cache holds.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,12 +12,12 @@ use argiope::base::time::Instant;
 use argiope::base::wheel::PacingWheel;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_main};
 
-/// Each entry comes round in ten seconds, give or take a half, as a paced scope does.
+/// Each entry is due again after 5 to 15 s, like a paced scope.
 fn delay(rng: &mut Rng) -> Duration {
     Duration::from_nanos(5_000_000_000 + rng.below(10_000_000_000))
 }
 
-/// As large as a scope's state in the throttle: what is looked at when it is due, and changed.
+/// As large as a scope's state in the throttle, which is read and written when it is due.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Record {
@@ -27,7 +26,7 @@ struct Record {
     _others: [u64; 6],
 }
 
-/// A wheel on which so many scopes wait.
+/// A wheel with many waiting scopes.
 struct Bench {
     wheel: PacingWheel,
     records: Vec<Record>,
@@ -63,7 +62,7 @@ impl Bench {
         self.wheel.expire(now + TURN, budget, &mut self.due);
     }
 
-    /// Arms what is due again. Gives how many those are.
+    /// Arms the due entries again; returns their number.
     fn arm(&mut self) -> u64 {
         let count = self.due.len() as u64;
         for (id, at) in self.due.drain(..) {
@@ -72,7 +71,7 @@ impl Bench {
         count
     }
 
-    /// Arms what is due again, in its records, too, as the throttle does.
+    /// Arms the due entries again and updates their records, as the throttle does.
     fn arm_with_records(&mut self) -> u64 {
         let (count, records) = (self.due.len() as u64, &mut self.records);
         // None of these loads waits for another, so the memory serves several at once.
@@ -94,7 +93,7 @@ fn pop_and_arm(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(1));
     for count in [1_000_000u32, 10_000_000] {
         let mut bench = Bench::new(count);
-        // With the records first: without them they are not kept.
+        // With the records first: the other variant does not update them.
         for (name, arm) in [
             (
                 "wheel with its scope record",
@@ -114,7 +113,7 @@ fn pop_and_arm(criterion: &mut Criterion) {
                 });
             });
         }
-        // The processor's time: what other threads take is not the wheel's.
+        // Processor time, to exclude other threads.
         let mut worst = Duration::ZERO;
         for _ in 0..200_000 {
             let began = thread_time();
@@ -151,7 +150,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long a turn of the caller takes before it comes back.
+/// Length of a turn of the caller.
 const TURN: Duration = Duration::from_micros(50);
 
 mod group {

@@ -1,15 +1,15 @@
-//! For how long a page holds a turn: processor time of the crawl's own thread, turn by turn, over
-//! loopback, with pages that are large or made to take long.
+//! Length of turns with large or hostile pages: processor time of the crawl's thread per turn, over
+//! loopback.
 //!
 //! ```sh
 //! cargo run --release --example large_pages -- [--warc] [--mib N] [--at-once N] [NAME]…
 //! ```
 //!
-//! Of each kind it prints how many turns the crawl took, all of them together, and the longest three.
-//! Names are those of the kinds; without any all are taken, one after the other. `usual` are pages of
-//! 60 kB with a hundred links, of which the mean is of interest; `--warc` writes WARC files, which it
-//! deletes; `--at-once` hosts serve the same page at the same time. The last line is of a loop that does
-//! nothing but read the clock, for as long as all turns took: what the machine itself takes away.
+//! Prints for each kind of page the number of turns, their sum, and the longest three. NAME selects
+//! kinds; the default is all. `usual` is a crawl of pages of 60 kB with a hundred links each; its mean
+//! matters. `--warc` writes WARC files and deletes them; `--at-once N` crawls the page on N hosts at the
+//! same time. The last line is a loop that only reads the clock, for as long as all turns took: it shows
+//! the interruptions by the machine.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -23,7 +23,7 @@ use argiope::{Config, Crawler, Request, Turn};
 #[path = "../src/cli/allocator.rs"]
 mod allocator;
 
-/// What a host answers, by path.
+/// Replies of a host, by path.
 type Site = BTreeMap<&'static str, Vec<u8>>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -80,7 +80,7 @@ fn longest_of_nothing(span: Duration) -> Vec<Duration> {
     longest
 }
 
-/// Crawls pages of one kind; the time that all turns took together.
+/// Crawls pages of one kind; returns the sum of all turns.
 fn measure(
     name: &str,
     site: Site,
@@ -116,7 +116,7 @@ fn measure(
     let stopper = crawler.stopper();
     let began = std::time::Instant::now();
     let (mut turns, mut together) = (0_u64, Duration::ZERO);
-    // The three longest, and which turns they were.
+    // The three longest, and their numbers.
     let mut longest: Vec<(Duration, u64)> = Vec::new();
     let reason = loop {
         allocator::give_back_soon();
@@ -147,10 +147,10 @@ fn measure(
     Ok(together)
 }
 
-/// A crawl that takes longer is stopped: most of its turns were seen.
+/// A crawl that takes longer is stopped: most kinds of its turns have been measured.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Links whose queries have so many of these characters, and a number.
+/// Links whose queries have this many of these characters, and a number.
 fn queries(character: &[u8], count: usize, size: usize) -> Vec<u8> {
     let mut html = Vec::with_capacity(size + 1000);
     while html.len() < size {
@@ -161,7 +161,7 @@ fn queries(character: &[u8], count: usize, size: usize) -> Vec<u8> {
     html
 }
 
-/// The pages, each with what is asked for beside it.
+/// The kinds of pages, each with its robots.txt and sitemaps.
 fn kinds(size: usize) -> Vec<(&'static str, Site)> {
     let fill = |text: &str| text.repeat(size / text.len());
     let numbered = |before: &str, after: &str, most: usize| {
@@ -236,7 +236,7 @@ fn kinds(size: usize) -> Vec<(&'static str, Site)> {
                 &[0x82, 0xa0].repeat(size / 2),
             ),
         ),
-        // Queries in the page's own encoding; of those that lack a character it is written by its number.
+        // Queries are percent-encoded in the page's encoding; unmappable characters as references.
         (
             "big5-queries",
             page("text/html; charset=big5", &queries(&[0xff], 140, size)),
@@ -354,7 +354,7 @@ fn gzip(text: &str) -> Vec<u8> {
     argiope::wire::coding::gzip(text.as_bytes())
 }
 
-/// A body of members that hold nothing.
+/// A body of empty gzip members.
 fn members(size: usize) -> Vec<u8> {
     let member = gzip("");
     gzipped(&member.repeat(size / member.len()))
@@ -377,12 +377,12 @@ fn thread_time() -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the clock is known, and the call writes to what it is given.
+    // SAFETY: the clock exists, and the call writes only to `time`.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The most memory that was ever resident, in bytes.
+/// Peak of resident memory, in bytes.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -29,14 +29,14 @@ ASAN_OPTIONS=detect_leaks=0 "$tests" io:: "${pure[@]}"
 echo "AddressSanitizer found nothing"
 
 if command -v valgrind >/dev/null; then
-    # rustix reads the vDSO itself, whose pages valgrind hides; through libc it does not.
+    # rustix reads the vDSO, which valgrind hides; with libc it does not.
     tests=$(RUSTFLAGS="${RUSTFLAGS:-} --cfg rustix_use_libc" unit_tests --target-dir "$built/valgrind")
     # Tests that measure time fail now and then at this pace, so only valgrind's own findings count.
     status=0
     valgrind --quiet --error-exitcode=99 --fair-sched=yes \
         "$tests" io:: --skip uring --test-threads 1 || status=$?
-    [ "$status" -ne 99 ] || { echo "valgrind found faults"; exit 1; }
-    echo "valgrind found nothing"
+    [ "$status" -ne 99 ] || { echo "valgrind found errors"; exit 1; }
+    echo "valgrind found no errors"
 else
     echo "SKIPPED valgrind: it is not installed"
 fi
@@ -45,5 +45,5 @@ if cargo +nightly miri --version >/dev/null 2>&1; then
     MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --lib --target-dir "$built/miri" -- \
         "${pure[@]}"
 else
-    echo "SKIPPED Miri: no nightly toolchain has it"
+    echo "SKIPPED Miri: it is not installed in a nightly toolchain"
 fi

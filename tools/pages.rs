@@ -1,29 +1,27 @@
-//! What a page costs the crawl's own thread: processor time and allocations, over loopback, against
-//! a server in a thread of its own that does as little as it can.
+//! Cost of a page on the crawl's thread: processor time and allocations, over loopback, with a minimal
+//! server on another thread.
 //!
 //! ```sh
 //! cargo run --release --example pages -- [--pages N] [--hosts N] [--in-flight N] [--lines] [--robots]
 //!     [--new] [--uring]
 //! ```
 //!
-//! A few hosts keep their connections; `--new` makes one for each page. `--lines` writes result lines,
-//! else the results are dropped; `--robots` obeys robots.txt, which is fetched once a host. Of each
-//! crawl the first tenth is left out.
+//! Connections are kept; `--new` opens one for each page. `--lines` writes result lines, otherwise results
+//! are dropped; `--robots` fetches and obeys robots.txt. The first tenth of a crawl is not measured.
 //!
-//! Instructions are the steadier measure where others use the machine:
+//! On a shared machine, instruction counts vary less:
 //!
 //! ```sh
 //! cargo build --release --example pages --features rustix/use-libc-auxv
 //! valgrind --tool=callgrind --toggle-collect='*Core*::turn' target/release/examples/pages
 //! ```
 //!
-//! counts those of the turns and of nothing else; what two runs with N and with 2 N pages differ by is
-//! the pages' own. (Without the feature a program under valgrind looks for the kernel's clock where a
-//! recent kernel says it is, and valgrind has it elsewhere.) valgrind has no SHA instructions: leave the
-//! digest out of what lines cost.
+//! counts the instructions of the turns alone; the difference between runs with N and 2 N pages is the
+//! cost of N pages. (The feature is needed because valgrind maps the vDSO at another address than the
+//! kernel announces.) valgrind lacks SHA instructions, so the digest in `--lines` is overestimated.
 //!
-//! System calls of the crawl's thread alone, and without slowing it down as `strace` does, so that it
-//! is not taken for a busy machine and asks the kernel about its stamps:
+//! System calls of the crawl's thread, without the slowdown of `strace`, under which the loop would count
+//! as busy:
 //!
 //! ```sh
 //! perf stat -i -e 'syscalls:sys_enter_*' target/release/examples/pages --hosts 20000
@@ -43,7 +41,7 @@ use argiope::base::shared::Shared;
 use argiope::sink::files::{FileSink, FileSinkOptions};
 use argiope::{Config, Crawler, DiskDone, DiskJob, DiskSink, Page, Request};
 
-/// The binary's allocator, which counts for each thread how often it was asked.
+/// The allocator of the command, with a count of allocations per thread.
 struct Counting;
 
 thread_local! {
@@ -106,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     crawler.run();
     let [Some(from), Some(to)] = marks.get() else {
-        return Err("some pages were not had".into());
+        return Err("some pages were not fetched".into());
     };
     let pages = (plan.pages - warm) as f64;
     let each = |a: f64, b: f64| (b - a) / pages * 1e6;
@@ -178,7 +176,7 @@ fn config(plan: &Plan) -> Result<Config, argiope::ConfigError> {
         .with("IO", if plan.uring { "uring" } else { "epoll" })
 }
 
-/// What was used by a moment.
+/// Resource usage at one moment.
 #[derive(Clone, Copy)]
 struct Mark {
     at: Instant,
@@ -205,7 +203,7 @@ impl Mark {
     }
 }
 
-/// Writes lines or drops pages, and marks two moments of the crawl.
+/// Writes lines or drops pages, and records usage at two moments.
 struct Marking {
     lines: Option<FileSink>,
     put: u64,
@@ -263,8 +261,8 @@ impl DiskSink for Marking {
     }
 }
 
-/// A page of about a kilobyte without links, as nginx would send it. Every robots.txt is that, too,
-/// and forbids nothing.
+/// A page of about a kilobyte without links, as nginx sends it. It also serves as a robots.txt without
+/// rules.
 fn reply() -> Vec<u8> {
     let body = format!("<html><body><p>{}</p></body></html>\n", "x".repeat(700));
     format!(

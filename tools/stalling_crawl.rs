@@ -1,8 +1,8 @@
-//! A crawl whose own thread is kept busy after each page, for `tools/latency_judge.py`.
+//! A crawl whose thread is busy for some time after each page, for `tools/latency_judge.py`.
 //!
 //!     cargo run --release --example stalling_crawl -- [-s KEY=VALUE]... BUSY_MS < URLS
 //!
-//! Prints a line of JSON per page: what was measured of it, and how that is labelled.
+//! Prints a line of JSON per page: its measured times and their labels.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(wrong) => {
             eprintln!("stalling_crawl: {wrong}");
-            // Like the command: wrong usage.
+            // As the command does for wrong usage.
             ExitCode::from(2)
         }
     }
@@ -32,7 +32,7 @@ fn crawl() -> Result<(), Box<dyn std::error::Error>> {
     while let Some(argument) = arguments.next() {
         if argument == "-s" {
             let setting = arguments.next().unwrap_or_default();
-            let (key, value) = setting.split_once('=').ok_or("-s wants KEY=VALUE")?;
+            let (key, value) = setting.split_once('=').ok_or("-s needs KEY=VALUE")?;
             config = config.with(key, value)?;
         } else {
             busy = Duration::from_secs_f64(argument.parse::<f64>()? / 1000.0);
@@ -59,7 +59,7 @@ fn crawl() -> Result<(), Box<dyn std::error::Error>> {
                 "sent_wall": timings.sent.map(wall),
                 "headers_wall": timings.headers.map(|stamp| wall(stamp.at)),
             });
-            writeln!(out, "{line}").expect("the lines are read");
+            writeln!(out, "{line}").expect("stdout is open");
             while began.elapsed() < busy {
                 std::hint::spin_loop();
             }

@@ -1,11 +1,11 @@
-//! How soon each word of a handle wakes a crawl that sleeps: from before the call to the end of the
-//! turn that it led to, on the crawl's own thread.
+//! Time for each command of a handle to wake a sleeping crawl: from before the call to the end of the
+//! resulting turn, on the crawl's thread.
 //!
 //! ```sh
 //! cargo run --release --example wakes -- [--io epoll|uring] [TRIES]
 //! ```
 //!
-//! The aim is a millisecond at the 99th percentile. Nothing is asked of any network.
+//! The target is one millisecond at the 99th percentile. No network is used.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -37,32 +37,32 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     });
     println!("{:14} {:>8} {:>8} {:>8}", "", "p50", "p99", "max");
-    for (name, word) in WORDS {
+    for (name, command) in COMMANDS {
         let mut took: Vec<f64> = Vec::with_capacity(tries);
         for _ in 0..tries {
-            // It has been asleep for a while.
+            // The crawl has been asleep for a while.
             thread::sleep(Duration::from_millis(2));
             while wakes.try_recv().is_ok() {}
-            let said = Instant::now();
-            word(&handle);
+            let called = Instant::now();
+            command(&handle);
             let woke = wakes.recv()?;
-            took.push(woke.saturating_duration_since(said).as_secs_f64() * 1e6);
+            took.push(woke.saturating_duration_since(called).as_secs_f64() * 1e6);
         }
         took.sort_by(f64::total_cmp);
         let at = |share: f64| took[((tries - 1) as f64 * share) as usize];
         println!("{name:14} {:8.1} {:8.1} {:8.1}", at(0.5), at(0.99), at(1.0));
     }
     handle.shutdown(Duration::ZERO);
-    driver.join().expect("it takes turns");
+    driver.join().expect("no panic");
     Ok(())
 }
 
-type Word = fn(&Handle);
+type Command = fn(&Handle);
 
-/// The calls of a handle. Refused or late calls are ignored: the wake alone counts.
-const WORDS: &[(&str, Word)] = &[
+/// The calls of a handle. Their results do not matter here, only the wake.
+const COMMANDS: &[(&str, Command)] = &[
     ("try_submit", |handle| {
-        // Refused as no public address, so that no answer wakes the crawl again.
+        // Not a public address: refused, so that no reply wakes the crawl again.
         let request = Request::get("http://0.0.0.0/");
         handle.try_submit(request).expect("there is room");
     }),

@@ -1,19 +1,18 @@
-//! What each way to drive a crawl costs, against `Crawler::run` in the same round: pages a second on
+//! Cost of each way to drive a crawl, relative to `Crawler::run` in the same round: pages per second on
 //! kept connections, and processor time of the thread that takes the turns.
 //!
 //! ```sh
 //! cargo bench --bench hosts -- [--pages N] [--rounds N]
 //! ```
 //!
-//! The server is a thread of its own, on a second processor, that does as little as it can; the crawls
-//! have the first. All drop their pages, but for `run, with lines`, which writes a line of each to a file,
-//! as the binary does: its disk thread has the crawls' processor, too, and is counted in the rate alone.
-//! That row is counted turn by turn. Of each crawl the first tenth is left out; where pages are pulled
-//! some hundreds wait, so take many. A figure is the median of the rounds, with the least and the most.
-//! `asyncio` is driven by Python and fed before, as all the others are; `asyncio, fed` makes and submits
-//! its URLs in Python meanwhile, so it is charged for more than they. Python is left out, loudly, where the
-//! package `argiope` cannot be imported: ARGIOPE_PYTHON names the interpreter that can
-//! (`tools/python/README.md` says how it is built).
+//! The server is a minimal thread on the second processor; the crawls run on the first. All drop their
+//! pages, except `run, with lines`, which writes result lines as the command does: its disk thread shares
+//! the crawls' processor, and shows in the rate only. That row is counted per turn. The first tenth of each
+//! crawl is not measured. With `next_result` some hundreds of pages are queued, so use many pages. A figure
+//! is the median of the rounds, with minimum and maximum. `asyncio` is driven by Python, with all requests
+//! submitted first, like the others; `asyncio, fed` creates and submits URLs in Python during the crawl,
+//! which is included in its cost. If Python cannot import `argiope`, its rows are reported and skipped;
+//! ARGIOPE_PYTHON selects the interpreter (see `tools/python/README.md`).
 
 mod server;
 
@@ -31,12 +30,12 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::thread::CpuSet;
 use tokio::io::unix::AsyncFd;
 
-// `run` stands for the binary; the package for Python has the same allocator.
-#[expect(dead_code, reason = "what is freed is not given back here")]
+// The allocator of the command and of the Python package.
+#[expect(dead_code, reason = "freed memory is not returned to the system here")]
 #[path = "../../src/cli/allocator.rs"]
 mod allocator;
 
-/// Who drives.
+/// The ways to drive a crawl.
 const HOSTS: &[(&str, Drive)] = &[
     ("run", run),
     ("run, with lines", with_lines),
@@ -55,7 +54,7 @@ struct Plan {
     port: u16,
 }
 
-/// What a crawl took, in seconds.
+/// Cost of a crawl, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     wall: f64,
@@ -64,7 +63,7 @@ struct Cost {
 
 fn main() -> Result<(), Box<dyn Error>> {
     allocator::prepare();
-    // Threads and processes stay where they are begun.
+    // New threads and processes inherit the processor.
     let processors = two_processors();
     stay_on(processors.map(|two| two[1]));
     let port = server::start(Ipv4Addr::LOCALHOST, reply())?;
@@ -81,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         match name.as_str() {
             "--pages" => plan.pages = number().ok_or("--pages takes a number")?,
             "--rounds" => plan.rounds = number().ok_or("--rounds takes a number")? as usize,
-            // Said by cargo.
+            // Passed by cargo.
             "--bench" => {}
             other => return Err(format!("{other}: hosts [--pages N] [--rounds N]").into()),
         }
@@ -98,7 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     for ((name, _), own) in HOSTS.iter().zip(&costs) {
         if own.is_empty() {
-            println!("{name:16} LEFT OUT: no `import argiope` (ARGIOPE_PYTHON)");
+            println!("{name:16} SKIPPED: cannot import argiope (ARGIOPE_PYTHON)");
             continue;
         }
         let rounds = own.iter().zip(&costs[0]);
@@ -115,26 +114,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The first two of the processors that we may use.
+/// The first two processors available to this process.
 fn two_processors() -> Option<[usize; 2]> {
     let ours = rustix::thread::sched_getaffinity(None).ok()?;
     let mut ours = (0..CpuSet::MAX_CPU).filter(|processor| ours.is_set(*processor));
     let two = ours.next().zip(ours.next());
     if two.is_none() {
-        eprintln!("hosts: server and crawls share a processor: the figures say little");
+        eprintln!("hosts: server and crawls share a processor: figures are unreliable");
     }
     two.map(|(first, second)| [first, second])
 }
 
-/// Keeps this thread, and what it begins, on one processor.
+/// Pins this thread, and its future threads and processes, to one processor.
 fn stay_on(processor: Option<usize>) {
     let Some(processor) = processor else { return };
     let mut set = CpuSet::new();
     set.set(processor);
-    rustix::thread::sched_setaffinity(None, &set).expect("it is one that we may use");
+    rustix::thread::sched_setaffinity(None, &set).expect("an available processor");
 }
 
-/// The least, the middle and the most.
+/// Minimum, median and maximum.
 fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -150,14 +149,14 @@ fn median_text(values: impl Iterator<Item = f64>) -> String {
     format!("{middle:.3} ({least:.3} to {most:.3})")
 }
 
-/// Notes the moments between which a crawl is measured.
+/// Records the moments between which a crawl is measured.
 #[derive(Clone)]
 struct Meter {
     pages: u64,
     state: Arc<Mutex<State>>,
 }
 
-/// How many pages have come, and when the first tenth had, and all.
+/// Number of pages, and the marks at a tenth and at the end.
 type State = (u64, [Option<Mark>; 2]);
 
 #[derive(Clone, Copy)]
@@ -180,7 +179,7 @@ impl Meter {
         self.count(&mut state, pages);
     }
 
-    /// So many have come.
+    /// Sets the number of pages.
     fn counted(&self, pages: u64) {
         self.count(&mut self.state(), pages);
     }
@@ -321,8 +320,8 @@ fn pulled(plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
     meter.cost()
 }
 
-/// The same crawl by the script, which says what it took: driven only, as the others are, or fed by
-/// Python meanwhile.
+/// The same crawl by the script, which prints its cost: submitted first (`drive`), or during the crawl
+/// (`crawl`).
 fn in_python(how: &str, plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
     let python = env::var("ARGIOPE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let can = Command::new(&python)
@@ -350,7 +349,7 @@ fn in_python(how: &str, plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
         return Err(String::from_utf8_lossy(&ran.stderr).into_owned().into());
     }
     let said: Value = serde_json::from_slice(&ran.stdout)?;
-    let figure = |name: &str| said[name].as_f64().ok_or("the script says no figure");
+    let figure = |name: &str| said[name].as_f64().ok_or("the script printed no figure");
     let (wall, processor) = (figure("wall")?, figure("processor")?);
     Ok(Some(Cost { wall, processor }))
 }

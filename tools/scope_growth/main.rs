@@ -1,37 +1,37 @@
-//! What a page costs us as scopes grow: everything of a crawl but the kernel.
+//! Cost of a page by number of scopes, for everything in a crawl but the kernel.
 //!
 //! `cargo run --release --example scope_growth [-- --pages N --memory-max GB SIZE…]`
 //!
-//! Each size is a crawl of so many hosts in a process of its own, one scope and one queued URL a
-//! host; every page has one link, to the host's next page. Time and network are not there (see
-//! `nowhere.rs`), all above them is: links, names, frontier, throttle, wheel, connections, replies.
-//! Whatever the size, 20 000 pages a second of the crawl's clock are due. Once every host has been
-//! asked, `--pages` more are timed, in slices whose median is reported, by the thread's own processor
-//! time. A size that needs more memory than `--memory-max` is given up.
+//! Each size is a number of hosts, crawled in its own process: one scope and one queued URL per host;
+//! every page has one link, to the host's next page. Time and network are simulated by `null_io.rs`;
+//! links, names, frontier, throttle, wheel, connections and replies are real. At every size 20 000 pages
+//! per second of virtual time are due. Once every host has been fetched, `--pages` more are timed by the
+//! thread's processor time, in slices whose median is reported. A size that needs more memory than
+//! `--memory-max` is skipped.
 
-mod nowhere;
+mod null_io;
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use argiope::frontier::request::Request;
 use argiope::{Config, Crawler, Page, Turn};
-use nowhere::Nowhere;
+use null_io::NullIo;
 
-#[expect(dead_code, reason = "what is freed is not given back here")]
+#[expect(dead_code, reason = "freed memory is not returned to the system here")]
 #[path = "../../src/cli/allocator.rs"]
 mod allocator;
 
-/// The smallest first and last, so that a machine that drifts shows.
+/// The smallest comes first and last, so that drift of the machine shows.
 const SIZES: [u64; 6] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000];
 const PAGES: u64 = 400_000;
 const SLICES: u64 = 20;
 const PAGES_PER_SECOND: u64 = 20_000;
-/// The fewest pages before those that are timed, so that all code and tables are warm.
+/// Minimum number of pages before the timed ones, to warm code and tables.
 const WARM: u64 = 100_000;
-/// How often the memory is looked at, in seeds and in turns.
+/// Memory is checked once per this many seeds or turns.
 const LOOK_EVERY: u64 = 1 << 14;
-/// How a process ends whose crawl does not fit.
+/// Exit code of a process whose crawl does not fit.
 const DOES_NOT_FIT: u8 = 3;
 
 struct Plan {
@@ -83,7 +83,7 @@ fn plan() -> Plan {
     plan
 }
 
-/// Runs each size in a process of its own, and tells what the largest costs of what the smallest does.
+/// Runs each size in its own process, and prints the cost at the largest relative to the smallest.
 fn compare(plan: &Plan) {
     let ourselves = std::env::current_exe().expect("a process has a program");
     let mut costs: Vec<(u64, f64)> = Vec::new();
@@ -120,7 +120,7 @@ fn compare(plan: &Plan) {
     }
 }
 
-/// The figure in a line of [`measure`]'s.
+/// The first figure in a line of [`measure`].
 fn cost_in(line: &str) -> f64 {
     let after = line.split_once(": ").map_or("", |(_, after)| after);
     let figure = after.split(' ').next().and_then(|word| word.parse().ok());
@@ -158,19 +158,19 @@ fn measure(scopes: u64, plan: &Plan) -> Result<String, String> {
         each(admitted - began),
         resident("VmHWM") / 1_000_000,
     );
-    // Taking down what will be gone with the process costs a large crawl seconds.
+    // Dropping a large crawl takes seconds, and the process ends anyway.
     std::mem::forget(crawler);
     Ok(line)
 }
 
-fn crawler(scopes: u64) -> Crawler<Nowhere> {
+fn crawler(scopes: u64) -> Crawler<NullIo> {
     let settings = [
         (
             "DOWNLOAD_DELAY",
             (scopes as f64 / PAGES_PER_SECOND as f64).into(),
         ),
-        // A quarter more than are on their way at that rate, so that hosts are asked first at about
-        // the rate at which they are asked again.
+        // A quarter more than are in flight at that rate, so that the first pages come at about the
+        // same rate as later ones.
         ("CONCURRENT_REQUESTS", 320.into()),
         ("ROBOTSTXT_OBEY", false.into()),
         ("FRONTIER_MAX", (2 * scopes + 1024).into()),
@@ -184,18 +184,18 @@ fn crawler(scopes: u64) -> Crawler<Nowhere> {
             Config::default(),
             |config, (name, value): (_, serde_json::Value)| config.with(name, value),
         )
-        .expect("settings that go together");
+        .expect("valid settings");
     Crawler::builder(config)
         .sink(|_: Page| {})
         .build_on(
-            Nowhere::new(),
+            NullIo::new(),
             argiope::fetch::resolver::ResolverSettings::default(),
         )
-        .expect("nothing of the machine is asked for")
+        .expect("no resource of the machine is needed")
 }
 
-/// Crawls until so many pages have been fetched.
-fn reach(crawler: &mut Crawler<Nowhere>, pages: u64, plan: &Plan) -> Result<(), String> {
+/// Crawls until this many pages have been fetched.
+fn reach(crawler: &mut Crawler<NullIo>, pages: u64, plan: &Plan) -> Result<(), String> {
     let mut turns = 0;
     while crawler.stats().pages < pages {
         assert_eq!(
@@ -220,7 +220,7 @@ fn check_memory(plan: &Plan, when: impl Fn() -> String) -> Result<(), String> {
     Ok(())
 }
 
-/// A line of the kernel's account of this process, in bytes.
+/// A field of /proc/self/status, in bytes.
 fn resident(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has procfs");
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -230,7 +230,7 @@ fn resident(name: &str) -> u64 {
         * 1024
 }
 
-/// The processor's time: what other processes take is not ours.
+/// Processor time of this thread.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,7 +1,7 @@
-//! A back end without a kernel: time that jumps, servers that answer at once, a disk that keeps nothing.
+//! A back end without a kernel: virtual time, servers with a fixed latency, no disk.
 //!
-//! It costs next to nothing, so that what is measured is the crawl above it. Connections and
-//! replies take a fixed time each; nothing is ever lost, refused or cut.
+//! It uses almost no processor time, so that the crawl above it is measured. Every connection and every
+//! reply takes the same time and succeeds.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,45 +13,45 @@ use argiope::base::disk::DiskJob;
 use argiope::base::time::{Instant, Wall};
 use argiope::io::{Accepted, Chunk, Close, Endpoint, Event, Io, IoKind, Stamp, Token, Waker};
 
-/// How long a connection takes, and how long a reply does.
+/// Time to connect, and time to reply.
 const LATENCY: Duration = Duration::from_millis(5);
-/// A busy loop finds this much to do at once.
+/// Length of a turn in virtual time, in nanoseconds.
 const TURN: u64 = 1_000_000;
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n";
-/// One link, to a page that no other page led to.
+/// A page with one link, to a new page.
 const BODY: &str = "<html><body><p>To <a href=\"/0000000000\">another page</a></p></body></html>";
 const DIGITS: usize = 10;
 
-/// See the file's head.
-pub struct Nowhere {
+/// The back end.
+pub struct NullIo {
     now: Instant,
-    /// What is going to happen. All takes the same time, so what was begun first happens first.
-    coming: VecDeque<(Instant, Token, What)>,
-    /// The generation that has each slot, by slot.
+    /// Future events, in order: each takes the same time.
+    pending: VecDeque<(Instant, Token, Pending)>,
+    /// The generation of each open slot.
     open: Vec<Option<u32>>,
-    /// Requests that leave with the next submit.
+    /// Requests sent at the next submit.
     outbox: Vec<(Token, bool)>,
-    news: Vec<Event>,
-    /// Replies as they lie in memory, and those that are not read.
+    ready: Vec<Event>,
+    /// Buffers of replies, and the free ones.
     replies: Vec<Vec<u8>>,
     free: Vec<u32>,
     served: u64,
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum Pending {
     Established,
     Reply,
 }
 
-impl Nowhere {
+impl NullIo {
     pub fn new() -> Self {
-        Nowhere {
+        NullIo {
             now: Instant::START,
-            coming: VecDeque::new(),
+            pending: VecDeque::new(),
             open: Vec::new(),
             outbox: Vec::new(),
-            news: Vec::new(),
+            ready: Vec::new(),
             replies: Vec::new(),
             free: Vec::new(),
             served: 0,
@@ -62,15 +62,15 @@ impl Nowhere {
         self.open.get(token.slot as usize) == Some(&Some(token.generation))
     }
 
-    fn happen(&mut self, token: Token, what: What) -> Event {
+    fn event(&mut self, token: Token, kind: Pending) -> Event {
         let stamp = Stamp::exact(self.now);
-        match what {
-            What::Established => Event::Connected {
+        match kind {
+            Pending::Established => Event::Connected {
                 token,
                 started: self.now - LATENCY,
                 stamp,
             },
-            What::Reply => Event::Received {
+            Pending::Reply => Event::Received {
                 token,
                 chunk: self.reply(),
                 stamp,
@@ -78,7 +78,7 @@ impl Nowhere {
         }
     }
 
-    /// A page with a link of its own.
+    /// A page whose link is new.
     fn reply(&mut self) -> Chunk {
         let buffer = self.free.pop().unwrap_or_else(|| {
             let page = format!("{HEAD}Content-Length: {}\r\n\r\n{BODY}", BODY.len());
@@ -100,7 +100,7 @@ impl Nowhere {
     }
 }
 
-impl Io for Nowhere {
+impl Io for NullIo {
     fn kind(&self) -> IoKind {
         IoKind::Simulated
     }
@@ -123,8 +123,8 @@ impl Io for Nowhere {
             self.open.resize(slot + 1, None);
         }
         self.open[slot] = Some(token.generation);
-        self.coming
-            .push_back((self.now + LATENCY, token, What::Established));
+        self.pending
+            .push_back((self.now + LATENCY, token, Pending::Established));
     }
 
     fn local(&self, _token: Token) -> Option<SocketAddr> {
@@ -132,15 +132,15 @@ impl Io for Nowhere {
     }
 
     fn open_datagram(&mut self, _token: Token, _to: SocketAddr) {
-        unreachable!("every name is known");
+        unreachable!("RESOLVE covers every name");
     }
 
     fn listen(&mut self, _token: Token, _at: &Endpoint) -> io::Result<()> {
-        unreachable!("nothing is served");
+        unreachable!("the crawl does not listen");
     }
 
     fn accept(&mut self, _token: Token, _accepted: Accepted) {
-        unreachable!("nothing is served");
+        unreachable!("the crawl does not listen");
     }
 
     fn send(&mut self, token: Token, _bytes: &[u8], mark: bool) {
@@ -166,23 +166,23 @@ impl Io for Nowhere {
                 continue;
             }
             if mark {
-                self.news.push(Event::Sent {
+                self.ready.push(Event::Sent {
                     token,
                     at: self.now,
                     slack: Duration::ZERO,
                     left_by: self.now,
                 });
             }
-            self.coming
-                .push_back((self.now + LATENCY, token, What::Reply));
+            self.pending
+                .push_back((self.now + LATENCY, token, Pending::Reply));
         }
         self.outbox = outbox;
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
-        let next = self.coming.front().map(|(at, ..)| *at);
+        let next = self.pending.front().map(|(at, ..)| *at);
         let target = next.into_iter().chain(until).min();
-        if self.news.is_empty()
+        if self.ready.is_empty()
             && let Some(target) = target
             && target > self.now
         {
@@ -190,27 +190,27 @@ impl Io for Nowhere {
             self.now = Instant::from_nanos(turns * TURN);
         }
         let open = &self.open;
-        events.extend(self.news.drain(..).filter(|event| {
+        events.extend(self.ready.drain(..).filter(|event| {
             let of_open = |token: Token| open[token.slot as usize] == Some(token.generation);
             event.token().is_none_or(of_open)
         }));
-        while let Some((at, token, what)) = self.coming.front().copied()
+        while let Some((at, token, kind)) = self.pending.front().copied()
             && at <= self.now
         {
-            self.coming.pop_front();
+            self.pending.pop_front();
             if self.is_open(token) {
-                let event = self.happen(token, what);
+                let event = self.event(token, kind);
                 events.push(event);
             }
         }
     }
 
     fn queued_events(&self) -> &[Event] {
-        &self.news
+        &self.ready
     }
 
     fn has_pending(&self) -> bool {
-        !self.news.is_empty()
+        !self.ready.is_empty()
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
