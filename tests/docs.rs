@@ -721,13 +721,13 @@ fn every_key_of_a_scope_is_documented() {
     // Like no other key, so that none is proposed.
     let unknown = || json!({"qqqqqqqqqqqqqqqqqqqqqqqq": 1});
     let mut documented = names(tables[0]);
-    // The sentence about those that stand one by one.
+    // The sentence about the keys of `autothrottle` outside of its table.
     let alone = page
         .lines()
-        .find(|line| line.contains("may also stand one by one"));
+        .find(|line| line.contains("may also be keys of the entry"));
     let (_, alone) = alone
         .expect("the sentence")
-        .split_once("as ")
+        .split_once(": ")
         .expect("the keys");
     documented.extend(quoted(alone).map(str::to_owned));
     assert_eq!(documented, keys(unknown()));
