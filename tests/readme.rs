@@ -145,8 +145,8 @@ fn every_setting_is_documented_with_its_default() {
     let (before, rest) = SETTINGS_PAGE
         .split_once("## Presets\n")
         .expect("a section of presets");
-    let (about, _) = rest.split_once("says.\n").expect("a sentence about them");
-    let page = format!("{before}## Presets\n{about}says.\n\n{presets}\n## All settings\n\n{table}");
+    let (about, _) = rest.split_once("\n\n| preset").expect("the table");
+    let page = format!("{before}## Presets\n{about}\n\n{presets}\n## All settings\n\n{table}");
     check_generated("docs/reference/settings.md", SETTINGS_PAGE, page);
 }
 
