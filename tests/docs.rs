@@ -221,34 +221,34 @@ fn host() -> String {
 /// row in one of its tables, and how many numbers of that row come before it.
 const README_NUMBERS: &[(&str, &str, &str, usize)] = &[
     (
-        "a new connection per page",
+        "rate with a new connection",
         "speed.md",
         "a new connection per page, 10 000 addresses",
         0,
     ),
     (
-        "the same job, against Scrapy",
+        "the same, relative to Scrapy",
         "speed.md",
         "against Scrapy",
         0,
     ),
     (
-        "99th percentile of the error",
+        "error of `server_latency`",
         "latency.md",
         "`server_latency` against the packets",
         0,
     ),
     (
-        "resident memory of 1 million",
+        "resident memory for 1 million",
         "speed.md",
         "resident memory of 1 million",
         0,
     ),
     // How long it takes to settle comes first.
     (
-        "the share of a hidden limit",
+        "used share of a hidden limit",
         "hidden-limits.md",
-        "5 a second, nothing saved up",
+        "5 a second, burst 1",
         1,
     ),
 ];
