@@ -20,11 +20,11 @@ fn check(args: &[&str], parts: &[&str]) {
 fn a_setting_that_is_none_or_has_the_wrong_type_is_refused() {
     check(
         &["-s", "DOWNLOAD_DELAI=1"],
-        &["-s DOWNLOAD_DELAI", "no such setting", "DOWNLOAD_DELAY"],
+        &["-s DOWNLOAD_DELAI", "unknown setting", "DOWNLOAD_DELAY"],
     );
     check(
         &["-s", "DOWNLOAD_DELAY=soon"],
-        &["-s DOWNLOAD_DELAY", "\"soon\" is no duration"],
+        &["-s DOWNLOAD_DELAY", "\"soon\" is not a duration"],
     );
     check(&["-s", "RETRY_TIMES=-1"], &["-s RETRY_TIMES"]);
     check(&["--max-pages", "many"], &["--max-pages", "\"many\""]);

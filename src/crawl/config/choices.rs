@@ -1,4 +1,4 @@
-//! Values that are no quantities: switches, lists, patterns, choices.
+//! Non-numeric values: switches, lists, patterns, choices.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use crate::throttle::settings::{
     AutoThrottleMode, Jitter, LatencyFrom, MapKind, Oversize, RateLimitHeaders, WindowKind,
 };
 
-/// Yes or no.
+/// A switch: true or false.
 pub(super) struct Flag;
 
 impl Form for Flag {
@@ -39,7 +39,7 @@ impl Form for Flag {
     }
 }
 
-/// Yes or no, where yes needs the feature `cookies`.
+/// A switch; true needs the cargo feature `cookies`.
 pub(super) struct Cookies;
 
 impl Form for Cookies {
@@ -49,8 +49,8 @@ impl Form for Cookies {
     fn read(value: &Value) -> Result<bool, Problem> {
         match Flag::read(value)? {
             true if !cfg!(feature = "cookies") => Err(Problem::new(
-                "there is no cookie jar in this build",
-                "build it with the feature `cookies`",
+                "this build has no cookie jar",
+                "build argiope with the feature `cookies`",
             )),
             flag => Ok(flag),
         }
@@ -61,10 +61,10 @@ impl Form for Cookies {
     }
 }
 
-/// Yes or no, where the field holds the opposite of what the setting asks.
-pub(super) struct Opposite;
+/// A switch whose field holds the negated value.
+pub(super) struct NotFlag;
 
-impl Form for Opposite {
+impl Form for NotFlag {
     type Of = bool;
     const KIND: &'static str = Flag::KIND;
 
@@ -77,7 +77,7 @@ impl Form for Opposite {
     }
 }
 
-/// `true`, `false`, a share either way, or `[low, high]`.
+/// `true`, `false`, a share (0.2 is `[-0.2, 0.2]`), or `[low, high]`.
 pub(super) struct JitterForm;
 
 impl Form for JitterForm {
@@ -93,9 +93,9 @@ impl Form for JitterForm {
             Value::Array(pair) => match (pair.first(), pair.get(1), pair.get(2)) {
                 (Some(low), Some(high), None) => match (number(low), number(high)) {
                     (Some(low), Some(high)) => Jitter { low, high },
-                    _ => return Err(wrong(value, "no pair of numbers", MEND)),
+                    _ => return Err(wrong(value, "not a pair of numbers", MEND)),
                 },
-                _ => return Err(wrong(value, "no pair", MEND)),
+                _ => return Err(wrong(value, "not a pair", MEND)),
             },
             Value::String(text) if text.contains(',') => {
                 let inner = text.trim().trim_start_matches('[').trim_end_matches(']');
@@ -106,7 +106,7 @@ impl Form for JitterForm {
                 (Some(share), _) if share < 0.0 => return Err(wrong(value, "negative", MEND)),
                 (Some(share), _) => Jitter::symmetric(share),
                 (None, Ok(flag)) => return Self::read(&flag.into()),
-                (None, Err(_)) => return Err(wrong(value, "no jitter", MEND)),
+                (None, Err(_)) => return Err(wrong(value, "not a jitter", MEND)),
             },
         };
         let sound = jitter.low.is_finite() && jitter.high.is_finite();
@@ -139,9 +139,13 @@ impl Form for Codes {
         items(value)?
             .iter()
             .map(|code| match Whole::<u16, 100>::read(code) {
-                // RFC 9110 ends at 599, but some servers send 999.
+                // RFC 9110 defines up to 599, but some servers send 999.
                 Ok(code @ 100..=999) => Ok(code),
-                _ => Err(wrong(code, "no status code", "give codes from 100 to 999")),
+                _ => Err(wrong(
+                    code,
+                    "not a status code",
+                    "give codes from 100 to 999",
+                )),
             })
             .collect()
     }
@@ -151,7 +155,7 @@ impl Form for Codes {
     }
 }
 
-/// Regular expressions. Text is one pattern, for commas are at home in patterns.
+/// Regular expressions. Text is one pattern, because patterns may contain commas.
 pub(super) struct Patterns;
 
 impl Form for Patterns {
@@ -167,14 +171,14 @@ impl Form for Patterns {
                 let reason = reason.trim_start_matches("error: ");
                 wrong(
                     value,
-                    "no regular expression",
-                    format!("mend the pattern: {reason}"),
+                    "not a valid regular expression",
+                    format!("correct the pattern: {reason}"),
                 )
             })
         };
         match value {
             Value::Array(items) => items.iter().map(one).collect(),
-            // An empty pattern would match everything; an empty value means no pattern.
+            // Empty text is an empty list; as a pattern it would match every URL.
             Value::String(text) if text.is_empty() => Ok(Vec::new()),
             _ => Ok(vec![one(value)?]),
         }
@@ -185,10 +189,10 @@ impl Form for Patterns {
     }
 }
 
-/// One of a few names.
+/// One of the names that [`Choice::ALL`] lists.
 pub(super) struct OneOf<T>(PhantomData<T>);
 
-/// The choices, by name.
+/// An enum whose variants have names in settings.
 pub(super) trait Choice: Copy + PartialEq + 'static {
     const KIND: &'static str;
     const ALL: &'static [(&'static str, Self)];
@@ -210,7 +214,7 @@ impl<T: Choice> Form for OneOf<T> {
                     Some(name) => format!("did you mean {name}? ({})", T::KIND),
                     None => format!("give {}", T::KIND),
                 };
-                wrong(value, "no choice here", mend)
+                wrong(value, "not one of the choices", mend)
             })
     }
 

@@ -1,7 +1,8 @@
-//! How many public hosts a crawl may ask that names no contact.
+//! Bounds the number of public hosts that a crawl without a contact fetches from.
 //!
-//! A name is judged as it is read, so that a list of seeds is refused at once. Where private networks are
-//! allowed and private name servers asked, the name may be of either: it is judged by its address.
+//! A host is classified by its name when its URL is read, so that a long list of seeds is rejected at
+//! once. With private networks allowed and private name servers set, a name may be public or private:
+//! then the host is classified by its resolved address.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,23 +12,23 @@ use crate::base::address::is_global;
 use crate::fetch::resolver::Override;
 use crate::wire::url::{CrawlUrl, Host};
 
-/// The public hosts of a crawl. Counted only where no contact is given.
+/// The public hosts of a crawl. Counted only if no contact is given.
 #[derive(Debug)]
 pub struct PublicHosts {
     counts: bool,
-    /// A name is public where its address is.
+    /// Whether a name counts as public only if its address is public.
     by_address: bool,
     fixed: Vec<Override>,
-    /// [`PUBLIC_HOSTS_MAX`] at most.
+    /// At most [`PUBLIC_HOSTS_MAX`].
     admitted: BTreeSet<Box<str>>,
     has_refused: bool,
 }
 
-/// Above this number of public hosts a crawl must name a contact.
+/// Number of public hosts allowed without a contact.
 pub const PUBLIC_HOSTS_MAX: usize = 10;
 
 impl PublicHosts {
-    /// None so far.
+    /// An empty set, with the rules of this configuration.
     pub fn new(config: &Config) -> Self {
         let private_servers = !config.dns_servers.is_empty()
             && config
@@ -44,23 +45,22 @@ impl PublicHosts {
         }
     }
 
-    /// Whether this is asked for the first time.
+    /// Whether this is the first call; the refusal is logged once.
     pub(crate) fn is_first_refusal(&mut self) -> bool {
         !std::mem::replace(&mut self.has_refused, true)
     }
 
-    /// Whether hosts are counted: no contact is given.
+    /// Whether hosts are counted: true if no contact is given.
     pub fn counts(&self) -> bool {
         self.counts
     }
 
-    /// Whether names are counted as they are read.
+    /// Whether hosts are counted by name when their URLs are read.
     pub fn counts_names(&self) -> bool {
         self.counts && !self.by_address
     }
 
-    /// Whether the host of a URL may be asked. A public one takes one of the places; false where
-    /// none is left.
+    /// Whether the host of a URL is allowed. A public host is added to the set; false if the set is full.
     pub fn admits(&mut self, url: &CrawlUrl) -> bool {
         if !self.counts || self.admitted.contains(url.host_str()) {
             return true;
@@ -74,12 +74,12 @@ impl PublicHosts {
         !is_public || self.admits_one(url.host_str())
     }
 
-    /// Whether a host with this address counts.
+    /// Whether a host with this address is counted.
     pub(crate) fn counts_at(&self, address: IpAddr) -> bool {
         self.counts && self.by_address && is_global(address)
     }
 
-    /// Whether a host with this address may be asked.
+    /// Whether a host with this address is allowed; see [`PublicHosts::admits`].
     pub fn admits_at(&mut self, host: &str, address: IpAddr) -> bool {
         !self.counts_at(address) || self.admitted.contains(host) || self.admits_one(host)
     }
@@ -101,7 +101,8 @@ impl PublicHosts {
     }
 }
 
-/// Names that do not exist on the public internet (RFC 6761, RFC 6762, RFC 9476; and single labels).
+/// Names that do not exist on the public internet: single labels, and those of RFC 6761, RFC 6762 and
+/// RFC 9476.
 fn is_reserved(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     !name.contains('.')
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eleventh_public_host_is_refused_and_the_ten_before_it_never() {
+    fn ten_public_hosts_are_allowed_and_the_eleventh_is_refused() {
         let mut hosts = PublicHosts::new(&Config::default());
         for n in 0..10 {
             assert!(admits(&mut hosts, &format!("http://h{n}.example.com/")));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_private_servers_resolve_is_judged_by_its_address() {
+    fn a_name_resolved_by_private_servers_is_classified_by_its_address() {
         let config = Config::default().with("DNS_SERVERS", "127.0.0.1:53");
         let config = config.and_then(|config| config.with("ALLOW_NET", "10.0.0.0/8"));
         let mut hosts = PublicHosts::new(&config.expect("a resolver of our own"));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contact_admits_all() {
+    fn a_contact_lifts_the_bound() {
         let config = Config::default().with("CONTACT", "me@example.org");
         let mut hosts = PublicHosts::new(&config.expect("a contact"));
         assert!((0..100).all(|n| admits(&mut hosts, &format!("http://h{n}.example.com/"))));

@@ -1,21 +1,22 @@
-//! Errors of settings: each names the source, the fault and the remedy.
+//! Errors of settings: each names the source, what was wrong, and how to mend it.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value comes from. The order is the precedence: a later one wins, in whatever order they were set.
+/// Source of a value, in ascending precedence: a value from a later variant overrides one from an
+/// earlier variant, in whatever order they were set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingSource {
     /// Not set.
     Default,
     /// A named bundle of values.
     Preset(String),
-    /// A file, at a line where that is known (0 where it is not).
+    /// A file, and the line if it is known (otherwise 0).
     File {
         /// Its path, as the user wrote it.
         path: PathBuf,
-        /// The line of the key, from 1.
+        /// The line of the key, from 1; 0: unknown.
         line: usize,
     },
     /// `-s NAME=VALUE`.
@@ -27,7 +28,7 @@ pub enum SettingSource {
 }
 
 impl SettingSource {
-    /// Its place in the precedence; the higher wins.
+    /// Its precedence; the higher rank wins.
     pub fn rank(&self) -> u8 {
         match self {
             SettingSource::Default => 0,
@@ -39,7 +40,7 @@ impl SettingSource {
         }
     }
 
-    /// Place of the setting `name` in that source, for messages.
+    /// The location of the setting `name` in this source, for messages.
     fn locate(&self, name: &str) -> String {
         let name = shown(name);
         match self {
@@ -68,7 +69,7 @@ impl fmt::Display for SettingSource {
     }
 }
 
-/// A setting that cannot be taken. Its text is one line: where, what, and how to mend it.
+/// An invalid setting. Its text is one line: where it was set, what was wrong, how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {problem}", source_of.locate(name), path(&problem.entry))]
 pub struct ConfigError {
@@ -76,30 +77,30 @@ pub struct ConfigError {
     pub source_of: SettingSource,
     /// The setting.
     pub name: String,
-    /// The fault.
+    /// What was wrong.
     pub problem: Box<Problem>,
 }
 
 impl ConfigError {
-    /// The stable name.
+    /// The stable code: `config`.
     pub const fn code(&self) -> &'static str {
         "config"
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Whether a retry could succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
 }
 
-/// What is wrong with a value, and how to mend it; its source is added later.
+/// What was wrong with a value, and how to mend it; [`Problem::at`] adds its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Keys that lead from the setting to the value that is wrong, where it is inside.
+    /// Keys from the setting to the invalid value, if that is inside a table.
     pub entry: Vec<String>,
-    /// The fact.
+    /// What was wrong, with the value.
     pub what: String,
-    /// The remedy.
+    /// How to mend it.
     pub mend: String,
 }
 
@@ -113,13 +114,13 @@ impl Problem {
         }
     }
 
-    /// The same problem, seen from one level further out.
+    /// Prepends a key to the path of the invalid value.
     pub fn within(mut self, key: &str) -> Self {
         self.entry.insert(0, key.to_owned());
         self
     }
 
-    /// The same problem, where the setting is the value itself.
+    /// Drops the path: the setting itself is the invalid value.
     pub(super) fn whole(self) -> Self {
         Problem {
             entry: Vec::new(),
@@ -143,7 +144,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A name that may be anything, on one line.
+/// An untrusted name on one line: control characters escaped, at most [`NAME_MAX`] characters.
 fn shown(name: &str) -> Cow<'_, str> {
     match name.chars().any(char::is_control) || name.len() > NAME_MAX {
         false => Cow::Borrowed(name),
@@ -155,8 +156,7 @@ fn shown(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// No setting's name is as long: more of one that is none tells nobody anything, nor is it the mistyped
-/// name of one.
+/// Longest unknown name that is shown in full; longer names are cut, and compared with no setting.
 const NAME_MAX: usize = 80;
 
 /// The keys as TOML writes them: `."example.com".delay`.
@@ -176,7 +176,7 @@ fn path(entry: &[String]) -> String {
         .collect()
 }
 
-/// The name in `known` that `name` was probably meant to be.
+/// The most similar name in `known`, if it is similar enough for `name` to be a typing error.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > NAME_MAX {
         return None;
@@ -189,7 +189,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be inserted, dropped or replaced to get from one word to the other.
+/// Levenshtein distance: bytes inserted, removed or replaced to get from one word to the other.
 fn distance(from: &str, to: &str) -> usize {
     let (from, to) = (from.as_bytes(), to.as_bytes());
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_one_line_with_place_fact_and_mend() {
+    fn an_error_is_one_line_with_source_fact_and_remedy() {
         let check = |source: SettingSource, entry: &[&str], expected: &str| {
             let problem = entry
                 .iter()
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_is_found_and_a_stranger_has_none() {
+    fn nearest_name_is_suggested_only_if_close() {
         let known = ["DOWNLOAD_DELAY", "RETRY_TIMES", "FOLLOW"];
         let check = |name, expected| assert_eq!(nearest(name, known.into_iter()), expected);
         check("download_dealy", Some("DOWNLOAD_DELAY"));

@@ -1,13 +1,13 @@
-//! Reading and writing of each kind of value.
+//! Reads and writes each kind of value.
 //!
-//! Everything comes as JSON. Text is read the way a command line means it, so that `-s`, a flag, a
-//! file and a program share one syntax.
+//! Every value arrives as JSON. Text has the syntax of the command line, so that `-s`, flags, files and
+//! programs share one syntax.
 
 use serde_json::Value;
 
 use super::error::Problem;
 
-/// A kind of value. What [`Form::write`] gives, [`Form::read`] takes back unchanged.
+/// A kind of value. [`Form::read`] of what [`Form::write`] returned yields the same value.
 pub(super) trait Form {
     type Of;
     /// Description for users: `duration`, `bytes`, `true or false`.
@@ -23,7 +23,7 @@ pub(super) fn items(value: &Value) -> Result<Vec<Value>, Problem> {
         Value::String(text) if text.trim_start().starts_with('[') => {
             match serde_json::from_str(text) {
                 Ok(Value::Array(items)) => Ok(items),
-                // Not JSON: an IPv6 address in brackets, perhaps.
+                // Not JSON: for example an IPv6 address in brackets.
                 _ => Ok(text.split(',').map(|item| item.trim().into()).collect()),
             }
         }
@@ -34,18 +34,18 @@ pub(super) fn items(value: &Value) -> Result<Vec<Value>, Problem> {
             .map(Value::from)
             .collect()),
         Value::Number(_) => Ok(vec![value.clone()]),
-        _ => Err(wrong(value, "no list", "give a list")),
+        _ => Err(wrong(value, "not a list", "give a list")),
     }
 }
 
-/// The text that a value must be.
+/// The value as text, or an error.
 pub(super) fn text(value: &Value) -> Result<&str, Problem> {
     value
         .as_str()
-        .ok_or_else(|| wrong(value, "no text", "put it in quotes"))
+        .ok_or_else(|| wrong(value, "not text", "put it in quotes"))
 }
 
-/// `value is what; mend`, with the value shown on one line.
+/// The problem `VALUE is WHAT; MEND`, with the value on one line and cut at [`SHOWN_MAX`].
 pub(super) fn wrong(value: &Value, what: &str, mend: impl Into<String>) -> Problem {
     let mut shown = value.to_string();
     if shown.chars().count() > SHOWN_MAX {
@@ -62,5 +62,5 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Characters of a wrong value that an error shows.
+/// Most characters of an invalid value that an error message shows.
 const SHOWN_MAX: usize = 60;

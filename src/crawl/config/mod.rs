@@ -31,7 +31,7 @@ pub use crate::io::BackEnd;
 use self::form::Form;
 use self::net::{Agent, is_net, product_token};
 use self::quantity::{AboveOne, AboveZero, BelowOne, Delay};
-use self::scopes::{EVERYWHERE, Scopes};
+use self::scopes::{DEFAULT_ENTRY, Scopes};
 use crate::fetch::settings::FetchSettings;
 use crate::frontier::settings::FrontierSettings;
 use crate::io::IoSettings;
@@ -44,9 +44,9 @@ use crate::wire::url::{CrawlUrl, Host};
 
 /// Configuration of a crawl.
 ///
-/// [`Config::with`] and [`Config::set`] take settings by name and with a value of any fitting type,
-/// remember who said them, and keep the values that follow from others up to date.
-/// [`Config::finish`] checks them together; a crawler does so before it begins.
+/// [`Config::with`] and [`Config::set`] set a setting by name, record its source, and update the
+/// settings derived from it. [`Config::finish`] checks all settings together; a crawler calls it
+/// before it starts.
 ///
 /// ```
 /// use argiope::Config;
@@ -60,7 +60,7 @@ use crate::wire::url::{CrawlUrl, Host};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// When each scope may send.
+    /// Settings of throttling: the pace of each scope.
     pub(crate) throttle: ThrottleSettings,
     /// Settings of fetching a page.
     pub(crate) fetch: FetchSettings,
@@ -68,38 +68,38 @@ pub struct Config {
     pub(crate) frontier: FrontierSettings,
     /// Settings of the back end.
     pub(crate) io: IoSettings,
-    /// `IO`: which back end.
+    /// `IO`: the back end.
     pub(crate) back_end: BackEnd,
-    /// `DNS_SERVERS`: name servers instead of the system's; none: those of `/etc/resolv.conf`.
+    /// `DNS_SERVERS`: name servers; empty: those of `/etc/resolv.conf`.
     pub(crate) dns_servers: Vec<SocketAddr>,
-    /// `RESOLVE`: addresses by decree, each `HOST:PORT:ADDR`.
+    /// `RESOLVE`: address overrides, each `HOST:PORT:ADDR`.
     pub(crate) resolve: Vec<String>,
-    /// `ALLOW_NET`: networks that may be asked although they are not globally routable:
-    /// CIDRs, or the words `loopback` and `private`.
+    /// `ALLOW_NET`: networks allowed in addition to globally routable addresses: CIDRs, or the
+    /// words `loopback` and `private`.
     pub(crate) allow_net: Vec<String>,
-    /// The CIDRs of `EXCLUDE`: addresses never asked, whatever name leads there.
+    /// The CIDRs of `EXCLUDE`: excluded networks; also applied to resolved addresses.
     pub(crate) exclude_nets: Vec<String>,
-    /// `CA_FILE`: certificates trusted beside those of webpki-roots, as PEM.
+    /// `CA_FILE`: certificates trusted in addition to webpki-roots, as PEM.
     pub(crate) ca_file: Option<PathBuf>,
     /// `INSECURE`: certificates are not verified.
     pub(crate) insecure: bool,
-    /// `CONTACT`: where an origin can reach the operator of the crawl. It is in the user agent already.
+    /// `CONTACT`: URL or mail address of the crawl's operator. `fetch.user_agent` includes it.
     pub(crate) contact: Option<String>,
-    /// `BUFFERED_BODIES_MAX`: bytes of all bodies together; at the bound reading stops.
+    /// `BUFFERED_BODIES_MAX`: bytes of all bodies in memory; at the bound, reading pauses.
     pub(crate) buffered_bodies_max: u64,
-    /// `STOP_GRACE`: how long a stopping crawl waits for what is in flight.
+    /// `STOP_GRACE`: how long a stopping crawl waits for the requests in flight.
     pub(crate) stop_grace: Duration,
-    /// `OUTAGE_BREAKER`: the crawl waits while our own network or name servers do not work, and no
-    /// request is lost. Failures of at least eight hosts on different networks count, and none while
-    /// another host answers.
+    /// `OUTAGE_BREAKER`: pauses the crawl during an outage of the local network or of the name
+    /// servers; no request is lost. An outage is assumed when eight hosts on different networks fail
+    /// and no other host answers.
     pub(crate) outage_breaker: bool,
-    /// `CLOSESPIDER_TIMEOUT` and `--max-time`: the crawl ends by itself after this.
+    /// `CLOSESPIDER_TIMEOUT` and `--max-time`: the time after which the crawl ends.
     pub(crate) max_time: Option<Duration>,
-    /// `WARC`: exchanges are kept as WARC files.
+    /// `WARC`: exchanges are written to WARC files.
     pub(crate) warc: bool,
-    /// `WARC_SIZE_MAX`: bytes after which a new WARC file is begun.
+    /// `WARC_SIZE_MAX`: bytes after which a new WARC file is started.
     pub(crate) warc_size_max: u64,
-    /// `RANDOM_SEED`: where randomness starts; `None`: somewhere else each time.
+    /// `RANDOM_SEED`: random seed; `None`: seeded by the system.
     pub(crate) random_seed: Option<u64>,
     /// Values given for settings that are derived from others.
     given: Given,
@@ -107,10 +107,10 @@ pub struct Config {
     sources: BTreeMap<&'static str, SettingSource>,
 }
 
-/// A span of time as settings and flags write it: `0.5` (seconds), `500ms`, `10s`, `2h`.
+/// Parses a duration in the syntax of settings and flags: `0.5` (seconds), `500ms`, `10s`, `2h`.
 ///
 /// # Errors
-/// It is none, is negative, or is longer than a hundred years.
+/// Not a duration, negative, or longer than 100 years.
 pub fn span(text: &str) -> Result<Duration, Problem> {
     Delay::read(&text.into())
 }
@@ -124,7 +124,7 @@ struct Given {
     autothrottle: bool,
     autothrottle_settings: AutoThrottle,
     latency_from: Option<LatencyFrom>,
-    /// The rest of what holds for all scopes.
+    /// The other defaults of all scopes.
     base: ScopeSettings,
     rampup: Rampup,
     window: Duration,
@@ -158,7 +158,7 @@ impl Default for Config {
             oversize: throttle.oversize,
             domains: None,
             addresses: None,
-            scopes: scopes::said_of(&throttle.scopes),
+            scopes: scopes::raw_patches(&throttle.scopes),
             slots: BTreeMap::new(),
             user_agent: fetch.user_agent.clone(),
             contact: None,
@@ -178,7 +178,7 @@ impl Default for Config {
             ca_file: None,
             insecure: false,
             contact: None,
-            // Fifty bodies of the largest size, or a hundred thousand of the usual one.
+            // 50 bodies of the largest size, or 100 000 of the usual size.
             buffered_bodies_max: 512 * 1024 * 1024,
             outage_breaker: true,
             // Below the 30 s that service managers and clusters commonly wait before they kill.
@@ -195,22 +195,22 @@ impl Default for Config {
 }
 
 impl Config {
-    /// This configuration with a setting changed by the embedding program.
+    /// Returns the configuration with one setting changed; its source is [`SettingSource::Program`].
     ///
     /// # Errors
-    /// There is no such setting, or it cannot have this value.
+    /// Unknown setting, or a value that it does not accept.
     pub fn with(mut self, name: &str, value: impl Into<SettingValue>) -> Result<Self, ConfigError> {
         self.set(name, value, SettingSource::Program)?;
         Ok(self)
     }
 
-    /// Gives a setting a value, unless a source of higher precedence has spoken.
+    /// Sets a setting, unless a source of higher precedence has set it.
     ///
-    /// Names are taken in any case. The value is checked even where it does not win; after an error
-    /// nothing has changed.
+    /// Names are case-insensitive. The value is checked even if a source of higher precedence
+    /// overrides it; an error leaves the configuration unchanged.
     ///
     /// # Errors
-    /// There is no such setting, or it cannot have this value.
+    /// Unknown setting, or a value that it does not accept.
     pub fn set(
         &mut self,
         name: &str,
@@ -248,7 +248,7 @@ impl Config {
         Ok(())
     }
 
-    /// Gives the settings of a preset their values, unless a source of higher precedence has spoken.
+    /// Sets the settings of a preset, except those that a source of higher precedence has set.
     pub fn preset(&mut self, name: &str) -> Result<(), ConfigError> {
         let preset = preset::find(name)
             .map_err(|problem| problem.at(SettingSource::Flag("--preset".to_owned()), name))?;
@@ -259,14 +259,14 @@ impl Config {
         Ok(())
     }
 
-    /// The present value of a setting, whole: `PROXY` with its password, which is not to be shown.
-    /// `None` where there is no such setting.
+    /// The current value of a setting, unredacted: `PROXY` includes its password. `None` for an
+    /// unknown setting.
     pub fn get(&self, name: &str) -> Option<SettingValue> {
         let setting = table::find(name).ok()?;
         Some((setting.read)(self).into())
     }
 
-    /// What holds for each scope: for a [`Throttle`](crate::parts::Throttle) of one's own.
+    /// The throttle settings, for use with [`parts::Throttle`](crate::parts::Throttle).
     pub fn throttle(&self) -> &ThrottleSettings {
         &self.throttle
     }
@@ -302,12 +302,12 @@ impl Config {
         &self.io
     }
 
-    /// `STOP_GRACE`: how long a stopping crawl waits for what is in flight.
+    /// `STOP_GRACE`: how long a stopping crawl waits for the requests in flight.
     pub fn stop_grace(&self) -> Duration {
         self.stop_grace
     }
 
-    /// `WARC_SIZE_MAX`: bytes after which a new WARC file is begun; `None` where none are written.
+    /// `WARC_SIZE_MAX`: bytes after which a new WARC file is started; `None` if `WARC` is off.
     pub fn warc_size_max(&self) -> Option<u64> {
         self.warc.then_some(self.warc_size_max)
     }
@@ -317,30 +317,28 @@ impl Config {
         self.insecure
     }
 
-    /// Source of the present value of a setting.
+    /// Source of the current value of a setting.
     pub fn source(&self, name: &str) -> &SettingSource {
         let Ok(setting) = table::find(name) else {
             return &SettingSource::Default;
         };
-        let said_by_entry = setting
-            .scope_key
-            .is_some_and(|key| self.holds_everywhere(key));
-        let name = match said_by_entry {
+        let set_by_entry = setting.scope_key.is_some_and(|key| self.sets_default(key));
+        let name = match set_by_entry {
             true => "THROTTLING_SCOPES",
             false => setting.name,
         };
         self.sources.get(name).unwrap_or(&SettingSource::Default)
     }
 
-    /// Whether the entry for all other scopes sets this key.
-    fn holds_everywhere(&self, key: &str) -> bool {
+    /// Whether the entry [`DEFAULT_ENTRY`] of `THROTTLING_SCOPES` sets this key.
+    fn sets_default(&self, key: &str) -> bool {
         let scopes = Scopes::write(&self.given.scopes);
-        let path = format!("/{EVERYWHERE}/{}", key.replace('.', "/"));
+        let path = format!("/{DEFAULT_ENTRY}/{}", key.replace('.', "/"));
         scopes.pointer(&path).is_some()
     }
 
-    /// Checks everything together, and settles what depends on the machine. A crawler does so itself
-    /// before it begins.
+    /// Checks all settings together, and sets those that depend on the machine. A crawler calls this
+    /// before it starts.
     ///
     /// # Errors
     /// Two settings contradict each other.
@@ -350,7 +348,7 @@ impl Config {
             (setting.write)(&mut scratch, &(setting.read)(&self))
                 .map_err(|problem| self.blame(problem, setting.name))?;
         }
-        // What was put together from several sayings may have been written directly since.
+        // The derived scopes may have been written directly since they were derived.
         Scopes::read(&Scopes::write(&self.throttle.scopes))
             .map_err(|problem| self.blame(problem, "THROTTLING_SCOPES"))?;
         self.check_paces()?;
@@ -358,7 +356,7 @@ impl Config {
             .map_err(|problem| self.blame(problem, "USER_AGENT"))?;
         if self.fetch.body_max > self.buffered_bodies_max {
             let problem = Problem::new(
-                "one body may be larger than all buffered bodies together",
+                "DOWNLOAD_MAXSIZE is larger than BUFFERED_BODIES_MAX",
                 "lower DOWNLOAD_MAXSIZE or raise BUFFERED_BODIES_MAX",
             );
             return Err(self.blame(problem, "DOWNLOAD_MAXSIZE"));
@@ -369,7 +367,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Whether the User-Agent has a contact that an origin finds in its log.
+    /// Whether the User-Agent contains a contact: a URL or a mail address.
     pub fn names_a_contact(&self) -> bool {
         self.contact.is_some()
             || self.fetch.user_agent.contains("://")
@@ -404,7 +402,7 @@ impl Config {
         self.frontier.exclude_hosts = hosts;
     }
 
-    /// Puts together how fast each scope may be asked.
+    /// Computes the pace of each scope.
     fn derive_throttle(&mut self) {
         let given = &self.given;
         let mut scopes = scopes::effective(&given.slots, &given.scopes);
@@ -414,14 +412,14 @@ impl Config {
                 scopes.insert(key.to_owned(), own.over(defaults));
             }
         }
-        let everywhere = scopes.remove(EVERYWHERE).unwrap_or_default();
+        let everywhere = scopes.remove(DEFAULT_ENTRY).unwrap_or_default();
         if let Some(silenced) = everywhere.ignore_robots_txt {
             for patch in scopes.values_mut() {
                 patch.ignore_robots_txt.get_or_insert(silenced);
             }
         }
 
-        // A delay that was set is the whole gap; a slot's own delay would silently lengthen it.
+        // An explicit delay is the whole gap; the default delay per slot would lengthen it.
         let delay = everywhere.delay.or(given.delay);
         let delay_per_slot = everywhere.delay_per_slot.or(given.delay_per_slot);
         let base = |automatic| {
@@ -463,8 +461,8 @@ impl Config {
         };
         pace.rampup = given.rampup.clone();
         pace.default = given.base.clone();
-        // What holds for all scopes is seen to as a scope is, with everything on: that is how a scope
-        // finds it that switches on what is off elsewhere.
+        // Resolves the defaults with every mechanism enabled, so that a scope that enables one
+        // inherits its settings.
         let on = pace.scope(&ScopePatch {
             autothrottle: AutoThrottlePatch {
                 enabled: Some(true),
@@ -490,8 +488,8 @@ impl Config {
         };
     }
 
-    /// Reads what is to be said of a scope while the crawl goes on, by the rules of
-    /// `THROTTLING_SCOPES`: the scope's name as URLs have it.
+    /// Validates a scope patch during a crawl, by the rules of `THROTTLING_SCOPES`. Returns the
+    /// scope's normalised name.
     pub(crate) fn check_scope(
         &self,
         name: &str,
@@ -507,10 +505,10 @@ impl Config {
         Ok(known)
     }
 
-    /// Checks what single values cannot show: paces that were put together, or written directly.
+    /// Checks the derived paces, and those written directly: combinations that no single value shows.
     fn check_paces(&self) -> Result<(), ConfigError> {
         let default = &self.throttle.default;
-        // The message names the bound that was set.
+        // The message names the bound that the user set.
         let bound = match self.source("BACKOFF_MIN_DELAY") {
             SettingSource::Default => "BACKOFF_MAX_DELAY",
             _ => "BACKOFF_MIN_DELAY",
@@ -527,7 +525,7 @@ impl Config {
     }
 }
 
-/// The fault in a scope's own settings.
+/// Checks a scope's settings against each other.
 fn check_pace(pace: &ScopeSettings) -> Result<(), Problem> {
     check_backoff(pace).map_err(|problem| problem.within("backoff"))?;
     check_target(pace).map_err(|problem| problem.within("autothrottle"))
@@ -561,7 +559,7 @@ fn check_target(pace: &ScopeSettings) -> Result<(), Problem> {
     }
 }
 
-/// How many files this process may ever have open, less what a crawl needs beside its sockets.
+/// Open-file limit minus [`FILES_BESIDE_SOCKETS`], at least 1.
 fn open_files_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let limit = limit.current.or(limit.maximum).unwrap_or(u64::MAX);
@@ -571,7 +569,8 @@ fn open_files_max() -> usize {
         .max(1)
 }
 
-/// Standard streams, seeds, results, WARC, the back end's own descriptors and name servers.
+/// Open files that are not sockets to origins: standard streams, seeds, results, WARC, the back end's
+/// descriptors, and sockets to name servers.
 const FILES_BESIDE_SOCKETS: usize = 64;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::base::address::Network;
 use crate::wire::proxy::{Proxy, ProxyError};
 use crate::wire::url::CrawlUrl;
 
-/// Text that goes into a header as it is.
+/// Text that is sent unchanged as the value of a header.
 pub(super) struct Agent;
 
 impl Form for Agent {
@@ -21,10 +21,14 @@ impl Form for Agent {
 
     fn read(value: &Value) -> Result<String, Problem> {
         match text(value)?.trim() {
-            "" => Err(wrong(value, "empty", "say who is asking")),
+            "" => Err(wrong(
+                value,
+                "empty",
+                "give the product name of your crawler",
+            )),
             agent if !is_field_text(agent) => Err(wrong(
                 value,
-                "no header text",
+                "not a valid header value",
                 "leave out control characters",
             )),
             agent => Ok(agent.to_owned()),
@@ -53,7 +57,7 @@ impl Form for Contact {
             true => Ok(contact.to_owned()),
             false => Err(wrong(
                 value,
-                "no contact",
+                "not a contact",
                 "give a URL (https://example.org/bot) or a mail address",
             )),
         }
@@ -64,7 +68,7 @@ impl Form for Contact {
     }
 }
 
-/// The token that robots.txt files call us by.
+/// Product token matched in robots.txt.
 pub(super) struct Token;
 
 impl Form for Token {
@@ -77,8 +81,8 @@ impl Form for Token {
             true => Ok(token.to_owned()),
             false => Err(wrong(
                 value,
-                "no product token",
-                "give letters, - and _ alone, without a version",
+                "not a product token",
+                "give letters, digits, - and _ only, without a version",
             )),
         }
     }
@@ -88,7 +92,7 @@ impl Form for Token {
     }
 }
 
-/// The token that a user agent goes by: its first word, or the name after `compatible;`.
+/// The product token of a user agent: its first word, or the name after `compatible;`.
 pub(super) fn product_token(agent: &str) -> String {
     let after = agent
         .split_once("compatible;")
@@ -99,7 +103,7 @@ pub(super) fn product_token(agent: &str) -> String {
     token.unwrap_or("argiope").to_owned()
 }
 
-/// RFC 9309, section 2.2.1; digits are seen too often to be refused.
+/// RFC 9309, section 2.2.1, plus digits, which are common in practice.
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
@@ -120,19 +124,19 @@ impl Form for Headers {
             Value::Object(map) => map
                 .iter()
                 .map(|(name, value)| {
-                    // Of "a:b" a line would make the name a.
+                    // The line made of it would be split at the first colon.
                     if name.contains(':') {
                         let name = Value::from(name.as_str());
-                        return Err(wrong(&name, "no name of a header", "write it as X-Api-Key"));
+                        return Err(wrong(&name, "not a header name", "write it as X-Api-Key"));
                     }
                     let line = format!("{name}: {}", text(value).map_err(|p| p.within(name))?);
                     header(&line.into()).map_err(|problem| problem.within(name))
                 })
                 .collect(),
             Value::String(text) if text.is_empty() => Ok(Vec::new()),
-            // Commas are at home in headers: text is one of them.
+            // A header value may contain commas, so text is one header.
             line @ Value::String(_) => Ok(vec![header(line)?]),
-            other => Err(wrong(other, "no list", "give a list of \"Name: value\"")),
+            other => Err(wrong(other, "not a list", "give a list of \"Name: value\"")),
         }
     }
 
@@ -155,7 +159,7 @@ impl Form for FieldNames {
             None => Ok(names),
             Some(name) => Err(wrong(
                 &name.as_str().into(),
-                "no name of a header",
+                "not a header name",
                 "write it as X-Api-Key",
             )),
         }
@@ -183,7 +187,7 @@ impl Form for Origins {
                 }
                 _ => Err(wrong(
                     &origin.into(),
-                    "no origin",
+                    "not an origin",
                     "give scheme, host and port, as https://api.example.com:8443, or * for all",
                 )),
             })
@@ -197,17 +201,20 @@ impl Form for Origins {
 
 fn header(line: &Value) -> Result<(String, String), Problem> {
     let Some((name, value)) = text(line)?.split_once(':') else {
-        return Err(wrong(line, "no header", "write it as \"Name: value\""));
+        return Err(wrong(line, "not a header", "write it as \"Name: value\""));
     };
     let (name, value) = (name.trim_end(), value.trim());
     if name.is_empty() || !name.bytes().all(is_name_byte) || !is_field_text(value) {
-        return Err(wrong(line, "no header", "write it as \"Name: value\""));
+        return Err(wrong(line, "not a header", "write it as \"Name: value\""));
     }
-    if OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
+    if RESERVED_HEADERS
+        .iter()
+        .any(|ours| ours.eq_ignore_ascii_case(name))
+    {
         return Err(wrong(
             line,
-            "not yours to set",
-            "leave it out: framing depends on it",
+            "set by the crawler, for message framing",
+            "leave it out",
         ));
     }
     Ok((name.to_owned(), value.to_owned()))
@@ -218,7 +225,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether RFC 9110, section 5.5, lets this stand in a field value.
+/// Whether this is a valid field value: RFC 9110, section 5.5.
 fn is_field_text(text: &str) -> bool {
     text.chars().all(|next| next == '\t' || !next.is_control())
 }
@@ -240,20 +247,20 @@ impl Form for File {
 }
 
 /// A proxy.
-pub(super) struct Through;
+pub(super) struct ProxyForm;
 
-impl Form for Through {
+impl Form for ProxyForm {
     type Of = Arc<Proxy>;
     const KIND: &'static str = "http:// or socks5:// [USER:PASSWORD@]HOST:PORT";
 
     fn read(value: &Value) -> Result<Arc<Proxy>, Problem> {
-        // What is wrong may hold a password: it is not repeated.
+        // The invalid value may contain a password: the message omits it.
         text(value)?
             .parse()
             .map(Arc::new)
             .map_err(|error: ProxyError| {
                 Problem::new(
-                    format!("no proxy: {error}"),
+                    format!("invalid proxy: {error}"),
                     "write http://host:port or socks5://user:password@host:port",
                 )
             })
@@ -264,7 +271,7 @@ impl Form for Through {
     }
 }
 
-/// Words, each taken as it is.
+/// Words, without further checks.
 pub(super) struct Words;
 
 impl Form for Words {
@@ -300,7 +307,7 @@ impl Form for Nets {
             None => Ok(nets),
             Some(net) => Err(wrong(
                 &net.as_str().into(),
-                "no network",
+                "not a network",
                 "give a CIDR (10.0.0.0/8, fd00::/8), loopback or private",
             )),
         }
@@ -311,7 +318,7 @@ impl Form for Nets {
     }
 }
 
-/// Whether this is an address or a CIDR.
+/// Whether `text` is an address or a CIDR.
 pub(super) fn is_net(text: &str) -> bool {
     text.parse::<Network>().is_ok()
 }
@@ -334,7 +341,7 @@ impl Form for Exclusions {
                     true => excluded(&entry),
                     false => Err(wrong(
                         &entry.into(),
-                        "neither host nor network",
+                        "neither a host nor a network",
                         "give example.com, *.example.com or 192.0.2.0/24",
                     )),
                 }
@@ -347,13 +354,17 @@ impl Form for Exclusions {
     }
 }
 
-/// A host or domain with letters beyond ASCII, as URLs have it: it would match nothing otherwise.
+/// A host or domain with non-ASCII letters, in the ASCII form that URLs have: matching compares that.
 fn excluded(entry: &str) -> Result<String, Problem> {
     let name = entry.strip_prefix("*.").unwrap_or(entry);
     let stars = &entry[..entry.len() - name.len()];
     match CrawlUrl::parse(&format!("http://{name}/")) {
         Ok(url) => Ok(format!("{stars}{}", url.host_str())),
-        Err(_) => Err(wrong(&entry.into(), "no host", "give example.com")),
+        Err(_) => Err(wrong(
+            &entry.into(),
+            "not a host",
+            "write it as example.com",
+        )),
     }
 }
 
@@ -373,7 +384,7 @@ impl Form for Servers {
                     .ok_or_else(|| {
                         wrong(
                             &server.as_str().into(),
-                            "no name server",
+                            "not a name server",
                             "give an address: 192.0.2.1, 192.0.2.1:5353 or [2001:db8::1]:5353",
                         )
                     })
@@ -389,7 +400,7 @@ impl Form for Servers {
     }
 }
 
-/// Addresses by decree: `HOST:PORT:ADDR`, as curl writes them.
+/// Address overrides: `HOST:PORT:ADDR`, curl's syntax.
 pub(super) struct Overrides;
 
 impl Form for Overrides {
@@ -402,7 +413,7 @@ impl Form for Overrides {
             None => Ok(overrides),
             Some(text) => Err(wrong(
                 &text.as_str().into(),
-                "no override",
+                "not an address override",
                 "write HOST:PORT:ADDR, as example.com:443:127.0.0.1 or *:80:[::1]:8080",
             )),
         }
@@ -414,7 +425,7 @@ impl Form for Overrides {
 }
 
 fn is_override(text: &str) -> bool {
-    // A host in brackets holds colons of its own.
+    // The colons inside brackets belong to the host.
     let host_end = match text.strip_prefix('[') {
         Some(inner) => match inner.find(']') {
             Some(end) if inner[..end].parse::<Ipv6Addr>().is_ok() => end + 2,
@@ -429,9 +440,9 @@ fn is_override(text: &str) -> bool {
         return false;
     };
     let host = &text[..host_end];
-    let named = !host.is_empty() && !host.contains(['/', ' ', '@']);
-    let ported = port.parse::<u16>().is_ok_and(|port| port != 0);
-    named && ported && address_with_port(address, 0).is_some()
+    let has_host = !host.is_empty() && !host.contains(['/', ' ', '@']);
+    let has_port = port.parse::<u16>().is_ok_and(|port| port != 0);
+    has_host && has_port && address_with_port(address, 0).is_some()
 }
 
 /// `ADDR`, `[v6]`, `ADDR:PORT` or `[v6]:PORT`.
@@ -448,8 +459,8 @@ fn address_with_port(text: &str, port: u16) -> Option<SocketAddr> {
     }
 }
 
-/// Headers that decide where a message ends or whom it is for on this hop.
-const OURS: &[&str] = &[
+/// Headers that the crawler sets itself: they define the framing of a message, or apply to one hop.
+const RESERVED_HEADERS: &[&str] = &[
     "connection",
     "content-length",
     "transfer-encoding",

@@ -1,24 +1,24 @@
-//! Presets: a few settings that belong together, under the name of what they are for.
+//! Presets: named groups of settings, each for one purpose.
 
 use super::error::{Problem, nearest};
 
-/// Values that go together. Any other source may overrule each of them.
+/// A named group of settings. Every other source except the defaults has higher precedence.
 #[derive(Debug)]
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// When to use it, in a line.
+    /// When to use it, in one line.
     pub meaning: &'static str,
     /// Settings and their values, as text.
     pub values: &'static [(&'static str, &'static str)],
 }
 
-/// Every preset, the gentlest first.
+/// Every preset, the slowest first.
 pub fn presets() -> &'static [Preset] {
     PRESETS
 }
 
-/// The preset of this name, in any case.
+/// The preset of this name, case-insensitive.
 pub(super) fn find(name: &str) -> Result<&'static Preset, Problem> {
     let known = PRESETS
         .iter()
@@ -26,10 +26,10 @@ pub(super) fn find(name: &str) -> Result<&'static Preset, Problem> {
     let names = || PRESETS.iter().map(|preset| preset.name);
     known.ok_or_else(|| {
         Problem::new(
-            format!("{name:?} is no preset"),
+            format!("unknown preset {name:?}"),
             match nearest(name, names()) {
                 Some(name) => format!("did you mean {name}?"),
-                None => format!("there is {}", names().collect::<Vec<_>>().join(", ")),
+                None => format!("give {}", names().collect::<Vec<_>>().join(", ")),
             },
         )
     })
@@ -38,7 +38,7 @@ pub(super) fn find(name: &str) -> Result<&'static Preset, Problem> {
 static PRESETS: &[Preset] = &[
     Preset {
         name: "polite",
-        meaning: "one site that did not invite you: one request at a time, as slow as it answers",
+        meaning: "one site whose operator does not know of the crawl: one request at a time, paced by its latency",
         values: &[
             ("AUTOTHROTTLE_ENABLED", "true"),
             ("AUTOTHROTTLE_TARGET_CONCURRENCY", "1.0"),
@@ -48,7 +48,7 @@ static PRESETS: &[Preset] = &[
     },
     Preset {
         name: "cooperative",
-        meaning: "a server whose owner knows of the crawl: four at a time, if it keeps up",
+        meaning: "a server whose operator knows of the crawl: four requests in parallel, fewer when its latency rises",
         values: &[
             ("AUTOTHROTTLE_ENABLED", "true"),
             ("AUTOTHROTTLE_TARGET_CONCURRENCY", "4.0"),
@@ -58,7 +58,7 @@ static PRESETS: &[Preset] = &[
     },
     Preset {
         name: "many-domains",
-        meaning: "many sites side by side, each by its own latency",
+        meaning: "many sites in parallel, each paced by its own latency",
         values: &[
             ("AUTOTHROTTLE_ENABLED", "true"),
             ("AUTOTHROTTLE_TARGET_CONCURRENCY", "2.0"),
@@ -68,20 +68,20 @@ static PRESETS: &[Preset] = &[
     },
     Preset {
         name: "broad",
-        meaning: "a little from each of very many: hosts as ever, and bounds on each domain and address",
+        meaning: "very many sites, a few pages of each: default pace per host, plus limits per domain and per address",
         values: &[
             ("SCOPE_MAP", "host,domain,ip"),
-            // A farm of subdomains is one site to its operator, and gets the concurrency of four hosts.
+            // Many subdomains often are one site of one operator: together they get the concurrency of four hosts.
             (
                 "DOMAIN_SCOPE_DEFAULTS",
                 r#"{"concurrency": 4, "delay": 0.25}"#,
             ),
-            // Behind one address of shared hosting there are many sites, and one machine.
+            // With shared hosting, one address serves many sites from one machine.
             (
                 "ADDRESS_SCOPE_DEFAULTS",
                 r#"{"concurrency": 16, "delay": 0.05}"#,
             ),
-            // There is enough else to fetch until a server is mended.
+            // A broad crawl has other hosts to fetch from, so that it can wait long for a failing one.
             ("HOST_DOWN_AFTER", "1h"),
         ],
     },

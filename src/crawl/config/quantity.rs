@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::error::Problem;
 use super::form::{Form, number, wrong};
 
-/// A span of time, 0 included.
+/// A duration of 0 or more, up to [`SECONDS_MAX`].
 pub(super) struct Delay;
 
 impl Form for Delay {
@@ -23,12 +23,10 @@ impl Form for Delay {
             _ => None,
         };
         match seconds {
-            None => Err(wrong(value, "no duration", MEND)),
+            None => Err(wrong(value, "not a duration", MEND)),
             Some(s) if !s.is_finite() => Err(wrong(value, "not finite", MEND)),
             Some(s) if s < 0.0 => Err(wrong(value, "negative", "give a duration of 0 or more")),
-            Some(s) if s > SECONDS_MAX => {
-                Err(wrong(value, "too long", "give less than a hundred years"))
-            }
+            Some(s) if s > SECONDS_MAX => Err(wrong(value, "too long", "give less than 100 years")),
             Some(s) => Ok(Duration::from_secs_f64(s)),
         }
     }
@@ -41,7 +39,7 @@ impl Form for Delay {
     }
 }
 
-/// A span of time above 0: a timeout of 0 would end everything before it began.
+/// A duration above 0: a timeout of 0 would expire at once.
 pub(super) struct Timeout;
 
 impl Form for Timeout {
@@ -50,7 +48,7 @@ impl Form for Timeout {
 
     fn read(value: &Value) -> Result<Duration, Problem> {
         match Delay::read(value)? {
-            Duration::ZERO => Err(wrong(value, "no time at all", "give more than 0")),
+            Duration::ZERO => Err(wrong(value, "not above 0", "give a duration above 0")),
             span => Ok(span),
         }
     }
@@ -60,7 +58,7 @@ impl Form for Timeout {
     }
 }
 
-/// A span of time where 0 means none.
+/// A duration; 0 means no limit.
 pub(super) struct Limit;
 
 impl Form for Limit {
@@ -94,12 +92,12 @@ where
             _ => None,
         };
         let Some(number) = number else {
-            return Err(wrong(value, "no whole number", mend));
+            return Err(wrong(value, "not a whole number", mend));
         };
         if number < MIN {
             return Err(wrong(value, "too small", mend));
         }
-        // TOML knows no larger integer, and a file must be able to hold any value of a flag.
+        // TOML has no larger integer, and a file must be able to hold every value of a flag.
         T::try_from(number)
             .ok()
             .filter(|_| i64::try_from(number).is_ok())
@@ -111,18 +109,18 @@ where
     }
 }
 
-/// How many requests may be in flight in one scope, at least `MIN`.
-pub(super) struct Places<const MIN: u64>;
+/// Concurrency of a scope: from `MIN` to [`CONCURRENCY_MAX`] requests in flight.
+pub(super) struct Concurrency<const MIN: u64>;
 
-impl<const MIN: u64> Form for Places<MIN> {
+impl<const MIN: u64> Form for Concurrency<MIN> {
     type Of = u32;
     const KIND: &'static str = Whole::<u32, MIN>::KIND;
 
     fn read(value: &Value) -> Result<u32, Problem> {
-        let mend = format!("give a whole number of {MIN} or more, up to {PLACES_MAX}");
+        let mend = format!("give a whole number of {MIN} or more, up to {CONCURRENCY_MAX}");
         match Whole::<u32, MIN>::read(value) {
-            Ok(places) if places > PLACES_MAX => Err(wrong(value, "too large", mend)),
-            Ok(places) => Ok(places),
+            Ok(slots) if slots > CONCURRENCY_MAX => Err(wrong(value, "too large", mend)),
+            Ok(slots) => Ok(slots),
             Err(problem) => Err(Problem::new(problem.what, mend)),
         }
     }
@@ -146,7 +144,7 @@ where
         const MEND: &str = "give bytes (65536) or a size (64KiB, 10MiB, 1GB)";
         match value {
             Value::String(text) => {
-                let bytes = bytes(text).ok_or_else(|| wrong(value, "no size", MEND))?;
+                let bytes = bytes(text).ok_or_else(|| wrong(value, "not a size", MEND))?;
                 Whole::<T, 1>::read(&bytes.into())
             }
             _ => Whole::<T, 1>::read(value),
@@ -177,7 +175,7 @@ impl Form for AboveZero {
     }
 }
 
-/// A factor that makes things grow.
+/// A factor above 1, up to [`FACTOR_MAX`].
 pub(super) struct AboveOne;
 
 impl Form for AboveOne {
@@ -198,7 +196,7 @@ impl Form for AboveOne {
     }
 }
 
-/// A factor that makes things shrink, and leaves something.
+/// A factor above 0 and below 1.
 pub(super) struct BelowOne;
 
 impl Form for BelowOne {
@@ -219,19 +217,19 @@ impl Form for BelowOne {
     }
 }
 
-/// How many times a minute something may happen.
+/// A rate per minute, from [`PER_MINUTE_MIN`] to [`PER_MINUTE_MAX`].
 pub(super) struct PerMinute;
 
 impl Form for PerMinute {
     type Of = f64;
-    const KIND: &'static str = "number a minute";
+    const KIND: &'static str = "number per minute";
 
     fn read(value: &Value) -> Result<f64, Problem> {
         number(value)
             .filter(|rate| PER_MINUTE_MIN <= *rate && *rate <= PER_MINUTE_MAX)
             .ok_or_else(|| {
                 let mend = "give a number from 0.001 to 1000000, such as 60";
-                wrong(value, "no rate", mend)
+                wrong(value, "not a rate", mend)
             })
     }
 
@@ -240,7 +238,7 @@ impl Form for PerMinute {
     }
 }
 
-/// Seconds of `0.5`, `500ms` or `1h30m`.
+/// Parses `0.5`, `500ms` or `1h30m` into seconds.
 fn seconds(text: &str) -> Option<f64> {
     let text = text.trim();
     if let Ok(bare) = text.parse() {
@@ -277,7 +275,7 @@ fn seconds(text: &str) -> Option<f64> {
     (!text.is_empty()).then_some(sign * sum)
 }
 
-/// Bytes of `65536`, `64KiB`, `10M` or `1.5GB`.
+/// Parses `65536`, `64KiB`, `10M` or `1.5GB` into bytes.
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     if let Ok(bare) = text.parse() {
@@ -305,16 +303,16 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// A hundred years: far beyond any crawl, far below where arithmetic on instants would saturate.
+/// 100 years: longer than any crawl, and far below where arithmetic on instants saturates.
 const SECONDS_MAX: f64 = 100.0 * 365.25 * 86_400.0;
-/// As many connections as there are ports to make them from. A scope keeps what it knows of each
-/// place from the beginning, so that there must be an end to them.
-const PLACES_MAX: u32 = u16::MAX as u32;
-/// 2⁵³: up to here every whole number is a float.
+/// The number of local ports, each of which can have one connection to an address. A scope allocates
+/// the state of all its slots at once, so their number is bounded.
+const CONCURRENCY_MAX: u32 = u16::MAX as u32;
+/// 2⁵³: up to this value `f64` represents every whole number.
 const BYTES_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-/// Far beyond any sense, and still a factor that no span overflows by.
+/// Larger than any useful factor, and too small for the product with a duration to overflow.
 pub(super) const FACTOR_MAX: f64 = 1000.0;
-/// A request in seventeen hours.
+/// One request in 17 hours.
 const PER_MINUTE_MIN: f64 = 1e-3;
-/// A request in sixty microseconds.
+/// One request in 60 µs.
 const PER_MINUTE_MAX: f64 = 1e6;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::choices::{Codes, Flag, JitterForm, OneOf};
 use super::error::{ConfigError, Problem, SettingSource, nearest};
 use super::form::{Form, wrong};
-use super::quantity::{AboveOne, AboveZero, BelowOne, Delay, PerMinute, Places, Timeout};
+use super::quantity::{AboveOne, AboveZero, BelowOne, Concurrency, Delay, PerMinute, Timeout};
 use super::throttling::{Exceptions, Registered, Target};
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottleMode, AutoThrottlePatch, BackoffPatch, DOMAINS, LatencyFrom,
@@ -74,8 +74,8 @@ impl Form for Keys {
     }
 }
 
-/// A scope's entry of `THROTTLING_SCOPES`, as configurations have it: for
-/// [`Crawler::set_scope`](crate::Crawler::set_scope) and its like, which check the rest.
+/// Parses an entry of `THROTTLING_SCOPES` from JSON, for
+/// [`Crawler::set_scope`](crate::Crawler::set_scope), which validates the scope's name.
 ///
 /// ```
 /// use argiope::settings::ScopePatch;
@@ -92,21 +92,26 @@ impl FromStr for ScopePatch {
 
     fn from_str(json: &str) -> Result<Self, ConfigError> {
         serde_json::from_str(json)
-            .map_err(|error| Problem::new(format!("no JSON: {error}"), "give a table of its keys"))
+            .map_err(|error| {
+                Problem::new(
+                    format!("invalid JSON: {error}"),
+                    "give an object of a scope's keys",
+                )
+            })
             .and_then(|value| Keys::read(&value))
             .map_err(|problem| problem.at(SettingSource::Program, "THROTTLING_SCOPES"))
     }
 }
 
-/// Whether this may be said of the scope of this name: whatever cannot be written cannot be said
-/// otherwise. Gives the name as URLs have it.
+/// Validates a patch for the scope `name` by the rules of `THROTTLING_SCOPES`. Returns the normalised
+/// name.
 pub(super) fn check(name: &str, patch: &ScopePatch) -> Result<String, Problem> {
     Keys::read(&Keys::write(patch))?;
     scope_name(name)
 }
 
-/// What holds: a scope's entry among the scopes goes before the one among the slots, key by key,
-/// and where a delay is chosen a slot's own delay is 0 unless it is chosen too.
+/// The effective patches: for each key, `THROTTLING_SCOPES` overrides `DOWNLOAD_SLOTS`. If a patch
+/// sets `delay` and not `delay_per_slot`, the latter is 0.
 pub(super) fn effective(slots: &Patches, scopes: &Patches) -> Patches {
     let mut all = slots.clone();
     for (name, patch) in scopes {
@@ -121,8 +126,8 @@ pub(super) fn effective(slots: &Patches, scopes: &Patches) -> Patches {
     all
 }
 
-/// Values for which `effective` returns these.
-pub(super) fn said_of(scopes: &Patches) -> Patches {
+/// The inverse of [`effective`]: patches for which it returns `scopes`.
+pub(super) fn raw_patches(scopes: &Patches) -> Patches {
     let mut given = scopes.clone();
     for patch in given.values_mut() {
         if patch.delay.is_some() {
@@ -132,11 +137,11 @@ pub(super) fn said_of(scopes: &Patches) -> Patches {
     given
 }
 
-/// One key of a table: how it is read into a patch, and written from one.
+/// One key of a table: reads it into a patch, and writes it from one.
 struct Key<P: 'static> {
     name: &'static str,
     read: fn(&mut P, &Value) -> Result<(), Problem>,
-    /// `None` where it has nothing to say, and where another key says it.
+    /// `None` if the key is not set, or is an alias of another key.
     write: fn(&P) -> Option<Value>,
 }
 
@@ -148,7 +153,7 @@ macro_rules! key {
             write: |patch| patch.$($field).+.as_ref().map(<$form>::write),
         }
     };
-    // Another spelling of a key that stands elsewhere: it is read, never written.
+    // An alias of another key: read, never written.
     (also $name:literal, $form:ty, $($field:ident).+) => {
         Key {
             name: $name,
@@ -159,7 +164,7 @@ macro_rules! key {
 }
 
 const SCOPE_KEYS: &[Key<ScopePatch>] = &[
-    key!("concurrency", Places<1>, concurrency),
+    key!("concurrency", Concurrency<1>, concurrency),
     key!("delay", Delay, delay),
     key!("delay_per_slot", Delay, delay_per_slot),
     key!("jitter", JitterForm, jitter),
@@ -183,7 +188,7 @@ const SCOPE_KEYS: &[Key<ScopePatch>] = &[
                 Some(_) => once::<Flag>(&mut patch.enabled, value)?,
                 None => read_keys(patch, &object(value, SWITCH_OR_TABLE)?, RAMPUP_KEYS)?,
             }
-            // Settings of a mechanism switch it on.
+            // A table of settings enables the mechanism.
             patch.enabled.get_or_insert(true);
             Ok(())
         },
@@ -244,7 +249,7 @@ const AUTOTHROTTLE_KEYS: &[Key<AutoThrottlePatch>] = &[
 ];
 
 const SLOT_KEYS: &[Key<ScopePatch>] = &[
-    key!("concurrency", Places<1>, concurrency),
+    key!("concurrency", Concurrency<1>, concurrency),
     key!("delay", Delay, delay),
     key!("randomize_delay", JitterForm, jitter),
 ];
@@ -260,7 +265,7 @@ fn patches(value: &Value, keys: &[Key<ScopePatch>]) -> Result<Patches, Problem> 
         };
         let (name_key, patch) = read().map_err(|problem: Problem| problem.within(name))?;
         if patches.insert(name_key, patch).is_some() {
-            let twice = Problem::new("the scope is named twice", "keep one of its entries");
+            let twice = Problem::new("the scope has two entries", "remove one of them");
             return Err(twice.within(name));
         }
     }
@@ -284,21 +289,24 @@ fn read_keys<P>(patch: &mut P, table: &Map<String, Value>, keys: &[Key<P>]) -> R
 fn unknown(key: &str, names: impl Iterator<Item = &'static str> + Clone) -> Problem {
     let mend = match nearest(key, names.clone()) {
         Some(name) => format!("did you mean {name}?"),
-        None => format!("there is {}", names.collect::<Vec<_>>().join(", ")),
+        None => format!("give {}", names.collect::<Vec<_>>().join(", ")),
     };
-    Problem::new("there is no such key", mend)
+    Problem::new("unknown key", mend)
 }
 
-/// Reads a key unless it was set already: two keys may mean the same.
+/// Reads a key. It is an error if the field is set already, by the same key or an alias.
 fn once<F: Form>(field: &mut Option<F::Of>, value: &Value) -> Result<(), Problem> {
     let read = F::read(value)?;
     match field.replace(read) {
         None => Ok(()),
-        Some(_) => Err(Problem::new("is given twice", "keep one of the two")),
+        Some(_) => Err(Problem::new(
+            "set twice, by two spellings of one key",
+            "remove one of them",
+        )),
     }
 }
 
-/// The switch that a value is, where it is one and no table.
+/// The value as a switch; `None` if it is anything else.
 fn switch(value: &Value) -> Option<bool> {
     Flag::read(value).ok()
 }
@@ -317,7 +325,7 @@ fn written_keys<P>(patch: &P, keys: &[Key<P>]) -> Map<String, Value> {
         .collect()
 }
 
-/// A table within a scope's entry, unless it is empty.
+/// A table within a scope's entry; `None` if it is empty.
 fn table<P>(patch: &P, keys: &[Key<P>]) -> Option<Value> {
     let table = written_keys(patch, keys);
     (!table.is_empty()).then(|| table.into())
@@ -326,7 +334,7 @@ fn table<P>(patch: &P, keys: &[Key<P>]) -> Option<Value> {
 const MAP: &str = r#"give a table, or JSON: {"example.com": {"concurrency": 2, "delay": 0.5}}"#;
 const SWITCH_OR_TABLE: &str = "give true, false or a table";
 
-/// The object that a value is, or that its text holds as JSON.
+/// The value as an object; text is parsed as JSON.
 fn object(value: &Value, mend: &str) -> Result<Map<String, Value>, Problem> {
     let parsed = match value {
         Value::Object(map) => return Ok(map.clone()),
@@ -335,21 +343,21 @@ fn object(value: &Value, mend: &str) -> Result<Map<String, Value>, Problem> {
     };
     match parsed {
         Some(Value::Object(map)) => Ok(map),
-        _ => Err(wrong(value, "no map", mend)),
+        _ => Err(wrong(value, "not a map", mend)),
     }
 }
 
-/// A scope's name as URLs have it: hosts are lower-cased, in ASCII, without port 80.
+/// Normalises a scope's name as URLs are normalised: hosts in lower case, in ASCII, without port 80.
 ///
-/// A host may stand behind `*.`, which is every host below it, behind `host/`, where Crawl-delay
-/// has its scope, and before the path of an endpoint.
+/// The name may also be `*.HOST` (every host below HOST), `host/HOST` (the scope of Crawl-delay), and
+/// `HOST/PATH` (an endpoint).
 fn scope_name(name: &str) -> Result<String, Problem> {
     const MEND: &str = "give the host alone (example.com, example.com:8080) or a scope of your own";
     if name.contains("://") {
-        return Err(Problem::new("a scope is no URL", MEND));
+        return Err(Problem::new("a URL is not a scope", MEND));
     }
     if name.is_empty() || name.trim() != name || name.contains(char::is_control) {
-        return Err(Problem::new("no name of a scope", MEND));
+        return Err(Problem::new("invalid name of a scope", MEND));
     }
     if [ADDRESSES, DOMAINS].contains(&name) {
         return Ok(name.to_owned());
@@ -359,7 +367,7 @@ fn scope_name(name: &str) -> Result<String, Problem> {
         return match bare.parse::<IpAddr>() {
             Ok(address) => Ok(format!("ip/{address}")),
             Err(_) => Err(Problem::new(
-                "no address",
+                "not an IP address",
                 "give ip/192.0.2.1, ip/2001:db8::1 or ip/*",
             )),
         };
@@ -368,25 +376,25 @@ fn scope_name(name: &str) -> Result<String, Problem> {
         let host = host_name(host)?;
         return match host.contains(['*', '/', ':']) {
             false => Ok(format!("*.{host}")),
-            true => Err(Problem::new("no pattern", STARS)),
+            true => Err(Problem::new("invalid pattern", STARS)),
         };
     }
     if name.contains('*') {
-        return Err(Problem::new("no pattern", STARS));
+        return Err(Problem::new("invalid pattern", STARS));
     }
     if let Some(host) = name.strip_prefix("host/") {
         return Ok(format!("host/{}", host_name(host)?));
     }
     match name.split_once('/') {
-        // An endpoint: its path as URLs have it, too.
+        // An endpoint: its path is normalised, too.
         Some((host, _)) if host.contains(['.', ':']) => {
             match CrawlUrl::parse(&format!("http://{name}")) {
                 Ok(url) if url.query().is_none() => {
                     Ok(format!("{}{}", url.scope_key(), url.path()))
                 }
                 Ok(_) => Err(Problem::new(
-                    "a query is no part of a scope",
-                    "leave out what follows ?",
+                    "a scope must not contain a query",
+                    "remove ? and what follows",
                 )),
                 Err(_) => Ok(name.to_owned()),
             }
@@ -396,7 +404,7 @@ fn scope_name(name: &str) -> Result<String, Problem> {
     }
 }
 
-/// A host as URLs have it. A name of the user's own has no dot and no port: it stays as it is.
+/// Normalises a host. A name without dot and colon is a scope of the user's own: returned unchanged.
 fn host_name(name: &str) -> Result<String, Problem> {
     if !name.contains(['.', ':']) {
         return Ok(name.to_owned());
@@ -407,7 +415,6 @@ fn host_name(name: &str) -> Result<String, Problem> {
     }
 }
 
-/// The one entry that is no scope: the defaults of all other scopes.
-pub(super) const EVERYWHERE: &str = "default";
-const STARS: &str =
-    "a star stands for all hosts below one (*.example.com), or in ip/* and domain/*";
+/// The entry with the defaults of all scopes that have no entry.
+pub(super) const DEFAULT_ENTRY: &str = "default";
+const STARS: &str = "use * in *.example.com (all hosts below it), ip/* and domain/* only";

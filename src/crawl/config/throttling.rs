@@ -1,4 +1,4 @@
-//! Values that only throttling has: kinds of errors, targets, rules, and what is registered by name.
+//! Values of throttling: kinds of errors, targets, mapping rules, and registered managers.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use super::quantity::Whole;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::settings::{Manager, MapKind};
 
-/// Kinds of errors, as result lines have them.
+/// Kinds of errors, named as in result lines.
 pub(super) struct Exceptions;
 
 impl Form for Exceptions {
@@ -44,8 +44,8 @@ impl Form for Errors {
                 true => Ok(format!("{family}.{code}")),
                 false => Err(wrong(
                     item,
-                    "no code of an error",
-                    "write it as result lines have it, such as dns.servfail",
+                    "not an error code",
+                    "write KIND.CODE as in result lines, such as dns.servfail",
                 )),
             }
         };
@@ -63,13 +63,13 @@ fn kind(item: &Value) -> Result<FailureKind, Problem> {
     FailureKind::from_name(&word).ok_or_else(|| {
         let mend = match nearest(&word, names()) {
             Some(name) => format!("did you mean {name}?"),
-            None => format!("there is {}", names().collect::<Vec<_>>().join(", ")),
+            None => format!("give {}", names().collect::<Vec<_>>().join(", ")),
         };
-        wrong(item, "no kind of error", mend)
+        wrong(item, "not a kind of error", mend)
     })
 }
 
-/// A number of refusals, or a span of such numbers.
+/// A number of refusals, or a range `[low, high]` of such numbers.
 pub(super) struct Target;
 
 impl Form for Target {
@@ -79,7 +79,7 @@ impl Form for Target {
     fn read(value: &Value) -> Result<Self::Of, Problem> {
         const MEND: &str = "give a whole number of 1 or more, or [low, high] with low ≤ high";
         let numbers: Vec<u32> = items(value)
-            .map_err(|_| wrong(value, "no target", MEND))?
+            .map_err(|_| wrong(value, "not a target", MEND))?
             .iter()
             .map(Whole::<u32, 0>::read)
             .collect::<Result<_, _>>()
@@ -87,10 +87,10 @@ impl Form for Target {
         match numbers[..] {
             [both] if both > 0 => Ok((both, both)),
             [low, high] if low <= high && high > 0 => Ok((low, high)),
-            // Not to want any refusal is to want no ramp-up at all.
-            [0] | [0, 0] => Err(wrong(value, "no refusal at all", MEND)),
-            [_, _] => Err(wrong(value, "upside down", MEND)),
-            _ => Err(wrong(value, "no target", MEND)),
+            // Ramp-up cannot aim at no refusals.
+            [0] | [0, 0] => Err(wrong(value, "zero", MEND)),
+            [_, _] => Err(wrong(value, "a range with low above high", MEND)),
+            _ => Err(wrong(value, "not a target", MEND)),
         }
     }
 
@@ -102,7 +102,7 @@ impl Form for Target {
     }
 }
 
-/// One rule or several, each once.
+/// One mapping rule or several, without duplicates.
 pub(super) struct MapKinds;
 
 impl Form for MapKinds {
@@ -114,16 +114,20 @@ impl Form for MapKinds {
         for item in items(value)? {
             let kind = OneOf::<MapKind>::read(&item)?;
             if kinds.contains(&kind) {
-                return Err(wrong(value, "one rule twice", "name each rule once"));
+                return Err(wrong(
+                    value,
+                    "a list with one rule twice",
+                    "name each rule once",
+                ));
             }
             kinds.push(kind);
         }
         match kinds.is_empty() {
             false => Ok(kinds),
-            // Without any scope nothing but the global cap would hold.
+            // Without any scope only the global limit would apply.
             true => Err(wrong(
                 value,
-                "no rule at all",
+                "an empty list",
                 format!("give {}", Self::KIND),
             )),
         }
@@ -137,7 +141,7 @@ impl Form for MapKinds {
     }
 }
 
-/// What was registered under a name, with arguments in a table; `default` is what is built in.
+/// A manager by its registered name, with arguments in a table; `default` is the built-in one.
 pub(super) struct Registered;
 
 impl Form for Registered {
@@ -161,22 +165,22 @@ impl Form for Registered {
                 let name = table.get("name").and_then(Value::as_str);
                 (name.unwrap_or_default().trim(), arguments)
             }
-            _ => return Err(wrong(value, "no name", MEND)),
+            _ => return Err(wrong(value, "not a name", MEND)),
         };
         if name.is_empty() {
-            return Err(wrong(value, "without a name", MEND));
+            return Err(wrong(value, "missing a name", MEND));
         }
         if name == Manager::BUILT_IN && !arguments.is_empty() {
-            let mend = "leave them out, or name what you registered";
+            let mend = "leave them out, or give the name of a registered manager";
             return Err(wrong(
                 value,
-                "what is built in, which takes no arguments",
+                "the built-in manager, which takes no arguments",
                 mend,
             ));
         }
-        if let Some((key, argument)) = arguments.iter().find(|(_, value)| !is_sayable(value)) {
+        if let Some((key, argument)) = arguments.iter().find(|(_, value)| !is_toml_value(value)) {
             let mend = "give text, numbers, true, false, lists and tables";
-            return Err(wrong(argument, "nothing that a file could say", mend).within(key));
+            return Err(wrong(argument, "not a value that TOML can represent", mend).within(key));
         }
         Ok(Manager {
             name: name.to_owned(),
@@ -194,21 +198,21 @@ impl Form for Registered {
     }
 }
 
-/// TOML has no null, and its integers end at 64 bits with a sign.
-fn is_sayable(value: &Value) -> bool {
+/// Whether TOML can represent a value: it has no null, and its integers are signed 64-bit.
+fn is_toml_value(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Number(number) => number.as_u64().is_none_or(|n| i64::try_from(n).is_ok()),
-        Value::Array(items) => items.iter().all(is_sayable),
-        Value::Object(table) => table.values().all(is_sayable),
+        Value::Array(items) => items.iter().all(is_toml_value),
+        Value::Object(table) => table.values().all(is_toml_value),
         Value::Bool(_) | Value::String(_) => true,
     }
 }
 
-/// The same for all scopes: nothing is in the place of what is built in.
-pub(super) struct Instead;
+/// A manager for all scopes; `None` is the built-in one.
+pub(super) struct ManagerForm;
 
-impl Form for Instead {
+impl Form for ManagerForm {
     type Of = Option<Manager>;
     const KIND: &'static str = Registered::KIND;
 

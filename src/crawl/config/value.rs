@@ -1,4 +1,4 @@
-//! A value of a setting, as a program, a file or a command line gives it.
+//! A value of a setting from a program, a file or a command line.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,11 +8,9 @@ use serde_json::{Map, Value};
 use super::form::Form;
 use super::quantity::Delay;
 
-/// A value of a setting, before it is checked: a truth value, a number, a duration, text, a list, or a
-/// table as JSON.
+/// An unchecked value of a setting: a boolean, a number, a duration, text, a list, or a table as JSON.
 ///
-/// Text is read as a command line means it: `"10s"`, `"10MiB"`, `"a,b"`. The form that [`fmt::Display`]
-/// gives is JSON.
+/// Text has the syntax of the command line: `"10s"`, `"10MiB"`, `"a,b"`. [`fmt::Display`] writes JSON.
 ///
 /// ```
 /// use argiope::Config;

@@ -1,4 +1,4 @@
-//! What users say, and what a crawl is told.
+//! Settings from several sources, and the configuration that results.
 
 mod throttling;
 mod values;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::{Config, SettingSource, settings};
 use crate::throttle::settings::Jitter;
 
-/// A config in which each of these was said by the program.
-fn given(sayings: &[(&str, Value)]) -> Config {
+/// A configuration with these settings, set by the program.
+fn given(given_settings: &[(&str, Value)]) -> Config {
     let mut config = Config::default();
-    for (name, value) in sayings {
+    for (name, value) in given_settings {
         config
             .set(name, value, SettingSource::Program)
             .unwrap_or_else(|error| panic!("{name} = {value} is refused: {error}"));
@@ -21,7 +21,7 @@ fn given(sayings: &[(&str, Value)]) -> Config {
     config
 }
 
-/// The error that a value brings about; it must leave the config as it was.
+/// The error for an invalid value; it must leave the configuration unchanged.
 fn refused(name: &str, value: Value) -> String {
     let mut config = Config::default();
     let before = format!("{config:?}");
@@ -83,25 +83,25 @@ fn names_are_taken_in_any_case() {
 }
 
 #[test]
-fn an_unknown_name_is_an_error_that_names_its_neighbour() {
+fn an_unknown_name_is_an_error_that_suggests_the_nearest() {
     let check = |name, expected: &str| {
         let text = refused(name, json!(1));
         assert!(text.contains(expected), "{text}");
     };
     check("DOWNLOAD_DELLAY", "did you mean DOWNLOAD_DELAY?");
     check("BACKOFF_WINDWO", "did you mean BACKOFF_WINDOW?");
-    check("SPIDER_MODULES", "there is no such setting");
+    check("SPIDER_MODULES", "unknown setting");
 }
 
 #[test]
-fn the_higher_source_wins_whoever_speaks_last() {
+fn higher_precedence_wins_regardless_of_order() {
     let sources = [
         (SettingSource::Preset("gentle".to_owned()), 1),
         (file(), 2),
         (SettingSource::Option, 3),
         (flag("--max-depth"), 4),
     ];
-    // Every rotation of the same sayings ends with the flag's.
+    // In every rotation the flag wins.
     for first in 0..sources.len() {
         let mut config = Config::default();
         for (source, depth) in sources.iter().cycle().skip(first).take(sources.len()) {
@@ -115,13 +115,13 @@ fn the_higher_source_wins_whoever_speaks_last() {
 }
 
 #[test]
-fn of_two_sayings_of_one_source_the_last_wins() {
+fn last_value_of_a_source_wins() {
     let config = given(&[("RETRY_TIMES", json!(1)), ("RETRY_TIMES", json!(4))]);
     assert_eq!(config.frontier.retry_times, 4);
 }
 
 #[test]
-fn a_value_that_does_not_win_is_checked_all_the_same() {
+fn an_overridden_value_is_checked() {
     let mut config = Config::default();
     let depth = flag("--max-depth");
     config.set("DEPTH_LIMIT", json!(4), depth).expect("a depth");
@@ -131,12 +131,16 @@ fn a_value_that_does_not_win_is_checked_all_the_same() {
 }
 
 #[test]
-fn autothrottle_gets_room_to_choose_in() {
-    let check = |sayings: &[(&str, Value)], concurrency, delay, per_slot| {
-        let pace = given(sayings).throttle.default;
-        assert_eq!(pace.concurrency, concurrency, "{sayings:?}");
-        assert_eq!(pace.delay.as_secs_f64(), delay, "{sayings:?}");
-        assert_eq!(pace.delay_per_slot.as_secs_f64(), per_slot, "{sayings:?}");
+fn autothrottle_raises_the_default_concurrency_and_drops_the_default_delays() {
+    let check = |given_settings: &[(&str, Value)], concurrency, delay, per_slot| {
+        let pace = given(given_settings).throttle.default;
+        assert_eq!(pace.concurrency, concurrency, "{given_settings:?}");
+        assert_eq!(pace.delay.as_secs_f64(), delay, "{given_settings:?}");
+        assert_eq!(
+            pace.delay_per_slot.as_secs_f64(),
+            per_slot,
+            "{given_settings:?}"
+        );
     };
     let on = || ("AUTOTHROTTLE_ENABLED", json!(true));
     let off = || ("AUTOTHROTTLE_ENABLED", json!(false));
@@ -156,10 +160,14 @@ fn autothrottle_gets_room_to_choose_in() {
 
 #[test]
 fn a_chosen_delay_is_the_whole_gap() {
-    let check = |sayings: &[(&str, Value)], delay, per_slot| {
-        let pace = given(sayings).throttle.default;
-        assert_eq!(pace.delay.as_secs_f64(), delay, "{sayings:?}");
-        assert_eq!(pace.delay_per_slot.as_secs_f64(), per_slot, "{sayings:?}");
+    let check = |given_settings: &[(&str, Value)], delay, per_slot| {
+        let pace = given(given_settings).throttle.default;
+        assert_eq!(pace.delay.as_secs_f64(), delay, "{given_settings:?}");
+        assert_eq!(
+            pace.delay_per_slot.as_secs_f64(),
+            per_slot,
+            "{given_settings:?}"
+        );
     };
     let delay = || ("DOWNLOAD_DELAY", json!(0.3));
     let per_slot = || ("DOWNLOAD_DELAY_PER_SLOT", json!(2));
@@ -192,7 +200,7 @@ fn a_scope_sets_some_keys_and_inherits_the_rest() {
 }
 
 #[test]
-fn a_scope_is_found_under_the_name_that_urls_give_it() {
+fn scope_names_are_normalised_as_urls_are() {
     let check = |name: &str, expected: &str| {
         let config = given(&[("THROTTLING_SCOPES", json!({name: {}}))]);
         let names: Vec<_> = config.throttle.scopes.keys().collect();
@@ -208,7 +216,7 @@ fn a_scope_is_found_under_the_name_that_urls_give_it() {
 }
 
 #[test]
-fn slots_and_scopes_join_and_the_scope_goes_first() {
+fn slots_and_scopes_are_merged_and_scopes_win() {
     let config = given(&[
         (
             "THROTTLING_SCOPES",
@@ -234,7 +242,7 @@ fn a_malformed_scope_is_named() {
     };
     check(
         json!({"a.test": {"dealy": 1}}),
-        r#"THROTTLING_SCOPES."a.test".dealy: there is no such key; did you mean delay?"#,
+        r#"THROTTLING_SCOPES."a.test".dealy: unknown key; did you mean delay?"#,
     );
     check(
         json!({"a.test": {"delay": -1}}),
@@ -245,10 +253,10 @@ fn a_malformed_scope_is_named() {
         ".concurrency: 0 is too small",
     );
     check(json!({"a.test": 3}), r#""a.test": 3 is no map"#);
-    check(json!({"http://a.test/": {}}), "a scope is no URL");
-    check(json!({"": {}}), "no name of a scope");
-    check(json!({"a.test ": {}}), "no name of a scope");
-    check(json!({"A.test": {}, "a.test": {}}), "named twice");
+    check(json!({"http://a.test/": {}}), "a URL is not a scope");
+    check(json!({"": {}}), "invalid name of a scope");
+    check(json!({"a.test ": {}}), "invalid name of a scope");
+    check(json!({"A.test": {}, "a.test": {}}), "has two entries");
     check(json!([1]), "[1] is no map");
     check(json!("a.test=1"), "is no map");
     let text = refused("DOWNLOAD_SLOTS", json!({"a": {"jitter": 1}}));
@@ -279,7 +287,7 @@ fn a_finished_config_is_checked_as_a_whole() {
 }
 
 #[test]
-fn no_limit_on_requests_in_flight_means_what_open_files_allow() {
+fn requests_in_flight_without_limit_are_bounded_by_open_files() {
     let config = given(&[("CONCURRENT_REQUESTS", json!(0))]);
     let config = config.finish().expect("a config");
     let max = config.throttle.concurrent_requests;
@@ -287,7 +295,7 @@ fn no_limit_on_requests_in_flight_means_what_open_files_allow() {
 }
 
 #[test]
-fn the_default_config_is_what_the_floors_have_as_defaults() {
+fn the_default_config_has_the_defaults_of_each_floor() {
     let config = Config::default().finish().expect("the defaults are sound");
     let mut derived = config.clone();
     derived.derive();

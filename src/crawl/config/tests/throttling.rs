@@ -1,4 +1,4 @@
-//! What users say about throttling: every key arrives in its field.
+//! Settings of throttling: every key sets its field.
 
 mod precedence;
 mod presets;
@@ -21,20 +21,20 @@ fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Throttling after these sayings, which must be sound together.
-fn throttle(sayings: &[(&str, Value)]) -> ThrottleSettings {
-    let config = given(sayings).finish();
+/// The throttle settings of a valid configuration with these settings.
+fn throttle(given_settings: &[(&str, Value)]) -> ThrottleSettings {
+    let config = given(given_settings).finish();
     config
-        .unwrap_or_else(|error| panic!("{sayings:?} is refused: {error}"))
+        .unwrap_or_else(|error| panic!("{given_settings:?} is refused: {error}"))
         .throttle
 }
 
-/// The settings of the scope `a.test`, whose entry this is.
+/// The settings of the scope `a.test` with this entry.
 fn scope(entry: Value) -> ScopeSettings {
     throttle(&[("THROTTLING_SCOPES", json!({"a.test": entry}))]).of("a.test")
 }
 
-/// The error that an entry for `a.test` brings about; it must name the place.
+/// Checks the error for an entry of `a.test`: it must name the location and contain `parts`.
 fn check_entry(entry: Value, parts: &[&str]) {
     let shown = entry.to_string();
     let text = refused("THROTTLING_SCOPES", json!({"a.test": entry}));
@@ -45,14 +45,14 @@ fn check_entry(entry: Value, parts: &[&str]) {
     }
 }
 
-/// The error that a finished config ends with.
-fn unfinished(sayings: &[(&str, Value)]) -> String {
-    let error = given(sayings).finish();
+/// The error of [`Config::finish`].
+fn unfinished(given_settings: &[(&str, Value)]) -> String {
+    let error = given(given_settings).finish();
     error.expect_err("must be refused as a whole").to_string()
 }
 
 #[test]
-fn f13_the_example_scope_is_there_until_another_map_is_given() {
+fn f13_the_predefined_scope_exists_until_another_map_is_set() {
     let example = |settings: &ThrottleSettings| {
         let scope = settings.of("quotes.toscrape.com");
         (scope.concurrency, scope.delay, scope.delay_per_slot)
@@ -88,7 +88,7 @@ fn f14_an_entry_takes_every_key() {
 }
 
 #[test]
-fn f37_a_scope_has_a_backoff_of_its_own() {
+fn f37_a_scope_can_have_its_own_backoff() {
     let backoff = scope(json!({"backoff": {
         "http_codes": [429, 999], "exceptions": ["dns", "reset"], "delay_factor": 1.2,
         "max_delay": 180.0, "min_delay": 5.0, "jitter": [0.01, 0.33], "window": "30s",
@@ -113,7 +113,7 @@ fn f37_a_scope_has_a_backoff_of_its_own() {
 }
 
 #[test]
-fn f58_a_scope_has_a_rampup_of_its_own() {
+fn f58_a_scope_can_have_its_own_rampup() {
     let rampup = |value| scope(json!({"rampup": value})).rampup;
     assert_eq!(rampup(json!(false)), None);
     assert_eq!(
@@ -165,7 +165,7 @@ fn errors_are_retried_by_kind_or_by_code() {
 }
 
 #[test]
-fn both_spellings_mean_the_same_and_only_one_is_taken() {
+fn aliases_set_the_same_key_and_may_not_be_combined() {
     let factor = |name: &str| {
         let config = given(&[(name, json!(0.8))]);
         assert_eq!(
@@ -184,17 +184,17 @@ fn both_spellings_mean_the_same_and_only_one_is_taken() {
     );
     check_entry(
         json!({"backoff": {"concurrency_factor": 0.5, "concurrency_decrease_factor": 0.8}}),
-        &[".backoff.concurrency_factor: is given twice"],
+        &[".backoff.concurrency_factor: set twice"],
     );
     check_entry(
         json!({"autothrottle": {"mode": "robust"}, "autothrottle_mode": "scrapy"}),
-        &[".autothrottle_mode: is given twice"],
+        &[".autothrottle_mode: set twice"],
     );
     check_entry(
         json!({"autothrottle": true, "autothrottle_enabled": false}),
-        &["given twice"],
+        &["set twice"],
     );
-    check_entry(json!({"delay": 1, "Delay": 2}), &["given twice"]);
+    check_entry(json!({"delay": 1, "Delay": 2}), &["set twice"]);
 }
 
 #[test]
@@ -214,13 +214,13 @@ fn autothrottle_in_a_scope_is_given_flat_or_in_a_table() {
     assert_eq!((auto.start_delay, auto.max_delay), (secs(2.0), secs(10.0)));
     assert_eq!(auto.target_concurrency, 0.5);
     assert_eq!(auto.latency_from, LatencyFrom::Send);
-    // Its keys alone do not switch it on: that might be faster than before.
+    // A table without `enabled` does not enable it, because that could raise the rate.
     let entry = json!({"autothrottle": {"target_concurrency": 4}});
     assert_eq!(scope(entry), ThrottleSettings::default().default);
 }
 
 #[test]
-fn every_other_word_arrives_in_its_field() {
+fn every_other_setting_sets_its_field() {
     let settings = throttle(&[
         ("RATELIMIT_HEADERS", json!("backoff")),
         ("RETRY_AFTER_OBEY", json!(true)),
@@ -256,7 +256,7 @@ fn every_other_word_arrives_in_its_field() {
 }
 
 #[test]
-fn names_of_scopes_are_normalised_wherever_a_host_stands() {
+fn hosts_in_all_forms_of_scope_names_are_normalised() {
     let check = |name: &str, expected: &str| {
         let config = given(&[("THROTTLING_SCOPES", json!({name: {}}))]);
         let names: Vec<_> = config.throttle.scopes.keys().collect();
@@ -276,20 +276,20 @@ fn names_of_scopes_are_normalised_wherever_a_host_stands() {
         let text = refused("THROTTLING_SCOPES", json!({name: {}}));
         assert!(text.contains(expected), "{text}");
     };
-    wrong("*", "a star stands for");
-    wrong("a.*.test", "a star stands for");
-    wrong("*.*.test", "a star stands for");
-    wrong("host/*", "a star stands for");
-    wrong("ip/a.test", "no address");
-    wrong("a.test/x?y=1", "a query is no part");
+    wrong("*", "use * in *.example.com");
+    wrong("a.*.test", "use * in *.example.com");
+    wrong("*.*.test", "use * in *.example.com");
+    wrong("host/*", "use * in *.example.com");
+    wrong("ip/a.test", "not an IP address");
+    wrong("a.test/x?y=1", "must not contain a query");
     let twice = json!({"*.A.test": {}, "*.a.test": {}});
-    assert!(refused("THROTTLING_SCOPES", twice).contains("named twice"));
+    assert!(refused("THROTTLING_SCOPES", twice).contains("has two entries"));
     let twice = json!({"ip/::1": {}, "ip/0::1": {}});
-    assert!(refused("THROTTLING_SCOPES", twice).contains("named twice"));
+    assert!(refused("THROTTLING_SCOPES", twice).contains("has two entries"));
 }
 
 #[test]
-fn what_is_excluded_is_named_as_urls_name_it() {
+fn excluded_hosts_are_normalised_as_urls_are() {
     let config = given(&[(
         "EXCLUDE",
         json!(["Bücher.example", "*.bücher.example", "A.test"]),
@@ -299,7 +299,7 @@ fn what_is_excluded_is_named_as_urls_name_it() {
 }
 
 #[test]
-fn every_scope_key_that_the_list_names_is_one() {
+fn every_scope_key_in_the_table_exists() {
     let all = json!({
         "concurrency": 1, "delay": 1, "delay_per_slot": 1, "jitter": 0.1, "ignore_robots_txt": true,
         "backoff": {"enabled": true, "http_codes": [429], "exceptions": ["dns"], "delay_factor": 2,

@@ -1,4 +1,4 @@
-//! Each kind of value: what it takes, and what it refuses.
+//! Each kind of value: valid and invalid input.
 
 use std::time::Duration;
 
@@ -40,11 +40,11 @@ fn impossible_durations_are_refused() {
     check(json!("inf"), "is not finite");
     check(json!(1e12), "is too long");
     for word in ["", "s", "1x", "10s5", "1h 30", "ten", "1..2s", "٣s"] {
-        check(json!(word), "is no duration");
+        check(json!(word), "is not a duration");
     }
-    check(json!(true), "is no duration");
-    check(json!([1]), "is no duration");
-    assert!(refused("CONNECT_TIMEOUT", json!(0)).contains("no time at all"));
+    check(json!(true), "is not a duration");
+    check(json!([1]), "is not a duration");
+    assert!(refused("CONNECT_TIMEOUT", json!(0)).contains("is not above 0"));
 }
 
 #[test]
@@ -79,17 +79,21 @@ fn counts_are_whole_and_within_bounds() {
     };
     let name = "CONCURRENT_REQUESTS_PER_DOMAIN";
     check(name, json!(0), "0 is too small; give a whole number of 1");
-    check(name, json!(-3), "no whole number");
-    check(name, json!(1.5), "no whole number");
-    check(name, json!("two"), "no whole number");
+    check(name, json!(-3), "not a whole number");
+    check(name, json!(1.5), "not a whole number");
+    check(name, json!("two"), "not a whole number");
     check(name, json!(4_294_967_296_u64), "too large");
     check("RANDOM_SEED", json!(u64::MAX), "too large");
-    check("RETRY_HTTP_CODES", json!([500, 99]), "99 is no status code");
-    check("RETRY_HTTP_CODES", json!("500,abc"), "no status code");
+    check(
+        "RETRY_HTTP_CODES",
+        json!([500, 99]),
+        "99 is not a status code",
+    );
+    check("RETRY_HTTP_CODES", json!("500,abc"), "not a status code");
 }
 
 #[test]
-fn more_places_than_there_are_ports_are_refused_by_name() {
+fn a_concurrency_above_the_number_of_ports_is_refused() {
     let most = ", up to 65535";
     for name in [
         "CONCURRENT_REQUESTS_PER_DOMAIN",
@@ -112,7 +116,7 @@ fn more_places_than_there_are_ports_are_refused_by_name() {
     }
     let text = refused("ADDRESS_SCOPE_DEFAULTS", json!({"concurrency": 65_536}));
     assert!(text.contains("concurrency: 65536 is too large"), "{text}");
-    // What was written directly, too.
+    // Also if the field was written directly.
     let mut config = Config::default();
     config.throttle.default.concurrency = u32::MAX;
     assert!(config.finish().is_err());
@@ -183,7 +187,7 @@ fn the_contact_joins_the_user_agent_once() {
 }
 
 #[test]
-fn robots_txt_is_read_for_the_agent_that_asks() {
+fn the_robots_agent_is_the_product_token_of_the_user_agent() {
     let check = |agent: &str, expected: &str| {
         let config = given(&[("USER_AGENT", json!(agent))]);
         assert_eq!(config.frontier.robots_agent, expected);
@@ -244,12 +248,12 @@ fn networks_are_cidrs_or_words() {
         "intranet",
     ] {
         let text = refused("ALLOW_NET", json!([wrong]));
-        assert!(text.contains("is no network; give a CIDR"), "{text}");
+        assert!(text.contains("is not a network; give a CIDR"), "{text}");
     }
 }
 
 #[test]
-fn exclusions_part_into_hosts_and_networks() {
+fn exclusions_are_split_into_hosts_and_networks() {
     let config = given(&[(
         "EXCLUDE",
         json!(["A.test", "*.b.test", "192.0.2.0/24", "::1"]),
@@ -282,7 +286,7 @@ fn name_servers_are_addresses() {
 }
 
 #[test]
-fn overrides_have_the_shape_that_curl_gave_them() {
+fn overrides_have_the_syntax_of_curl() {
     for right in [
         "a.test:80:127.0.0.1",
         "*:443:[::1]",
@@ -335,7 +339,7 @@ fn patterns_keep_their_commas() {
 }
 
 #[test]
-fn a_choice_names_what_there_is_to_choose() {
+fn an_invalid_choice_is_an_error_that_lists_the_choices() {
     assert_eq!(given(&[("IO", json!("uring"))]).back_end, BackEnd::Uring);
     let text = refused("IO", json!("kqueue"));
     assert!(text.contains("auto, epoll or uring"), "{text}");
@@ -344,7 +348,7 @@ fn a_choice_names_what_there_is_to_choose() {
 }
 
 #[test]
-fn a_jar_is_refused_by_name_where_the_build_has_none() {
+fn cookies_are_refused_in_a_build_without_the_feature() {
     let asked = Config::default().with("COOKIES_ENABLED", true);
     match (cfg!(feature = "cookies"), asked) {
         (true, asked) => assert!(asked.expect("there is one").fetch.cookies),
@@ -358,7 +362,7 @@ fn a_jar_is_refused_by_name_where_the_build_has_none() {
 }
 
 #[test]
-fn a_proxy_is_read_and_written_in_full_and_displayed_without_its_password() {
+fn a_proxy_is_written_in_full_and_its_errors_omit_the_password() {
     let config = Config::default().with("PROXY", "socks5h://user:p%40ss@Proxy.test:1080");
     let config = config.expect("a proxy");
     let written = config.get("PROXY").expect("a setting");

@@ -1,9 +1,9 @@
-//! Of several sayings about one scope, which holds.
+//! Precedence of several settings for one scope.
 
 use super::*;
 
 #[test]
-fn f12_globals_hold_for_scopes_that_do_not_say_otherwise() {
+fn f12_scopes_inherit_the_global_settings_that_they_do_not_set() {
     let entry = json!({"a.test": {"delay": 0.5}});
     let settings = throttle(&[
         ("THROTTLING_SCOPES", entry),
@@ -29,12 +29,12 @@ fn autothrottle_in_one_scope_keeps_the_settings_of_all() {
             json!({"a.test": {"autothrottle": true}}),
         )
     };
-    let check = |sayings: &[(&str, Value)], concurrency, delay: f64| {
-        let scope = throttle(sayings).of("a.test");
+    let check = |given_settings: &[(&str, Value)], concurrency, delay: f64| {
+        let scope = throttle(given_settings).of("a.test");
         assert_eq!(
             (scope.concurrency, scope.delay),
             (concurrency, secs(delay)),
-            "{sayings:?}"
+            "{given_settings:?}"
         );
     };
     check(&[on()], 8, 0.0);
@@ -60,10 +60,13 @@ fn autothrottle_in_one_scope_keeps_the_settings_of_all() {
 }
 
 #[test]
-fn the_latency_follows_the_mode_until_it_is_said() {
-    let check = |sayings: &[(&str, Value)], expected| {
-        let settings = throttle(sayings);
-        assert_eq!(settings.autothrottle.latency_from, expected, "{sayings:?}");
+fn latency_follows_the_mode_until_it_is_set() {
+    let check = |given_settings: &[(&str, Value)], expected| {
+        let settings = throttle(given_settings);
+        assert_eq!(
+            settings.autothrottle.latency_from, expected,
+            "{given_settings:?}"
+        );
     };
     let scrapy = || ("AUTOTHROTTLE_MODE", json!("scrapy"));
     check(&[], LatencyFrom::Send);
@@ -82,7 +85,7 @@ fn the_latency_follows_the_mode_until_it_is_said() {
 }
 
 #[test]
-fn slots_stand_below_scopes_in_every_table() {
+fn scopes_override_slots_in_every_table() {
     let settings = throttle(&[
         (
             "DOWNLOAD_SLOTS",
@@ -100,7 +103,7 @@ fn slots_stand_below_scopes_in_every_table() {
 }
 
 #[test]
-fn f20_a_slot_and_a_scope_that_say_the_same_are_the_same() {
+fn f20_a_slot_and_a_scope_with_equal_settings_are_equal() {
     let pace = |name: &str, jitter: &str| {
         let entry = json!({"a.test": {"concurrency": 2, "delay": 0.2, jitter: false}});
         throttle(&[(name, entry)]).of("a.test")
@@ -112,7 +115,7 @@ fn f20_a_slot_and_a_scope_that_say_the_same_are_the_same() {
 }
 
 #[test]
-fn the_entry_called_default_is_all_other_scopes() {
+fn the_default_entry_sets_all_other_scopes() {
     let entries = json!({
         "default": {"concurrency": 4, "rampup": true, "jitter": false, "quota": 9, "window": 3,
             "backoff": {"per_slot": true}},
@@ -137,7 +140,7 @@ fn the_entry_called_default_is_all_other_scopes() {
     );
     assert_eq!(config.source("BACKOFF_WINDOW"), &SettingSource::Default);
 
-    // A later map without it leaves nothing behind.
+    // A later map without the entry restores the defaults.
     let config = config.with("THROTTLING_SCOPES", json!({})).expect("a map");
     let expected = ThrottleSettings {
         scopes: Default::default(),
@@ -152,20 +155,24 @@ fn the_entry_called_default_is_all_other_scopes() {
 }
 
 #[test]
-fn f29_the_smaller_of_what_is_said_of_all_addresses_holds() {
-    let check = |sayings: &[(&str, Value)], expected| {
+fn f29_the_smaller_limit_of_those_set_for_all_addresses_wins() {
+    let check = |given_settings: &[(&str, Value)], expected| {
         let mut config = Config::default();
         config.preset("broad").expect("a preset");
-        for (name, value) in sayings {
+        for (name, value) in given_settings {
             config
                 .set(name, value, SettingSource::Option)
                 .expect("a sound value");
         }
         let settings = config.finish().expect("a sound config").throttle;
         let address = settings.of("ip/192.0.2.1").concurrency;
-        // What addresses without an entry share.
-        assert_eq!(settings.of("ip/*").concurrency, address, "{sayings:?}");
-        assert_eq!(address, expected, "{sayings:?}");
+        // The settings of addresses without an entry.
+        assert_eq!(
+            settings.of("ip/*").concurrency,
+            address,
+            "{given_settings:?}"
+        );
+        assert_eq!(address, expected, "{given_settings:?}");
     };
     let per_ip = |most: u32| ("CONCURRENT_REQUESTS_PER_IP", json!(most));
     check(&[], 16);
@@ -179,7 +186,7 @@ fn f29_the_smaller_of_what_is_said_of_all_addresses_holds() {
 }
 
 #[test]
-fn f29_what_is_said_of_one_address_goes_before_what_is_said_of_all() {
+fn f29_a_limit_set_for_one_address_overrides_those_set_for_all() {
     let config = given(&[
         ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(8)),
         ("CONCURRENT_REQUESTS_PER_IP", json!(1)),
@@ -193,7 +200,7 @@ fn f29_what_is_said_of_one_address_goes_before_what_is_said_of_all() {
 }
 
 #[test]
-fn a_switch_does_not_count_as_set_if_its_warning_is_silenced() {
+fn silencing_a_warning_does_not_count_as_setting_the_switch() {
     let config = given(&[(
         "THROTTLING_SCOPES",
         json!({"default": {"ignore_robots_txt": true}}),

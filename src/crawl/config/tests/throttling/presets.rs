@@ -1,4 +1,4 @@
-//! The presets: what each says, and that users go before it.
+//! The presets: the values of each, and their precedence.
 
 use super::*;
 use crate::crawl::config::presets;
@@ -74,7 +74,7 @@ fn a_preset_has_lower_precedence_than_any_user_setting() {
     let text = Config::default().preset("polit").expect_err("no preset");
     assert_eq!(
         text.to_string(),
-        "--preset: \"polit\" is no preset; did you mean polite?"
+        "--preset: unknown preset \"polit\"; did you mean polite?"
     );
 }
 

@@ -1,9 +1,9 @@
-//! What cannot be said about throttling is refused, and named by its place.
+//! Invalid settings of throttling are refused, and the error names their location.
 
 use super::*;
 
 #[test]
-fn f14_an_unknown_key_is_named_with_its_neighbour() {
+fn f14_an_unknown_key_is_an_error_that_suggests_the_nearest() {
     check_entry(json!({"dealy": 1}), &[".dealy: ", "did you mean delay?"]);
     check_entry(
         json!({"backoff": {"http_code": [429]}}),
@@ -11,7 +11,7 @@ fn f14_an_unknown_key_is_named_with_its_neighbour() {
     );
     check_entry(
         json!({"rampup": {"target": 1}}),
-        &[".rampup.target: ", "there is enabled, backoff_target"],
+        &[".rampup.target: ", "give enabled, backoff_target"],
     );
     check_entry(
         json!({"autothrottle": {"modes": "robust"}}),
@@ -20,7 +20,7 @@ fn f14_an_unknown_key_is_named_with_its_neighbour() {
 }
 
 #[test]
-fn f73_values_of_the_wrong_type_are_refused_by_their_place() {
+fn f73_values_of_the_wrong_type_are_refused_with_their_location() {
     let wrong = [
         json!([[1]]),
         json!({"a": {"b": {"c": [{"d": null}]}}}),
@@ -72,7 +72,7 @@ fn f73_values_of_the_wrong_type_are_refused_by_their_place() {
         }
     }
     for entry in [json!(3), json!([]), json!(null), json!(true), json!("x")] {
-        check_entry(entry, &["is no map; give a table"]);
+        check_entry(entry, &["is not a map; give a table"]);
     }
 }
 
@@ -150,7 +150,7 @@ fn numbers_beyond_their_bounds_are_refused() {
 }
 
 #[test]
-fn a_target_of_nothing_is_refused_everywhere() {
+fn a_target_of_zero_is_refused_everywhere() {
     for name in ["AUTOTHROTTLE_TARGET_CONCURRENCY", "RAMPUP_BACKOFF_TARGET"] {
         for value in [json!(0), json!(-1), json!("0"), json!("nan")] {
             refused(name, value);
@@ -168,7 +168,7 @@ fn a_target_of_nothing_is_refused_everywhere() {
 }
 
 #[test]
-fn an_unknown_kind_of_error_is_refused_with_its_neighbour() {
+fn an_unknown_kind_of_error_is_refused_with_a_suggestion() {
     check_entry(
         json!({"backoff": {"exceptions": ["timeuot"]}}),
         &[".backoff.exceptions: ", "did you mean timeout?"],
@@ -176,7 +176,7 @@ fn an_unknown_kind_of_error_is_refused_with_its_neighbour() {
     for name in ["BACKOFF_EXCEPTIONS", "RETRY_EXCEPTIONS"] {
         let text = refused(name, json!(["builtins.IOError"]));
         assert!(
-            text.contains("is no kind of error; there is dns, connect"),
+            text.contains("is not a kind of error; give dns, connect"),
             "{text}"
         );
     }
@@ -186,13 +186,17 @@ fn an_unknown_kind_of_error_is_refused_with_its_neighbour() {
 }
 
 #[test]
-fn malformed_words_about_throttling_are_refused() {
+fn malformed_throttle_settings_are_refused() {
     let check = |name: &str, value: Value, expected: &str| {
         let text = refused(name, value);
         assert!(text.contains(expected), "{text} lacks {expected}");
     };
-    check("SCOPE_MAP", json!([]), "no rule at all");
-    check("SCOPE_MAP", json!(["host", "host"]), "one rule twice");
+    check("SCOPE_MAP", json!([]), "an empty list");
+    check(
+        "SCOPE_MAP",
+        json!(["host", "host"]),
+        "a list with one rule twice",
+    );
     check("SCOPE_MAP", json!("hosts"), "did you mean host?");
     check("AUTOTHROTTLE_MODE", json!("scarpy"), "did you mean scrapy?");
     check(
@@ -204,11 +208,11 @@ fn malformed_words_about_throttling_are_refused() {
     check(
         "BACKOFF_HTTP_CODES",
         json!([429, 1000]),
-        "1000 is no status code",
+        "1000 is not a status code",
     );
-    check("THROTTLING_MANAGER", json!(""), "without a name");
-    check("THROTTLING_MANAGER", json!(3), "is no name");
-    check("THROTTLING_MANAGER", json!({"steps": 3}), "without a name");
+    check("THROTTLING_MANAGER", json!(""), "missing a name");
+    check("THROTTLING_MANAGER", json!(3), "is not a name");
+    check("THROTTLING_MANAGER", json!({"steps": 3}), "missing a name");
     check(
         "THROTTLING_SCOPE_MANAGER",
         json!({"name": "default", "x": 1}),
@@ -217,29 +221,29 @@ fn malformed_words_about_throttling_are_refused() {
     check(
         "THROTTLING_SCOPE_MANAGER",
         json!({"name": "a", "x": null}),
-        ".x: null is nothing",
+        ".x: null is not a value",
     );
     check(
         "THROTTLING_SCOPE_MANAGER",
         json!({"name": "a", "x": u64::MAX}),
-        "that a file could say",
+        "that TOML can represent",
     );
     check(
         "DOMAIN_SCOPE_DEFAULTS",
         json!({"dealy": 1}),
-        "DEFAULTS.dealy: there is no such key",
+        "DEFAULTS.dealy: unknown key",
     );
     check("ADDRESS_SCOPE_DEFAULTS", json!([]), "give a table");
     let deep = (0..200).fold(String::from("1"), |inner, _| format!("[{inner}]"));
     check(
         "THROTTLING_SCOPES",
         json!(format!(r#"{{"a": {deep}}}"#)),
-        "is no map",
+        "is not a map",
     );
 }
 
 #[test]
-fn the_least_delay_of_a_backoff_is_not_above_the_longest() {
+fn a_minimum_backoff_delay_above_the_maximum_is_refused() {
     let text = unfinished(&[("BACKOFF_MAX_DELAY", json!(0.5))]);
     assert!(
         text.starts_with("BACKOFF_MAX_DELAY: min_delay is 1s, more than"),
