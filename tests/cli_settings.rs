@@ -238,9 +238,7 @@ fn an_unknown_setting_is_refused_by_its_place() {
     let file = folder.file("a.toml", "retry_times = 1\n\ndownload_dealy = 1\n");
     check_refused(
         &["settings", "--config", &file],
-        &[&format!(
-            "{file}:3: download_dealy: unknown setting"
-        )],
+        &[&format!("{file}:3: download_dealy: unknown setting")],
     );
 }
 
@@ -493,7 +491,7 @@ fn an_exclusion_list_is_read_and_its_wrong_line_named() {
     check_refused(
         &["crawl", "http://a.test", "--exclude", &list],
         &[&format!(
-            "--exclude {list}:5: \"http://c.test\" is neither host nor network"
+            "--exclude {list}:5: \"http://c.test\" is neither a host nor a network"
         )],
     );
     check_refused(

@@ -710,9 +710,7 @@ fn every_key_of_a_scope_is_documented() {
     let keys = |entry: Value| -> BTreeSet<String> {
         let config = Config::default().with("THROTTLING_SCOPES", json!({"a.test": entry}));
         let refused = config.expect_err("unknown key").to_string();
-        let (_, keys) = refused
-            .split_once("unknown key; give ")
-            .expect("the keys");
+        let (_, keys) = refused.split_once("unknown key; give ").expect("the keys");
         keys.trim_end_matches('.')
             .split(", ")
             .map(str::to_owned)

@@ -1,4 +1,4 @@
-//! Optional fields of a request, packed: few requests have them, but millions of those may be queued.
+//! Optional fields of a request, in compact form: millions of requests with them may be queued.
 
 use std::time::Duration;
 
@@ -14,87 +14,88 @@ use crate::wire::proxy::Route;
 /// Optional fields of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Extra {
-    /// Fields stored as bytes, under the labels of [`Label`].
+    /// Fields as bytes, labelled by [`Label`].
     records: Records,
-    /// The caller's own JSON.
+    /// The caller's JSON.
     pub meta: Option<Box<RawValue>>,
-    /// The proxy it goes through, if the request sets one.
+    /// Its proxy or none, if the request sets that.
     pub route: Option<Box<Route>>,
 }
 
 /// Flags of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The reply teaches AutoThrottle nothing.
+    /// AutoThrottle ignores the latency of the reply.
     pub dont_adjust_delay: bool,
-    /// Its robots.txt is not asked.
+    /// Fetched without checking robots.txt.
     pub ignore_robots: bool,
-    /// No links are looked for in its page.
+    /// No links are extracted from its page.
     pub dont_follow: bool,
-    /// No filter leaves it out, nor what it redirects to.
+    /// It and the targets of its redirects skip the duplicate check and the filters.
     pub dont_filter: bool,
-    /// It neither carries the cookies that are kept nor adds to them.
+    /// Sends no stored cookies, and stores none from its reply.
     pub dont_merge_cookies: bool,
 }
 
-/// Expected costs of a request, for those scopes of its lane that have one.
+/// Expected costs of a request, in those scopes of its lane for which it has one.
 pub type Costs = SmallVec<[(ScopeId, f64); 2]>;
 
 /// Label of a record.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Label {
-    /// The caller's own number.
+    /// The caller's number.
     Tag,
-    /// The attempt that it descends from by retries and redirects.
+    /// The first attempt of its chain of retries and redirects.
     Root,
-    /// The method; GET has none.
+    /// The method; absent for GET.
     Method,
     /// A header field: its name, NUL, its value.
     Field,
-    /// The name of a header field that is for its origin alone.
+    /// The name of a header field that is sent to its origin only.
     Private,
-    /// It carries none of the credentials among the fields of every request.
+    /// It is sent without the credentials among `DEFAULT_REQUEST_HEADERS`.
     WithoutCredentials,
     /// The body.
     Body,
-    /// Nanoseconds that its fetch may take.
+    /// Maximum time of its fetch, in nanoseconds.
     Timeout,
-    /// Bytes of its reply's body that are kept.
+    /// Maximum size of its body, in bytes.
     BodyMax,
-    /// Its scopes need not be asked for, and are those that follow: why, as an [`Origin`].
+    /// Its scopes are known, and their records follow. The value is their [`Origin`].
     Scopes,
-    /// The name of one of them.
+    /// The name of a scope.
     ScopeName,
-    /// The expected cost in the one before it.
+    /// The expected cost in the scope of the previous record.
     ScopeCost,
-    /// Scopes of its lane by number, each with the expected cost. The lane keeps the numbers theirs.
+    /// Scopes of its lane by number, each with the expected cost. The lane's reference keeps the numbers
+    /// valid.
     Costs,
     /// The fingerprint of a URL that redirected to this one.
     RedirectedFrom,
-    /// The origin whose robots.txt this fetch is to bring.
+    /// The origin whose robots.txt this fetch is for.
     RobotsFor,
     /// Depth of the sitemap: number of sitemaps that led to it.
     Nesting,
 }
 
-/// Why the scopes of a request need not be asked for.
+/// Source of a request's known scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Origin {
-    /// It named them itself: they survive redirects, and are in no order.
+    /// The request named them: they apply to its redirects, too, and are unordered.
     Request,
-    /// A late answer of the scope map.
+    /// A late answer of the scope map, ordered.
     Mapped,
-    /// The same, in no order.
+    /// A late answer of the scope map, unordered.
     MappedUnordered,
 }
 
-/// Bytes of a number and a cost of [`Label::Costs`].
+/// Bytes of a scope's number and its cost in [`Label::Costs`].
 const COST_BYTES: usize = size_of::<u32>() + size_of::<f64>();
 
 impl Flags {
-    /// The request itself.
+    /// The flags of a request.
     pub fn of(request: &Request) -> Self {
         Flags {
             dont_adjust_delay: request.dont_adjust_delay,
@@ -153,9 +154,9 @@ impl Extra {
         (has_own || extra.route.is_some()).then(|| Box::new(extra))
     }
 
-    /// Whether it holds what a request says and its result line does not: the line has the method and
-    /// the caller's JSON.
-    pub fn says_more_than_line(&self) -> bool {
+    /// Whether it has fields that the result line does not have. (The line has the method and the
+    /// caller's JSON.)
+    pub fn has_more_than_line(&self) -> bool {
         let records = [
             Label::Tag,
             Label::Field,
@@ -171,28 +172,27 @@ impl Extra {
                 .any(|(label, _)| records.iter().any(|known| *known as u8 == label))
     }
 
-    /// The caller's own number; 0 where it has none.
+    /// The caller's number; 0 by default.
     pub fn tag(&self) -> u64 {
         self.number(Label::Tag).unwrap_or(0)
     }
 
-    /// Gives it a number of the caller's.
+    /// Sets the caller's number.
     pub fn set_tag(&mut self, tag: u64) {
         self.set_number(Label::Tag, tag);
     }
 
-    /// The attempt that it descends from by retries and redirects; `None` where it is the first
-    /// itself.
+    /// The first attempt of its chain of retries and redirects; `None` if it is the first.
     pub fn root(&self) -> Option<u64> {
         self.number(Label::Root)
     }
 
-    /// Makes it one that descends from another attempt.
+    /// Sets the first attempt of its chain.
     pub fn set_root(&mut self, root: u64) {
         self.set_number(Label::Root, root);
     }
 
-    /// The method, where it is not GET.
+    /// The method, if it is not GET.
     pub fn method(&self) -> Option<&str> {
         self.records.get(Label::Method as u8).map(text)
     }
@@ -203,17 +203,17 @@ impl Extra {
         fields.filter_map(|field| text(field).split_once('\0'))
     }
 
-    /// Names of its own header fields that are for its origin alone.
+    /// Names of its own header fields that are sent to its origin only.
     pub fn private_headers(&self) -> impl Iterator<Item = &str> {
         self.records.all(Label::Private as u8).map(text)
     }
 
-    /// Whether it carries none of the credentials among the fields of every request.
+    /// Whether it is sent without the credentials among `DEFAULT_REQUEST_HEADERS`.
     pub fn is_without_credentials(&self) -> bool {
         self.records.get(Label::WithoutCredentials as u8).is_some()
     }
 
-    /// Drops those header fields whose names are not wanted.
+    /// Keeps only the header fields whose names satisfy `is_wanted`.
     pub fn retain_fields(&mut self, is_wanted: impl Fn(&str) -> bool) {
         self.records.retain(|label, value| {
             let name = || text(value).split_once('\0').map_or("", |(name, _)| name);
@@ -226,7 +226,7 @@ impl Extra {
         self.records.get(Label::Body as u8).unwrap_or_default()
     }
 
-    /// Makes it a GET, without a body.
+    /// Changes it to a GET without a body.
     pub fn become_get(&mut self) {
         self.records.remove(Label::Method as u8);
         self.records.remove(Label::Body as u8);
@@ -237,13 +237,13 @@ impl Extra {
         self.number(Label::Timeout).map(Duration::from_nanos)
     }
 
-    /// Bytes kept of its response body, if the request sets a limit.
+    /// Maximum size of its body, if the request sets one.
     pub fn body_max(&self) -> Option<u64> {
         self.number(Label::BodyMax)
     }
 
-    /// The scopes that need not be asked for: those that the request named itself, or that the map
-    /// told before.
+    /// The scopes that are known without a call of the scope map: named by the request, or returned by
+    /// an earlier call.
     pub fn scopes(&self) -> Option<Scopes> {
         let origin = self.origin_of_scopes()?;
         let entries = self.scope_entries().map(|(name, cost)| ScopeEntry {
@@ -253,13 +253,13 @@ impl Extra {
         let scopes: Scopes = entries.collect();
         Some(match origin {
             Origin::Mapped => scopes,
-            // A request names a set: none of them is more specific than the others.
+            // A request names a set: none of the scopes is more specific than the others.
             Origin::Request | Origin::MappedUnordered => scopes.unordered(),
         })
     }
 
-    /// The scopes that the request names itself, with those expected costs that are given.
-    pub fn said_scopes(&self) -> Option<(Vec<String>, Vec<f64>)> {
+    /// The scopes that the request named, and the expected costs that it gave.
+    pub fn own_named_scopes(&self) -> Option<(Vec<String>, Vec<f64>)> {
         (self.origin_of_scopes()? == Origin::Request).then(|| {
             let names = self.scope_entries().map(|(name, _)| name.to_owned());
             let costs = self.scope_entries().map_while(|(_, cost)| cost);
@@ -267,9 +267,9 @@ impl Extra {
         })
     }
 
-    /// Takes on the scopes that another request named itself.
+    /// Copies the scopes that another request named.
     pub fn share_scopes(&mut self, other: &Extra) {
-        if let Some((names, _)) = other.said_scopes() {
+        if let Some((names, _)) = other.own_named_scopes() {
             self.forget_scopes();
             let names = names.iter().map(|name| (name.as_str(), None));
             self.push_scopes(Origin::Request, names);
@@ -288,14 +288,14 @@ impl Extra {
         self.push_scopes(origin, entries);
     }
 
-    /// The map is to be asked again, if it was asked.
+    /// Drops the answer of the scope map, so that it is called again.
     pub fn forget_mapped(&mut self) {
         if self.origin_of_scopes() != Some(Origin::Request) {
             self.forget_scopes();
         }
     }
 
-    /// Its expected costs, for those scopes of its lane that have one.
+    /// Its expected costs, in those scopes of its lane for which it has one.
     pub fn costs(&self) -> Costs {
         let costs = self.records.get(Label::Costs as u8).unwrap_or_default();
         let costs = costs.chunks_exact(COST_BYTES).map(|cost| {
@@ -305,7 +305,7 @@ impl Extra {
         costs.collect()
     }
 
-    /// Remembers what it is expected to cost.
+    /// Sets its expected costs.
     pub fn set_costs(&mut self, costs: &[(ScopeId, f64)]) {
         self.records.remove(Label::Costs as u8);
         if !costs.is_empty() {
@@ -318,36 +318,36 @@ impl Extra {
         }
     }
 
-    /// Whether the URL of this fingerprint redirected to it, at once or over others.
+    /// Whether the URL with this fingerprint redirected to it, directly or through others.
     pub fn was_redirected_from(&self, print: u64) -> bool {
         let mut prints = self.records.all(Label::RedirectedFrom as u8);
         prints.any(|other| other == print.to_le_bytes())
     }
 
-    /// The URL of this fingerprint redirected to it.
+    /// Adds the fingerprint of a URL that redirected to it.
     pub fn add_redirected_from(&mut self, print: u64) {
         self.records
             .push(Label::RedirectedFrom as u8, &print.to_le_bytes());
     }
 
-    /// The origin whose robots.txt this fetch is to bring (another's, after a redirect).
+    /// The origin whose robots.txt this fetch is for; after a redirect, not the origin of its URL.
     pub fn robots_for(&self) -> Option<u32> {
         let origin = self.number(Label::RobotsFor)?;
-        Some(u32::try_from(origin).expect("it was set as such"))
+        Some(u32::try_from(origin).expect("set from a u32"))
     }
 
-    /// It is to bring the robots.txt of this origin.
+    /// Sets the origin whose robots.txt this fetch is for.
     pub fn set_robots_for(&mut self, origin: u32) {
         self.set_number(Label::RobotsFor, origin.into());
     }
 
-    /// Depth in nested sitemaps.
+    /// Nesting of a sitemap; 0 for a page.
     pub fn nesting(&self) -> u32 {
         let nesting = self.number(Label::Nesting).unwrap_or(0);
         u32::try_from(nesting).unwrap_or(u32::MAX)
     }
 
-    /// It stands so deep in sitemaps.
+    /// Sets the nesting of a sitemap.
     pub fn set_nesting(&mut self, nesting: u32) {
         self.set_number(Label::Nesting, nesting.into());
     }
@@ -402,7 +402,7 @@ impl Extra {
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("it was text when it came")
+    std::str::from_utf8(bytes).expect("bytes written from a str")
 }
 
 fn units(bytes: &[u8]) -> f64 {
@@ -410,7 +410,7 @@ fn units(bytes: &[u8]) -> f64 {
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes.try_into().expect("it was written with this length")
+    bytes.try_into().expect("written with this length")
 }
 
 #[cfg(test)]
@@ -423,7 +423,7 @@ mod tests {
         *Extra::of(request).expect("it has optional fields")
     }
 
-    /// A request leaves a queue unchanged.
+    /// Checks that a request is unchanged by being queued.
     fn check(request: Request) {
         let url = CrawlUrl::parse(&request.url).expect("a URL");
         let job = Job {
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_says_is_what_it_said() {
+    fn fields_round_trip() {
         let get = || Request::get("http://a.test/");
         assert!(Extra::of(&get()).is_none(), "it has a URL only");
         check(get());
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scopes_of_the_map_are_forgotten_and_those_of_the_request_are_not() {
+    fn forget_mapped_drops_scopes_of_the_map_and_keeps_those_of_the_request() {
         let mapped = Scopes::from([("x", 2.5), ("y", 1.0)]);
         let mut extra = of(&Request::get("http://a.test/").tag(1));
         extra.set_mapped(&mapped);
@@ -468,7 +468,7 @@ mod tests {
         let unordered = mapped.unordered();
         extra.set_mapped(&unordered);
         assert_eq!(extra.scopes(), Some(unordered));
-        assert_eq!(extra.said_scopes(), None);
+        assert_eq!(extra.own_named_scopes(), None);
         extra.forget_mapped();
         assert_eq!((extra.scopes(), extra.tag()), (None, 1));
         let mut own = of(&Request::get("http://a.test/").scope("z"));
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_costs_is_said_anew_for_every_lane() {
+    fn set_costs_replaces_earlier_costs() {
         let mut extra = Extra::default();
         for costs in [&[(ScopeId(7), 0.5), (ScopeId(u32::MAX), 3.0)][..], &[]] {
             extra.set_costs(costs);
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_small() {
+    fn sizes_are_as_documented() {
         assert_eq!(size_of::<Extra>(), 40);
         assert_eq!(size_of::<Job>(), 88);
     }

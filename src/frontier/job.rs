@@ -1,4 +1,4 @@
-//! A queued request: what waits in a lane.
+//! One attempt to be made: a request as the frontier and the crawl pass it on.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,44 +12,44 @@ use crate::base::scopes::Scopes;
 use crate::wire::proxy::Route;
 use crate::wire::url::CrawlUrl;
 
-/// One attempt that is still to be made.
+/// One attempt to be made.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Number of the attempt, from 1 in order of admission.
     pub id: u64,
-    /// The attempt it came from; 0 for none.
+    /// The attempt that led to it; 0 for none.
     pub parent: u64,
-    /// The URL of that attempt, if known: the page with the link, or the redirect.
+    /// The URL of the parent, if known: the page with the link, or the redirect.
     pub via: Option<Arc<str>>,
     /// Its URL.
     pub url: CrawlUrl,
     /// Its purpose.
     pub kind: PageKind,
-    /// Asked for by a seed, or by a seed's redirect.
+    /// A seed, or the target of a seed's redirect.
     pub seed: bool,
-    /// To be sent on a new connection: a kept one died under it.
+    /// Send it on a new connection, because a reused one was closed before its reply.
     pub fresh: bool,
-    /// The submitter waits for its end, which is always reported.
+    /// The submitter waits for the result, which is always reported.
     pub awaited: bool,
-    /// Redirects behind it.
+    /// Number of redirects that led to it.
     pub redirects: u8,
-    /// 1 for the first attempt at this URL.
+    /// Number of the attempt at this URL, from 1.
     pub attempt: u16,
-    /// Links followed from a seed.
+    /// Number of links followed from a seed.
     pub depth: u32,
-    /// Higher goes first within its lane.
+    /// Within its lane, a higher priority is fetched first.
     pub priority: i32,
-    /// The largest share of a quota that it is expected to take: of those that are equal otherwise
-    /// the largest goes first, since it would wait longest. 0 where nothing bounds it.
+    /// The largest share of a quota that it is expected to take; 0 without quotas. Of requests with
+    /// equal priority, the largest share is fetched first, because it would wait longest.
     pub share: f32,
     /// Its flags.
     pub flags: Flags,
-    /// Optional fields, which few requests have.
+    /// Optional fields; few requests have any.
     pub extra: Option<Box<Extra>>,
 }
 
 impl Job {
-    /// The page of a URL that a seed names, its first attempt.
+    /// The first attempt at a seed's URL.
     pub fn seed(id: u64, url: CrawlUrl) -> Self {
         Job {
             id,
@@ -70,8 +70,7 @@ impl Job {
         }
     }
 
-    /// The attempt that it descends from by retries and redirects: its own number where it is the
-    /// first.
+    /// The first attempt of its chain of retries and redirects; its own number if it is the first.
     pub fn root(&self) -> u64 {
         let extra = self.extra.as_ref();
         extra.and_then(|extra| extra.root()).unwrap_or(self.id)
@@ -83,13 +82,13 @@ impl Job {
         extra.and_then(|extra| extra.method()).unwrap_or("GET")
     }
 
-    /// Whether making it twice does no more than making it once (RFC 9110, section 9.2.2).
+    /// Whether its method is idempotent (RFC 9110, section 9.2.2).
     pub fn is_idempotent(&self) -> bool {
         let idempotent = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
         idempotent.contains(&self.method())
     }
 
-    /// Its own header fields, in order. Most have none.
+    /// Its own header fields, in order.
     pub fn fields(&self) -> Vec<(String, String)> {
         let Some(extra) = &self.extra else {
             return Vec::new();
@@ -98,13 +97,13 @@ impl Job {
         extra.fields().map(owned).collect()
     }
 
-    /// Whether it carries none of the credentials among the fields of every request.
+    /// Whether it is sent without the credentials among `DEFAULT_REQUEST_HEADERS`.
     pub fn is_without_credentials(&self) -> bool {
         let extra = self.extra.as_ref();
         extra.is_some_and(|extra| extra.is_without_credentials())
     }
 
-    /// Names of its own fields that are for its origin alone.
+    /// Names of its own fields that are sent to its origin only.
     pub fn private_headers(&self) -> Vec<String> {
         let extra = self.extra.as_ref();
         let names = extra.into_iter().flat_map(|extra| extra.private_headers());
@@ -116,23 +115,23 @@ impl Job {
         self.extra.as_ref().map_or(&[], |extra| extra.body())
     }
 
-    /// The caller's own JSON.
+    /// The caller's JSON.
     pub fn meta(&self) -> Option<&RawValue> {
         self.extra.as_ref()?.meta.as_deref()
     }
 
-    /// The caller's own number.
+    /// The caller's number.
     pub fn tag(&self) -> u64 {
         self.extra.as_ref().map_or(0, |extra| extra.tag())
     }
 
-    /// The scopes that need not be asked for: those that the request named itself, or that the map
-    /// told before.
+    /// The scopes that are known without a call of the scope map: named by the request, or returned by
+    /// an earlier call.
     pub fn own_scopes(&self) -> Option<Scopes> {
         self.extra.as_ref()?.scopes()
     }
 
-    /// Its expected costs, for those scopes of its lane that have one.
+    /// Its expected costs, in those scopes of its lane for which it has one.
     pub fn costs(&self) -> Costs {
         let extra = self.extra.as_ref();
         extra.map_or_else(Costs::new, |extra| extra.costs())
@@ -143,7 +142,7 @@ impl Job {
         self.extra.as_ref()?.timeout()
     }
 
-    /// Bytes kept of its response body, if the request sets a limit.
+    /// Maximum size of its body, if the request sets one.
     pub fn body_max(&self) -> Option<u64> {
         self.extra.as_ref()?.body_max()
     }
@@ -153,25 +152,25 @@ impl Job {
         self.extra.as_ref()?.route.as_deref()
     }
 
-    /// The origin whose robots.txt this fetch is to bring.
+    /// The origin whose robots.txt this fetch is for.
     pub fn robots_for(&self) -> Option<u32> {
         self.extra.as_ref()?.robots_for()
     }
 
-    /// How deep it stands in sitemaps: 1 for one that a robots.txt names, 0 for what is none.
+    /// Nesting of a sitemap: 1 if named in robots.txt; 0 for a page.
     pub fn nesting(&self) -> u32 {
         self.extra.as_ref().map_or(0, |extra| extra.nesting())
     }
 
-    /// The rarer parts, made if there are none.
+    /// The optional fields, created if there are none.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_default()
     }
 
-    /// The request a user would submit to have it fetched: for `pending.jsonl`.
+    /// The request that, when submitted, has it fetched: for `pending.jsonl`.
     pub fn to_request(&self) -> Request {
         let extra = self.extra.as_ref();
-        let (scopes, scope_costs) = extra.and_then(|extra| extra.said_scopes()).unzip();
+        let (scopes, scope_costs) = extra.and_then(|extra| extra.own_named_scopes()).unzip();
         Request {
             url: self.url.as_str().to_owned(),
             method: extra
@@ -203,19 +202,19 @@ impl Job {
         }
     }
 
-    /// Whether that request has more fields than its result line.
-    pub fn says_more_than_line(&self) -> bool {
+    /// Whether that request has fields that its result line does not have.
+    pub fn has_more_than_line(&self) -> bool {
         let extra = self.extra.as_ref();
         self.kind == PageKind::Sitemap
             || self.flags != Flags::default()
             || self.priority != 0
-            || extra.is_some_and(|extra| extra.says_more_than_line())
+            || extra.is_some_and(|extra| extra.has_more_than_line())
     }
 
-    /// Its place among the requests of its lane: the greatest goes first.
+    /// Its rank in its lane: the greatest is fetched first.
     ///
-    /// robots.txt first, then sitemaps (which take turns with pages), then by priority, then by share of a
-    /// quota (which is never negative, so that its bits are in its order), then in order of admission.
+    /// By kind (robots.txt, then sitemaps, which alternate with pages), priority, share of a quota (never
+    /// negative, so that its bits have its order), and order of admission.
     pub(super) fn rank(&self) -> Rank {
         let kind = match self.kind {
             PageKind::Robots => 2,
@@ -226,5 +225,5 @@ impl Job {
     }
 }
 
-/// Rank of a request: the greater goes first.
+/// Rank of a request: the greater is fetched first.
 pub(super) type Rank = (u8, i32, u32, Reverse<u64>);

@@ -1,4 +1,4 @@
-//! Queued requests, packed into as little memory as their fields take.
+//! Queued requests, in compact representations.
 
 use std::cmp::Ordering;
 
@@ -7,30 +7,30 @@ use super::job::{Job, Rank};
 use super::request::PageKind;
 use crate::wire::url::CrawlUrl;
 
-/// A request that is queued.
+/// A queued request, in the smallest representation that can hold its fields.
 #[derive(Debug)]
 pub(super) enum Queued {
-    /// A seed that says no more than its URL. Where it leads its lane's origin knows, save for the
-    /// target.
+    /// A seed with a URL and no other field. Only the request target is stored; the lane has the
+    /// origin.
     Plain(Plain),
-    /// A page that another of its origin has a link to, and of which no more is to be said: in one
-    /// piece of memory, where a job would be in three. Most of what a crawl finds is such a page, and
-    /// lies untouched so long that no cache holds it any more.
+    /// A page linked from a page of the same origin, without other fields. One allocation, where a
+    /// [`Job`] has three: most queued requests are links, and by the time they are fetched they are no
+    /// longer in the CPU cache.
     Link(Box<Link<LINK_USUAL>>),
-    /// The same with longer texts.
+    /// A [`Queued::Link`] with longer request targets.
     LongLink(Box<Link<LINK_LONG>>),
     /// Any other.
     Whole(Box<Job>),
 }
 
-/// A page that a seed asks for, without anything else that a [`Job`] could say.
+/// A seed whose [`Job`] has only default values except for number, URL and `awaited`.
 ///
-/// A crawl may begin with millions of these, most of them the front page of a host of its own: then
-/// they take no memory beyond their lanes.
+/// A crawl may start with millions of these, most of them the front page of a different host. They are
+/// stored inline in their lanes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain {
     id: [u8; ID_BYTES],
-    /// Of the target; and [`AWAITED`].
+    /// Length of the target, and the flag [`AWAITED`].
     length: u8,
     target: [u8; TARGET_MAX],
 }
@@ -41,25 +41,25 @@ pub(super) struct Link<const TEXT_MAX: usize> {
     id: [u8; ID_BYTES],
     parent: [u8; ID_BYTES],
     depth: u16,
-    /// Of the target, and of that of the page with the link.
+    /// Lengths of the target and of the parent's target.
     lengths: [u8; 2],
-    /// Both targets, one behind the other.
+    /// The target, then the parent's target.
     text: [u8; TEXT_MAX],
 }
 
-/// The rest of 64 bytes, and of 128.
+/// Such that a [`Link`] takes 64 bytes, or 128.
 const LINK_USUAL: usize = 48;
 const LINK_LONG: usize = 112;
 
-/// Enough to count 280 million million attempts.
+/// Enough for 2⁴⁸ attempts, 280 million million.
 const ID_BYTES: usize = 6;
-/// The rest of sixteen bytes.
+/// Such that a [`Plain`] takes 15 bytes, and a [`Queued`] 16.
 const TARGET_MAX: usize = 8;
-/// Flag beside a length: the submitter waits for its end.
+/// Flag in a length: the submitter waits for the result.
 const AWAITED: u8 = 0x80;
 
 impl Queued {
-    /// A request as it is queued.
+    /// The smallest representation of a request.
     pub fn of(job: Job) -> Self {
         if job.seed {
             if let Some(plain) = Plain::of(&job) {
@@ -73,7 +73,7 @@ impl Queued {
         Queued::Whole(Box::new(job))
     }
 
-    /// The request, whose lane is of this origin: whether it is https, its host and its port.
+    /// The request, given the origin of its lane: whether it is https, its host and its port.
     pub fn into_job(self, (is_https, host, port): (bool, &str, u16)) -> Job {
         match self {
             Queued::Plain(plain) => {
@@ -98,7 +98,7 @@ impl Queued {
         }
     }
 
-    /// The attempt that it descends from; see [`Job::root`].
+    /// The first attempt of its chain of retries and redirects; see [`Job::root`].
     pub fn root(&self) -> u64 {
         match self {
             Queued::Whole(job) => job.root(),
@@ -156,7 +156,7 @@ impl Queued {
 
 impl Plain {
     fn of(job: &Job) -> Option<Self> {
-        let says_more = job.parent != 0
+        let has_other_fields = job.parent != 0
             || job.via.is_some()
             || job.kind != PageKind::Page
             || !job.seed
@@ -171,7 +171,7 @@ impl Plain {
         let text = job.url.request_target().as_bytes();
         let mut target = [0; TARGET_MAX];
         target.get_mut(..text.len())?.copy_from_slice(text);
-        (!says_more).then_some(Plain {
+        (!has_other_fields).then_some(Plain {
             id: short(job.id)?,
             length: text.len() as u8 | if job.awaited { AWAITED } else { 0 },
             target,
@@ -180,7 +180,7 @@ impl Plain {
 
     fn target(&self) -> &str {
         std::str::from_utf8(&self.target[..usize::from(self.length & !AWAITED)])
-            .expect("it was text when it came")
+            .expect("bytes written from a str")
     }
 
     fn is_awaited(&self) -> bool {
@@ -190,7 +190,7 @@ impl Plain {
 
 impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
     fn of(job: &Job) -> Option<Self> {
-        let says_more = job.kind != PageKind::Page
+        let has_other_fields = job.kind != PageKind::Page
             || job.seed
             || job.fresh
             || job.awaited
@@ -202,13 +202,13 @@ impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
             || job.extra.is_some();
         let from = job.via.as_deref()?.strip_prefix(job.url.origin())?;
         let target = job.url.request_target();
-        // Without one of these next, it is another origin whose name only begins like this one's.
-        if says_more || !from.starts_with('/') {
+        // Without a slash next, it is another origin whose text starts with this one's.
+        if has_other_fields || !from.starts_with('/') {
             return None;
         }
         let mut text = [0; TEXT_MAX];
-        let (place, rest) = text.split_at_mut_checked(target.len())?;
-        place.copy_from_slice(target.as_bytes());
+        let (start, rest) = text.split_at_mut_checked(target.len())?;
+        start.copy_from_slice(target.as_bytes());
         rest.get_mut(..from.len())?.copy_from_slice(from.as_bytes());
         Some(Link {
             id: short(job.id)?,
@@ -232,15 +232,15 @@ impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
         }
     }
 
-    /// The target, and that of the page with the link.
+    /// The target, and the parent's target.
     fn targets(&self) -> (&str, &str) {
         let [target, from] = self.lengths.map(usize::from);
         let text = str::from_utf8(&self.text[..target + from]);
-        text.expect("it was text when it came").split_at(target)
+        text.expect("bytes written from a str").split_at(target)
     }
 }
 
-/// A number as few bytes, if it is not too large.
+/// A number in [`ID_BYTES`] bytes; `None` if it is too large.
 fn short(number: u64) -> Option<[u8; ID_BYTES]> {
     match number.to_le_bytes() {
         [low @ .., 0, 0] => Some(low),
@@ -254,7 +254,7 @@ fn number(short: [u8; ID_BYTES]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The greater of two goes first.
+/// The greater of two is fetched first.
 impl Ord for Queued {
     fn cmp(&self, other: &Self) -> Ordering {
         self.rank().cmp(&other.rank())
@@ -280,13 +280,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_fill_whole_pieces_of_memory() {
+    fn links_fill_whole_cache_lines() {
         assert_eq!(size_of::<Link<LINK_USUAL>>(), 64);
         assert_eq!(size_of::<Link<LINK_LONG>>(), 128);
     }
 
     #[test]
-    fn a_link_to_a_page_of_the_same_origin_needs_no_job_and_comes_back_as_it_was() {
+    fn a_link_within_an_origin_needs_no_job_and_round_trips() {
         let check = |job: Job, size: usize| {
             let url = job.url.clone();
             let (before, rank, depth) = (format!("{job:?}"), job.rank(), job.depth);
@@ -323,7 +323,7 @@ mod tests {
         check(link("http://a.test/", "http://b.test/"), 0);
         let via = None;
         check(Job { via, ..plain() }, 0);
-        let says_more: [fn(&mut Job); 13] = [
+        let has_other_fields: [fn(&mut Job); 13] = [
             |job| job.kind = PageKind::Sitemap,
             |job| job.seed = true,
             |job| job.fresh = true,
@@ -338,7 +338,7 @@ mod tests {
             |job| job.parent = 1 << 48,
             |job| job.depth = 1 << 16,
         ];
-        for change in says_more {
+        for change in has_other_fields {
             let mut job = plain();
             change(&mut job);
             check(job, 0);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_with_a_url_only_needs_no_job_and_comes_back_unchanged() {
+    fn a_seed_with_a_url_only_needs_no_job_and_round_trips() {
         let check = |job: Job, is_plain: bool| {
             let url = job.url.clone();
             let before = format!("{job:?}");

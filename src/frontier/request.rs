@@ -1,4 +1,4 @@
-//! A request: one URL with its options.
+//! A request: a URL with its options.
 
 pub mod seeds;
 
@@ -13,7 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::base::scopes::SCOPES_MAX;
 use crate::wire::proxy::{Proxy, Route};
 
-/// A request as a user submits it: by a seeds line, from code, or found as a link.
+/// A request as submitted: from a seeds line or from code.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Request {
@@ -25,53 +25,53 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The body; empty means none.
     pub body: Vec<u8>,
-    /// Higher goes first within its lane; 0 is the default.
+    /// Within its lane, a higher priority is fetched first; 0 is the default.
     pub priority: i32,
-    /// Links followed from a seed to get here: 0 for a seed. What it links to has one more, and
-    /// `DEPTH_LIMIT` counts from here.
+    /// Number of links followed from a seed to this request; 0 for a seed. Links in its page get this
+    /// depth plus 1, which `DEPTH_LIMIT` bounds.
     pub depth: u32,
-    /// A sitemap, not a page: it is read for the URLs that it names. How many sitemaps lead to it, itself
-    /// among them: 1 as for one that a robots.txt names, which `SITEMAP_DEPTH_LIMIT` counts. 0 for a page.
+    /// 0 for a page. Otherwise this is a sitemap, whose URLs are fetched; the value is its nesting, which
+    /// `SITEMAP_DEPTH_LIMIT` bounds: 1 for a sitemap named in robots.txt, 2 for one named in that.
     pub sitemap: u32,
-    /// The scopes to be throttled under, in place of the mapped ones; none at all means that only
-    /// the global limits hold. They hold for its retries, its redirects and the robots.txt it asks for,
-    /// too, and for none of its links. They have no order: a refusal is about all of them.
+    /// The scopes that throttle this request, in place of the mapped ones; empty: only the global
+    /// limits apply. They also apply to its retries, its redirects and the robots.txt fetched for it, but
+    /// not to its links. They are unordered: a refusal slows all of them.
     pub scopes: Option<Vec<String>>,
-    /// What this request is expected to cost each of `scopes`, in the same order, in the units of
-    /// their quotas. Empty if none were given: 1 each. Every retry and redirect costs as much again;
-    /// what an answer did cost [`Feedback::actual`](crate::Feedback::actual) tells.
+    /// Expected cost in each of `scopes`, in the same order, in the units of their quotas; missing
+    /// costs are 1. Each retry and redirect costs the same again. The cost of a reply, once known, is set
+    /// with [`Feedback::actual`](crate::Feedback::actual).
     pub scope_costs: Vec<f64>,
-    /// Scrapy's `autothrottle_dont_adjust_delay`: the reply teaches AutoThrottle nothing.
+    /// Scrapy's `autothrottle_dont_adjust_delay`: AutoThrottle ignores the latency of the reply.
     pub dont_adjust_delay: bool,
-    /// How long its fetch may take from its release, in place of `DOWNLOAD_TIMEOUT`. Waits for its turn
-    /// and for the sink do not count. Zero lets it do nothing in time, and a hundred years are the most.
+    /// Maximum time of its fetch, from its release by the throttle, in place of `DOWNLOAD_TIMEOUT`. The
+    /// waits in the queue and for the sink are not included. 0 times out at once; at most 100 years.
     pub timeout: Option<Duration>,
-    /// Bytes of its body that are kept, in place of `DOWNLOAD_MAXSIZE`; 0 keeps none, and any number
-    /// is allowed: memory is bounded by `BUFFERED_BODIES_MAX` and this one body. Of no effect on a body
-    /// that is [taken](crate::BodyMode::Take) in pieces.
+    /// Maximum size of its body in bytes, in place of `DOWNLOAD_MAXSIZE`; a longer body is cut there, and
+    /// 0 keeps nothing. Values above `BUFFERED_BODIES_MAX` are allowed: the memory in use is then at
+    /// most that plus this body. No effect on a body that is [taken](crate::BodyMode::Take) in pieces.
     pub body_max: Option<u64>,
-    /// Its robots.txt is not asked. What is queued before it in its lane still is.
+    /// Fetch without checking robots.txt. Requests ahead of it in its lane are still checked, and it waits
+    /// for them.
     pub ignore_robots: bool,
-    /// No links are looked for in its page.
+    /// Do not extract links from its page.
     pub dont_follow: bool,
-    /// Scrapy's `dont_filter`: it comes in though its URL was seen before or a filter would leave it
-    /// out, and so do the targets of its redirects. A URL is seen whatever its method was: a GET after a
-    /// HEAD needs this.
+    /// Scrapy's `dont_filter`: skip the duplicate check and the filters, for this request and for the
+    /// targets of its redirects. Duplicates are compared by URL only: a GET after a HEAD of the same URL
+    /// needs this.
     pub dont_filter: bool,
-    /// How it goes, in place of `PROXY`. What follows from it goes the same way: its redirects, its
-    /// links, the robots.txt it asks for and the sitemaps named there.
+    /// Its proxy, or none, in place of `PROXY`. Also applies to its redirects, its links, the robots.txt
+    /// fetched for it, and the sitemaps named there.
     pub route: Option<Route>,
-    /// Names of further header fields that are for its origin alone: a redirect elsewhere drops them, as
-    /// it does `Authorization`, `Cookie`, `Proxy-Authorization` and `Host`.
+    /// Names of header fields that are sent to its origin only: a redirect to another origin drops them,
+    /// as it drops `Authorization`, `Cookie`, `Proxy-Authorization` and `Host`.
     pub private_headers: Vec<String>,
-    /// It carries none of the credentials among the header fields of every request, and its origin does
-    /// not become one that gets them.
+    /// Send none of the credentials among `DEFAULT_REQUEST_HEADERS`, and do not add its origin to those
+    /// that get them.
     pub dont_send_credentials: bool,
-    /// Scrapy's `dont_merge_cookies`: it carries none of the cookies that are kept, and none that its
-    /// reply sets is.
+    /// Scrapy's `dont_merge_cookies`: send no stored cookies, and store none from its reply.
     pub dont_merge_cookies: bool,
     pub(crate) meta: Option<Box<RawValue>>,
-    /// The caller's own number, returned as `meta` is; 0 if none was given.
+    /// A number of the caller's, returned with every result as `meta` is; 0 by default.
     pub tag: u64,
 }
 
@@ -84,7 +84,7 @@ impl Request {
         }
     }
 
-    /// Uses this method instead, for example `HEAD`.
+    /// Sets the method, for example `HEAD`.
     pub fn method(mut self, method: impl Into<String>) -> Self {
         self.method = method.into();
         self
@@ -100,34 +100,34 @@ impl Request {
         }
     }
 
-    /// Sends this field too.
+    /// Adds a header field.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Sends this field too, to its origin alone: a redirect to another scheme, host or port drops it, as
-    /// it does `Authorization` and `Cookie`.
+    /// Adds a header field that is sent to its origin only: a redirect to another scheme, host or port
+    /// drops it, as it drops `Authorization` and `Cookie`.
     pub fn private_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into();
         self.private_headers.push(name.clone());
         self.header(name, value)
     }
 
-    /// Goes before those of lower priority in its lane; 0 is the usual one.
+    /// Sets the priority: within its lane, a higher one is fetched first; 0 by default.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Is throttled under this scope instead of the mapped ones. Called again, under both.
+    /// Throttles the request under this scope instead of the mapped ones. Further calls add scopes.
     pub fn scope(mut self, name: impl Into<String>) -> Self {
         self.scopes.get_or_insert_default().push(name.into());
         self
     }
 
-    /// Is throttled under this scope instead of the mapped ones, and expected to cost so much of its
-    /// quota, where others cost 1. Called again, under both.
+    /// Throttles the request under this scope instead of the mapped ones, with an expected cost of
+    /// `units` of its quota (1 by default). Further calls add scopes.
     pub fn scope_cost(mut self, name: impl Into<String>, units: f64) -> Self {
         let before = self.scopes.as_ref().map_or(0, Vec::len);
         self.scope_costs.resize(before, 1.0);
@@ -135,114 +135,115 @@ impl Request {
         self.scope(name)
     }
 
-    /// Is throttled under this scope alone, as by Scrapy's meta key of the same name.
-    /// `DOWNLOAD_SLOTS` and `THROTTLING_SCOPES` set how.
+    /// Throttles the request under this scope only, like Scrapy's meta key of the same name.
+    /// `DOWNLOAD_SLOTS` and `THROTTLING_SCOPES` set its pace.
     pub fn download_slot(self, name: impl Into<String>) -> Self {
         self.without_scopes().scope(name)
     }
 
-    /// Is throttled under no scope: only the global limits hold.
+    /// Throttles the request under no scope: only the global limits apply.
     pub fn without_scopes(mut self) -> Self {
         self.scopes = Some(Vec::new());
         self.scope_costs.clear();
         self
     }
 
-    /// Asks that its reply teach AutoThrottle nothing, however slow it is.
+    /// AutoThrottle ignores the latency of the reply.
     pub fn dont_adjust_delay(mut self) -> Self {
         self.dont_adjust_delay = true;
         self
     }
 
-    /// Carries none of the credentials that `DEFAULT_REQUEST_HEADERS` has for the origins of the seeds,
-    /// and does not make its origin one of these.
+    /// Sends none of the credentials among `DEFAULT_REQUEST_HEADERS`, and does not add its origin to those
+    /// that get them.
     pub fn dont_send_credentials(mut self) -> Self {
         self.dont_send_credentials = true;
         self
     }
 
-    /// Logs in with name and password (RFC 7617). Not sent on to another origin by a redirect.
+    /// Sets `Authorization` for Basic authentication (RFC 7617). A redirect to another origin drops it.
     pub fn basic_auth(self, name: &str, password: &str) -> Self {
         let credentials = BASE64.encode(format!("{name}:{password}").as_bytes());
         self.header("Authorization", format!("Basic {credentials}"))
     }
 
-    /// Shows a token (RFC 6750). Not sent on to another origin by a redirect.
+    /// Sets `Authorization` with a bearer token (RFC 6750). A redirect to another origin drops it.
     pub fn bearer_auth(self, token: &str) -> Self {
         self.header("Authorization", format!("Bearer {token}"))
     }
 
-    /// Timeout from its release, in place of `DOWNLOAD_TIMEOUT`: see [`Request::timeout`]
-    /// (the field).
+    /// Sets the maximum time of its fetch, in place of `DOWNLOAD_TIMEOUT`; see the field
+    /// [`Request::timeout`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Bytes kept of its body, in place of `DOWNLOAD_MAXSIZE`.
+    /// Sets the maximum size of its body, in place of `DOWNLOAD_MAXSIZE`.
     pub fn body_max(mut self, bytes: u64) -> Self {
         self.body_max = Some(bytes);
         self
     }
 
-    /// Is fetched even if robots.txt disallows it.
+    /// Fetches the request even if robots.txt disallows it.
     pub fn ignore_robots(mut self) -> Self {
         self.ignore_robots = true;
         self
     }
 
-    /// Leads nowhere: no links are looked for in its page.
+    /// Extracts no links from its page.
     pub fn dont_follow(mut self) -> Self {
         self.dont_follow = true;
         self
     }
 
-    /// Comes in though it was seen before, or a filter would leave it out.
+    /// Skips the duplicate check and the filters.
     pub fn dont_filter(mut self) -> Self {
         self.dont_filter = true;
         self
     }
 
-    /// Goes through this proxy in place of `PROXY`, and so does what follows from it: its
-    /// redirects, its links, the robots.txt it asks for and the sitemaps named there.
+    /// Uses this proxy in place of `PROXY`, also for its redirects, its links, the robots.txt fetched for
+    /// it, and the sitemaps named there.
     ///
-    /// Its origin's address is then the proxy's to find and to judge: `RESOLVE` looks at the proxy's own
-    /// name alone, and the proxy, having been named, may have any address. `ALLOW_NET` and `EXCLUDE`'s
-    /// networks hold for a host that is an address itself; what a name leads to they do not see.
+    /// The proxy resolves the origin's name. So `RESOLVE` applies to the proxy's name only, and `ALLOW_NET`
+    /// and the networks of `EXCLUDE` apply only to a host written as an address, not to the addresses of
+    /// a name. The proxy itself may have any address.
     pub fn proxy(mut self, proxy: Proxy) -> Self {
         self.route = Some(Route::Proxy(Arc::new(proxy)));
         self
     }
 
-    /// Goes through no proxy, even if `PROXY` is set, and so does what follows from it.
+    /// Uses no proxy, even if `PROXY` is set, also for its redirects, its links, the robots.txt fetched
+    /// for it, and the sitemaps named there.
     pub fn without_proxy(mut self) -> Self {
         self.route = Some(Route::Direct);
         self
     }
 
-    /// Has nothing to do with the cookies of others, where `COOKIES_ENABLED` keeps them. One that
-    /// brings a Cookie field of its own carries no others either, but its reply's are kept.
+    /// With `COOKIES_ENABLED`, sends no stored cookies and stores none from its reply. (A request with
+    /// a `Cookie` field does not send stored cookies either, but those of its reply are stored.)
     pub fn dont_merge_cookies(mut self) -> Self {
         self.dont_merge_cookies = true;
         self
     }
 
-    /// A value of the caller's own, handed back as JSON with every attempt: also after retries and
-    /// redirects, but not with robots.txt, sitemaps and the links that are found.
+    /// Attaches a value of the caller's, returned as JSON with every attempt, including retries and
+    /// redirects, but not with robots.txt, sitemaps and links that follow from the request.
     ///
     /// # Panics
-    /// It cannot be written as JSON: a map whose keys are no text, or a `Serialize` that fails.
+    /// The value cannot be serialised as JSON: a map whose keys are not text, or a failing `Serialize`.
     pub fn meta(mut self, meta: impl Serialize) -> Self {
         self.meta = Some(to_raw_value(&meta).expect("the metadata of a request is JSON"));
         self
     }
 
-    /// The JSON that [`Request::meta`] set, or its seeds line.
+    /// The JSON set by [`Request::meta`] or by the seeds line.
     pub fn meta_json(&self) -> Option<&str> {
         self.meta.as_deref().map(RawValue::get)
     }
 
-    /// A number of the caller's own, handed back with the result.
+    /// Attaches a number of the caller's, returned with every result as `meta` is.
     pub fn tag(mut self, tag: u64) -> Self {
         self.tag = tag;
         self
@@ -258,7 +259,7 @@ impl Request {
         }
     }
 
-    /// Whether its own scopes and their costs are such as can be throttled.
+    /// Validates its own scopes and their costs.
     pub(crate) fn check_scopes(&self) -> Result<(), ScopesError> {
         let names = self.scopes.as_deref().unwrap_or_default();
         if names.iter().any(String::is_empty) {
@@ -278,26 +279,26 @@ impl Request {
     }
 }
 
-/// Why a request cannot have the scopes that it names.
+/// Invalid scopes of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScopesError {
-    /// One has no name.
-    #[error("a scope's name is empty")]
+    /// A scope's name is empty.
+    #[error("a scope's name is empty; give each scope a name")]
     Unnamed,
-    /// More than a request can wait for.
-    #[error("{0} scopes are too many; {SCOPES_MAX} are the most")]
+    /// More scopes than a request can have.
+    #[error("{0} scopes are too many; name at most {SCOPES_MAX}")]
     TooMany(usize),
     /// There are more costs than scopes.
-    #[error("there are more costs than scopes")]
+    #[error("more costs than scopes; give one cost per scope")]
     CostsOfNothing,
-    /// A cost that is none.
-    #[error("a cost is a number from 0 up, not {0}")]
+    /// A cost is negative or not finite.
+    #[error("invalid cost {0}; give a number of 0 or more")]
     Cost(String),
 }
 
 impl ScopesError {
-    /// The stable name.
+    /// The stable code.
     pub const fn code(&self) -> &'static str {
         match self {
             ScopesError::Unnamed => "scopes.unnamed",
@@ -307,7 +308,7 @@ impl ScopesError {
         }
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Whether a retry could succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
@@ -317,7 +318,7 @@ impl ScopesError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum PageKind {
-    /// A page, asked for by a seed or a link.
+    /// A page: a seed or the target of a link.
     #[default]
     Page,
     /// A robots.txt.

@@ -456,8 +456,7 @@ fn what_is_never_answered_is_above_every_bound() {
     let all = [&ask[..], &["--new-connections", "--fail-above", "p99=20s"]].concat();
     let ended = probe(&url, &all).expect(1);
     assert!(ended.out.contains("2 replies, 18 errors"), "{}", ended.out);
-    let report =
-        "argiope: --fail-above p99=20s: 18 of 20 were not answered, which is above any bound\n";
+    let report = "argiope: --fail-above p99=20s: 18 of 20 requests were not answered, which counts as above any bound\n";
     assert_eq!(ended.err, report);
     let few = [&all[..], &["--fail-above", "p10=20s"]].concat();
     assert_eq!(
@@ -481,7 +480,7 @@ fn what_a_probe_does_not_heed_or_cannot_have_is_told_by_name() {
     ];
     let ended = probe(&server.url("/"), &[&ask[..], &set].concat()).expect(0);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
-    let warning = "warning: a probe does not heed DOWNLOAD_DELAY (-s), KEEPALIVE_MAX (-s): ";
+    let warning = "warning: no effect on a probe: DOWNLOAD_DELAY (-s), KEEPALIVE_MAX (-s); ";
     assert!(ended.err.starts_with(warning), "{}", ended.err);
     let many = ["--connections", "99999999999"];
     let ended = probe(&server.url("/"), &[&ask[..], &many].concat()).expect(0);

@@ -93,6 +93,6 @@ fn f20_a_download_slot_beside_scopes_is_refused() {
     let error = Request::from_line(line).expect_err("it is ambiguous");
     assert_eq!(
         error.to_string(),
-        r#"`download_slot`: "mine" stands beside `scopes`; name all scopes in `scopes`"#
+        r#"`download_slot`: "mine" is given together with `scopes`; name all scopes in `scopes`"#
     );
 }

@@ -230,8 +230,8 @@ impl<I: Io> Core<I> {
         let may_be_pending =
             page.is_final && job.kind != PageKind::Robots && !self.control.has_source();
         let request = || job.to_request();
-        let says_more = may_be_pending && job.says_more_than_line();
-        let asked_by: Option<&dyn Fn() -> Request> = if says_more { Some(&request) } else { None };
+        let has_more = may_be_pending && job.has_more_than_line();
+        let asked_by: Option<&dyn Fn() -> Request> = if has_more { Some(&request) } else { None };
         let buffers = self.output.put(page, asked_by);
         if let Some(end) = end {
             self.control.handle_end(end);

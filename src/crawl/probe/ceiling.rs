@@ -1,4 +1,4 @@
-//! What a probe's figures must not exceed: `p99=5ms`, `connect.max=1s`, `errors=0.1%`.
+//! Upper bounds for a probe's figures: `p99=5ms`, `connect.max=1s`, `errors=0.1%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use crate::crawl::config;
 use crate::crawl::probe::report::{Measure, ProbeReport};
 use crate::crawl::stats::Spread;
 
-/// A bound of one figure of a report, as `--fail-above` takes it.
+/// Upper bound for one figure of a report, in the syntax of `--fail-above`.
 ///
 /// `STATISTIC=SPAN`, where the statistic is a percentile (`p50`, `p99.9`), `mean` or `max`, of the
-/// latency from due ([`Measure::Due`]) or of the measure that is named before it (`sent.p99=5ms`,
-/// `lateness.max=1ms`); or `errors=COUNT`, `errors=SHARE%`.
+/// latency from due ([`Measure::Due`]) or of the measure named before the statistic
+/// (`sent.p99=5ms`, `lateness.max=1ms`); or `errors=COUNT`, `errors=SHARE%`.
 ///
-/// What was not answered is above every bound: where one request in fifty ran into a timeout, the
-/// p99 is exceeded, and so are mean and max ([`ProbeReport::unanswered`]).
+/// An unanswered request counts as above every bound: if one request in fifty timed out, the p99
+/// is exceeded, and so are mean and max ([`ProbeReport::unanswered`]).
 ///
 /// ```
 /// use argiope::probe::Ceiling;
@@ -33,9 +33,9 @@ pub struct Ceiling {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Figure {
     Span(Measure, Statistic, Duration),
-    /// No more failures than this.
+    /// Maximum number of failures.
     Errors(u64),
-    /// No larger a share of what ended.
+    /// Maximum share of failures among the requests that ended.
     ErrorShare(f64),
 }
 
@@ -46,7 +46,7 @@ enum Statistic {
     Max,
 }
 
-/// Why a text is no ceiling.
+/// An invalid ceiling.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?}: {what}; {mend}")]
 pub struct CeilingError {
@@ -56,20 +56,20 @@ pub struct CeilingError {
 }
 
 impl CeilingError {
-    /// The stable name.
+    /// The stable code: `ceiling`.
     pub const fn code(&self) -> &'static str {
         "ceiling"
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Whether a retry could succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
 }
 
 impl Ceiling {
-    /// Says in one line by how much the figure is exceeded; `None` where it is not. A figure of
-    /// which there is none is exceeded, too: nobody has seen it kept.
+    /// One line with the excess over the bound; `None` if the bound holds. It is exceeded, too, if
+    /// nothing was measured.
     pub fn exceeded_by(&self, report: &ProbeReport) -> Option<String> {
         match self.of {
             Figure::Span(measure, statistic, most) => {
@@ -78,7 +78,7 @@ impl Ceiling {
                 let seen = match statistic {
                     _ if all == 0 => return Some(format!("{self}: nothing was measured")),
                     Statistic::Quantile(share) => {
-                        // 99.9 % of a thousand are 999, although the product is a hair above.
+                        // 99.9 % of 1000 are 999, although rounding makes the product slightly larger.
                         let rank = (share * all as f64 * (1.0 - 1e-12)).ceil() as u64;
                         of_rank(spread, rank)
                     }
@@ -88,10 +88,11 @@ impl Ceiling {
                 };
                 match seen {
                     None => Some(format!(
-                        "{self}: {unanswered} of {all} were not answered, which is above any bound"
+                        "{self}: {unanswered} of {all} requests were not answered, \
+                         which counts as above any bound"
                     )),
                     Some(seen) if seen > most => Some(format!(
-                        "{self}: it is {seen:.3?}, {:.3?} above",
+                        "{self}: measured {seen:.3?}, {:.3?} above",
                         seen - most
                     )),
                     Some(_) => None,
@@ -99,7 +100,7 @@ impl Ceiling {
             }
             Figure::Errors(most) => {
                 let seen = report.errors();
-                (seen > most).then(|| format!("{self}: there are {seen}, {} above", seen - most))
+                (seen > most).then(|| format!("{self}: counted {seen}, {} above", seen - most))
             }
             Figure::ErrorShare(most) => {
                 let ended = report.errors() + report.replies;
@@ -109,15 +110,14 @@ impl Ceiling {
                 let seen = report.errors() as f64 / ended as f64;
                 (seen > most).then(|| {
                     let (seen, above) = (seen * 100.0, (seen - most) * 100.0);
-                    format!("{self}: it is {seen:.3} %, {above:.3} % above")
+                    format!("{self}: counted {seen:.3} %, {above:.3} % above")
                 })
             }
         }
     }
 }
 
-/// The span that comes at this place when all are in order, from 1 on; `None` where there are not
-/// so many.
+/// The span of this rank in ascending order, counted from 1; `None` if there are fewer spans.
 fn of_rank(spread: &Spread, rank: u64) -> Option<Duration> {
     let mut below = 0;
     spread.buckets().find_map(|(span, count)| {
@@ -142,21 +142,21 @@ impl FromStr for Ceiling {
             mend: mend.to_owned(),
         };
         let Some((name, most)) = text.split_once('=') else {
-            return Err(wrong("no bound", "write p99=5ms"));
+            return Err(wrong("missing bound", "write p99=5ms"));
         };
         let (name, most) = (name.trim(), most.trim());
         let of = if name == "errors" {
             errors(most).ok_or_else(|| {
                 wrong(
-                    "no number of errors",
+                    "invalid number of errors",
                     "write errors=0, errors=10 or errors=0.1%",
                 )
             })?
         } else {
             let (measure, statistic) = figure(name).ok_or_else(|| {
                 wrong(
-                    "no such figure",
-                    "write p50, p99.9, mean, max or errors, or a measure before it (sent.p99)",
+                    "unknown figure",
+                    "write p50, p99.9, mean, max or errors; a measure may come first (sent.p99)",
                 )
             })?;
             let most = config::span(most).map_err(|problem| wrong(&problem.what, &problem.mend))?;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_names_a_statistic_and_perhaps_a_measure_before_it() {
+    fn a_ceiling_names_a_statistic_and_optionally_a_measure() {
         let p99 = Statistic::Quantile(0.99);
         check("p99=5ms", span(Measure::Due, p99, 5_000));
         check("sent.p99=5ms", span(Measure::Sent, p99, 5_000));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ceiling_is_refused() {
+    fn invalid_ceilings_are_refused() {
         for text in [
             "",
             "p99",
@@ -266,8 +266,8 @@ mod tests {
             check(text, None);
         }
     }
-    /// What is said of a ceiling where so many were due, of which `spans` milliseconds are those
-    /// that were answered.
+    /// The verdict on a ceiling for `due` requests, of which those in `spans` (milliseconds) were
+    /// answered.
     fn verdict(text: &str, due: u64, spans: impl Iterator<Item = u64>) -> Option<String> {
         let length = Length::Requests(due);
         let mut report = ProbeReport::new((Arrivals::Constant, 1.0), length, 1, 1);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_answered_is_above_every_bound() {
+    fn unanswered_requests_count_as_above_every_bound() {
         let hundred = || 1..=100;
         assert_eq!(verdict("p99=99100us", 100, hundred()), None);
         assert!(verdict("p99=98900us", 100, hundred()).is_some());
@@ -297,15 +297,21 @@ mod tests {
         assert!(verdict("p99=99ms", 101, hundred()).is_some());
         for text in ["max=1h", "mean=1h", "p100=1h", "whole.max=1h"] {
             let verdict = verdict(text, 101, hundred()).expect(text);
-            assert!(verdict.contains("1 of 101 were not answered"), "{verdict}");
+            assert!(
+                verdict.contains("1 of 101 requests were not answered"),
+                "{verdict}"
+            );
         }
         // One in fifty.
         assert!(verdict("p99=1h", 102, hundred()).is_some());
         assert_eq!(verdict("p98=101ms", 102, hundred()), None);
-        let none = verdict("p50=1h", 10, 0..0).expect("nobody had an answer");
-        assert!(none.contains("10 of 10 were not answered"), "{none}");
+        let none = verdict("p50=1h", 10, 0..0).expect("no request was answered");
+        assert!(
+            none.contains("10 of 10 requests were not answered"),
+            "{none}"
+        );
         assert_eq!(verdict("lateness.max=1h", 101, hundred()), None);
-        let nothing = verdict("p50=1h", 0, 0..0).expect("there is nothing");
+        let nothing = verdict("p50=1h", 0, 0..0).expect("nothing was measured");
         assert!(nothing.contains("nothing was measured"), "{nothing}");
     }
 }

@@ -1,5 +1,5 @@
-//! Latency under a constant rate: an open loop, whose requests leave when they are due whatever
-//! became of those before, over the connections, names and timeouts of a crawl.
+//! Measures latency at a constant rate, in an open loop: each request is sent when it is due, whether
+//! earlier ones were answered or not. Uses the connections, resolver and timeouts of a crawl.
 
 mod schedule;
 pub(super) mod open_loop;
@@ -36,30 +36,30 @@ use crate::wire::url::CrawlUrl;
 /// Settings of a probe.
 #[derive(Clone, Debug)]
 pub struct ProbeSettings {
-    /// Requests a second, in all.
+    /// Requests per second, for all targets together.
     pub rate: f64,
     /// Extent of the measurement.
     pub length: Length,
-    /// Before that: requests come in at the same rate, and count nowhere.
+    /// Time before the measurement: requests are sent at the same rate, and not counted.
     pub warmup: Duration,
     /// Distribution of the gaps between requests.
     pub arrivals: Arrivals,
-    /// Connections that there may be at once, each with one request in flight. Requests that are
-    /// due while all are busy wait, and their latency from due on counts the wait.
+    /// Maximum open connections, each with one request in flight. Requests that are due while all
+    /// are busy wait; [`Measure::Due`] includes the wait.
     pub connections_max: usize,
-    /// Every request has a connection of its own.
+    /// Open a new connection for every request.
     pub new_connections: bool,
 }
 
 impl Default for ProbeSettings {
     fn default() -> Self {
         ProbeSettings {
-            // As much as any server bears that is somebody else's by mistake.
+            // Harmless to any server, in case the URL is wrong.
             rate: 10.0,
             length: Length::Time(Duration::from_secs(10)),
             warmup: Duration::ZERO,
             arrivals: Arrivals::Constant,
-            // A second's worth of replies that all hang, at a thousand a second.
+            // At 1000 requests per second, enough for replies that take 1 s.
             connections_max: 1000,
             new_connections: false,
         }
@@ -68,10 +68,10 @@ impl Default for ProbeSettings {
 
 /// Measures latency at a constant total rate.
 ///
-/// It asks for its targets in turn, each request when it is due, on the loop, connections, names
-/// and timeouts of a crawl. Nothing is paced, no robots.txt is asked for, no redirect followed and
-/// nothing tried again (but for a request under which a kept connection died). It ends when every
-/// request has ended, or `STOP_GRACE` after the last was due.
+/// Requests go to the targets in turn, each when it is due, over the event loop, connections,
+/// resolver and timeouts of a crawl. No request is throttled, no robots.txt fetched, no redirect
+/// followed and no request retried (except one whose reused connection was closed before a reply).
+/// The probe ends when every request has ended, or `STOP_GRACE` after the last was due.
 ///
 /// ```no_run
 /// use argiope::probe::{Measure, Probe, ProbeSettings};
@@ -92,11 +92,11 @@ pub struct Probe<I: Io = Kernel> {
 }
 
 impl Probe<Kernel> {
-    /// A probe on the kernel, of these targets; each attempt that ends goes to `sink`, those of
-    /// the warm-up too.
+    /// A probe of these targets on a kernel back end; `sink` gets the page of each attempt, those of
+    /// the warm-up included.
     ///
     /// # Errors
-    /// A setting or a target cannot be taken, or the kernel refuses what the loop needs.
+    /// A setting or a target is invalid, or a system call that sets up the loop failed.
     pub fn new(
         config: Config,
         settings: ProbeSettings,
@@ -137,8 +137,8 @@ impl<I: Io> Probe<I> {
             .collect::<Result<Vec<_>, _>>()?;
         let grace = config.stop_grace;
         let seed = config.random_seed;
-        warn_of_unheeded(&config);
-        unleash(&mut config, &settings);
+        warn_settings_without_effect(&config);
+        disable_crawl_policies(&mut config, &settings);
         let mut parts = Parts::new(sink);
         parts.in_flight_named = "--connections";
         let mut crawler = make(config, parts)?;
@@ -160,7 +160,7 @@ impl<I: Io> Probe<I> {
         report.io = core.io().kind();
         let load = OpenLoop::new(schedule, targets, settings.new_connections, grace, report);
         for target in load.targets() {
-            // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
+            // A request that cannot be encoded is an error of the caller, reported now instead of as pages.
             let job = load.job_of(target, 0);
             check_request(&job).map_err(|error| refused(&target.request.url, error))?;
             core.trust_origin_of(&job.url);
@@ -169,9 +169,9 @@ impl<I: Io> Probe<I> {
         Ok(Probe { crawler })
     }
 
-    /// Runs to the end; gives the reason for it: `finished`, `shutdown` (it was stopped),
-    /// `overdue` (what was left `STOP_GRACE` after the last request was due was given up),
-    /// `blocked_address` (a target's address may not be asked) or `sink_failed`.
+    /// Runs to the end and returns the reason: `finished`, `shutdown` (it was stopped), `overdue`
+    /// (requests still open `STOP_GRACE` after the last was due were abandoned), `blocked_address`
+    /// (a target's address is not allowed) or `sink_failed`.
     pub fn run(&mut self) -> FinishReason {
         self.crawler.run()
     }
@@ -181,25 +181,25 @@ impl<I: Io> Probe<I> {
         self.crawler.turn(patience)
     }
 
-    /// The crawl that the probe is.
+    /// The crawl that runs the probe.
     #[cfg(test)]
     pub(crate) fn crawler_mut(&mut self) -> &mut Crawler<I> {
         &mut self.crawler
     }
 
-    /// How many requests have ended so far, those of the warm-up too.
+    /// Number of requests that have ended, those of the warm-up included.
     pub fn ended(&self) -> u64 {
         self.load().ended()
     }
 
-    /// What was counted so far, at no cost. What follows from the whole is only in
-    /// [`Probe::report`]: why it ended, the span, what was left unsent.
+    /// The counts so far, without a copy. Values known only at the end are in [`Probe::report`]: the
+    /// finish reason, the span, the number of unsent requests.
     pub fn so_far(&self) -> &ProbeReport {
         self.load().so_far()
     }
 
-    /// What was measured. Copies all of it, which takes longer than a request may be late: it is
-    /// for the end.
+    /// The results. Copies all distributions, which delays requests that are due: call it at the
+    /// end.
     pub fn report(&self) -> ProbeReport {
         let core = &self.crawler.core;
         let wall = core.io().wall_at_start();
@@ -208,13 +208,13 @@ impl<I: Io> Probe<I> {
             .report(wall, core.over(), connections, core.now())
     }
 
-    /// From now on, distributions are also kept for [`Probe::take_interval`].
+    /// Starts to record distributions per interval, for [`Probe::take_interval`].
     pub fn keep_intervals(&mut self) {
         let now = self.crawler.core.io().now();
         self.load_mut().keep_intervals(now);
     }
 
-    /// Intervals measured since the last call, or since they are kept.
+    /// The interval since the last call, or since [`Probe::keep_intervals`].
     pub fn take_interval(&mut self) -> Option<ProbeInterval> {
         let core = &self.crawler.core;
         let (wall, now) = (core.io().wall_at_start(), core.io().now());
@@ -226,7 +226,7 @@ impl<I: Io> Probe<I> {
         self.crawler.write_error()
     }
 
-    /// Since the probe began, on its own clock.
+    /// Time since the probe started, by its back end's clock.
     pub fn elapsed(&self) -> Duration {
         self.crawler.elapsed()
     }
@@ -236,7 +236,7 @@ impl<I: Io> Probe<I> {
         self.crawler.stopper()
     }
 
-    /// Whether somebody asked it to stop.
+    /// Whether a stop was requested.
     pub fn is_stopping(&self) -> bool {
         self.crawler.core.is_stopping()
     }
@@ -264,46 +264,46 @@ impl<I: Io> Probe<I> {
     }
 }
 
-/// Whether all of it makes sense together.
+/// Checks the settings and the number of targets.
 fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError> {
     let refused = |setting, reason: &str| {
         let reason = reason.to_owned();
         Err(SetUpError::Setting { setting, reason })
     };
     if targets.is_empty() {
-        return refused("URL", "there is nothing to ask for; name a URL");
+        return refused("URL", "no URL given; give at least one");
     }
     if !settings.rate.is_finite() || settings.rate <= 0.0 {
-        return refused("--rate", "no rate; give requests a second, above 0");
+        return refused("--rate", "not a rate; give requests per second, above 0");
     }
     if settings.rate > RATE_MAX {
         return refused(
             "--rate",
-            "no thread sends so many; give 10 million a second at most",
+            "too high for one thread; give at most 10 million per second",
         );
     }
     let too_long = |span: Duration| span > SPAN_MAX;
     match settings.length {
         Length::Time(span) if span.is_zero() => {
-            return refused("--duration", "no time at all; give more than 0");
+            return refused("--duration", "not above 0; give a duration above 0");
         }
         Length::Time(span) if too_long(span) => {
-            return refused("--duration", "too long; give ten years at most");
+            return refused("--duration", "too long; give at most 10 years");
         }
-        Length::Requests(0) => return refused("--requests", "none at all; give 1 or more"),
+        Length::Requests(0) => return refused("--requests", "0 is too small; give 1 or more"),
         Length::Requests(count) if count as f64 / settings.rate > SPAN_MAX.as_secs_f64() => {
             return refused(
                 "--requests",
-                "too many at this rate; give ten years' worth at most",
+                "too many at this rate; give at most as many as are due in 10 years",
             );
         }
         Length::Time(_) | Length::Requests(_) => {}
     }
     if too_long(settings.warmup) {
-        return refused("--warmup", "too long; give ten years at most");
+        return refused("--warmup", "too long; give at most 10 years");
     }
     if settings.connections_max == 0 {
-        return refused("--connections", "none at all; give 1 or more");
+        return refused("--connections", "0 is too small; give 1 or more");
     }
     Ok(())
 }
@@ -311,7 +311,10 @@ fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError
 fn target(request: &Request, config: &Config) -> Result<Target, SetUpError> {
     let url = CrawlUrl::parse(&request.url).map_err(|error| refused(&request.url, error))?;
     if filter::excludes(&config.frontier, &url) {
-        return Err(refused(&request.url, "EXCLUDE keeps us away"));
+        return Err(refused(
+            &request.url,
+            "the host is excluded; remove it from EXCLUDE",
+        ));
     }
     Ok(Target {
         url,
@@ -326,31 +329,31 @@ fn refused(url: &str, why: impl std::fmt::Display) -> SetUpError {
     }
 }
 
-/// Settings that were set but have no effect in a probe, with their sources.
-fn unheeded(config: &Config) -> Vec<String> {
+/// Settings that the user set but that have no effect on a probe, with their sources.
+fn settings_without_effect(config: &Config) -> Vec<String> {
     settings()
         .iter()
-        .filter(|setting| !HEEDED.contains(&setting.name))
+        .filter(|setting| !SETTINGS_WITH_EFFECT.contains(&setting.name))
         .map(|setting| (setting.name, config.source(setting.name)))
         .filter(|(_, source)| **source != SettingSource::Default)
         .map(|(name, source)| format!("{name} ({source})"))
         .collect()
 }
 
-fn warn_of_unheeded(config: &Config) {
-    let names = unheeded(config);
+fn warn_settings_without_effect(config: &Config) {
+    let names = settings_without_effect(config);
     if !names.is_empty() {
         log::warn!(
-            "a probe does not heed {}: nothing is paced, followed or tried again, and connections \
-             are kept as --connections and --new-connections say",
+            "no effect on a probe: {}; a probe does not throttle, follow or retry, and connections \
+             are governed by --connections and --new-connections",
             names.join(", ")
         );
     }
 }
 
-/// Leaves of a crawl's manners what one fetch needs. Requests have no scope, so nothing keeps one
-/// that is due but the number of connections.
-fn unleash(config: &mut Config, settings: &ProbeSettings) {
+/// Disables throttling, robots.txt, links, retries and limits. Requests have no scope, so only
+/// the number of connections delays one that is due.
+fn disable_crawl_policies(config: &mut Config, settings: &ProbeSettings) {
     config.throttle = throttle::settings::ThrottleSettings {
         concurrent_requests: settings.connections_max,
         ..throttle::settings::ThrottleSettings::default()
@@ -368,13 +371,12 @@ fn unleash(config: &mut Config, settings: &ProbeSettings) {
     frontier.host_down_after = Duration::ZERO;
 }
 
-/// Beyond what one thread can do by two orders of magnitude.
+/// 100 times what one thread can send per second.
 const RATE_MAX: f64 = 1e7;
-/// Moments are counted in nanoseconds, of which there are enough for centuries.
+/// An instant is a `u64` of nanoseconds, which overflows after 584 years.
 const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// The settings that mean something to a probe. The rest is of paces, and of what a crawl does beside
-/// fetching.
-const HEEDED: [&str; 26] = [
+/// The settings that have an effect on a probe. The others concern throttling, the frontier and output.
+const SETTINGS_WITH_EFFECT: [&str; 26] = [
     "USER_AGENT",
     "CONTACT",
     "DEFAULT_REQUEST_HEADERS",

@@ -1,5 +1,4 @@
-//! An open loop on the crawl's own: requests come in when they are due, and what becomes of each
-//! is told by when it was.
+//! The open loop: creates requests at their due times, and measures their latency from due.
 
 use std::time::Duration;
 
@@ -17,25 +16,24 @@ use crate::frontier::request::Request;
 use crate::sink::page::Page;
 use crate::wire::url::CrawlUrl;
 
-/// Requests by the clock, and the book that is kept of them.
+/// Creates a request at each due time, and counts the results.
 pub(in crate::crawl) struct OpenLoop {
     schedule: Schedule,
-    /// The same, ahead of it where requests come due faster than they are taken in: the end of
-    /// chance is known as soon as it is past.
+    /// A copy of `schedule` that may be ahead of it while due requests wait to be taken; with
+    /// random gaps, it determines whether `measured_until` is past.
     ahead: Schedule,
     targets: Vec<Target>,
     next_target: usize,
     new_connections: bool,
-    /// Requests that came in and have not ended.
+    /// Requests that were taken and have not ended.
     open: Slab<Open>,
-    /// It has begun: its schedule runs.
+    /// Whether the schedule has started.
     is_begun: bool,
-    /// Nothing comes in any more, since then: it was stopped. What would have been due later never
-    /// was.
+    /// When the probe was stopped. Requests due later are not counted.
     closed: Option<Instant>,
-    /// How long after its end requests that are still open are given up.
+    /// How long after the measurement open requests are abandoned.
     grace: Duration,
-    /// An address was refused: nothing can be measured there.
+    /// Whether a target's address is not allowed.
     is_refused: bool,
     /// Requests that ended, measured or not.
     ended: u64,
@@ -43,22 +41,22 @@ pub(in crate::crawl) struct OpenLoop {
     interval: Option<(Instant, Tally)>,
 }
 
-/// One of the requests sent in turn.
+/// One of the requests that are sent in turn.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub url: CrawlUrl,
     pub request: Request,
 }
 
-/// A request that has come in.
+/// A request that was taken from the schedule.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     arrival: Arrival,
     target: usize,
 }
 
-/// Requests that may wait for their turn. Behind so many nothing is learned by waiting, too: the
-/// server, or we, cannot keep up.
+/// Maximum waiting requests; further ones are dropped. With so many the server or this machine
+/// cannot keep up with the rate, and waiting would measure nothing more.
 const WAITING_MAX: usize = 65_536;
 
 impl OpenLoop {
@@ -69,7 +67,7 @@ impl OpenLoop {
         grace: Duration,
         report: ProbeReport,
     ) -> Self {
-        assert!(!targets.is_empty(), "a probe asks for something");
+        assert!(!targets.is_empty(), "a probe has at least one target");
         OpenLoop {
             ahead: schedule.clone(),
             schedule,
@@ -87,10 +85,10 @@ impl OpenLoop {
         }
     }
 
-    /// When something is to be done.
+    /// The next deadline: the next due time, or when open requests are abandoned.
     pub fn next(&self) -> Option<Instant> {
         if self.closed.is_some() {
-            // Else what is never taken would be due for ever, and the loop not come to rest.
+            // Arrivals that are never taken would stay due, and the loop would never sleep.
             return None;
         }
         match self.schedule.next() {
@@ -100,12 +98,12 @@ impl OpenLoop {
         }
     }
 
-    /// When requests that are still open are given up.
+    /// When open requests are abandoned.
     fn until(&self) -> Instant {
         self.schedule.measured_until() + self.grace
     }
 
-    /// Whether nothing more comes in.
+    /// Whether every arrival has been taken.
     pub fn is_spent(&self) -> bool {
         self.schedule.is_spent()
     }
@@ -118,26 +116,26 @@ impl OpenLoop {
         (now >= self.until()).then_some(FinishReason::Overdue)
     }
 
-    /// Whether a connection is kept for requests that are queued or still to come.
+    /// Whether an idle connection is kept: further requests are queued or scheduled.
     pub fn keeps_connection(&self, is_queued: bool) -> bool {
         !self.new_connections && (is_queued || !self.schedule.is_spent())
     }
 
-    /// Connections that there may be at once.
+    /// Maximum open connections.
     pub fn connections_max(&self) -> usize {
         self.report.connections_max
     }
 
-    /// Requests that ended, in the warm-up too.
+    /// Requests that ended, those of the warm-up included.
     pub fn ended(&self) -> u64 {
         self.ended
     }
 
-    /// The next request, if one is due; `waiting` others wait for their turn. None within where it
-    /// is dropped for their number.
+    /// The next request, if one is due; `waiting` others wait for a connection. `Some(None)`: it was
+    /// dropped, because [`WAITING_MAX`] wait.
     pub(in crate::crawl) fn take(&mut self, waiting: usize, now: Instant) -> Option<Option<Job>> {
         if !self.is_begun {
-            // Setting up is no part of it.
+            // The schedule starts after set-up.
             self.is_begun = true;
             self.schedule.begin(now);
             self.ahead = self.schedule.clone();
@@ -157,20 +155,20 @@ impl OpenLoop {
         Some(Some(self.job_of(&self.targets[target], key.slot)))
     }
 
-    /// Nothing more comes in: the first time counts.
+    /// Stops taking arrivals; later calls have no effect.
     pub(in crate::crawl) fn close(&mut self, now: Instant) {
         self.closed.get_or_insert(now);
     }
 
-    /// The requests, sent in turn.
+    /// The requests that are sent in turn.
     pub(super) fn targets(&self) -> &[Target] {
         &self.targets
     }
 
-    /// An attempt at a target, for the request in this slot. It has no number yet.
+    /// An attempt at a target, for the request in this slot; its number is not assigned yet.
     pub(super) fn job_of(&self, target: &Target, slot: u32) -> Job {
         let mut extra = Extra::of(&target.request).unwrap_or_default();
-        // Given back as the caller's own when the request has ended.
+        // `end` replaces it by the caller's tag.
         extra.set_tag(slot.into());
         Job {
             fresh: self.new_connections,
@@ -181,16 +179,16 @@ impl OpenLoop {
         }
     }
 
-    /// An attempt has ended: its page has its due time, and the counts are updated.
+    /// Sets the due time and the caller's tag in the page of an attempt that ended, and counts it.
     pub fn end(&mut self, page: &mut Page) {
-        let slot = u32::try_from(page.tag).expect("its tag is our own");
+        let slot = u32::try_from(page.tag).expect("the tag is a slot number");
         let key = self
             .open
             .key_of(slot)
             .expect("an attempt ends while its request is open");
-        let Open { arrival, target } = *self.open.get(key).expect("it was just found");
+        let Open { arrival, target } = *self.open.get(key).expect("its key was just found");
         page.tag = self.targets[target].request.tag;
-        // It was under none; what stands for that is our own affair.
+        // The placeholder for "no scope" is internal.
         page.scopes.clear();
         page.timings.due = Some(arrival.due);
         if !page.is_final {
@@ -203,7 +201,7 @@ impl OpenLoop {
         self.is_refused |= failure == Some(FailureKind::BlockedAddress);
         if arrival.measured {
             let begun = page.timings.dns.unwrap_or(page.timings.started);
-            // What our own machine had no socket or port for never had its turn.
+            // A request without a local socket or port was never started.
             let code = page.failure.as_ref().map(|failure| failure.code);
             let is_lacking = matches!(code, Some(EXHAUSTED | NO_PORT));
             let in_time = self.is_within(begun) && !is_lacking;
@@ -213,14 +211,14 @@ impl OpenLoop {
         }
     }
 
-    /// Whether others that count were still due at this moment, which is past.
+    /// Whether `at`, which is past, is before `measured_until`.
     fn is_within(&mut self, at: Instant) -> bool {
         let is_unknown = |ahead: &Schedule| ahead.measured_until() == Instant::FAR_FUTURE;
         while is_unknown(&self.ahead) && self.ahead.take(at).is_some() {}
         at < self.ahead.measured_until()
     }
 
-    /// Keeps the distributions of intervals from `now` on.
+    /// Starts to record distributions per interval.
     pub fn keep_intervals(&mut self, now: Instant) {
         self.interval = Some((now, Tally::default()));
     }
@@ -264,7 +262,7 @@ impl OpenLoop {
         if over.is_some() {
             let left = self.open.iter();
             report.unsent = left.filter(|(_, open)| open.arrival.measured).count() as u64;
-            // What came due while we were too busy to see it.
+            // Arrivals that were due and not taken.
             let mut unseen = self.schedule.clone();
             while let Some(arrival) = unseen.take(now) {
                 report.due += u64::from(arrival.measured);
@@ -283,7 +281,7 @@ mod tests {
     use crate::fetch::failure::Failure;
     use crate::sink::page::samples;
 
-    /// A load of so many requests, a second apart in the mean.
+    /// A loop of `count` requests, with a mean gap of 1 s.
     fn load(arrivals: Arrivals, count: u64) -> OpenLoop {
         let (pace, length) = ((arrivals, 1.0), Length::Requests(count));
         let rng = Rng::from_seed(1);
@@ -295,7 +293,7 @@ mod tests {
         OpenLoop::new(schedule, targets, false, Duration::ZERO, report)
     }
 
-    /// A load of two requests a second apart, both taken.
+    /// A loop of two requests with a gap of 1 s, both taken.
     fn taken() -> OpenLoop {
         let mut load = load(Arrivals::Constant, 2);
         for second in [0, 1] {
@@ -306,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_our_machine_had_no_socket_for_never_had_its_turn() {
+    fn a_request_without_a_local_socket_does_not_count_as_begun() {
         let mut load = taken();
         let failed = |code| {
             let mut page = samples::page(0);
@@ -324,15 +322,18 @@ mod tests {
         assert_eq!(load.so_far().errors(), 2);
     }
     #[test]
-    fn the_end_of_chance_is_known_when_it_is_past_although_requests_wait_to_be_taken_in() {
+    fn the_end_of_random_arrivals_is_determined_while_due_requests_wait() {
         let mut load = load(Arrivals::Poisson, 100);
         let at = |second| Instant::START + Duration::from_secs(second);
-        assert!(load.take(0, at(0)).is_none(), "it begins");
+        assert!(load.take(0, at(0)).is_none(), "the first gap is not over");
         assert!(load.take(0, at(1000)).is_some());
         assert_eq!(load.schedule.measured_until(), Instant::FAR_FUTURE);
         assert!(load.is_within(at(20)));
         assert!(!load.is_within(at(1000)));
-        assert!(load.is_within(at(20)), "it is the moment that counts");
+        assert!(
+            load.is_within(at(20)),
+            "the answer depends on the instant alone"
+        );
         while load.take(0, at(1000)).is_some() {}
         let until = load.schedule.measured_until();
         assert!((at(70)..at(130)).contains(&until), "{until:?}");

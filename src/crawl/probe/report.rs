@@ -1,4 +1,4 @@
-//! What a probe measured: counts, and a distribution of each span.
+//! Results of a probe: counts, and the distribution of each span.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,40 +15,40 @@ use crate::fetch::timings::{Accuracy, Timings};
 use crate::io::IoKind;
 use crate::sink::page::Page;
 
-/// A span that a probe measures of every request that ends well.
+/// A span that a probe measures for every request that succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// The latency as seen by a user who arrives when the request is due: from then to the last byte
-    /// of the final head. Whatever kept the request is in it: a missing connection, its set-up,
-    /// our own lateness.
+    /// Latency for a user who arrives when the request is due: from then to the last byte of the
+    /// final head. Includes the wait for a connection, its set-up, and [`Measure::Lateness`].
     Due,
-    /// The server's latency alone: from the departure to the last byte of the final head. Where a
-    /// slow reply kept the next request from leaving, that wait is nowhere in it.
+    /// Latency of the server: from the departure to the last byte of the final head. The wait for
+    /// a connection that a slow reply occupies is not included.
     Sent,
-    /// From due to the last byte of the body, or of the head where there is no body.
+    /// From due to the last byte of the body, or of the head if there is no body.
     Whole,
-    /// From due until the request had its turn: until there was a free place among the connections,
-    /// the name was known, and we got round to it.
+    /// From due to the start of the request: the wait for a free connection and for a lookup in
+    /// progress, plus the delay of the event loop.
     Wait,
-    /// The lookup of the name, where this request made one or joined one: from the query's departure.
+    /// The DNS lookup, if this request started or joined one: from the query's departure.
     Dns,
-    /// The TCP handshake, where this request made one: from the SYN's departure.
+    /// The TCP handshake, if this request opened a connection: from the SYN's departure.
     Connect,
-    /// The TLS handshake, where this request made one.
+    /// The TLS handshake, if this request opened a connection.
     Tls,
     /// From the departure to the first byte of the final reply.
     FirstByte,
     /// From the first to the last byte of the final head.
     Headers,
-    /// From the last byte of the head to that of the body. The end of the connection is not part
-    /// of it, even where only that shows that the body is complete.
+    /// From the last byte of the head to the last byte of the body. The close of the connection is
+    /// not included, even if only the close shows that the body is complete.
     Body,
-    /// How late the request left: after it was due and its connection ready. Our own fault.
+    /// How late the request left: time from when it was due and its connection ready. Caused by this
+    /// machine.
     Lateness,
 }
 
 impl Measure {
-    /// All of them, in the order of a report.
+    /// All measures, in the order of a report.
     pub const ALL: [Measure; 11] = [
         Measure::Due,
         Measure::Sent,
@@ -80,14 +80,14 @@ impl Measure {
         }
     }
 
-    /// The measure of a name.
+    /// The measure of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|measure| measure.as_str() == name)
     }
 
-    /// Its span in one request that was due at `due`.
+    /// The span of one request that was due at `due`.
     fn of(self, timings: &Timings, due: Instant) -> Option<Duration> {
         let since = |end: Option<Stamp>, start: Instant| Some(end?.at.saturating_since(start));
         match self {
@@ -114,72 +114,70 @@ impl fmt::Display for Measure {
 
 /// Results of a probe's requests that were due after its warm-up.
 ///
-/// Only replies that ended well are in the spreads. What failed is counted by its code and is in
-/// none of them.
+/// The distributions contain successful requests only; failures are counted by code.
 #[derive(Clone, Debug)]
 pub struct ProbeReport {
     /// Why it ended; `None` while it runs. See [`Probe::run`](super::Probe::run).
     pub finish_reason: Option<FinishReason>,
-    /// The kernel interface that carried it: `epoll` or `uring`.
+    /// The back end: `epoll` or `uring`.
     pub io: IoKind,
-    /// Requests a second that were asked for.
+    /// The configured rate, in requests per second.
     pub rate: f64,
-    /// Distribution of the gaps between them.
+    /// Distribution of the gaps between requests.
     pub arrivals: Arrivals,
     /// Extent of the measurement.
     pub length: Length,
     /// Random seed: the same seed gives the same arrivals.
     pub seed: u64,
-    /// Connections that there might be at once.
+    /// Maximum open connections.
     pub connections_max: usize,
-    /// Wall time when it began.
+    /// Wall time of the start.
     pub started: Wall,
-    /// Wall time of the first moment that counts.
+    /// Wall time of the start of the measurement.
     pub measured_from: Wall,
     /// Time over which counted requests were due.
     pub span: Duration,
     /// Requests that were due.
     pub due: u64,
-    /// Those of them that had their turn while others were still due: the rate that was reached is
-    /// this in that time.
+    /// Requests that were started within `span`; divided by `span`, it is the rate reached.
     pub begun_in_time: u64,
     /// Requests that left.
     pub sent: u64,
-    /// Replies that ended well, whatever their status.
+    /// Complete replies, of any status.
     pub replies: u64,
-    /// Requests that were due and never had their turn: too many waited already.
+    /// Requests that were due and dropped, because too many waited.
     pub dropped: u64,
-    /// Requests that still waited for their turn when the probe ended.
+    /// Requests that were still waiting when the probe ended.
     pub unsent: u64,
-    /// Requests that were made again on another connection because a kept one died under them.
+    /// Requests repeated on a new connection because a reused one was closed before the reply.
     pub retried: u64,
-    /// Requests of the warm-up, which are in no other figure.
+    /// Requests of the warm-up, which no other figure includes.
     pub warmup: u64,
     /// Replies by status.
     pub by_status: BTreeMap<u16, u64>,
     /// Failures by `kind.code`.
     pub by_error: BTreeMap<String, u64>,
-    /// The URL and the words of the first failure of each code.
+    /// The URL and the detail of the first failure of each code.
     pub first_errors: BTreeMap<String, (String, String)>,
-    /// Connections opened in all, also in the warm-up.
+    /// Connections opened, those of the warm-up included.
     pub connections: u64,
-    /// Replies whose arrival the kernel stamped.
+    /// Replies with an exact kernel timestamp of their arrival.
     pub exact: u64,
-    /// The same, where the stamp is only an upper bound.
+    /// Replies with a kernel timestamp that is an upper bound.
     pub bound: u64,
-    /// Replies that we stamped ourselves, when we got round to it.
+    /// Replies with a timestamp taken in user space, when the event was handled.
     pub user: u64,
     spreads: Vec<Spread>,
 }
 
-/// Measurements of one interval, by the ends of replies.
+/// Measurements of one interval; each request belongs to the interval in which it ended.
 #[derive(Clone, Debug)]
 pub struct ProbeInterval {
-    /// When it began.
+    /// When it started.
     pub start: Wall,
     /// Its length.
     pub length: Duration,
-    /// The distribution of each span of which there was one.
+    /// The distribution of each measure that has samples.
     pub spreads: Vec<(Measure, Spread)>,
 }
 
@@ -220,19 +218,19 @@ impl ProbeReport {
         }
     }
 
-    /// The distribution of a span.
+    /// The distribution of a measure.
     pub fn spread(&self, measure: Measure) -> &Spread {
         &self.spreads[measure as usize]
     }
 
-    /// All failures together.
+    /// Number of failures.
     pub fn errors(&self) -> u64 {
         self.by_error.values().sum()
     }
 
-    /// Requests of which there should be such a span and is none, for they had no answer: of those
-    /// that were due, or that left, or of which that phase failed. They are in no distribution, and
-    /// waited longer than anybody has seen; [`Ceiling`](super::Ceiling)s take them for that.
+    /// Requests that lack this span because they were not answered: of those due, of those sent, or
+    /// those that failed in this phase. No distribution includes them; a [`Ceiling`](super::Ceiling)
+    /// counts each as above its bound.
     pub fn unanswered(&self, measure: Measure) -> u64 {
         let failed_at = |phase: &str| {
             let errors = self.by_error.iter();
@@ -254,14 +252,13 @@ impl ProbeReport {
         }
     }
 
-    /// Requests a second that had their turn while requests were due.
+    /// Requests started per second of `span`.
     pub fn rate_reached(&self) -> f64 {
         self.begun_in_time as f64 / self.span.as_secs_f64().max(1e-9)
     }
 
-    /// Whether the rate was kept: of what was due, all but a hundredth had its turn in time. Of a
-    /// short probe more may be missing, since a moment of ours is a larger share of it: a tenth of a
-    /// second's worth, but no more than a tenth of what was due.
+    /// Whether the rate was reached: at least 99 % of the requests due were started within `span`, and
+    /// none was dropped. In a short probe, the requests due in 0.1 s may be missing, but at most 10 %.
     pub fn is_rate_reached(&self) -> bool {
         let missed = self.due.saturating_sub(self.begun_in_time) as f64;
         let due = self.due as f64;
@@ -269,8 +266,7 @@ impl ProbeReport {
         self.dropped == 0 && missed <= allowed
     }
 
-    /// Counts a request that ended, which was due at `due`; what it measured goes to `interval`
-    /// too. The end of the span that is measured is not known yet where it is counted in requests.
+    /// Counts a request that ended and was due at `due`, and records its spans, in `interval` too.
     pub(super) fn count(&mut self, page: &Page, due: Instant, interval: Option<&mut Tally>) {
         let timings = &page.timings;
         self.sent += u64::from(timings.sent.is_some());
@@ -350,7 +346,7 @@ impl ProbeReport {
     }
 }
 
-/// The distributions of one interval, each made when there is something in it.
+/// The distributions of one interval, each created with its first sample.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     spreads: [Option<Box<Spread>>; Measure::ALL.len()],
@@ -362,7 +358,7 @@ impl Tally {
         spread.get_or_insert_default().record(span);
     }
 
-    /// The available spans.
+    /// The distributions that have samples.
     pub fn into_spreads(self) -> Vec<(Measure, Spread)> {
         Measure::ALL
             .into_iter()

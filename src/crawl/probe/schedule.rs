@@ -1,4 +1,4 @@
-//! When requests are due, whatever becomes of those before: the arrivals of an open loop.
+//! Due times of an open loop's requests, which do not depend on earlier replies.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::base::time::Instant;
 /// Distribution of the gaps between arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrivals {
-    /// All alike.
+    /// All equal.
     #[default]
     Constant,
-    /// By chance, as independent users would: a Poisson process of the same mean rate.
+    /// Exponentially distributed, as for independent users: a Poisson process with the same mean rate.
     Poisson,
 }
 
@@ -35,46 +35,46 @@ impl fmt::Display for Arrivals {
 /// Extent of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// All that is due within this time.
+    /// All requests due within this time.
     Time(Duration),
-    /// So many requests.
+    /// This number of requests.
     Requests(u64),
 }
 
-/// A moment at which a request is due.
+/// A due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub due: Instant,
-    /// It is due after the warm-up, and counts.
+    /// Whether it is after the warm-up, and counted.
     pub measured: bool,
 }
 
-/// The moments at which requests are due, one after another.
+/// The sequence of due times.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     start: Instant,
     /// The end of the warm-up.
     measured_from: Instant,
-    /// The end of the time in which what counts is due: of a number of requests, a mean gap after
-    /// the last of them. By chance that is not known before the last of them is drawn.
+    /// The end of the measurement. For a number of requests it is one mean gap after the last of
+    /// them; with random gaps, unknown ([`Instant::FAR_FUTURE`]) until the last gap is drawn.
     measured_until: Instant,
     length: Length,
     gaps: Gaps,
     next: Option<Arrival>,
-    /// Arrivals taken that count.
+    /// Counted arrivals that were taken.
     taken: u64,
 }
 
 #[derive(Clone, Debug)]
 enum Gaps {
-    /// The n-th arrival is n gaps after the start, so that rounding does not add up.
+    /// The n-th arrival is n gaps after the start, so that rounding errors do not accumulate.
     Even { gap: f64, count: u64 },
-    /// Nanoseconds from the start to the last arrival, and what the next gap is drawn from.
+    /// `at`: nanoseconds from the start to the last arrival; `rng` draws the next gap.
     Random { gap: f64, at: f64, rng: Rng },
 }
 
 impl Schedule {
-    /// Arrivals at `rate` a second from `start` on; those of the warm-up do not count.
+    /// Arrivals at `rate` per second from `start` on; those of the warm-up are not counted.
     pub fn new(
         (arrivals, rate): (Arrivals, f64),
         warmup: Duration,
@@ -106,12 +106,12 @@ impl Schedule {
         schedule
     }
 
-    /// Puts off all of it, before anything was taken.
+    /// Shifts all due times so that the schedule starts now. Call it before [`Schedule::take`].
     pub fn begin(&mut self, now: Instant) {
         let by = now.saturating_since(self.start);
         self.start += by;
         self.measured_from += by;
-        // What is not known yet stays so: there is nothing after the end of time.
+        // An unknown end stays unknown: `FAR_FUTURE` saturates.
         self.measured_until += by;
         if let Some(arrival) = &mut self.next {
             arrival.due += by;
@@ -138,7 +138,7 @@ impl Schedule {
         self.next.is_none()
     }
 
-    /// When it began.
+    /// When it started.
     pub fn start(&self) -> Instant {
         self.start
     }
@@ -148,8 +148,7 @@ impl Schedule {
         self.measured_from
     }
 
-    /// When the time ends in which what counts is due; [`Instant::FAR_FUTURE`] while only chance
-    /// knows.
+    /// The end of the measurement; [`Instant::FAR_FUTURE`] while the gaps up to it are not drawn.
     pub fn measured_until(&self) -> Instant {
         self.measured_until
     }
@@ -161,18 +160,18 @@ impl Schedule {
                 *gap * (*count - 1) as f64
             }
             Gaps::Random { gap, at, rng } => {
-                // From the open end of the unit interval: the logarithm of 0 is no gap.
+                // The argument is in (0, 1], because the logarithm of 0 is infinite.
                 *at -= *gap * (1.0 - rng.range_f64(0.0, 1.0)).ln();
                 *at
             }
         };
         let due = self.start + Duration::from_nanos(after.round() as u64);
         let measured = due >= self.measured_from;
-        let goes_on = match self.length {
+        let has_next = match self.length {
             Length::Time(span) => due < self.measured_from + span,
             Length::Requests(count) => !measured || self.taken < count,
         };
-        self.next = goes_on.then_some(Arrival { due, measured });
+        self.next = has_next.then_some(Arrival { due, measured });
         let is_last = measured && self.length == Length::Requests(self.taken + 1);
         if let Gaps::Random { gap, .. } = self.gaps
             && is_last
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn even_gaps_are_exact_to_the_nanosecond_however_many_there_are() {
+    fn even_gaps_do_not_accumulate_rounding_errors() {
         let arrivals = all(schedule(
             Arrivals::Constant,
             3.0,
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_holds_what_is_due_within_it_and_its_end_is_no_part_of_it() {
+    fn a_length_of_time_excludes_its_end() {
         let two = Length::Time(Duration::from_secs(2));
         let arrivals = all(schedule(Arrivals::Constant, 10.0, two, 1));
         assert_eq!(arrivals.iter().filter(|(_, counts)| *counts).count(), 20);
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_repeats_with_its_seed_and_keeps_the_mean_and_the_spread_of_a_poisson_process() {
+    fn random_gaps_repeat_with_their_seed_and_are_exponentially_distributed() {
         let hundred = Length::Time(Duration::from_secs(100));
         let one = all(schedule(Arrivals::Poisson, 1000.0, hundred, 1));
         assert_eq!(one, all(schedule(Arrivals::Poisson, 1000.0, hundred, 1)));
@@ -253,13 +252,13 @@ mod tests {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>();
         let deviation = (variance / gaps.len() as f64).sqrt();
-        // Of an exponential distribution they are the same.
+        // An exponential distribution has equal mean and deviation.
         assert!((0.98..1.02).contains(&(deviation / mean)), "{deviation}");
         let long = gaps.iter().filter(|gap| **gap > mean).count() as f64;
         assert!((0.36..0.376).contains(&(long / gaps.len() as f64)));
     }
     #[test]
-    fn chance_is_drawn_as_it_comes_and_ends_a_mean_gap_after_its_last_arrival() {
+    fn random_gaps_are_drawn_lazily_and_end_one_mean_gap_after_the_last_arrival() {
         let all = schedule(
             Arrivals::Poisson,
             1e6,

@@ -1,4 +1,4 @@
-//! Whole probes in virtual time, against a server that does as a test says.
+//! Whole probes in virtual time, against a scripted server.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,23 +18,23 @@ use crate::wire::dns::forge::Forge;
 enum Does {
     /// Answers after this long.
     Answers(Duration),
-    /// Answers so at this moment, or at once where it has passed.
+    /// Answers at this instant, or at once if it is past.
     AnswersAt(Instant),
-    /// Says this status after a while.
+    /// Answers with this status after this long.
     Says(u16, Duration),
     /// Resets the connection.
     Resets,
-    /// Ends the connection without a word.
+    /// Closes the connection without a reply.
     Ends,
-    /// Nothing at all.
+    /// Never answers.
     Nothing,
 }
 
 type Script = Box<dyn Fn(usize, Instant) -> Does + Send + Sync>;
 
-/// A server, and what it saw.
+/// A scripted server, and a record of its requests.
 struct Server {
-    /// What it does with the n-th request, which arrived at a moment.
+    /// Its reaction to the n-th request and its time of arrival.
     script: Script,
     accepts: Accepts,
     round_trip: Duration,
@@ -76,7 +76,7 @@ impl World for Server {
         let unread = self
             .lines
             .get_mut(&conn)
-            .expect("who speaks is on the line");
+            .expect("bytes arrive on an open connection");
         unread.extend_from_slice(bytes);
         if !unread.ends_with(b"\r\n\r\n") {
             return;
@@ -105,7 +105,7 @@ impl World for Server {
         self.lines.remove(&conn);
     }
 
-    /// As a name server it takes 40 ms, and knows one address for all names.
+    /// As a name server: after 40 ms it resolves every name to one address.
     fn datagram(&mut self, socket: ConnId, _to: SocketAddr, query: &[u8], net: &mut Net) {
         let (name, kind) = forge::question_of(query);
         let reply = match kind {
@@ -125,7 +125,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// When the server was asked, in microseconds.
+    /// Arrival times of the requests, in microseconds.
     fn asked(&self) -> Vec<u64> {
         let server = self.server.borrow();
         let asked = server.asked.iter();
@@ -195,7 +195,7 @@ fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&st
     }
 }
 
-/// A probe that the test turns itself.
+/// A probe whose turns the test makes.
 fn probe(
     script: impl Fn(usize, Instant) -> Does + Send + Sync + 'static,
     settings: ProbeSettings,
@@ -207,7 +207,7 @@ fn probe(
 }
 
 #[test]
-fn requests_leave_when_they_are_due_whatever_the_replies_do() {
+fn requests_leave_when_they_are_due_independent_of_replies() {
     let calm = run(
         Server::new(|_, _| Does::Answers(ms(1))),
         settings(100.0, 300),
@@ -222,7 +222,7 @@ fn requests_leave_when_they_are_due_whatever_the_replies_do() {
         _ => Does::Ends,
     });
     let moody = run(moody, settings(100.0, 300));
-    // What died on a kept connection is asked for once more.
+    // The request whose reused connection was closed is sent once more.
     let mut firsts: Vec<_> = moody
         .pages
         .iter()
@@ -236,7 +236,7 @@ fn requests_leave_when_they_are_due_whatever_the_replies_do() {
 }
 
 #[test]
-fn one_connection_is_kept_and_used_again_where_one_is_enough() {
+fn one_connection_is_reused_if_one_is_enough() {
     let ended = run(Server::new(|_, _| Does::Answers(ms(1))), settings(10.0, 50));
     assert_eq!(ended.server.borrow().opened, 1);
     assert_eq!(ended.report.connections, 1);
@@ -244,7 +244,7 @@ fn one_connection_is_kept_and_used_again_where_one_is_enough() {
 }
 
 #[test]
-fn each_request_has_a_connection_of_its_own_where_that_is_asked_for() {
+fn each_request_opens_a_connection_with_new_connections() {
     let settings = ProbeSettings {
         new_connections: true,
         ..settings(10.0, 50)
@@ -256,12 +256,12 @@ fn each_request_has_a_connection_of_its_own_where_that_is_asked_for() {
     assert_eq!(ended.server.borrow().most_lines, 1, "each is closed");
     assert_eq!(ended.report.spread(Measure::Connect).count(), 50);
     assert_eq!(ended.millis(Measure::Connect, 0.5), 4);
-    // 4 ms for the connection, 4 ms for the way and 1 ms for the answer.
+    // 4 ms for the connection, 4 ms round trip and 1 ms for the answer.
     assert_eq!(ended.millis(Measure::Sent, 0.5), 5);
     assert_eq!(ended.millis(Measure::Due, 0.5), 9);
 }
 
-/// Answers within a millisecond, but for the second second, in which it answers nothing.
+/// Answers within 1 ms, except from 1 s to 2 s, where it does not answer.
 fn stalls(_: usize, now: Instant) -> Does {
     if (at_ms(1000)..at_ms(2000)).contains(&now) {
         Does::AnswersAt(at_ms(2000))
@@ -271,7 +271,7 @@ fn stalls(_: usize, now: Instant) -> Does {
 }
 
 #[test]
-fn a_stall_of_the_server_is_in_every_latency_from_due_and_in_few_from_departure() {
+fn a_stall_raises_every_latency_from_due_and_few_from_departure() {
     let one_connection = ProbeSettings {
         connections_max: 1,
         length: Length::Time(Duration::from_secs(10)),
@@ -280,7 +280,7 @@ fn a_stall_of_the_server_is_in_every_latency_from_due_and_in_few_from_departure(
     let ended = run(Server::new(stalls), one_connection.clone());
     assert_eq!(ended.report.due, 1000);
     assert_eq!(ended.report.replies, 1000, "no sample is left out");
-    // One request hung for a second; the 99 that were due meanwhile had no connection.
+    // One request took 1 s; the 99 that were due meanwhile had no connection.
     assert_eq!(ended.millis(Measure::Sent, 0.99), 1);
     assert_eq!(ended.millis(Measure::Sent, 1.0), 1000);
     assert!((900..1000).contains(&ended.millis(Measure::Due, 0.99)));
@@ -293,10 +293,10 @@ fn a_stall_of_the_server_is_in_every_latency_from_due_and_in_few_from_departure(
     assert!(ended.millis(Measure::Wait, 0.99) > 890);
     assert!(
         ended.millis(Measure::Lateness, 1.0) < 1,
-        "it was no fault of ours"
+        "the wait is not lateness"
     );
     assert!(ended.report.is_rate_reached(), "all caught up in time");
-    // With a connection for each, both figures are the same.
+    // With enough connections both figures are equal.
     let many = ProbeSettings {
         connections_max: 200,
         ..one_connection
@@ -309,14 +309,14 @@ fn a_stall_of_the_server_is_in_every_latency_from_due_and_in_few_from_departure(
 }
 
 #[test]
-fn a_lookup_is_a_phase_of_the_request_that_made_it_and_those_behind_it_wait() {
+fn a_lookup_is_a_phase_of_the_request_that_started_it_and_later_ones_wait() {
     let server = Server::new(|_, _| Does::Answers(ms(1)));
     let urls = ["http://a.test/"];
     let ended = run_with(server, settings(100.0, 50), config(), &urls);
     assert_eq!(ended.report.replies, 50);
     assert_eq!(ended.report.spread(Measure::Dns).count(), 1);
     assert_eq!(ended.millis(Measure::Dns, 1.0), 40);
-    // Due at 0, 10, 20 and 30 ms; the address is there at 40.
+    // Due at 0, 10, 20 and 30 ms; the lookup ends at 40 ms.
     let waited = ended.report.spread(Measure::Wait).buckets();
     let waited: Vec<_> = waited
         .filter(|(span, _)| *span > ms(1))
@@ -328,7 +328,7 @@ fn a_lookup_is_a_phase_of_the_request_that_made_it_and_those_behind_it_wait() {
 }
 
 #[test]
-fn no_more_connections_are_open_than_asked_for_whomever_they_lead_to() {
+fn connections_to_all_addresses_together_are_limited() {
     let settings = ProbeSettings {
         connections_max: 3,
         ..settings(200.0, 400)
@@ -343,7 +343,7 @@ fn no_more_connections_are_open_than_asked_for_whomever_they_lead_to() {
         "http://10.0.0.5/e",
     ];
     let ended = run_with(server, settings, config(), &urls);
-    // One more may be on its way to its end.
+    // One more may be closing.
     assert!(ended.server.borrow().most_lines <= 4);
     assert_eq!(ended.report.replies, 400);
     let server = ended.server.borrow();
@@ -354,7 +354,7 @@ fn no_more_connections_are_open_than_asked_for_whomever_they_lead_to() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_arrivals_by_chance_and_the_schedule_is_kept() {
+fn random_arrivals_repeat_with_their_seed_and_follow_the_schedule() {
     let poisson = ProbeSettings {
         arrivals: Arrivals::Poisson,
         ..settings(100.0, 500)
@@ -374,7 +374,7 @@ fn the_same_seed_gives_the_same_arrivals_by_chance_and_the_schedule_is_kept() {
 }
 
 #[test]
-fn the_warm_up_is_asked_for_and_counts_nowhere() {
+fn the_warm_up_is_sent_and_not_counted() {
     let settings = ProbeSettings {
         warmup: Duration::from_secs(2),
         length: Length::Time(Duration::from_secs(3)),
@@ -383,7 +383,7 @@ fn the_warm_up_is_asked_for_and_counts_nowhere() {
     let slow_at_first = |_, now| Does::Answers(ms(if now < at_ms(1900) { 50 } else { 5 }));
     let ended = run(Server::new(slow_at_first), settings);
     assert_eq!(ended.asked().len(), 50);
-    assert_eq!(ended.pages.len(), 50, "they have their pages all the same");
+    assert_eq!(ended.pages.len(), 50, "its pages go to the sink");
     assert_eq!((ended.report.warmup, ended.report.due), (20, 30));
     assert_eq!(ended.report.spread(Measure::Due).count(), 30);
     assert_eq!(ended.millis(Measure::Due, 1.0), 5);
@@ -393,7 +393,7 @@ fn the_warm_up_is_asked_for_and_counts_nowhere() {
 
 #[test]
 fn a_rate_that_cannot_be_reached_is_reported() {
-    // Ten connections of 100 ms each carry 100 a second.
+    // Ten connections with 100 ms for each reply carry 100 requests per second.
     let settings = ProbeSettings {
         connections_max: 10,
         length: Length::Time(Duration::from_secs(5)),
@@ -404,14 +404,14 @@ fn a_rate_that_cannot_be_reached_is_reported() {
     assert!(!ended.report.is_rate_reached());
     let reached = ended.report.rate_reached();
     assert!((99.0..103.0).contains(&reached), "{reached}");
-    assert_eq!(ended.report.replies, 1500, "late, but asked for");
+    assert_eq!(ended.report.replies, 1500, "late, but sent");
     assert!(ended.millis(Measure::Due, 1.0) > 9_000);
     assert_eq!(ended.millis(Measure::Sent, 1.0), 100);
 }
 
 #[test]
-fn a_rate_is_reached_only_where_nine_tenths_of_it_were_however_few_were_due() {
-    // One connection of 50 ms for each reply, for a tenth of a second: two have their turn in time.
+fn a_rate_is_reached_only_if_nine_tenths_of_the_requests_started_in_time() {
+    // One connection with 50 ms for each reply, for 0.1 s: two requests start in time.
     let one = ProbeSettings {
         connections_max: 1,
         ..settings(1000.0, 100)
@@ -419,7 +419,7 @@ fn a_rate_is_reached_only_where_nine_tenths_of_it_were_however_few_were_due() {
     let ended = run(Server::new(|_, _| Does::Answers(ms(50))), one);
     assert_eq!((ended.report.due, ended.report.begun_in_time), (100, 2));
     assert!(!ended.report.is_rate_reached());
-    // Of so many due at this rate, so many had their turn.
+    // Rate, requests due, of these started in time, expected.
     let check = |rate, due, begun_in_time, expected| {
         let mut report = ended.report.clone();
         (report.rate, report.due) = (rate, due);
@@ -443,8 +443,8 @@ fn a_rate_is_reached_only_where_nine_tenths_of_it_were_however_few_were_due() {
 }
 
 #[test]
-fn what_is_never_sent_is_told() {
-    // Two connections that never answer, and a timeout that is longer than our patience.
+fn unsent_requests_are_reported() {
+    // Two connections without replies, and a timeout longer than STOP_GRACE.
     let settings = ProbeSettings {
         connections_max: 2,
         ..settings(10.0, 50)
@@ -459,7 +459,7 @@ fn what_is_never_sent_is_told() {
     assert_eq!(ended.report.unsent, 48);
     assert_eq!(ended.report.sent, 2);
     assert!(!ended.report.is_rate_reached());
-    // What is more than can wait is not even queued.
+    // Requests beyond WAITING_MAX are dropped.
     let settings = ProbeSettings {
         connections_max: 2,
         length: Length::Time(Duration::from_secs(1)),
@@ -473,7 +473,7 @@ fn what_is_never_sent_is_told() {
 }
 
 #[test]
-fn failures_are_counted_by_code_and_are_in_no_latency() {
+fn failures_are_counted_by_code_and_not_in_latencies() {
     let script = |n, _| match n % 10 {
         3 => Does::Resets,
         6 => Does::Nothing,
@@ -504,7 +504,7 @@ fn failures_are_counted_by_code_and_are_in_no_latency() {
 }
 
 #[test]
-fn a_server_that_cannot_be_connected_to_is_asked_at_every_due_moment_all_the_same() {
+fn failed_connections_do_not_stop_the_schedule() {
     let mut server = Server::new(|_, _| Does::Nothing);
     server.accepts = Accepts::Refuse;
     let ended = run(server, settings(10.0, 40));
@@ -532,7 +532,7 @@ fn statuses_are_replies_and_redirects_are_not_followed() {
 }
 
 #[test]
-fn a_request_under_which_a_kept_connection_died_is_made_again_and_its_latency_counts_both() {
+fn a_request_on_a_closed_connection_is_repeated_and_its_latency_includes_both_attempts() {
     let script = |n, _| match n {
         5 => Does::Ends,
         _ => Does::Answers(ms(2)),
@@ -558,7 +558,7 @@ fn an_address_that_is_not_globally_routable_ends_the_probe_at_once() {
 }
 
 #[test]
-fn pages_say_when_they_were_due_and_carry_what_their_caller_gave_them() {
+fn pages_have_their_due_time_and_the_callers_tag() {
     let server = Shared::new(Server::new(|_, _| Does::Answers(ms(30))));
     let io = Sim::new(1, Box::new(server));
     let pages: Shared<Vec<Page>> = Shared::default();
@@ -589,7 +589,7 @@ fn pages_say_when_they_were_due_and_carry_what_their_caller_gave_them() {
 }
 
 #[test]
-fn intervals_together_are_the_whole() {
+fn intervals_sum_up_to_the_whole() {
     let script = |n, _| Does::Answers(ms(1 + n as u64 % 20));
     let mut probe = probe(script, settings(100.0, 1000));
     probe.keep_intervals();
@@ -618,8 +618,8 @@ fn intervals_together_are_the_whole() {
 }
 
 #[test]
-fn nothing_is_due_after_a_stop_however_long_the_last_replies_take() {
-    // Twenty connections of 5 s for each reply, and ten requests a second.
+fn nothing_is_due_after_a_stop() {
+    // Twenty connections with 5 s for each reply, and 10 requests per second.
     let settings = ProbeSettings {
         connections_max: 20,
         length: Length::Time(Duration::from_secs(3600)),
@@ -633,7 +633,7 @@ fn nothing_is_due_after_a_stop_however_long_the_last_replies_take() {
     assert_eq!(probe.run(), FinishReason::Shutdown);
     assert!(
         probe.elapsed() > Duration::from_secs(6),
-        "what was sent is waited for"
+        "requests in flight are awaited"
     );
     let report = probe.report();
     assert!((40..=41).contains(&report.due), "{}", report.due);
@@ -644,7 +644,7 @@ fn nothing_is_due_after_a_stop_however_long_the_last_replies_take() {
 }
 
 #[test]
-fn nonsense_is_refused_with_the_flag_that_says_it() {
+fn invalid_settings_are_refused_with_their_flag() {
     let check = |settings: ProbeSettings, urls: &[&str], part: &str| {
         let io = Sim::new(1, Box::new(Shared::new(Server::new(|_, _| Does::Nothing))));
         let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
@@ -681,25 +681,28 @@ fn nonsense_is_refused_with_the_flag_that_says_it() {
 }
 
 #[test]
-fn settings_that_a_probe_does_nothing_about_are_named() {
-    for name in HEEDED {
+fn settings_without_effect_are_named_with_their_source() {
+    for name in SETTINGS_WITH_EFFECT {
         let there = super::settings().iter().any(|setting| setting.name == name);
         assert!(there, "{name}");
     }
-    assert_eq!(unheeded(&Config::default()), Vec::<String>::new());
+    assert_eq!(
+        settings_without_effect(&Config::default()),
+        Vec::<String>::new()
+    );
     let mut config = Config::default();
-    let said = [
+    let given = [
         ("download_delay", "2"),
         ("KEEPALIVE_MAX", "0"),
         ("STOP_GRACE", "1s"),
         ("CONNECT_TIMEOUT", "1s"),
     ];
-    for (name, value) in said {
+    for (name, value) in given {
         config
             .set(name, value, SettingSource::Option)
-            .expect("a sound setting");
+            .expect("a valid setting");
     }
     let place = SettingSource::Option;
     let expected = ["DOWNLOAD_DELAY", "KEEPALIVE_MAX"].map(|name| format!("{name} ({place})"));
-    assert_eq!(unheeded(&config), expected);
+    assert_eq!(settings_without_effect(&config), expected);
 }

@@ -1,4 +1,4 @@
-//! A seeds line to a request and back: what a crawl starts from, and what it leaves unfinished.
+//! Parses seeds lines into requests and writes requests as seeds lines.
 
 mod object;
 
@@ -8,16 +8,16 @@ use self::object::{Headers, Object, Seconds};
 use crate::frontier::request::Request;
 use crate::wire::proxy::Route;
 
-/// Reads one line: a URL, a bare host, `rank,host`, or a JSON object. A blank line and one that
-/// begins with `#` hold nothing.
+/// Reads one line: a URL, a bare host, `rank,host`, or a JSON object. `None` for a blank line and for
+/// one that starts with `#`.
 ///
 /// URLs are checked only as far as needed to detect mistakes; admission parses them in full.
 ///
 /// # Errors
 /// The line is none of these. The error states what is wrong and what to write instead; the caller
-/// knows the file and the line's number.
+/// adds the file and the line number.
 fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
-    // Files from Windows begin with a byte order mark.
+    // Text files from Windows may start with a byte order mark.
     let line = line.trim_start_matches('\u{feff}').trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
@@ -37,19 +37,19 @@ fn to_line(request: &Request) -> String {
     let json =
         |request: &Request| serde_json::to_string(&Object::of(request)).expect("a request is JSON");
     let line = json(request);
-    let says_only_url = line == json(&Request::get(request.url.as_str()));
+    let has_only_url = line == json(&Request::get(request.url.as_str()));
     let stands_alone = request.url.starts_with("http")
         && !request.url.contains(char::is_whitespace)
         && url_of(&request.url).is_ok_and(|url| url == request.url);
-    if says_only_url && stands_alone {
+    if has_only_url && stands_alone {
         return request.url.clone();
     }
     line
 }
 
 impl Request {
-    /// Reads a line of a seeds file: a URL, a bare host, `rank,host`, or a JSON object. Blank lines
-    /// and comments are none.
+    /// Reads a line of a seeds file: a URL, a bare host, `rank,host`, or a JSON object. `None` for
+    /// blank lines and comments.
     ///
     /// # Errors
     /// The line is none of these.
@@ -57,38 +57,38 @@ impl Request {
         parse_line(line)
     }
 
-    /// The line that [`Request::from_line`] reads as the same request, every field of it, where the
-    /// request can be submitted. Line ends within `meta` become spaces.
+    /// The line that [`Request::from_line`] reads as the same request, with every field, if the request
+    /// is valid. Line ends within `meta` become spaces.
     pub fn to_line(&self) -> String {
         to_line(self)
     }
 }
 
-/// Why a line is no seed.
+/// An invalid seeds line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeedError {
     /// Neither a URL nor a host.
     #[error("{0:?} is neither a URL nor a host; write one like http://example.com/ or example.com")]
     NotAUrl(String),
-    /// A URL that is not fetched by HTTP.
-    #[error("{0:?} is not fetched by HTTP; URLs begin with http:// or https://")]
+    /// A URL with another scheme than `http` or `https`.
+    #[error("{0:?} is not an HTTP URL; begin it with http:// or https://")]
     Scheme(String),
-    /// The line begins as a JSON object and is none, or not one of a seed.
-    #[error("not a seed as JSON: {0}")]
+    /// The line starts with `{` but is not a JSON object of a seed.
+    #[error("invalid JSON object of a seed: {0}")]
     Json(String),
-    /// A value of the object that no request can have.
+    /// An invalid value in the JSON object.
     #[error("`{key}`: {what}")]
     Value {
         /// The key.
         key: &'static str,
-        /// The fault of its value, and what to write instead.
+        /// What was wrong with the value, and what to write instead.
         what: String,
     },
 }
 
 impl SeedError {
-    /// The stable name.
+    /// The stable code.
     pub const fn code(&self) -> &'static str {
         match self {
             SeedError::NotAUrl(_) => "seed.url",
@@ -98,13 +98,13 @@ impl SeedError {
         }
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Whether a retry could succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
 }
 
-/// The URL that a text stands for.
+/// The URL of a text that is a URL or a bare host.
 fn url_of(text: &str) -> Result<String, SeedError> {
     let not_a_url = || Err(SeedError::NotAUrl(shortened(text, 80)));
     let (scheme, rest) = match text.split_once("://") {
@@ -135,8 +135,8 @@ fn is_scheme(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// A host that nobody meant as something else: a name with a dot or a port, or `localhost`, or an address;
-/// without a user.
+/// Whether this is certainly a host: a name with a dot or a port, `localhost`, or an address; without
+/// user information.
 fn is_bare_host(authority: &str) -> bool {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -151,7 +151,7 @@ fn is_bare_host(authority: &str) -> bool {
     let literal = host
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
-    // A stray word is a mistake, not a host.
+    // A single word is taken for a mistake, not for a host.
     let is_word = port.is_none() && !host.contains('.') && !host.eq_ignore_ascii_case("localhost");
     port.is_none_or(|port| is_number(port) && port.parse::<u16>().is_ok())
         && match literal {
@@ -168,7 +168,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Enough of a text to find it again.
+/// The first `length` characters of a text.
 fn shortened(text: &str, length: usize) -> String {
     match text.char_indices().nth(length) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -179,7 +179,7 @@ fn shortened(text: &str, length: usize) -> String {
 fn parse_object(line: &str) -> Result<Request, SeedError> {
     let object: Object = serde_json::from_str(line).map_err(|error| {
         let message = error.to_string();
-        // A seed is one line: of serde's "at line 1 column 7" only the column carries information.
+        // serde reports "at line 1 column 7"; the line is always 1.
         SeedError::Json(shortened(&message, 300).replace(" at line 1 column ", " at column "))
     })?;
     let wrong = |key, what: String| Err(SeedError::Value { key, what });
@@ -188,7 +188,7 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
     if !method.is_empty() && !is_token(&method) {
         return wrong(
             "method",
-            format!("{method:?} is no HTTP method; write one like \"POST\""),
+            format!("{method:?} is not an HTTP method; write one like \"POST\""),
         );
     }
     let headers = object
@@ -196,25 +196,27 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         .map_or_else(Vec::new, |Headers(headers)| headers);
     for (name, value) in &headers {
         if !is_token(name) {
-            return wrong("headers", format!("{name:?} is no name of a header field"));
+            return wrong("headers", not_a_field_name(name));
         }
         if value.contains(['\r', '\n', '\0']) {
             return wrong(
                 "headers",
-                format!("the value of {name:?} holds a line end or a NUL"),
+                format!("the value of {name:?} contains a line end or NUL; remove it"),
             );
         }
     }
     if let Some(name) = object.private_headers.iter().find(|name| !is_token(name)) {
-        let what = format!("{name:?} is no name of a header field");
-        return wrong("private_headers", what);
+        return wrong("private_headers", not_a_field_name(name));
     }
     let body = match object.body_b64 {
         None => Vec::new(),
         Some(text) => match BASE64.decode(text.as_bytes()) {
             Ok(body) => body,
             Err(error) => {
-                return wrong("body_b64", format!("not base64 with its padding: {error}"));
+                return wrong(
+                    "body_b64",
+                    format!("invalid base64: {error}; encode with padding"),
+                );
             }
         },
     };
@@ -223,7 +225,8 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         (Some(scopes), None) => (Some(scopes.names), scopes.costs),
         (None, Some(slot)) => (Some(vec![slot]), Vec::new()),
         (Some(_), Some(slot)) => {
-            let what = format!("{slot:?} stands beside `scopes`; name all scopes in `scopes`");
+            let what =
+                format!("{slot:?} is given together with `scopes`; name all scopes in `scopes`");
             return wrong("download_slot", what);
         }
     };
@@ -261,6 +264,10 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         Ok(()) => Ok(request),
         Err(error) => wrong("scopes", error.to_string()),
     }
+}
+
+fn not_a_field_name(name: &str) -> String {
+    format!("{name:?} is not the name of a header field; write one like \"X-Api-Key\"")
 }
 
 /// RFC 9110, 5.6.2.

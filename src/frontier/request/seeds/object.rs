@@ -1,4 +1,4 @@
-//! The JSON object of a seeds line: its keys, and the forms that their values may have.
+//! The JSON object of a seeds line: its keys, and the forms of their values.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use serde_json::value::RawValue;
 use crate::frontier::request::Request;
 use crate::wire::proxy::Route;
 
-/// A seeds line's JSON object, key by key as INTERFACE has them.
+/// A seeds line's JSON object; `docs/reference/seeds.md` describes its keys.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Object {
     pub url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Scopes>,
-    /// Scrapy's word for one scope; never written.
+    /// Scrapy's name for a single scope; read, never written.
     #[serde(default, skip_serializing)]
     pub download_slot: Option<String>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -60,7 +60,7 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// Every field of a request has its key here: a new one does not compile until it has.
+    /// The object of a request. Destructures it, so that a new field does not compile without a key.
     pub fn of(request: &Request) -> Object {
         let Request {
             url,
@@ -115,7 +115,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A name, a list of names, or a map of names to costs, in the order they were written.
+/// A name, a list of names, or a map of names to costs, in the order of the line.
 #[derive(Debug)]
 pub(super) struct Scopes {
     pub names: Vec<String>,
@@ -123,8 +123,8 @@ pub(super) struct Scopes {
 }
 
 impl Scopes {
-    /// The scopes of a request. A map has each name once: of two costs in one scope the larger holds,
-    /// as it does where they are throttled.
+    /// The scopes of a request. A map has each name once: of two costs in one scope the larger is
+    /// written, as throttling uses the larger.
     fn of(names: &[String], costs: &[f64]) -> Self {
         let mut scopes = Scopes {
             names: names.to_vec(),
@@ -204,7 +204,7 @@ impl Serialize for Scopes {
     }
 }
 
-/// A map of names to values, or a list of pairs where a name comes more than once.
+/// A map of names to values, or a list of pairs, in which a name may occur more than once.
 #[derive(Debug)]
 pub(super) struct Headers(pub Vec<(String, String)>);
 
@@ -244,8 +244,8 @@ impl Serialize for Headers {
     }
 }
 
-/// A duration as a number of seconds. Its digits are read and written as they are: a floating-point
-/// number has not enough of them for the nanoseconds of a long one.
+/// A duration as a number of seconds. Parsed and written digit by digit: an `f64` is not exact to the
+/// nanosecond for long durations.
 #[derive(Debug)]
 pub(super) struct Seconds(pub Duration);
 
@@ -255,7 +255,7 @@ impl<'de> Deserialize<'de> for Seconds {
         match seconds(text.get()) {
             Some(duration) => Ok(Seconds(duration)),
             None => Err(D::Error::custom(format_args!(
-                "{text} is no duration; write seconds from 0 up, as 2.5"
+                "{text} is not a duration; write seconds, 0 or more, such as 2.5"
             ))),
         }
     }
@@ -275,7 +275,7 @@ impl Serialize for Seconds {
     }
 }
 
-/// The duration of a JSON number in seconds. Digits past the nanoseconds are cut.
+/// The duration of a JSON number in seconds. Digits after the nanoseconds are dropped.
 fn seconds(number: &str) -> Option<Duration> {
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
@@ -288,8 +288,8 @@ fn seconds(number: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number.parse().ok()?).ok()
 }
 
-/// JSON without line ends: between its parts they are white space, and within its strings there is none.
+/// JSON on one line. A line end in JSON is white space between tokens; strings contain it escaped only.
 fn in_one_line(json: &RawValue) -> Box<RawValue> {
     let text = json.get().replace(['\n', '\r'], " ");
-    RawValue::from_string(text).expect("white space is changed alone")
+    RawValue::from_string(text).expect("only white space was changed")
 }

@@ -1,4 +1,4 @@
-//! Seeds lines of every form, mistakes, and there and back.
+//! Seeds lines: every form, mistakes, and round trips.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn blank_lines_and_comments_are_skipped() {
 }
 
 #[test]
-fn what_is_no_seed_is_named_with_its_remedy() {
+fn an_invalid_line_is_an_error_with_its_remedy() {
     let check = |line: &str, expected: &str| {
         let message = error(line);
         assert!(message.contains(expected), "{line}: {message}");
@@ -82,8 +82,8 @@ fn what_is_no_seed_is_named_with_its_remedy() {
     check("1,nonsense", "neither a URL nor a host");
     check(r#"{"url": "nonsense"}"#, "neither a URL nor a host");
     check("GlobalRank,TldRank,Domain", "neither a URL nor a host");
-    check("ftp://a.test/", "begin with http:// or https://");
-    check("{", "not a seed as JSON");
+    check("ftp://a.test/", "begin it with http:// or https://");
+    check("{", "invalid JSON object of a seed");
     check("{}", "missing field `url`");
     check(r#"{"url": "a.test"} x"#, "trailing characters at column 19");
     check(
@@ -113,7 +113,10 @@ fn what_is_no_seed_is_named_with_its_remedy() {
     check(r#"{"url": "a.test", "body_b64": "!"}"#, "`body_b64`");
     check(r#"{"url": "a.test", "scopes": 1}"#, "`scopes` as a name");
     check(r#"{"url": "a.test", "scopes": [""]}"#, "`scopes`");
-    check(r#"{"url": "a.test", "scopes": {"a": -1}}"#, "from 0 up");
+    check(
+        r#"{"url": "a.test", "scopes": {"a": -1}}"#,
+        "give a number of 0 or more",
+    );
     check(r#"{"url": "a.test", "scopes": {"a": 1, "a": 2}}"#, "twice");
     check(r#"{"url": "a.test", "scopes": {"a": "1"}}"#, "expected f64");
     check(
@@ -135,12 +138,12 @@ fn what_is_no_seed_is_named_with_its_remedy() {
     );
     let names = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();
     let line = |count| format!(r#"{{"url": "a.test", "scopes": {:?}}}"#, names(count));
-    check(&line(17), "17 scopes are too many; 16 are the most");
+    check(&line(17), "17 scopes are too many; name at most 16");
     assert_eq!(parsed(&line(16)).scopes, Some(names(16)));
 }
 
 #[test]
-fn an_error_shows_no_more_of_a_line_than_finds_it() {
+fn an_error_quotes_a_bounded_part_of_the_line() {
     let message = error(&format!("{} x", "é".repeat(100_000)));
     assert!(message.len() < 400, "{message}");
     let message = error(&format!(r#"{{"{}": 1}}"#, "x".repeat(100_000)));
@@ -167,7 +170,7 @@ fn an_object_can_hold_every_field_of_a_request() {
 }
 
 #[test]
-fn scopes_are_a_name_a_list_or_none_at_all() {
+fn scopes_are_a_name_a_list_or_an_empty_list() {
     let check = |scopes: &str, expected: Option<&[&str]>| {
         let request = parsed(&format!(r#"{{"url": "a.test", "scopes": {scopes}}}"#));
         let names = request.scopes.as_ref();
@@ -182,7 +185,7 @@ fn scopes_are_a_name_a_list_or_none_at_all() {
 }
 
 #[test]
-fn f17_costs_said_in_code_come_back_from_their_line() {
+fn f17_costs_set_in_code_round_trip_through_their_line() {
     let check = |request: Request, names: &[&str], costs: &[f64]| {
         let read = parsed(&to_line(&request));
         assert_eq!(read.scopes.expect("some were named"), names);
@@ -202,7 +205,7 @@ fn f17_costs_said_in_code_come_back_from_their_line() {
 }
 
 #[test]
-fn a_request_keeps_its_way_with_all_that_it_takes_to_go_it() {
+fn a_proxy_round_trips_with_its_credentials() {
     for (proxy, line) in [
         ("direct", r#"{"url":"http://a.test/","proxy":"direct"}"#),
         (
@@ -211,7 +214,7 @@ fn a_request_keeps_its_way_with_all_that_it_takes_to_go_it() {
         ),
     ] {
         let request = parsed(&format!(r#"{{"url":"http://a.test/","proxy":{proxy:?}}}"#));
-        assert_eq!(request.route, Some(proxy.parse().expect("a way")));
+        assert_eq!(request.route, Some(proxy.parse().expect("a route")));
         assert_eq!(to_line(&request), line);
         assert_eq!(parsed(line).route, request.route);
     }
@@ -238,7 +241,7 @@ fn durations_are_seconds_to_the_nanosecond() {
     for text in ["-1", "1e30", r#""5s""#, "true"] {
         let message = wrong(text);
         assert!(
-            message.contains("write seconds from 0 up, as 2.5"),
+            message.contains("write seconds, 0 or more, such as 2.5"),
             "{message}"
         );
     }
@@ -248,7 +251,7 @@ fn durations_are_seconds_to_the_nanosecond() {
 }
 
 #[test]
-fn what_a_line_cannot_hold_as_it_is_holds_the_same_meaning() {
+fn fields_that_a_line_cannot_represent_exactly_keep_their_meaning() {
     let meta = RawValue::from_string("[1,\r\n2]".to_owned()).expect("JSON");
     let mut request = Request::get("http://a.test/");
     request.meta = Some(meta);
@@ -262,7 +265,7 @@ fn what_a_line_cannot_hold_as_it_is_holds_the_same_meaning() {
 }
 
 #[test]
-fn a_request_that_is_only_a_url_is_written_as_one() {
+fn a_request_with_a_url_only_is_written_as_a_url() {
     assert_eq!(to_line(&Request::get("http://a.test/x")), "http://a.test/x");
     let check = |url| {
         assert!(
@@ -279,7 +282,7 @@ fn a_request_that_is_only_a_url_is_written_as_one() {
     assert_eq!(to_line(&request), r#"{"url":"http://a.test/","depth":1}"#);
 }
 
-/// Any request that can be submitted. Every field is named: one that is forgotten does not compile.
+/// Any valid request. Names every field, so that a new one does not compile without a strategy.
 fn any_request() -> impl Strategy<Value = Request> {
     let name = "[A-Za-z0-9/._é-]{1,12}";
     let scopes = prop_oneof![
@@ -346,7 +349,7 @@ fn any_request() -> impl Strategy<Value = Request> {
                     ignore_robots: robots,
                     dont_follow: follow,
                     dont_filter: filter,
-                    route: route.map(|route| route.parse().expect("a way")),
+                    route: route.map(|route| route.parse().expect("a route")),
                     private_headers,
                     dont_send_credentials: credentials,
                     dont_merge_cookies: cookies,
@@ -357,7 +360,7 @@ fn any_request() -> impl Strategy<Value = Request> {
         )
 }
 
-/// The line that `pending.jsonl` has for a request that was queued.
+/// The line of `pending.jsonl` for a queued request.
 fn queued_and_written(request: &Request) -> (String, String) {
     let url = CrawlUrl::parse(&request.url).expect(&request.url);
     let place = (url.is_https(), url.host_str().to_owned(), url.port());
@@ -401,7 +404,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_built_step_by_step_is_what_its_line_says() {
+fn the_builder_and_the_line_make_the_same_request() {
     let request = Request::get("http://a.test/")
         .method("POST")
         .header("X-A", "1")
