@@ -206,7 +206,7 @@ fn the_version_goes_to_stdout() {
 
 #[test]
 fn a_wrong_command_line_is_one_line() {
-    check_refused(&[], &["argiope: no command is given; see `argiope --help`"]);
+    check_refused(&[], &["argiope: no command given; see `argiope --help`"]);
     check_refused(&["crwl"], &["'crwl'", "did you mean crawl?"]);
     check_refused(&["fetch"], &["<URL>", "see `argiope fetch --help`"]);
     check_refused(&["crawl"], &["<URL>", "see `argiope crawl --help`"]);
@@ -231,7 +231,7 @@ fn an_unknown_setting_is_refused_by_its_place() {
     );
     check_refused(
         &["settings", "-s", "X"],
-        &["-s X: no value; write -s NAME=VALUE"],
+        &["-s X: missing value; write -s NAME=VALUE"],
     );
 
     let folder = Folder::new();
@@ -320,11 +320,11 @@ fn errors_in_a_file_name_the_line_of_what_is_wrong() {
         &["crawl.toml:1: retry_times: 10.5 is not a whole number"],
     );
     check("retry_times = 99999999999999999999\n", &["crawl.toml:1: "]);
-    check("follow =\n", &["crawl.toml:1: ", "mend the TOML"]);
+    check("follow =\n", &["crawl.toml:1: ", "correct the TOML"]);
     check(
         "retry_times = 1\nRETRY_TIMES = 2\n",
         &[
-            "crawl.toml:2: RETRY_TIMES: stands at ",
+            "crawl.toml:2: RETRY_TIMES: already set at ",
             "crawl.toml:1 already",
         ],
     );
@@ -372,7 +372,7 @@ fn errors_deep_in_a_file_name_their_line_and_the_whole_path() {
     check(
         "backoff_concurrency_factor = 0.5\nBACKOFF_CONCURRENCY_DECREASE_FACTOR = 0.8\n",
         &[
-            "crawl.toml:2: BACKOFF_CONCURRENCY_DECREASE_FACTOR: stands at ",
+            "crawl.toml:2: BACKOFF_CONCURRENCY_DECREASE_FACTOR: already set at ",
             "crawl.toml:1 already",
         ],
     );

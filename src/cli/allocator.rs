@@ -1,9 +1,9 @@
-//! The allocator, which must not hold up a turn of the crawl's loop (`tools/large_pages.rs`).
+//! Configures the allocator so that it does not block the crawl's event loop (`tools/large_pages.rs`).
 //!
-//! mimalloc returns all freed memory to the kernel at once, in the first call after its delay: 10 to 30 ms
-//! after large pages. So a thread does that. The kernel clears a huge page whole where it is first written
-//! to: 5 ms and more on a virtual machine whose host has to find the memory first. So [`prepare`] switches
-//! them off.
+//! By default, mimalloc returns freed memory to the kernel within an allocation, which takes 10 to 30 ms
+//! after large pages; here a separate thread does that. The kernel clears a whole huge page at its first
+//! write, which takes 5 ms and more on a virtual machine whose host must provide the memory; [`prepare`]
+//! disables huge pages.
 
 use std::ffi::c_long;
 use std::sync::OnceLock;
@@ -16,26 +16,26 @@ use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// `mi_option_purge_delay` of mimalloc 2 and 3: milliseconds until an allocator call gives memory back.
+/// `mi_option_purge_delay` of mimalloc 2 and 3: milliseconds until an allocation returns freed memory.
 const PURGE_DELAY: mi_option_t = 15;
-/// An hour: only a forced collection gives memory back.
+/// 1 h: in practice, only a forced collection returns memory.
 const NEVER: c_long = 3_600_000;
-/// Time for which freed memory is kept for later allocations.
+/// How long freed memory is kept for later allocations.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
-/// Memory may have been freed since the thread last gave some back.
+/// Whether memory may have been freed since the thread last returned some.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
-/// Sets up the process, before anything large is allocated: the kernel gives it no huge pages. At a million
-/// scopes a page then takes 0 to 0.9 µs longer, at ten million 10 to 15 % (`tools/scope_growth`).
+/// Disables huge pages for the process; call it before large allocations. With a million scopes this costs
+/// 0 to 0.9 µs per page, with ten million 10 to 15 % (`tools/scope_growth`).
 pub fn prepare() {
     // The call fails only on a kernel without huge pages, where it is not needed.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Starts a span of [`KEPT_FOR`], unless one runs already. At its end the thread gives back all memory
-/// that is free by then. Cheap enough for every turn; an idle process is not woken.
+/// Starts a timer of [`KEPT_FOR`], unless it runs already, at whose end the thread returns all free memory
+/// to the kernel. Cheap enough for every turn; does not wake an idle process.
 pub fn give_back_soon() {
     let Some(thread) = THREAD.get_or_init(start) else {
         return;
@@ -54,9 +54,9 @@ fn start() -> Option<Thread> {
                 thread::park();
             }
             thread::sleep(KEPT_FOR);
-            // A thread that never allocated has nothing to collect from.
+            // A thread without allocations has no heap to collect.
             drop(std::hint::black_box(Box::new(0_u8)));
-            // SAFETY: it may be called by any thread at any time, and touches only what is free.
+            // SAFETY: any thread may call it at any time; it accesses free memory only.
             unsafe { mi_collect(true) };
         }
     });

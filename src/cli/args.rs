@@ -31,15 +31,15 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Usage> 
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 Ok(Parsed::Show(error.render().to_string()))
             }
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Usage(
-                "no command is given; see `argiope --help`".to_owned(),
-            )),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                Err(Usage("no command given; see `argiope --help`".to_owned()))
+            }
             _ => Err(Usage(explain(&error, &args))),
         },
     }
 }
 
-/// All commands and flags as data: completions and man pages are made from it.
+/// All commands and flags, for completions and man pages.
 pub fn command_line() -> clap::Command {
     Cli::command()
 }
@@ -76,7 +76,7 @@ pub enum Command {
     /// Crawl from URLs and seed files, and follow links
     #[command(after_help = examples::CRAWL)]
     Crawl(Crawl),
-    /// Fetch just these URLs: no robots.txt, no links; prints a result line each
+    /// Fetch these URLs without robots.txt and links; prints a result line for each
     #[command(after_help = examples::FETCH)]
     Fetch(Fetch),
     /// Measure latency at a constant rate, in an open loop
@@ -85,16 +85,16 @@ pub enum Command {
     /// Check URLs against a robots.txt file
     #[command(after_help = examples::ROBOTS)]
     Robots(Robots),
-    /// Show how URLs are read: canonical form, scopes, kind of address
+    /// Show how URLs are parsed: canonical form, scopes, kind of address
     #[command(after_help = examples::URL)]
     Url(Url),
     /// List the links of an HTML file that a crawl would follow
     #[command(after_help = examples::LINKS)]
     Links(Links),
-    /// List every setting: default, present value, and where it came from
+    /// List every setting: default, current value, and the source of the value
     #[command(after_help = examples::SETTINGS)]
     Settings(Settings),
-    /// Start a web of many domains on the loopback device, and crawl it
+    /// Start a web of many domains on the loopback device, and crawl it as a test
     #[command(after_help = examples::DEMO)]
     Demo(Demo),
     /// Print the completions of a shell
@@ -137,28 +137,28 @@ pub struct Crawl {
     /// Follow no links, those on the hosts of the seeds, on their domains, or all [default: host]
     #[arg(long, value_name = "none|host|domain|all", help_heading = LIMITS)]
     follow: Option<String>,
-    /// Stop after N pages; 0 is no limit
+    /// Stop after N pages; 0: no limit
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_pages: Option<String>,
-    /// Fetch at most N pages of a host; 0 is no limit
+    /// Fetch at most N pages of a host; 0: no limit
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_pages_per_host: Option<String>,
-    /// Follow links at most N deep from a seed; 0 is no limit (--follow none follows none)
+    /// Follow at most N links from a seed; 0: no limit (--follow none follows none)
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_depth: Option<String>,
-    /// Stop after this time (30s, 10m, 2h); 0 is no limit
+    /// Stop after this time (30s, 10m, 2h); 0: no limit
     #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = LIMITS)]
     max_time: Option<String>,
-    /// Cut longer bodies, and keep what was read [default: 10MiB]
+    /// Cut bodies after this size [default: 10MiB]
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = LIMITS)]
     max_body: Option<String>,
     /// Fetch only URLs that match one of these
     #[arg(long, value_name = "REGEX", help_heading = LIMITS)]
     allow: Vec<String>,
-    /// Fetch no URL that matches
+    /// Do not fetch URLs that match one of these
     #[arg(long, value_name = "REGEX", help_heading = LIMITS)]
     deny: Vec<String>,
-    /// Send nothing to the hosts, *.domains and CIDRs in this file
+    /// Send no requests to the hosts, *.domains and CIDRs in this file
     #[arg(long, value_name = "FILE", help_heading = LIMITS)]
     exclude: Vec<PathBuf>,
     /// Write WARC files (default)
@@ -167,7 +167,7 @@ pub struct Crawl {
     /// Write no WARC files
     #[arg(long, overrides_with = "warc")]
     no_warc: bool,
-    /// Time that a stopping crawl gives requests in flight [default: 25s]
+    /// Maximum time that a stopping crawl waits for requests in flight [default: 25s]
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     stop_grace: Option<String>,
 
@@ -243,7 +243,7 @@ impl Fetch {
 /// Arguments of `robots`.
 #[derive(Debug, Args)]
 pub struct Robots {
-    /// A robots.txt file; - reads JSON lines {"robots", "agent", "url"} and answers each
+    /// A robots.txt file; - reads JSON lines {"robots", "agent", "url"} from stdin and answers each
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The crawler's product token (required unless FILE is -)
@@ -258,12 +258,12 @@ pub struct Robots {
 }
 
 impl Robots {
-    /// Checks that an agent is named, unless each line on stdin names its own.
+    /// Checks that an agent is given, unless each line on stdin has its own.
     pub fn into_asked(self) -> Result<RobotsArgs, Usage> {
         let lines = self.file.as_os_str() == "-";
         let Some(agent) = self.agent.or(lines.then(String::new)) else {
             return Err(Usage(
-                "--agent: the crawler's name is missing; give --agent NAME".to_owned(),
+                "--agent is missing; give the crawler's product token: --agent NAME".to_owned(),
             ));
         };
         Ok(RobotsArgs {
@@ -278,7 +278,7 @@ impl Robots {
 /// Arguments of `url`.
 #[derive(Debug, Args)]
 pub struct Url {
-    /// URLs; - reads JSON lines {"input", "base"} and answers each
+    /// URLs; - reads JSON lines {"input", "base"} from stdin and answers each
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
     /// Resolve them against this URL
@@ -305,7 +305,7 @@ impl From<Url> for UrlArgs {
 /// Arguments of `links`.
 #[derive(Debug, Args)]
 pub struct Links {
-    /// An HTML file; - reads JSON lines {"html_b64", "base", "content_type"} and answers each
+    /// An HTML file; - reads JSON lines {"html_b64", "base", "content_type"} from stdin and answers each
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// URL of the page (required unless FILE is -)
@@ -361,12 +361,12 @@ pub struct Completions {
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub struct Man {
-    /// The directory; made where it is missing, pages of the same names in it are replaced
+    /// The directory; created if missing; existing man pages of argiope in it are replaced
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 }
 
-/// Clap's message on one line: what, where, and how to mend it.
+/// Clap's message on one line: what was wrong, where, and how to mend it.
 fn explain(error: &clap::Error, args: &[OsString]) -> String {
     let text = error.render().to_string();
     let what: Vec<&str> = text

@@ -1,4 +1,4 @@
-//! `argiope crawl`: the main job.
+//! `argiope crawl`: crawls from URLs and seeds files into an output directory.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -23,7 +23,7 @@ use super::signals::Received;
 use super::stderr;
 use super::summary::summary;
 
-/// Runs the command; gives its exit code.
+/// Runs the command; returns its exit code.
 pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     let received = Received::watch()?;
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
@@ -48,19 +48,19 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
             .stats_while(held(&lock, out));
     }
     let mut crawler = set_up(builder)?;
-    // While a pipe has given no seed yet, a stop signal ends the process by its default action.
+    // Until a pipe has delivered the first seed, a stop signal ends the process by its default action.
     let waits_for_seeds = !inputs.iter().all(Metadata::is_file);
     if !waits_for_seeds {
         received.stop_on_signal(crawler.stopper())?;
     }
     let Some(feeder) = feed::feed(seeds, crawler.handle(), crawler.config(), &received)? else {
-        log::info!("stopped before the crawl began");
+        log::info!("stopped before the crawl started");
         return Ok(3);
     };
-    // Nothing is refused from here on, so only now an earlier crawl may be deleted.
+    // All checks have passed; only now may an earlier crawl be deleted.
     if let Some(out) = &out {
         if received.stops() > 0 {
-            log::info!("stopped before the crawl began");
+            log::info!("stopped before the crawl started");
             return Ok(3);
         }
         let in_use = InUse {
@@ -85,7 +85,7 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     let kept = match (&out, &folder) {
         (Some(_), Some(folder)) => keep_pending(&mut crawler, feeder, folder, &received),
         (Some(out), None) => Err(anyhow::anyhow!(
-            "{} was deleted or replaced while the crawl ran, and nothing more is written there: {}",
+            "{} was deleted or replaced during the crawl, and no more is written there: {}",
             out.display(),
             unsaved(&mut crawler, feeder)
                 .0
@@ -102,27 +102,27 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     stderr::write(&watched.summary);
     if let Some(unkept) = unkept {
         log::warn!(
-            "{unkept}; --out DIR would keep them in DIR/{}",
+            "{unkept}; with --out DIR they are saved in DIR/{}",
             pending::NAME
         );
     }
     if let (Ok((count @ 1.., _)), Some(folder), false) = (&kept, &folder, args.quiet) {
         let file = folder.join(pending::NAME);
         stderr::write_line(&format!(
-            "  {:<15}{count} requests are in {}: --seeds takes it",
+            "  {:<15}{count} requests, saved in {}; pass it to --seeds to continue",
             "still queued",
             file.display()
         ));
     }
     if let Some(error) = crawler.write_error() {
         if is_reader_gone {
-            // The reader of our lines has closed them, as `head` does: no failure.
+            // The reader of stdout has closed the pipe, as `head` does, which is not a failure.
             return kept.map(|_| 0);
         }
         if let Err(lost) = kept {
             log::error!("{lost:#}");
         }
-        anyhow::bail!("{error}; what was written until then is in place");
+        anyhow::bail!("{error}; results written before are kept");
     }
     let (_, unread) = kept?;
     drop(crawler);
@@ -134,7 +134,7 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     }
 }
 
-/// Files of the seeds: `--overwrite` must not delete them.
+/// Metadata of the seeds files, which `--overwrite` must not delete.
 fn inputs(seeds: &[PathBuf]) -> anyhow::Result<Vec<Metadata>> {
     let input = |path: &PathBuf| match path.as_os_str() == "-" {
         true => metadata_of(&io::stdin()),
@@ -148,8 +148,8 @@ fn metadata_of(open: &impl AsFd) -> io::Result<Metadata> {
     File::from(open.as_fd().try_clone_to_owned()?).metadata()
 }
 
-/// Writes what is still queued, and the seeds that were not read yet, to `pending.jsonl`; gives their
-/// count, and why some of the seeds could not be read, if any could not.
+/// Writes the queued requests and the unread seeds to `pending.jsonl`. Returns their count, and the error
+/// of reading the seeds, if any.
 fn keep_pending(
     crawler: &mut Crawler,
     feeder: Feeder,
@@ -164,9 +164,8 @@ fn keep_pending(
     Ok((count, unfed.and_then(Unfed::failure)))
 }
 
-/// Reports how many requests are in no file: those that are still queued, and the seeds that were not
-/// read yet; `None` where there are none. And why some of the seeds could not be read, if any could
-/// not.
+/// A message with the number of requests that are not saved, queued or in unread seeds; `None` if there
+/// are none. And the error of reading the seeds, if any.
 fn unsaved(crawler: &mut Crawler, feeder: Feeder) -> (Option<String>, Option<String>) {
     let patience = crawler.config().stop_grace();
     let mut unfed = feeder.unfed(patience);
@@ -174,15 +173,12 @@ fn unsaved(crawler: &mut Crawler, feeder: Feeder) -> (Option<String>, Option<Str
     let more = if seeds == COUNTED_MAX { " or more" } else { "" };
     let lost = match crawler.take_pending().count() + seeds {
         0 => None,
-        count => Some(format!(
-            "{count}{more} requests that were still queued are in no file"
-        )),
+        count => Some(format!("{count}{more} queued requests are not saved")),
     };
     (lost, unfed.and_then(Unfed::failure))
 }
 
-/// Seeds that are read for no more than their count, so that the end of a crawl does not wait for a
-/// long file.
+/// Maximum unread seeds that are counted, so that a long file does not delay the end of a crawl.
 const COUNTED_MAX: usize = 1_000_000;
 
 /// Checks that the output directory still exists at its path; logs once if it does not.
@@ -193,7 +189,7 @@ fn held(lock: &Arc<OnceLock<DirectoryLock>>, out: &Path) -> impl Fn() -> bool + 
         let is_held = lock.get().is_none_or(DirectoryLock::is_held);
         if !is_held && !is_reported.swap(true, Ordering::Relaxed) {
             log::error!(
-                "{} was deleted, moved or replaced: open files go with it, others are lost",
+                "{} was deleted, moved or replaced during the crawl: open files are still written, new ones are not",
                 out.display()
             );
         }
@@ -203,13 +199,13 @@ fn held(lock: &Arc<OnceLock<DirectoryLock>>, out: &Path) -> impl Fn() -> bool + 
 
 /// End of a crawl.
 pub struct Watched {
-    /// Why.
+    /// The reason.
     pub reason: FinishReason,
     /// The summary as text; empty with `--quiet`.
     pub summary: String,
 }
 
-/// Runs a crawler to its end and shows how it goes. The summary is for the caller to show.
+/// Runs a crawler to its end and shows its progress. The caller prints the summary.
 pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> Watched {
     let mut shown = Shown::new(quiet);
     let reason = loop {
@@ -283,7 +279,7 @@ pub fn sink_options(
     Ok(options)
 }
 
-/// The machine's name, cut to fit into a file name.
+/// The host name, shortened to fit into a file name.
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name

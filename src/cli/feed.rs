@@ -18,15 +18,14 @@ use super::Usage;
 use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
 use super::signals::Received;
 
-/// Iterator of the first requests: the URLs of the command line, then the lines of each file. Pipes
-/// come behind all regular files, whatever their order was: a pipe may be silent, and no file waits
-/// for it.
+/// Iterator of the seeds: the URLs of the command line, then the lines of each file. Pipes are read after
+/// all regular files, whatever their order on the command line, because reading a pipe may block.
 pub struct Seeds {
     named: VecDeque<String>,
     inputs: VecDeque<Input>,
     /// Number of invalid lines.
     bad: u64,
-    /// Whether a pipe is being read, which may take any time.
+    /// Whether a pipe is being read, which may block indefinitely.
     is_at_pipe: Arc<AtomicBool>,
 }
 
@@ -34,7 +33,7 @@ pub struct Seeds {
 struct Input {
     name: String,
     lines: SeedLines<File>,
-    /// Whether it is no regular file: reading may block for any time.
+    /// Whether it is not a regular file: reading may block indefinitely.
     is_pipe: bool,
 }
 
@@ -50,16 +49,16 @@ enum Step {
     End,
 }
 
-/// Seeds looked at for public hosts before the first is sent.
+/// Seeds that are checked for public hosts before the first request is sent.
 const LOOKED_AT_FIRST: usize = 10_000;
-/// After this time without data, the writer of a pipe is assumed to wait for results of earlier seeds.
+/// Time without data after which the writer of a pipe is assumed to wait for results of earlier seeds.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
 
 impl Seeds {
-    /// Opens every file now, so that one that cannot be read is a usage error before the crawl begins.
+    /// Opens every file, so that an unreadable one is a usage error before the crawl starts.
     pub fn open(urls: &[String], files: &[std::path::PathBuf]) -> Result<Self, Usage> {
         let open = |path: &PathBuf| {
             let name = path.display().to_string();
@@ -86,7 +85,7 @@ impl Seeds {
         self.named.is_empty() && self.inputs.front().is_some_and(|input| input.is_pipe)
     }
 
-    /// Whether a pipe is next, and has no data for a while.
+    /// Whether a pipe is next, and has had no data for [`PIPE_PATIENCE`].
     fn pauses(&self) -> bool {
         let Some(Input { lines, .. }) = self.inputs.front() else {
             return false;
@@ -106,7 +105,7 @@ impl Seeds {
     /// Returns the next request; invalid lines are logged, counted and skipped.
     ///
     /// # Errors
-    /// A file cannot be read any further.
+    /// Reading a file failed.
     fn next(&mut self) -> Result<Option<Request>, SeedLinesError> {
         loop {
             match self.step()? {
@@ -154,7 +153,7 @@ impl Seeds {
         }
     }
 
-    /// The seed of a line, which stands at this place.
+    /// The seed of a line; `place` names the line in a warning.
     fn seed(&mut self, line: &str, place: impl FnOnce() -> String) -> Step {
         match read(line) {
             Ok(Some(request)) => Step::Seed(request),
@@ -168,7 +167,7 @@ impl Seeds {
     }
 }
 
-/// A line's request. Admission would refuse a URL that cannot be read too, but knows no line number.
+/// The request of a line. Validates its URL here, because admission has no line number to report.
 fn read(line: &str) -> Result<Option<Request>, String> {
     let request = Request::from_line(line).map_err(|error| error.to_string())?;
     if let Some(request) = &request {
@@ -177,18 +176,18 @@ fn read(line: &str) -> Result<Option<Request>, String> {
     Ok(request)
 }
 
-/// The thread that feeds a crawl.
+/// The thread that submits seeds to a crawl.
 pub struct Feeder {
     thread: JoinHandle<Unfed>,
     failure: Receiver<String>,
     is_at_pipe: Arc<AtomicBool>,
 }
 
-/// Seeds that a crawl did not take before its end.
+/// Seeds that the crawl had not accepted when it ended.
 pub struct Unfed {
     held: VecDeque<Request>,
     seeds: Seeds,
-    /// When reading of pipes stops, once known.
+    /// Deadline for reading pipes, once set.
     until: Option<Instant>,
     /// The first error that stopped the reading of a file.
     failure: Option<String>,
@@ -200,24 +199,24 @@ impl Feeder {
         self.failure.try_recv().ok()
     }
 
-    /// The seeds that the crawl had not taken when it ended. A pipe that has neither data nor an end
-    /// soon is not waited for: then there are none, since every line before it was passed to the crawl.
-    /// A pipe without an end is read for `patience`.
+    /// The seeds that the crawl had not accepted when it ended. `None` if the thread is blocked on a pipe for
+    /// longer than [`PIPE_PATIENCE`]: it had submitted every line before. A pipe that does not end is read for
+    /// `patience`.
     pub fn unfed(self, patience: Duration) -> Option<Unfed> {
         let mut failure = None;
         if !self.ends_soon(&mut failure) {
-            warn_of_silence();
+            warn_silent_pipe();
             return None;
         }
         let mut unfed = self.thread.join().ok()?;
-        // It may have failed since the crawl ended.
+        // The thread may have failed after the crawl ended.
         unfed.failure = failure.or_else(|| self.failure.try_recv().ok());
         unfed.until = Some(Instant::now() + patience);
         Some(unfed)
     }
 
-    /// Whether the thread ends: its end of the channel goes with it. It does not while it waits for a
-    /// pipe. Notes why, if it fails.
+    /// Waits for the thread to end, which closes its channel; false if it stays blocked on a pipe. Stores its
+    /// error in `failure`.
     fn ends_soon(&self, failure: &mut Option<String>) -> bool {
         loop {
             match self.failure.recv_timeout(PIPE_PATIENCE) {
@@ -226,7 +225,7 @@ impl Feeder {
                 Err(RecvTimeoutError::Timeout) if self.is_at_pipe.load(Ordering::SeqCst) => {
                     return false;
                 }
-                // The thread reads a regular file, which has an end, or submits a seed, where it stops.
+                // The thread reads a regular file, which ends, or submits a seed, which fails after the crawl.
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
@@ -249,18 +248,18 @@ impl Iterator for Unfed {
         }
         loop {
             if self.seeds.pauses() {
-                warn_of_silence();
+                warn_silent_pipe();
                 self.seeds.inputs.pop_front();
             } else if self.seeds.is_pipe_next() && self.until.is_some_and(|at| at <= Instant::now())
             {
                 log::warn!(
-                    "--seeds: a pipe has no end (STOP_GRACE); what was not read of it is saved nowhere"
+                    "--seeds: a pipe did not end within STOP_GRACE; its unread lines are not saved"
                 );
                 self.seeds.inputs.clear();
             }
             match self.seeds.next() {
                 Ok(request) => return request,
-                // The next file may be whole.
+                // Continue with the next file.
                 Err(error) => {
                     let error = format!("--seeds: {error}");
                     log::warn!("{error}");
@@ -271,23 +270,25 @@ impl Iterator for Unfed {
     }
 }
 
-fn warn_of_silence() {
-    log::warn!("--seeds: a pipe has neither data nor an end; what it gives later is saved nowhere");
+fn warn_silent_pipe() {
+    log::warn!(
+        "--seeds: a pipe has no data and did not end; lines that arrive later are not saved"
+    );
 }
 
-/// How long a pipe may take to give a line or its end, once the crawl is over.
+/// Maximum time that a pipe may be without data after the crawl has ended.
 const PIPE_PATIENCE: Duration = Duration::from_millis(300);
 
 /// Submits seeds from a separate thread until they end.
 ///
-/// The first seeds are looked at before anything is sent: a crawl of many public hosts that names
-/// no contact does not begin. Where seeds come one by one through a pipe it ends at the host that is
-/// one too many.
+/// The first seeds are checked before anything is sent: a crawl of more than [`PUBLIC_HOSTS_MAX`] public
+/// hosts without a contact does not start. If seeds arrive slowly through a pipe, the crawl ends at
+/// the first host above the limit.
 ///
-/// `None` where a signal asks to stop before anything was passed to the crawl.
+/// `None` if a stop signal arrives before the first seed is submitted.
 ///
 /// # Errors
-/// No contact is given for a crawl of many public hosts.
+/// The seeds have too many public hosts for a crawl without a contact, cannot be read, or are empty.
 pub fn feed(
     mut seeds: Seeds,
     handle: Handle,
@@ -297,7 +298,7 @@ pub fn feed(
     let mut public = PublicHosts::new(config);
     let mut first = VecDeque::new();
     let mut failed = None;
-    // Where no contact is missing, nothing but the first is waited for: seeds may trickle in.
+    // With a contact, only the first seed is awaited, because a pipe may deliver the others slowly.
     let looked_at = if public.counts_names() {
         LOOKED_AT_FIRST
     } else {
@@ -327,24 +328,24 @@ pub fn feed(
     }
     if first.is_empty() {
         return Err(Usage(
-            "the seeds hold no URL; write one a line, like https://example.com/".to_owned(),
+            "the seeds contain no URL; give one per line, like https://example.com/".to_owned(),
         )
         .into());
     }
-    let (say, failure) = sync_channel(1);
+    let (report, failure) = sync_channel(1);
     let is_at_pipe = Arc::clone(&seeds.is_at_pipe);
     let thread = thread::Builder::new()
         .name("seeds".to_owned())
         .spawn(move || {
             let fail = |what: String| {
-                let _ = say.try_send(what);
+                let _ = report.try_send(what);
                 handle.stopper().stop();
             };
             let mut held = first;
             loop {
                 handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
                 let request = match held.pop_front() {
-                    Some(looked_at) => looked_at,
+                    Some(checked) => checked,
                     None => match seeds.next() {
                         Ok(Some(request)) => request,
                         Ok(None) => break,
@@ -384,10 +385,10 @@ fn admits(public: &mut PublicHosts, request: &Request) -> bool {
     CrawlUrl::parse(&request.url).map_or(true, |url| public.admits(&url))
 }
 
-/// A crawl of too many public hosts names no contact.
+/// The error of a crawl of too many public hosts without a contact.
 fn no_contact() -> Usage {
     Usage(format!(
-        "a crawl of more than {PUBLIC_HOSTS_MAX} public hosts must name a contact; \
-         add --contact with a URL or mail address that their owners can turn to"
+        "a crawl of more than {PUBLIC_HOSTS_MAX} public hosts needs a contact; \
+         add --contact with your URL or mail address for site operators"
     ))
 }

@@ -1,4 +1,4 @@
-//! `argiope fetch`: just these URLs, no robots.txt, no following; a result line each.
+//! `argiope fetch`: fetches URLs without robots.txt and links; prints a result line for each.
 
 use std::fs;
 use std::io::Write;
@@ -27,16 +27,18 @@ struct Seen {
     broken_pipe: bool,
 }
 
-/// Runs the command; gives its exit code.
+/// Runs the command; returns its exit code.
 pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     if args.body_out.is_some() && args.urls.len() > 1 {
         return Err(
-            Usage("-o/--body-out saves the body of one URL; name just one".to_owned()).into(),
+            Usage("-o/--body-out saves the body of one URL; give only one URL".to_owned()).into(),
         );
     }
     if config.frontier().follow != Follow::None {
         let source = config.source("FOLLOW");
-        log::warn!("FOLLOW ({source}) has no effect: fetch follows no links; use argiope crawl");
+        log::warn!(
+            "FOLLOW ({source}) has no effect: fetch does not follow links; use argiope crawl"
+        );
         config = config.with("FOLLOW", "none")?;
     }
     let seen = Arc::new(Mutex::new(Seen::default()));
@@ -51,7 +53,11 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     for url in &args.urls {
         let request = Request::from_line(url)
             .map_err(|error| Usage(error.to_string()))?
-            .ok_or_else(|| Usage(format!("{url:?} is no URL")))?;
+            .ok_or_else(|| {
+                Usage(format!(
+                    "{url:?} is not a valid URL; write one like https://example.com/"
+                ))
+            })?;
         crawler
             .submit(request)
             .map_err(|refused| Usage(format!("{url}: {refused}")))?;
@@ -70,8 +76,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     })
 }
 
-/// Defaults of `fetch`: no robots.txt and no links, and a host that does not answer
-/// is reported at once.
+/// Defaults of `fetch`: no robots.txt and no links, and an unresponsive host is reported at once.
 pub const VALUES: CommandValues = CommandValues {
     command: "fetch",
     values: &[
@@ -82,13 +87,13 @@ pub const VALUES: CommandValues = CommandValues {
     ],
 };
 
-/// Takes a finished attempt: only the last one at each URL is reported.
+/// Handles a finished attempt: only the last one at each URL is reported.
 fn take(seen: &mut Seen, page: Page, keep_body: bool) {
     if !page.is_final || page.kind != PageKind::Page {
         return;
     }
     if page.failure.as_ref().is_some_and(|f| f.code == "duplicate") {
-        log::warn!("{} is named twice and fetched once", page.url);
+        log::warn!("{} is given twice and fetched once", page.url);
         seen.duplicates += 1;
         return;
     }

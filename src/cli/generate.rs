@@ -17,18 +17,18 @@ pub fn completions(shell: Shell, mut command: clap::Command) -> anyhow::Result<i
     Ok(0)
 }
 
-/// Writes `argiope.1` and a page for each command to a directory, which is made where it is missing.
+/// Writes `argiope.1` and a page for each command to a directory, which is created if missing.
 pub fn man_pages(dir: &Path, command: clap::Command) -> anyhow::Result<i32> {
     fs::create_dir_all(dir).map_err(|error| {
         Usage(format!(
-            "{}: the directory cannot be made: {error}; give one that can be written to",
+            "{}: cannot create the directory: {error}; give a writable one",
             dir.display()
         ))
     })?;
     clap_mangen::generate_to(command, dir)
-        .with_context(|| format!("{}: a man page cannot be written", dir.display()))?;
+        .with_context(|| format!("{}: cannot write a man page", dir.display()))?;
     Ok(0)
 }
 
-/// The name under which the shell knows the command.
+/// The name of the command in completions.
 const PROGRAM: &str = "argiope";

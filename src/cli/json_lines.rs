@@ -1,5 +1,5 @@
-//! Request-response protocol over JSON lines for other programs: each input line is answered at once with
-//! one line.
+//! Request-response protocol over JSON lines for other programs: each line of input is answered with one
+//! line of output.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -9,10 +9,10 @@ use data_encoding::BASE64;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Answers each line of `input`, and flushes after each, so that a program may wait for it.
+/// Answers each line of `input`, and flushes after each, so that a program can wait for the answer.
 ///
-/// A line that is no question, and a question without an answer, get `{"error": …}` and the next
-/// line its turn. The end of the input, or of the reader of the answers, ends it.
+/// An invalid line, and a question whose answer fails, get `{"error": …}`, and the next line is
+/// read. Returns at the end of the input, or when the reader of the answers is gone.
 pub fn answer_each<Q, A>(
     mut input: impl BufRead,
     mut out: impl Write,
@@ -37,7 +37,7 @@ where
             Err(anyhow::anyhow!("the line is longer than {LINE_MAX} bytes"))
         } else {
             serde_json::from_slice(&line)
-                .context("the line is no question")
+                .context("the line is not a valid question")
                 .and_then(&mut answer)
         };
         let answered = match &answered {
@@ -54,7 +54,7 @@ where
 
 /// Writes one line and flushes; returns false when the reader is gone.
 pub fn put_line(out: &mut impl Write, line: &str) -> Result<bool> {
-    // In JSON, an escape is equal to the character itself.
+    // In JSON, an escape sequence is equivalent to the character.
     let written = writeln!(out, "{}", printable(line)).and_then(|()| out.flush());
     match written {
         Ok(()) => Ok(true),
@@ -63,18 +63,20 @@ pub fn put_line(out: &mut impl Write, line: &str) -> Result<bool> {
     }
 }
 
-/// The octets of a text that may be given as it is or in base64.
+/// The octets of a text that is given as text or in base64.
 pub fn octets(name: &str, text: Option<String>, coded: Option<String>) -> Result<Vec<u8>> {
     match (text, coded) {
         (_, Some(coded)) => BASE64
             .decode(coded.as_bytes())
-            .with_context(|| format!("{name}_b64 is no base64")),
+            .with_context(|| format!("{name}_b64 is not valid base64")),
         (Some(text), None) => Ok(text.into_bytes()),
-        (None, None) => Err(anyhow::anyhow!("neither {name} nor {name}_b64 is given")),
+        (None, None) => Err(anyhow::anyhow!(
+            "both {name} and {name}_b64 are missing; give one"
+        )),
     }
 }
 
-/// A page of 10 MiB fits, in base64 and with room to spare; a longer line is an error.
+/// Maximum length of a line; a page of 10 MiB in base64 fits.
 const LINE_MAX: u64 = 64 * 1024 * 1024;
 
 #[derive(Serialize)]

@@ -15,11 +15,11 @@ use super::stderr;
 /// Arguments of the command.
 #[derive(Clone, Debug, Default)]
 pub struct LinksArgs {
-    /// The page; `-` for questions as JSON lines on stdin.
+    /// Path of the page; `-` reads questions as JSON lines from stdin.
     pub file: PathBuf,
     /// The page's URL.
     pub base: Option<String>,
-    /// The Content-Type it was served with.
+    /// Its Content-Type.
     pub content_type: Option<String>,
     /// Answer in JSON, with where each link was found.
     pub json: bool,
@@ -43,11 +43,13 @@ fn run_on(
     let base = match args.base.as_deref().map(CrawlUrl::parse) {
         Some(Ok(base)) => base,
         Some(Err(error)) => {
-            stderr::write_line(&format!("argiope links: --base is no URL: {error}"));
+            stderr::write_line(&format!(
+                "argiope links: --base is not a valid URL: {error}"
+            ));
             return Ok(2);
         }
         None => {
-            stderr::write_line("argiope links: the page's URL is needed: --base URL");
+            stderr::write_line("argiope links: --base is missing; give the page's URL: --base URL");
             return Ok(2);
         }
     };
@@ -104,11 +106,11 @@ struct Detail<'a> {
 }
 
 fn answer(question: Question, args: &LinksArgs, options: &LinkOptions<'_>) -> Result<Answer> {
-    // A text that came as JSON is decoded already, whatever charset the page declares.
+    // Text from JSON is decoded already, whatever charset the page declares.
     let is_text = question.html_b64.is_none();
     let page = octets("html", question.html, question.html_b64)?;
     let base = question.base.or_else(|| args.base.clone());
-    let base = CrawlUrl::parse(&base.context("base is not given")?).context("base")?;
+    let base = CrawlUrl::parse(&base.context("base is missing")?).context("base")?;
     let content_type = question.content_type.or_else(|| args.content_type.clone());
     let content_type = if is_text {
         Some("text/html; charset=utf-8")
@@ -179,7 +181,7 @@ mod tests {
             (
                 0,
                 "{\"links\":[\"http://a.test/%C3%BC?%FC\"]}\n{\"links\":[\"http://a.test/%C3%BC\"]}\n\
-                 {\"error\":\"base is not given\"}\n\
+                 {\"error\":\"base is missing\"}\n\
                  {\"error\":\"base: not an absolute URL (http://HOST/… or https://HOST/…)\"}\n",
             ),
         );

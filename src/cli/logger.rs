@@ -1,10 +1,10 @@
-//! Writes the library's log to stderr as plain lines.
+//! Writes the library's log messages to stderr as plain lines.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use super::stderr;
 
-/// Starts logging: warnings, and with each `-v` more; `--quiet` leaves errors alone.
+/// Starts logging: warnings by default, each `-v` adds a level; `--quiet` logs errors only.
 pub fn start(verbose: u8, quiet: bool) {
     let level = match (verbose, quiet) {
         (0, true) => LevelFilter::Error,
@@ -18,7 +18,7 @@ pub fn start(verbose: u8, quiet: bool) {
     }
 }
 
-/// Levels are filtered by the `log` crate's maximum alone.
+/// Writes every record; the `log` crate's maximum level filters them.
 struct Stderr;
 
 impl Log for Stderr {

@@ -36,7 +36,7 @@ use argiope::{ConfigError, CrawlUrl};
 use self::args::{Command, Parsed};
 
 /// Runs the command line. The exit code is part of the contract:
-/// 0 ended by itself, 1 failed, 2 usage or configuration, 3 stopped early.
+/// 0 finished, 1 failed, 2 usage or configuration error, 3 stopped early.
 pub fn main() -> ExitCode {
     allocator::prepare();
     let done = match args::parse(std::env::args_os()) {
@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<i32> {
-    // Before settings are read: `CONCURRENT_REQUESTS = 0` means as many as open files allow.
+    // Before settings are read, because `CONCURRENT_REQUESTS = 0` depends on the open-file limit.
     argiope::raise_open_files();
     match command {
         Command::Crawl(args) => {
@@ -98,7 +98,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
     }
 }
 
-/// Wrong usage: one line that states what, where, and how to mend it.
+/// A usage error: one line that states what was wrong, where, and how to mend it.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
@@ -110,14 +110,14 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Whether the reader of our output has closed it, as `head` does. That is no failure of ours.
+/// Whether the reader of stdout has closed the pipe, as `head` does, which is not a failure.
 fn is_reader_gone(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An error and its causes, except those already in its message.
+/// An error and its causes, without causes that its message contains already.
 fn full_message(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |mut message, cause| {
         let cause = cause.to_string();

@@ -1,4 +1,4 @@
-//! `pending.jsonl`: the requests that were still queued when a crawl ended, as seeds lines.
+//! `pending.jsonl`: the requests that were queued when a crawl ended, as seeds lines.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -17,13 +17,13 @@ pub const NAME: &str = "pending.jsonl";
 /// Its name while it is being written.
 const UNFINISHED: &str = "pending.jsonl.tmp";
 
-/// Writes the requests, one line each, and gives their count. Where there are none, no file is made.
+/// Writes the requests, one per line, and returns their count. Creates no file if there are none.
 ///
-/// The file has its final name only once it is whole and safe on the disk. On a full disk it waits for
-/// space, until a signal gives it up.
+/// The file gets its final name once it is complete and synced. On a full disk, this waits for space
+/// until a stop signal.
 ///
 /// # Errors
-/// The file cannot be written. The error names what was written before that, if anything was.
+/// The file cannot be written. The error contains the number of lines that were written.
 pub fn write(
     requests: impl Iterator<Item = Request>,
     folder: &Path,
@@ -52,21 +52,16 @@ pub fn write(
         fs::rename(&unfinished, folder.join(NAME))?;
         File::open(folder)?.sync_all()
     };
-    name().with_context(|| {
-        format!(
-            "cannot give {} its final name, {NAME}",
-            unfinished.display()
-        )
-    })?;
+    name().with_context(|| format!("cannot rename {} to {NAME}", unfinished.display()))?;
     Ok(count)
 }
 
-/// A file that is written at a given place.
+/// A file with positioned writes.
 trait Volume {
-    /// Writes some of the bytes there, and returns how many.
+    /// Writes some of the bytes at `offset`, and returns how many.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Truncates the file there.
+    /// Truncates the file to `length`.
     fn cut(&self, length: u64) -> io::Result<()>;
 }
 
@@ -80,8 +75,8 @@ impl Volume for File {
     }
 }
 
-/// Writes lines; returns how many are completely in the file, and the error that stopped it, if any. Each
-/// piece is written at the same place until it is written, so nothing is there twice.
+/// Writes lines; returns how many are completely in the file, and the error that stopped it, if any. A
+/// failed write is retried at the same offset, so that no line is written twice.
 fn write_lines(
     lines: impl Iterator<Item = String>,
     file: &impl Volume,
@@ -99,7 +94,7 @@ fn write_lines(
                 Ok(written) => done += written,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // A partial line would be read as a different request.
+                    // A partial line could be read as a different request.
                     let _ = file.cut(offset);
                     return Err(error);
                 }
@@ -126,7 +121,7 @@ fn write_lines(
     }
 }
 
-/// Repeats an operation while there is no room for it and `wait` returns true.
+/// Repeats an operation while the disk is full and `wait` returns true.
 fn retried<T>(
     wait: &mut dyn FnMut(&io::Error) -> bool,
     mut what: impl FnMut() -> io::Result<T>,
@@ -166,16 +161,16 @@ impl Room {
     fn wait(&mut self, error: &io::Error) -> bool {
         if !std::mem::replace(&mut self.reported, true) {
             log::warn!(
-                "{NAME} waits for room: {error}; free some, or send a signal to give up what is queued"
+                "writing {NAME} waits for disk space: {error}; free some, or send a stop signal to discard the queued requests"
             );
         }
         !self.received.wait_for_stop(self.stops, PAUSE)
     }
 }
 
-/// Size of a write: the memory that the file takes while it is written.
+/// Size of a write, and so the size of the buffer.
 const PIECE_BYTES: usize = 256 << 10;
-/// Most lines are shorter.
+/// Room reserved for a line; most are shorter.
 const LINE_USUAL: usize = 1024;
 /// Interval between attempts on a full disk.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -196,7 +191,7 @@ mod tests {
     impl Volume for Small {
         fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
             let mut file = self.bytes.borrow_mut();
-            assert_eq!(offset, file.len() as u64, "no gap and nothing twice");
+            assert_eq!(offset, file.len() as u64, "without gap and overlap");
             let takes = bytes
                 .len()
                 .min(self.at_once)
@@ -227,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_volume_is_waited_for_and_nothing_is_lost_doubled_or_torn() {
+    fn a_full_volume_delays_writing_and_no_line_is_lost_doubled_or_torn() {
         let file = small(1000);
         let mut waits = 0;
         let (count, written) = write_lines(lines(), &file, &mut |_| {
@@ -235,7 +230,7 @@ mod tests {
             file.room.set(file.room.get() + 33_333);
             true
         });
-        written.expect("there is room in the end");
+        written.expect("space becomes free");
         assert_eq!(count, 20_000);
         assert!(waits > 20, "{waits}");
         let text = String::from_utf8(file.bytes.into_inner()).expect("lines are text");
@@ -243,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_ends_with_a_whole_line() {
+    fn an_abandoned_file_ends_with_a_complete_line() {
         let file = small(700_001);
         let (count, written) = write_lines(lines(), &file, &mut |_| false);
         let error = written.expect_err("it is full");

@@ -29,7 +29,7 @@ const LIVE_EVERY: Duration = Duration::from_millis(250);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 impl Shown {
-    /// On stderr; `quiet` shows nothing.
+    /// Progress on stderr; with `quiet`, none.
     pub fn new(quiet: bool) -> Self {
         let display = if quiet {
             Display::Nothing
@@ -59,16 +59,16 @@ impl Shown {
         }
     }
 
-    /// Shows the present state, if it is time for it.
+    /// Shows the current state, if an update is due.
     pub fn show(&mut self, stats: &Stats, progress: impl FnOnce() -> Progress) {
         if !self.is_time() {
             return;
         }
         let line = self.line(stats, &progress());
-        self.tell(|| line);
+        self.show_line(|| line);
     }
 
-    /// Writes a line on request, even where progress is not shown.
+    /// Writes a line on request, even with `quiet`.
     pub fn report(&mut self, stats: &Stats, progress: &Progress) {
         let line = self.line(stats, progress);
         match &self.display {
@@ -110,8 +110,8 @@ impl Shown {
         }
     }
 
-    /// Shows a line, if it is time for one.
-    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+    /// Shows a line, if one is due.
+    pub fn show_line(&mut self, line: impl FnOnce() -> String) {
         if !self.is_time() {
             return;
         }

@@ -14,11 +14,11 @@ use super::stderr;
 /// Arguments of the command.
 #[derive(Clone, Debug, Default)]
 pub struct RobotsArgs {
-    /// The robots.txt; `-` for questions as JSON lines on stdin.
+    /// Path of the robots.txt; `-` reads questions as JSON lines from stdin.
     pub file: PathBuf,
     /// The product token of the crawler.
     pub agent: String,
-    /// The URLs (or paths) in question.
+    /// The URLs or paths to check.
     pub urls: Vec<String>,
     /// Answer in JSON.
     pub json: bool,
@@ -50,7 +50,9 @@ fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result
         let target = match request_target_of(url) {
             Ok(target) => target,
             Err(error) => {
-                stderr::write_line(&format!("argiope robots: `{url}` is no URL: {error}"));
+                stderr::write_line(&format!(
+                    "argiope robots: `{url}` is not a valid URL: {error}"
+                ));
                 return Ok(2);
             }
         };
@@ -176,7 +178,7 @@ mod tests {
             ),
             "{\"allowed\":false,\"crawl_delay\":1.5}\n{\"allowed\":true,\"crawl_delay\":null}\n\
              {\"error\":\"url: the URL has no host\"}\n\
-             {\"error\":\"neither robots nor robots_b64 is given\"}\n",
+             {\"error\":\"both robots and robots_b64 are missing; give one\"}\n",
         );
     }
 

@@ -1,4 +1,4 @@
-//! Seeds files line by line, in bounded memory: plain, gzip or zstd, or standard input.
+//! Reads seeds files and standard input line by line, in bounded memory: plain, gzip or zstd.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use argiope::parts::{Budget, CodingError, Decoder};
 /// The lines of a seeds file with their numbers, from 1.
 ///
 /// An error of one line is followed by the next line; an error of the file is the last item.
-/// Reading blocks as long as its source does.
+/// Reading blocks while its source blocks.
 pub struct SeedLines<R> {
     source: R,
     name: String,
@@ -21,24 +21,24 @@ pub struct SeedLines<R> {
     from: usize,
     /// Position in `text` from which to search for the end of the line.
     searched: usize,
-    /// Lines begun so far.
+    /// Number of lines started.
     number: u64,
-    /// The rest of a line that was too long is being skipped.
+    /// Whether the rest of a line that was too long is being skipped.
     overlong: bool,
     /// The error that ended the source, if any.
     failure: Option<SeedLinesError>,
 }
 
-/// `Beginning → Reading → Ended → Over`: whether the source has more, and then whether we have.
+/// `Beginning → Reading → Ended → Over`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The first bytes show whether the file is compressed.
     Beginning,
-    /// The source may have more.
+    /// The source may have more bytes.
     Reading,
-    /// The source has no more; what was read is still being returned.
+    /// The source has ended; bytes that were read are still to be returned.
     Ended,
-    /// Everything was returned.
+    /// All lines were returned.
     Over,
 }
 
@@ -54,10 +54,10 @@ pub struct SeedLine {
 /// Error of reading a line.
 #[derive(Debug, thiserror::Error)]
 pub enum SeedLinesError {
-    /// The file cannot be read, or not further.
+    /// Opening or reading the file failed.
     #[error("cannot read seeds from {name}: {cause}")]
     Read {
-        /// The file, as it was given.
+        /// The file, as given.
         name: String,
         /// The system's error.
         #[source]
@@ -66,16 +66,16 @@ pub enum SeedLinesError {
     /// The compressed file is damaged.
     #[error("cannot read seeds from {name}: {cause}")]
     Coding {
-        /// The file, as it was given.
+        /// The file, as given.
         name: String,
-        /// The fault.
+        /// The error of decoding.
         #[source]
         cause: CodingError,
     },
     /// This line is too long to be a seed.
     #[error("{name}:{number}: the line is longer than {LINE_MAX} bytes")]
     TooLong {
-        /// The file, as it was given.
+        /// The file, as given.
         name: String,
         /// The line.
         number: u64,
@@ -83,7 +83,7 @@ pub enum SeedLinesError {
     /// This line is not UTF-8.
     #[error("{name}:{number}: the line is not UTF-8")]
     NotText {
-        /// The file, as it was given.
+        /// The file, as given.
         name: String,
         /// The line.
         number: u64,
@@ -91,7 +91,7 @@ pub enum SeedLinesError {
 }
 
 impl SeedLinesError {
-    /// Whether it concerns one line, so that the next can still be read.
+    /// Whether the error concerns one line, so that the next can be read.
     pub fn is_of_one_line(&self) -> bool {
         match self {
             SeedLinesError::Read { .. } | SeedLinesError::Coding { .. } => false,
@@ -115,7 +115,7 @@ pub fn open(name: &str) -> Result<SeedLines<File>, SeedLinesError> {
         name => (name, File::open(name)),
     };
     let file = file.and_then(|file| {
-        // A directory can be opened but not read: report that now.
+        // A directory can be opened but not read: report that at once.
         match file.metadata()?.is_dir() {
             true => Err(io::ErrorKind::IsADirectory.into()),
             false => Ok(file),
@@ -131,7 +131,7 @@ pub fn open(name: &str) -> Result<SeedLines<File>, SeedLinesError> {
 }
 
 impl<R: Read> SeedLines<R> {
-    /// The lines of `source`, which errors call `name`.
+    /// The lines of `source`; errors contain `name`.
     pub fn new(source: R, name: impl Into<String>) -> Self {
         SeedLines {
             source,
@@ -161,7 +161,7 @@ impl<R: Read> SeedLines<R> {
         }
     }
 
-    /// The next line end's place in `text`.
+    /// Position of the next line end in `text`.
     fn line_end(&mut self) -> Option<usize> {
         let found = self.text[self.searched..].iter().position(|&b| b == b'\n');
         let end = found.map(|at| self.searched + at);
@@ -169,7 +169,7 @@ impl<R: Read> SeedLines<R> {
         end
     }
 
-    /// Takes the line that ends at `end`. `None` is the end of a line already reported.
+    /// Takes the line that ends at `end`. `None` at the end of a line already reported as too long.
     fn take(&mut self, end: usize) -> Option<<Self as Iterator>::Item> {
         let line = self.from..end;
         self.from = self.searched;
@@ -202,7 +202,7 @@ impl<R: Read> SeedLines<R> {
         }
     }
 
-    /// Reads a block more; the end of the source changes the stage.
+    /// Reads the next block; the end of the source changes the stage.
     fn read_on(&mut self) -> Result<(), SeedLinesError> {
         self.text.drain(..self.from);
         self.searched -= self.from;
@@ -264,7 +264,7 @@ impl<R: Read> Iterator for SeedLines<R> {
                     if let Some(failure) = self.failure.take() {
                         return Some(Err(failure));
                     }
-                    // The last line may lack its end.
+                    // The last line may have no line end.
                     if self.from < self.text.len() {
                         return self.take(self.text.len());
                     }
@@ -287,25 +287,25 @@ impl<R: Read> Iterator for SeedLines<R> {
     }
 }
 
-/// Decoder of the compression that the first bytes of a file show. No text begins like that.
+/// Decoder for the compression detected from the first bytes of a file. No text starts with them.
 fn decoder_for(beginning: &[u8]) -> Option<Decoder> {
     let coding: &[u8] = match beginning {
         [0x1f, 0x8b, ..] => b"gzip",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => b"zstd",
         _ => return None,
     };
-    // The file is the user's own and is read in blocks: neither its size nor its ratio is a threat.
+    // The user's own file, decoded in blocks: its size and ratio need no limit.
     let budget = Budget {
         bytes_max: u64::MAX,
         ratio_max: u64::MAX,
     };
-    Some(Decoder::new([coding], budget).expect("a coding that is known"))
+    Some(Decoder::new([coding], budget).expect("a known coding"))
 }
 
-/// A block of the source. Compressed a thousandfold, as far as gzip goes, it becomes 16 MiB.
+/// Size of a block. At gzip's maximum ratio of 1000, it decodes to 16 MiB.
 const BLOCK_SIZE: usize = 16 << 10;
 
-/// Longer lines are mistakes: a seed is a URL, or an object with a body to be posted.
+/// Maximum length of a line: a seed is a URL, or an object with a body to be posted.
 const LINE_MAX: usize = 4 << 20;
 
 /// Number of bytes that show whether a file is compressed.

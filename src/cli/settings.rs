@@ -16,13 +16,13 @@ use toml::de::{DeTable, DeValue};
 use super::Usage;
 use super::args::sources::{Configured, Given, Settings};
 
-/// The config that the file, `-s` and the flags make together, finished.
+/// The finished configuration from preset, file, `-s` and flags.
 pub fn load(configured: &Configured, flags: &[Given]) -> anyhow::Result<Config> {
     load_over(&NO_VALUES, configured, flags)
 }
 
-/// The same over values that a command has in place of defaults. The file, `-s` and the flags change
-/// them; a preset does not, since it is not specific to a command.
+/// As [`load`], with a command's own defaults. File, `-s` and flags override them; a preset does
+/// not, because it is not specific to a command.
 pub fn load_over(
     values: &CommandValues,
     configured: &Configured,
@@ -31,12 +31,14 @@ pub fn load_over(
     let config = gather(values, configured, flags)?.finish()?;
     if config.is_insecure() {
         let place = config.source("INSECURE");
-        log::warn!("certificates are not verified ({place}): anyone on the way may answer");
+        log::warn!(
+            "certificates are not verified ({place}): anyone on the network path can forge replies"
+        );
     }
     Ok(config)
 }
 
-/// Settings that a command has in place of defaults, as text.
+/// A command's own defaults, as text.
 pub struct CommandValues {
     pub command: &'static str,
     pub values: &'static [(&'static str, &'static str)],
@@ -63,9 +65,12 @@ fn gather(
     if let Some(path) = &configured.config {
         apply_file(&mut config, path)?;
     }
-    for saying in &configured.set {
-        let Some((name, value)) = saying.split_once('=') else {
-            return Err(Usage(format!("-s {saying}: no value; write -s NAME=VALUE")).into());
+    for assignment in &configured.set {
+        let Some((name, value)) = assignment.split_once('=') else {
+            return Err(Usage(format!(
+                "-s {assignment}: missing value; write -s NAME=VALUE"
+            ))
+            .into());
         };
         config.set(name.trim(), value, SettingSource::Option)?;
     }
@@ -75,7 +80,7 @@ fn gather(
     Ok(config)
 }
 
-/// The entries of exclusion lists: one a line, with `#` comments.
+/// The entries of exclusion lists: one per line, with `#` comments.
 pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
     let mut entries = Vec::new();
     for path in paths {
@@ -84,7 +89,7 @@ pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
             if entry.is_empty() {
                 continue;
             }
-            // Checked one by one, so that an error can name the line.
+            // Checked one by one, so that an error contains the line.
             let place = format!("--exclude {}:{}", path.display(), index + 1);
             Config::default().set("EXCLUDE", json!([entry]), SettingSource::Flag(place))?;
             entries.push(entry.to_owned());
@@ -96,7 +101,7 @@ pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
 /// `argiope settings`.
 pub fn run(args: &Settings) -> anyhow::Result<i32> {
     let config = gather(&NO_VALUES, args.configured(), &args.given())?;
-    // Values that depend on this machine are checked but not printed: the file may be for another machine.
+    // Prints the values before those that depend on the machine are set: the file may be for another one.
     config.clone().finish()?;
     let text = match (args.json, args.toml) {
         (true, _) => as_json(&config),
@@ -107,7 +112,7 @@ pub fn run(args: &Settings) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Writes to stdout, all of it.
+/// Writes all of `text` to stdout.
 pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -132,7 +137,7 @@ fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
     };
     let file = DeTable::parse(text).map_err(|error| {
         let place = at(error.span().unwrap_or_default());
-        Usage(format!("{place}: {}; mend the TOML", error.message()))
+        Usage(format!("{place}: {}; correct the TOML", error.message()))
     })?;
     let mut lines: BTreeMap<String, SettingSource> = BTreeMap::new();
     // In the order of the file, so that the first error is the one nearest its top.
@@ -144,7 +149,7 @@ fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
         let key = setting.map_or(name.get_ref().as_ref(), |setting| setting.name);
         if let Some(first) = lines.insert(key.to_owned(), source.clone()) {
             return Err(Usage(format!(
-                "{source}: {}: stands at {first} already; keep one of them",
+                "{source}: {}: already set at {first}; remove one of them",
                 name.get_ref()
             ))
             .into());
@@ -152,7 +157,7 @@ fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
         config
             .set(name.get_ref(), json_of(value.get_ref()), source)
             .map_err(|mut error: ConfigError| {
-                // The value that is wrong may stand lines below the setting's name.
+                // The invalid value may be lines below the setting's name.
                 if let Some(span) = span_of(value, &error.problem.entry) {
                     error.source_of = at(span);
                 }
@@ -162,7 +167,7 @@ fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the entry that these keys lead to has its name.
+/// Position of the entry with this path of keys.
 fn span_of(value: &Spanned<DeValue<'_>>, entry: &[String]) -> Option<Range<usize>> {
     let (key, rest) = entry.split_first()?;
     let table = value.get_ref().as_table()?;
@@ -175,7 +180,7 @@ fn line_of(text: &str, at: usize) -> usize {
     before.filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The same value in JSON. What JSON cannot express stays text, and the table of settings checks it.
+/// The value in JSON. Types that JSON lacks become text, which the table of settings validates.
 fn json_of(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => text.as_ref().into(),
@@ -199,7 +204,7 @@ fn json_of(value: &DeValue<'_>) -> Value {
     }
 }
 
-/// An array, one setting a line.
+/// A JSON array, one setting per line.
 fn as_json(config: &Config) -> String {
     let rows: Vec<String> = settings()
         .iter()
@@ -219,7 +224,7 @@ fn as_json(config: &Config) -> String {
     format!("[\n{}\n]\n", rows.join(",\n"))
 }
 
-/// Columns for people: long values are cut, `--json` has them whole.
+/// A table as text. Long values are cut; `--json` has them in full.
 fn as_table(config: &Config) -> String {
     let mut rows = vec![[
         "NAME".to_owned(),
@@ -261,28 +266,28 @@ fn shown(config: &Config, setting: &Setting) -> Value {
     }
 }
 
-/// A file that `--config` reads back to the same config, passwords included. Defaults are commented out,
-/// so that values derived from other settings stay derived.
+/// A TOML file from which `--config` makes the same configuration, passwords included. Defaults are
+/// commented out, so that derived settings stay derived.
 fn as_toml(config: &Config) -> anyhow::Result<String> {
     let mut text = String::from(
         "# Settings of argiope. What is commented out is the default.\n\
          # Durations are seconds or text (\"500ms\", \"10s\", \"2h\"), sizes bytes or text (\"10MiB\").\n",
     );
-    // Tables come last: in TOML everything that follows one belongs to it.
+    // Tables come last: in TOML, the keys after a table's header belong to it.
     let (tables, plain): (Vec<&Setting>, Vec<&Setting>) = settings()
         .iter()
         .partition(|setting| Value::from(setting.default()).is_object());
     for setting in plain.into_iter().chain(tables) {
         let _ = writeln!(text, "\n# {} ({})", setting.meaning, setting.kind);
         let name = setting.name.to_ascii_lowercase();
-        let saying = match value_of(config, setting) {
+        let assignment = match value_of(config, setting) {
             Value::Object(map) if Value::from(setting.default()).is_object() => {
                 toml_table(&name, &map)?
             }
             value => format!("{name} = {}\n", toml_value(&friendly(setting, &value))?),
         };
         let chosen = *config.source(setting.name) != SettingSource::Default;
-        for line in saying.lines() {
+        for line in assignment.lines() {
             let _ = writeln!(text, "{}{line}", if chosen { "" } else { "# " });
         }
     }
@@ -303,9 +308,9 @@ fn toml_table(name: &str, map: &Map<String, Value>) -> anyhow::Result<String> {
 
 fn toml_value(value: &Value) -> anyhow::Result<String> {
     Ok(match value {
-        // Every setting that may be unset reads empty text as that.
+        // Every setting that may be unset parses empty text as unset.
         Value::Null => "\"\"".to_owned(),
-        // JSON's escapes are TOML's too, on one line; DEL alone needs none in JSON.
+        // JSON strings are valid TOML, except that TOML requires DEL to be escaped.
         Value::String(_) => value.to_string().replace('\u{7f}', "\\u007f"),
         other => toml::Value::try_from(other)?.to_string(),
     })
@@ -315,7 +320,7 @@ fn value_of(config: &Config, setting: &Setting) -> Value {
     config.get(setting.name).map_or(Value::Null, Value::from)
 }
 
-/// A value in the form a user would write.
+/// A value in the syntax of the command line.
 fn plain(setting: &Setting, value: &Value) -> String {
     match friendly(setting, value) {
         Value::Null => "-".to_owned(),
@@ -360,7 +365,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Characters of a value in the table for people.
+/// Maximum characters of a value in the table.
 const CELL_MAX: usize = 24;
 
 #[cfg(test)]
@@ -368,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commands_own_values_stand_above_a_preset_and_below_the_rest() {
+    fn a_commands_own_values_override_a_preset_only() {
         let own = [&super::super::fetch::VALUES, &super::super::demo::VALUES];
         let flags = [Given {
             flag: "--host-down-after",
@@ -380,7 +385,10 @@ mod tests {
                 let configured = Configured {
                     config: None,
                     preset: Some("broad".to_owned()),
-                    set: set.iter().map(|saying| (*saying).to_owned()).collect(),
+                    set: set
+                        .iter()
+                        .map(|assignment| (*assignment).to_owned())
+                        .collect(),
                 };
                 let config = gather(own, &configured, flags).expect("sound settings");
                 assert_eq!(config.source("SCOPE_MAP").to_string(), "preset broad");

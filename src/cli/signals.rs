@@ -1,5 +1,5 @@
-//! Signals: a first SIGINT or SIGTERM stops a crawl gracefully, a second one at once; others must not end
-//! it.
+//! Signals: a first SIGINT or SIGTERM stops a crawl gracefully, a second one at once; other signals do not
+//! end it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ struct Stops {
 }
 
 impl Stops {
-    /// Counts one more; returns the number before.
+    /// Adds one; returns the previous number.
     fn add(&self) -> usize {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *count += 1;
@@ -37,11 +37,11 @@ impl Stops {
 }
 
 impl Received {
-    /// Watches for the signals that must not end the process. `SIGUSR1` and `SIGUSR2` ask for a line of
-    /// progress. A file that reaches its size limit (`SIGXFSZ`) is an error of that file.
+    /// Installs handlers for the signals that must not end the process. `SIGUSR1` and `SIGUSR2` request a
+    /// line of progress. With `SIGXFSZ` handled, a file at its size limit is an error of that write.
     ///
     /// # Errors
-    /// The system refuses a signal handler.
+    /// A signal handler cannot be installed.
     pub fn watch() -> io::Result<Self> {
         let received = Received::default();
         for signal in [SIGUSR1, SIGUSR2] {
@@ -51,10 +51,10 @@ impl Received {
         Ok(received)
     }
 
-    /// Stops the crawl when a signal asks for it, from now on and until the process ends.
+    /// Stops the crawl on SIGINT and SIGTERM, until the process ends.
     ///
     /// # Errors
-    /// The system refuses the signal handler or the thread.
+    /// The signal handler cannot be installed, or the thread cannot be started.
     pub fn stop_on_signal(&self, stopper: Stopper) -> io::Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGXCPU])?;
         if !is_ignored(SIGHUP) {
@@ -67,9 +67,9 @@ impl Received {
                 for _ in signals.forever() {
                     if stops.add() == 0 {
                         stopper.stop();
-                        // Last: a full pipe of stderr may block it.
+                        // Last, because writing to a full pipe on stderr may block.
                         log::info!(
-                            "stopping: what is in flight is finished; once more stops at once"
+                            "stopping: waiting for requests in flight; a second signal stops at once"
                         );
                     } else {
                         stopper.stop_now();
@@ -85,8 +85,8 @@ impl Received {
         *count.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until more than this many stop signals were received, or until the timeout. Returns whether
-    /// they did.
+    /// Waits until more than `beyond` stop signals were received, at most `longest`. Returns whether they
+    /// were.
     pub fn wait_for_stop(&self, beyond: usize, longest: Duration) -> bool {
         let count = self.stops.count.lock();
         let count = count.unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl Received {
     }
 }
 
-/// Whether a signal was being ignored when the process began, as `nohup` arranges it.
+/// Whether a signal was ignored when the process started, as with `nohup`.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Text for people, on stderr.
+//! Writes text to stderr.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ pub fn write(text: &str) {
     let _ = io::stderr().lock().write_all(printable(text).as_bytes());
 }
 
-/// The same, with a line end.
+/// As [`write`], with a line end.
 pub fn write_line(line: &str) {
     write(&format!("{line}\n"));
 }

@@ -8,12 +8,12 @@ use argiope::{
 
 use super::progress::{bytes, clock, span};
 
-/// How many of the slowest and of the most refused scopes are named.
+/// Number of slowest and of most refused scopes that are shown.
 const SCOPES_NAMED: usize = 5;
-/// How many that waited longest.
+/// Number of longest waiting scopes that are shown.
 const WAITS_NAMED: usize = 3;
-/// What remarks may be about, the most pressing first; how many of each are shown, and how many
-/// in all.
+/// Kinds of remarks, the most important first, with the maximum shown of each; and the maximum in
+/// total.
 const REMARKS: [RemarkKind; 6] = [
     RemarkKind::Suspect,
     RemarkKind::Blocked,
@@ -24,14 +24,14 @@ const REMARKS: [RemarkKind; 6] = [
 ];
 const REMARKS_EACH: usize = 2;
 const REMARKS_IN_ALL: usize = 6;
-/// The same where the user asked to see more.
+/// As [`REMARKS`], with `-v`.
 const REMARKS_VERBOSE: usize = 100;
-/// How many of the commonest errors are explained by an example.
+/// Number of most frequent errors that are shown with an example.
 const ERRORS_EXPLAINED: usize = 3;
-/// How much of a URL is shown.
+/// Maximum characters of a URL that are shown.
 const URL_CHARS: usize = 80;
 
-/// The whole summary, several lines; some more where it is `verbose`.
+/// The whole summary, several lines; more with `verbose`.
 pub fn summary(stats: &Stats, progress: &Progress, pacing: &PaceReport, verbose: bool) -> String {
     let mut out = String::new();
     let seconds = progress.elapsed.as_secs_f64().max(1e-9);
@@ -60,14 +60,11 @@ pub fn summary(stats: &Stats, progress: &Progress, pacing: &PaceReport, verbose:
         ),
     );
     if stats.seeds_bad > 0 {
-        let bad = format!(
-            "{} lines of the seeds were no URL to fetch",
-            stats.seeds_bad
-        );
+        let bad = format!("{} lines of the seeds were invalid", stats.seeds_bad);
         line(&mut out, "seeds", &bad);
     }
     if let Some(dropped) = progress.filtered.get(&Filtered::FrontierFull) {
-        let dropped = format!("{dropped} links dropped, since FRONTIER_MAX requests were queued");
+        let dropped = format!("{dropped} links dropped, because FRONTIER_MAX requests were queued");
         line(&mut out, "frontier full", &dropped);
     }
     let status: Vec<String> = stats
@@ -111,7 +108,7 @@ pub fn summary(stats: &Stats, progress: &Progress, pacing: &PaceReport, verbose:
     out
 }
 
-/// The scopes that waited longest, how long, and for what most.
+/// The scopes that waited longest, their waits, and the main cause of each.
 fn waits(pacing: &PaceReport) -> String {
     let waits: Vec<String> = pacing
         .scopes
@@ -157,7 +154,7 @@ fn remarks(out: &mut String, pacing: &PaceReport, verbose: bool) {
     }
 }
 
-/// The first URL and words of each of the commonest errors, commonest first.
+/// The first URL and detail of each of the most frequent errors, most frequent first.
 fn commonest_errors(stats: &Stats) -> Vec<(&str, &str)> {
     let mut ranked: Vec<_> = stats.by_error.iter().collect();
     ranked.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -223,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// A scope that waited so many seconds, with a remark of each of these kinds.
+    /// A scope that waited `seconds`, with a remark of each of these kinds.
     fn scope(name: &str, seconds: u64, remarks: &[RemarkKind]) -> ScopePacing {
         let pace = Pace {
             delay: Duration::ZERO,
@@ -244,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_take_ten_lines_at_most_and_what_presses_most_comes_first() {
+    fn remarks_take_ten_lines_at_most_and_the_most_important_come_first() {
         let kinds = [
             RemarkKind::Unthrottled,
             RemarkKind::Idle,
@@ -275,7 +272,7 @@ mod tests {
         );
         assert!(text.contains("0.test: words of ineffective"), "{text}");
         assert!(text.contains("154 more remarks"), "{text}");
-        // An empty queue is not worth a line at the end.
+        // An idle scope gets no line.
         assert!(!text.contains("idle"), "{text}");
         assert!(shown(&pacing, true).lines().count() > 100);
 
@@ -285,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commonest_errors_are_explained_by_their_first_example() {
+    fn the_most_frequent_errors_are_shown_with_their_first_example() {
         let mut stats = Stats::new();
         let long = format!("http://a.test/{}", "x".repeat(200));
         for (name, count, url) in [

@@ -12,7 +12,7 @@ use super::json_lines::{answer_each, put_line};
 /// Arguments of the command.
 #[derive(Clone, Debug, Default)]
 pub struct UrlArgs {
-    /// The URLs; a single `-` for questions as JSON lines on stdin.
+    /// The URLs; a single `-` reads questions as JSON lines from stdin.
     pub urls: Vec<String>,
     /// The base for relative URLs.
     pub base: Option<String>,
@@ -20,7 +20,7 @@ pub struct UrlArgs {
     pub json: bool,
 }
 
-/// The scopes of a URL under the present settings.
+/// The scopes of a URL under the current settings.
 pub type ScopesOf<'a> = &'a dyn Fn(&CrawlUrl) -> Vec<String>;
 
 /// Runs the command; returns its exit code.
@@ -64,7 +64,7 @@ struct Question {
     base: Option<String>,
 }
 
-/// Parts of a URL. One that is valid but not fetched by us has both an `href` and a
+/// Parts of a URL. A valid URL that is not fetched, such as `mailto:`, has both `href` and
 /// `failure`.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -200,7 +200,7 @@ mod tests {
              \"detail\":\"the host is neither a name nor an address\"}\n\
              {\"input\":\"data:x\",\"href\":\"data:x\",\"failure\":\"scheme\",\
              \"detail\":\"the scheme data: is not supported (only http: and https:)\"}\n\
-             {\"error\":\"the line is no question: missing field `input` at line 1 column 12\"}\n",
+             {\"error\":\"the line is not a valid question: missing field `input` at line 1 column 12\"}\n",
         );
     }
 }

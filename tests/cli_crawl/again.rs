@@ -80,12 +80,12 @@ fn under_way(server: &Server) -> (Crawl, Going, BTreeSet<String>) {
     (crawl, going, urls)
 }
 
-/// Stops a crawl that has lost its directory, and reads how many requests it says are in no file.
+/// Stops a crawl that has lost its directory, and reads how many requests it reports as not saved.
 #[track_caller]
 fn check_reports_the_loss(going: Going) {
     going.signal(Signal::INT);
     let ended = going.wait().expect(1);
-    let mut lines = ended.err.lines().filter(|line| line.contains("in no file"));
+    let mut lines = ended.err.lines().filter(|line| line.contains("are not saved"));
     let line = lines.next().unwrap_or_else(|| panic!("{}", ended.err));
     assert_eq!(lines.next(), None);
     let mut counts = line.split(' ').filter_map(|word| word.parse::<u64>().ok());
@@ -211,7 +211,7 @@ fn without_a_directory_a_warning_counts_what_was_still_queued() {
     let lines: Vec<&str> = ended
         .err
         .lines()
-        .filter(|line| line.contains("in no file"))
+        .filter(|line| line.contains("are not saved"))
         .collect();
     assert_eq!(lines.len(), 1, "{}", ended.err);
     let count = (urls.len() - done.len()).to_string();

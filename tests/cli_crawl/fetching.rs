@@ -124,7 +124,7 @@ fn what_is_set_explicitly_holds_though_it_is_the_default_of_a_crawl() {
 fn a_setting_that_has_no_effect_is_reported() {
     let server = Server::new(web);
     let ended = fetch(&server, &["/page"], &["-s", "FOLLOW=all"]).expect(0);
-    let warning = "FOLLOW (-s) has no effect: fetch follows no links; use argiope crawl";
+    let warning = "FOLLOW (-s) has no effect: fetch does not follow links; use argiope crawl";
     assert!(ended.err.contains(warning), "{}", ended.err);
     assert_eq!(server.targets(), ["/page"]);
 }

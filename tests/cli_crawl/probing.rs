@@ -110,7 +110,7 @@ fn result_lines_go_to_the_file_that_is_named_in_place_of_what_it_held() {
     assert!(
         ended
             .out
-            .contains("5 due, 5 sent, 5 replies, 0 errors; 5 before, to warm up")
+            .contains("5 due, 5 sent, 5 replies, 0 errors; 5 in the warm-up")
     );
     let missing = folder.path().join("none/lines.jsonl");
     let missing = missing.to_str().expect("a path");

@@ -257,7 +257,7 @@ fn files_beside_a_silent_pipe_are_pending_and_its_silence_is_told() {
         command.args(crawl.command().get_args());
         let going = crate::run::Going::start_command(command, crawl.folder(), b"");
         let ended = going.wait().expect(0);
-        let message = "a pipe has neither data nor an end";
+        let message = "a pipe has no data and did not end";
         assert!(ended.err.contains(message), "{}", ended.err);
         let pending = crawl.left(ended).read("pending.jsonl");
         assert_eq!(pending.lines().count() + server.asked().len(), count + 1);

@@ -24,36 +24,37 @@ pub struct Probe {
     /// Measure N requests
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Send at the same rate for this time before, without counting
+    /// Before the measurement, send at the same rate for this time without counting
     #[arg(long, value_name = "D", default_value = "0s", value_parser = duration, allow_negative_numbers = true)]
     warmup: Duration,
-    /// Constant gaps, or random ones as of independent users (RANDOM_SEED makes them repeatable)
+    /// Gaps between requests: constant, or exponentially distributed as for independent users (RANDOM_SEED
+    /// makes them repeatable)
     #[arg(long, value_name = "constant|poisson", default_value = "constant", value_parser = arrivals, hide_default_value = true)]
     arrivals: Arrivals,
-    /// Most open connections; requests that are due while all are busy wait, and that wait counts
+    /// Maximum open connections; requests that are due while all are busy wait, and the latency includes that wait
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections: usize,
     /// Use a new connection for every request
     #[arg(long)]
     new_connections: bool,
-    /// Keep our own thread busy for this long after each turn in which a reply ended, to check that
-    /// the measured latency of the server stays the same
+    /// Block the probe's thread for this long after each turn in which a reply ended, to check that
+    /// the measured latency of the server does not change
     #[arg(long, value_name = "D", default_value = "0s", value_parser = duration, allow_negative_numbers = true, hide_default_value = true)]
     pub stall: Duration,
 
-    /// Write an HDR log: nanoseconds, an interval a second, latency from due and a tag for each
-    /// other measure
+    /// Write an HDR log: nanoseconds, one interval per second, latency from due without a tag, each
+    /// other measure with its tag
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub hdr: Option<PathBuf>,
     /// Print the report as one JSON object
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
-    /// Write a result line for each request, also of the warm-up; - is stdout, and the report then
-    /// goes to stderr
+    /// Write a result line for each request, those of the warm-up included; - is stdout, and the report
+    /// then goes to stderr
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub results: Option<PathBuf>,
-    /// Exit 1 where a figure is above this: p50, p99.9, mean or max, of a measure if one is named
-    /// (p99=5ms, connect.max=1s), or errors=0.1%. A request without an answer is above any bound
+    /// Exit 1 if a figure is above this bound: p50, p99.9, mean or max, of a measure if one is named
+    /// (p99=5ms, connect.max=1s), or errors=0.1%. An unanswered request counts as above any bound
     #[arg(long, value_name = "FIGURE=BOUND", help_heading = OUTPUT)]
     pub fail_above: Vec<Ceiling>,
 

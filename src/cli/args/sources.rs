@@ -12,9 +12,9 @@ pub struct Configured {
     /// Read settings from a TOML file (`argiope settings --toml` prints one)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Apply a preset, which --config and -s override: polite for one site, cooperative for a server
-    /// whose owner knows of you, many-domains for many sites at their own pace, broad for a little
-    /// from each of very many
+    /// Apply a preset, which --config and -s override: polite (one site), cooperative (a server whose
+    /// operator knows of the crawl), many-domains (many sites, each paced by its latency), broad (very
+    /// many sites, a few pages of each)
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Set a setting, as in -s DOWNLOAD_DELAY=0.5 (`argiope settings` lists them)
@@ -26,22 +26,22 @@ pub struct Configured {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Network")]
 pub struct Sockets {
-    /// User-Agent header; --contact is added to it
+    /// User-Agent header; --contact is appended to it
     #[arg(short = 'A', long, value_name = "AGENT")]
     user_agent: Option<String>,
-    /// Your URL or mail address for site owners; goes into the user agent, required above 10 public hosts
+    /// Your URL or mail address for site operators; added to the User-Agent, required above 10 public hosts
     #[arg(long, value_name = "URL|MAIL")]
     contact: Option<String>,
     /// Send this header with every request; Authorization, Cookie and Host go to the seeds' origins only
     #[arg(short = 'H', long, value_name = "NAME: VALUE")]
     header: Vec<String>,
-    /// Longest time of a whole fetch [default: 2m]
+    /// Maximum time of a whole fetch [default: 2m]
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     timeout: Option<String>,
-    /// Also connect to these addresses, which are not globally routable
+    /// Also allow connections to these addresses that are not globally routable
     #[arg(long, value_name = "CIDR|loopback|private")]
     allow_net: Vec<String>,
-    /// Use this address for a host and port; * is any host
+    /// Use this address for a host and port; *: any host
     #[arg(long, value_name = "HOST:PORT:ADDR")]
     resolve: Vec<String>,
     /// Use this name server instead of the system's
@@ -56,7 +56,7 @@ pub struct Sockets {
     /// Kernel interface
     #[arg(long, value_name = "auto|epoll|uring")]
     io: Option<String>,
-    /// Busy-wait before each deadline, for more exact sends; uses a whole core (SPIN sets how long)
+    /// Busy-wait before each deadline, for more accurate sends; uses a whole core (SPIN sets the duration)
     #[arg(long)]
     spin: bool,
 
@@ -87,7 +87,7 @@ impl Sockets {
     }
 }
 
-/// A setting that a flag sets. Flags are another spelling only: the table of settings validates them.
+/// A setting that a flag sets. The table of settings validates the value.
 #[derive(Debug)]
 pub struct Given {
     /// The flag, as the user writes it.
@@ -105,13 +105,13 @@ impl Given {
     }
 }
 
-/// A setting that a flag with one value sets, where it is given.
+/// The setting of a flag with one value, if the flag is given.
 pub fn one(flag: &'static str, name: &'static str, value: &Option<String>) -> Option<Given> {
     let value = value.as_ref()?;
     Some(Given::new(flag, name, value.as_str().into()))
 }
 
-/// A setting that a repeated flag sets, where it is given.
+/// The setting of a repeatable flag, if the flag is given.
 pub fn many(flag: &'static str, name: &'static str, values: &[String]) -> Option<Given> {
     (!values.is_empty()).then(|| Given::new(flag, name, values.into()))
 }
@@ -142,5 +142,5 @@ impl Settings {
     }
 }
 
-/// The value of `--spin`: longer than all but about one in a hundred sleeps are late.
+/// The value of `--spin`: about 99 % of sleeps are late by less.
 const SPIN: &str = "200us";

@@ -1,4 +1,4 @@
-//! Record of the servers: when each request came, how long it took, and violations of robots.txt.
+//! Record of the servers: arrival and duration of each request, and violations of robots.txt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use super::report::{Gap, Promised, ScopeReport, WebReport};
 use super::site::answer::{Before, Content};
 use super::site::{Site, World, is_robots};
 
-/// All requests to all hosts, in the order of being recorded.
+/// All requests to all hosts, in the order of recording.
 #[derive(Default)]
 pub struct Ledger {
     /// Connections accepted.
     pub connections: u64,
     /// Queries that the name server answered.
     pub queries: u64,
-    /// Requests that could not be read or named a host that is not there.
+    /// Malformed requests, and requests to unknown hosts.
     pub strange: u64,
     /// Replies by status; 0 counts connections reset on purpose.
     statuses: BTreeMap<u16, u64>,
     bytes: u64,
-    /// By number of host, less one.
+    /// Indexed by the host's number minus 1.
     hosts: Vec<Host>,
 }
 
@@ -30,14 +30,14 @@ struct Host {
     visits: ledger::Ledger<()>,
     pages: u64,
     robots: u64,
-    /// The paths requested against the rules; the first few suffice.
+    /// The first few paths requested in violation of robots.txt.
     forbidden: Vec<String>,
     forbidden_count: u64,
     /// Time when robots.txt had been sent to the client.
     ruled: Option<Duration>,
 }
 
-/// Which visit: the host's number less one, and the visit's number there.
+/// A visit: the host's number minus 1, and the visit's number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitId(usize, ArrivalId);
 
@@ -50,7 +50,7 @@ impl Ledger {
         }
     }
 
-    /// Records a request that arrived at `came`; returns what the host had seen before.
+    /// Records a request that arrived at `came`; returns the host's state before it.
     pub fn arrive(&mut self, site: &Site, path: &str, came: Duration) -> (VisitId, Before) {
         let index = site.number as usize - 1;
         let host = &mut self.hosts[index];
@@ -69,7 +69,7 @@ impl Ledger {
         (VisitId(index, host.visits.arrive(came, ())), before)
     }
 
-    /// Notes that a visit's reply was written at `left`: its status and length, or a reset.
+    /// Records that a visit's reply was written at `left`: its status and length, or a reset.
     pub fn reply(
         &mut self,
         visit: VisitId,
@@ -89,7 +89,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a visit ended at `left`, with or without a reply.
+    /// Records that a visit ended at `left`, with or without a reply.
     pub fn leave(&mut self, visit: VisitId, left: Duration) {
         self.hosts[visit.0].visits.end(visit.1, left);
     }
@@ -132,8 +132,7 @@ impl Ledger {
 }
 
 impl Host {
-    /// The gap with the least to spare. `Crawl-delay` counts once the rules were sent: a
-    /// request before that could not know it.
+    /// The gap with the smallest margin. `Crawl-delay` applies from when the rules were sent.
     fn tightest(&self, promised: Duration, crawl_delay: Duration) -> Option<Gap> {
         let gaps = ledger::gaps(self.visits.arrivals().iter()).map(|(visit, gap)| {
             let knew = self.ruled.is_some_and(|ruled| visit.at >= ruled);
@@ -149,7 +148,7 @@ impl Host {
     }
 }
 
-/// How many forbidden paths a host's report names.
+/// Maximum forbidden paths in a host's report.
 const FORBIDDEN_KEPT: usize = 5;
 
 #[cfg(test)]
@@ -161,8 +160,8 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// The report on one host that was asked for `path` at `came` and answered at `left`, in
-    /// milliseconds; the first visit gets the rules.
+    /// The report on one host with requests for `path` that arrived at `came` and were answered at
+    /// `left`, in milliseconds; the first visit gets the rules.
     fn check(wanted: impl Fn(&Site) -> bool, visits: &[(&str, u64, u64)]) -> ScopeReport {
         let world = World::draw(500, 3, 1, 80);
         let site = world
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_gap_is_found_though_visits_are_noticed_out_of_order() {
+    fn the_tightest_gap_is_found_if_visits_are_recorded_out_of_order() {
         let report = check(
             plain,
             &[
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn crawl_delay_counts_from_when_it_could_be_known() {
+    fn crawl_delay_applies_once_the_rules_were_sent() {
         let report = check(
             delayed,
             &[
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn coming_against_the_rules_is_noted_with_its_path() {
+    fn a_violation_of_the_rules_is_recorded_with_its_path() {
         let report = check(plain, &[("/robots.txt", 0, 1), ("/private/7", 1000, 1001)]);
         assert_eq!(report.forbidden, ["/private/7"]);
         assert_eq!(report.forbidden_count, 1);

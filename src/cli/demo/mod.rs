@@ -1,5 +1,5 @@
-//! `argiope demo`: a web of many hosts on the loopback device, crawled through real sockets and
-//! then checks what the servers recorded.
+//! `argiope demo`: starts a web of many hosts on the loopback device, crawls it through real sockets, and
+//! checks the servers' records.
 
 mod web;
 mod server;
@@ -22,17 +22,17 @@ use super::settings::{self, CommandValues};
 use super::signals::Received;
 use super::stderr;
 
-/// Runs the command; gives its exit code: 0 if the servers recorded no violation.
+/// Runs the command; returns its exit code: 0 if the servers recorded no violation.
 pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     let web = DemoWeb::start(DemoOptions {
         domains: args.domains,
         pages: args.pages,
         seed: args.seed,
     })
-    .context("the demo's web could not be started on the loopback device")?;
+    .context("cannot start the demo's web on the loopback device")?;
     let seeds = web.seeds();
     stderr::write_line(&format!(
-        "A web of {} hosts is up on the loopback device; its name server is {}.",
+        "Started a web of {} hosts on the loopback device; its name server is {}.",
         seeds.len(),
         web.dns()
     ));
@@ -63,14 +63,14 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     })
 }
 
-/// Defaults of the demo. Its web has hosts that never answer; they are given up
-/// after 5 s, so that the demo ends within 20 s.
+/// Defaults of the demo. Requests to its unresponsive hosts fail after 5 s, so that the demo ends within
+/// 20 s.
 pub const VALUES: CommandValues = CommandValues {
     command: "demo",
     values: &[("HOST_DOWN_AFTER", "5")],
 };
 
-/// A temporary folder for the crawl's files, deleted with it: the demo reports politeness, not results.
+/// A temporary folder for the crawl's files, deleted on drop: the demo reports politeness, not results.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Figures of the client, to be compared with the servers' records.
+/// Limits that the client's settings promise, for comparison with the servers' records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promised {
-    /// The smallest gap between two requests to one host that its settings can yield: the
-    /// delay, less the most that jitter takes off. A larger `Crawl-delay` is added by us.
+    /// The smallest gap between two requests to one host: the delay minus the largest reduction by
+    /// jitter. A larger `Crawl-delay` is applied by the report.
     pub gap: Duration,
-    /// The most requests to one host at a time.
+    /// Maximum concurrent requests to one host.
     pub in_flight: u32,
 }
 
@@ -27,7 +27,7 @@ pub struct WebReport {
     pub robots: u64,
     /// Replies by status; 0 counts connections reset on purpose.
     pub statuses: BTreeMap<u16, u64>,
-    /// Requests that could not be read or named a host that is not there.
+    /// Malformed requests, and requests to unknown hosts.
     pub strange: u64,
     /// Queries that the name server answered.
     pub queries: u64,
@@ -44,29 +44,29 @@ pub struct ScopeReport {
     pub scope: String,
     /// Requests that arrived, of any kind.
     pub requests: u64,
-    /// Pages served whole, with status 200.
+    /// Complete pages with status 200.
     pub pages: u64,
-    /// The first few paths asked for against its robots.txt.
+    /// The first few paths requested in violation of its robots.txt.
     pub forbidden: Vec<String>,
-    /// Number of requests against its robots.txt.
+    /// Number of requests in violation of its robots.txt.
     pub forbidden_count: u64,
-    /// The gap between two arrivals with the least to spare; `None` below two arrivals.
+    /// The gap between two arrivals with the smallest margin; `None` with fewer than two arrivals.
     pub tightest: Option<Gap>,
-    /// The most requests that were being answered at one time.
+    /// Maximum number of overlapping requests.
     pub in_flight_peak: u32,
 }
 
-/// A gap between two arrivals, and the least it may be.
+/// A gap between two arrivals, and its lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// As measured.
+    /// The measured gap.
     pub seen: Duration,
-    /// As promised, or as robots.txt asks if that is more.
+    /// The lower bound: the promised gap, or the `Crawl-delay` if that is larger.
     pub allowed: Duration,
 }
 
 impl Gap {
-    /// By how much the gap exceeds what is allowed; negative if it falls short.
+    /// The margin above the lower bound; negative if the gap is smaller.
     pub fn spare_nanos(&self) -> i128 {
         self.seen.as_nanos() as i128 - self.allowed.as_nanos() as i128
     }
@@ -77,12 +77,12 @@ impl Gap {
 }
 
 impl WebReport {
-    /// Whether every promise was kept and no request came against robots.txt.
+    /// Whether all limits were kept and no request violated robots.txt.
     pub fn is_polite(&self) -> bool {
         self.violations().is_empty()
     }
 
-    /// Violations, a line each.
+    /// Violations, one line each.
     pub fn violations(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for scope in &self.scopes {
@@ -102,17 +102,17 @@ impl WebReport {
         lines
     }
 
-    /// Pages served whole by all hosts.
+    /// Complete pages of all hosts.
     pub fn pages(&self) -> u64 {
         self.scopes.iter().map(|scope| scope.pages).sum()
     }
 
-    /// Requests that came against robots.txt.
+    /// Requests in violation of robots.txt.
     pub fn forbidden(&self) -> u64 {
         self.scopes.iter().map(|scope| scope.forbidden_count).sum()
     }
 
-    /// The host with the least to spare, and its gap.
+    /// The host with the smallest margin, and its gap.
     pub fn tightest(&self) -> Option<(&ScopeReport, Gap)> {
         self.scopes
             .iter()
@@ -192,7 +192,7 @@ impl fmt::Display for WebReport {
 
 /// Error of the servers' clock when it measures a gap.
 pub const TOLERANCE: Duration = Duration::from_millis(1);
-/// More would scroll the totals away.
+/// Maximum violations shown, so that the totals stay visible.
 const VIOLATIONS_SHOWN: usize = 20;
 
 #[cfg(test)]
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_kept_to_within_the_clocks_tolerance() {
+    fn a_gap_is_compared_with_the_clocks_tolerance() {
         assert!(report(1_000_000, &[], 1).is_polite());
         assert!(report(999_000, &[], 1).is_polite());
         assert!(!report(998_999, &[], 1).is_polite());

@@ -19,14 +19,14 @@ pub struct Server {
 
 /// A reply under way.
 pub struct Exchange {
-    /// `None` for a request to a host that is not there.
+    /// `None` for a request to an unknown host.
     visit: Option<VisitId>,
     status: u16,
     content: Content,
 }
 
 impl Server {
-    /// The servers of a web without any visit.
+    /// The servers of a web, without recorded requests.
     pub fn new(world: Arc<World>) -> Server {
         let ledger = Ledger::new(world.sites().len());
         Server { world, ledger }
@@ -114,7 +114,7 @@ impl Service for Server {
     }
 }
 
-/// The answer to a request for a host that is not there, and to what is no request.
+/// The answer to a request for an unknown host, and to a malformed request.
 fn strange(status: u16, arrived: Duration) -> engine::Answer<Exchange> {
     engine::Answer {
         exchange: Exchange {

@@ -26,14 +26,14 @@ impl World {
         World { sites, port }
     }
 
-    /// The host of that name, if there is one.
+    /// The host of this name, if it exists.
     pub fn find(&self, host: &str) -> Option<&Site> {
         let number = host.strip_prefix("site-")?.strip_suffix(".test")?;
         let site = self.site(number.parse().ok()?)?;
         (site.host() == host).then_some(site)
     }
 
-    /// The host of that number, counted from 1.
+    /// The host of this number, counted from 1.
     pub fn site(&self, number: u32) -> Option<&Site> {
         self.sites.get((number as usize).checked_sub(1)?)
     }
@@ -59,9 +59,9 @@ pub struct Site {
     pub robots: Robots,
     /// The home page, then `/page-1` and on.
     pub pages: Vec<Page>,
-    /// Whether one page is found in the sitemap only.
+    /// Whether one page is linked from the sitemap only.
     pub sitemap: bool,
-    /// Whether its pages link to what is allowed amid the forbidden.
+    /// Whether its pages link to `/private/open`, which is allowed.
     pub open: bool,
     /// Usual time to the first byte.
     pub latency: Duration,
@@ -80,7 +80,7 @@ pub enum Temper {
     Slow,
     /// Refuses connections.
     Refusing,
-    /// Takes the request, then resets the connection.
+    /// Reads the request, then resets the connection.
     Resetting,
     /// Answers 429 to a request sooner than this after the previous one.
     Limiting(Duration),
@@ -91,7 +91,7 @@ pub enum Temper {
 /// A host's robots.txt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Robots {
-    /// There is none: all is allowed.
+    /// No robots.txt: everything is allowed.
     Absent,
     /// `/private/` is disallowed, except `/private/open`.
     Rules {
@@ -100,14 +100,14 @@ pub enum Robots {
         /// Whether `/robots.txt` redirects to the rules.
         moved: bool,
     },
-    /// 503 each time: all is disallowed.
+    /// Always 503: everything is disallowed.
     Failing,
 }
 
 /// Answer of a page of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Page {
-    /// A page as it is.
+    /// A page without coding.
     Plain,
     /// A page in gzip, for clients that decode it.
     Gzip,
@@ -124,8 +124,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// How many requests it takes: a redirect leads to another, and what fails is asked for
-    /// again, twice by custom.
+    /// Number of requests it takes: a redirect takes a second one, a failure two retries by default.
     fn requests(self) -> f64 {
         match self {
             Page::Moved => 2.0,
@@ -179,9 +178,9 @@ impl Site {
         site
     }
 
-    /// As many pages as a client that waits a second between requests fetches in `pages` + 3
-    /// seconds, robots.txt included, at most `pages`: a slow host has fewer, so that no host
-    /// makes the rest wait.
+    /// Draws as many pages as a client with a delay of 1 s fetches in `pages` + 3 seconds, robots.txt
+    /// included, at most `pages`. A slow host has fewer, so that all hosts are finished at about the
+    /// same time.
     fn draw_pages(&mut self, pages: u32) {
         let pace = self.pace();
         let mut seconds = f64::from(pages + 3) - self.requests_besides() * pace;
@@ -205,15 +204,13 @@ impl Site {
         }
     }
 
-    /// Seconds from one request to the next of a client that waits a second, or longer where
-    /// it has to.
+    /// Seconds between requests of a client with a delay of 1 s, or more if the host requires it.
     fn pace(&self) -> f64 {
         let wait = self.latency.max(self.crawl_delay());
         wait.as_secs_f64().max(1.0)
     }
 
-    /// Requests other than for the pages: robots.txt, where it moved to, what is asked for
-    /// again, the open corner.
+    /// Requests other than for the pages: robots.txt and its redirect, retries, `/private/open`.
     fn requests_besides(&self) -> f64 {
         let moved = matches!(self.robots, Robots::Rules { moved: true, .. });
         let busy = self.temper == Temper::Busy;
@@ -233,7 +230,7 @@ impl Site {
         }
     }
 
-    /// How long its robots.txt asks clients to wait between requests; zero if it does not.
+    /// The `Crawl-delay` of its robots.txt; zero if it has none.
     pub fn crawl_delay(&self) -> Duration {
         match self.robots {
             Robots::Rules { delay, .. } => delay.unwrap_or_default(),
@@ -241,7 +238,7 @@ impl Site {
         }
     }
 
-    /// Whether its robots.txt keeps clients from a path. One that is unavailable disallows all.
+    /// Whether its robots.txt disallows a path. An unavailable robots.txt disallows everything.
     pub fn forbids(&self, path: &str) -> bool {
         if is_robots(path) {
             return false;
@@ -263,12 +260,12 @@ impl Site {
     }
 }
 
-/// Returns whether a path is that of robots.txt or of a redirect to it.
+/// Whether a path is robots.txt or the target of its redirect.
 pub fn is_robots(path: &str) -> bool {
     path == ROBOTS || path == RULES
 }
 
-/// A path without its percent-encoding, as robots.txt is to be compared with.
+/// A percent-decoded path, as compared with robots.txt.
 pub fn decoded(path: &str) -> String {
     let mut parts = path.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -282,14 +279,13 @@ pub fn decoded(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A number from the normal distribution, by Box and Muller's method.
+/// A number from the standard normal distribution, by the Box-Muller method.
 fn normal(chance: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - chance.range_f64(0.0, 1.0)).ln()).sqrt();
     radius * (std::f64::consts::TAU * chance.range_f64(0.0, 1.0)).cos()
 }
 
-/// Where the servers listen: several addresses, so that scopes by address are
-/// distinct.
+/// Addresses of the servers; several, so that there are several address scopes.
 pub const ADDRESSES: [Ipv4Addr; 16] = {
     let mut addresses = [Ipv4Addr::LOCALHOST; 16];
     let mut last = 1;
@@ -315,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_draws_the_same_world_and_another_another() {
+    fn worlds_differ_if_and_only_if_their_seeds_differ() {
         let robots = |seed| -> Vec<_> {
             let world = World::draw(100, 5, seed, 80);
             world
@@ -356,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_to_hosts_and_nothing_else_does() {
+    fn only_the_names_of_hosts_are_found() {
         let world = world();
         assert_eq!(
             world.find("site-0007.test").map(|site| site.number),
@@ -395,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn no_host_keeps_a_polite_client_much_longer_than_the_others() {
+    fn all_hosts_take_a_polite_client_about_the_same_time() {
         for site in &world().sites {
             let pages: f64 = site.pages.iter().map(|page| page.requests()).sum();
             let seconds = (site.requests_besides() + pages) * site.pace();
@@ -417,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn percent_encoding_is_undone_where_it_is_one() {
+    fn valid_percent_encoding_is_decoded() {
         let check = |path, expected: &str| assert_eq!(decoded(path), expected);
         check("/%70%2f", "/p/");
         check("/100%", "/100%");

@@ -20,15 +20,15 @@ use super::site::{ADDRESSES, World};
 pub struct DemoOptions {
     /// Number of hosts, from 1.
     pub domains: u32,
-    /// About how many pages each, from 1.
+    /// Approximate number of pages of each host, from 1.
     pub pages: u32,
     /// Random seed.
     pub seed: u64,
 }
 
 impl Default for DemoOptions {
-    /// A thousand hosts, so that a second's wait on each leaves the crawler busy, with as many
-    /// pages as make such a crawl last about ten seconds.
+    /// 1000 hosts, so that the crawler is busy in spite of a delay of 1 s per host, with as many pages
+    /// as a crawl of about 10 s fetches.
     fn default() -> Self {
         DemoOptions {
             domains: 1000,
@@ -47,10 +47,10 @@ pub struct DemoWeb {
 }
 
 impl DemoWeb {
-    /// Starts the servers, on addresses from 127.0.0.1 to 127.0.0.16 and ports that are free.
+    /// Starts the servers, on the addresses 127.0.0.1 to 127.0.0.16 and free ports.
     ///
-    /// The process's soft limit on open files is raised to the hard one: a connection within
-    /// the process takes two.
+    /// Raises the process's soft limit on open files to the hard limit, because both ends of each
+    /// connection are in this process.
     pub fn start(options: DemoOptions) -> io::Result<DemoWeb> {
         argiope::raise_open_files();
         let (listeners, port) = listen()?;
@@ -85,7 +85,7 @@ impl DemoWeb {
         sites.map(|site| self.world.url(site, "/")).collect()
     }
 
-    /// The name server, which knows the hosts' names and no other.
+    /// The name server, which resolves the hosts' names only.
     pub fn dns(&self) -> SocketAddr {
         self.names
     }
@@ -126,7 +126,7 @@ fn listen() -> io::Result<(Vec<TcpListener>, u16)> {
         attempts += 1;
         match listeners {
             Ok(listeners) => return Ok((listeners, port)),
-            // Free here, taken there.
+            // The port is free on one address but not on all.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < ATTEMPTS => {}
             Err(error) => return Err(error),
         }
@@ -180,7 +180,7 @@ mod tests {
         stream.write_all(request.as_bytes()).expect("sent");
     }
 
-    /// One request on a connection of its own; the whole reply.
+    /// The whole reply to one request on a new connection.
     fn get(web: &DemoWeb, site: &Site, path: &str) -> io::Result<String> {
         let mut stream = connect(web, site);
         send(&mut stream, site, path, true);
@@ -191,7 +191,7 @@ mod tests {
 
     fn find(web: &DemoWeb, wanted: impl Fn(&Site) -> bool) -> u32 {
         let site = web.world.sites().iter().find(|site| wanted(site));
-        site.expect("one of many is").number
+        site.expect("such a host exists").number
     }
 
     fn is_plain(site: &Site) -> bool {
@@ -251,7 +251,7 @@ mod tests {
         let web = start(100);
         let site = web.world.site(find(&web, is_plain)).expect("found");
         let mut stream = connect(&web, site);
-        // Both at once: the second waits its turn.
+        // Both requests at once: the second is answered after the first.
         send(&mut stream, site, "/robots.txt", false);
         send(&mut stream, site, "/nowhere", true);
         let mut replies = String::new();

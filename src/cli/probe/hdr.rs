@@ -1,7 +1,7 @@
-//! An HDR log of what a probe measured: version 1.3, nanoseconds, an interval a second.
+//! Writes a probe's HDR log: version 1.3, nanoseconds, one interval per second.
 //!
-//! The latency from due has no tag, since tools look first at lines without one; each other
-//! measure has its own. Encoding takes longer than a request may be late, so a thread does it.
+//! The latency from due has no tag, because tools read lines without a tag by default; each other
+//! measure has its tag. A thread encodes the log, because encoding would delay requests.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub struct HdrLog {
 }
 
 impl HdrLog {
-    /// Begins to write to `output`, for a probe that began at `started`.
+    /// Starts writing to `output`, for a probe that started at `started`.
     pub fn begin(output: Output, started: Wall) -> io::Result<Self> {
         let path = output.path().to_owned();
         let file = BufWriter::new(output);
@@ -45,12 +45,12 @@ impl HdrLog {
     /// Adds an interval, if there is one.
     pub fn put(&self, interval: Option<ProbeInterval>) {
         if let Some(interval) = interval {
-            // A writer that has failed reports it at the end.
+            // `finish` returns the error of a failed writer.
             let _ = self.intervals.send(interval);
         }
     }
 
-    /// Writes the rest.
+    /// Writes the remaining intervals, and returns the error of writing, if any.
     pub fn finish(self) -> Result<(), WriteError> {
         drop(self.intervals);
         let written = self.writer.join().expect("the writer does not panic");
@@ -67,7 +67,7 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
         .add_comment("[Values in nanoseconds; without a tag: latency from due]")
         .with_start_time(UNIX_EPOCH + Duration::from_nanos(started.0))
         .begin_log_with(&mut file, &mut serializer)?;
-    // A quarter of a megabyte, used again for each.
+    // 250 KB, reused for each interval.
     let mut histogram =
         Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("these bounds are valid");
     for interval in inbox {
@@ -88,7 +88,7 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
     file.flush()
 }
 
-/// Replaces the content of a histogram with that of a spread.
+/// Replaces the content of a histogram by that of a spread.
 fn fill(histogram: &mut Histogram<u64>, spread: &Spread) {
     histogram.reset();
     for (span, count) in spread.buckets() {
@@ -97,6 +97,6 @@ fn fill(histogram: &mut Histogram<u64>, spread: &Spread) {
     }
 }
 
-/// Range and precision of a spread: an hour, three digits.
+/// Range and precision of a spread: 1 h, three significant digits.
 const LONGEST: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;

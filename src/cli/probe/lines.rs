@@ -1,5 +1,5 @@
-//! Result lines to the path of `--results`, written by a thread: a slow disk or reader does not make
-//! requests late.
+//! Result lines for `--results`, written by a thread, so that a slow disk or reader does not delay
+//! requests.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,15 +12,15 @@ use argiope::{Page, Sink, WriteError};
 
 use super::output::Output;
 
-/// Gathers lines and hands them to a thread.
+/// Sink that buffers lines and passes them to a thread.
 pub struct Lines {
     batch: Vec<u8>,
-    /// `None` once all is handed over.
+    /// `None` once all lines were passed on.
     batches: Option<Sender<Vec<u8>>>,
     shared: Arc<Shared>,
 }
 
-/// The receiving end: the writer of the lines, once it has its path.
+/// The receiving end, which writes the lines.
 pub struct Writer {
     batches: Receiver<Vec<u8>>,
     shared: Arc<Shared>,
@@ -28,14 +28,14 @@ pub struct Writer {
 
 #[derive(Default)]
 struct Shared {
-    /// Bytes handed over and not yet written.
+    /// Bytes passed on and not yet written.
     held: AtomicUsize,
-    /// The thread has ended.
+    /// Whether the thread has ended.
     is_done: AtomicBool,
     failure: OnceLock<WriteError>,
 }
 
-/// A sink of lines, and what is to write them.
+/// A sink of lines and its writer.
 pub fn lines() -> (Lines, Writer) {
     let shared: Arc<Shared> = Arc::default();
     let (to, batches) = channel();
@@ -64,7 +64,7 @@ impl Writer {
         };
         if let Err(cause) = write_all() {
             let path = output.path().to_owned();
-            // There is one writer, and it fails once.
+            // The only writer fails only once.
             let _ = self.shared.failure.set(WriteError::new(path, &cause));
         }
         self.shared.is_done.store(true, Ordering::SeqCst);
@@ -78,7 +78,7 @@ impl Lines {
         {
             let batch = mem::take(&mut self.batch);
             self.shared.held.fetch_add(batch.len(), Ordering::SeqCst);
-            // A writer that has failed has reported it.
+            // A failed writer has stored its error.
             let _ = batches.send(batch);
         }
     }
@@ -114,7 +114,7 @@ impl Sink for Lines {
     }
 }
 
-/// Long enough that a line's share of the system call is nothing; each second what there is goes.
+/// Bytes per write, so that the cost of the system call per line is negligible. Flushed each second.
 const BATCH_SIZE: usize = 64 << 10;
-/// Bytes that may wait for their writer before replies are left unread: tens of thousands of lines.
+/// Unwritten bytes at which reading of replies pauses: tens of thousands of lines.
 const HELD_MAX: usize = 64 << 20;

@@ -23,7 +23,7 @@ use super::progress::Shown;
 use super::signals::Received;
 use super::{Usage, settings, stderr};
 
-/// Runs the command; gives its exit code.
+/// Runs the command; returns its exit code.
 pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
     let targets = args
         .urls
@@ -31,7 +31,11 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
         .map(|url| {
             Request::from_line(url)
                 .map_err(|error| Usage(error.to_string()))?
-                .ok_or_else(|| Usage(format!("{url:?} is no URL")))
+                .ok_or_else(|| {
+                    Usage(format!(
+                        "{url:?} is not a valid URL; write one like https://example.com/"
+                    ))
+                })
         })
         .collect::<Result<Vec<_>, _>>()?;
     let (mut probe, writer) = match &args.results {
@@ -48,7 +52,7 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
     if reason == FinishReason::BlockedAddress {
         let refused = report.first_errors.values().next();
         let refused = refused.map_or("", |(_, words)| words.as_str());
-        anyhow::bail!("nothing is measured: {refused}");
+        anyhow::bail!("nothing was measured: {refused}");
     }
     let is_lost = !lost.is_empty();
     let faults = [lost, faults(&report, args)].concat();
@@ -76,8 +80,8 @@ fn set_up(
     })
 }
 
-/// Opens what `--results` and `--hdr` name, and has it written to; gives the HDR log. What files
-/// held is lost only here, when nothing can be refused any more.
+/// Opens the files of `--results` and `--hdr`, and starts their writers; returns the HDR log. Existing
+/// files are truncated here, after all checks have passed.
 fn begin_files(
     probe: &mut Probe,
     writer: Option<Writer>,
@@ -96,10 +100,10 @@ fn begin_files(
         && results.is_same_file(log)?
     {
         let path = log.path().display();
-        let words = format!("--hdr {path}: --results goes there, too; name another file");
+        let words = format!("--hdr {path}: also the file of --results; name another file");
         return Err(Usage(words).into());
     }
-    // Not before: while it waits for a pipe's reader, Ctrl-C must end the process.
+    // After the files are open: opening a pipe waits for its reader, and Ctrl-C must end that.
     Received::watch()?.stop_on_signal(probe.stopper())?;
     for output in results.iter().chain(&log) {
         output.empty()?;
@@ -114,7 +118,7 @@ fn begin_files(
     Ok(Some(HdrLog::begin(log, probe.report().started)?))
 }
 
-/// Writes all that was gathered; returns a line for each part that could not be written.
+/// Writes the remaining output; returns a line for each file that could not be written.
 fn finish_files(probe: &mut Probe, log: Option<HdrLog>) -> Vec<String> {
     let mut errors: Vec<String> = probe
         .write_error()
@@ -125,16 +129,16 @@ fn finish_files(probe: &mut Probe, log: Option<HdrLog>) -> Vec<String> {
         log.put(probe.take_interval());
         errors.extend(log.finish().err().map(|error| error.to_string()));
     }
-    let so_far = |error| format!("{error}; what was written until then is in place");
+    let so_far = |error| format!("{error}; output written before is kept");
     errors.into_iter().map(so_far).collect()
 }
 
-/// Returns whether result lines use stdout, where the report is written otherwise.
+/// Whether result lines use stdout; the report then goes to stderr.
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Runs a probe to its end and shows how it goes; gives the reason for its end.
+/// Runs a probe to its end and shows its progress; returns the finish reason.
 fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> FinishReason {
     let mut shown = Shown::new(false);
     let mut interval_ends = Instant::now() + INTERVAL;
@@ -152,14 +156,13 @@ fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> FinishReas
             interval_ends += INTERVAL;
             log.put(probe.take_interval());
         }
-        shown.tell(|| text::progress(probe.so_far(), probe.elapsed()));
+        shown.show_line(|| text::progress(probe.so_far(), probe.elapsed()));
     };
     shown.end();
     reason
 }
 
-/// Simulates a slow handler: blocks the loop for this time. It ends early only
-/// where the probe is to stop.
+/// Simulates a slow handler: blocks the event loop for this time, or until the probe is stopped.
 fn keep_busy(span: Duration, probe: &Probe) {
     let began = Instant::now();
     while began.elapsed() < span && !probe.is_stopping() {
@@ -167,7 +170,7 @@ fn keep_busy(span: Duration, probe: &Probe) {
     }
 }
 
-/// Reasons for the command to fail, a line each.
+/// Reasons for the command to fail, one line each.
 fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
     let mut faults = Vec::new();
     let is_cut_short = matches!(
@@ -180,8 +183,8 @@ fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
         faults.push(format!("no request was answered{why}"));
     } else if !report.is_rate_reached() && !is_cut_short {
         faults.push(format!(
-            "the rate was not reached: {:.1} of {} requests/s had their turn in time ({} of {} due; \
-             {} never left)",
+            "the rate was not reached: {:.1} of {} requests/s started in time ({} of {} due; \
+             {} were not sent)",
             report.rate_reached(),
             report.rate,
             report.begun_in_time,
@@ -197,7 +200,7 @@ fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
     faults
 }
 
-/// Writes the report to the output that the result lines do not use.
+/// Writes the report to stdout, or to stderr if the result lines use stdout.
 fn show(report: &ProbeReport, faults: &[String], args: &Asked) -> io::Result<()> {
     let text = if args.json {
         let mut all: Value = report.to_json().parse().expect("the report is JSON");
@@ -216,7 +219,7 @@ fn show(report: &ProbeReport, faults: &[String], args: &Asked) -> io::Result<()>
     }
 }
 
-/// How long a turn may wait before there is something to show or to write.
+/// Maximum wait of a turn, so that progress and intervals are on time.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long the intervals of an HDR log are.
+/// Length of an interval in the HDR log.
 const INTERVAL: Duration = Duration::from_secs(1);

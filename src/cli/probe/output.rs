@@ -1,7 +1,6 @@
 //! Targets of `--results` and `--hdr`: a file, a pipe or a device.
 //!
-//! Nothing is ever removed or put in the place of something else, and a file keeps what it holds
-//! until everything that was asked for is known to be possible.
+//! No file is removed or replaced, and an existing file is truncated only after all checks have passed.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,13 +15,13 @@ use crate::cli::Usage;
 pub struct Output {
     path: PathBuf,
     file: File,
-    /// It was opened by name; otherwise it is the process's standard output.
+    /// Whether it was opened by name; otherwise it is standard output.
     is_named: bool,
 }
 
 impl Output {
-    /// Opens what an option names; a file that is not there is created. A pipe without a reader
-    /// this waits, as a shell would.
+    /// Opens the path of an option; a missing file is created. For a pipe without a reader, this waits
+    /// for one.
     pub fn open(flag: &str, path: &Path) -> Result<Self, Usage> {
         let file = OpenOptions::new()
             .write(true)
@@ -51,7 +50,7 @@ impl Output {
         Ok(ours.is_file() && (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()))
     }
 
-    /// Its name for users.
+    /// Its path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -64,7 +63,7 @@ impl Output {
         }
     }
 
-    /// Syncs the written data to disk, where the output supports that.
+    /// Syncs the written data to disk, if the output supports that.
     pub fn sync(&self) -> io::Result<()> {
         match self.is_file()? {
             true => self.file.sync_data(),
@@ -89,7 +88,7 @@ impl io::Write for Output {
 
 fn cannot_write(flag: &str, path: &Path, error: &io::Error) -> Usage {
     Usage(format!(
-        "{flag} {}: cannot be written: {error}; name a file in a folder that is there",
+        "{flag} {}: cannot be written: {error}; name a file in an existing folder",
         path.display()
     ))
 }

@@ -1,4 +1,4 @@
-//! A probe's report as a person reads it.
+//! A probe's report as text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub fn report(report: &ProbeReport) -> String {
     let reason = report.finish_reason.map_or("running", FinishReason::as_str);
     let _ = writeln!(
         out,
-        "{reason}: {:.1} requests/s of {} asked for, over {} ({} arrivals, seed {}, {})",
+        "{reason}: {:.1} of {} requests/s, over {} ({} arrivals, seed {}, {})",
         report.rate_reached(),
         report.rate,
         span(report.span),
@@ -38,14 +38,14 @@ pub fn report(report: &ProbeReport) -> String {
     line(
         "connections",
         format!(
-            "{} opened, {} at once at most",
+            "{} opened, at most {} at once",
             report.connections, report.connections_max
         ),
     );
     line(
         "stamps",
         format!(
-            "{} exact, {} upper bounds (by the kernel); {} by our own clock",
+            "{} exact, {} upper bounds (kernel); {} in user space",
             report.exact, report.bound, report.user
         ),
     );
@@ -83,10 +83,13 @@ fn requests(report: &ProbeReport) -> String {
         report.errors()
     );
     let more = [
-        (report.retried, "made again where a kept connection died"),
-        (report.unsent, "still waiting at the end, never sent"),
-        (report.dropped, "never sent since too many waited"),
-        (report.warmup, "before, to warm up"),
+        (
+            report.retried,
+            "repeated because a reused connection was closed",
+        ),
+        (report.unsent, "not sent, still waiting at the end"),
+        (report.dropped, "not sent, dropped because too many waited"),
+        (report.warmup, "in the warm-up"),
     ];
     for (count, what) in more {
         if count > 0 {
@@ -96,7 +99,7 @@ fn requests(report: &ProbeReport) -> String {
     text
 }
 
-/// A row for each measure of which there is something.
+/// A row for each measure that has samples.
 fn table(out: &mut String, report: &ProbeReport) {
     let _ = write!(out, "{:<12}", "");
     for (name, _) in QUANTILES {
@@ -124,21 +127,21 @@ fn table(out: &mut String, report: &ProbeReport) {
 
 fn meaning(measure: Measure) -> &'static str {
     match measure {
-        Measure::Due => "from due to the end of the head: what a user waits",
-        Measure::Sent => "from departure to the end of the head: the server alone",
+        Measure::Due => "from due to the end of the head: latency for a user",
+        Measure::Sent => "from departure to the end of the head: latency of the server",
         Measure::Whole => "from due to the end of the body",
-        Measure::Wait => "from due until it had its turn: a free connection, and us",
-        Measure::Dns => "looking up the name",
+        Measure::Wait => "from due to the start of the request: wait for a connection",
+        Measure::Dns => "DNS lookup",
         Measure::Connect => "TCP handshake",
         Measure::Tls => "TLS handshake",
         Measure::FirstByte => "from departure to the first byte",
         Measure::Headers => "from the first byte to the end of the head",
         Measure::Body => "from the end of the head to that of the body",
-        Measure::Lateness => "how late we sent, due and connection ready: our own fault",
+        Measure::Lateness => "from due and connected to departure: delay by this machine",
     }
 }
 
-/// Latencies from due by size, 1-2-5 to a decade.
+/// Histogram of the latencies from due, with steps 1-2-5 per decade.
 fn histogram(out: &mut String, spread: &Spread) {
     let mut steps: Vec<(u64, u64)> = Vec::new();
     for (span, count) in spread.buckets() {
@@ -172,7 +175,7 @@ fn histogram(out: &mut String, spread: &Spread) {
     }
 }
 
-/// The first 1-2-5 step that is not below.
+/// The first 1-2-5 step of at least `nanos`.
 fn first_step(nanos: u64) -> u64 {
     let mut step = 1000;
     while step < nanos {
@@ -192,7 +195,7 @@ fn next_step(step: u64) -> u64 {
     }
 }
 
-/// As long as `count` is against `most`, in eighths of a column; what there is shows.
+/// A bar of length `count / most`, in eighths of a column; at least one eighth if `count` is not 0.
 fn bar(count: u64, most: u64) -> String {
     if count == 0 {
         return String::new();
@@ -217,7 +220,7 @@ fn joined(parts: &[String]) -> String {
 }
 
 const QUANTILES: &[(&str, f64)] = &[("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
-/// How many of the kinds of errors are explained by an example.
+/// Maximum error codes that are shown with an example.
 const ERRORS_EXPLAINED: usize = 3;
 const BAR_COLUMNS: usize = 40;
 
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_as_long_as_its_share_and_whatever_there_is_shows() {
+    fn a_bar_has_the_length_of_its_share_and_at_least_one_eighth() {
         assert_eq!(bar(0, 10), "");
         assert_eq!(bar(10, 10).chars().count(), BAR_COLUMNS);
         assert_eq!(bar(5, 10).chars().count(), BAR_COLUMNS / 2);
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_has_a_row_for_each_step_between_the_shortest_and_the_longest() {
+    fn a_histogram_has_a_row_for_each_step_from_shortest_to_longest() {
         let mut spread = Spread::new();
         for _ in 0..30 {
             spread.record(Duration::from_micros(1500));

@@ -1,8 +1,8 @@
-//! Seeds files cut, compressed, damaged and too long.
+//! Seeds files: cut into pieces, compressed, damaged, and with lines that are too long.
 
 use super::*;
 
-/// A source that gives a few bytes at a time.
+/// A source that returns a few bytes per read.
 struct Slow<'a>(&'a [u8], usize);
 
 impl Read for Slow<'_> {
@@ -15,7 +15,7 @@ impl Read for Slow<'_> {
     }
 }
 
-/// Every line as `number:text`, every error as it is told.
+/// Every line as `number:text`, every error as its message.
 fn read(bytes: &[u8], step: usize) -> Vec<String> {
     SeedLines::new(Slow(bytes, step), "seeds.txt")
         .map(|line| match line {
@@ -50,9 +50,9 @@ fn a_line_is_at_hand_once_its_end_was_read() {
     for (line, another) in [("a.test", true), ("b.test", false)] {
         let text = lines.next().map(|text| text.map(|line| line.text));
         assert_eq!(text.and_then(Result::ok).as_deref(), Some(line));
-        assert_eq!(lines.is_at_hand(), another, "behind {line}");
+        assert_eq!(lines.is_at_hand(), another, "after {line}");
     }
-    // The last line has no line end, so it ends only where the source ends.
+    // The last line has no line end: it ends with the source.
     assert!(lines.next().is_some() && lines.is_at_hand());
     assert!(lines.next().is_none());
 }

@@ -11,9 +11,9 @@ use super::{OPEN, Page, ROBOTS, RULES, Robots, Site, Temper, World, decoded, is_
 /// State of a host before a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Before {
-    /// Requests for anything but robots.txt.
+    /// Number of requests, except for robots.txt.
     pub requests: usize,
-    /// The time since the request before, whatever it was for.
+    /// The time since the previous request of any kind.
     pub since: Option<Duration>,
 }
 
@@ -32,9 +32,9 @@ pub struct Answer {
 pub enum Content {
     /// A page with links.
     Page,
-    /// The rules of robots.txt: from now on the client knows them.
+    /// The rules of robots.txt.
     Rules,
-    /// Anything else.
+    /// Any other content.
     Other,
 }
 
@@ -150,8 +150,8 @@ impl Site {
             ))
     }
 
-    /// A page's text: the home page links to all pages, each page to the home page, all to some
-    /// other hosts, and where there are rules to what they forbid.
+    /// The HTML of a page: the home page links to all pages, each page to the home page, all of them to
+    /// some other hosts and, if there are rules, to disallowed paths.
     fn html(&self, world: &World, path: &str, chance: &mut Rng) -> String {
         let mut links = vec!["/".to_owned()];
         if path == "/" {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rules_forbid_is_linked_to_and_known_in_every_spelling() {
+    fn disallowed_paths_are_linked_and_recognised_in_every_spelling() {
         let world = world();
         let ruled = |site: &&Site| {
             site.temper == Temper::Usual

@@ -252,13 +252,13 @@ fn a_malformed_scope_is_named() {
         json!({"a.test": {"concurrency": 0}}),
         ".concurrency: 0 is too small",
     );
-    check(json!({"a.test": 3}), r#""a.test": 3 is no map"#);
+    check(json!({"a.test": 3}), r#""a.test": 3 is not a map"#);
     check(json!({"http://a.test/": {}}), "a URL is not a scope");
     check(json!({"": {}}), "invalid name of a scope");
     check(json!({"a.test ": {}}), "invalid name of a scope");
     check(json!({"A.test": {}, "a.test": {}}), "has two entries");
-    check(json!([1]), "[1] is no map");
-    check(json!("a.test=1"), "is no map");
+    check(json!([1]), "[1] is not a map");
+    check(json!("a.test=1"), "is not a map");
     let text = refused("DOWNLOAD_SLOTS", json!({"a": {"jitter": 1}}));
     assert!(text.contains("DOWNLOAD_SLOTS.a.jitter: "), "{text}");
 }
