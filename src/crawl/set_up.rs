@@ -20,26 +20,26 @@ use crate::throttle::strategies::Strategies;
 pub struct Parts {
     /// Sink of the results.
     pub sink: Box<dyn DiskSink>,
-    /// The other end of that sink, where results are pulled.
+    /// The receiving end of the sink, if results are pulled.
     pub(in crate::crawl) results: Option<Results>,
     /// Source of requests.
     pub source: Option<Box<dyn RequestSource>>,
-    /// Which scopes a request is throttled under; `None` where the configuration decides.
+    /// Maps requests to scopes; `None`: by the configuration.
     pub scope_map: Option<Box<dyn ScopeMap>>,
-    /// Classifier of answers.
+    /// Classifier of replies.
     pub classify: Option<Box<dyn Classify>>,
     /// Pacing strategies.
     pub strategies: Strategies,
-    /// Maps and readings of answers that the configuration may name (`THROTTLING_MANAGER`).
+    /// Scope maps and classifiers that the configuration may name (`THROTTLING_MANAGER`).
     pub managers: BTreeMap<String, NamedManager>,
     /// Initial state of a scope, before its first request.
     pub initial: Option<InitialFeedback>,
-    /// Where `stats.json` is kept up to date; `None` for nowhere.
+    /// Path of `stats.json`; `None`: not written.
     pub stats_path: Option<PathBuf>,
-    /// Whether it may be written still; `None` where it always may.
+    /// Checks whether it may still be written; `None`: always.
     pub stats_while: Option<Box<dyn Fn() -> bool + Send>>,
-    /// Bits of the kernel's: chance comes from them where no seed is named, and strangers cannot foresee
-    /// how the crawl hashes what they choose. `None` in a world that is to be the same again.
+    /// Random bits from the kernel: the seed if `RANDOM_SEED` is unset, and the secret of hashes, which
+    /// servers must not be able to predict. `None` in a reproducible simulation.
     pub entropy: Option<u64>,
     /// Name of the setting that bounds the requests in flight.
     pub in_flight_named: &'static str,
@@ -68,17 +68,17 @@ impl Parts {
     }
 }
 
-/// Why a crawl cannot begin.
+/// Why a crawl cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetUpError {
-    /// A setting, or two together, cannot be taken.
+    /// A setting is invalid, or two contradict each other.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The kernel refused what the back end needs.
-    #[error("the kernel refused what the event loop needs: {0}")]
+    /// A system call that sets up the back end failed.
+    #[error("cannot set up the event loop: {0}")]
     Io(#[from] io::Error),
-    /// The certificates are not to be used.
+    /// The certificates are invalid.
     #[error(transparent)]
     Tls(#[from] TlsConfigError),
     /// A file named by a setting cannot be read.
@@ -92,19 +92,19 @@ pub enum SetUpError {
         #[source]
         cause: io::Error,
     },
-    /// A setting that only shows its fault here.
+    /// A setting that can be checked at set-up only.
     #[error("{setting}: {reason}")]
     Setting {
         /// Its name.
         setting: &'static str,
-        /// The fault.
+        /// What was wrong, and how to mend it.
         reason: String,
     },
 }
 
 impl SetUpError {
-    /// The stable name, after its family: `config`, `setting`, `ca_file.empty`, or, of what the machine
-    /// refused, `io.open_files` or `file.not_found`.
+    /// The stable code, after its family: `config`, `setting`, `ca_file.empty`, or for system errors
+    /// `io.open_files` or `file.not_found`.
     pub fn code(&self) -> Cow<'static, str> {
         match self {
             SetUpError::Config(error) => error.code().into(),
@@ -115,7 +115,7 @@ impl SetUpError {
         }
     }
 
-    /// Whether the same crawl may begin later, with nothing mended.
+    /// Whether a retry could succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             SetUpError::Io(error) => machine::is_temporary(error),

@@ -85,7 +85,10 @@ fn under_way(server: &Server) -> (Crawl, Going, BTreeSet<String>) {
 fn check_reports_the_loss(going: Going) {
     going.signal(Signal::INT);
     let ended = going.wait().expect(1);
-    let mut lines = ended.err.lines().filter(|line| line.contains("are not saved"));
+    let mut lines = ended
+        .err
+        .lines()
+        .filter(|line| line.contains("are not saved"));
     let line = lines.next().unwrap_or_else(|| panic!("{}", ended.err));
     assert_eq!(lines.next(), None);
     let mut counts = line.split(' ').filter_map(|word| word.parse::<u64>().ok());

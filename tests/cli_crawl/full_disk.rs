@@ -174,7 +174,7 @@ fn a_full_volume_pauses_a_crawl_until_there_is_room() {
             let lines: Vec<&str> = ended
                 .err
                 .lines()
-                .filter(|l| l.contains("no room"))
+                .filter(|l| l.contains("disk full"))
                 .collect();
             assert_eq!(lines.len(), 1, "{}", ended.err);
             assert!(

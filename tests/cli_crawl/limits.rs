@@ -274,7 +274,7 @@ fn no_limit_is_said_by_0() {
     assert_eq!(crawled.stats()["finish_reason"], "finished");
     assert_eq!(server.targets().len(), 31);
     let help = crate::run::argiope(&["crawl", "--help"]).expect(0).out;
-    assert_eq!(help.matches("0 is no limit").count(), 4, "{help}");
+    assert_eq!(help.matches("0: no limit").count(), 4, "{help}");
 }
 
 #[test]

@@ -291,7 +291,10 @@ fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
     let crawled = crawl.left(going.wait().expect(3));
     let limited = said(&crawled, &["128 MiB (RLIMIT_DATA)", "FRONTIER_MAX"]);
     assert_eq!(limited.len(), 1, "{}", crawled.ended.err);
-    let waits = said(&crawled, &["of 128 MiB of memory are in use", "seeds wait"]);
+    let waits = said(
+        &crawled,
+        &["of 128 MiB of memory are in use", "reading of seeds paused"],
+    );
     assert_eq!(waits.len(), 1, "{}", crawled.ended.err);
     assert!((4000..38_000).contains(&last.0), "{last:?}");
     let pending = crawled.read("pending.jsonl").lines().count();

@@ -130,7 +130,7 @@ fn a_stuck_reader_is_waited_for_until_a_signal_and_a_second_more() {
     assert!(
         ended
             .err
-            .contains("in 1 s those on standard output are given up"),
+            .contains("after 1 s those for standard output are discarded"),
         "{}",
         ended.err
     );

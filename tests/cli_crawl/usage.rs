@@ -130,7 +130,7 @@ fn links_to_many_public_hosts_need_a_contact_too() {
         assert!(detail(line).contains("--contact"), "{line}");
     }
     let said = &crawled.ended.err;
-    let warning = "the crawl comes to more than 10 public hosts and names no contact";
+    let warning = "the crawl has more than 10 public hosts and no contact";
     assert_eq!(said.matches(warning).count(), 1, "{said}");
     assert!(said.contains("--contact"), "{said}");
 

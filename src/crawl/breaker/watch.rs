@@ -112,14 +112,18 @@ impl fmt::Display for Report {
             .collect();
         write!(
             f,
-            "{} does not work: {} networks failed within {:.1} s ({}), none answered",
+            "outage of {}: {} networks failed within {:.1} s ({}), none answered",
             self.egress.words(),
             self.networks,
             self.span.as_secs_f64(),
             causes.join(", "),
         )?;
         if self.asked > 0 {
-            write!(f, ", nor did {} hosts that had answered before", self.asked)?;
+            write!(
+                f,
+                ", and {} hosts that had answered before do not answer",
+                self.asked
+            )?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::frontier::request::Request;
 
 /// A request was submitted after the crawl was over.
 #[derive(Debug, thiserror::Error)]
-#[error("the crawl is over; {} was not taken", .0.url)]
+#[error("the crawl is over; {} was not accepted", .0.url)]
 pub struct CrawlOver(pub Box<Request>);
 
 /// Why a submission was not accepted. It holds the request, unchanged.
@@ -16,17 +16,17 @@ pub struct CrawlOver(pub Box<Request>);
 #[non_exhaustive]
 pub enum SubmitError {
     /// The inbox is full; try again later.
-    #[error("the crawl has no room now for {}", .0.url)]
+    #[error("the crawl's inbox is full; {} was not accepted, try again later", .0.url)]
     Full(Box<Request>),
     /// The crawl is over.
-    #[error("the crawl is over; {} was not taken", .0.url)]
+    #[error("the crawl is over; {} was not accepted", .0.url)]
     Over(Box<Request>),
-    /// It can never be sent, for this reason.
+    /// The request is invalid.
     #[error("{}: {why}", .request.url)]
     Rejected {
         /// The request submitted.
         request: Box<Request>,
-        /// The fault of the request. Filters are not applied here.
+        /// What is wrong with the request. Filters are not applied here.
         #[source]
         why: AdmitError,
     },
@@ -36,19 +36,19 @@ pub enum SubmitError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// Too many orders wait for the crawl's next turn; try again later.
-    #[error("too many orders wait for the crawl's next turn")]
+    /// Too many commands wait for the crawl's next turn; try again later.
+    #[error("too many commands wait for the crawl's next turn; try again later")]
     Busy,
     /// The crawl is over.
     #[error("the crawl is over")]
     Over,
-    /// The settings of a scope are not valid, for this reason.
+    /// The settings of a scope are invalid.
     #[error(transparent)]
     Unsound(#[from] ConfigError),
 }
 
 impl CrawlOver {
-    /// The stable name.
+    /// The stable code.
     pub const fn code(&self) -> &'static str {
         "over"
     }
@@ -60,7 +60,7 @@ impl CrawlOver {
 }
 
 impl ControlError {
-    /// The stable name.
+    /// The stable code.
     pub const fn code(&self) -> &'static str {
         match self {
             ControlError::Busy => "busy",
@@ -76,7 +76,7 @@ impl ControlError {
 }
 
 impl SubmitError {
-    /// The stable name: `full`, `over`, or [`AdmitError::code`].
+    /// The stable code: `full`, `over`, or [`AdmitError::code`].
     pub fn code(&self) -> Cow<'static, str> {
         match self {
             SubmitError::Full(_) => "full".into(),

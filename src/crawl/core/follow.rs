@@ -246,8 +246,8 @@ impl<I: Io> Core<I> {
         let most = self.config.throttle.redirect_max_delay;
         if asked > most {
             log::warn!(
-                "{}: its redirect asks for {asked:.0?} (Retry-After), which REDIRECT_MAX_DELAY caps \
-                 at {most:.0?}",
+                "{}: the redirect's Retry-After of {asked:.0?} is reduced to {most:.0?} \
+                 (REDIRECT_MAX_DELAY)",
                 page.url
             );
         }

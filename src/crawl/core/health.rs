@@ -49,8 +49,8 @@ impl<I: Io> Core<I> {
         self.frontier.host_unroutable(lane, self.now);
         let (host, _) = self.frontier.host_and_port(lane);
         log::info!(
-            "{host} is given up: it has only addresses of a family that our machine has no route for, \
-             and the other family works"
+            "{host}: requests fail, because this machine has a route for one IP family only and the host \
+             has only addresses of the other"
         );
     }
 
@@ -112,12 +112,12 @@ fn log_verdict(host: &str, verdict: HostVerdict, failure: &Failure) {
     match verdict {
         HostVerdict::Counted => {}
         HostVerdict::Held(hold) => log::info!(
-            "{host} does not answer ({}): held for {}",
+            "{host} is unresponsive ({}): held for {}",
             failure.code(),
             seconds(hold)
         ),
         HostVerdict::GivenUp(span) => log::info!(
-            "{host} has not answered for {} ({}): given up (HOST_DOWN_AFTER)",
+            "{host} has been unresponsive for {} ({}): its requests fail (HOST_DOWN_AFTER)",
             seconds(span),
             failure.code()
         ),

@@ -68,8 +68,8 @@ impl<I: Io> Core<I> {
         let host = front.scope_key();
         if let Some(own) = self.throttle.poll_crawl_delay_warning(host, delay) {
             log::warn!(
-                "{host}: its own {} kept, though its robots.txt asks for a Crawl-delay of \
-                 {delay:?} (ignore_robots_txt = true in the scope silences this)",
+                "{host}: the scope's own {} used instead of the Crawl-delay of {delay:?} in robots.txt \
+                 (ignore_robots_txt = true in the scope silences this warning)",
                 kept(&own)
             );
         }

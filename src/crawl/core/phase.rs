@@ -99,8 +99,8 @@ impl<I: Io> Core<I> {
         } else if let Some(grace) = self.control.poll_stop() {
             let grace = grace.max(READER_PATIENCE);
             let wait = match self.output.has_disk_room() {
-                true => "to be read; in {} s those on standard output are given up",
-                false => "for room on the disk; in {} s they are given up",
+                true => "for their reader; after {} s those for standard output are discarded",
+                false => "for disk space; after {} s they are discarded",
             };
             let wait = wait.replace("{}", &grace.as_secs_f64().to_string());
             log::warn!("the last results wait {wait}");

@@ -66,7 +66,7 @@ impl<I: Io> Core<I> {
         let guard = guard(&config)?;
         let mut throttle =
             Throttle::new(config.throttle.clone(), rng.fork("jitter").next_u64(), now);
-        // Some sockets are the resolver's, and a connection may race another.
+        // Some sockets are reserved for the resolver and for racing connections.
         let sockets = io.capacity();
         let kept_back = (sockets / 8).min(SOCKETS_KEPT_BACK);
         let for_requests = sockets - kept_back;
@@ -79,7 +79,7 @@ impl<I: Io> Core<I> {
                 _ => format!("the limit of {} open files", open_files()),
             };
             log::warn!(
-                "{} is {wanted}, but {bound} leaves room for only {} in flight",
+                "{} is {wanted}, but {bound} allows only {} requests in flight",
                 parts.in_flight_named,
                 room.most()
             );

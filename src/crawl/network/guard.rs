@@ -26,7 +26,7 @@ impl Guard {
             return Err(Failure::new(
                 FailureKind::Filtered,
                 "excluded_address",
-                format!("{address} lies in a network of --exclude"),
+                format!("{address} is in an excluded network (EXCLUDE)"),
             ));
         }
         if !self.allowed.allows(address) {

@@ -17,7 +17,7 @@ pub struct Ports {
     /// Places for which the search for a port is slow. Forgotten in the same way.
     searched: HashMap<SocketAddr, Search, Secret>,
     said: Once,
-    said_of_search: Once,
+    logged_search: Once,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ impl Ports {
             scarce: HashMap::with_hasher(*secret),
             searched: HashMap::with_hasher(*secret),
             said: Once::default(),
-            said_of_search: Once::default(),
+            logged_search: Once::default(),
         }
     }
 
@@ -109,17 +109,17 @@ impl Ports {
         true
     }
 
-    /// The same, with a line in the log if the place is paced.
+    /// As [`Ports::looked_for`], and logs a warning if connections to the address are now paced.
     pub fn note_search(&mut self, to: SocketAddr, took: Duration, now: Instant) {
         if !self.looked_for(to, took, now) {
             return;
         }
         log::log!(
-            self.said_of_search.level(),
-            "for each connection to {to} our machine looks through its local ports for {} µs: most of \
-             them rest for a minute after a connection that we ended. New ones are begun more slowly, so \
-             that this takes a twentieth of the processor; net.ipv4.tcp_tw_reuse=1, a wider \
-             net.ipv4.ip_local_port_range or kept connections (KEEPALIVE_TIMEOUT) cure it",
+            self.logged_search.level(),
+            "searching a free local port for a connection to {to} takes {} µs, because most ports are in \
+             TIME_WAIT. New connections are opened more slowly, so that the search takes 5 % of one \
+             processor. To avoid it, set net.ipv4.tcp_tw_reuse=1, widen net.ipv4.ip_local_port_range or \
+             reuse connections (KEEPALIVE_TIMEOUT)",
             took.as_micros()
         );
     }
@@ -175,14 +175,14 @@ pub const NO_PORT: &str = "no_port";
 /// millisecond; and the port of a closed connection is free after a second at the earliest.
 const PORTS_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum pause. A port is free after a minute at the latest, and should not wait long for us then.
+/// Maximum pause. A port is free after one minute at the latest, and should be used soon after that.
 const PORTS_PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// A connect that takes the processor this long searched many ports: it takes 20 to 50 µs otherwise, also
-/// to our own machine.
+/// A connect call that takes this long searched many ports: otherwise it takes 20 to 50 µs, also on
+/// loopback.
 const LONG_SEARCH: Duration = Duration::from_micros(250);
 
-/// So many slow connects to one place in a row are no accident.
+/// Number of consecutive slow connects to one address after which connections to it are paced.
 const LONG_IN_A_ROW: u32 = 3;
 
 /// Pause in multiples of the search time.

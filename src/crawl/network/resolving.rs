@@ -31,7 +31,7 @@ impl<I: Io> Network<I> {
         let lookup = self.names.resolve(host, port, u64::from(lane.0), now);
         match lookup {
             Lookup::Ready(_) => {}
-            // Not the turn's moment: the lookup that it joins may continue in this very turn.
+            // Not the turn's time: the lookup that it joins may send its query within this turn.
             Lookup::Pending => self.names.lookups_mut().begin(lane, self.io.now()),
             Lookup::Busy => self.names.lookups_mut().refuse(lane),
         }
@@ -100,7 +100,7 @@ impl<I: Io> Network<I> {
         self.names.lookups_mut().take_refused()
     }
 
-    /// Does what the resolver wants done, until a lookup is over. `steps`: so much may be done in this turn.
+    /// Performs the resolver's actions until a lookup ends. `steps`: the number of actions left in this turn.
     pub fn poll_resolved(&mut self, steps: &mut usize) -> Option<Resolved> {
         while *steps > 0 {
             let action = self.names.poll()?;

@@ -78,7 +78,7 @@ impl<I: Io> Network<I> {
         let key = self.sockets.key_of(slot)?;
         let http = self.sockets.http_mut(key)?;
         if http.paused.is_some() {
-            // We delay the server, not the server us.
+            // Reading is paused by the crawl, so the server is not idle.
             self.arm_at(key, now + self.config.fetch.idle_timeout);
             return None;
         }

@@ -231,8 +231,8 @@ impl Outage {
                     self.put_back = 0;
                     self.judge(|of| of == egress, Judgement::PutBack);
                     log::warn!(
-                        "{report}. The crawl waits, and no request is lost; single probes go out \
-                         every 1 to 30 s"
+                        "{report}. The crawl is paused and keeps its requests; a single probe is \
+                         sent every 1 to 30 s"
                     );
                     OutageTask::Opened {
                         stops_all: self.breaker.stops_all(),
@@ -241,8 +241,8 @@ impl Outage {
                 Order::Close(egress, span) => {
                     self.resume_parked(egress);
                     log::warn!(
-                        "{} works again after {:.0} s: the crawl goes on; {} failed attempts were \
-                         put back and not counted",
+                        "{} recovered after {:.0} s: crawl resumed; {} failed attempts requeued \
+                         and not counted",
                         egress.words(),
                         span.as_secs_f64(),
                         self.put_back

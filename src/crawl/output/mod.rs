@@ -140,8 +140,8 @@ impl Output {
         let is_ready = self.is_ready();
         if self.intake.observe(is_ready, is_waited_for, now) {
             log::warn!(
-                "the sink has not been ready for {} s: {queued} queued requests, {under_way} under \
-                 way and {ended} that have ended wait for it",
+                "the sink has not been ready for {} s: {queued} queued, {under_way} active and {ended} \
+                 finished requests wait for it",
                 PATIENCE.as_secs()
             );
         }
@@ -238,25 +238,25 @@ impl Output {
         }
     }
 
-    /// The disk is full: nothing is released until it has room.
+    /// The disk is full: no request is released until space is available.
     pub fn handle_disk_full(&mut self, error: &io::Error, now: Instant) {
         let level = self.storage.handle_full(now);
         log::log!(
             level,
-            "the crawl pauses, for there is no room on the disk: {error}; it goes on when there is"
+            "disk full ({error}): crawl paused until space is available"
         );
     }
 
-    /// The disk has room again.
+    /// Disk space is available again.
     pub fn handle_disk_room(&mut self, now: Instant) {
         let took = self.storage.handle_room(now);
         log::info!(
-            "there is room on the disk again after {:.1} s: the crawl goes on",
+            "disk space is available again after {:.1} s: crawl resumed",
             took.as_secs_f64()
         );
     }
 
-    /// For how long the disk has been full; `None` where it is not.
+    /// How long the disk has been full; `None` if it is not full.
     pub fn disk_full_for(&self, now: Instant) -> Option<Duration> {
         self.storage.full_for(now)
     }

@@ -70,7 +70,7 @@ impl StatsFile {
         }
         self.under_way -= 1;
         if let Err(error) = &done.result {
-            log::warn!("stats.json could not be written: {error}");
+            log::warn!("cannot write stats.json: {error}");
         }
         true
     }

@@ -132,8 +132,8 @@ impl Credentials {
             return None;
         }
         Some(format!(
-            "{} is sent to the origins of the seeds alone, and not to {} (nor to others like it); \
-             -s CREDENTIAL_ORIGINS={} sends it there, too",
+            "{} is sent to the origins of the seeds only, not to {} and other origins; to send it \
+             there, add -s CREDENTIAL_ORIGINS={}",
             limited.names,
             job.url.origin(),
             job.url.origin(),

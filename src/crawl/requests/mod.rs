@@ -134,33 +134,33 @@ impl Requests {
         }
     }
 
-    /// Whether [`Requests::check_contact_at`] may refuse this address.
+    /// Whether [`Requests::check_contact_at`] counts this address.
     pub fn counts_at(&self, address: IpAddr) -> bool {
         self.public_hosts.counts_at(address)
     }
 
-    /// Failure of a request to a host beyond the limit without a contact. Warns of the first such host.
+    /// The failure of a request to a host above the limit without a contact. Logs the first such host.
     fn no_contact(&mut self, host: &str) -> Failure {
         if self.public_hosts.is_first_refusal() {
             log::warn!(
-                "the crawl comes to more than {PUBLIC_HOSTS_MAX} public hosts and names no contact: \
-                 {host} and all further ones are left out (filtered.no_contact); --contact with a URL \
-                 or mail address that their owners can turn to lets them in"
+                "the crawl has more than {PUBLIC_HOSTS_MAX} public hosts and no contact: {host} and \
+                 further ones are filtered (filtered.no_contact); to fetch them, add --contact with your \
+                 URL or mail address for site operators"
             );
         }
         Failure::new(
             FailureKind::Filtered,
             "no_contact",
             format!(
-                "{host} would be one public host more than the {PUBLIC_HOSTS_MAX} that are asked without a \
-                 contact; --contact (CONTACT) names one"
+                "{host} exceeds the {PUBLIC_HOSTS_MAX} public hosts allowed without a contact; set one \
+                 with --contact (CONTACT)"
             ),
         )
     }
 }
 
-/// Whether a job's request can be put on the wire, as far as the job goes: the fields of every
-/// request were checked before the crawl began.
+/// Checks that a job's request can be encoded. The header fields of every request were checked before
+/// the crawl started.
 pub fn check_request(job: &Job) -> Result<(), RequestError> {
     describe(job, &job.fields(), None, &UsualFields::default()).check()
 }

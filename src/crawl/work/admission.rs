@@ -1,4 +1,4 @@
-//! Checks a request before it is offered, on the crawl's thread or on its submitter's.
+//! Validates a request before it is offered, on the crawl's thread or on its submitter's.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use crate::wire::url::{CrawlUrl, UrlError};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdmitError {
-    /// It is no URL that can be fetched.
-    #[error("it is no URL to fetch: {0}")]
+    /// The URL is invalid.
+    #[error("invalid URL: {0}")]
     Url(#[source] UrlError),
-    /// It cannot be throttled under the scopes that it names.
+    /// The scopes that it names, or their costs, are invalid.
     #[error(transparent)]
     Scopes(ScopesError),
-    /// It cannot be put on the wire.
+    /// It cannot be encoded as an HTTP request.
     #[error(transparent)]
     Request(RequestError),
     /// The crawl is over.
@@ -29,7 +29,7 @@ pub enum AdmitError {
 }
 
 impl AdmitError {
-    /// The stable name, after its family: `url.relative`, `scopes.cost`, `request.method`,
+    /// The stable code, after its family: `url.relative`, `scopes.cost`, `request.method`,
     /// or `over`.
     pub fn code(&self) -> Cow<'static, str> {
         match self {
@@ -40,13 +40,13 @@ impl AdmitError {
         }
     }
 
-    /// Whether the same request may be admitted later: always `false`.
+    /// Whether a retry could succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
 }
 
-/// The first attempt that a request asks for, without a number. What can never be sent is refused.
+/// The first attempt of a request, without a number. An error if the request can never be sent.
 pub fn job_of(request: &Request, config: &Config) -> Result<Job, AdmitError> {
     let url = CrawlUrl::parse(&request.url).map_err(AdmitError::Url)?;
     request.check_scopes().map_err(AdmitError::Scopes)?;

@@ -91,32 +91,32 @@ impl MemoryRoom {
                 };
                 log::log!(
                     level,
-                    "{} of {} of memory are in use ({}): seeds wait until there is more, and {queued} \
-                     requests are queued",
+                    "{} of {} of memory are in use ({}): reading of seeds paused until memory is free; \
+                     {queued} requests are queued",
                     megabytes(memory.used),
                     megabytes(memory.limit),
                     memory.by
                 );
             }
-            // What the allocator has back it need not give back, and it is used again.
+            // The allocator may keep freed memory, which is then reused; so a shorter queue counts, too.
             State::Short { queued: then } if memory.share() < ROOM_BELOW || queued <= then / 2 => {
                 self.state = State::Room;
-                log::info!("there is memory for seeds again");
+                log::info!("memory is free again: reading of seeds resumed");
             }
             State::Room | State::Short { .. } => {}
         }
     }
 }
 
-/// Warns where the configuration may take more memory than there is.
+/// Logs a warning if the configuration may use more memory than the limit.
 pub fn check_limit(memory: Option<Memory>, config: &Config) {
     let may_take = may_take(config);
     let Some(memory) = memory.filter(|memory| may_take > memory.limit) else {
         return;
     };
     log::warn!(
-        "memory is limited to {} ({}), and the settings may take {}: seeds wait once {} are in \
-         use; lower FRONTIER_MAX ({}), BUFFERED_BODIES_MAX ({}) or ROBOTS_MEMORY ({}), or raise the limit",
+        "memory is limited to {} ({}), and the settings allow {}: reading of seeds pauses once {} are \
+         in use; lower FRONTIER_MAX ({}), BUFFERED_BODIES_MAX ({}) or ROBOTS_MEMORY ({}), or raise the limit",
         megabytes(memory.limit),
         memory.by,
         megabytes(may_take),

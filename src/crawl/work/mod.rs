@@ -130,50 +130,50 @@ impl Work {
         None
     }
 
-    /// The map has answered. Returns the request and its scopes, once all of them are known.
+    /// Handles a late answer of the map. Returns the request and its scopes once all of them are known.
     pub fn handle_mapped(&mut self, mapped: Mapped) -> Option<(Job, Scopes)> {
         let (mut job, scopes) = self.mapping.answered(mapped)?;
-        // The map is not asked again when the request is tried again.
+        // The map is not called again for a retry.
         job.extra_mut().set_mapped(&scopes);
         Some((job, scopes))
     }
 
-    /// Warns once if the map gave a request more scopes than hold.
+    /// Logs once if the map returned too many scopes.
     pub fn check_scopes(&mut self, job: &Job, scopes: &Scopes) {
         if self.mapping.warns_of_cut(scopes) {
             log::warn!(
-                "{}: the scope map gives it more than {SCOPES_MAX} scopes; the first of them hold",
+                "{}: the scope map returned more than {SCOPES_MAX} scopes; only the first {SCOPES_MAX} are used",
                 job.url
             );
         }
     }
 
-    /// Delays a request until `at`. If too many are delayed, returns the one whose time is nearest: it
-    /// goes on early.
+    /// Delays a request until `at`. If too many are delayed, returns the one that is due first, to be
+    /// followed early.
     pub fn delay(&mut self, job: Job, at: Instant) -> Option<Job> {
         let early = self.delayed.wait(job, at);
         self.warn_of_crowd();
         early.map(|job| *job)
     }
 
-    /// When the next of them is due.
+    /// When the next delayed request is due.
     pub fn next_delayed(&self) -> Option<Instant> {
         self.delayed.next()
     }
 
-    /// A request that is due.
+    /// A delayed request that is due.
     pub fn poll_delayed(&mut self, now: Instant) -> Option<Job> {
         self.delayed.expire(now).map(|job| *job)
     }
 
-    /// Warns once if many requests wait.
+    /// Logs once if many requests wait.
     fn warn_of_crowd(&mut self) {
         let (mapping, delayed) = (self.mapping.len(), self.delayed.len());
         if self.crowd.warns(mapping + delayed) {
             log::warn!(
-                "{} requests wait at once (DELAYED_REQUESTS_WARN_THRESHOLD), each held in memory: \
-                 {mapping} for the scope map to tell their scopes, {delayed} for the moment that \
-                 their redirect named",
+                "{} requests wait in memory outside the frontier (DELAYED_REQUESTS_WARN_THRESHOLD): \
+                 {mapping} for an answer of the scope map, {delayed} for the Retry-After of their \
+                 redirect",
                 mapping + delayed
             );
         }

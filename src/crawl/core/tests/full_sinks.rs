@@ -22,8 +22,8 @@ fn a_sink_that_stays_full_while_something_waits_for_it_is_warned_of_once() {
     run_for(&mut crawler, second * 19 / 2);
     assert_eq!(captured(), [""; 0], "a slow disk is nothing to tell");
     run_for(&mut crawler, second);
-    let warning = "WARN: the sink has not been ready for 10 s: 3 queued requests, 0 under way \
-                   and 0 that have ended wait for it";
+    let warning = "WARN: the sink has not been ready for 10 s: 3 queued, 0 active and 0 finished \
+                   requests wait for it";
     assert_eq!(captured(), [warning]);
     run_for(&mut crawler, second * 60);
     assert_eq!(captured(), [""; 0], "once");
