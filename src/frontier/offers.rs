@@ -119,7 +119,7 @@ impl Offers {
     }
 
     /// Puts off the answer to an offer.
-    pub fn put_off(&mut self, pending: Pending) -> OfferId {
+    pub fn defer(&mut self, pending: Pending) -> OfferId {
         self.next += 1;
         let id = OfferId(self.next);
         self.by_key.insert(pending.key, id);

@@ -93,7 +93,7 @@ impl Frontier {
         }
         if let Some(delay) = self.offers.delays().and_then(Delays::draw) {
             let sitemap_of = self.count_sitemap(offer);
-            let id = self.offers.put_off(Pending {
+            let id = self.offers.defer(Pending {
                 key,
                 depth: offer.depth,
                 priority: offer.priority,

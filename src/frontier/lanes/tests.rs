@@ -132,11 +132,11 @@ impl Bench {
         let lane = self.offered.pop_front()?;
         self.frontier.released(lane, self.now);
         let next = self.frontier.next(lane, self.now);
-        self.go_on(lane);
+        self.resume(lane);
         Some((lane, next))
     }
 
-    fn go_on(&mut self, lane: LaneId) {
+    fn resume(&mut self, lane: LaneId) {
         self.frontier.offer_or_close(lane, self.now);
         self.update();
     }
@@ -531,15 +531,15 @@ fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
     let lanes: Vec<LaneId> = sets.iter().map(|set| bench.lane_of(&job, set)).collect();
     assert_eq!(lanes, (0..5).map(LaneId).collect::<Vec<_>>());
     // The first goes, and another, and comes again: the others stay who they are.
-    bench.go_on(lanes[0]);
-    bench.go_on(lanes[2]);
+    bench.resume(lanes[0]);
+    bench.resume(lanes[2]);
     assert_eq!(bench.frontier.lanes_open(), 3);
     assert_eq!(bench.lane_of(&job, &sets[2]), lanes[2]);
     for (set, lane) in sets.iter().zip(&lanes).skip(1) {
         assert_eq!(bench.lane_of(&job, set), *lane);
     }
     for lane in &lanes[1..] {
-        bench.go_on(*lane);
+        bench.resume(*lane);
     }
     assert_eq!(bench.frontier.lanes_open(), 0);
     assert!(bench.frontier.lane_of.is_empty());
@@ -582,7 +582,7 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
     assert_eq!(lanes(&mut bench), first, "found again");
     // A lane's number that is used again knows nothing of who had it before.
     for lane in first[..3].iter().rev() {
-        bench.go_on(*lane);
+        bench.resume(*lane);
     }
     assert_eq!(bench.frontier.lanes_open(), 0);
     let again = lanes(&mut bench);
@@ -623,7 +623,7 @@ fn a_proxy_that_fails_holds_what_goes_through_it_and_a_host_behind_it_itself_alo
 }
 
 /// Offers URLs to a frontier that puts off answers until one is put off: its URL and number.
-fn put_off(bench: &mut Bench) -> (CrawlUrl, OfferId) {
+fn defer(bench: &mut Bench) -> (CrawlUrl, OfferId) {
     for number in 0..100 {
         let url = CrawlUrl::parse(&format!("http://a.test/{number}")).expect("a URL");
         if let Admission::Later(id) = bench.offer(&url, 3, 1, true) {
@@ -637,7 +637,7 @@ fn put_off(bench: &mut Bench) -> (CrawlUrl, OfferId) {
 fn equal_offers_that_wait_merge_into_the_least_depth_and_the_highest_priority() {
     let mut bench = Bench::new(FrontierSettings::default());
     bench.frontier.delay_admission(1);
-    let (url, id) = put_off(&mut bench);
+    let (url, id) = defer(&mut bench);
     assert_eq!(bench.offer(&url, 2, 0, true), Admission::Duplicate);
     assert_eq!(bench.offer(&url, 5, 7, true), Admission::Duplicate);
     let answer = bench.frontier.answer_first().expect("one waits");
@@ -651,10 +651,10 @@ fn equal_offers_that_wait_merge_into_the_least_depth_and_the_highest_priority() 
 }
 
 #[test]
-fn a_put_off_answer_comes_when_it_is_due_and_not_before() {
+fn a_deferred_answer_comes_when_it_is_due() {
     let mut bench = Bench::new(FrontierSettings::default());
     bench.frontier.delay_admission(1);
-    let (_, id) = put_off(&mut bench);
+    let (_, id) = defer(&mut bench);
     let due = bench.frontier.next_answer().expect("one waits");
     let before = Instant::from_nanos(due.as_nanos() - 1);
     assert_eq!(bench.frontier.answer_due(before), None);
@@ -667,7 +667,7 @@ fn a_put_off_answer_comes_when_it_is_due_and_not_before() {
 fn a_url_that_is_fetched_unfiltered_meanwhile_is_a_duplicate_in_the_end() {
     let mut bench = Bench::new(FrontierSettings::default());
     bench.frontier.delay_admission(1);
-    let (url, _) = put_off(&mut bench);
+    let (url, _) = defer(&mut bench);
     bench.frontier.mark_seen(&url, false);
     let answer = bench.frontier.answer_first().expect("one waits");
     assert!(!answer.is_admitted);
@@ -681,7 +681,7 @@ fn links_to_the_host_of_a_seed_are_followed_while_the_seed_waits_for_its_answer(
         ..FrontierSettings::default()
     });
     bench.frontier.delay_admission(1);
-    let _ = put_off(&mut bench);
+    let _ = defer(&mut bench);
     let link = CrawlUrl::parse("http://a.test/link").expect("a URL");
     let admission = bench.offer(&link, 1, 0, false);
     assert!(
