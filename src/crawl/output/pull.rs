@@ -16,7 +16,7 @@ enum Owner {
     /// Results are taken, or there are none.
     Takes,
     /// The last turn ended with waiting results, and none was taken since.
-    Told,
+    Notified,
     /// Another turn was taken although results waited.
     Ignores,
 }
@@ -41,7 +41,7 @@ impl Pull {
 
     /// A turn begins.
     pub fn begin_turn(&mut self) {
-        if self.owner == Owner::Told {
+        if self.owner == Owner::Notified {
             self.owner = Owner::Ignores;
         }
     }
@@ -49,7 +49,7 @@ impl Pull {
     /// A turn ends.
     pub fn end_turn(&mut self) {
         if self.owner == Owner::Takes && !self.results.is_empty() {
-            self.owner = Owner::Told;
+            self.owner = Owner::Notified;
         }
     }
 
