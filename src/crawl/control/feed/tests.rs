@@ -189,7 +189,7 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
             };
             assert!(step < 100_000, "{seed}: no end: {:?}", crawl.progress());
             if let Some(handle) = &handle {
-                let heeded = match rng.below(12) {
+                let obeyed = match rng.below(12) {
                     0 => handle.cancel(1 + rng.below(80)),
                     1 => handle.cancel_scope(["one", "10.0.0.3", "nobody"][rng.below(3) as usize]),
                     2 => {
@@ -202,7 +202,7 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
                     }
                     _ => Ok(()),
                 };
-                heeded.expect("it goes on");
+                obeyed.expect("it goes on");
             }
             if rng.chance(0.3)
                 && let Some(wake) = &*seen.wake.borrow()

@@ -106,8 +106,8 @@ fn a_nofollow_page_is_not_followed_unless_a_setting_allows_it() {
             ("/x", "text/html", "x".into()),
         ])
     };
-    let heeded = crawled(|_| {}, web());
-    assert_eq!(heeded, ["robots /robots.txt 200", "page / 200"]);
+    let obeyed = crawled(|_| {}, web());
+    assert_eq!(obeyed, ["robots /robots.txt 200", "page / 200"]);
     let followed = crawled(|config| config.frontier.nofollow = false, web());
     assert_eq!(followed.last().map(String::as_str), Some("page /x 200"));
 }
