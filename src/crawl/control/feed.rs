@@ -188,7 +188,7 @@ const AT_ONCE: usize = 10_000;
 const LATER_MIN: Duration = Duration::from_millis(1);
 
 /// A source, and its requests that have not ended.
-pub(in crate::crawl) struct Feed {
+pub(in crate::crawl) struct SourceQueue {
     source: Box<dyn RequestSource>,
     wake: Wake,
     state: State,
@@ -234,10 +234,10 @@ pub(in crate::crawl) struct Ending {
     failure: Option<Failure>,
 }
 
-impl Feed {
+impl SourceQueue {
     pub fn new(source: Box<dyn RequestSource>, waker: Waker) -> Self {
         let asked = Arc::default();
-        Feed {
+        SourceQueue {
             source,
             wake: Wake { asked, waker },
             state: State::Polls,
@@ -377,7 +377,7 @@ impl Feed {
 }
 
 /// Dropping a crawl ends it.
-impl Drop for Feed {
+impl Drop for SourceQueue {
     fn drop(&mut self) {
         self.close();
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
-use crate::crawl::control::feed::{Ending, Feed, RequestSource, SourceError};
+use crate::crawl::control::feed::{Ending, RequestSource, SourceError, SourceQueue};
 use crate::crawl::control::found::{Found, LinkEvent};
 use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::inbox::{Inbox, Stop};
@@ -39,7 +39,7 @@ use crate::throttle::map::Later;
 pub struct Control {
     /// The inbox of its handles.
     inbox: Inbox,
-    source: Option<Box<Feed>>,
+    source: Option<Box<SourceQueue>>,
     /// Links from other threads, and the pages that are held open for them.
     found: Arc<Found>,
     /// The same, for the sink.
@@ -64,7 +64,7 @@ impl Control {
         let found = Arc::new(found);
         Control {
             inbox: Inbox::new(waker.clone(), Arc::clone(config), numbers.clone()),
-            source: source.map(|source| Box::new(Feed::new(source, waker))),
+            source: source.map(|source| Box::new(SourceQueue::new(source, waker))),
             leads: Arc::<Found>::clone(&found),
             found,
             phase: Phase::Running,
