@@ -292,14 +292,16 @@ impl Frontier {
             RobotsState::Absent(until) if *until > now => Verdict::Allowed,
             RobotsState::Unreachable(until) if *until > now => Verdict::Unreachable,
             RobotsState::Fetching(_) => Verdict::Wait,
-            _ => Verdict::Ask,
+            _ => Verdict::NeedsFetch,
         };
         let early = match self.early_verdicts.is_empty() {
             true => None,
             false => self.early_verdicts.remove(&lane),
         };
         let verdict = match (verdict, early) {
-            (Verdict::Ask | Verdict::Wait, Some((early_id, verdict))) if early_id == id => verdict,
+            (Verdict::NeedsFetch | Verdict::Wait, Some((early_id, verdict))) if early_id == id => {
+                verdict
+            }
             (verdict, _) => verdict,
         };
         match verdict {
@@ -315,7 +317,7 @@ impl Frontier {
                 self.lanes[lane.0 as usize].state = LaneState::Robots;
                 Next::Later
             }
-            Verdict::Ask => {
+            Verdict::NeedsFetch => {
                 let fetching = RobotsState::Fetching(Box::new(SmallVec::from_slice(&[lane])));
                 self.set_robots(number, fetching);
                 let job = self.robots_job(lane);

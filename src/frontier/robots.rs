@@ -67,7 +67,7 @@ pub enum Verdict {
     /// robots.txt unavailable.
     Unreachable,
     /// robots.txt must be fetched first.
-    Ask,
+    NeedsFetch,
     /// robots.txt is being fetched.
     Wait,
 }
@@ -198,7 +198,7 @@ impl RulesCache {
     /// recently used.
     pub fn verdict(&mut self, number: u32, target: &str, now: Instant) -> Verdict {
         if self.get(number).until <= now {
-            return Verdict::Ask;
+            return Verdict::NeedsFetch;
         }
         if self.newest != number {
             self.unlink(number);
@@ -309,7 +309,7 @@ mod tests {
             cache.verdict(again, "/xxxxxxxxxx", Instant::START),
             Verdict::Disallowed("/xxxxxxxxxx".into(), 2)
         );
-        assert_eq!(cache.verdict(again, "/", LATER), Verdict::Ask);
+        assert_eq!(cache.verdict(again, "/", LATER), Verdict::NeedsFetch);
         assert!(cache.take_steps() > 0);
         assert_eq!(cache.take_steps(), 0);
     }
