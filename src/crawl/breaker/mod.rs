@@ -86,7 +86,7 @@ impl Egress {
     }
 
     /// Its name in log lines.
-    pub fn words(self) -> String {
+    pub fn label(self) -> String {
         match self {
             Egress::Global4 => "the network (IPv4)".to_owned(),
             Egress::Global6 => "the network (IPv6)".to_owned(),

@@ -113,7 +113,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "outage of {}: {} networks failed within {:.1} s ({}), none answered",
-            self.egress.words(),
+            self.egress.label(),
             self.networks,
             self.span.as_secs_f64(),
             causes.join(", "),

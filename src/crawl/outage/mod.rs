@@ -243,7 +243,7 @@ impl Outage {
                     log::warn!(
                         "{} recovered after {:.0} s: crawl resumed; {} failed attempts requeued \
                          and not counted",
-                        egress.words(),
+                        egress.label(),
                         span.as_secs_f64(),
                         self.put_back
                     );
