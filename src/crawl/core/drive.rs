@@ -18,7 +18,7 @@ impl<I: Io> Core<I> {
     pub fn turn_for_host(&mut self) {
         let began = self.network.clock();
         for _ in 0..TURNS_OF_HOSTS_TURN {
-            let had_news = self.turn(Some(began));
+            let had_events = self.turn(Some(began));
             if self.control.phase().is_over() {
                 return;
             }
