@@ -167,10 +167,10 @@ mod tests {
     fn the_vacant_key_is_the_next_inserted_key() {
         let mut slab = Slab::new();
         for value in 0..4 {
-            let foretold = slab.vacant_key();
-            assert_eq!(slab.insert(value), foretold);
+            let predicted = slab.vacant_key();
+            assert_eq!(slab.insert(value), predicted);
             if value % 2 == 0 {
-                slab.remove(foretold);
+                slab.remove(predicted);
             }
         }
     }

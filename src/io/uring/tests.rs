@@ -225,7 +225,7 @@ fn more_operations_are_submitted_than_the_ring_holds() {
     echo.set_read_timeout(Some(Duration::from_millis(50)))
         .expect("it is some time");
     while let Ok((_, from)) = echo.recv_from(&mut [0]) {
-        echo.send_to(b"!", from).expect("we are there");
+        echo.send_to(b"!", from).expect("the socket is open");
         received += 1;
     }
     assert!(received > 100);
@@ -253,8 +253,8 @@ fn bytes_for_a_slots_former_socket_are_not_reported_for_the_next() {
     io.open_datagram(token(0), to);
     io.send(token(0), b"?", false);
     io.submit();
-    let (_, from) = peer.recv_from(&mut [0]).expect("we sent_at");
-    peer.send_to(b"!", from).expect("we are there");
+    let (_, from) = peer.recv_from(&mut [0]).expect("a request was sent");
+    peer.send_to(b"!", from).expect("the socket is open");
     thread::sleep(Duration::from_millis(20));
     io.close(token(0), Close::Finish);
     let next = Token {
