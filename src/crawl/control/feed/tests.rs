@@ -7,7 +7,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::Turn;
 use crate::crawl::control::feed::*;
-use crate::crawl::core::tests::adversity::Moody;
+use crate::crawl::core::tests::adversity::FaultyServers;
 use crate::crawl::core::tests::trial::{SinkRecord, calm, crawl_from, finish, get, run_for};
 use crate::crawl::finish::FinishReason;
 use crate::io::Io;
@@ -159,16 +159,17 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
         let errs = rng.chance(0.2);
         let at_once = 1 + rng.below(40) as usize;
         let (source, place, seen) = played(at_once, moods(seed, errs));
-        let (mut crawler, record) = crawl_from(source, Moody::new(8), seed, |config, settings| {
-            config.throttle.default.concurrency = 1 + rng.below(4) as u32;
-            config.throttle.default.delay = Duration::from_millis(rng.below(3) * 300);
-            config.throttle.concurrent_requests = 1 + rng.below(30) as usize;
-            config.frontier.robots_obey = rng.chance(0.5);
-            config.frontier.pages_per_host_max = rng.below(2) as u32 * 15;
-            config.frontier.pages_max = rng.below(6) / 5 * 30;
-            config.frontier.queued_max = 5 + rng.below(100) as usize;
-            settings.sockets_max = 4 + rng.below(30) as usize;
-        });
+        let (mut crawler, record) =
+            crawl_from(source, FaultyServers::new(8), seed, |config, settings| {
+                config.throttle.default.concurrency = 1 + rng.below(4) as u32;
+                config.throttle.default.delay = Duration::from_millis(rng.below(3) * 300);
+                config.throttle.concurrent_requests = 1 + rng.below(30) as usize;
+                config.frontier.robots_obey = rng.chance(0.5);
+                config.frontier.pages_per_host_max = rng.below(2) as u32 * 15;
+                config.frontier.pages_max = rng.below(6) / 5 * 30;
+                config.frontier.queued_max = 5 + rng.below(100) as usize;
+                settings.sockets_max = 4 + rng.below(30) as usize;
+            });
         if seed % 2 == 1 {
             crawler.delay_admission(seed);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
-use crate::crawl::core::tests::adversity::Moody;
+use crate::crawl::core::tests::adversity::FaultyServers;
 use crate::crawl::core::tests::trial::{calm, crawl, finish, get, run_for};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::{AdmitError, ControlError, SubmitError, Turn};
@@ -22,16 +22,17 @@ fn whatever_happens_each_number_ends_once() {
     let mut ends = BTreeMap::new();
     for seed in 0..40 {
         let mut rng = Rng::from_seed(seed);
-        let (mut crawler, handle, record) = crawl(Moody::new(8), seed, |config, settings| {
-            config.throttle.default.concurrency = 1 + rng.below(4) as u32;
-            config.throttle.default.delay = Duration::from_millis(rng.below(3) * 300);
-            config.throttle.concurrent_requests = 1 + rng.below(30) as usize;
-            config.frontier.robots_obey = rng.chance(0.5);
-            config.frontier.pages_per_host_max = rng.below(2) as u32 * 15;
-            config.frontier.pages_max = rng.below(6) / 5 * 40;
-            config.frontier.queued_max = 20 + rng.below(100) as usize;
-            settings.sockets_max = 4 + rng.below(30) as usize;
-        });
+        let (mut crawler, handle, record) =
+            crawl(FaultyServers::new(8), seed, |config, settings| {
+                config.throttle.default.concurrency = 1 + rng.below(4) as u32;
+                config.throttle.default.delay = Duration::from_millis(rng.below(3) * 300);
+                config.throttle.concurrent_requests = 1 + rng.below(30) as usize;
+                config.frontier.robots_obey = rng.chance(0.5);
+                config.frontier.pages_per_host_max = rng.below(2) as u32 * 15;
+                config.frontier.pages_max = rng.below(6) / 5 * 40;
+                config.frontier.queued_max = 20 + rng.below(100) as usize;
+                settings.sockets_max = 4 + rng.below(30) as usize;
+            });
         if seed % 2 == 1 {
             crawler.delay_admission(seed);
         }

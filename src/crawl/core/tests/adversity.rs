@@ -599,16 +599,16 @@ fn a_host_without_an_address_is_tried_again_for_a_later_link() {
     );
 }
 /// Servers that do whatever comes to their mind.
-pub struct Moody {
+pub struct FaultyServers {
     hosts: u64,
     connections: BTreeMap<ConnId, Vec<u8>>,
     hits: u64,
 }
 
-impl Moody {
+impl FaultyServers {
     /// So many of them, from 10.0.0.0 on.
     pub fn new(hosts: u64) -> Self {
-        Moody {
+        FaultyServers {
             hosts,
             connections: BTreeMap::new(),
             hits: 0,
@@ -616,7 +616,7 @@ impl Moody {
     }
 }
 
-impl World for Moody {
+impl World for FaultyServers {
     fn connect(&mut self, conn: ConnId, _to: SocketAddr, net: &mut Net) -> Answer {
         match net.rng().below(20) {
             0 => return Answer::Refuse,
@@ -688,7 +688,7 @@ impl World for Moody {
 }
 
 #[test]
-fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
+fn a_crawl_through_faulty_servers_ends_and_leaves_nothing_behind() {
     for seed in 0..25 {
         let mut rng = Rng::from_seed(seed);
         let mut trip = Trip::new();
@@ -709,7 +709,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         trip.io.sockets_max = 4 + rng.below(30) as usize;
         trip.io.read_budget = 2000;
         let mut stops = rng.chance(0.2);
-        let world = Box::new(Moody::new(8));
+        let world = Box::new(FaultyServers::new(8));
         let io = Sim::with(seed, trip.io.clone(), Faults::default(), world);
         let results: Shared<Vec<Page>> = Shared::default();
         let pages = Shared::clone(&results);
