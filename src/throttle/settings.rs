@@ -69,7 +69,7 @@ impl Default for ThrottleSettings {
             concurrent_requests: 4096,
             concurrent_requests_per_ip: 0,
             default: ScopeSettings::default(),
-            otherwise: BasePace::usual(true),
+            inverse_base: BasePace::usual(true),
             scopes: BTreeMap::from([(
                 // The example of the specification's sources: a scope that asks for more than the
                 // default.
@@ -145,7 +145,7 @@ impl ThrottleSettings {
         self.said_of(name, |key| ![DOMAINS, ADDRESSES].contains(&key))
     }
 
-    fn said_of(&self, name: &str, counts: impl Fn(&str) -> bool) -> ScopePatch {
+    fn patch_from_entries(&self, name: &str, counts: impl Fn(&str) -> bool) -> ScopePatch {
         let entry = self.entry_of(name);
         let wider = entry.map(|entry| self.patterns_of(entry));
         entry
@@ -211,7 +211,7 @@ impl ThrottleSettings {
                 delay: default.delay,
                 delay_per_slot: default.delay_per_slot,
             },
-            false => self.otherwise,
+            false => self.inverse_base,
         };
         let delay_per_slot = match (patch.delay_per_slot, patch.delay) {
             (Some(own), _) => own,

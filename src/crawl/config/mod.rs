@@ -448,7 +448,7 @@ impl Config {
 
         let pace = &mut self.throttle;
         pace.scopes = scopes;
-        pace.otherwise = base(!automatic);
+        pace.inverse_base = base(!automatic);
         pace.window = everywhere.window.unwrap_or(given.window);
         pace.window_kind = everywhere.window_kind.unwrap_or(given.window_kind);
         pace.oversize = given.oversize;

@@ -250,7 +250,7 @@ fn autothrottle_in_one_scope_has_the_same_default_pace_as_globally() {
 
     let mut everywhere = ThrottleSettings::default();
     everywhere.default.autothrottle = Some(AutoThrottle::default());
-    everywhere.otherwise = BasePace::usual(false);
+    everywhere.inverse_base = BasePace::usual(false);
     let off = everywhere.scope(&automatic(false));
     assert_eq!(pace_of(&off), (1, 1.0, 1.0));
     assert_eq!(off.autothrottle, None);
