@@ -173,7 +173,7 @@ fn each_command_has_a_man_page_with_its_flags_and_examples() {
     let file = folder.path().join("file");
     fs::write(&file, "").expect("a file");
     let file = file.to_str().expect("a UTF-8 path");
-    check_refused(&["man", file], &[file, "cannot be made"]);
+    check_refused(&["man", file], &[file, "cannot create the directory"]);
     check_refused(&["man"], &["<DIR>"]);
 }
 
@@ -325,7 +325,7 @@ fn errors_in_a_file_name_the_line_of_what_is_wrong() {
         "retry_times = 1\nRETRY_TIMES = 2\n",
         &[
             "crawl.toml:2: RETRY_TIMES: already set at ",
-            "crawl.toml:1 already",
+            "crawl.toml:1; remove one of them",
         ],
     );
     let scope = "[throttling_scopes.\"a.test\"]\ndelay = 1\nconcurency = 2\n";
@@ -373,7 +373,7 @@ fn errors_deep_in_a_file_name_their_line_and_the_whole_path() {
         "backoff_concurrency_factor = 0.5\nBACKOFF_CONCURRENCY_DECREASE_FACTOR = 0.8\n",
         &[
             "crawl.toml:2: BACKOFF_CONCURRENCY_DECREASE_FACTOR: already set at ",
-            "crawl.toml:1 already",
+            "crawl.toml:1; remove one of them",
         ],
     );
     check(

@@ -1,4 +1,4 @@
-//! A value with several owners, possibly on several threads: lets a test observe what a crawl uses.
+//! A value with several owners, possibly on several threads, so that a test can observe what a crawl uses.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

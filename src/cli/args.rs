@@ -263,7 +263,7 @@ impl Robots {
         let lines = self.file.as_os_str() == "-";
         let Some(agent) = self.agent.or(lines.then(String::new)) else {
             return Err(Usage(
-                "--agent is missing; give the crawler's product token: --agent NAME".to_owned(),
+                "--agent: missing; give --agent NAME, the crawler's product token".to_owned(),
             ));
         };
         Ok(RobotsArgs {

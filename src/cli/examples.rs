@@ -14,7 +14,7 @@ Examples:
   argiope crawl --preset broad --seeds hosts.txt --contact https://example.org/bot
   argiope crawl http://127.0.0.1:8080 --allow-net loopback --results - --no-warc | jq .url
 
-Exit: 0 ended by itself or at a limit, 1 failed, 2 usage, 3 stopped early.";
+Exit: 0 finished or at a limit, 1 failed, 2 usage, 3 stopped early.";
 
 pub const FETCH: &str = "\
 Examples:

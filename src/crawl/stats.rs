@@ -156,7 +156,7 @@ impl Stats {
         let counts = page.failure.as_ref().is_some_and(counts_as_error);
         self.errors_final += u64::from(page.is_final && counts);
         let failed = page.failure.as_ref().is_some_and(|failure| {
-            // A cancelled request is no failure of the crawl.
+            // A cancelled request is not a failure of the crawl.
             let wanted = [
                 FailureKind::Robots,
                 FailureKind::Filtered,
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn of_scopes_that_are_alike_the_first_by_name_are_told_of() {
+    fn scopes_with_equal_counts_are_ordered_by_name() {
         let mut stats = Stats::new();
         for number in (0..500).rev() {
             let millis = if number == 400 { 9 } else { number % 7 };

@@ -73,7 +73,7 @@ pub(super) fn unauthorized(detail: &'static str) -> Failure {
     Failure::new(FailureKind::Connect, "proxy_auth", detail)
 }
 
-/// The peer is no proxy of this protocol.
+/// The peer is not a proxy of this protocol.
 fn protocol(detail: String) -> Failure {
     Failure::new(FailureKind::Connect, "proxy_protocol", detail)
 }

@@ -139,7 +139,7 @@ impl Site {
     }
 }
 
-/// Returns whether a path segment occurs more than `limit` times; 0 is no limit.
+/// Returns whether a path segment occurs more than `limit` times; 0: no limit.
 fn repeats(path: &str, limit: u32) -> bool {
     if limit == 0 {
         return false;

@@ -78,7 +78,7 @@ struct Failing {
     holds: u8,
     /// End of its hold, or of the time that it stays given up; in the past while it may be tried.
     until: Instant,
-    /// It accepts connections but answers nothing: a connection alone is no success.
+    /// It accepts connections but answers nothing: a connection alone is not a success.
     is_unresponsive: bool,
     /// Number of times it was given up.
     given_up: u8,

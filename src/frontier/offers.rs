@@ -118,7 +118,7 @@ impl Offers {
         true
     }
 
-    /// Puts off the answer to an offer.
+    /// Defers the answer to an offer.
     pub fn defer(&mut self, pending: Pending) -> OfferId {
         self.next += 1;
         let id = OfferId(self.next);

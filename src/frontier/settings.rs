@@ -12,7 +12,7 @@ use crate::wire::proxy::Proxy;
 pub struct FrontierSettings {
     /// `FOLLOW` and `--follow`: which links are followed.
     pub follow: Follow,
-    /// `DEPTH_LIMIT` and `--max-depth`: links followed from a seed; 0 is no limit.
+    /// `DEPTH_LIMIT` and `--max-depth`: links followed from a seed; 0: no limit.
     pub depth_limit: u32,
     /// `URLLENGTH_LIMIT`: bytes of a URL.
     pub url_length_limit: usize,
@@ -20,12 +20,12 @@ pub struct FrontierSettings {
     pub path_repeat_limit: u32,
     /// `LINKS_PER_PAGE_MAX`: links taken from one page.
     pub links_per_page_max: usize,
-    /// `CLOSESPIDER_PAGECOUNT` and `--max-pages`: pages fetched; 0 is no limit.
+    /// `CLOSESPIDER_PAGECOUNT` and `--max-pages`: pages fetched; 0: no limit.
     pub pages_max: u64,
     /// `CLOSESPIDER_ERRORCOUNT`: final results with an error after which the crawl ends, other than
-    /// `filtered`, `cancelled` and `robots.disallowed`; 0 is no limit.
+    /// `filtered`, `cancelled` and `robots.disallowed`; 0: no limit.
     pub errors_max: u64,
-    /// `PAGES_PER_HOST_MAX` and `--max-pages-per-host`: pages fetched of one host; 0 is no limit.
+    /// `PAGES_PER_HOST_MAX` and `--max-pages-per-host`: pages fetched of one host; 0: no limit.
     pub pages_per_host_max: u32,
     /// `ALLOW` and `--allow`: where there are any, a URL must match one.
     pub allow: Vec<Regex>,
@@ -60,13 +60,13 @@ pub struct FrontierSettings {
     /// `FOLLOW_SITEMAPS`: sitemaps named in robots.txt are read.
     pub sitemaps: bool,
     /// `SITEMAP_DEPTH_LIMIT`: how deep sitemaps may stand in one another, from 1 for those that robots.txt
-    /// names; 0 is no limit.
+    /// names; 0: no limit.
     pub sitemap_depth_limit: u32,
-    /// `SITEMAPS_PER_HOST_MAX`: sitemaps fetched of one host; 0 is no limit.
+    /// `SITEMAPS_PER_HOST_MAX`: sitemaps fetched of one host; 0: no limit.
     pub sitemaps_per_host_max: u32,
     /// `HOST_DOWN_AFTER`: a host that does not answer is held for 5 s, doubling to 15 min, while its
     /// requests wait; it is given up at a failure this long after the first one since its last success.
-    /// 0: no host is held or given up, and each request fails by itself (a probe, or a program that
+    /// 0: no host is held or failed, and each request fails separately (a probe, or a program that
     /// watches its own servers).
     pub host_down_after: Duration,
     /// `PROXY`: the proxy of every request that sets none itself.

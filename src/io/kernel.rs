@@ -18,7 +18,7 @@ use crate::io::IoKind;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackEnd {
     /// The fastest in measurements: epoll. A new connection costs the same on either; with kept
-    /// connections io_uring takes a sixth more CPU time, because it receives each reply by itself.
+    /// connections io_uring takes a sixth more CPU time, because it receives each reply separately.
     #[default]
     Auto,
     /// epoll, which every Linux has.

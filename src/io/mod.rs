@@ -89,7 +89,7 @@ pub trait Io {
     /// 64. When accepting fails for want of descriptors or memory, the listener pauses for 250 ms and
     /// tries again, until it succeeds; it is logged once.
     ///
-    /// The file of a Unix socket has its mode before anybody can connect, and `close` removes it unless
+    /// The file of a Unix socket has its mode before a peer can connect, and `close` removes it unless
     /// another file has taken its place. Dropping the back end closes its listeners.
     ///
     /// # Errors

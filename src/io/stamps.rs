@@ -341,7 +341,7 @@ fn read(clock: ClockId) -> u64 {
 }
 
 /// The wall clock is slewed together with the monotonic one; they move apart only by steps. Differences
-/// up to this, beyond the error of the readings, are no step.
+/// up to this, beyond the error of the readings, are not a step.
 pub(super) const STEP: Duration = Duration::from_micros(10);
 
 /// An error up to this is reported as exact.

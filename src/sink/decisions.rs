@@ -58,7 +58,7 @@ mod tests {
             target_delay: None,
             delay: [Duration::ZERO; 2],
             size: None,
-            reason: "say \"please\"".into(),
+            reason: "with \"quotes\"".into(),
             ..sample()
         };
         check(

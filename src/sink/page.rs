@@ -198,7 +198,7 @@ mod tests {
     use crate::base::stamp::Clock;
 
     #[test]
-    fn a_page_lists_the_phases_whose_end_is_an_upper_bound() {
+    fn a_page_lists_the_phases_with_an_upper_bound_as_their_end() {
         let bounds = |page: &Page| page.bounds().map(Phase::as_str).collect::<Vec<_>>();
         let by_us = |stamp: &mut Option<Stamp>| {
             let at = stamp.map_or(Instant::START, |stamp| stamp.at);

@@ -1,4 +1,4 @@
-//! A reply whose head has arrived and whose body has not: lets a sink decide how it wants the body.
+//! A reply after its head and before its body: a sink decides how it gets the body.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -19,7 +19,7 @@ pub enum Answer {
 }
 
 /// The reply to a query. `answer` is asked about the name, in lower case without its last dot. `None`
-/// for what is no query: it gets no reply.
+/// for bytes that are not a query: they get no reply.
 ///
 /// The question goes back as it came, octet for octet, so that a resolver that varies the case of
 /// letters recognises its own.

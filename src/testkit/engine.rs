@@ -33,7 +33,7 @@ pub trait Service {
         arrived: Duration,
     ) -> Answer<Self::Exchange>;
 
-    /// Answers what is no request; `None` closes the connection.
+    /// Answers a malformed request; `None` closes the connection.
     fn answer_malformed(&mut self, _arrived: Duration) -> Option<Answer<Self::Exchange>> {
         None
     }
@@ -626,7 +626,7 @@ const LISTENERS: u64 = u64::MAX - 1000;
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// How many events a turn takes.
 const EVENTS: usize = 256;
-/// A client that sends more than this ahead is no crawler, and is cut off.
+/// A client that sends more than this ahead is not a crawler, and is disconnected.
 const INPUT_MAX: usize = 128 * 1024;
 
 #[cfg(test)]
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_goes_ends_what_has_no_end() {
+    fn a_disconnected_client_ends_an_endless_reply() {
         let running = start(usize::MAX);
         for path in ["/hang", "/repeat"] {
             let mut stream = running.ask(path);

@@ -22,7 +22,7 @@ pub struct Request {
     pub is_last: bool,
 }
 
-/// The bytes are no request, or one that is too long.
+/// The bytes are not a request, or too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunked_reply_says_where_it_ends_by_its_last_chunk() {
+    fn a_chunked_reply_ends_with_its_last_chunk() {
         let mut reply = Reply::new(200).body(vec![b'x'; CHUNK + 1]);
         reply.is_chunked = true;
         let text = String::from_utf8(reply.to_bytes()).expect("ASCII");

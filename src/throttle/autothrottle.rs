@@ -31,7 +31,7 @@ const DELAY_MAX: Duration = Duration::from_secs(1_000_000_000);
 ///
 /// The target is latency ÷ target concurrency (rule 2). The new delay is the mean of old delay and
 /// target, or the target at once if that is larger (rule 3; Scrapy's code raises the delay without
-/// averaging, although its documentation does not say so). A latency known only as an interval
+/// averaging, although its documentation does not mention it). A latency known only as an interval
 /// moves the delay only as far as the interval excludes the latency that the old delay stands for.
 /// An unsuccessful answer never lowers the delay (rule 4), and a signal without an answer leaves it
 /// unchanged. The result stays between the scope's `floor` and `max_delay` (rule 5).

@@ -216,7 +216,7 @@ impl Backoff {
         self.noise = Noise::default();
     }
 
-    /// Handles an answer that is no refusal, to a request that departed at `sent`.
+    /// Handles an answer that is not a refusal, to a request that departed at `sent`.
     pub fn success(
         &mut self,
         rules: &Rules<'_>,

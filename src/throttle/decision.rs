@@ -22,7 +22,7 @@ pub struct Decision {
     pub event: DecisionEvent,
     /// Status of that answer.
     pub status: Option<u16>,
-    /// The latency considered, measured as the scope's `latency_from` says.
+    /// The latency considered, measured from the start that `latency_from` sets.
     pub latency: Option<Duration>,
     /// The delay that the rule aims at, if any.
     pub target_delay: Option<Duration>,

@@ -270,7 +270,7 @@ fn below_target(facts: &Facts, target: f64) -> Option<Diagnosis> {
     } else if (configured.concurrent_requests as f64) < target {
         Cause::GlobalCap
     } else {
-        // AutoThrottle's own delay is how the target is approached, so it is no reason to miss it.
+        // AutoThrottle's own delay is how the target is approached, so it is not a reason to miss it.
         facts
             .waits
             .longest()

@@ -307,7 +307,7 @@ impl Throttle {
     }
 
     /// Counts a poll that ended at its bound without a grant. Many scopes may become due together,
-    /// so one such poll is no fault; more in a row than there are scopes to check are.
+    /// so one such poll is not a fault; more in a row than there are scopes to check are.
     fn count_empty_poll(&mut self) {
         self.empty_polls += 1;
         let scopes_checked = u64::from(self.empty_polls) * u64::from(CHECKS_PER_POLL);

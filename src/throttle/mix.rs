@@ -74,7 +74,7 @@ pub(super) enum Recorded {
     Counted,
     /// Unlike all known classes; ignored until more of its kind follow.
     Outlier,
-    /// Far shorter than the others: a cache answered, so it is no measure of the origin.
+    /// Far shorter than the others: a cache answered, so it does not measure the origin.
     CacheHit,
     /// With those before it, it is a change of the server; the previous estimate is discarded.
     Changed,
@@ -107,7 +107,7 @@ impl Mix {
             let busy: f32 = counted().map(|class| class.share * class.mean).sum();
             return Some(busy / shares);
         }
-        // Too few to tell classes from outliers: the lower median.
+        // Too few to distinguish classes from outliers: the lower median.
         let mut means: Vec<f32> = self.seen().map(|class| class.mean).collect();
         means.sort_by(f32::total_cmp);
         let middle = means.len().checked_sub(1)? / 2;
@@ -122,7 +122,7 @@ impl Mix {
             if self.cached < CACHED {
                 return Recorded::CacheHit;
             }
-            // This many in a row are no cache hits: the server became fast.
+            // This many in a row are not cache hits: the server became fast.
             *self = Mix::of_heads();
         }
         self.cached = 0;
@@ -221,7 +221,7 @@ impl Mix {
     }
 
     /// Restricts the shares to the classes of the last `run` durations. The others stay known, so
-    /// their return is no change.
+    /// their return is not a change.
     fn change(&mut self, run: u8) {
         let kept: f32 = self.seen().filter(|c| c.idle < run).map(|c| c.share).sum();
         for class in self.classes.iter_mut().filter(|class| class.seen > 0) {

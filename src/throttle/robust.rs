@@ -4,7 +4,7 @@
 //! The delay is the usual busy time of a request ÷ target concurrency. `mix.rs` estimates the usual
 //! busy time: it ignores outliers, separates classes of pages, and follows changes. In addition:
 //!
-//! - Replies from caches are no measure of the origin. Every request is paced as if it missed.
+//! - Replies from caches do not measure the origin. Every request is paced as if it missed.
 //! - A latency known only as an interval, because our own thread was busy, counts only as far as it
 //!   contradicts the estimate.
 //! - A failure never makes the pace faster.
@@ -51,7 +51,7 @@ pub struct Adjusted {
 /// A body that ended or broke off after a final head.
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
-    /// Time from departure to head, measured as the scope's `latency_from` says.
+    /// Time to the head, measured from the start that `latency_from` sets.
     pub latency: Duration,
     /// Time from departure to the end of the body.
     pub took: Duration,

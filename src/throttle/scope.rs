@@ -281,7 +281,7 @@ impl Scope {
         }
     }
 
-    /// Returns whether an answer that is no refusal changes nothing: only the settings determine
+    /// Returns whether an answer that is not a refusal changes nothing: only the settings determine
     /// the pace, or the effects of refusals are over.
     pub fn is_calm(&self) -> bool {
         self.rules.as_ref().is_none_or(|rules| rules.is_calm())
@@ -502,7 +502,7 @@ impl Scope {
         SETUP_UNIT * u32::from(self.setup)
     }
 
-    /// Takes a slot. Returns which one, and when that slot lets its request depart.
+    /// Takes a slot. Returns its index and the time of departure.
     pub fn reserve(&mut self) -> (u16, Instant) {
         self.in_flight += 1;
         self.prepared = self.prepared.saturating_add(1);

@@ -84,7 +84,7 @@ pub enum Blame {
     Specific,
     /// Every scope of the request.
     All,
-    /// None: the answer is no refusal, whatever its status.
+    /// None: the answer is not a refusal, whatever its status.
     NoScope,
     /// These only, if the request has them.
     Only(Vec<String>),
@@ -244,7 +244,7 @@ pub struct Ending {
 #[non_exhaustive]
 pub struct BodySignal {
     /// The status to judge by in place of the head's: 429 for a page that asks for patience under a
-    /// 200, say. `None`: the head's holds. A refusal by the head remains one. Whether the request is
+    /// 200, for example. `None`: the head's holds. A refusal by the head remains one. Whether the request is
     /// retried is decided by [`Classify::retries`], not by this.
     pub status: Option<u16>,
     /// Which of the scopes a refusal concerns, if `status` is one.

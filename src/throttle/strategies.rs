@@ -49,7 +49,7 @@ impl Strategies {
         self.by_scope = Some(maker);
     }
 
-    /// Checks that the strategy named in the configuration can be created; the error says why not.
+    /// Checks that the strategy named in the configuration can be created; the error contains the reason.
     pub fn check(&self, scope: &str, manager: &Manager) -> Result<(), String> {
         self.named_for(scope, manager).map(drop)
     }

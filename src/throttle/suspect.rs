@@ -339,7 +339,7 @@ impl Suspected {
 }
 
 impl Reply {
-    /// `backoff` says which statuses are refusals. Of those of a server that fails, only 503 is evidence of a
+    /// `backoff` defines which statuses are refusals. Of those of a server that fails, only 503 is evidence of a
     /// block: the others come from a gateway.
     pub(super) fn of(signal: &Signal, ending: &Ending, backoff: &Backoff) -> Self {
         match signal.status {
@@ -444,7 +444,7 @@ const MEAN_OVER: u8 = 16;
 const SAME: u8 = 8;
 /// A page is tiny below this share of the usual size, or
 const TINY: f32 = 0.5;
-/// below this many bytes: on a site of small pages a block page is no smaller.
+/// below this many bytes: on a site of small pages a block page is not smaller.
 const TINY_BYTES: f32 = 2048.0;
 /// A block page is made without asking the origin, so it takes at most this × the usual latency
 /// plus

@@ -41,7 +41,7 @@ enum Source {
 }
 
 /// The fields set by caches that describe the reply itself. `X-Cache-Lookup` is not among them: it
-/// says what a cache had, not what it used.
+/// describes what a cache had, not what it used.
 const SOURCES: &[(&str, Source)] = &[
     ("age", Source::Age),
     ("x-cache", Source::Words),

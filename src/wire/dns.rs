@@ -353,12 +353,12 @@ pub enum Reply {
     Alias(Chain),
     /// The name does not exist.
     NoName {
-        /// How long that may be cached (RFC 2308 §5); `None` if the server did not say.
+        /// How long that may be cached (RFC 2308 §5); `None` if the reply did not contain it.
         ttl: Option<u32>,
     },
     /// The name exists but has no address of this family.
     NoData {
-        /// How long that may be cached; `None` if the server did not say.
+        /// How long that may be cached; `None` if the reply did not contain it.
         ttl: Option<u32>,
     },
     /// The reply did not fit: ask again over TCP.
@@ -382,7 +382,7 @@ pub enum Trouble {
     NotImplemented,
     /// It refuses to serve us.
     Refused,
-    /// It refers to other servers instead of asking them: it is no recursive resolver.
+    /// It refers to other servers instead of asking them: it is not a recursive resolver.
     Referral,
     /// Any other response code, including EDNS's extension.
     Other(u16),
@@ -472,7 +472,7 @@ impl<'a> Answers<'a> {
 /// The authority section of an answer without addresses.
 #[derive(Default)]
 struct Denial {
-    /// How long the denial may be cached (RFC 2308 §5), if a zone above the name says so.
+    /// How long the denial may be cached (RFC 2308 §5), if a zone above the name sets it.
     ttl: Option<u32>,
     /// It names other servers.
     referral: bool,

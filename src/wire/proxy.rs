@@ -72,7 +72,7 @@ pub enum ProxyError {
     /// The host is invalid.
     #[error("the host is missing or invalid")]
     Host,
-    /// There is no port from 1 to 65535.
+    /// The port is missing or not from 1 to 65535.
     #[error("the port is missing or not from 1 to 65535")]
     Port,
     /// The user name or the password cannot be sent.

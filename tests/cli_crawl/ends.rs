@@ -185,7 +185,10 @@ fn seeds_without_end_do_not_keep_a_crawl_from_its_end() {
         crawled.ended.took
     );
     assert!(
-        crawled.ended.err.contains("a pipe has no end"),
+        crawled
+            .ended
+            .err
+            .contains("a pipe did not end within STOP_GRACE"),
         "{}",
         crawled.ended.err
     );

@@ -202,7 +202,7 @@ fn a_figure_above_its_bound_fails_and_reports_the_excess() {
     assert!(
         ended
             .err
-            .starts_with("argiope: --fail-above sent.p50=10ms: it is "),
+            .starts_with("argiope: --fail-above sent.p50=10ms: measured "),
         "{}",
         ended.err
     );

@@ -12,9 +12,9 @@ pub struct Configured {
     /// Read settings from a TOML file (`argiope settings --toml` prints one)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Apply a preset, which --config and -s override: polite (one site), cooperative (a server whose
-    /// operator knows of the crawl), many-domains (many sites, each paced by its latency), broad (very
-    /// many sites, a few pages of each)
+    /// Apply a preset, which --config and -s override: polite for one site, cooperative for a server
+    /// whose operator knows of the crawl, many-domains for many sites, each paced by its latency, broad
+    /// for a few pages each of very many sites
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Set a setting, as in -s DOWNLOAD_DELAY=0.5 (`argiope settings` lists them)

@@ -1,11 +1,11 @@
-//! A breaker for the whole crawl: failures that can be our own network's or name servers' pause it,
-//! and cost no URL.
+//! A circuit breaker for the whole crawl: an outage of the local network or of the name servers pauses
+//! the crawl, and no URL is lost.
 //!
 //! A state machine without sockets or clock. Its driver reports failures ([`Breaker::handle_failure`])
 //! and answers ([`Breaker::handle_answer`]), carries out the [`Order`]s of [`Breaker::poll`], and calls
 //! [`Breaker::handle_timeout`] when [`Breaker::next_timeout`] is due.
 //!
-//! Each way out of our machine ([`Egress`]) is judged by itself:
+//! Each way out of this machine ([`Egress`]) has its own state:
 //!
 //! ```text
 //!          8 networks failed in 10 s,         none of up to 3 hosts that
@@ -166,8 +166,8 @@ impl Target {
 #[derive(Clone, Debug)]
 pub struct Failed {
     pub egress: Egress,
-    /// The part of the net that is likely to fail by itself: the host's /24 or /48; behind a proxy, or
-    /// where the name servers failed, a hash of its registrable domain.
+    /// The network whose hosts are likely to fail together: the host's /24 or /48; behind a proxy, or if
+    /// the name servers failed, a hash of its registrable domain.
     pub network: u64,
     pub cause: Cause,
     /// When the attempt began.

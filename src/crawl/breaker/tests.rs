@@ -1,4 +1,4 @@
-//! The breaker by itself: what opens it, what does not, and how it closes.
+//! The breaker alone: when it opens, and when it closes.
 
 use std::collections::HashMap;
 
@@ -90,7 +90,7 @@ impl Bench {
         (first..first + count).map(fail).collect()
     }
 
-    /// Carries out what is ordered: whoever is asked answers at once, or never.
+    /// Carries out the orders: a target answers at once, or never.
     fn settle(&mut self) {
         while let Some(order) = self.breaker.poll() {
             if let Order::Pick { probe, .. } = &order
@@ -131,7 +131,7 @@ impl Bench {
         self.breaker.blocked_until(egress).is_some()
     }
 
-    /// What was ordered so far, by a word each.
+    /// The orders so far, one word each.
     fn words(&mut self) -> Vec<&'static str> {
         let word = |order: &Order| match order {
             Order::Connect { .. } => "connect",
@@ -272,7 +272,7 @@ fn dead_hosts_alone_open_nothing_before_the_first_answer() {
 }
 
 #[test]
-fn a_missing_route_opens_it_before_anybody_has_answered_and_any_other_end_of_a_probe_closes_it() {
+fn a_missing_route_opens_it_before_the_first_answer_and_a_probe_with_a_route_closes_it() {
     let mut bench = Bench::new();
     bench.connects = Probed::NoRoute;
     bench.fail(V4, Cause::NoRoute, 8);
@@ -288,7 +288,7 @@ fn a_missing_route_opens_it_before_anybody_has_answered_and_any_other_end_of_a_p
 }
 
 #[test]
-fn silent_name_servers_open_it_before_anybody_has_answered_unless_they_answer_some_question() {
+fn silent_name_servers_open_it_before_the_first_answer_unless_they_answer_a_query() {
     let mut bench = Bench::new();
     bench.fail(Egress::Names, Cause::NamesSilent, 8);
     assert_eq!(bench.words(), ["lookup", "open"]);
@@ -361,7 +361,7 @@ fn single_probes_go_out_at_pauses_that_grow_to_thirty_seconds_until_one_is_answe
 }
 
 #[test]
-fn a_probe_without_an_answer_is_given_up() {
+fn a_probe_without_an_answer_times_out() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.fail(V4, Cause::TimedOut, 8);
@@ -418,7 +418,7 @@ fn a_family_that_never_worked_stops_no_other() {
 }
 
 #[test]
-fn names_are_asked_for_though_no_known_host_is_ever_there_again() {
+fn names_are_looked_up_although_no_known_host_answers() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.answer(Egress::Names, 0);
@@ -471,7 +471,7 @@ fn a_crawl_of_few_hosts_charges_them_at_once_where_it_has_a_route() {
 }
 
 #[test]
-fn name_servers_are_asked_for_what_no_cache_can_have() {
+fn name_servers_are_queried_for_uncached_names() {
     let mut bench = Bench::new();
     (0..5).for_each(|number| bench.answer(Egress::Names, number));
     bench.fail(Egress::Names, Cause::NamesFailed, 8);
@@ -561,7 +561,7 @@ fn while_the_crawl_is_paused_no_probe_begins() {
 }
 
 #[test]
-fn names_that_failed_with_the_network_are_asked_as_soon_as_it_is_back() {
+fn name_servers_that_failed_with_the_network_are_probed_once_it_recovers() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.answer(Egress::Names, 0);
@@ -575,7 +575,7 @@ fn names_that_failed_with_the_network_are_asked_as_soon_as_it_is_back() {
 }
 
 #[test]
-fn memory_is_bounded_however_many_proxies_and_hosts_there_are() {
+fn memory_is_bounded_with_many_proxies_and_hosts() {
     let mut bench = Bench::new();
     for number in 0..2000_u32 {
         let proxy = SocketAddr::from((number.to_be_bytes(), 8080));
@@ -593,7 +593,7 @@ fn memory_is_bounded_however_many_proxies_and_hosts_there_are() {
 }
 
 #[test]
-fn hosts_from_the_queue_are_probed_by_turns_with_those_that_are_known() {
+fn probes_alternate_between_queued_and_known_hosts() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.fail(V4, Cause::TimedOut, 8);
@@ -658,7 +658,7 @@ fn hosts_that_were_silent_in_an_outage_are_no_proof_of_the_next() {
 }
 
 #[test]
-fn known_hosts_are_connected_to_once_in_five_seconds_however_many_others_fail() {
+fn known_hosts_are_connected_to_at_most_once_in_five_seconds() {
     for (egress, cause) in [
         (V4, Cause::TimedOut),
         (V6, Cause::NoRoute),
@@ -734,7 +734,7 @@ fn a_family_without_a_route_that_opened_in_an_outage_closes_once_the_other_famil
 }
 
 #[test]
-fn a_missing_route_opens_it_where_few_hosts_are_left_and_none_that_is_known_answers() {
+fn a_missing_route_opens_it_if_few_hosts_are_queued_and_no_known_host_answers() {
     for (known, is_open) in [(Probed::NoRoute, true), (Probed::Answered, false)] {
         let mut bench = Bench::new();
         bench.answer(V4, 0);

@@ -104,7 +104,7 @@ impl Found {
         if state.closed {
             return;
         }
-        // A crawl that left some polls them again by itself; one that found none sleeps.
+        // A crawl that left some polls them in its next turn; one that found none sleeps.
         let asleep = state.events.is_empty();
         state.events.extend(all);
         let wakes = asleep && !state.events.is_empty();

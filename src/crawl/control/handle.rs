@@ -20,7 +20,7 @@ use crate::throttle::signal::Feedback;
 ///
 /// While a handle exists the crawl does not end for lack of work: it sleeps, and each call here wakes
 /// it. Drop the last handle once no more requests come. A sink, a scope map or a strategy that owns
-/// one keeps the crawl from ever ending by itself: give those a [`Stopper`], or drop it before.
+/// one prevents the crawl from finishing: give those a [`Stopper`], or drop it before.
 ///
 /// # Every number ends once
 ///
@@ -263,7 +263,7 @@ impl Handle {
         Ok(())
     }
 
-    /// A crawl that left something in the inbox polls it again by itself; one that found it empty sleeps.
+    /// A crawl that left something in the inbox polls it in its next turn; one that found it empty sleeps.
     fn wake_if(&self, asleep: bool) {
         if asleep {
             self.stopper.waker.wake();

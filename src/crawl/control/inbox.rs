@@ -425,12 +425,12 @@ mod tests {
     fn commands_about_scopes_are_applied_a_few_in_each_turn_and_cancels_together() {
         let (mut inbox, _) = inbox();
         let handle = inbox.handle();
-        let say = |name: &str| handle.set_scope(name, ScopePatch::default());
+        let set = |name: &str| handle.set_scope(name, ScopePatch::default());
         for number in 0..100 {
-            say(&format!("key-{number}")).expect("it goes on");
+            set(&format!("key-{number}")).expect("the crawl runs");
         }
-        say("default").expect("it goes on");
-        say("*.example.org").expect("it goes on");
+        set("default").expect("the crawl runs");
+        set("*.example.org").expect("the crawl runs");
         for id in 0..1000 {
             handle.cancel(id).expect("it goes on");
         }

@@ -61,7 +61,7 @@ impl<I: Io> Core<I> {
         let names = scopes.names().map(str::to_owned).collect();
         let detail = format!(
             "it costs {cost} of the scope {scope}, more than its quota ever holds \
-             (QUOTA_OVERSIZE = \"alone\" would send it by itself)"
+             (QUOTA_OVERSIZE = \"alone\" would send it alone in a window)"
         );
         let failure = Failure::new(FailureKind::Filtered, "over_quota", detail);
         self.end_unqueued(job, names, failure);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn f61_a_request_knows_what_it_costs_of_its_scopes() {
+    fn f61_a_request_has_a_cost_in_each_of_its_scopes() {
         let get = |path: &str| Request::get(format!("http://a.test{path}"));
         check(get("/a/b"), &[]);
         check(Request::post("http://a.test/a/b", "x"), &[("b", 2.5)]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn f29_an_address_that_the_map_wants_is_a_scope_like_others() {
+    fn f29_an_address_returned_by_the_map_is_a_scope_like_others() {
         let address = "ip/10.0.0.1".to_owned();
         let (gap, scopes) = neighbours(&[MapKind::Host], 0);
         assert!(gap < Duration::from_millis(500), "{gap:?}");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn f67_a_crawl_in_which_too_many_wait_takes_in_nothing_until_there_are_fewer() {
+    fn f67_a_crawl_with_too_many_waiting_requests_admits_none_until_there_are_fewer() {
         let (mut crawler, unanswered) = keeping();
         let number = |number: usize| Request::get(format!("http://a.test/{number}"));
         for n in 0..WAITING_MAX {

@@ -125,7 +125,7 @@ impl<I: Io> Network<I> {
     /// Takes the exchange of a connection that is about to be closed.
     pub fn take_carried(&mut self, key: Key) -> Carried {
         let http = self.http_mut(key);
-        let attempt = http.flight.take().expect("a request is somebody's");
+        let attempt = http.flight.take().expect("a request has an attempt");
         let carrier = Carrier::of(&http.connection);
         let exchange = http.connection.take_exchange();
         Carried {

@@ -93,7 +93,7 @@ mod tests {
     use crate::wire::url::CrawlUrl;
 
     #[test]
-    fn a_host_is_known_as_this_machine_in_every_form_that_names_it() {
+    fn every_name_and_address_of_this_machine_is_recognised() {
         let local = |url: &str| {
             let url = CrawlUrl::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
             let known = known_addresses(url.host_str());

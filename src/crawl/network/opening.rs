@@ -110,7 +110,7 @@ impl<I: Io> Network<I> {
     ) -> Connected {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
-                let attempt = http.flight.expect("a new connection is somebody's");
+                let attempt = http.flight.expect("a new connection has an attempt");
                 let remote = http.connection.remote();
                 self.ports.granted(remote, now);
                 let local = wants_local.then(|| self.io.local(token_of(key)));

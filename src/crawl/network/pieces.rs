@@ -120,7 +120,7 @@ impl Pieces {
         if !exchange.swap_body(&mut self.piece) {
             return None;
         }
-        let flow = give(http.flight.expect("a reply is somebody's"), &self.piece);
+        let flow = give(http.flight.expect("a reply has an attempt"), &self.piece);
         http.given += self.piece.len();
         self.piece.clear();
         Some(flow)

@@ -16,7 +16,7 @@ pub struct Ports {
     scarce: HashMap<SocketAddr, Scarce, Secret>,
     /// Places for which the search for a port is slow. Forgotten in the same way.
     searched: HashMap<SocketAddr, Search, Secret>,
-    said: Once,
+    logged: Once,
     logged_search: Once,
 }
 
@@ -46,7 +46,7 @@ impl Ports {
         Ports {
             scarce: HashMap::with_hasher(*secret),
             searched: HashMap::with_hasher(*secret),
-            said: Once::default(),
+            logged: Once::default(),
             logged_search: Once::default(),
         }
     }
@@ -55,7 +55,7 @@ impl Ports {
     /// which doubles each time that there is still none.
     pub fn refused(&mut self, to: SocketAddr, now: Instant) -> Instant {
         log::log!(
-            self.said.level(),
+            self.logged.level(),
             "our machine has no local port left for {to}; requests wait until one is free \
              (net.ipv4.ip_local_port_range has more)"
         );
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_whose_ports_are_looked_for_long_has_rests_between_its_connections() {
+    fn connections_to_an_address_with_slow_port_searches_are_paced() {
         let place = SocketAddr::from(([10, 0, 0, 1], 80));
         let mut ports = Ports::new(&Secret::from_seed(1));
         let now = Instant::from_nanos(5);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_wait_they_come_again_in_time() {
+    fn waiting_requests_are_retried_within_the_maximum_pause() {
         let place = SocketAddr::from(([10, 0, 0, 1], 80));
         let mut ports = Ports::new(&Secret::from_seed(1));
         let now = Instant::from_nanos(5);

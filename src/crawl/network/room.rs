@@ -7,7 +7,7 @@ use crate::fetch::failure::Failure;
 pub struct Room {
     most: usize,
     present: usize,
-    said: Once,
+    logged: Once,
 }
 
 impl Room {
@@ -16,7 +16,7 @@ impl Room {
         Room {
             most,
             present: most,
-            said: Once::default(),
+            logged: Once::default(),
         }
     }
 
@@ -30,7 +30,7 @@ impl Room {
     pub fn handle_exhausted(&mut self, failure: &Failure, in_flight: usize) -> Option<usize> {
         let most = self.refused(in_flight)?;
         log::log!(
-            self.said.level(),
+            self.logged.level(),
             "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
         );
         Some(most)
@@ -59,16 +59,16 @@ impl Room {
     }
 }
 
-/// A condition logged once at warn level, and at debug level each further time.
+/// A condition logged once at warn level, and at info level each further time.
 #[derive(Debug, Default)]
 pub struct Once {
-    said: bool,
+    was_logged: bool,
 }
 
 impl Once {
     /// The level of the next log line.
     pub fn level(&mut self) -> log::Level {
-        match std::mem::replace(&mut self.said, true) {
+        match std::mem::replace(&mut self.was_logged, true) {
             false => log::Level::Warn,
             true => log::Level::Info,
         }

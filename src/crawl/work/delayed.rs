@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn f74_that_many_requests_wait_is_said_once() {
+    fn f74_a_large_number_of_waiting_requests_is_logged_once() {
         let check = |warn_at, expected: &[usize]| {
             let mut crowd = Crowd::new(warn_at);
             let warned: Vec<usize> = (1..=600).filter(|count| crowd.warns(*count)).collect();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn one_too_many_goes_on_early_and_it_is_the_one_whose_time_is_nearest() {
+    fn above_the_bound_the_earliest_due_request_is_released() {
         let mut delayed = Delayed::default();
         let at = |id: u64| Instant::START + Duration::from_millis(100 * id % 7919 + 1);
         let most = DELAYED_MAX as u64;

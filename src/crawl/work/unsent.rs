@@ -107,9 +107,5 @@ impl CancelledScopes {
 
 /// Failure of a request cancelled by a command.
 pub fn cancelled() -> Failure {
-    Failure::new(
-        FailureKind::Cancelled,
-        CANCELLED,
-        "it was cancelled by whoever steers the crawl",
-    )
+    Failure::new(FailureKind::Cancelled, CANCELLED, "cancelled by a command")
 }

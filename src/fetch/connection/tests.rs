@@ -237,7 +237,7 @@ fn a_new_connection_that_ends_without_a_reply_is_a_failure() {
 }
 
 #[test]
-fn a_server_that_speaks_first_is_not_http() {
+fn a_server_that_sends_before_the_request_is_not_http() {
     let mut connection = ready();
     let events = events_of(&mut connection, b"SSH-2.0-OpenSSH\r\n", 20);
     assert_eq!(failure(events.into_iter().next()), "protocol.unsolicited");

@@ -156,7 +156,7 @@ pub struct Stats {
     pub timeouts: u64,
     /// Queries that switched to TCP.
     pub tcp_fallbacks: u64,
-    /// Messages dropped because they were no valid reply to a query on their socket.
+    /// Messages dropped because they were not a valid reply to a query on their socket.
     pub strays: u64,
 }
 
@@ -184,7 +184,7 @@ impl Resolver {
     /// A resolver with an empty cache.
     ///
     /// The generator chooses ids, ports and letter cases, and names are hashed under the secret: a
-    /// crawl seeds both from the system, a test as it likes.
+    /// crawl seeds both from the system, a test with a fixed seed.
     pub fn new(settings: ResolverSettings, rng: Rng, secret: &Secret) -> Self {
         let fixed = Fixed::new(
             &settings.overrides,

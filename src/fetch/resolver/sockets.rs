@@ -432,7 +432,7 @@ pub(super) struct Lost {
     pub(super) server: usize,
     /// The queries that waited on it.
     pub(super) waiting: Vec<QueryKey>,
-    /// It had answered before: its end is no fault of the server (RFC 7766 §6.2.4).
+    /// It had answered before: its end is not a fault of the server (RFC 7766 §6.2.4).
     pub(super) had_answered: bool,
     /// A connection with several queries, of which some may have been held back behind another.
     pub(super) was_shared: bool,

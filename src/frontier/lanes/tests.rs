@@ -316,7 +316,7 @@ fn limited(bench: &Bench) -> usize {
 }
 
 #[test]
-fn however_many_lanes_a_page_limit_stops_each_end_looks_at_a_few() {
+fn the_work_per_end_is_bounded_when_a_page_limit_stops_many_lanes() {
     const LANES: usize = 100;
     let crawl = FrontierSettings {
         pages_max: LANES as u64,
@@ -473,7 +473,7 @@ fn a_robots_txt_that_could_not_be_sent_after_all_is_sent_later() {
 }
 
 #[test]
-fn an_origin_is_remembered_once_however_often_its_lane_closes() {
+fn an_origin_is_stored_once_although_its_lane_closes_often() {
     let mut bench = Bench::new(FrontierSettings::default());
     for n in 0..5 {
         bench
@@ -517,7 +517,7 @@ fn the_number_of_an_origin_that_is_held_is_given_to_no_other() {
 }
 
 #[test]
-fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
+fn lanes_of_one_origin_are_distinguished_by_their_scopes() {
     let mut bench = Bench::new(FrontierSettings::default());
     let job = Job::seed(1, CrawlUrl::parse("http://a.test/").expect("a URL"));
     let ids = ["a", "b", "c"].map(|name| bench.scope(name));
@@ -557,7 +557,7 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
         None,
         Some(Route::Direct),
         Some(Route::Proxy(Arc::new(own))),
-        // As the settings say, said once more.
+        // The same settings again.
         Some(Route::Proxy(Arc::new(usual))),
     ];
     let lanes = |bench: &mut Bench| {
@@ -592,7 +592,7 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
 }
 
 #[test]
-fn a_proxy_that_fails_holds_what_goes_through_it_and_a_host_behind_it_itself_alone() {
+fn a_failing_proxy_holds_its_lanes_and_a_failing_host_behind_it_only_its_own() {
     let proxy: Proxy = "http://proxy.test:3128".parse().expect("a proxy");
     let mut bench = Bench::new(FrontierSettings {
         proxy: Some(Arc::new(proxy)),
@@ -614,7 +614,7 @@ fn a_proxy_that_fails_holds_what_goes_through_it_and_a_host_behind_it_itself_alo
     assert_eq!(up(frontier), [false, false, false]);
     let later = now + Duration::from_secs(16 * 60);
     assert!(frontier.released(a, later));
-    // What leads to no proxy does not mind its fate.
+    // Lanes without the proxy are not affected.
     for _ in 0..5 {
         frontier.host_failed(a, later);
     }
@@ -622,7 +622,7 @@ fn a_proxy_that_fails_holds_what_goes_through_it_and_a_host_behind_it_itself_alo
     assert!(frontier.released(direct, later));
 }
 
-/// Offers URLs to a frontier that puts off answers until one is put off: its URL and number.
+/// Offers URLs to a frontier that defers some answers, until one is deferred: its URL and number.
 fn defer(bench: &mut Bench) -> (CrawlUrl, OfferId) {
     for number in 0..100 {
         let url = CrawlUrl::parse(&format!("http://a.test/{number}")).expect("a URL");
@@ -630,7 +630,7 @@ fn defer(bench: &mut Bench) -> (CrawlUrl, OfferId) {
             return (url, id);
         }
     }
-    panic!("half of all answers are put off");
+    panic!("half of all answers are deferred");
 }
 
 #[test]

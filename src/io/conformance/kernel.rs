@@ -311,7 +311,7 @@ fn a_stalled_loop_changes_no_latency<I: KernelBackEnd>() {
     };
     assert!((connect_began..=connect_returned).contains(&started));
     assert_eq!(stamp.clock, Clock::Kernel);
-    // On a busy machine the attempt may have left later than it started: the stamp says by how much.
+    // On a busy machine the attempt may have left later than it started: the stamp shows by how much.
     assert!(stamp.at >= started);
     assert!(stamp.at - stamp.slack <= accepted);
     watch.io().send(token(0), b"?", true);

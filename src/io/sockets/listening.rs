@@ -106,7 +106,7 @@ pub(in crate::io) const ACCEPTS_A_TURN: usize = 8;
 /// Open connections that one listener accepted. A browser opens six, a metrics scraper one or two.
 pub(in crate::io) const ACCEPTED_MAX: usize = 16;
 
-/// Connections that wait to be accepted; the kernel refuses further ones or lets them retry.
+/// Connections that wait to be accepted; the kernel refuses or drops further ones.
 pub(in crate::io) const BACKLOG: usize = 64;
 
 /// Listeners that one back end has at most.

@@ -78,7 +78,7 @@ impl Uring {
                         self.submissions.push(Submission::Cancel(poll));
                     }
                 }
-                // It polls once and ends by itself.
+                // It polls once and then completes.
                 OpKind::CancelReady => {}
             }
         }

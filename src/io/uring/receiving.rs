@@ -59,7 +59,7 @@ pub(super) struct Gap {
 /// How bytes arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
-    /// Each segment or datagram by itself, so that no stamp replaced another.
+    /// Each segment or datagram separately, so that no stamp replaced another.
     SingleSegment,
     /// Possibly several together.
     Unknown,
@@ -144,7 +144,7 @@ impl Receiving {
             // A counted segment may still wait for a missing one.
             return Arrived::OutOfOrder;
         }
-        // The count can begin anew, unless a counted segment was not noted.
+        // The count can be reset, unless a counted segment was not recorded.
         if !arrivals.stopped && all_seen() {
             self.arrivals = Arrivals {
                 segments,

@@ -64,7 +64,7 @@ fn arrivals(io: &mut Uring, mut bytes: usize) -> Vec<(usize, Stamp)> {
 
 #[test]
 fn each_segment_keeps_its_own_stamp_while_the_thread_is_busy() {
-    // Where other processes keep the processor, segments are found together, and the stamp says so.
+    // Where other processes keep the processor, segments are found together, and the stamp is marked as a bound.
     let each_alone = (0..20).any(|_| match uring(IoSettings::default()) {
         Some(mut io) => busy_while_four_segments_come(&mut io),
         None => true,

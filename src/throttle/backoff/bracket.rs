@@ -359,7 +359,7 @@ impl Bracket {
 
     /// Returns the longest gap that counts as refused after a refusal at `at`.
     ///
-    /// If the server is no token bucket, its served rate may be below its limit. That it is one
+    /// If the server is not a token bucket, its served rate may be below its limit. That it is one
     /// shows when a pace between the two is refused right away.
     fn bound(&mut self, at: u64, server_gap: Option<u64>, certain: bool) -> u64 {
         let bucket_gap = std::mem::take(&mut self.bucket_gap);

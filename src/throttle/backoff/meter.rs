@@ -72,7 +72,7 @@ impl Meter {
         self.last_sent = sent;
     }
 
-    /// Records a departure whose answer is no refusal.
+    /// Records a departure whose answer is not a refusal.
     pub fn accepted(&mut self, sent: Instant, latency: Option<Duration>, asked: u64) {
         if let Some(latency) = latency {
             self.round_trip_us = match self.round_trip_us {
@@ -103,7 +103,7 @@ impl Meter {
         until.saturating_since(self.last_sent)
     }
 
-    /// Records that nothing is sent until `until` because the server said so; this is not idle
+    /// Records that nothing is sent until `until` because the server requested it; this is not idle
     /// time.
     pub fn held(&mut self, until: Instant) {
         if until > self.last_sent {
@@ -192,8 +192,8 @@ impl Meter {
     /// The gap at which the server served since its last refusal, if it is measured over at least
     /// `answers` answers.
     pub fn served_gap(&self, answers: u32) -> Option<u64> {
-        let tells = self.is_anchored() && self.served >= answers.max(1);
-        tells.then(|| self.serving / u64::from(self.served))
+        let is_known = self.is_anchored() && self.served >= answers.max(1);
+        is_known.then(|| self.serving / u64::from(self.served))
     }
 
     /// The same, if at least half of the answers came at the present pace.
@@ -209,10 +209,10 @@ impl Meter {
     pub fn reopened(&mut self) -> Option<u64> {
         self.closed_ms = millis(self.serving);
         let took = u64::from(self.served_before_ms) * 1_000_000 + self.serving;
-        let tells =
+        let is_known =
             self.served_before >= KNOWN_ANSWERS && took >= KNOWN_ROUND_TRIPS * self.round_trip();
         let unseen = nanos(self.last_sent.saturating_since(self.since));
-        tells.then(|| (took - unseen.min(took) / 2) / u64::from(self.served_before))
+        is_known.then(|| (took - unseen.min(took) / 2) / u64::from(self.served_before))
     }
 
     /// Returns whether the server was closed for a large share of the time before it answered

@@ -39,7 +39,7 @@ const INTERVAL_MIN: f32 = 15.0;
 const TOLERANCE: f32 = 2.0;
 
 impl Noise {
-    /// Records an answer that is no refusal.
+    /// Records an answer that is not a refusal.
     pub fn answered(&mut self) {
         self.answers = self.answers.saturating_add(1);
     }

@@ -187,9 +187,9 @@ fn f41_without_a_known_rate_each_step_halves_the_remaining_delay() {
 #[test]
 fn each_step_names_its_delay() {
     let mut scope = Scope::new(0.3, defaults());
-    let mut say = |served| scope.send(served).map(|step| step.reason.into_owned());
-    assert_eq!(say(false).as_deref(), Some("refused at 0.3 s"));
-    assert_eq!(say(false).as_deref(), Some("refused at 1 s"));
+    let mut reason = |served| scope.send(served).map(|step| step.reason.into_owned());
+    assert_eq!(reason(false).as_deref(), Some("refused at 0.3 s"));
+    assert_eq!(reason(false).as_deref(), Some("refused at 1 s"));
 }
 
 #[test]

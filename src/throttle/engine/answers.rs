@@ -100,7 +100,7 @@ impl Throttle {
     }
 
     /// Handles the body of an answer whose head was handled before with this signal: it may have broken
-    /// off, and say what the head did not.
+    /// off, and contain what the head did not.
     pub(crate) fn answer_body(
         &mut self,
         ticket: TicketId,

@@ -465,7 +465,7 @@ fn f90_a_reply_without_latency_changes_nothing() {
 }
 
 #[test]
-fn f89_the_latency_starts_where_latency_from_says() {
+fn f89_the_latency_starts_at_the_point_set_by_latency_from() {
     for (from, expected) in [(LatencyFrom::Send, 0.1), (LatencyFrom::Connect, 0.4)] {
         let mut crawl = Crawl::new(0.5, 1.0);
         crawl.settings.latency_from = from;

@@ -300,7 +300,7 @@ impl Rules {
                     });
                 }
             }
-            // The latency of block pages is no measure of the origin's pace.
+            // The latency of block pages does not measure the origin's pace.
             Adapts::Robust(_) if is_suspected => {}
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
@@ -518,7 +518,7 @@ impl Rules {
         suspect.is_some_and(|suspect| suspect.kind().is_some())
     }
 
-    /// Returns whether an answer that is no refusal changes only the measured rate.
+    /// Returns whether an answer that is not a refusal changes only the measured rate.
     pub fn is_calm(&self) -> bool {
         let follows = !matches!(self.adapts, Adapts::No) || self.suspect.is_some();
         let counts = self.slots.is_some() || self.is_bounded();

@@ -58,7 +58,7 @@ impl Slots {
         free.map(|slot| slot.free_at).min()
     }
 
-    /// Takes the slot that is free first. Returns its index and when it lets its request depart.
+    /// Takes the slot that is free first. Returns its index and the time of departure.
     pub fn take(&mut self) -> (u16, Instant) {
         let (index, slot) = self
             .slots

@@ -506,7 +506,7 @@ fn f110_a_name_without_an_entry_has_the_default() {
 }
 
 #[test]
-fn f111_the_rate_runs_from_start_to_start_however_long_pages_take() {
+fn f111_the_rate_is_measured_from_start_to_start() {
     let mut world = World::new(pace(2, 0.5, 0.0));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 200, page(0.5));

@@ -308,7 +308,7 @@ fn the_truncated_layer_is_named_in_the_error() {
 #[test]
 fn a_damaged_stream_is_broken() {
     for &coding in ALL {
-        let rubbish = b"<html>\xff\xff\xff\xff this is no coded stream at all".repeat(4);
+        let rubbish = b"<html>\xff\xff\xff\xff this is not a coded stream at all".repeat(4);
         check_error(coding.name(), &rubbish, CodingError::Broken(coding));
     }
     // The checksum, and the length, which comes last.

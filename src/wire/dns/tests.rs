@@ -184,7 +184,7 @@ fn sixteen_aliases_are_followed_and_no_more() {
 }
 
 #[test]
-fn a_denial_is_cached_as_its_zone_says() {
+fn a_denial_is_cached_for_the_time_set_by_its_zone() {
     let no_data = |ttl| Reply::NoData { ttl };
     check(|reply| reply.soa("a.test", 300, 60), no_data(Some(60)));
     check(|reply| reply.soa("a.test", 30, 60), no_data(Some(30)));

@@ -57,7 +57,7 @@ impl fmt::Display for HttpVersion {
 }
 
 /// Header fields in order, in one buffer. Folded lines are joined, bare CRs become spaces, lines
-/// that are no field are omitted; names keep their case.
+/// that are not a field are omitted; names keep their case.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers {
     bytes: Vec<u8>,

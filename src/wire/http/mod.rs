@@ -1,7 +1,7 @@
 //! HTTP/1.1 on the wire: reads replies as they arrive, and writes requests.
 //!
 //! The reader is as lenient as the web requires (lines ended by LF only, bare CR, obsolete folding,
-//! a space before a colon, lines that are no header) and rejects what every client rejects. It
+//! a space before a colon, lines that are not a header) and rejects what every client rejects. It
 //! never guesses where a reply ends: doubtful framing is an error, or prevents reuse of the
 //! connection.
 

@@ -381,7 +381,7 @@ fn an_interim_reply_does_not_begin_the_final_one() {
     assert!(!reader.has_begun());
     let mut input = &b"\r\n"[..];
     assert_eq!(reader.next(&mut input), Ok(None));
-    assert!(!reader.has_begun(), "a blank line is no reply");
+    assert!(!reader.has_begun(), "a blank line is not a reply");
     input = b"HTTP/1.1 100 Continue\r\n\r\n";
     assert!(matches!(
         reader.next(&mut input),
@@ -516,7 +516,7 @@ fn malformed_heads_common_on_the_web_are_accepted() {
         ("HTTP/1.1 200 OK\nA: b\n c\n\n", "A", Some("b  c")),
         ("HTTP/1.1 200 OK\r\nA:\r\n b\r\n\r\n", "A", Some("b")),
         ("HTTP/1.1 200 OK\r\nA: b\r\n \r\n\r\n", "A", Some("b")),
-        // Lines that are no field.
+        // Lines that are not a header field.
         ("HTTP/1.1 200 OK\r\n X: y\r\nA: b\r\n\r\n", "A", Some("b")),
         ("HTTP/1.1 200 OK\r\n X: y\r\nA: b\r\n\r\n", "X", None),
         (

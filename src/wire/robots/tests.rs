@@ -185,7 +185,11 @@ fn a_file_is_read_up_to_the_last_complete_line_within_its_limit() {
     assert!(!rules.allowed("/a").allowed);
     assert!(!rules.allowed("/b").allowed);
     assert!(rules.allowed("/c").allowed);
-    assert_eq!(rules.iter().count(), 2, "the line that was cut is no rule");
+    assert_eq!(
+        rules.iter().count(),
+        2,
+        "the line that was cut is not a rule"
+    );
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::crawl::finish::FinishReason;
 use crate::io::Io;
 use crate::io::sim::Origins;
 
-/// What a test sees of a source, and says to it.
+/// Record of a scripted source.
 #[derive(Clone, Default)]
 struct Seen {
     /// The tags of what it gave.
@@ -24,7 +24,7 @@ struct Seen {
     wake: Shared<Option<Wake>>,
 }
 
-/// What a source was told of a request.
+/// A notification of a source about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ack {
     id: Option<u64>,
@@ -126,7 +126,7 @@ fn played(
     (Some(Box::new(source)), record, seen)
 }
 
-/// Some of everything that a source may say.
+/// A random result of a poll.
 fn moods(seed: u64, errs: bool) -> impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send {
     let mut rng = Rng::from_seed(seed).fork("source");
     let last = 1 + rng.below(120);
@@ -151,7 +151,7 @@ fn moods(seed: u64, errs: bool) -> impl FnMut(u64) -> Result<SourcePoll, SourceE
 }
 
 #[test]
-fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
+fn each_request_of_a_source_is_acknowledged_once() {
     let mut reasons = BTreeMap::new();
     let mut ends = BTreeSet::new();
     for seed in 0..60 {
@@ -263,7 +263,7 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
                 _ => assert!(ended, "{seed}: {ack:?}"),
             }
             if let Some(id) = ack.id {
-                assert!(!pending.contains(&id), "{seed}: it was told already");
+                assert!(!pending.contains(&id), "{seed}: it was notified already");
             }
             assert_eq!(
                 ack.again,
@@ -297,9 +297,9 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
 }
 
 /// Says one after the other.
-fn lines(mut said: Vec<SourcePoll>) -> impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send {
-    said.reverse();
-    move |_| Ok(said.pop().unwrap_or(SourcePoll::Finished))
+fn lines(mut polls: Vec<SourcePoll>) -> impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send {
+    polls.reverse();
+    move |_| Ok(polls.pop().unwrap_or(SourcePoll::Finished))
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn a_source_that_fails_ends_the_crawl_in_good_order() {
 }
 
 #[test]
-fn of_ten_million_no_more_are_in_the_crawl_than_the_source_says() {
+fn the_requests_of_a_source_in_the_crawl_are_bounded() {
     const AT_ONCE: usize = 700;
     let mut world = Origins::default();
     for host in 0..250 {

@@ -22,7 +22,7 @@ fn held(open: &mut Option<Vec<(String, LinksLater)>>) -> Vec<LinksLater> {
 }
 
 #[test]
-fn a_page_is_open_until_its_links_come_however_late_and_they_inherit_from_it() {
+fn a_page_is_held_open_until_its_links_arrive_and_they_inherit_from_it() {
     let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |_, _| {});
     *record.open.borrow_mut() = Some(Vec::new());
     let root = handle
@@ -45,7 +45,7 @@ fn a_page_is_open_until_its_links_come_however_late_and_they_inherit_from_it() {
         .remove(0)
         .links(links.map(|url| Request::get(url).tag(9)));
     assert_eq!(taken, 4, "one is no URL");
-    // One of the next pages has none, and says so by being dropped.
+    // One of the next pages has none: its holder is dropped.
     while record.pages.borrow().len() < 3 {
         assert_eq!(crawler.turn(None), Turn::GoesOn);
     }
@@ -70,7 +70,7 @@ fn a_page_is_open_until_its_links_come_however_late_and_they_inherit_from_it() {
 }
 
 #[test]
-fn a_link_goes_the_way_of_its_page() {
+fn a_link_inherits_the_proxy_of_its_page() {
     let (crawler, _, _) = crawl(calm(Duration::ZERO), 1, |_, _| {});
     let found = crawler.core.found();
     let page = OpenPage {
@@ -171,7 +171,7 @@ fn pulled() -> Crawler<Sim> {
 }
 
 #[test]
-fn the_links_of_a_pulled_page_go_its_way_where_they_say_nothing_else() {
+fn links_of_a_pulled_page_inherit_its_proxy_unless_they_set_one() {
     let mut crawler = pulled();
     let request = get(1, 0).without_proxy();
     crawler.submit(request).expect("it is a URL");

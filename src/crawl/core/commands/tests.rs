@@ -18,7 +18,7 @@ use crate::sink::page::Page;
 use crate::throttle::settings::ScopePatch;
 
 #[test]
-fn whatever_happens_each_number_ends_once() {
+fn each_number_ends_once() {
     let mut ends = BTreeMap::new();
     for seed in 0..40 {
         let mut rng = Rng::from_seed(seed);
@@ -115,7 +115,7 @@ fn whatever_happens_each_number_ends_once() {
             let id = pending
                 .id
                 .expect("all have been submitted by the handle, or found");
-            // What nobody submitted comes back though it has been cut short.
+            // A link is returned as pending, too.
             if accepted.contains(&id) || !cut.contains(&id) {
                 *ended.entry(id).or_default() += 1;
             }
@@ -142,7 +142,7 @@ fn whatever_happens_each_number_ends_once() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_said_at_once_and_it_comes_back() {
+fn an_invalid_request_is_rejected_at_once_and_returned() {
     let (_crawler, handle, _) = crawl(Origins::default(), 1, |_, _| {});
     let check = |request: Request| {
         for submitted in [
@@ -227,7 +227,11 @@ fn a_cancelled_request_ends_wherever_it_is_and_is_not_tried_again() {
         page.timings.sent.is_some()
     };
     assert_eq!([sent, queued, new].map(has_left), [true, false, false]);
-    assert_eq!(crawler.stats().pages_failed, 0, "whoever asks knows");
+    assert_eq!(
+        crawler.stats().pages_failed,
+        0,
+        "the submitter gets the error"
+    );
     handle.cancel(sent).expect("the crawl goes on");
     drop(handle);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
@@ -245,7 +249,7 @@ fn all_of_a_scope_is_cancelled_and_nothing_else() {
     let mut meant: Vec<u64> = (0..200).map(|page| submit(1, page)).collect();
     let mut others = vec![submit(2, 1)];
     run_for(&mut crawler, Duration::from_secs(1));
-    // Those that nobody has looked at yet are meant, too; those that come later are not.
+    // Those not handled yet are included; later ones are not.
     meant.extend((200..250).map(|page| submit(1, page)));
     handle.cancel_scope("10.0.0.1").expect("the crawl goes on");
     others.push(submit(1, 299));

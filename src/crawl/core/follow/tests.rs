@@ -70,7 +70,7 @@ fn web_of_sitemaps() -> Origins {
         ("/robots.txt", "text/plain", robots.into()),
         ("/index.xml", "application/xml", index.into()),
         ("/s.xml.gz", "application/gzip", gzip(pages.as_bytes())),
-        ("/listed", "text/html", "a page that nobody links to".into()),
+        ("/listed", "text/html", "a page without links to it".into()),
         ("/", "text/html", "home".into()),
     ])
 }
@@ -113,7 +113,7 @@ fn a_nofollow_page_is_not_followed_unless_a_setting_allows_it() {
 }
 
 #[test]
-fn a_page_knows_by_which_url_it_was_found() {
+fn a_page_has_the_url_by_which_it_was_found() {
     let web = origins(&[
         ("/", "text/html", "<a href=/x>x</a>".into()),
         ("/x", "text/html", "x".into()),

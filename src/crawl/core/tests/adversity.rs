@@ -218,7 +218,7 @@ fn one_origin_has_as_many_requests_in_flight_as_its_scope_allows() {
 }
 
 #[test]
-fn a_robots_txt_whose_connection_ends_before_it_is_asked_for_is_asked_for_again() {
+fn a_robots_txt_is_requested_again_if_its_connection_ends_before_the_request() {
     let trip = Trip::new();
     trip.server("10.0.0.1:80", |server| {
         server.page("/", "").hangs_up = 1;
@@ -321,9 +321,9 @@ fn f74_delayed_redirects_count_for_the_warning_of_waiting_requests() {
             .expect("a sound seed");
         assert_eq!(finish(&mut crawler), FinishReason::Finished);
         assert!(crawler.elapsed() > Duration::from_secs(60), "they wait");
-        let said = captured().into_iter();
-        let warnings: Vec<String> = said
-            .filter(|said| said.contains("DELAYED_REQUESTS_WARN_THRESHOLD"))
+        let lines = captured().into_iter();
+        let warnings: Vec<String> = lines
+            .filter(|line| line.contains("DELAYED_REQUESTS_WARN_THRESHOLD"))
             .collect();
         assert_eq!(
             warnings.len(),
@@ -332,7 +332,7 @@ fn f74_delayed_redirects_count_for_the_warning_of_waiting_requests() {
         );
         for warning in warnings {
             assert!(
-                warning.starts_with("WARN: 5 requests wait at once"),
+                warning.starts_with("WARN: 5 requests wait in memory"),
                 "{warning}"
             );
         }
@@ -349,7 +349,7 @@ fn error(page: &Page) -> Option<String> {
 }
 
 #[test]
-fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
+fn a_robots_txt_redirected_to_a_failed_host_counts_as_unreachable() {
     let mut trip = Trip::new();
     trip.config.frontier.retry_times = 0;
     trip.config.frontier.robots_obey = false;
@@ -478,9 +478,9 @@ fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
     let results: Shared<Vec<Page>> = Shared::default();
     let ready = Shared::new(true);
     let mut crawler = trip.crawler(&results);
-    let (pages, says) = (Shared::clone(&results), Shared::clone(&ready));
+    let (pages, is_ready) = (Shared::clone(&results), Shared::clone(&ready));
     let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
-    let sink = sink.ready_when(move || says.get());
+    let sink = sink.ready_when(move || is_ready.get());
     crawler.core.output.set_sink(sink);
     crawler
         .submit(Request::get("http://10.0.0.1/"))
@@ -598,7 +598,7 @@ fn a_host_without_an_address_is_tried_again_for_a_later_link() {
         (FinishReason::Finished, 2)
     );
 }
-/// Servers that do whatever comes to their mind.
+/// Servers that fail at random.
 pub struct FaultyServers {
     hosts: u64,
     connections: BTreeMap<ConnId, Vec<u8>>,
@@ -759,7 +759,7 @@ fn a_crawl_through_faulty_servers_ends_and_leaves_nothing_behind() {
         ids.sort_unstable();
         assert!(
             ids.windows(2).all(|two| two[0] < two[1]),
-            "{seed}: told twice"
+            "{seed}: notified twice"
         );
         let whole = reason == FinishReason::Finished;
         let core = &crawler.core;

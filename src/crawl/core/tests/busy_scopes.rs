@@ -135,7 +135,7 @@ fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> (u64, bool) {
 /// turns it took.
 fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, record: &SinkRecord) -> u64 {
     let mut turns = 0;
-    // The crawl ends once nobody can submit any more.
+    // The crawl ends once no handle exists.
     let mut handle = Some(handle);
     loop {
         assert!(crawler.elapsed() < PATIENCE, "{}: no end", way.name);

@@ -103,7 +103,7 @@ fn lines(crawler: &Crawler<Sim>) -> Vec<Value> {
     lines.map(|line| line.expect("each line is JSON")).collect()
 }
 
-/// Each page has one line, and its record lies where that says.
+/// Each page has one line, which contains the position of its record.
 fn check_whole(crawler: &Crawler<Sim>) {
     let files = crawler.io().files();
     let mut pages = BTreeMap::new();

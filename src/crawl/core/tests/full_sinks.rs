@@ -20,7 +20,7 @@ fn a_sink_that_stays_full_while_something_waits_for_it_is_warned_of_once() {
     record.room.set(Some(0));
     submit(&mut crawler);
     run_for(&mut crawler, second * 19 / 2);
-    assert_eq!(captured(), [""; 0], "a slow disk is nothing to tell");
+    assert_eq!(captured(), [""; 0], "a slow disk is not logged");
     run_for(&mut crawler, second);
     let warning = "WARN: the sink has not been ready for 10 s: 3 queued, 0 active and 0 finished \
                    requests wait for it";
@@ -32,7 +32,7 @@ fn a_sink_that_stays_full_while_something_waits_for_it_is_warned_of_once() {
     run_for(&mut crawler, second);
     assert_eq!(record.pages.borrow().len(), 3, "it goes on where it stood");
     record.room.set(Some(0));
-    // A crawl that sleeps asks nobody; from here on it does.
+    // A crawl that sleeps does not poll the sink; from here on it does.
     run_for(&mut crawler, second);
     run_for(&mut crawler, second * 30);
     assert_eq!(captured(), [""; 0], "nothing waits for it");

@@ -54,9 +54,9 @@ impl World for Secure {
             return;
         }
         peer.came.push(net.now());
-        let (answer, heard) = peer.server.exchange(bytes);
+        let (answer, request) = peer.server.exchange(bytes);
         net.reply(conn, Duration::ZERO, &answer);
-        if !heard.is_empty() {
+        if !request.is_empty() {
             peer.asked = true;
             let reply = peer.server.respond(REPLY);
             net.reply(conn, Duration::ZERO, &reply);

@@ -442,7 +442,7 @@ fn a_crawl_that_is_stopped_at_once_still_finds_what_is_under_way_leads_to() {
 }
 
 #[test]
-fn a_crawl_whose_turns_end_leaves_replies_under_way_pending() {
+fn a_crawl_dropped_within_a_reply_leaves_its_request_pending() {
     let (mut crawler, record, _) = under_way(&links(9_000), |_| ());
     assert!(record.pages.borrow().is_empty());
     let pending: Vec<String> = crawler
@@ -468,7 +468,7 @@ fn a_cancelled_reply_under_way_is_not_followed_and_has_its_line() {
 }
 
 #[test]
-fn a_sink_that_fails_ends_a_crawl_whatever_is_under_way() {
+fn a_failing_sink_ends_a_crawl_with_replies_in_progress() {
     let (mut crawler, record, _) = under_way(&links(9_000), |_| ());
     record.fails.set(true);
     assert_eq!(finish(&mut crawler), FinishReason::SinkFailed);

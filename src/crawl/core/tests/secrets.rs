@@ -19,7 +19,7 @@ fn hashes(seed: Option<u64>) -> (u64, u64) {
 
 #[test]
 fn each_crawl_on_the_kernel_hashes_under_a_secret_of_its_own_in_all_its_tables() {
-    // A user may tell the seed to others; what strangers' names are hashed under stays unknown.
+    // A user may publish the seed; the secret under which names are hashed stays unknown.
     for seed in [None, Some(1)] {
         let (one, other) = (hashes(seed), hashes(seed));
         assert_eq!(one.0, one.1, "one secret for all tables");

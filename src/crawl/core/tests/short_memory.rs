@@ -99,7 +99,7 @@ fn once_all_seeds_are_in_memory_is_seldom_looked_at() {
 }
 
 #[test]
-fn where_memory_is_not_limited_nothing_is_said() {
+fn nothing_is_logged_if_memory_is_not_limited() {
     capture();
     let world = calm(Duration::from_millis(10));
     let _ = crawl_under(Faults::default(), None, world, 1, |_, _| {});

@@ -52,12 +52,12 @@ fn a_requests_own_timeout_that_is_too_short_to_connect_counts_against_no_host() 
             false => assert_eq!(code.as_deref(), Some("timeout.total")),
         }
     }
-    // Each was tried again, as RETRY_TIMES says.
+    // Each was retried RETRY_TIMES times.
     assert_eq!(pages.len(), HOSTS as usize * (5 * 2 + 1));
 }
 
 #[test]
-fn a_silent_host_is_held_and_given_up_though_download_timeout_is_short() {
+fn an_unresponsive_host_is_held_and_failed_with_a_short_download_timeout() {
     let (mut crawler, _, record) = crawl(Far(Answer::Silence), 1, |config, _| {
         config.fetch.download_timeout = Duration::from_secs(5);
         config.frontier.host_down_after = Duration::from_secs(60);

@@ -150,7 +150,7 @@ fn a_ttl_is_clamped_to_its_bounds() {
 }
 
 #[test]
-fn the_absence_of_a_name_is_cached_as_its_zone_says() {
+fn the_absence_of_a_name_is_cached_for_the_time_set_by_its_zone() {
     let world = plain(1, |received| {
         received.reply(|reply| reply.rcode(3).soa("test", 900, 120))
     });

@@ -197,7 +197,7 @@ fn failures_of_an_idle_host_are_kept_for_15_min_after_its_hold() {
 }
 
 #[test]
-fn a_host_that_was_given_up_is_not_forgotten_while_it_is_silent() {
+fn a_failed_host_is_not_evicted_while_it_is_unresponsive() {
     let mut bench = Bench::new(without_robots());
     bench.admit("http://a.test/", true).expect("new");
     let (lane, job) = bench.sent().expect("it is sent");

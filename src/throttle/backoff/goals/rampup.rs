@@ -38,7 +38,7 @@ fn f56_without_a_limit_rampup_lowers_the_delay_and_then_raises_concurrency_to_th
 }
 
 #[test]
-fn f57_rampup_is_refused_as_often_as_its_target_says() {
+fn f57_rampup_is_refused_as_often_as_its_target() {
     for (wanted, least, most) in [((1, 1), 0.7, 1.6), ((1, 3), 1.0, 3.5)] {
         let rampup = Rampup {
             backoff_target: wanted,
