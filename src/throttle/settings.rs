@@ -23,7 +23,7 @@ pub struct ThrottleSettings {
     pub(crate) default: ScopeSettings,
     /// Replaces the default's concurrency and delays in a scope in which AutoThrottle is on while
     /// the default has it off, or the reverse. Values that the user set are the same in both.
-    pub(crate) otherwise: BasePace,
+    pub(crate) inverse_base: BasePace,
     /// `THROTTLING_SCOPES` (and `DOWNLOAD_SLOTS`): entries of scopes with own settings, by name or
     /// pattern; see [`ThrottleSettings::entry_of`].
     pub(crate) scopes: BTreeMap<String, ScopePatch>,
@@ -136,13 +136,13 @@ impl ThrottleSettings {
     /// The user's settings of the scope with this name: its entry, completed key by key from the
     /// wider patterns that match it.
     pub(crate) fn patch_of(&self, name: &str) -> ScopePatch {
-        self.said_of(name, |_| true)
+        self.patch_from_entries(name, |_| true)
     }
 
     /// The same without the patterns for all domains or all addresses: only a delay given to a name
     /// takes precedence over the Crawl-delay of its robots.txt.
     pub(crate) fn patch_by_name(&self, name: &str) -> ScopePatch {
-        self.said_of(name, |key| ![DOMAINS, ADDRESSES].contains(&key))
+        self.patch_from_entries(name, |key| ![DOMAINS, ADDRESSES].contains(&key))
     }
 
     fn patch_from_entries(&self, name: &str, counts: impl Fn(&str) -> bool) -> ScopePatch {

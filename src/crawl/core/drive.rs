@@ -23,7 +23,7 @@ impl<I: Io> Core<I> {
                 return;
             }
             let took = self.network.clock().saturating_since(began);
-            if !had_news || took >= HOSTS_TURN || self.output.results_wait() {
+            if !had_events || took >= HOSTS_TURN || self.output.results_wait() {
                 break;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::adversity::Moody;
+use super::adversity::FaultyServers;
 use super::trial::{calm, config, crawl, crawl_from, get, run_for};
 use super::watch::Watch;
 use crate::base::rng::Rng;
@@ -36,7 +36,7 @@ impl RequestSource for Slow {
 fn every_timer_is_set_and_fires() {
     let mut watch = Watch::default();
     // Refusals, silence, names without an answer, late admission.
-    let (mut crawler, _, _) = crawl(Moody::new(8), 1, |config, _| {
+    let (mut crawler, _, _) = crawl(FaultyServers::new(8), 1, |config, _| {
         config.throttle.default.delay = Duration::from_millis(300);
         config.frontier.robots_obey = true;
     });
