@@ -1,44 +1,43 @@
 #!/usr/bin/env python3
-"""Makes the table of speed: each figure against a peer, or a bare limit, in the same run.
+"""Measures speed: each figure relative to a peer, or to an upper bound, in the same run.
 
     cargo build --release --examples && cargo build --release
     cargo bench --no-run --bench wheel
     tools/figures.py                   # the whole table
-    tools/figures.py --quick           # smaller and shorter, to see that every row can be made
+    tools/figures.py --quick           # smaller and shorter, to check that every row works
     tools/figures.py --only new,tls    # these rows
-    tools/figures.py --list            # what rows there are
-    tools/figures.py --json docs/benchmarks/raw    # keep the raw results of every round
-    tools/figures.py --before OLD      # the command beside another one, and the ratio of both
+    tools/figures.py --list            # list the rows
+    tools/figures.py --json docs/benchmarks/raw    # write the raw results of every round
+    tools/figures.py --before OLD      # compare the command with an older one
 
-Needs root, nginx, wrk, openssl and two cores, and should have the machine to itself: it says so if
-it has not. Peers are left out, loudly, where they are absent:
+Needs root, nginx, wrk, openssl and two cores. Other load makes the figures unreliable; a warning is
+printed if the machine is busy at the start. Missing peers are reported and skipped:
 
     pip install aiohttp uvloop pycurl scrapy==2.19.0
     apt-get install libcurl4-openssl-dev     # and a C compiler
 
-All runs in a network namespace of its own that has loopback only. nginx has one core, the client the
-other; both ends use cubic. A round runs everything that is compared one after the other; a figure
-is the median of the rounds, with the lowest and the highest of them in brackets. A crawl is a whole
-one with result lines, from its start to its end by its own stats.json. Peers are timed from their
-first request to their last page.
+Runs in a network namespace with loopback only. nginx has one core, the client the other; both use cubic.
+A round runs everything that is compared, in sequence; a figure is the median of the rounds, with minimum
+and maximum in brackets. A crawl is complete, with result lines, and timed by its stats.json. Peers are
+timed from their first request to their last page.
 
-  new      new connection for each page over 10 000 addresses: pages a second, of a bare epoll loop's
-           that parses nothing (tools/bare_loop)
-  robots   the same with each host's robots.txt asked for first
-  user     processor time in user space for each page of `new`, beyond the bare loop's
-  kept     pages on kept connections: pages a second, of those of `wrk -t1`
-  aiohttp, pycurl, scrapy   pages a second of `new`, in multiples of theirs; pycurl is libcurl's multi
-           interface as its examples have it. The bare loop runs beside, whose multiple is all there is
-  libcurl  the same against the multi interface at its best: in C, by epoll, without its walk through
-           all names it knows before each page
-  tls      new TLS 1.3 connection for each page, sessions resumed, over 1 000 addresses: pages a second
-           of a bare loop's with rustls, or its processor time for a page in parts of ours, whichever
-           is less: where nginx is the slower side, rates say nothing
-  growth   processor time for a page at 10 million scopes, in multiples of that at 1 000
+  new      pages per second with a new connection for each page, over 10 000 addresses, relative to a bare
+           epoll loop without parsing (tools/bare_loop)
+  robots   the same, with each host's robots.txt fetched first
+  user     processor time in user space per page of `new`, minus that of the bare loop
+  kept     pages per second on kept connections, relative to `wrk -t1`
+  aiohttp, pycurl, scrapy   pages per second of `new`, relative to theirs; pycurl uses libcurl's multi
+           interface as in its examples. The bare loop's multiple, the upper bound, is printed too
+  libcurl  the same for the tuned multi interface: in C, with epoll, without a scan of the DNS cache
+           before each page
+  tls      new TLS 1.3 connections with resumption, over 1 000 addresses, relative to a bare loop with
+           rustls: the lesser of the ratio of rates and the ratio of processor times, because the rate
+           means nothing if nginx is slower than the client
+  growth   processor time per page at 10 million scopes, relative to 1 000 scopes
   memory   resident memory of 1 million and of 10 million scopes with one queued URL each
-  wheel    nanoseconds to pop an entry of 10 million and arm it again, bytes an entry
-  turn     the worst call of the wheel meanwhile
-The rest are other tools, whose output follows the table.
+  wheel    nanoseconds to pop one of 10 million entries and arm it again, and bytes per entry
+  turn     the longest call of the wheel in that time
+The remaining rows are other tools; their output follows the table.
 
 With --before each round runs the command and the other one, in an order that is swapped every round;
 rows that run no crawl are left out. A second table has the medians of both, their ratio, and the median
@@ -61,11 +60,11 @@ from speed.stage import ROOT, TLS_ADDRESSES, TLS_PORT, PORT, Stage, Trouble, che
 
 SPEED = Path(__file__).resolve().parent / "speed"
 NO_ROBOTS = "ROBOTSTXT_OBEY=false"
-# Else the next of a host's pages would come on the connection of the last.
+# Otherwise a host's next page would use the same connection.
 EACH_NEW = "KEEPALIVE_MAX=0"
-# A crawl of 10 million scopes is given up where it needs more.
+# A crawl of 10 million scopes is skipped if it needs more.
 MEMORY_MAX_GB = 8
-# Of both cores together, before we begin.
+# Busy share of both cores together, at the start.
 BUSY = 0.05
 
 
@@ -80,7 +79,7 @@ class Row:
     less: bool = False
     command: str = ""
 
-    def tell(self, values):
+    def text(self, values):
         return self.form.format(*values) if values else "—"
 
     def verdict(self, values):
@@ -176,7 +175,7 @@ QUICK = Size(rounds=1, pages=20_000, kept_pages=40_000, tls_pages=4_000, wrk_sec
 
 
 class Measures:
-    """What each row saw, round by round, and what is worth a line."""
+    """The values of each row per round, and notes."""
 
     def __init__(self, stage, size, wanted, before=None):
         self.stage = stage
@@ -240,7 +239,7 @@ class Measures:
                 try:
                     measure()
                 except Trouble as trouble:
-                    self.note(f"{', '.join(key for key in keys if key in self.wanted)}: NOT MADE: {trouble}")
+                    self.note(f"{', '.join(key for key in keys if key in self.wanted)}: not measured: {trouble}")
 
     def crawl(self, kind, number, by, pages, *settings):
         run, stats = self.stage.crawl(kind, pages, *settings, argiope=self.commands[by])
@@ -255,33 +254,33 @@ class Measures:
         stage, pages = self.stage, self.size.pages
         for number in range(self.size.rounds):
             bare = self.ran("new", number, "bare loop", stage.bare(pages, "--port", PORT))
-            said = f"new connections, round {number + 1}: bare loop {speed(bare)}"
+            text = f"new connections, round {number + 1}: bare loop {speed(bare)}"
             for by in self.order(number):
                 if self.wants("new", "user"):
                     ours = self.crawl_new(number, by)
                     self.see("new", ours.rate / bare.rate, by=by)
                     self.see("user", ours.user - bare.user, by=by)
-                    said += f"; {by} {speed(ours)}"
+                    text += f"; {by} {speed(ours)}"
                 if self.wants("robots"):
                     polite, _ = stage.crawl("new", pages, EACH_NEW, argiope=self.commands[by])
                     self.ran("robots", number, by, polite)
                     self.see("robots", polite.rate / bare.rate, by=by)
-                    said += f"; {by} with robots.txt {speed(polite)}"
-            self.progress(said)
+                    text += f"; {by} with robots.txt {speed(polite)}"
+            self.progress(text)
 
     def kept_connections(self):
         stage = self.stage
         for number in range(self.size.rounds):
             wrk = stage.run(["wrk", "-t1", "-c", "256", "-d", self.size.wrk_seconds, f"http://127.0.0.1:{PORT}/"])
-            wrk.rate = float(re.search(r"Requests/sec: *([\d.]+)", wrk.said)[1])
+            wrk.rate = float(re.search(r"Requests/sec: *([\d.]+)", wrk.output)[1])
             self.ran("kept", number, "wrk", wrk)
-            said = f"kept connections, round {number + 1}: wrk {wrk.rate:.0f}/s"
+            text = f"kept connections, round {number + 1}: wrk {wrk.rate:.0f}/s"
             for by in self.order(number):
                 ours = self.crawl("kept", number, by, self.size.kept_pages, NO_ROBOTS,
                                   "CONCURRENT_REQUESTS_PER_DOMAIN=64")
                 self.see("kept", ours.rate / wrk.rate, by=by)
-                said += f"; {by} {speed(ours)}"
-            self.progress(said)
+                text += f"; {by} {speed(ours)}"
+            self.progress(text)
 
     def peers(self):
         stage = self.stage
@@ -297,7 +296,7 @@ class Measures:
                 self.ran("peers", number, key, peer)
                 self.see(key, ours.rate / peer.rate)
                 bounds[key].append(bare.rate / peer.rate)
-                self.progress(f"peers, round {number + 1}: {key} {peer.said.split(': ')[-1].strip()}")
+                self.progress(f"peers, round {number + 1}: {key} {peer.output.split(': ')[-1].strip()}")
         for key, multiples in bounds.items():
             self.note(f"{key}: the bare loop itself is {median(multiples):.1f} times as fast")
 
@@ -308,14 +307,14 @@ class Measures:
             compiled = subprocess.run(["cc", "-O2", "-o", command[0], SPEED / "curl_peer.c", "-lcurl"],
                                       capture_output=True, text=True) if shutil.which("cc") else None
             if compiled is None or compiled.returncode:
-                self.note("LIBCURL IS ABSENT, its row is left out: apt-get install gcc libcurl4-openssl-dev")
+                self.note("libcurl is not installed, its row is skipped: apt-get install gcc libcurl4-openssl-dev")
                 return None
         else:
             command = [sys.executable, SPEED / f"{key}_peer.py"]
         version = subprocess.run([*command, "--version"], capture_output=True, text=True)
         if version.returncode:
             need = {"aiohttp": "aiohttp uvloop", "scrapy": "scrapy==2.19.0"}.get(key, key)
-            self.note(f"{key.upper()} IS ABSENT, its row is left out: pip install {need}")
+            self.note(f"{key} is not installed, its row is skipped: pip install {need}")
             return None
         self.note(f"{key}: {version.stdout.strip()}")
         return command
@@ -325,23 +324,23 @@ class Measures:
         for number in range(self.size.rounds):
             bare = stage.bare(pages, "--port", TLS_PORT, "--addresses", TLS_ADDRESSES, "--tls", stage.dir / "ca.pem")
             self.ran("tls", number, "bare loop", bare)
-            said = f"TLS, round {number + 1}: bare loop {speed(bare)}, {bare.said.split(', ')[-1].strip()}"
+            text = f"TLS, round {number + 1}: bare loop {speed(bare)}, {bare.output.split(', ')[-1].strip()}"
             for by in self.order(number):
                 ours = self.crawl("tls", number, by, pages, NO_ROBOTS, EACH_NEW)
                 rates, costs = ours.rate / bare.rate, (bare.user + bare.system) / (ours.user + ours.system)
                 self.see("tls", min(rates, costs), by=by)
                 lines = (stage.dir / "crawl" / "results.jsonl").read_text().splitlines()
                 resumed = sum(json.loads(line)["tls"]["resumed"] for line in lines) / len(lines)
-                said += f"; {by} {speed(ours)}, {resumed:.1%} resumed; rates {rates:.3f}, costs {costs:.3f}"
-            self.progress(said)
+                text += f"; {by} {speed(ours)}, {resumed:.1%} resumed; rates {rates:.3f}, costs {costs:.3f}"
+            self.progress(text)
 
     def growth(self):
         sizes = self.size.growth
         run = self.stage.run([self.stage.examples / "scope_growth", "--memory-max", MEMORY_MAX_GB, *sizes],
                              seconds=600)
-        for line in run.said.splitlines():
+        for line in run.output.splitlines():
             self.note(f"growth: {line}")
-        found = re.search(r"at (\d+) scopes costs ([\d.]+) times what it does at (\d+)", run.said)
+        found = re.search(r"at (\d+) scopes costs ([\d.]+) times what it does at (\d+)", run.output)
         if not found or found[1] == found[3]:
             raise Trouble("there are no two sizes to compare")
         most, times, least = int(found[1]), float(found[2]), int(found[3])
@@ -356,11 +355,11 @@ class Measures:
         if available_memory() < max(sizes) * 600:
             raise Trouble(f"{max(sizes)} scopes may not fit in the memory that is left")
         run = self.stage.run([self.stage.examples / "admission", max(sizes)], seconds=300)
-        for said_line in run.said.splitlines():
-            self.note(f"memory: {said_line}")
+        for output_line in run.output.splitlines():
+            self.note(f"memory: {output_line}")
         if sizes != Size.memory:
             self.rename("memory", f"resident memory, {' / '.join(map(short, sizes))} scopes only")
-        self.see("memory", *(float(re.search(rf"^ *{scopes} +(\d+) MB", run.said, re.M)[1]) for scopes in sizes))
+        self.see("memory", *(float(re.search(rf"^ *{scopes} +(\d+) MB", run.output, re.M)[1]) for scopes in sizes))
 
     def wheel(self):
         built = subprocess.run(["cargo", "bench", "--offline", "--no-run", "--bench", "wheel", "--message-format",
@@ -370,10 +369,10 @@ class Measures:
             raise Trouble("the bench cannot be built: cargo bench --no-run --bench wheel")
         # What it times is chosen by name; what it prints of each size comes whatever is chosen.
         run = self.stage.run([found[1], "--bench", "wheel/10000000"], seconds=300)
-        times = re.search(r"wheel/10000000\s+time: +\[\S+ \S+ ([\d.]+) (\S+)", run.said)
-        rest = re.search(r"10000000 entries: ([\d.]+) bytes each, worst call ([\d.]+)(\S+)", run.said)
+        times = re.search(r"wheel/10000000\s+time: +\[\S+ \S+ ([\d.]+) (\S+)", run.output)
+        rest = re.search(r"10000000 entries: ([\d.]+) bytes each, worst call ([\d.]+)(\S+)", run.output)
         if not times or not rest:
-            raise Trouble("the bench tells neither time nor bytes of 10 million entries")
+            raise Trouble("the bench printed neither time nor bytes of 10 million entries")
         self.see("wheel", float(times[1]) * IN_NS[times[2]], float(rest[1]))
         self.see("turn", float(rest[2]) * IN_NS[rest[3]] / 1e6)
 
@@ -383,14 +382,14 @@ class Measures:
                 continue
             absent = [path for path in other.needs if not path.exists()]
             for path in absent:
-                self.note(f"{other.key}: {path} IS ABSENT, it is left out: cargo build --release --examples")
+                self.note(f"{other.key}: {path} does not exist, skipped: cargo build --release --examples")
             for command in () if absent else other.quick if quick else other.commands:
                 line = " ".join(map(str, command))
                 self.progress(line)
                 try:
-                    self.outputs.append((other.what, line, self.stage.hear(command, seconds=400)))
+                    self.outputs.append((other.what, line, self.stage.run_tool(command, seconds=400)))
                 except Trouble as trouble:
-                    self.note(f"{other.key}: NOT MADE: {trouble}")
+                    self.note(f"{other.key}: not measured: {trouble}")
 
 
 IN_NS = {"ps": 1e-3, "ns": 1, "µs": 1e3, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -424,7 +423,7 @@ def available_memory():
     return int(found[1]) * 1024
 
 
-# --- telling --------------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 
 
 HEAD = ["row", "what", "at least", "aim", "measured", "rounds", "verdict", "command"]
@@ -436,8 +435,8 @@ def line(row, rounds, quick):
     spread = ""
     if len(rounds) > 1:
         low, high = ([least(column) for column in zip(*rounds)] for least in (min, max))
-        spread = f"{row.tell(low)} to {row.tell(high)}"
-    return [row.key, row.what, row.tell(row.asked), row.tell(row.aim), row.tell(values), spread,
+        spread = f"{row.text(low)} to {row.text(high)}"
+    return [row.key, row.what, row.text(row.asked), row.text(row.aim), row.text(values), spread,
             row.verdict(values) if values and not quick else "", row.command or f"tools/figures.py --only {row.key}"]
 
 
@@ -456,11 +455,11 @@ def comparison(row, after, before, quick):
     ratio = median(values[1]) / median(values[0])
     pairs = median([new / old for old, new in zip(*values)])
     is_well = ratio <= 1 + WITHIN if row.less else ratio >= 1 - WITHIN
-    return [row.key, row.what, *(row.tell([median(some)]) for some in values), f"{ratio:.3f}", f"{pairs:.3f}",
+    return [row.key, row.what, *(row.text([median(some)]) for some in values), f"{ratio:.3f}", f"{pairs:.3f}",
             "" if quick else "within 3 % or better" if is_well else "WORSE"]
 
 
-def tell(measures, options):
+def print_report(measures, options):
     rows = [measures.row(row) for row in ROWS if row.key in measures.wanted]
     after, before = measures.seen[AFTER], measures.seen.get(BEFORE)
     if rows:
@@ -472,14 +471,14 @@ def tell(measures, options):
     print()
     for note in measures.notes:
         print(note)
-    for what, command, words in measures.outputs:
-        print(f"\n{what}: {command}\n\n{words}")
+    for what, command, output in measures.outputs:
+        print(f"\n{what}: {command}\n\n{output}")
     if options.json:
         programs = {name: raw.binary(path) for name, path in measures.commands.items()}
         raw.write(options.json, raw.header("figures", measures.size.rounds), quick=options.quick, programs=programs,
                   seen=after, **({} if before is None else {"before": before}), runs=measures.runs,
                   lines=measures.lines, notes=measures.notes,
-                  outputs=[{"what": what, "said": words.splitlines()} for what, _, words in measures.outputs])
+                  outputs=[{"what": what, "said": output.splitlines()} for what, _, output in measures.outputs])
 
 
 def read_options(keys):
@@ -520,10 +519,10 @@ def main():
     before = options.before.resolve() if options.before else None
     for path in (argiope, *([before] if before else []), *examples):
         if not path.exists():
-            sys.exit(f"{path} is not there: cargo build --release, and with --examples, or tools/profiled.sh")
+            sys.exit(f"{path} does not exist: cargo build --release, and with --examples, or tools/profiled.sh")
     enter_namespace()
     busy = busy_share()
-    # Whoever ends us ends what we started.
+    # Run the `finally` clauses, which end the children.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
     size = QUICK if options.quick else Size()
     if before and not options.quick:
@@ -541,7 +540,7 @@ def main():
                 measures.take()
                 measures.run_others(tools, options.quick)
             finally:
-                tell(measures, options)
+                print_report(measures, options)
     except Trouble as trouble:
         sys.exit(str(trouble))
     print(f"\n{time.monotonic() - began:.0f} s", file=sys.stderr)

@@ -1,30 +1,30 @@
 #!/usr/bin/env python3
-"""Latency as crawlers tell it, against the packets themselves.
+"""Compares reported latency with captured packets.
 
     cargo build --release --example stalling_crawl
     tools/latency_judge.py                       # argiope and the peers that are installed
-    tools/latency_judge.py --check --only argiope  # exits 1 where a target is missed
+    tools/latency_judge.py --check --only argiope  # exits 1 if a target is missed
     tools/latency_judge.py --io epoll --busy 0,50 --requests 2000
-    tools/latency_judge.py --json docs/benchmarks/raw   # keep the errors of every request
+    tools/latency_judge.py --json docs/benchmarks/raw   # write the errors of every request
 
-Needs root and tcpdump. A server on loopback answers each request after 20 to 50 ms, most in one
-segment; of every fourth the head comes alone and the body 2 to 30 ms after it, and of every eighth the
-server computes for 0.3 to 1 ms between the two, without giving up its processor, which may be the one
-that the crawler is to wake on. The crawler under judgement keeps 32 requests in flight, each to an address of its own, and after each page keeps its
-own thread busy for 0, 20 or 50 ms. tcpdump captures what passes, stamped to the nanosecond by the kernel, and
-for each request the figure is compared:
+Needs root and tcpdump. A server on loopback answers each request after 20 to 50 ms, most of them in one
+segment. For one in four the body follows 2 to 30 ms after the head; for one in eight the server computes
+for 0.3 to 1 ms between the two without yielding its processor, which may be the one on which the crawler
+would wake. The crawler keeps 32 requests in flight, each to its own address, and after each page keeps its
+thread busy for 0, 20 or 50 ms. tcpdump captures the packets with kernel timestamps in nanoseconds. For
+each request these are compared:
 
   argiope   `server_latency`: from the packet with the request's first byte to the packet with the
-            last byte of the head. -kept: over few addresses, on connections that carry many
-            requests; -tls: from the last packet of the request to the record of the head
+            last byte of the head. -kept: over few addresses, on kept connections; -tls: from the last
+            packet of the request to the record of the head
   peers     from TCP established (the packet with SYN and ACK) to the last byte of the head, which is
-            what Scrapy's `download_latency`, aiohttp's trace and libcurl's times are for
+            what Scrapy's `download_latency`, aiohttp's trace and libcurl's times mean
 
-Errors are what was said less what was true, in microseconds. `exact` has those of samples that are
-not labelled a bound (peers label none): median, 99th percentile and maximum of their size. `bounds`
-has the share that is labelled, and by how much the lowest of them is above the truth: below zero
-would be a lie. `slack` says how many of them promise less slack than they have. `established` has
-median and 99th percentile of the error of the moment that TCP was established.
+An error is the reported value minus the true one, in microseconds. `exact`: median, 99th percentile and
+maximum of the absolute error of samples that are not labelled a bound (peers label none). `bounds`: the
+share that is labelled, and the lowest error among them, which must not be negative. `slack`: how many of
+them exceed the true value by more than their slack. `established`: median and 99th percentile of the
+absolute error of the time at which TCP was established.
 """
 
 import argparse
@@ -62,17 +62,17 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n
 
 
 class Origin(asyncio.Protocol):
-    """Answers /DELAY/GAP/NUMBER, in milliseconds; with a gap the head goes ahead of the body. A gap
-    that ends in `c` is computed through, not slept."""
+    """Answers /DELAY/GAP/NUMBER, in milliseconds; with a gap the body is sent that much after the head.
+    During a gap that ends in `c` the server computes, otherwise it sleeps."""
 
     def connection_made(self, transport):
         self.transport = transport
-        self.heard = b""
+        self.received = b""
 
     def data_received(self, data):
-        self.heard += data
-        while b"\r\n\r\n" in self.heard:
-            request, self.heard = self.heard.split(b"\r\n\r\n", 1)
+        self.received += data
+        while b"\r\n\r\n" in self.received:
+            request, self.received = self.received.split(b"\r\n\r\n", 1)
             _, delay, gap, _ = request.split(b" ")[1].split(b"/")
             computes = gap.endswith(b"c")
             gap = float(gap.rstrip(b"c")) / 1000
@@ -125,7 +125,7 @@ def urls_for(port, requests, kept, tls, seed):
 
 @dataclass
 class Truth:
-    """When things were on the wire, in nanoseconds."""
+    """Times on the wire, in nanoseconds."""
 
     established: int | None
     request: int
@@ -150,7 +150,7 @@ def packets(path):
 
 
 def conversations(path, port):
-    """Packets with data by connection, repeats left out; and when each was established."""
+    """Packets with data by connection, without retransmissions; and when each was established."""
     streams, established, seen = defaultdict(list), {}, {}
     for at, source, target, syn, sequence, data in packets(path):
         is_ours = target[1] == port
@@ -169,32 +169,32 @@ def conversations(path, port):
 
 
 def truths(path, port):
-    """What the packets say of each request, by its path."""
+    """The true times of each request, by its path."""
     streams, established = conversations(path, port)
     all_of_them = {}
     for key, stream in streams.items():
-        asked, heard = None, b""
+        asked, received = None, b""
         fresh = established.get(key)
         for at, is_ours, data in stream:
             if is_ours and data.startswith(b"GET "):
-                asked, heard = (data.split(b" ")[1].decode(), at), b""
+                asked, received = (data.split(b" ")[1].decode(), at), b""
             elif not is_ours and asked:
-                heard += data
-                if b"\r\n\r\n" in heard:
+                received += data
+                if b"\r\n\r\n" in received:
                     all_of_them[asked[0]] = Truth(fresh, asked[1], at)
                     asked = fresh = None
     return all_of_them
 
 
-def tls_truths(path, port, said):
-    """The same where paths cannot be read: one request per connection, known by its ends.
+def tls_truths(path, port, reports):
+    """The same for TLS, where paths are encrypted: one request per connection, identified by its ends.
 
     With TLS 1.3 our second record of application data is the request, after the handshake's end. The
-    head is alone in its record or together with the body, and known by the record's length.
+    head is alone in its record or together with the body, and identified by the record's length.
     """
     streams, established = conversations(path, port)
     all_of_them = {}
-    for line in said:
+    for line in reports:
         ends = [line["local"], line["remote"]]
         ends = [end.rsplit(":", 1) for end in ends]
         key = tuple((bytes(map(int, host.split("."))), int(number)) for host, number in ends)
@@ -214,7 +214,7 @@ def tls_truths(path, port, said):
 
 
 class Records:
-    """The TLS records of one direction: type and length of those that a packet completes."""
+    """The TLS records of one direction: type and length of each complete record."""
 
     def __init__(self):
         self.held = b""
@@ -243,7 +243,7 @@ class Judged:
     missing: int
     exact: list
     bounds: list
-    slack_lies: int
+    slack_exceeded: int
     established: list
 
     def total(self):
@@ -278,7 +278,7 @@ def run(row, command, busy, options):
                     text=True,
                     timeout=60 + options.requests * (busy + 20) / 1000,
                 )
-                # What the kernel has captured is handed over in blocks.
+                # tcpdump receives captured packets in blocks.
                 time.sleep(1)
             finally:
                 dump.send_signal(signal.SIGINT)
@@ -288,9 +288,9 @@ def run(row, command, busy, options):
             server.wait()
         if crawl.returncode != 0:
             raise SystemExit(f"{row}: exit code {crawl.returncode}")
-        said = [json.loads(line) for line in crawl.stdout.splitlines() if line.startswith("{")]
-        true = tls_truths(capture, port, said) if tls else truths(capture, port)
-    return judge(row, busy, said, true, options.requests)
+        reports = [json.loads(line) for line in crawl.stdout.splitlines() if line.startswith("{")]
+        true = tls_truths(capture, port, reports) if tls else truths(capture, port)
+    return judge(row, busy, reports, true, options.requests)
 
 
 def listen(port, capture):
@@ -302,15 +302,15 @@ def listen(port, capture):
     )
     while "listening on" not in (line := dump.stderr.readline()):
         if not line:
-            raise SystemExit("tcpdump cannot listen: it needs to be root")
+            raise SystemExit("tcpdump cannot listen: it needs root")
     return dump
 
 
 def end_of_dump(dump):
-    _, words = dump.communicate(timeout=20)
-    for line in words.splitlines():
+    _, output = dump.communicate(timeout=20)
+    for line in output.splitlines():
         if "dropped by kernel" in line and not line.startswith("0 "):
-            print(f"  {line}: some requests have no judge", file=sys.stderr)
+            print(f"  {line}: some requests cannot be compared", file=sys.stderr)
 
 
 def make_certificate(folder):
@@ -325,20 +325,20 @@ def make_certificate(folder):
     return str(both)
 
 
-def judge(row, busy, said, true, requests):
+def judge(row, busy, reports, true, requests):
     judged = Judged(row, busy, 0, [], [], 0, [])
-    for line in said:
+    for line in reports:
         truth = true.get(path_of(line["url"]))
-        told = line.get("server_latency", line["latency"])
-        if truth is None or told is None:
+        reported = line.get("server_latency", line["latency"])
+        if truth is None or reported is None:
             continue
         begin = truth.request if "server_latency" in line else truth.established
-        error = told * 1e6 - (truth.head - begin) / 1000
+        error = reported * 1e6 - (truth.head - begin) / 1000
         if line.get("label", "exact") == "exact":
             judged.exact.append(error)
         else:
             judged.bounds.append(error)
-            judged.slack_lies += error > line["slack"] * 1e6 + CLOCKS_AGREE
+            judged.slack_exceeded += error > line["slack"] * 1e6 + CLOCKS_AGREE
         if line.get("connect_wall") and truth.established and not line["reused"]:
             judged.established.append((line["connect_wall"] - truth.established) / 1000)
     judged.missing = requests - judged.total()
@@ -352,7 +352,7 @@ def show(judged):
     size = [abs(error) for error in judged.exact]
     bounds = f"{judged.share():5.1%}"
     if judged.bounds:
-        bounds += f" {min(judged.bounds):8.1f} {judged.slack_lies:5d}"
+        bounds += f" {min(judged.bounds):8.1f} {judged.slack_exceeded:5d}"
     else:
         bounds += f" {'':8} {'':5}"
     established = [abs(error) for error in judged.established]
@@ -372,7 +372,7 @@ def kept_of(judged):
         return [round(error, 1) for error in errors]
 
     return {"exact": rounded(judged.exact), "bounds": rounded(judged.bounds), "missing": judged.missing,
-            "slack_lies": judged.slack_lies, "established": rounded(judged.established)}
+            "slack_lies": judged.slack_exceeded, "established": rounded(judged.established)}
 
 
 def wrong_with(judged):
@@ -390,8 +390,8 @@ def wrong_with(judged):
         yield f"one that is not labelled a bound is off by {max(size):.1f} µs, more than 50"
     if judged.bounds and min(judged.bounds) < -CLOCKS_AGREE:
         yield f"a bound is {-min(judged.bounds):.1f} µs below the truth"
-    if judged.slack_lies:
-        yield f"{judged.slack_lies} bounds are further off than their slack"
+    if judged.slack_exceeded:
+        yield f"{judged.slack_exceeded} bounds are further off than their slack"
 
 
 def commands(options):
@@ -428,7 +428,7 @@ def main():
     if options.serve:
         return serve("" if options.serve == "-" else options.serve)
     if not CRAWL.exists():
-        raise SystemExit("cargo build --release --example stalling_crawl comes first")
+        raise SystemExit("build first: cargo build --release --example stalling_crawl")
     if shutil.which("tcpdump") is None:
         raise SystemExit("tcpdump is not installed")
     print(f"{'':25} {'':12} {'exact: error in µs':^32}  {'bounds':^20} {'established':^17}")
@@ -445,7 +445,7 @@ def main():
             show(judged)
             seen[f"{row}-{busy}"] = kept_of(judged)
             if row.startswith("argiope"):
-                wrong += [f"{row}, busy {busy} ms: {words}" for words in wrong_with(judged)]
+                wrong += [f"{row}, busy {busy} ms: {fault}" for fault in wrong_with(judged)]
     if options.json:
         raw.write(options.json, raw.header("latency_judge", 1), requests=options.requests, seen=seen, wrong=wrong)
     if options.check:

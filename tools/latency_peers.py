@@ -1,11 +1,11 @@
-"""What other crawlers say of latency while their handlers are busy, for tools/latency_judge.py.
+"""Latency as reported by other crawlers while their handlers are busy, for tools/latency_judge.py.
 
     tools/latency_peers.py scrapy|aiohttp|pycurl BUSY_MS < URLS
 
-Prints a line of JSON per page. Each is asked for the figure that its users are given for the time
-from TCP established to headers: Scrapy's download_latency, aiohttp's trace events, and libcurl's
-STARTTRANSFER_TIME less its CONNECT_TIME (the heads here come whole). All keep 32 requests in flight,
-each on a connection of its own, and stay busy for so long after each page.
+Prints a line of JSON per page, with each crawler's own value for the time from TCP established to
+headers: Scrapy's download_latency, aiohttp's trace events, and libcurl's STARTTRANSFER_TIME minus its
+CONNECT_TIME (each head arrives in one segment). All keep 32 requests in flight, each on a new
+connection, and are busy for BUSY_MS after each page.
 """
 
 import asyncio
@@ -71,10 +71,10 @@ def aiohttp(urls, busy):
 
             async def fetch(url):
                 async with gate:
-                    told = {}
-                    async with session.get(url, trace_request_ctx=told) as response:
+                    trace_data = {}
+                    async with session.get(url, trace_request_ctx=trace_data) as response:
                         await response.read()
-                    done(url, told["latency"], busy)
+                    done(url, trace_data["latency"], busy)
 
             await asyncio.gather(*(fetch(url) for url in urls))
 

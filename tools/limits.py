@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""Measures how well a crawler finds undeclared limits of origins, as seen by the origins.
+"""Measures how well a crawler finds hidden limits of origins, as recorded by the origins.
 
     cargo build --release && cargo build --release --example fault_server
     tools/limits.py                    # everything, in less than 15 minutes
     tools/limits.py --quick            # the main rows, in less than 3
-    tools/limits.py --only 5/s         # rows whose name has this in it
+    tools/limits.py --only 5/s         # rows whose name contains this
 
-Each row starts an origin of its own (tools/fault_server), lets a crawler at it for a bounded time,
-and prints what the origin saw. Nothing is taken from the crawler's own log.
+Each row starts its own origin (tools/fault_server), runs a crawler against it for a bounded time, and
+prints the origin's report. The crawler's own log is not used.
 
-  share      of what the limit made: from the first request to the end / once settled
-  settled    after so many seconds: from then on every stretch of one window, begun at any tenth of
-             one, used 95 % of the limit, one request less forgiven, and every stretch of two saw two
-             rounds at most. Where that never was, figures are of the last half and marked ~
-  refused    replies per window, once settled
-  rounds     per window, once settled; a round is all refusals of requests that were sent before the
-             first of them was known. In brackets the replies of the largest round of all
-  peak       in flight at once, ever
+  share      used share of the limit: from the first request to the end / once settled
+  settled    seconds until settled: from then on every stretch of one window, beginning at any tenth of a
+             window, used 95 % of the limit, give or take one request, and every stretch of two windows
+             had at most two rounds. If that never happened, figures are of the last half and marked ~
+  refused    refusals per window, once settled
+  rounds     rounds per window, once settled; a round is all refusals of requests that were sent before
+             the first refusal arrived. In brackets the refusals of the largest round
+  peak       maximum of requests in flight
 
-A window is BACKOFF_WINDOW: 10 s instead of 60, so that a run is short, and 60 s where a limit is so
-low that 10 s hold no more than five requests. Argiope gets it as a setting; it says so if it knows
-no such setting. Crawlers: argiope with AutoThrottle off and on (-at), and Scrapy in the same way,
-with start delay 0.5 and target concurrency 1 unless the row says otherwise.
+A window is BACKOFF_WINDOW: 10 s instead of 60, to keep runs short, and 60 s for a limit of at most five
+requests in 10 s. Argiope gets it as a setting; a version without that setting is reported. Crawlers:
+argiope with AutoThrottle off and on (-at), and Scrapy likewise, with start delay 0.5 and target
+concurrency 1 unless the row sets another.
 """
 
 import argparse
@@ -42,10 +42,10 @@ import raw
 TOOLS = Path(__file__).resolve().parent
 RELEASE = TOOLS.parent / "target" / "release"
 SCRAPY = "2.19.0"
-# What a crawl without any throttle asks for in a second; a crawl that runs out of URLs is reported.
+# More than a crawl without throttling fetches per second; a crawl that runs out of URLs is reported.
 URLS_PER_SECOND = 8000
 URLS_MAX = 400_000
-# A Python crawler takes so long to begin; the origin's own time begins with the first request.
+# Start-up time of a Python crawler; the origin's time begins with the first request.
 PEER_START = 2
 SHARE = 0.95
 
@@ -58,15 +58,15 @@ class Row:
     # None: not in a quick run.
     quick: int | None
     crawlers: str
-    # What is wrong with what was seen: a list of sentences.
+    # Returns the faults in a report: a list of messages.
     judge: object
     window: int = 10
     concurrency: int = 8
     target: float = 1.0
     settings: dict = field(default_factory=dict)
-    # Peers are run for so long at most: their figures do not move any more.
+    # Maximum run time of peers: their figures do not change any more.
     peer_seconds: int = 60
-    # Runs that may take a core go two at a time; where each millisecond counts, one.
+    # Runs that may use a whole core run two at a time; runs with high rates run alone.
     busy: bool = False
     alone: bool = False
 
@@ -118,9 +118,9 @@ def judge_hold(report, row):
 def judge_block(report, row):
     before, after = report["before_block"], report["after_block"]
     if after is None:
-        return ["never got as far as the block"]
+        return ["did not reach the block"]
     if after["requests_per_second"] > before["requests_per_second"] / 2:
-        return [f"went on at {after['requests_per_second']:.1f}/s after the block"]
+        return [f"continued at {after['requests_per_second']:.1f}/s after the block"]
     return []
 
 
@@ -217,7 +217,7 @@ class Runner:
         return child
 
     def stop(self, child, how=signal.SIGKILL):
-        """Ends a process of ours, by its id and no other way."""
+        """Ends a child, by its id."""
         if child.poll() is None:
             child.send_signal(how)
         child.wait(timeout=20)
@@ -229,7 +229,7 @@ class Runner:
             self.stop(child)
 
     def run(self, row, crawler):
-        """What the origin saw, what is worth a note, and what was wrong."""
+        """Returns the origin's report, notes, and faults."""
         options = self.options
         peer = crawler.startswith("scrapy")
         seconds = options.seconds or (row.quick if options.quick else row.seconds)
@@ -259,13 +259,13 @@ class Runner:
                         except subprocess.TimeoutExpired:
                             break
                         log.seek(0)
-                        said = log.read().strip().splitlines()[-1:]
-                        notes.append(": ".join([f"ended by itself with {code}", *said]))
+                        last_line = log.read().strip().splitlines()[-1:]
+                        notes.append(": ".join([f"ended by itself with {code}", *last_line]))
                         if code != 0:
                             break
                         # The measurement continues: a crawl that stops early has not used the limit.
                         time.sleep(max(0, ends - time.monotonic()))
-                # The origin first, so that its figures end while the crawler is at it.
+                # The origin first, so that its figures end while the crawler still runs.
                 self.stop(server, signal.SIGTERM)
                 report = json.loads(report_file.read_text())
             finally:
@@ -276,7 +276,7 @@ class Runner:
             return seen, notes, ["no request came"]
         late = report["late"]
         if late["steps"] and late["over_1ms"] > late["steps"] / 20:
-            notes.append(f"the judge was over 1 ms late {late['over_1ms']} times of {late['steps']}")
+            notes.append(f"the origin was over 1 ms late {late['over_1ms']} times of {late['steps']}")
         return seen, notes, row.judge(seen, row)
 
     def command(self, crawler, row, origin, seconds, window, scratch):
@@ -315,7 +315,7 @@ class Runner:
         return command
 
 
-# --- telling --------------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 
 
 def percent(share):
@@ -400,10 +400,10 @@ def peers_are_there(options):
     found = shutil.which("scrapy")
     version = found and subprocess.run(["scrapy", "version"], capture_output=True, text=True).stdout.split()
     if not version:
-        print(f"SCRAPY IS ABSENT: rows with peers are left out. pip install scrapy=={SCRAPY}", file=sys.stderr)
+        print(f"Scrapy is not installed, its rows are skipped: pip install scrapy=={SCRAPY}", file=sys.stderr)
         return False
     if version[-1] != SCRAPY:
-        print(f"SCRAPY {version[-1]} IS NOT THE {SCRAPY} THAT FIGURES ARE TOLD OF: pip install scrapy=={SCRAPY}",
+        print(f"Scrapy {version[-1]} is not {SCRAPY}, the version of the published figures: pip install scrapy=={SCRAPY}",
               file=sys.stderr)
     return True
 
@@ -412,11 +412,11 @@ def main():
     options = read_options()
     for program in (options.argiope, options.server):
         if not Path(program).exists():
-            sys.exit(f"{program} is not there: cargo build --release, and with --example fault_server")
+            sys.exit(f"{program} does not exist: cargo build --release, and with --example fault_server")
     peers = peers_are_there(options)
     runner = Runner(options)
     if not runner.window_known:
-        print("argiope knows no BACKOFF_WINDOW; it is run without", file=sys.stderr)
+        print("this argiope has no BACKOFF_WINDOW; it runs without", file=sys.stderr)
     runs = [
         (row, crawler)
         for row in rows(options.quick)
@@ -426,7 +426,7 @@ def main():
         if (peers or not crawler.startswith("scrapy")) and (not options.crawler or crawler in options.crawler)
     ]
     alone = [run for run in runs if run[0].alone]
-    # A crawler that nothing slows takes a core.
+    # A crawler without throttling uses a whole core.
     busy = [run for run in runs if not run[0].alone and (run[0].busy or run[1] == PEER)]
     together = [run for run in runs if run not in alone and run not in busy]
     # The longest first, so that the last ones do not leave cores idle.
@@ -443,7 +443,7 @@ def main():
         wrong = "; ".join(done[row.name, crawler][2]) or "ok"
         print(f"{row.name}: {crawler}: {wrong} ({time.monotonic() - began:.0f} s)", file=sys.stderr)
 
-    # Whoever ends us ends what we started.
+    # Run the `finally` clauses, which end the children.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
     try:
         for some, at_once in ((together, options.jobs), (busy, 2), (alone, 1)):
@@ -455,12 +455,12 @@ def main():
     finally:
         runner.stop_all()
         runs = [(row, crawler) for row, crawler in runs if (row.name, crawler) in done]
-        tell(runs, done, options)
+        print_report(runs, done, options)
     ours_wrong = any(done[row.name, crawler][2] for row, crawler in runs if crawler.startswith(OURS))
     sys.exit(1 if options.check and ours_wrong else 0)
 
 
-def tell(runs, done, options):
+def print_report(runs, done, options):
     table([line(row, crawler, *done[row.name, crawler]) for row, crawler in runs])
     if options.json:
         seen = [

@@ -1,8 +1,8 @@
-"""Asks one origin for pages without end, as fast as Scrapy's own settings let it.
+"""Requests pages from one origin without end, at the pace of Scrapy's settings.
 
     scrapy runspider tools/limits_spider.py -a origin=http://127.0.0.1:8080
 
-The peer in tools/limits.py; the origin does all the measuring.
+The peer in tools/limits.py; the origin measures.
 """
 
 from itertools import count
@@ -18,7 +18,7 @@ class LimitsSpider(scrapy.Spider):
     async def start(self):
         for number in count(1):
             yield scrapy.Request(f"{self.origin}/{number}", dont_filter=True)
-            # Else all numbers there are would be queued before the first request leaves.
+            # Otherwise the endless iterator would be queued before the first request is sent.
             if number % 64 == 0:
                 await self.crawler.signals.wait_for(signals.scheduler_empty)
 

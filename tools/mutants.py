@@ -1,23 +1,22 @@
 #!/usr/bin/env python3
-"""Mutation tests of the floors that pace, queue and fetch: what the tests do not notice.
+"""Mutation tests of throttle, frontier, fetch and robots.txt: lists mutants that no test detects.
 
     cargo install cargo-mutants --locked
-    tools/mutants.py                # 200 mutants, which takes hours; continues where it was stopped
+    tools/mutants.py                # 200 mutants, which takes hours; resumes an interrupted run
     tools/mutants.py --only throttle --count 20
-    tools/mutants.py --again        # unexplained survivors once more, after tests were added
-    tools/mutants.py --report       # what is known so far
+    tools/mutants.py --again        # tries unexplained survivors again, after tests were added
+    tools/mutants.py --report       # prints the results so far
 
 cargo-mutants lists every mutant of src/throttle, src/frontier, src/fetch and src/wire/robots (some
 4 600). A sample is drawn by a hash of a fixed seed (--seed) and of the mutant's name, so that a
 change of the source elsewhere changes neither the sample nor its order. The name is that of
-cargo-mutants without line and column; where several have the same, those behind the first are
-numbered. Mutants are tried one at a time, at a low priority, in a copy of the tree below
-target/mutants with a build directory of its own and without debug information. Each is judged by
-the unit tests of its floor; what survives them is judged by those of src/crawl, and then by those of
-the other floors. Results are lines of target/mutants/results.jsonl.
+cargo-mutants without line and column; duplicates are numbered. Mutants are tried one at a time, at low
+priority, in a copy of the tree below target/mutants with its own build directory and without debug
+information. Each is tested by the unit tests of its floor; survivors by those of src/crawl, and then by
+those of the other floors. Results are lines of target/mutants/results.jsonl.
 
-A survivor is a missing test, or changes nothing that a test could see. The latter stand in
-tools/mutants.md, each with its reason. Exits 1 where a survivor does not stand there.
+A survivor shows a missing test, or is equivalent to the original. tools/mutants.md lists the latter, with
+reasons. Exits 1 if a survivor is not listed there.
 """
 
 import argparse
@@ -72,7 +71,7 @@ def main():
     sample = draw(options)
     known = results()
     if test(None) != "missed":
-        sys.exit("the tests fail without any mutant: mend them first")
+        sys.exit("the tests fail without any mutant: fix them first")
     for number, mutant in enumerate(sample, 1):
         name = mutant["lasting"]
         outcome = known.get(name)
@@ -92,14 +91,14 @@ def arguments():
     )
     parser.add_argument("--count", type=int, default=200, help="mutants in the sample")
     parser.add_argument("--seed", type=int, default=15, help="seed of the sample")
-    parser.add_argument("--only", choices=TESTS, help="those of the sample on one floor")
-    parser.add_argument("--again", action="store_true", help="try unexplained survivors once more")
-    parser.add_argument("--report", action="store_true", help="try nothing")
+    parser.add_argument("--only", choices=TESTS, help="mutants of one floor only")
+    parser.add_argument("--again", action="store_true", help="try unexplained survivors again")
+    parser.add_argument("--report", action="store_true", help="only print the report")
     return parser.parse_args()
 
 
 def copy_tree():
-    """Brings the copy up to date, touching only what differs: cargo goes by the time of files."""
+    """Updates the copy, writing only files that differ, because cargo compares modification times."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -154,7 +153,7 @@ def judge(mutant):
 
 
 def test(own):
-    """What the tests say of the copy as it is, those of its own floor first."""
+    """The outcome of the tests on the copy, those of its own floor first."""
     environment = os.environ | {
         "CARGO_TARGET_DIR": str(WORK / "build"),
         "CARGO_PROFILE_DEV_DEBUG": "0",
@@ -174,7 +173,7 @@ def test(own):
 
 
 def quietly(command, environment, seconds):
-    """The exit code of a command that is ended, with all that it began, after so long."""
+    """The exit code of a command; after the timeout it and its children are killed."""
     process = subprocess.Popen(
         command, cwd=TREE, env=environment, start_new_session=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX)),
@@ -197,7 +196,7 @@ def results():
 
 
 def explained():
-    """Survivors that no test could notice: the code spans that begin the lines of a list."""
+    """Equivalent mutants: the code spans at the start of list items in mutants.md."""
     text = EXPLAINED.read_text() if EXPLAINED.exists() else ""
     return set(re.findall(r"^- `(src/[^`]+)`", text, re.MULTILINE))
 

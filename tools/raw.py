@@ -32,9 +32,9 @@ def header(tool, rounds):
 
 def commit():
     """The commit of the work tree, with `+` where files that git knows were changed."""
-    said = subprocess.run(["git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"], cwd=ROOT,
+    described = subprocess.run(["git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"], cwd=ROOT,
                           capture_output=True, text=True)
-    return said.stdout.strip() or "unknown"
+    return described.stdout.strip() or "unknown"
 
 
 def cpu_model():

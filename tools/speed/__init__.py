@@ -1,1 +1,1 @@
-"""What tools/figures.py stands on: a stage for both sides, and the peers that are compared with."""
+"""Parts of tools/figures.py: the environment of measurements, and the peers."""

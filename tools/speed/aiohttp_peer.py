@@ -4,7 +4,7 @@
     tools/speed/aiohttp_peer.py FILE COUNT
     tools/speed/aiohttp_peer.py --version
 
-A peer in tools/figures.py. Bodies are read and dropped; anything but 200 ends it.
+A peer in tools/figures.py. Drops bodies; exits on any status but 200.
 """
 
 import asyncio

@@ -4,9 +4,8 @@
  *     curl_peer FILE COUNT
  *     curl_peer --version
  *
- * A peer in tools/figures.py: libcurl at its best. It is driven by epoll and
- * curl_multi_socket_action, which is the way that libcurl's own documentation has for many
- * connections. Bodies are dropped; anything but 200 ends it. */
+ * A peer in tools/figures.py: libcurl, tuned. It uses epoll and curl_multi_socket_action, as libcurl's
+ * documentation recommends for many connections. Drops bodies; exits on any status but 200. */
 
 #include <curl/curl.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@ static CURLM *multi;
 static int epoll;
 static char **urls;
 static long count, begun, done;
-/* When libcurl wants to be called whatever happens; below zero: never. */
+/* Deadline of libcurl's timer; negative: none. */
 static double deadline = -1;
 
 static void fail(const char *what, const char *why) {
@@ -35,7 +34,7 @@ static size_t drop(char *bytes, size_t size, size_t number, void *user) {
     return size * number;
 }
 
-/* Events that libcurl waits for on a socket. A socket assigned to it carries a mark. */
+/* Registers the events that libcurl waits for on a socket. Registered sockets have a non-null `known`. */
 static int watch(CURL *easy, curl_socket_t fd, int what, void *user, void *known) {
     (void)easy;
     (void)user;
@@ -120,7 +119,7 @@ int main(int arguments, char **argument) {
         curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop);
         curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
         curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
-        /* Else all names that it knows are looked at before each transfer. */
+        /* Otherwise libcurl scans its DNS cache before each transfer. */
         curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, -1L);
         begin(easy);
     }

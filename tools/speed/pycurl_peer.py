@@ -4,8 +4,8 @@
     tools/speed/pycurl_peer.py FILE COUNT
     tools/speed/pycurl_peer.py --version
 
-A peer in tools/figures.py: libcurl's multi interface as its examples have it, with perform and
-select. Bodies are dropped; anything but 200 ends it.
+A peer in tools/figures.py: libcurl's multi interface as in its examples, with perform and select.
+Drops bodies; exits on any status but 200.
 """
 
 import sys
@@ -23,7 +23,7 @@ def drop(_bytes):
 
 
 def begin(multi, easy, urls):
-    """Whether there was one more URL."""
+    """Starts the next transfer; false if there is none."""
     for url in urls:
         easy.setopt(pycurl.URL, url)
         multi.add_handle(easy)
@@ -34,7 +34,7 @@ def begin(multi, easy, urls):
 def fetch_all(urls):
     multi = pycurl.CurlMulti()
     rest = iter(urls)
-    # As long as libcurl has them somebody must hold them.
+    # Keeps references while libcurl uses them.
     handles = [pycurl.Curl() for _ in range(IN_FLIGHT)]
     for easy in handles:
         easy.setopt(pycurl.WRITEFUNCTION, drop)
@@ -46,8 +46,8 @@ def fetch_all(urls):
         queued = 1
         while queued:
             queued, good, bad = multi.info_read()
-            for _, code, words in bad:
-                sys.exit(f"a transfer failed: {code} {words}")
+            for _, code, message in bad:
+                sys.exit(f"a transfer failed: {code} {message}")
             for easy in good:
                 if (status := easy.getinfo(pycurl.RESPONSE_CODE)) != 200:
                     sys.exit(f"{easy.getinfo(pycurl.EFFECTIVE_URL)}: {status}")

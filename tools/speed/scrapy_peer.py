@@ -4,7 +4,7 @@
     tools/speed/scrapy_peer.py FILE COUNT
     tools/speed/scrapy_peer.py --version
 
-A peer in tools/figures.py. Scrapy as it comes, without delays, retries, cookies and robots.txt.
+A peer in tools/figures.py. Scrapy's defaults, without delays, retries, cookies and robots.txt.
 """
 
 import sys
@@ -23,7 +23,7 @@ SETTINGS = {
     "COOKIES_ENABLED": False,
     "TELNETCONSOLE_ENABLED": False,
     "LOG_LEVEL": "ERROR",
-    # Connections of hosts that are not asked again would be kept for minutes.
+    # Otherwise connections that are not used again would be kept for minutes.
     "DEFAULT_REQUEST_HEADERS": {"Connection": "close"},
 }
 

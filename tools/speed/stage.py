@@ -1,5 +1,5 @@
-"""The stage on which speeds are taken: one network namespace, nginx on a core of its own, and runs
-of clients on the other, each with what it took of the processor."""
+"""Environment of speed measurements: one network namespace, nginx on one core, clients on the other,
+with their processor time."""
 
 import json
 import os
@@ -18,7 +18,7 @@ IN_NAMESPACE = "ARGIOPE_FIGURES_IN_NAMESPACE"
 PORT = 18080
 TLS_PORT = 18443
 ADDRESSES = 10_000
-# No more than a crawl remembers sessions of.
+# At most as many as a crawl caches sessions for.
 TLS_ADDRESSES = 1_000
 KEPT_ADDRESSES = 4
 IN_FLIGHT = 256
@@ -58,9 +58,9 @@ class Trouble(Exception):
 
 @dataclass
 class Run:
-    """What a client did: what it said, its rate, and the processor's time for each page."""
+    """Result of a client: its output, rate, and processor time per page."""
 
-    said: str
+    output: str
     rate: float
     user: float
     system: float
@@ -78,19 +78,19 @@ def median(values):
 
 
 def check_machine():
-    """Ends us with a line that says what is missing, before anything is begun."""
+    """Exits with a message if something is missing, before anything is started."""
     if os.geteuid() != 0:
-        sys.exit("a network namespace of our own needs root")
+        sys.exit("a network namespace needs root")
     if os.cpu_count() < 2:
-        sys.exit("client and server need a core each, and there is one")
+        sys.exit("client and server need one core each")
     for program, package in (("unshare", "util-linux"), ("taskset", "util-linux"), ("ip", "iproute2"),
                              ("nginx", "nginx"), ("wrk", "wrk"), ("openssl", "openssl")):
         if not shutil.which(program):
-            sys.exit(f"{program} is absent: apt-get install {package}")
+            sys.exit(f"{program} is not installed: apt-get install {package}")
 
 
 def enter_namespace():
-    """Begins once more in a network namespace that has loopback only, unless we are there.
+    """Starts this program again in a network namespace with loopback only, unless already inside.
 
     There nginx may listen on all of 127.0.0.0/8, and both ends use cubic: bbr paces.
     """
@@ -110,7 +110,7 @@ def must(command):
 
 
 class Stage:
-    """nginx with its pages, and their clients. A context: it ends the processes it started."""
+    """nginx with its pages, and their clients. A context manager that ends the processes it started."""
 
     def __init__(self, binaries, argiope=None):
         self.argiope = argiope or binaries / "argiope"
@@ -134,7 +134,7 @@ class Stage:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def end(self, child):
-        """Ends a process of ours, by its id, and asks first: it may have some of its own."""
+        """Ends a child by SIGTERM, so that it can end its own children, then by SIGKILL."""
         child.terminate()
         try:
             child.wait(timeout=5)
@@ -144,14 +144,14 @@ class Stage:
         self.children.discard(child)
 
     def make_pages(self):
-        """A page of less than a kilobyte without links; a robots.txt that allows all."""
+        """A page below a kilobyte without links; a robots.txt that allows everything."""
         www = self.dir / "www"
         www.mkdir()
         (www / "page.html").write_text(f"<html><body><p>{'x' * 700}</p></body></html>")
         (www / "robots.txt").write_text("User-agent: *\nAllow: /\n")
 
     def make_certificates(self):
-        """An authority, and a certificate of its for every address that is asked over TLS."""
+        """An authority, and a certificate for every address that is used with TLS."""
         d = self.dir
         key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
         names = ",".join(f"IP:{address(number)}" for number in range(TLS_ADDRESSES))
@@ -178,7 +178,7 @@ class Stage:
         raise Trouble(f"nginx does not listen: {log.read_text().strip() if log.exists() else 'no log'}")
 
     def urls(self, kind, count):
-        """A file with so many URLs: `new` over many addresses in turn, `kept` over few, `tls`."""
+        """A file with this many URLs: `new` over many addresses in turn, `kept` over few, `tls`."""
         path = self.dir / f"{kind}-{count}.txt"
         if not path.exists():
             scheme, port, addresses = {
@@ -193,7 +193,7 @@ class Stage:
         return path
 
     def run(self, command, pages=None, seconds=180):
-        """Runs a client on the client's core; its rate is what it says itself, as `N/s`."""
+        """Runs a client on the client's core; its rate is the `N/s` in its output."""
         command = ["taskset", "-c", CLIENT_CORE, *map(str, command)]
         name = Path(command[3]).name
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -201,28 +201,28 @@ class Stage:
             self.children.add(child)
             watch = threading.Timer(seconds, child.kill)
             watch.start()
-            # Not `child.wait`: what it took of the processor is reported once.
+            # Not `child.wait`, which does not return the processor time.
             _, status, usage = os.wait4(child.pid, 0)
             watch.cancel()
             child.returncode = os.waitstatus_to_exitcode(status)
             self.children.discard(child)
             out.seek(0)
             err.seek(0)
-            said, complained = out.read(), err.read().strip()
+            output, complained = out.read(), err.read().strip()
         if child.returncode:
             last = complained.splitlines()[-1:] or ["no word"]
             raise Trouble(f"{name} ended with {child.returncode}: {last[0]}")
-        rate = re.search(r"([\d.]+)/s", said)
+        rate = re.search(r"([\d.]+)/s", output)
         each = 1e6 / pages if pages else 0
-        return Run(said, float(rate[1]) if rate else 0, usage.ru_utime * each, usage.ru_stime * each)
+        return Run(output, float(rate[1]) if rate else 0, usage.ru_utime * each, usage.ru_stime * each)
 
-    def hear(self, command, seconds):
-        """Runs a tool that brings its own other side, on both cores; what it says."""
+    def run_tool(self, command, seconds):
+        """Runs a tool that includes its own server, on both cores; returns its output."""
         child = subprocess.Popen([*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  text=True)
         self.children.add(child)
         try:
-            said, complained = child.communicate(timeout=seconds)
+            output, complained = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             raise Trouble(f"{Path(command[0]).name} took more than {seconds} s") from None
         finally:
@@ -230,7 +230,7 @@ class Stage:
         if child.returncode:
             last = complained.strip().splitlines()[-1:] or ["no word"]
             raise Trouble(f"{Path(command[0]).name} ended with {child.returncode}: {last[0]}")
-        return said.strip()
+        return output.strip()
 
     def bare(self, requests, *more):
         return self.run([self.examples / "bare_loop", "--requests", requests, "--in-flight", IN_FLIGHT, *more],

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Crawls of each kind for a profile of the command: run by tools/profiled.sh.
+"""Runs crawls of each kind to record a profile of the command, for tools/profiled.sh.
 
     tools/speed/training.py ARGIOPE
 """
@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from speed.stage import ROOT, Stage, Trouble, check_machine, enter_namespace
 
-# New connections, kept ones and TLS, on either back end; and a web of links, robots.txt, names,
+# New connections, kept connections and TLS, on both back ends; and the demo: links, robots.txt, DNS,
 # redirects and WARC files.
 PAGES = {"new": 40_000, "kept": 80_000, "tls": 20_000}
 DEMO = ("--domains", "300", "--pages", "20", "-s", "DOWNLOAD_DELAY=0")
