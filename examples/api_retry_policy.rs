@@ -1,8 +1,8 @@
-//! The retry policy of an API: a 429 or a 503 says "later", and the request is made again for as
-//! long as it takes; a 520 says that this page failed, and after four times it is given up.
+//! The retry policy of an API: after a 429 or a 503 the request is retried without limit; after a 520 the
+//! page is tried at most four times.
 //!
-//! When a request is made again is one question, and how fast the API is asked is another: the first
-//! is answered by a [`Classify`], the second by a [`Strategy`] that the configuration names.
+//! A [`Classify`] decides which requests are retried; a [`Strategy`], named in the configuration, decides
+//! the pace of the API.
 //!
 //! ```sh
 //! cargo run --example api_retry_policy -- https://api.toscrape.com/?page=1
@@ -22,13 +22,13 @@ use argiope::{
 };
 use serde::Deserialize;
 
-/// A page that failed is asked for so often in all.
+/// Maximum number of attempts at a page that fails.
 pub const TRIES: u32 = 4;
 
-/// Says which requests are made again.
+/// Decides which requests are retried.
 #[derive(Default)]
 pub struct ApiRetries {
-    /// How often a page failed, by URL. The number of attempts would not do: it counts refusals, too.
+    /// Number of failures of a page, by URL. The number of attempts also counts refusals.
     failed: RefCell<HashMap<String, u32>>,
 }
 
@@ -48,24 +48,24 @@ impl Classify for ApiRetries {
             }
             _ => {
                 failed.remove(answer.url);
-                // `RETRY_TIMES` and its like decide.
+                // The retry settings decide.
                 None
             }
         }
     }
 }
 
-/// After a refusal the API is asked once per `first`, after the next one half as often, down to once
-/// per `most`; after anything else as before the refusals.
+/// Sets the delay to `first` after a refusal, doubles it after each further one up to `most`, and returns
+/// to the configured pace after any other answer.
 pub struct Patient {
     first: Duration,
     most: Duration,
-    /// When the pace was changed last. What was sent before that says nothing of the present pace:
-    /// eight refusals at once are one step, not eight.
+    /// Time of the last change. Answers to earlier requests do not concern the current pace: eight
+    /// refusals at once are one step, not eight.
     changed: Instant,
 }
 
-/// What the configuration says to it, in seconds.
+/// Its arguments in the configuration, in seconds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
@@ -74,7 +74,7 @@ pub struct Arguments {
 }
 
 impl Patient {
-    /// For the scope that the configuration names it for, with what it says there.
+    /// Creates the strategy for a scope, with its arguments.
     pub fn make(_scope: &str, arguments: Arguments) -> Result<Box<dyn Strategy>, String> {
         let seconds = |name, seconds| {
             Duration::try_from_secs_f64(seconds).map_err(|error| format!("{name}: {error}"))
@@ -124,7 +124,7 @@ impl Strategy for Patient {
     }
 }
 
-/// Which strategy paces the API, and what it takes for a refusal.
+/// The strategy of the API, and the statuses that are refusals.
 pub fn policy(config: Config) -> Result<Config, ConfigError> {
     config.with(
         "THROTTLING_SCOPES",

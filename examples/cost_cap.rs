@@ -1,8 +1,6 @@
-//! A cap on what is spent at an API that charges different requests differently: 100 credits in 60
-//! seconds.
+//! A cap on the cost at an API whose requests differ in cost: 100 credits in 60 seconds.
 //!
-//! Each request is charged an estimate when it leaves; what it did cost, as the reply says, settles
-//! that.
+//! Each request is charged an estimate when it departs, which is replaced by the cost in the reply.
 //!
 //! ```sh
 //! cargo run --example cost_cap -- 'https://api.toscrape.com/?url=a' \
@@ -20,14 +18,14 @@ use argiope::{
 
 /// The API's host.
 pub const API: &str = "api.toscrape.com";
-/// The scope of what is spent.
+/// The scope of the cost.
 pub const COST: &str = "cost";
 
-/// Requests to the API cost something.
+/// Adds the expected cost of requests to the API.
 pub struct Priced;
 
 impl Priced {
-    /// What a request is expected to cost: more with a browser.
+    /// The expected cost of a request: higher with a browser.
     pub fn estimate(url: &CrawlUrl) -> f64 {
         match url.query_value("browser") {
             Some(_) => 10.0,
@@ -45,7 +43,7 @@ impl ScopeMap for Priced {
     }
 }
 
-/// Reads what a request did cost.
+/// Reads the actual cost of a request.
 pub struct ActualCost;
 
 impl Classify for ActualCost {
@@ -54,13 +52,13 @@ impl Classify for ActualCost {
         let cost = answer.headers.get("X-Actual-Cost");
         match cost.and_then(|value| str::from_utf8(value).ok()?.trim().parse().ok()) {
             Some(units) => signal.feedback(Feedback::of(COST).actual(units)),
-            // Where the reply says nothing the estimate stays.
+            // Without a cost in the reply the estimate remains.
             None => signal,
         }
     }
 }
 
-/// What may be spent: a scope with a quota and nothing else slows nothing down until that is spent.
+/// The cap: a scope with only a quota delays nothing until the quota is spent.
 pub fn cap(config: Config) -> Result<Config, ConfigError> {
     config.with(
         "THROTTLING_SCOPES",

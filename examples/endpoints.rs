@@ -1,7 +1,6 @@
-//! Endpoints of one host, each with a pace of its own and none in common. What stands in the query
-//! makes no other endpoint.
+//! A pace for each endpoint of one host, and none for the host. The query is not part of an endpoint.
 //!
-//! The setting `SCOPE_MAP=endpoint` does this for every host; here one host alone is divided.
+//! The setting `SCOPE_MAP=endpoint` does this for every host; this program for one host only.
 //!
 //! ```sh
 //! cargo run --example endpoints -- https://api.toscrape.com/fast-endpoint?page=1 \
@@ -16,7 +15,7 @@ use argiope::{
     ByEndpoint, ByHost, Config, ConfigError, Crawler, Page, Request, ScopeMap, ScopeQuery,
 };
 
-/// The host that is divided.
+/// The host whose endpoints are scopes.
 pub const API: &str = "api.toscrape.com";
 
 /// Requests to the API by endpoint, all others by host.
@@ -31,8 +30,7 @@ impl ScopeMap for ApiByEndpoint {
     }
 }
 
-/// 12.5 requests a second to one endpoint, however many are in flight; one in 5 seconds to the
-/// other.
+/// 12.5 requests per second to one endpoint, without a limit in flight; one per 5 seconds to the other.
 pub fn paces(config: Config) -> Result<Config, ConfigError> {
     config.with(
         "THROTTLING_SCOPES",

@@ -1,6 +1,5 @@
-//! A cap for a domain and lower ones for its hosts: `books.toscrape.com` may have 24 requests in
-//! flight and `quotes.toscrape.com` 16, but both together never more than the 32 of
-//! `toscrape.com`.
+//! A cap for a domain and lower ones for its hosts: at most 24 requests in flight for
+//! `books.toscrape.com`, 16 for `quotes.toscrape.com`, and 32 for `toscrape.com` with all its hosts.
 //!
 //! ```sh
 //! cargo run --example hierarchy -- https://books.toscrape.com/ https://quotes.toscrape.com/
@@ -12,10 +11,10 @@ use std::error::Error;
 use argiope::serde_json::json;
 use argiope::{Config, ConfigError, Crawler, Page, Request};
 
-/// Each request is sent under its registrable domain and every level below it, and leaves when all
-/// of them allow.
+/// Each request has its registrable domain and every level below it as scopes, and departs when all of
+/// them allow.
 pub fn by_level(config: Config) -> Result<Config, ConfigError> {
-    // With the usual second between two requests there would never be more than one in flight.
+    // With the default delay of a second there would rarely be more than one in flight.
     config.with("SCOPE_MAP", "hierarchy")?.with(
         "THROTTLING_SCOPES",
         json!({

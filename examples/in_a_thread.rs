@@ -1,5 +1,5 @@
-//! A crawl in a plain thread. A handle feeds it from here, and waits while it has no room; its pages
-//! come back through a channel. It sleeps until the last handle is gone, and then ends.
+//! A crawl in a thread. The main thread submits by a handle, which blocks while the queue is full, and
+//! receives pages from a channel. The crawl ends when the last handle is dropped.
 //!
 //! ```sh
 //! cargo run --example in_a_thread -- http://example.com/ http://example.org/
@@ -9,18 +9,18 @@ use std::{env, error::Error, sync::mpsc, thread};
 
 use argiope::{Config, Crawler, FinishReason, Page, Request};
 
-/// Asks for these one after the other, each when the one before it has been answered.
+/// Fetches these URLs in sequence, each after the answer to the one before.
 pub fn crawl(config: Config, urls: Vec<String>) -> Result<Vec<Page>, Box<dyn Error>> {
-    let (tell, pages) = mpsc::channel();
+    let (sender, pages) = mpsc::channel();
     let mut crawler = Crawler::builder(config)
-        .sink(move |page: Page| drop(tell.send(page)))
+        .sink(move |page: Page| drop(sender.send(page)))
         .build()?;
     let handle = crawler.handle();
     let crawl = thread::spawn(move || crawler.run());
     let mut answered = Vec::new();
     for url in urls {
         let id = handle.submit(Request::get(url))?;
-        // A retry or a redirect goes on; the page that is final has the number, too.
+        // Retries and redirects have the same `root`; the last page is final.
         let is_last = |page: &Page| page.root == id && page.is_final;
         answered.extend(pages.iter().find(is_last));
     }

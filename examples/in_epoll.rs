@@ -1,16 +1,16 @@
-//! A crawl in an epoll loop of one's own, beside another descriptor: URLs that come in as lines.
-//! The crawl's descriptor carries its deadlines, so the wait needs no timeout.
+//! A crawl in your own epoll loop, with another descriptor from which URLs are read as lines. The crawl's
+//! descriptor becomes readable at its deadlines, so the wait needs no timeout.
 use std::{error::Error, io::Read, os::fd::AsFd, time::Duration};
 
 use argiope::{Config, Crawler, Page, Request, Turn};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-/// Crawls what comes in until there is no more; gives the reason for the end.
+/// Crawls URLs until the end of the input; returns why the crawl ended.
 pub fn crawl(mut crawler: Crawler, mut lines: impl Read + AsFd) -> Result<String, Box<dyn Error>> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &crawler, EventData::new_u64(0), EventFlags::IN)?;
     epoll::add(&epoll, &lines, EventData::new_u64(1), EventFlags::IN)?;
-    // While a handle lives the crawl does not end.
+    // While a handle exists the crawl does not end.
     let mut handle = Some(crawler.handle());
     let (mut events, mut unread, mut buffer) = (Vec::with_capacity(2), Vec::new(), [0; 4096]);
     loop {

@@ -1,11 +1,11 @@
-//! A day of a crawl in a blink: a web that one function makes, in virtual time, from a seed. Here an
-//! origin minds being asked more often than every nine seconds, and a sink keeps its pages.
+//! A crawl of a day in virtual time, of a web defined by one function, reproducible from a seed. The
+//! origin refuses requests less than nine seconds apart; a sink keeps the pages.
 use std::{error::Error, sync::mpsc, time::Duration};
 
 use argiope::sim::{Reply, Web};
 use argiope::{Config, Crawler, FinishReason, Instant, Page, Request};
 
-/// Asks for a page every ten seconds or so, for a day; gives what the origin saw, and what we did.
+/// Fetches a page about every ten seconds for a day; returns the web with its record, and the pages.
 pub fn day(seed: u64) -> Result<(Web, Vec<Page>), Box<dyn Error>> {
     let mut last = None;
     let web = Web::new(move |asked| {
@@ -32,6 +32,6 @@ pub fn day(seed: u64) -> Result<(Web, Vec<Page>), Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (web, pages) = day(1)?;
-    println!("{} pages, asked {} times", pages.len(), web.asked().len());
+    println!("{} pages, {} requests", pages.len(), web.asked().len());
     Ok(())
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A crawl that runs as long as this does, behind a pipe: seeds go in one by one, as URLs or as JSON
-# with more to say, and each result comes out as a line of JSON as soon as it is there. Here each
-# seed waits for the answer to the one before it; at the end of the seeds the crawl ends.
+# A crawl behind a pipe: writes seeds to it one by one, as URLs or JSON, and prints each result as a line
+# of JSON when it arrives. Each seed waits for the answer to the one before; the crawl ends with the
+# seeds.
 #
 #   printf '%s\n' http://example.com/ '{"url": "http://example.org/", "meta": 7}' | examples/lines.sh
 #
-# What is said to this is said to `argiope crawl`. ARGIOPE names the program.
+# Arguments are passed to `argiope crawl`. ARGIOPE is the path of the program.
 set -euo pipefail
 
 coproc crawl {
@@ -17,7 +17,7 @@ eval "exec ${crawl[1]}>&-"
 
 while read -r seed; do
     printf '%s\n' "$seed" >&"$seeds"
-    # Before the page comes its robots.txt; behind a redirect comes what it leads to.
+    # Skip the result of robots.txt before the page, and redirects before their target.
     while read -r result <&"$results"; do
         printf '%s\n' "$result"
         [[ $result == *'"final": true, "kind": "page"'* ]] && break

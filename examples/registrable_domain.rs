@@ -1,8 +1,7 @@
 //! One pace for all hosts of a registrable domain: `books.toscrape.com` and `toscrape.com` share
 //! the scope `toscrape.com`.
 //!
-//! A setting does it; so does a map of one's own, which is a place to begin from where the rule is
-//! another one. Shown with `--own`.
+//! By a setting, or with `--own` by a map in code, a starting point for other rules.
 //!
 //! ```sh
 //! cargo run --example registrable_domain -- https://books.toscrape.com/ https://toscrape.com/
@@ -19,13 +18,13 @@ pub fn by_setting(config: Config) -> Result<Config, ConfigError> {
     config.with("SCOPE_MAP", "domain")
 }
 
-/// By code: one owner of the domain is responsible for all its hosts.
+/// By code: all hosts of a registrable domain have one owner.
 pub struct ByOwner;
 
 impl ScopeMap for ByOwner {
     fn scopes(&self, query: &mut ScopeQuery<'_>) {
         let url = query.url();
-        // Nobody registered an address, `localhost` or a public suffix: each is its own scope.
+        // An address, `localhost` or a public suffix has no registrable domain: it is its own scope.
         query.add(url.domain().unwrap_or(url.scope_key()));
     }
 }

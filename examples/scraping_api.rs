@@ -1,5 +1,5 @@
-//! Fetching through a scraping API: each request waits for the API and for the site that it is
-//! about, and whichever of the two refuses is the one that is asked more slowly.
+//! Fetching through a scraping API: each request has the API and its target site as scopes, and only the
+//! scope that refused is slowed down.
 //!
 //! ```sh
 //! cargo run --example scraping_api -- https://example.com/ https://example.org/
@@ -14,12 +14,11 @@ use argiope::{
     ScopeQuery, Signal,
 };
 
-/// The API's host. It takes the target as `?url=` and tells what the target answered in
+/// The API's host. The target is its parameter `url`; the target's status is in
 /// `X-Upstream-Status-Code`.
 pub const API: &str = "api.toscrape.com";
 
-/// The site that a request to the API is about. `None` for other requests, and where the URL names
-/// no site.
+/// The target site of a request to the API. `None` for other requests, and without a valid target.
 fn target(url: &CrawlUrl) -> Option<String> {
     if url.host_str() != API {
         return None;
@@ -40,7 +39,7 @@ impl ScopeMap for WithTarget {
     }
 }
 
-/// Tells refusals of the API from refusals of the target.
+/// Distinguishes refusals by the API from refusals by the target.
 pub struct Upstream;
 
 impl Classify for Upstream {
@@ -50,18 +49,18 @@ impl Classify for Upstream {
             return signal;
         };
         if answer.status != Some(200) {
-            // The error is the API's own; the target gave no answer.
+            // An error of the API itself.
             return signal.blame_only(API);
         }
         let upstream = answer.headers.get("X-Upstream-Status-Code");
         let upstream = upstream.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
-        // What is no status says nothing.
+        // An invalid value is ignored.
         signal.status = upstream.or(signal.status);
         signal.blame_only(target)
     }
 }
 
-/// The API may be asked much faster than any of the sites behind it.
+/// The API allows a faster pace than the sites behind it.
 pub fn paces(config: Config) -> Result<Config, ConfigError> {
     config.with(
         "THROTTLING_SCOPES",
