@@ -295,7 +295,7 @@ fn remarks(throttle: &Throttle, account: &Account, now: Instant) -> Vec<Remark> 
     let (ineffective, diagnosis) = throttle.findings(account, now);
     let suspected = account.suspected.as_ref().map(|reason| Remark {
         about: RemarkKind::Suspect,
-        words: format!("{reason}; what the requests look like may be the reason"),
+        words: format!("{reason}; the headers or the rate of the requests may be the cause"),
     });
     let ineffective = ineffective.map(|found| Remark {
         about: RemarkKind::Ineffective,

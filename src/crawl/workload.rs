@@ -17,7 +17,7 @@ pub struct Rules {
     pub streams_bodies: bool,
     /// Requests wait for a host that does not answer, and cost no attempt meanwhile.
     pub waits_for_hosts: bool,
-    /// Requests wait where our machine has no socket or port for them, or is slow to find one.
+    /// Requests wait where this machine has no socket or port for them, or is slow to find one.
     pub waits_for_machine: bool,
     /// Attempts are counted in the statistics of their scopes.
     pub counts_scopes: bool,

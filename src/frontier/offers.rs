@@ -49,7 +49,7 @@ pub enum Admission {
     Admitted,
     /// It was admitted before, or an equal offer waits for its answer.
     Duplicate,
-    /// A filter leaves it out; never [`Filtered::Duplicate`].
+    /// Excluded by a filter; never [`Filtered::Duplicate`].
     Filtered(Filtered),
     /// The answer comes from [`Frontier::answer_due`](super::Frontier::answer_due).
     Later(OfferId),

@@ -99,7 +99,7 @@ pub trait Io {
     fn listen(&mut self, token: Token, at: &Endpoint) -> io::Result<()>;
 
     /// Assigns a token to an accepted connection, from then on a socket like those of `connect`. Bytes
-    /// that arrived before are received first. If our machine cannot serve it, it ends as `Failed`.
+    /// that arrived before are received first. If this machine cannot serve it, it ends as `Failed`.
     ///
     /// The kernel does not stamp such a connection: the stamps of its events are bounds.
     fn accept(&mut self, token: Token, accepted: Accepted);
@@ -308,13 +308,13 @@ pub enum NetError {
     Reset,
     /// ETIMEDOUT: the kernel gave up.
     TimedOut,
-    /// ENETUNREACH or ENETDOWN: our machine has no route or no source address.
+    /// ENETUNREACH or ENETDOWN: this machine has no route or no source address.
     NoRoute,
     /// EHOSTUNREACH or EHOSTDOWN: a router or the link reports the host as unreachable.
     Unreachable,
-    /// Our machine has no socket or memory left, for any connection (EMFILE, ENFILE, ENOBUFS, ENOMEM).
+    /// This machine has no socket or memory left, for any connection (EMFILE, ENFILE, ENOBUFS, ENOMEM).
     Exhausted,
-    /// Our machine has no local port left for this destination (EADDRNOTAVAIL, EADDRINUSE). For others
+    /// This machine has no local port left for this destination (EADDRNOTAVAIL, EADDRINUSE). For others
     /// it may have.
     NoPort,
     /// Any other errno.

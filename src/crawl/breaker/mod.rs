@@ -60,7 +60,7 @@ const NAME_FOR_ANY_ANSWER: &str = "a.root-servers.net";
 /// Egresses that are watched. Failures through further proxies are charged at once.
 const WATCHES_MAX: usize = 64;
 
-/// A way out of our machine.
+/// A way out of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Egress {
     /// To globally routable addresses by IPv4.
@@ -108,7 +108,7 @@ impl Egress {
 /// Kind of a failure that may be caused by our own network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// Our machine has no route there.
+    /// This machine has no route there.
     NoRoute,
     /// A router reported that the host or network is unreachable.
     Unreachable,
@@ -193,7 +193,7 @@ pub enum Probed {
     Answered,
     /// The connection was refused: an answer, except from a proxy.
     Refused,
-    /// Our machine has no route there.
+    /// This machine has no route there.
     NoRoute,
     /// Anything else.
     Failed,

@@ -49,7 +49,7 @@ impl<I: Io> Core<I> {
             let failure = Failure::new(
                 FailureKind::Cancelled,
                 "stopped",
-                "the crawl was stopped before the reply was whole",
+                "the crawl was stopped before the reply was complete",
             );
             if let Some(event) = self.network.abort(socket, failure, self.now) {
                 self.on_connection_event(socket, event);

@@ -227,7 +227,7 @@ impl<I: Io> Core<I> {
         self.end_connecting(key, failure, &carrier);
     }
 
-    /// Our machine has no socket left. The origin is not at fault and no URL is lost: the request waits,
+    /// This machine has no socket left. The origin is not at fault and no URL is lost: the request waits,
     /// and fewer requests are in flight from now on.
     fn on_exhausted(&mut self, key: Key, failure: &Failure) {
         let in_flight = self.throttle.in_flight();
@@ -280,5 +280,5 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// How long a lane waits after our machine had no socket for it.
+/// How long a lane waits after this machine had no socket for it.
 const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);

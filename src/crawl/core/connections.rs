@@ -111,7 +111,7 @@ impl<I: Io> Core<I> {
         let failure = Failure::new(
             FailureKind::Reset,
             IDLE_CLOSED,
-            "the kept connection ended before the first byte of a reply",
+            "the reused connection ended before the first byte of a reply",
         );
         let failure = Some(failure);
         self.on_end(carried.attempt, carried.exchange, failure, &carried.carrier);
@@ -130,7 +130,7 @@ impl<I: Io> Core<I> {
                 let failure = Failure::new(
                     FailureKind::Connect,
                     "closed",
-                    "the server closed the connection before the request was due to leave",
+                    "the server closed the connection before the request departed",
                 );
                 self.end_waiting(attempt, failure, &carrier);
             }

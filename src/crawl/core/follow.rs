@@ -168,13 +168,19 @@ impl<I: Io> Core<I> {
         // Redirects are counted in one octet.
         let redirects_max = redirects_max.min(u8::MAX.into());
         if u32::from(job.redirects) >= redirects_max {
-            return Err(fail("limit", format!("more than {redirects_max} in a row")));
+            return Err(fail(
+                "limit",
+                format!("more than {redirects_max} redirects"),
+            ));
         }
         let here = job.url.fingerprint();
         let there = target.fingerprint();
         let extra = job.extra.as_ref();
         if there == here || extra.is_some_and(|extra| extra.was_redirected_from(there)) {
-            return Err(fail("loop", format!("{} was here before", target.as_str())));
+            return Err(fail(
+                "loop",
+                format!("{} was requested earlier in this chain", target.as_str()),
+            ));
         }
         let mut next = Job {
             id: 0,

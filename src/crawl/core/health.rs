@@ -33,7 +33,7 @@ impl<I: Io> Core<I> {
         log_verdict(host, verdict, failure);
     }
 
-    /// A failure to connect is its host's, and not our network's. `unrouted`: our machine has no route
+    /// A failure to connect is its host's, and not our network's. `unrouted`: this machine has no route
     /// there, and the host has addresses of that family alone.
     pub fn on_connect_charged(
         &mut self,

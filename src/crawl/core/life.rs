@@ -209,27 +209,27 @@ fn unsent(why: &Unsent) -> Failure {
         Unsent::Disallowed(rule, line) => Failure::new(
             FailureKind::Robots,
             "disallowed",
-            format!("robots.txt forbids it in line {line}: {rule}"),
+            format!("disallowed by line {line} of robots.txt: {rule}"),
         ),
         Unsent::RobotsUnreachable => Failure::new(
             FailureKind::Robots,
             "unreachable",
-            "robots.txt is unavailable, so nothing may be fetched for now",
+            "robots.txt is unavailable, so no URL of this origin may be fetched for now",
         ),
         Unsent::HostDown => Failure::new(
             FailureKind::HostDown,
             "gave_up",
-            "the host has not answered for as long as HOST_DOWN_AFTER allows",
+            "the host was unresponsive for longer than HOST_DOWN_AFTER",
         ),
         Unsent::Unroutable => Failure::new(
             FailureKind::Connect,
             "unreachable",
-            "the host has addresses of one family only, and our machine has no route for it",
+            "this machine has no route for the host's only address family",
         ),
         Unsent::HostPages => Failure::new(
             FailureKind::Filtered,
             "max_pages_per_host",
-            "the host has had as many pages as PAGES_PER_HOST_MAX allows",
+            "the host has reached PAGES_PER_HOST_MAX",
         ),
     }
 }

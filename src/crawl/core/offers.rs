@@ -127,6 +127,6 @@ impl<I: Io> Core<I> {
 
 /// Failure in the page of a request that was not admitted.
 fn not_admitted(filtered: Filtered) -> Failure {
-    let detail = "a filter leaves it out, or it was admitted before";
+    let detail = "excluded by a filter, or admitted before";
     Failure::new(FailureKind::Filtered, filtered.as_str(), detail)
 }

@@ -119,7 +119,7 @@ impl<I: Io> Core<I> {
         self.now
     }
 
-    /// Requests that may be in flight, as far as our machine has room for them.
+    /// Requests that may be in flight, as far as this machine has room for them.
     pub fn in_flight_max(&self) -> usize {
         self.network.in_flight_max()
     }

@@ -71,7 +71,7 @@ impl<I: Io> Core<I> {
             let failure = Failure::new(
                 FailureKind::Cancelled,
                 "by_sink",
-                "the sink wanted no more of it than its head",
+                "the sink asked for the head only",
             );
             if let Some(event) = self.network.abort(socket, failure, self.now) {
                 self.on_connection_event(socket, event);

@@ -56,11 +56,11 @@ impl<I: Io> Core<I> {
         self.update_lanes();
     }
 
-    /// Ends a request unsent that costs more than a quota ever holds.
+    /// Ends a request unsent because its cost exceeds a quota.
     fn end_oversize(&mut self, job: &Job, scope: &str, cost: f64, scopes: &Scopes) {
         let names = scopes.names().map(str::to_owned).collect();
         let detail = format!(
-            "it costs {cost} of the scope {scope}, more than its quota ever holds \
+            "its cost of {cost} in the scope {scope} exceeds the quota \
              (QUOTA_OVERSIZE = \"alone\" would send it alone in a window)"
         );
         let failure = Failure::new(FailureKind::Filtered, "over_quota", detail);

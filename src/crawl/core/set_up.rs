@@ -175,8 +175,8 @@ fn guard(config: &Config) -> Result<Guard, SetUpError> {
     Ok(Guard::new(allowed, excluded))
 }
 
-/// The scope map and the `Classify`: those of the embedder, those that the configuration names, or those
-/// that are built in.
+/// The scope map and the `Classify`: those of the embedder, those that the configuration names, or the
+/// built-in ones.
 fn manager(config: &Config, parts: &mut Parts) -> Result<NamedManager, SetUpError> {
     let built_in = || MapKind::map_of(&config.throttle.scope_map);
     let named = match &config.throttle.manager {
@@ -190,16 +190,16 @@ fn manager(config: &Config, parts: &mut Parts) -> Result<NamedManager, SetUpErro
             };
             if let Some(key) = manager.arguments.keys().next() {
                 return Err(refused(format!(
-                    "a manager takes no arguments, and {key:?} is one"
+                    "manager takes no arguments (got {key:?}); remove it"
                 )));
             }
             let known = known.ok_or_else(|| {
                 refused(format!(
-                    "no manager is registered as {:?} ({}); it is for programs that embed the crawler",
+                    "unknown manager {:?} (registered: {}); only programs that embed the crawler can register one",
                     manager.name,
                     match names.is_empty() {
-                        true => "none is".to_owned(),
-                        false => format!("there is {}", names.join(", ")),
+                        true => "none".to_owned(),
+                        false => names.join(", "),
                     }
                 ))
             })?;
@@ -220,7 +220,7 @@ fn manager(config: &Config, parts: &mut Parts) -> Result<NamedManager, SetUpErro
     ))
 }
 
-/// Whether every strategy that the configuration names can be made.
+/// Checks that every strategy that the configuration names can be created.
 fn check_strategies(config: &Config, strategies: &Strategies) -> Result<(), SetUpError> {
     let settings = &config.throttle;
     let refused = |setting, reason| SetUpError::Setting { setting, reason };

@@ -109,7 +109,7 @@ impl<I: Io> Crawler<I> {
     }
 
     /// Submits a request from the crawl's own thread; returns the number of its first attempt at once. The
-    /// request ends with a final page of that number: also if a filter leaves it out or it was admitted
+    /// request ends with a final page of that number: also if it is excluded by a filter or was admitted
     /// before (`filtered`).
     ///
     /// # Errors

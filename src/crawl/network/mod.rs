@@ -61,9 +61,9 @@ pub struct Network<I: Io> {
     pool: Pool,
     /// Origins of connections through proxies.
     ways: Ways,
-    /// Destinations for which our machine has no local port left.
+    /// Destinations for which this machine has no local port left.
     ports: Ports,
-    /// Limit on requests in flight, by the sockets our machine grants.
+    /// Limit on requests in flight, by the sockets this machine grants.
     room: Room,
     /// Deadlines of connections and of attempts.
     deadlines: Deadlines,
@@ -218,7 +218,7 @@ impl<I: Io> Network<I> {
         self.ways.give_back(number);
     }
 
-    /// Most requests in flight for which our machine has sockets.
+    /// Most requests in flight for which this machine has sockets.
     pub fn in_flight_max(&self) -> usize {
         self.room.most()
     }

@@ -1,4 +1,4 @@
-//! Reuses idle connections, opens those of probes, and what our machine grants to new ones.
+//! Reuses idle connections, opens those of probes, and what this machine grants to new ones.
 
 use std::net::SocketAddr;
 
@@ -64,7 +64,7 @@ impl<I: Io> Network<I> {
         self.ports.note_search(to, took, now);
     }
 
-    /// The time until which a request waits before it connects, if our machine is short of ports for all of
+    /// The time until which a request waits before it connects, if this machine is short of ports for all of
     /// these places.
     pub fn port_wait(
         &mut self,
@@ -74,13 +74,13 @@ impl<I: Io> Network<I> {
         self.ports.waits_until(places, now)
     }
 
-    /// Our machine has no port left for one more connection to this place. Returns the time until which its
+    /// This machine has no port left for one more connection to this place. Returns the time until which its
     /// requests wait.
     pub fn handle_no_port(&mut self, to: SocketAddr, now: Instant) -> Instant {
         self.ports.refused(to, now)
     }
 
-    /// Our machine refused a socket for one more connection beside so many requests. Returns the new limit
+    /// This machine refused a socket for one more connection beside so many requests. Returns the new limit
     /// on requests in flight, if it changes.
     pub fn handle_exhausted(&mut self, failure: &Failure, in_flight: usize) -> Option<usize> {
         self.room.handle_exhausted(failure, in_flight)

@@ -1,4 +1,4 @@
-//! Local ports: our machine has a limited number for connections to one place.
+//! Local ports: this machine has a limited number for connections to one place.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::base::secret::Secret;
 use crate::base::time::Instant;
 use crate::crawl::network::room::Once;
 
-/// Places for which our machine has no local port left, and the pause of each.
+/// Places for which this machine has no local port left, and the pause of each.
 #[derive(Debug)]
 pub struct Ports {
     /// Forgotten some time after the last refusal, so only recently refused places are here.
@@ -56,7 +56,7 @@ impl Ports {
     pub fn refused(&mut self, to: SocketAddr, now: Instant) -> Instant {
         log::log!(
             self.logged.level(),
-            "our machine has no local port left for {to}; requests wait until one is free \
+            "this machine has no local port left for {to}; requests wait until one is free \
              (net.ipv4.ip_local_port_range has more)"
         );
         let pause = match self.scarce.get(&to) {
@@ -168,7 +168,7 @@ impl Ports {
     }
 }
 
-/// Error code of a connection for which our machine had no local port left.
+/// Error code of a connection for which this machine had no local port left.
 pub const NO_PORT: &str = "no_port";
 
 /// Minimum pause. The kernel searches all ports before it reports that none is left, which takes a

@@ -101,9 +101,9 @@ pub struct SetUpFailed {
     pub goes_on: bool,
     /// The failure is about the address. TLS and proxies fail alike on all of them.
     pub is_tcp: bool,
-    /// Our machine has no route to the address.
+    /// This machine has no route to the address.
     pub lacks_route: bool,
-    /// The address, if our machine has no route to it and the host has only addresses of this family.
+    /// The address, if this machine has no route to it and the host has only addresses of this family.
     pub unrouted: Option<SocketAddr>,
 }
 

@@ -325,14 +325,14 @@ fn words(error: NetError) -> (&'static str, Cow<'static, str>) {
     match error {
         NetError::Refused => ("refused", "the connection was refused".into()),
         NetError::Reset => ("reset", "the connection was reset".into()),
-        NetError::TimedOut => ("timed_out", "the kernel gave the connection up".into()),
-        NetError::NoRoute => ("unreachable", "no route leads there".into()),
+        NetError::TimedOut => ("timed_out", "the connection timed out in the kernel".into()),
+        NetError::NoRoute => ("unreachable", "no route to the host".into()),
         NetError::Unreachable => ("unreachable", "the host cannot be reached".into()),
         NetError::Exhausted => (
             EXHAUSTED,
-            "our machine has no socket or memory to give".into(),
+            "this machine has no free socket or memory".into(),
         ),
-        NetError::NoPort => (NO_PORT, "our machine has no local port left".into()),
+        NetError::NoPort => (NO_PORT, "this machine has no local port left".into()),
         NetError::Other(errno) => (
             "other",
             format!("{}", std::io::Error::from_raw_os_error(errno)).into(),

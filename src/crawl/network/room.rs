@@ -1,4 +1,4 @@
-//! Limit on requests in flight, adapted to the sockets that our machine grants.
+//! Limit on requests in flight, adapted to the sockets that this machine grants.
 
 use crate::fetch::failure::Failure;
 
@@ -75,7 +75,7 @@ impl Once {
     }
 }
 
-/// Error code of a connection for which our machine had no socket.
+/// Error code of a connection for which this machine had no socket.
 pub const EXHAUSTED: &str = "exhausted";
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ pub struct HttpSocket {
     pub origin: Origin,
     /// Its slot, if slots back off by themselves; 0 otherwise.
     pub slot: u32,
-    /// It failed because our machine has no route there.
+    /// It failed because this machine has no route there.
     pub lacks_route: bool,
     /// Start of the wait for room, if reading is stopped.
     pub paused: Option<Instant>,

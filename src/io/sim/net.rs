@@ -77,7 +77,7 @@ pub enum Answer {
     Refuse,
     /// ICMP: the host is unreachable.
     Unreachable,
-    /// Our machine has no route: no packet leaves, and the connection fails at once.
+    /// This machine has no route: no packet leaves, and the connection fails at once.
     NoRoute,
     /// No answer, until the kernel gives up.
     Silence,

@@ -340,7 +340,7 @@ fn unbound(to: SocketAddr) -> io::Result<()> {
 }
 
 /// Interprets `EADDRNOTAVAIL` of a connect by the result of the same with an unbound UDP socket: no TCP
-/// port is left, unless our machine has no source address for UDP either. Then retrying does not help,
+/// port is left, unless this machine has no source address for UDP either. Then retrying does not help,
 /// as without a route.
 fn without_address(unbound: io::Result<()>) -> Errno {
     let errno = unbound.err().and_then(|error| error.raw_os_error());
