@@ -46,8 +46,8 @@ impl<I: Io> Core<I> {
             None => Origin::Direct(self.frontier.hold_origin(lane)),
             // Connections through a proxy are kept apart by the proxy's credentials, too.
             Some(proxy) => {
-                let way = format!("{} by {}", job.url.origin(), proxy.to_url());
-                self.network.take_way(&way)
+                let name = format!("{} by {}", job.url.origin(), proxy.to_url());
+                self.network.take_proxy_origin(&name)
             }
         };
         // A kept connection may end before the reply, and the request would have to be repeated.

@@ -208,7 +208,7 @@ impl<I: Io> Core<I> {
     pub fn share_origin(&mut self, origin: Origin) {
         match origin {
             Origin::Direct(number) => self.frontier.hold_origin_again(number),
-            Origin::ByProxy(number) => self.network.share_way(number),
+            Origin::ByProxy(number) => self.network.share_proxy_origin(number),
         }
     }
 
@@ -216,7 +216,7 @@ impl<I: Io> Core<I> {
     pub fn release_origin(&mut self, origin: Origin) {
         match origin {
             Origin::Direct(number) => self.frontier.release_origin(number, self.now),
-            Origin::ByProxy(number) => self.network.give_back_way(number),
+            Origin::ByProxy(number) => self.network.release_proxy_origin(number),
         }
     }
 }

@@ -35,7 +35,7 @@ use crate::base::slab::Key;
 use crate::base::time::{Instant, Wall};
 use crate::crawl::config::Config;
 use crate::crawl::network::names::Names;
-use crate::crawl::network::origins::{Origin, Ways};
+use crate::crawl::network::origins::{Origin, ProxyOrigins};
 use crate::crawl::network::pieces::Pieces;
 use crate::crawl::network::ports::Ports;
 use crate::crawl::network::race::Races;
@@ -60,7 +60,7 @@ pub struct Network<I: Io> {
     /// Idle connections.
     pool: Pool,
     /// Origins of connections through proxies.
-    ways: Ways,
+    proxy_origins: ProxyOrigins,
     /// Destinations for which this machine has no local port left.
     ports: Ports,
     /// Limit on requests in flight, by the sockets this machine grants.
@@ -110,7 +110,7 @@ impl<I: Io> Network<I> {
                 config.fetch.keepalive_timeout,
                 secret,
             ),
-            ways: Ways::new(secret),
+            proxy_origins: ProxyOrigins::new(secret),
             ports: Ports::new(secret),
             room,
             deadlines: Deadlines::new(now),
@@ -203,19 +203,19 @@ impl<I: Io> Network<I> {
         self.sockets.is_empty()
     }
 
-    /// Origins of connections through proxies, held once more.
-    pub fn take_way(&mut self, way: &str) -> Origin {
-        Origin::ByProxy(self.ways.take(way))
+    /// The origin of a connection through a proxy, held once more.
+    pub fn take_proxy_origin(&mut self, name: &str) -> Origin {
+        Origin::ByProxy(self.proxy_origins.take(name))
     }
 
-    /// One more attempt or connection uses a way.
-    pub fn share_way(&mut self, number: u32) {
-        self.ways.share(number);
+    /// One more attempt or connection uses an origin.
+    pub fn share_proxy_origin(&mut self, number: u32) {
+        self.proxy_origins.share(number);
     }
 
-    /// One of its users is over.
-    pub fn give_back_way(&mut self, number: u32) {
-        self.ways.give_back(number);
+    /// An attempt or a connection of an origin has ended.
+    pub fn release_proxy_origin(&mut self, number: u32) {
+        self.proxy_origins.release(number);
     }
 
     /// Most requests in flight for which this machine has sockets.

@@ -3,13 +3,13 @@
 use crate::base::intern::Interner;
 use crate::base::secret::Secret;
 
-/// Destination of a connection: scheme, host and port, and the way to it. Connections of one number serve
+/// Destination of a connection: scheme, host and port, direct or through a proxy. Connections of one number serve
 /// the same requests. A number is not reused while an attempt or a connection holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Direct, by the frontier's number of the origin.
     Direct(u32),
-    /// Through a proxy, by the number of the way.
+    /// Through a proxy, by the number in [`ProxyOrigins`].
     ByProxy(u32),
 }
 
@@ -25,23 +25,23 @@ impl Origin {
 
 /// Numbers of origins through proxies, for as long as a connection or an attempt uses them.
 #[derive(Debug)]
-pub struct Ways {
+pub struct ProxyOrigins {
     names: Interner,
     uses: Vec<u32>,
 }
 
-impl Ways {
+impl ProxyOrigins {
     /// No numbers.
     pub fn new(secret: &Secret) -> Self {
-        Ways {
+        ProxyOrigins {
             names: Interner::new(secret),
             uses: Vec::new(),
         }
     }
 
-    /// The number of a way, which is valid until it is released as often as it was taken.
-    pub fn take(&mut self, way: &str) -> u32 {
-        let id = self.names.intern(way);
+    /// The number of an origin through a proxy, valid until it is released as often as it was taken.
+    pub fn take(&mut self, name: &str) -> u32 {
+        let id = self.names.intern(name);
         if self.uses.len() <= id as usize {
             self.uses.resize(id as usize + 1, 0);
         }
@@ -55,7 +55,7 @@ impl Ways {
     }
 
     /// Releases one use.
-    pub fn give_back(&mut self, id: u32) {
+    pub fn release(&mut self, id: u32) {
         let uses = &mut self.uses[id as usize];
         *uses -= 1;
         if *uses == 0 {
