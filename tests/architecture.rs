@@ -507,6 +507,96 @@ fn the_command_line_uses_no_macro_that_panics_when_its_output_is_lost() {
     );
 }
 
+/// Identifiers that the style's table of words replaces, with what to write instead. `tell`, `say` and `hear`
+/// are personification.
+const REPLACED: &[(&str, &str)] = &[
+    ("NotTaken", "SubmitError"),
+    ("NotTold", "ControlError"),
+    ("Heard", "Observation"),
+    ("Ask", "ScopeQuery, or a verb: NeedsFetch"),
+    ("Wish", "BodyMode"),
+    ("Supply", "SourcePoll"),
+    ("Load", "OpenLoop"),
+    ("Roll", "ScopeTable"),
+    ("Weather", "Faults"),
+    ("Nowhere", "NullSink"),
+    ("heed", "apply_commands"),
+    ("heeded", "obeyed"),
+    ("stir", "wake"),
+    ("put_off", "requeue_at, defer"),
+    ("go_on", "resume"),
+    ("hear_nothing", "on_no_response"),
+    ("let_in", "admit"),
+    ("take_in", "drain_inbox"),
+    ("scopes_untold", "scopes_omitted"),
+    ("told", "reported, notified"),
+    ("tell", "report, notify"),
+    ("tells", "is_known, reports"),
+    ("said", "given, sent, expected"),
+    ("say", "send, set"),
+    ("says", "contains, lists"),
+    ("hear", "observe"),
+    ("heard", "received"),
+    ("final_", "is_final"),
+];
+
+/// The same of names that are plain words elsewhere: they may not be defined, except where they are meant
+/// literally.
+const REPLACED_DEFINITIONS: &[(&str, &str)] = &[
+    ("Refused", "AdmitError"),
+    ("Closed", "CrawlOver"),
+    ("won", "on_race_won"),
+    ("part", "close_flushed"),
+    ("place", "slot"),
+];
+
+/// Where such a name is meant literally: closed connections, requests that a server refused, a piece of a
+/// message, and a position in memory or on a wheel.
+const LITERAL: &[(&str, &str)] = &[
+    ("src/crawl/network/race.rs", "Closed"),
+    ("src/throttle/suspect.rs", "Refused"),
+    ("src/wire/dns/message.rs", "part"),
+    ("src/base/pool.rs", "place"),
+    ("src/base/wheel.rs", "place"),
+    ("src/io/uring/buffers.rs", "place"),
+];
+
+#[test]
+fn identifiers_are_the_plain_words_of_the_style() {
+    let mut wrong = Vec::new();
+    for (file, code) in sources() {
+        for (number, line) in code.lines().enumerate() {
+            let mut before = "";
+            for name in identifiers(line) {
+                let is_defined = ["fn", "struct", "enum", "trait", "type"].contains(&before);
+                let replaced = REPLACED.iter().find(|(old, _)| *old == name);
+                let defined = REPLACED_DEFINITIONS
+                    .iter()
+                    .filter(|_| is_defined && !LITERAL.contains(&(file.as_str(), name)))
+                    .find(|(old, _)| *old == name);
+                if let Some((old, new)) = replaced.or(defined) {
+                    wrong.push(format!("{file}:{}: {old}; write {new}", number + 1));
+                }
+                before = name;
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "use the field's word for what a thing is or does (CONTRIBUTING.md):\n{}",
+        wrong.join("\n")
+    );
+}
+
+/// The identifiers of a line's code, without its strings and comment.
+fn identifiers(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split("//").next().unwrap_or("");
+    let outside = code.split('"').step_by(2);
+    outside
+        .flat_map(|text| text.split(|c: char| !c.is_alphanumeric() && c != '_'))
+        .filter(|word| !word.is_empty())
+}
+
 #[test]
 fn every_file_begins_with_its_purpose() {
     for (file, code) in sources() {

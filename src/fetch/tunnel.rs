@@ -92,16 +92,16 @@ mod testing {
         answers: &[&[u8]],
         step: usize,
     ) -> (Vec<u8>, Result<Option<Vec<u8>>, String>) {
-        let mut said = Vec::new();
-        tunnel.take_output(&mut said);
+        let mut sent = Vec::new();
+        tunnel.take_output(&mut sent);
         for answer in answers {
             for at in (0..answer.len()).step_by(step) {
                 let (now, later) = answer[at..].split_at(step.min(answer.len() - at));
                 let mut input = now;
                 let came = tunnel.handle_bytes(&mut input);
-                tunnel.take_output(&mut said);
+                tunnel.take_output(&mut sent);
                 match came {
-                    Ok(true) => return (said, Ok(Some([input, later].concat()))),
+                    Ok(true) => return (sent, Ok(Some([input, later].concat()))),
                     Ok(false) => assert!(
                         input.is_empty(),
                         "an incomplete answer is consumed and stored"
@@ -109,12 +109,12 @@ mod testing {
                     Err(failure) => {
                         assert_eq!(failure.kind, FailureKind::Connect);
                         assert!(!failure.detail.is_empty());
-                        return (said, Err(failure.code.to_owned()));
+                        return (sent, Err(failure.code.to_owned()));
                     }
                 }
             }
         }
-        (said, Ok(None))
+        (sent, Ok(None))
     }
 
     pub fn tunnel(proxy: &str, url: &str) -> Option<Tunnel> {

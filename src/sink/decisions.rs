@@ -63,7 +63,7 @@ mod tests {
         };
         check(
             &held,
-            r#"{"at": "2026-11-21T05:30:00.000000007Z", "scope": "a.test", "id": null, "event": "autothrottle", "status": null, "latency": null, "target_delay": null, "delay": [0, 0], "concurrency": [3, 4], "in_flight": 2, "size": null, "reason": "say \"please\"", "source": "autothrottle"}"#,
+            r#"{"at": "2026-11-21T05:30:00.000000007Z", "scope": "a.test", "id": null, "event": "autothrottle", "status": null, "latency": null, "target_delay": null, "delay": [0, 0], "concurrency": [3, 4], "in_flight": 2, "size": null, "reason": "with \"quotes\"", "source": "autothrottle"}"#,
         );
     }
 }

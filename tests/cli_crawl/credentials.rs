@@ -67,7 +67,7 @@ fn those_of_every_request_are_for_the_origins_of_the_seeds() {
     let warnings = said.matches("CREDENTIAL_ORIGINS").count();
     assert_eq!(warnings, 1, "{said}");
     assert!(
-        said.contains("Authorization, Cookie, X-Api-Key is sent to the origins of the seeds alone"),
+        said.contains("Authorization, Cookie, X-Api-Key is sent to the origins of the seeds only"),
         "{said}"
     );
 }

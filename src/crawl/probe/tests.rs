@@ -176,13 +176,13 @@ fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&st
     let world = Box::new(Shared::clone(&server));
     let io = Sim::with(1, crate::io::IoSettings::default(), faults, world);
     let pages: Shared<Vec<Page>> = Shared::default();
-    let tell = Shared::clone(&pages);
+    let seen = Shared::clone(&pages);
     let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
     let names = resolver::ResolverSettings {
         servers: vec![SocketAddr::from(([10, 53, 53, 53], 53))],
         ..resolver::ResolverSettings::default()
     };
-    let sink = move |page: Page| tell.borrow_mut().push(page);
+    let sink = move |page: Page| seen.borrow_mut().push(page);
     let mut probe =
         Probe::on(io, names, config, settings, &targets, sink).expect("it can be set up");
     let reason = probe.run();
@@ -562,7 +562,7 @@ fn pages_have_their_due_time_and_the_callers_tag() {
     let server = Shared::new(Server::new(|_, _| Does::Answers(ms(30))));
     let io = Sim::new(1, Box::new(server));
     let pages: Shared<Vec<Page>> = Shared::default();
-    let tell = Shared::clone(&pages);
+    let seen = Shared::clone(&pages);
     let one_connection = ProbeSettings {
         connections_max: 1,
         ..settings(50.0, 4)
@@ -573,7 +573,7 @@ fn pages_have_their_due_time_and_the_callers_tag() {
             .tag(12)
             .header("X-Mine", "1"),
     ];
-    let sink = move |page: Page| tell.borrow_mut().push(page);
+    let sink = move |page: Page| seen.borrow_mut().push(page);
     let names = resolver::ResolverSettings::default();
     let mut probe =
         Probe::on(io, names, config(), one_connection, &targets, sink).expect("it can be set up");

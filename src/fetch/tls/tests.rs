@@ -257,7 +257,7 @@ fn a_handshake_and_a_reply_survive_every_cut() {
         let mut settings = authority.settings();
         settings.session_hosts_max = 0;
         let config = config(&settings);
-        let said = vec![b'x'; 40_000];
+        let sent = vec![b'x'; 40_000];
         for step in [1, 2, 3, 5, 7, 100, 1000, 4096, 16_384] {
             let mut session = TlsSession::new(&config, "a.test").expect("a name");
             let mut server = Server::new(&server);
@@ -274,14 +274,14 @@ fn a_handshake_and_a_reply_survive_every_cut() {
                 }
             }
             assert_eq!(received, b"asked early");
-            let mut wire = server.respond(&said);
+            let mut wire = server.respond(&sent);
             wire.extend(server.close());
             for part in wire.chunks(step) {
                 assert!(!session.peer_closed(), "close_notify is the last of it");
                 session.read(part, &mut plain).expect("good order");
             }
             assert!(session.peer_closed());
-            assert_eq!(plain, said, "{step} bytes at a time");
+            assert_eq!(plain, sent, "{step} bytes at a time");
         }
     }
 }

@@ -70,9 +70,9 @@ mod tests {
             .map_err(str::to_owned);
         for step in 1..=answer.len() {
             let mut tunnel = tunnel(PLAIN, "https://a.test/x").expect("a tunnel");
-            let (said, came) = run(&mut tunnel, &[answer.as_bytes()], step);
+            let (sent, came) = run(&mut tunnel, &[answer.as_bytes()], step);
             assert_eq!(
-                String::from_utf8_lossy(&said),
+                String::from_utf8_lossy(&sent),
                 "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n"
             );
             assert_eq!(came, expected, "{answer:?} by {step}");
@@ -124,10 +124,10 @@ mod tests {
         assert!(tunnel(PLAIN, "http://a.test/").is_none());
         let mut tunnel =
             tunnel("http://Aladdin:open%20sesame@p:1", "https://[::1]:8443/").expect("a tunnel");
-        let mut said = Vec::new();
-        tunnel.take_output(&mut said);
+        let mut sent = Vec::new();
+        tunnel.take_output(&mut sent);
         assert_eq!(
-            String::from_utf8_lossy(&said),
+            String::from_utf8_lossy(&sent),
             "CONNECT [::1]:8443 HTTP/1.1\r\nHost: [::1]:8443\r\n\
              Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n"
         );

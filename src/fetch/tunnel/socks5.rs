@@ -212,20 +212,20 @@ mod tests {
 
     const GRANTED: &[u8] = &[5, 0, 0, 1, 127, 0, 0, 1, 0, 80];
 
-    /// Asserts the same result for every split of a proxy's answers. `said`: everything that is
+    /// Asserts the same result for every split of a proxy's answers. `expected`: everything that is
     /// sent to it.
     fn check(
         proxy: &str,
         url: &str,
         answers: &[&[u8]],
-        said: &[&[u8]],
+        expected: &[&[u8]],
         came: Result<Option<&[u8]>, &str>,
     ) {
         let longest = answers.iter().map(|answer| answer.len()).max();
         for step in 1..=longest.expect("an answer") {
             let mut tunnel = tunnel(proxy, url).expect("a tunnel");
             let (sent, what) = run(&mut tunnel, answers, step);
-            assert_eq!(sent, said.concat(), "{answers:?} by {step}");
+            assert_eq!(sent, expected.concat(), "{answers:?} by {step}");
             let expected = came.map(|rest| rest.map(<[u8]>::to_vec));
             assert_eq!(
                 what,
@@ -282,12 +282,12 @@ mod tests {
     #[test]
     fn credentials_are_sent_only_if_the_proxy_requires_them() {
         let ask: &[u8] = &[5, 1, 0, 1, 127, 0, 0, 1, 0, 80];
-        let check = |answers: &[&[u8]], said: &[&[u8]], came| {
+        let check = |answers: &[&[u8]], expected: &[&[u8]], came| {
             check(
                 "socks5://user:pass@p:1",
                 "http://127.0.0.1/",
                 answers,
-                said,
+                expected,
                 came,
             );
         };
@@ -313,7 +313,7 @@ mod tests {
     fn every_other_socks_answer_is_a_failure_with_a_code() {
         let ask: &[u8] = &[5, 1, 0, 1, 127, 0, 0, 1, 0, 80];
         let check = |answers: &[&[u8]], asked: bool, code| {
-            let said: &[&[u8]] = if asked {
+            let expected: &[&[u8]] = if asked {
                 &[&[5, 1, 0], ask]
             } else {
                 &[&[5, 1, 0]]
@@ -322,7 +322,7 @@ mod tests {
                 "socks5://p:1",
                 "http://127.0.0.1/",
                 answers,
-                said,
+                expected,
                 Err(code),
             );
         };

@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn an_invalid_unix_path_is_an_error_that_names_it() {
-        let check = |path: &str, said: &str| {
+        let check = |path: &str, expected: &str| {
             let error = Listeners::default().open(TOKEN, &unix(Path::new(path)));
             let error = error.expect_err("there is no such path");
             let text = error.to_string();
@@ -445,7 +445,7 @@ mod tests {
                 text.starts_with(&format!("cannot listen on {path}: ")),
                 "{text}"
             );
-            assert!(text.contains(said), "{text}");
+            assert!(text.contains(expected), "{text}");
         };
         check("", "empty");
         check("\0abstract", "NUL");

@@ -172,7 +172,7 @@ mod tests {
     fn where_segments_came_together_no_arrival_counts_as_a_single_segment() {
         let (socket, mut peer) = Socket::connected();
         let mut receiving = Receiving::new(Kind::Stream, Instant::START);
-        let mut say = |segments| {
+        let mut send = |segments| {
             (0..segments).for_each(|_| peer.write_all(b"!").expect("the socket is open"))
         };
         let judge = |receiving: &mut Receiving| {
@@ -180,16 +180,16 @@ mod tests {
             receiving.note_judged();
             arrived
         };
-        say(2);
+        send(2);
         (0..2).for_each(|_| receiving.note_arrival(false));
         assert_eq!(judge(&mut receiving), Arrived::SingleSegment);
         assert_eq!(judge(&mut receiving), Arrived::SingleSegment);
         // Three segments made two arrivals: either may be two of them.
-        say(3);
+        send(3);
         (0..2).for_each(|_| receiving.note_arrival(false));
         assert_eq!(judge(&mut receiving), Arrived::Unknown);
         assert_eq!(judge(&mut receiving), Arrived::Unknown);
-        say(1);
+        send(1);
         receiving.note_arrival(false);
         assert_eq!(judge(&mut receiving), Arrived::SingleSegment);
     }

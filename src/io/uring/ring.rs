@@ -532,9 +532,12 @@ mod tests {
 
     #[test]
     fn the_error_names_what_is_missing_or_forbidden() {
-        let check = |errno, disabled, said: &str| {
+        let check = |errno, disabled, expected: &str| {
             let error = io::Error::from_raw_os_error(errno);
-            assert_eq!(Unavailable::from_set_up(error, disabled).to_string(), said);
+            assert_eq!(
+                Unavailable::from_set_up(error, disabled).to_string(),
+                expected
+            );
         };
         check(libc::ENOSYS, None, "this kernel has no io_uring");
         check(

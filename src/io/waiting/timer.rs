@@ -104,11 +104,11 @@ mod tests {
 
     #[test]
     fn an_error_has_the_reason_why_timers_are_unavailable() {
-        let check = |errno: Errno, said: &str| {
+        let check = |errno: Errno, expected: &str| {
             let error = Timer::of(Err(errno)).expect_err("there is no timer");
             assert_eq!(error.kind(), io::Error::from(errno).kind());
             let text = error.to_string();
-            assert!(text.starts_with(said), "{text}");
+            assert!(text.starts_with(expected), "{text}");
         };
         let forbidden = "timers are forbidden, possibly by a sandbox, and deadlines need them (timerfd_create): ";
         check(Errno::NOSYS, forbidden);

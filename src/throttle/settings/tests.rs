@@ -9,7 +9,7 @@ fn secs(seconds: f64) -> Duration {
 }
 
 /// Settings with these entries.
-fn saying(scopes: &[(&str, ScopePatch)]) -> ThrottleSettings {
+fn with_entries(scopes: &[(&str, ScopePatch)]) -> ThrottleSettings {
     ThrottleSettings {
         scopes: scopes
             .iter()
@@ -258,9 +258,9 @@ fn autothrottle_in_one_scope_has_the_same_default_pace_as_globally() {
 
 #[test]
 fn the_latency_depends_on_the_mode_unless_it_is_set() {
-    let check = |said: Option<LatencyFrom>, own: Option<LatencyFrom>, expected| {
+    let check = |global: Option<LatencyFrom>, own: Option<LatencyFrom>, expected| {
         let settings = ThrottleSettings {
-            latency_from: said,
+            latency_from: global,
             ..ThrottleSettings::default()
         };
         let mut patch = automatic(true);
@@ -340,7 +340,7 @@ fn a_pattern_matches_below_a_host_and_the_narrowest_wins() {
         concurrency: Some(7),
         ..delayed(3.0)
     };
-    let settings = saying(&[
+    let settings = with_entries(&[
         ("*.example.com", both),
         ("*.b.example.com", delayed(2.0)),
         ("a.example.com", delayed(1.5)),
@@ -378,7 +378,7 @@ fn addresses_and_domains_have_patterns_of_their_own() {
             },
         ),
     ];
-    let mut settings = saying(&scopes);
+    let mut settings = with_entries(&scopes);
     settings.scope_map = vec![MapKind::Host, MapKind::Domain, MapKind::Ip];
     let entry = |name: &str| settings.entry_of(name).map(str::to_owned);
     let (addresses, domains) = (Some(ADDRESSES.to_owned()), Some(DOMAINS.to_owned()));
@@ -407,7 +407,7 @@ fn addresses_and_domains_have_patterns_of_their_own() {
 
 #[test]
 fn only_a_delay_given_to_a_name_overrides_crawl_delay() {
-    let mut settings = saying(&[
+    let mut settings = with_entries(&[
         (DOMAINS, delayed(0.25)),
         ("*.example.com", delayed(0.5)),
         (

@@ -199,7 +199,7 @@ fn the_engine_does_not_spin_while_releases_are_stopped() {
         ),
     ];
     for (slots, delay, setup, takes, _) in SLOWER_SET_UP_THAN_GAP {
-        for (varies, (how, stop, go_on)) in SET_UPS
+        for (varies, (how, stop, resume)) in SET_UPS
             .iter()
             .flat_map(|set_up| ways.map(|way| (set_up, way)))
         {
@@ -213,7 +213,7 @@ fn the_engine_does_not_spin_while_releases_are_stopped() {
                 stop(&mut world.throttle);
                 now += setup * 1.7;
                 turns += world.run(at(now));
-                go_on(&mut world.throttle);
+                resume(&mut world.throttle);
                 now += setup * 0.9;
                 turns += world.run(at(now));
             }

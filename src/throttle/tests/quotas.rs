@@ -108,11 +108,11 @@ fn f61_a_failed_set_up_is_charged_as_a_send() {
 fn f62_the_actual_cost_replaces_the_estimate() {
     for (actual, per_window) in [(Some(2.5), 4), (Some(1.5), 6), (None, 5)] {
         let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
-        let tells: Policy = Box::new(move |_, _, page| match actual {
+        let policy: Policy = Box::new(move |_, _, page| match actual {
             Some(units) => Reply::of(page).feedback(Feedback::of("a.test").actual(units)),
             None => Reply::of(page),
         });
-        let lane = world.origin("a.test", tells);
+        let lane = world.origin("a.test", policy);
         world.queue(lane, 100, costing(2.0));
         world.run(at(59.0));
         let seen = world.arrivals("a.test").len();
@@ -123,8 +123,8 @@ fn f62_the_actual_cost_replaces_the_estimate() {
 #[test]
 fn f63_spending_is_limited_to_what_the_server_reports_as_remaining() {
     let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
-    let tells = Reply::new(200, 0.01).feedback(Feedback::of("a.test").remaining(3.0));
-    let lane = world.origin("a.test", script([tells]));
+    let reply = Reply::new(200, 0.01).feedback(Feedback::of("a.test").remaining(3.0));
+    let lane = world.origin("a.test", script([reply]));
     world.queue(lane, 100, page(0.01));
     world.run(at(59.0));
     assert_eq!(world.arrivals("a.test").len(), 1 + 3);

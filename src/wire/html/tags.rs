@@ -370,11 +370,11 @@ impl LinkEmitter {
             }
             Element::Meta => {
                 let content = tag.value(Content).unwrap_or_default();
-                let says = |attribute, what: &str| {
+                let equals = |attribute, what: &str| {
                     tag.value(attribute)
                         .is_some_and(|value| value.trim().eq_ignore_ascii_case(what))
                 };
-                if says(HttpEquiv, "refresh")
+                if equals(HttpEquiv, "refresh")
                     && let Some(target) = refresh_target(&content)
                 {
                     push("meta", "content", target.to_owned(), false);

@@ -37,16 +37,16 @@ pub(super) fn of(head: &Head, method_is_head: bool) -> Result<(Framing, bool), H
 /// Returns whether the connection stays open after the reply (RFC 9112 section 9.3). A proxy's
 /// `Proxy-Connection` is used only if it closes the connection.
 fn persistent(head: &Head) -> bool {
-    let says = |name, token: &str| {
+    let lists = |name, token: &str| {
         let mut values = head.headers.get_all(name);
         values.any(|value| has_member(value, token.as_bytes()))
     };
-    if says("connection", "close") || says("proxy-connection", "close") {
+    if lists("connection", "close") || lists("proxy-connection", "close") {
         return false;
     }
     match head.version {
         HttpVersion::Http11 => true,
-        HttpVersion::Http10 => says("connection", "keep-alive"),
+        HttpVersion::Http10 => lists("connection", "keep-alive"),
     }
 }
 

@@ -297,8 +297,8 @@ impl World {
             };
             let responses = (self.server)(&received);
             self.received.push(received);
-            for say in responses {
-                match (say, transport) {
+            for response in responses {
+                match (response, transport) {
                     (Response::End(after), _) => self.schedule(after, socket, Event::End),
                     (Response::Reply(after, bytes), Transport::Udp) => {
                         self.schedule(after, socket, Event::Bytes(bytes));
