@@ -15,12 +15,19 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of this kind, with a stable code.
+    /// A failure of this kind, with one of its stable codes.
+    ///
+    /// # Panics
+    /// In a debug build, if [`FailureKind`] does not list the code for this kind.
     pub fn new(
         kind: FailureKind,
         code: &'static str,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
+        debug_assert!(
+            kind.codes().contains(&code),
+            "FailureKind::codes must list each code, and {kind}.{code} is missing"
+        );
         Failure {
             kind,
             code,
@@ -145,8 +152,8 @@ pub enum FailureKind {
     Timeout,
     /// The connection was reset.
     ///
-    /// `reset`, `timed_out`, `unreachable`, `other`; `idle_closed`: a kept connection was closed
-    /// during the request.
+    /// `reset`, `timed_out`, `unreachable`, `other`; `exhausted`: this machine has no memory left for
+    /// it; `idle_closed`: a kept connection was closed during the request.
     Reset,
     /// The body ended before the end given by its framing.
     ///
@@ -186,7 +193,8 @@ pub enum FailureKind {
     /// A filter rejected the request after it was admitted.
     ///
     /// The [name](crate::Filtered::as_str) of the filter; `excluded_address`: the host has an address
-    /// in `EXCLUDE`; `over_quota`: the request costs more than its whole quota.
+    /// in `EXCLUDE`; `over_quota`: the request costs more than its whole quota; `no_contact`: the host
+    /// is a public one beyond the tenth, and `CONTACT` is not set.
     Filtered,
     /// The request was cancelled.
     ///
@@ -233,6 +241,125 @@ impl FailureKind {
             FailureKind::HostDown => "host_down",
             FailureKind::Filtered => "filtered",
             FailureKind::Cancelled => "cancelled",
+        }
+    }
+
+    /// All codes of this kind: documented for users in `docs/reference/errors.md`.
+    pub(crate) const fn codes(self) -> &'static [&'static str] {
+        match self {
+            FailureKind::Dns => &[
+                "nxdomain",
+                "nodata",
+                "servfail",
+                "refused",
+                "timeout",
+                "malformed",
+                "cname_loop",
+                "name_invalid",
+                "no_servers",
+            ],
+            FailureKind::Connect => &[
+                "refused",
+                "unreachable",
+                "reset",
+                "closed",
+                "timed_out",
+                "no_port",
+                "exhausted",
+                "other",
+                "proxy_auth",
+                "proxy_refused",
+                "proxy_unreachable",
+                "proxy_protocol",
+                "proxy_closed",
+            ],
+            FailureKind::Tls => &[
+                "untrusted",
+                "expired",
+                "not_yet_valid",
+                "name_mismatch",
+                "revoked",
+                "bad_certificate",
+                "handshake",
+                "alpn",
+                "unrecognized_name",
+                "client_certificate",
+                "alert",
+                "protocol",
+                "closed",
+                "name",
+                "internal",
+            ],
+            FailureKind::Timeout => &[
+                "connect",
+                "proxy",
+                "tls",
+                "first_byte",
+                "idle",
+                "rate",
+                "total",
+            ],
+            FailureKind::Reset => &[
+                "reset",
+                "timed_out",
+                "unreachable",
+                "exhausted",
+                "other",
+                "idle_closed",
+            ],
+            FailureKind::Truncated => &["body", "chunks", "head", "no_reply", "close_notify"],
+            FailureKind::Protocol => &[
+                "not_http",
+                "version",
+                "status",
+                "header",
+                "content_length",
+                "transfer_encoding",
+                "chunk_size",
+                "chunk_end",
+                "switching_protocols",
+                "unsolicited",
+            ],
+            FailureKind::TooLarge => &[
+                "status_line",
+                "header_line",
+                "header_lines",
+                "head",
+                "chunk_extras",
+                "interim",
+            ],
+            FailureKind::ContentEncoding => &[
+                "unknown",
+                "broken",
+                "truncated",
+                "bomb",
+                "window",
+                "too_many",
+                "absent",
+            ],
+            FailureKind::Redirect => &["invalid", "loop", "limit"],
+            FailureKind::Robots => &["disallowed", "unreachable"],
+            FailureKind::BlockedAddress => &["not_global"],
+            FailureKind::HostDown => &["gave_up"],
+            FailureKind::Filtered => &[
+                "duplicate",
+                "url_length",
+                "depth",
+                "path_repeat",
+                "offsite",
+                "not_allowed",
+                "denied",
+                "excluded",
+                "excluded_address",
+                "max_pages_per_host",
+                "frontier_full",
+                "links_per_page",
+                "sitemap_depth",
+                "max_sitemaps_per_host",
+                "over_quota",
+                "no_contact",
+            ],
+            FailureKind::Cancelled => &["stopped", "asked", "by_sink"],
         }
     }
 

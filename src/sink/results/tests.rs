@@ -196,7 +196,7 @@ proptest! {
         page.content_type = Some(wild.clone());
         page.redirect = Some(text.clone());
         page.scopes = vec![text.as_str().into(), wild.as_str().into()];
-        page.failure = Some(Failure::new(FailureKind::Protocol, "head", wild.clone()));
+        page.failure = Some(Failure::new(FailureKind::TooLarge, "head", wild.clone()));
         let value = parsed(&page);
         prop_assert_eq!(&value["url"], &text);
         prop_assert_eq!(&value["content_type"], &wild);
