@@ -13,8 +13,8 @@ use std::process::Command;
 use argiope::serde_json::{self, Value, json};
 use argiope::sink::results::{RecordPlace, write_line};
 use argiope::{
-    Config, DecisionEvent, Failure, FailureKind, Filtered, Instant, Page, Stamp, TlsInfo,
-    TlsVersion, Truncation,
+    Config, DecisionEvent, Failure, FailureKind, Filtered, Instant, Pace, PaceReport, Page,
+    Progress, Remark, RemarkKind, ScopePacing, Stamp, Stats, TlsInfo, TlsVersion, Truncation,
 };
 
 const README_LINES_MAX: usize = 150;
@@ -607,6 +607,56 @@ fn words_of(file: &str, block: &str) -> BTreeSet<String> {
 }
 
 #[test]
+fn the_nested_keys_and_values_of_stats_json_are_documented() {
+    let page = read("docs/reference/stats.md");
+    let mut reasons = words_of("src/crawl/finish.rs", "\nimpl FinishReason {");
+    // A probe ends for these, and has no `stats.json`.
+    for of_probe in ["blocked_address", "overdue"] {
+        assert!(reasons.remove(of_probe), "{of_probe}");
+    }
+    assert_eq!(named_in_row(&page, "finish_reason"), reasons);
+    let kinds = words_of("src/io/kind.rs", "\nimpl IoKind {");
+    assert_eq!(named_in_row(&page, "io"), kinds);
+
+    let mut pacing = PaceReport::default();
+    let mut scope = ScopePacing::new(
+        "a.test",
+        Pace {
+            delay: std::time::Duration::ZERO,
+            concurrency: 1,
+        },
+    );
+    scope.remarks.push(Remark {
+        about: RemarkKind::Slow,
+        words: "slow".to_owned(),
+    });
+    pacing.scopes.push(scope);
+    let stats = Stats::new().to_json(&Progress::default(), &pacing);
+    let stats: Value = stats.parse().expect("stats are JSON");
+    for key in ["phases", "stamps"] {
+        assert_eq!(named_in_row(&page, key), keys(&stats[key]), "{key}");
+    }
+    let scope = &stats["pacing"][0];
+    let pace = named_in_row(&page, "configured_pace");
+    assert_eq!(pace, keys(&scope["configured_pace"]));
+    assert_eq!(named_in_row(&page, "pace"), keys(&scope["pace"]));
+    assert_eq!(
+        named_in_row(&page, "remarks"),
+        keys(&scope["remarks"][0]),
+        "remarks"
+    );
+}
+
+/// What stands in backticks in the second column of the row of this name.
+fn named_in_row(page: &str, name: &str) -> BTreeSet<String> {
+    let name = format!("`{name}`");
+    let mut rows = tables(page).into_iter().flat_map(rows);
+    let row = rows.find(|row| row[0].split(',').any(|cell| cell.trim() == name));
+    let row = row.unwrap_or_else(|| panic!("{name} has no row"));
+    quoted(row[1]).map(str::to_owned).collect()
+}
+
+#[test]
 fn every_reason_for_leaving_a_link_out_is_documented() {
     let page = read("docs/reference/stats.md");
     let row = page
@@ -616,6 +666,59 @@ fn every_reason_for_leaving_a_link_out_is_documented() {
     let documented: BTreeSet<String> = quoted(reasons).map(str::to_owned).collect();
     assert_eq!(documented, filters());
     assert!(documented.contains(Filtered::Duplicate.as_str()));
+}
+
+#[test]
+fn every_file_of_the_output_directory_is_documented() {
+    let page = read("docs/reference/output.md");
+    let code = read("src/sink/directory.rs");
+    let (_, files) = code.split_once("\nconst FILES").expect("the files");
+    let (files, _) = files.split_once("];").expect("their end");
+    let mut known: BTreeSet<String> = files
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect();
+    known.insert(constant("src/sink/directory.rs", "PROBE"));
+    known.insert(constant("src/sink/directory/lock.rs", "NAME"));
+    // Files of any number, and an input that is kept: their names are made.
+    assert!(code.contains("ends_with(\".warc.gz\")") && code.contains("name(\".old\")"));
+    known.extend(["warc/*.warc.gz", "warc/*.warc.gz.open", "pending.jsonl.old"].map(str::to_owned));
+    assert_eq!(names(tables(&page)[0]), known);
+}
+
+/// The text of a constant in a source file.
+fn constant(file: &str, name: &str) -> String {
+    let code = read(file);
+    let (_, value) = code
+        .split_once(&format!("const {name}: &str = \""))
+        .expect("the constant");
+    value.split('"').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn every_signal_is_documented() {
+    let page = read("docs/reference/commands.md");
+    let mut tables = tables(&page).into_iter();
+    let table = tables.find(|table| table.starts_with("| signal "));
+    let documented: Vec<String> = rows(table.expect("the table"))
+        .flat_map(|row| {
+            row[0]
+                .split(',')
+                .map(|name| name.trim().to_owned())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let code = read("src/cli/signals.rs");
+    let (_, names) = code.split_once("consts::{").expect("the names");
+    let names = names.split('}').next().unwrap_or_default();
+    let known: BTreeSet<String> = names
+        .split(',')
+        .map(|name| name.trim().to_owned())
+        .collect();
+    assert_eq!(documented.len(), known.len(), "each once");
+    assert_eq!(BTreeSet::from_iter(documented), known);
 }
 
 // Codes.
@@ -756,10 +859,73 @@ fn every_key_of_a_scope_is_documented() {
     }
 }
 
+#[test]
+fn each_key_of_a_scope_stands_instead_of_its_setting() {
+    let page = read("docs/reference/scopes.md");
+    let mut documented: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (table, of) in tables(&page)
+        .iter()
+        .zip(["", "backoff.", "rampup.", "autothrottle."])
+    {
+        for row in rows(table) {
+            let settings: Vec<&str> = quoted(row[2]).collect();
+            let keys: Vec<&str> = quoted(row[0]).collect();
+            assert!(
+                settings.is_empty() || settings.len() == keys.len(),
+                "{row:?}"
+            );
+            for (key, setting) in keys.iter().zip(settings) {
+                let settings = documented.entry(format!("{of}{key}")).or_default();
+                settings.insert(setting.to_owned());
+            }
+        }
+    }
+    let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for setting in argiope::settings::all() {
+        if let Some(key) = setting.scope_key {
+            let settings = known.entry(key.to_owned()).or_default();
+            settings.insert(setting.name.to_owned());
+        }
+    }
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn every_example_of_a_scopes_name_is_one_and_every_pattern_has_an_example() {
+    let page = read("docs/reference/scopes.md");
+    let tables = tables(&page);
+    let table = tables
+        .iter()
+        .find(|table| table.starts_with("| name of an entry "));
+    let table = table.expect("the table of names");
+    let entry = |name: &str| {
+        let entries = json!({name: {"delay": 1}});
+        Config::default().with("THROTTLING_SCOPES", entries)
+    };
+    let mut patterns = BTreeSet::new();
+    for row in rows(table) {
+        for name in quoted(row[1]) {
+            let config = entry(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let shown = config.get("THROTTLING_SCOPES").expect("a setting");
+            let shown = Value::from(shown);
+            assert!(shown.get(name).is_some(), "{name} is read as {shown}");
+            if name.contains('*') {
+                patterns.insert(name.to_owned());
+            }
+        }
+    }
+    let refused = entry("a*.test").expect_err("no pattern").to_string();
+    let words = refused.split([' ', ',', '(', ')']);
+    let known = words.filter(|word| word.contains('*') && word.len() > 1 && !word.contains('"'));
+    assert_eq!(patterns, known.map(str::to_owned).collect(), "{refused}");
+}
+
 // The command.
 
 #[cfg(feature = "cli")]
 mod command {
+    use std::io::Write as _;
+    use std::process::Stdio;
     use std::time::Duration;
 
     use super::*;
@@ -870,6 +1036,85 @@ mod command {
     }
 
     #[test]
+    fn questions_and_answers_as_json_lines_have_the_documented_keys() {
+        let page = read("docs/reference/commands.md");
+        let tables = tables(&page);
+        let table = tables
+            .iter()
+            .find(|table| table.starts_with("| command | input"));
+        let robots = json!({"robots": "", "agent": "a", "url": "http://a.test/"});
+        let url = json!({"input": "/x", "base": "http://a.test/"});
+        // A URL, though none that a crawl fetches.
+        let failed = json!({"input": "ftp://a.test/", "base": "http://a.test/"});
+        let links = json!({"html": "<a href=/>", "base": "http://a.test/", "content_type": ""});
+        for row in rows(table.expect("the table")) {
+            let command = quoted(row[0]).next().expect("a command");
+            let questions = match command {
+                "robots" => vec![&robots],
+                "url" => vec![&url, &failed],
+                "links" => vec![&links],
+                other => panic!("no question for {other}"),
+            };
+            let objects = |cell: &str| -> Vec<BTreeSet<String>> {
+                let objects = quoted(cell).filter(|object| object.starts_with('{'));
+                let names = |object: &str| {
+                    object
+                        .split('"')
+                        .skip(1)
+                        .step_by(2)
+                        .map(str::to_owned)
+                        .collect()
+                };
+                objects.map(names).collect()
+            };
+            let asked = &objects(row[1])[0];
+            // In base64 as an alternative, as the text below the table says.
+            let mut fields = fields_of(&format!("src/cli/{command}.rs"), "struct Question {");
+            for field in fields
+                .clone()
+                .iter()
+                .filter(|field| field.ends_with("_b64"))
+            {
+                assert!(page.contains(&format!("`{field}`")), "{field}");
+                fields.remove(field);
+            }
+            assert_eq!(asked, &fields, "{command}");
+            for (question, documented) in questions.iter().zip(objects(row[2])) {
+                assert_eq!(asked, &keys(question), "{command}");
+                let answer = answer_to(command, question);
+                assert_eq!(documented, keys(&answer), "{command}: {answer}");
+            }
+        }
+    }
+
+    /// The names of the fields of a struct in a source file.
+    fn fields_of(file: &str, block: &str) -> BTreeSet<String> {
+        let code = read(file);
+        let (_, fields) = code.split_once(block).expect("the struct");
+        let fields = fields.split("\n}").next().unwrap_or_default();
+        let names = fields
+            .lines()
+            .filter_map(|line| line.trim().split_once(':'));
+        names.map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// What a command answers to one question on its standard input.
+    fn answer_to(command: &str, question: &Value) -> Value {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_argiope"))
+            .args([command, "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut input = child.stdin.take().expect("a pipe");
+        writeln!(input, "{question}").expect("it reads");
+        drop(input);
+        let ran = child.wait_with_output().expect("it ends");
+        let answer = String::from_utf8(ran.stdout).expect("stdout is UTF-8");
+        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{command}: {error}: {answer}"))
+    }
+
+    #[test]
     fn what_a_crawl_writes_has_the_documented_keys() {
         let server = Server::start(|_| Reply::page("a page").after(Duration::from_millis(1)));
         let folder = tempfile::tempdir().expect("a folder");
@@ -910,6 +1155,8 @@ mod command {
         let tables = tables(&page);
         assert_eq!(names(tables[1]), keys(&stats["server_latency"]));
         assert_eq!(names(tables[3]), keys(&stats["pacing"][0]));
+        let slowest = named_in_row(&page, "slowest_scopes");
+        assert_eq!(slowest, keys(&stats["slowest_scopes"][0]));
 
         let page = read("docs/reference/output.md");
         let documented: BTreeSet<String> = rows(super::tables(&page)[0])
