@@ -1,11 +1,14 @@
-//! Cancels attempts when the crawl stops or pauses: what has not departed goes back to the frontier, what
-//! is on its way ends as `cancelled`.
+//! Cancels attempts: when the crawl stops or pauses, what has not departed goes back to the frontier and
+//! what is on its way ends as `cancelled`; when handles cancel requests, both end so.
 
 use crate::base::bound::Bound;
+use crate::base::ids::ScopeId;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::flights::{Flight, Stage};
+use crate::crawl::work::unsent::cancelled;
 use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::{Close, Io};
 
@@ -55,6 +58,39 @@ impl<I: Io> Core<I> {
                 self.on_connection_event(socket, event);
             }
         }
+    }
+
+    /// Ends the attempts that `is_named` names, and all under these scopes.
+    pub fn cancel_flights(&mut self, is_named: impl Fn(&Job) -> bool, scopes: &[ScopeId]) {
+        for key in self.flights.keys_where(|_| true) {
+            let Some(flight) = self.flights.get(key) else {
+                continue;
+            };
+            let is_under = || {
+                let mut held = self.throttle.ticket_scopes(flight.ticket);
+                held.any(|scope| scopes.contains(&scope))
+            };
+            if is_named(&flight.job) || flight.job.kind != PageKind::Robots && is_under() {
+                self.cancel_attempt(key);
+            }
+        }
+    }
+
+    /// Ends one attempt that was released.
+    fn cancel_attempt(&mut self, key: Key) {
+        let flight = self.flights.get(key).expect("the caller found it");
+        if let Stage::Exchanging { socket } = flight.stage {
+            if let Some(event) = self.network.abort(socket, cancelled(), self.now) {
+                self.on_connection_event(socket, event);
+            }
+            return;
+        }
+        let held = self.throttle.ticket_scopes(flight.ticket);
+        let names = held.map(|scope| self.throttle.scope_name(scope).to_owned());
+        let names = names.collect();
+        let flight = self.withdraw(key);
+        self.end_attempt(flight.lane, &flight.job, false);
+        self.work.end(flight.job, names, cancelled());
     }
 
     /// Removes an attempt that has not departed; closes its connections and returns its ticket.

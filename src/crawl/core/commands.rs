@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::base::ids::{LaneId, ScopeId};
 use crate::base::scopes::Scopes;
-use crate::base::slab::Key;
 use crate::crawl::control::shared::Command;
 use crate::crawl::core::Core;
-use crate::crawl::flights::Stage;
 use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
@@ -77,35 +75,7 @@ impl<I: Io> Core<I> {
             let is_page = task.job.kind != PageKind::Robots;
             is_named(&task.job) || is_page && is_under(throttle, task.lane, scopes)
         });
-        for key in self.flights.keys_where(|_| true) {
-            let Some(flight) = self.flights.get(key) else {
-                continue;
-            };
-            let is_under = || {
-                let mut held = self.throttle.ticket_scopes(flight.ticket);
-                held.any(|scope| scopes.contains(&scope))
-            };
-            if is_named(&flight.job) || flight.job.kind != PageKind::Robots && is_under() {
-                self.cancel_attempt(key);
-            }
-        }
-    }
-
-    /// Ends one attempt that was released.
-    fn cancel_attempt(&mut self, key: Key) {
-        let flight = self.flights.get(key).expect("the caller found it");
-        if let Stage::Exchanging { socket } = flight.stage {
-            if let Some(event) = self.network.abort(socket, cancelled(), self.now) {
-                self.on_connection_event(socket, event);
-            }
-            return;
-        }
-        let held = self.throttle.ticket_scopes(flight.ticket);
-        let names = held.map(|scope| self.throttle.scope_name(scope).to_owned());
-        let names = names.collect();
-        let flight = self.withdraw(key);
-        self.end_attempt(flight.lane, &flight.job, false);
-        self.work.end(flight.job, names, cancelled());
+        self.cancel_flights(is_named, scopes);
     }
 
     /// Ends a request that is to be queued if it was cancelled by its scope; returns whether it was.

@@ -17,8 +17,8 @@ use crate::crawl::network::ports::NO_PORT;
 use crate::crawl::network::room::EXHAUSTED;
 use crate::crawl::network::socket::Carrier;
 use crate::crawl::network::{Closed, Connected, Destination, RaceStep, SetUpFailed, Target};
+use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::Failure;
-use crate::fetch::timings::Timings;
 use crate::fetch::tunnel::UNREACHABLE;
 use crate::frontier::job::Job;
 use crate::io::{Io, Stamp};
@@ -27,21 +27,9 @@ use crate::throttle::engine::TicketId;
 impl<I: Io> Core<I> {
     /// A released request takes an idle connection of its origin, or begins to make one.
     pub fn take_connection(&mut self, job: Job, lane: LaneId, ticket: TicketId, found: Found) {
-        let mut timings = Timings {
-            started: self.now,
-            ..Timings::default()
-        };
-        if let Some(took) = self.network.take_lookup(lane) {
-            // The lookup was this attempt's; the wait for its turn after it is no phase of it.
-            timings.started = self.now - took;
-            timings.dns = Some(self.now);
-        }
         let proxy = self.frontier.proxy_of(lane).cloned();
         let proxy = proxy.as_deref();
-        let mut exchange = self.output.take_exchange();
-        self.requests
-            .write(&mut exchange, &job, proxy, timings, self.now)
-            .expect("what cannot be put on the wire is not admitted");
+        let exchange = self.exchange_for(&job, lane, proxy);
         let origin = match proxy {
             None => Origin::Direct(self.frontier.hold_origin(lane)),
             // Connections through a proxy are kept apart by the proxy's credentials, too.
@@ -246,7 +234,7 @@ impl<I: Io> Core<I> {
         self.pause_lane(lane, until);
     }
 
-    /// Ends an attempt that got no connection. It is charged as a send at its start.
+    /// Ends an attempt that got no connection.
     pub fn end_connecting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
         self.abandon(key);
         let flight = self.flights.get_mut(key).expect("an attempt ends once");
@@ -254,6 +242,18 @@ impl<I: Io> Core<I> {
         else {
             unreachable!("only an attempt that connects fails to");
         };
+        self.end_undeparted(key, exchange, failure, carrier);
+    }
+
+    /// Ends an attempt whose request did not depart. It is charged as a send at its start.
+    pub fn end_undeparted(
+        &mut self,
+        key: Key,
+        exchange: Box<Exchange>,
+        failure: Failure,
+        carrier: &Carrier,
+    ) {
+        let flight = self.flights.get(key).expect("an attempt ends once");
         self.throttle.charge_failed(flight.ticket, flight.released);
         self.on_end(key, exchange, Some(failure), carrier);
     }

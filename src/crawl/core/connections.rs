@@ -152,9 +152,7 @@ impl<I: Io> Core<I> {
         if self.now.saturating_since(since) >= PATIENT {
             return self.reconnect(key);
         }
-        let (ticket, released) = (flight.ticket, flight.released);
-        self.throttle.charge_failed(ticket, released);
-        self.on_end(key, exchange, Some(failure), carrier);
+        self.end_undeparted(key, exchange, failure, carrier);
     }
 
     /// Sends what a connection has to send. Its reply is read only while the sink is ready.

@@ -27,15 +27,7 @@ const GRANTS_PER_SUBMIT: usize = 8;
 impl<I: Io> Core<I> {
     /// Releases and departs what the throttle allows; returns whether there was anything.
     pub fn grant(&mut self) -> bool {
-        let releasing = self.is_running()
-            && !self.control.is_paused()
-            && self.output.takes_more()
-            && !self.network.is_full()
-            && !self.work.is_full()
-            && !self.are_pages_full()
-            // As many lanes may wait for names at once as may be in flight.
-            && self.network.may_look_up(self.config.throttle.concurrent_requests)
-            && !self.outage.stops_releases(self.network.in_flight_max());
+        let releasing = self.may_release();
         debug_assert!(
             !self.frontier.has_lane_changes(),
             "each change of a lane is applied where it is made"
@@ -58,10 +50,8 @@ impl<I: Io> Core<I> {
                 Some(Grant::Depart(ticket)) => self.depart(ticket),
                 Some(Grant::Release(lane, ticket)) => {
                     self.on_release(lane, ticket);
-                    // Requests that ended unsent are in the sink.
-                    let ready = self.output.is_ready() && !self.has_failed_too_often();
-                    let full = self.are_pages_full();
-                    self.throttle.set_releasing(releasing && ready && !full);
+                    let goes_on = releasing && self.may_release_more();
+                    self.throttle.set_releasing(goes_on);
                     releases += 1;
                     // Matching rules of robots.txt may take long.
                     if releases == RELEASES_PER_TURN || self.pages.is_spent_on_rules() {
@@ -90,12 +80,6 @@ impl<I: Io> Core<I> {
         if self.grant() || departed {
             self.network.submit();
         }
-    }
-
-    /// Whether the replies that are processed and the requests in flight are as many as may be in flight.
-    fn are_pages_full(&self) -> bool {
-        self.pages
-            .is_full(self.throttle.in_flight(), self.network.in_flight_max())
     }
 
     /// Sends the request of this ticket, with the turn's others.

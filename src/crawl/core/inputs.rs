@@ -36,11 +36,6 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Whether there is room for one more request from outside.
-    pub fn has_room(&self) -> bool {
-        self.frontier.has_room() && self.work.has_room()
-    }
-
     fn take_submissions(&mut self) {
         let mut taken = 0;
         while self.has_room() {
@@ -78,6 +73,13 @@ impl<I: Io> Core<I> {
         })
     }
 
+    /// The same with a number, which its submitter or source is given.
+    pub fn numbered_job_of(&mut self, request: &Request) -> Result<Job, AdmitError> {
+        let mut job = self.job_of(request)?;
+        job.id = self.frontier.number();
+        Ok(job)
+    }
+
     fn take_mapped(&mut self) {
         let mut taken = 0;
         while let Some(mapped) = self.control.poll_mapped() {
@@ -113,9 +115,8 @@ impl<I: Io> Core<I> {
 
     /// Admits a request of the source. The source is notified of its end in any case.
     fn admit_from_source(&mut self, request: &Request) {
-        match self.job_of(request) {
+        match self.numbered_job_of(request) {
             Ok(mut job) => {
-                job.id = self.frontier.number();
                 job.awaited = true;
                 self.control.handle_accepted(job.id, request);
                 self.admit(job, OfferOrigin::Submitter);

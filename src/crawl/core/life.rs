@@ -2,10 +2,10 @@
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
 //! What a step needs beyond itself is in the files beside this one: the answers to offers in `offers.rs`,
-//! scopes in `scopes.rs`, names in `names.rs`, new connections in `connecting.rs`, releases and departures
-//! in `granting.rs`, events of connections in `connections.rs`, bodies in `reading.rs`, what is reported to
-//! the throttle in `signals.rs`, what a reply leads to in `follow.rs`, the work on its body in `pages.rs`
-//! and `finding.rs`, its result line in `report.rs`.
+//! scopes in `scopes.rs`, names in `names.rs`, new connections in `connecting.rs`, the request on the wire
+//! in `exchanges.rs`, releases and departures in `granting.rs`, events of connections in `connections.rs`,
+//! bodies in `reading.rs`, what is reported to the throttle in `signals.rs`, what a reply leads to in
+//! `follow.rs`, the work on its body in `pages.rs` and `finding.rs`, its result line in `report.rs`.
 
 use crate::base::bound::Bound;
 use crate::base::ids::LaneId;

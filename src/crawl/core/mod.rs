@@ -6,6 +6,7 @@ mod commands;
 mod connecting;
 mod connections;
 mod drive;
+mod exchanges;
 mod finding;
 mod follow;
 mod granting;
@@ -18,8 +19,10 @@ mod owner;
 mod outage;
 mod outage_probes;
 mod pages;
+mod pending;
 mod phase;
 mod progress;
+mod questions;
 mod reading;
 mod report;
 mod scopes;
@@ -164,11 +167,7 @@ impl<I: Io> Core<I> {
         self.network.resume(number_of, self.now);
         self.resume_bodies();
         self.update_outage();
-        let is_stopped = self.control.is_paused()
-            || !self.output.takes_more()
-            || self.outage.breaker().stops_all()
-            || self.outage.breaker().is_all_silent();
-        self.frontier.update_hosts(is_stopped, self.now);
+        self.frontier.update_hosts(self.is_held_up(), self.now);
     }
 
     /// Hands over what is to be written and sent.
@@ -314,10 +313,5 @@ impl<I: Io> Core<I> {
             }
         }
         self.wakeups.turn_again();
-    }
-
-    /// Whether requests are sent.
-    pub fn is_running(&self) -> bool {
-        self.control.phase().is_running()
     }
 }

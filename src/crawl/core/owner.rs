@@ -38,8 +38,7 @@ impl<I: Io> Core<I> {
         self.wake_host();
         // The last turn may be long ago.
         self.throttle.set_clock(self.network.clock());
-        let mut job = self.job_of(request)?;
-        job.id = self.frontier.number();
+        let job = self.numbered_job_of(request)?;
         let id = job.id;
         self.admit(job, OfferOrigin::Submitter);
         Ok(id)

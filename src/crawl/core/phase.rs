@@ -4,12 +4,8 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::crawl::control::phase::Phase;
-use crate::crawl::control::shared::Waiting;
 use crate::crawl::core::Core;
 use crate::crawl::finish::FinishReason;
-use crate::crawl::finish::Pending;
-use crate::frontier::job::Job;
-use crate::frontier::request::PageKind;
 use crate::io::Io;
 
 /// Shortest time that the reader of standard output has to take the rest, however soon a crawl is to
@@ -77,16 +73,13 @@ impl<I: Io> Core<I> {
                 is_stopped,
             });
         }
-        let is_over = self.flights.is_empty()
-            && self.pages.is_empty()
-            && !self.work.has_unsent()
-            && !self.work.has_offers();
+        let is_over = self.is_drained();
         if !is_over && self.now >= until {
             self.cancel_all();
             // Replies that arrived are whole, and their links are pending.
             self.process_pages(true);
         }
-        if is_over || self.now >= until && self.pages.is_empty() {
+        if is_over || self.now >= until && !self.has_pages() {
             self.flush(reason, is_stopped.then_some(until));
         }
     }
@@ -157,76 +150,5 @@ impl<I: Io> Core<I> {
         self.hand_to_disk();
         self.network.submit();
         self.wakeups.turn_again();
-    }
-
-    /// Whether `CLOSESPIDER_ERRORCOUNT` is reached.
-    pub fn has_failed_too_often(&self) -> bool {
-        let max = self.frontier.settings().errors_max;
-        max > 0 && self.output.stats().errors_final >= max
-    }
-
-    /// Whether nothing is left to do, except for submissions that were not taken yet.
-    pub fn is_exhausted(&self) -> bool {
-        self.flights.is_empty()
-            && self.pages.is_empty()
-            && self.frontier.queued() == 0
-            && self.work.is_empty()
-            && !self.work.has_unsent()
-            && self.outage.is_idle()
-            && self.workload.is_spent()
-            // Their owner may submit more when it takes them.
-            && !self.output.results_wait()
-            && self.control.is_exhausted()
-    }
-
-    /// Whether nothing happens before something comes from outside.
-    pub fn is_idle(&self) -> bool {
-        self.flights.is_empty()
-            && self.network.is_empty()
-            && self.frontier.queued() == 0
-            && self.work.is_empty()
-            && !self.work.has_unsent()
-            && !self.workload.rules().is_by_clock
-            && !self.output.has_stats_file()
-            && self.output.is_ready()
-    }
-
-    /// Requests still to be fetched when the crawl ended, in order of admission.
-    pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
-        // A source was notified of the ends of its requests, and no results are asked for again.
-        let unwritten = match self.control.has_source() {
-            false => self.output.take_unwritten(),
-            true => Vec::new(),
-        };
-        let found = self.drain_found().into_iter();
-        let found = found.chain(self.drain_offers());
-        let outside = self
-            .work
-            .drain()
-            .chain(self.pages.drain().filter(|job| !job.awaited))
-            .chain(found);
-        let jobs = self.frontier.drain(outside);
-        let submitted = std::iter::from_fn(|| self.control.poll_submission());
-        let submitted: Vec<Waiting> = submitted.collect();
-        let submitted = submitted.into_iter().map(|waiting| match waiting {
-            Waiting::Numbered(job) => Pending {
-                id: Some(job.root()),
-                request: job.to_request(),
-            },
-            Waiting::Seed(request) => Pending {
-                id: None,
-                request: *request,
-            },
-        });
-        // A robots.txt is requested again for what waits for it.
-        let control = &self.control;
-        let queued = jobs.filter(move |job: &Job| {
-            job.kind != PageKind::Robots && !control.is_of_source(job.root())
-        });
-        let credentials = self.requests.credentials();
-        let unwritten = unwritten.into_iter();
-        let unwritten = unwritten.map(move |request| Pending::of_unwritten(request, credentials));
-        let queued = queued.map(move |job| Pending::of(&job, credentials));
-        unwritten.chain(queued).chain(submitted)
     }
 }

@@ -1,12 +1,9 @@
-//! Ticks, `stats.json`, and how far the crawl has come.
+//! Ticks, `stats.json`, and snapshots for handles.
 
 use std::time::Duration;
 
-use crate::base::time::Instant;
 use crate::crawl::core::Core;
-use crate::crawl::output::Backlog;
 use crate::crawl::pace_report::{MOST, MOST_RUNNING, PaceReport};
-use crate::crawl::stats::Progress;
 use crate::crawl::stats::Snapshot;
 use crate::crawl::timer::TICK;
 use crate::io::Io;
@@ -61,42 +58,6 @@ impl<I: Io> Core<I> {
         PaceReport::of(&self.throttle, most, self.now)
     }
 
-    /// Progress of the crawl.
-    pub fn progress(&self) -> Progress {
-        let wall = self.network.wall_at_start();
-        let (disk_pauses, disk_paused) = self.output.disk_pauses(self.now);
-        let (outages, outage_time) = self.outage.breaker().totals(self.now);
-        let open = self.outage.breaker().open_for(self.now);
-        let (hosts_held, next_host) = self.frontier.hosts_held(self.now);
-        Progress {
-            finish_reason: self.control.phase().finish_reason(),
-            io: self.network.io_kind(),
-            started: wall,
-            now: wall.at(self.now),
-            elapsed: self.now.saturating_since(Instant::START),
-            queued: self.frontier.queued() + self.work.len() + self.outage.held(),
-            in_flight: self.throttle.in_flight(),
-            buffered: self.network.buffered(),
-            disk_full_for: self.output.disk_full_for(self.now),
-            disk_pauses,
-            disk_paused,
-            scopes: self.throttle.scopes_len(),
-            scopes_waiting: self.throttle.scopes_waiting(),
-            outages,
-            outage_time,
-            outage_open: open.map(|(_, next)| next),
-            hosts_held,
-            hosts_held_next: next_host.map(|at| at.saturating_since(self.now)),
-            seen: self.frontier.seen_len(),
-            filtered: self
-                .frontier
-                .filtered()
-                .iter()
-                .map(|(reason, count)| (*reason, *count))
-                .collect(),
-        }
-    }
-
     /// Returns a snapshot to the handles that ask.
     pub fn answer_handles(&self) {
         let snapshot = Snapshot::of(
@@ -109,13 +70,9 @@ impl<I: Io> Core<I> {
 
     /// A turn ends: notes whether the sink takes more.
     pub fn check_sink(&mut self) {
-        let backlog = Backlog {
-            queued: self.frontier.queued() + self.work.len(),
-            under_way: self.flights.len() + self.pages.len(),
-            ended: self.work.unsent_len(),
-        };
         let is_fetching = self.control.phase().is_fetching();
-        self.output.check_sink(backlog, is_fetching, self.now);
+        self.output
+            .check_sink(self.backlog(), is_fetching, self.now);
     }
 
     /// Interval at which a sink that is not ready is asked again. While it waits for room on the disk, an

@@ -1,4 +1,4 @@
-//! Reads replies: a head's cookies, what the sink wants of the body, and bodies that were stopped.
+//! Reads replies: what the sink wants of the body, and bodies that were stopped.
 
 use crate::base::bound::Bound;
 use crate::base::slab::Key;
@@ -18,20 +18,6 @@ use crate::sink::reply::{Flow, Held, Reply};
 const LONG_READS_PER_TURN: usize = 4;
 
 impl<I: Io> Core<I> {
-    /// Keeps the cookies of a reply whose head has just come.
-    #[cfg(feature = "cookies")]
-    pub fn keep_cookies(&mut self, key: Key, socket: Key) {
-        let Some(flight) = self.flights.get(key) else {
-            return;
-        };
-        let exchange = self.network.exchange_on(socket);
-        if let Some(head) = exchange.and_then(|exchange| exchange.head()) {
-            let wall = self.network.wall_at(self.now);
-            self.requests
-                .handle_headers(&flight.job, &head.headers, wall, self.now);
-        }
-    }
-
     /// Asks the sink what it wants of the body whose head has just come.
     pub fn ask_for_body(&mut self, key: Key, socket: Key) {
         let Some(flight) = self.flights.get(key) else {

@@ -1,0 +1,50 @@
+//! Exchanges: the request as it goes on the wire, and the cookies of its reply.
+
+use crate::base::ids::LaneId;
+#[cfg(feature = "cookies")]
+use crate::base::slab::Key;
+use crate::crawl::core::Core;
+use crate::fetch::exchange::Exchange;
+use crate::fetch::timings::Timings;
+use crate::frontier::job::Job;
+use crate::io::Io;
+use crate::wire::proxy::Proxy;
+
+impl<I: Io> Core<I> {
+    /// The exchange of a request that was released, by this proxy.
+    pub fn exchange_for(
+        &mut self,
+        job: &Job,
+        lane: LaneId,
+        proxy: Option<&Proxy>,
+    ) -> Box<Exchange> {
+        let mut timings = Timings {
+            started: self.now,
+            ..Timings::default()
+        };
+        if let Some(took) = self.network.take_lookup(lane) {
+            // The lookup was this attempt's; the wait for its turn after it is no phase of it.
+            timings.started = self.now - took;
+            timings.dns = Some(self.now);
+        }
+        let mut exchange = self.output.take_exchange();
+        self.requests
+            .write(&mut exchange, job, proxy, timings, self.now)
+            .expect("what cannot be put on the wire is not admitted");
+        exchange
+    }
+
+    /// Keeps the cookies of a reply whose head has just come.
+    #[cfg(feature = "cookies")]
+    pub fn keep_cookies(&mut self, key: Key, socket: Key) {
+        let Some(flight) = self.flights.get(key) else {
+            return;
+        };
+        let exchange = self.network.exchange_on(socket);
+        if let Some(head) = exchange.and_then(|exchange| exchange.head()) {
+            let wall = self.network.wall_at(self.now);
+            self.requests
+                .handle_headers(&flight.job, &head.headers, wall, self.now);
+        }
+    }
+}

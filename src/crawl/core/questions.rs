@@ -1,0 +1,142 @@
+//! Questions that several machines answer together: what is left to do, and what may be done now. Nothing
+//! here changes a machine.
+
+use crate::base::time::Instant;
+use crate::crawl::core::Core;
+use crate::crawl::output::Backlog;
+use crate::crawl::stats::Progress;
+use crate::io::Io;
+
+impl<I: Io> Core<I> {
+    /// Whether requests are sent.
+    pub fn is_running(&self) -> bool {
+        self.control.phase().is_running()
+    }
+
+    /// Whether requests may be released.
+    pub fn may_release(&self) -> bool {
+        self.is_running()
+            && !self.control.is_paused()
+            && self.output.takes_more()
+            && !self.network.is_full()
+            && !self.work.is_full()
+            && !self.are_pages_full()
+            // As many lanes may wait for names at once as may be in flight.
+            && self.network.may_look_up(self.config.throttle.concurrent_requests)
+            && !self.outage.stops_releases(self.network.in_flight_max())
+    }
+
+    /// Whether releases go on after one of them: requests that ended unsent are in the sink.
+    pub fn may_release_more(&self) -> bool {
+        self.output.is_ready() && !self.has_failed_too_often() && !self.are_pages_full()
+    }
+
+    /// Whether the replies that are processed and the requests in flight are as many as may be in flight.
+    fn are_pages_full(&self) -> bool {
+        self.pages
+            .is_full(self.throttle.in_flight(), self.network.in_flight_max())
+    }
+
+    /// Whether there is room for one more request from outside.
+    pub fn has_room(&self) -> bool {
+        self.frontier.has_room() && self.work.has_room()
+    }
+
+    /// Whether no host is expected to answer for now: nothing is sent, or our network is silent.
+    pub fn is_held_up(&self) -> bool {
+        self.control.is_paused()
+            || !self.output.takes_more()
+            || self.outage.breaker().stops_all()
+            || self.outage.breaker().is_all_silent()
+    }
+
+    /// Whether `CLOSESPIDER_ERRORCOUNT` is reached.
+    pub fn has_failed_too_often(&self) -> bool {
+        let max = self.frontier.settings().errors_max;
+        max > 0 && self.output.stats().errors_final >= max
+    }
+
+    /// Whether replies are processed.
+    pub fn has_pages(&self) -> bool {
+        !self.pages.is_empty()
+    }
+
+    /// Whether nothing is on its way, once nothing is released any more.
+    pub fn is_drained(&self) -> bool {
+        self.flights.is_empty()
+            && self.pages.is_empty()
+            && !self.work.has_unsent()
+            && !self.work.has_offers()
+    }
+
+    /// Whether nothing is left to do, except for submissions that were not taken yet.
+    pub fn is_exhausted(&self) -> bool {
+        self.flights.is_empty()
+            && self.pages.is_empty()
+            && self.frontier.queued() == 0
+            && self.work.is_empty()
+            && !self.work.has_unsent()
+            && self.outage.is_idle()
+            && self.workload.is_spent()
+            // Their owner may submit more when it takes them.
+            && !self.output.results_wait()
+            && self.control.is_exhausted()
+    }
+
+    /// Whether nothing happens before something comes from outside.
+    pub fn is_idle(&self) -> bool {
+        self.flights.is_empty()
+            && self.network.is_empty()
+            && self.frontier.queued() == 0
+            && self.work.is_empty()
+            && !self.work.has_unsent()
+            && !self.workload.rules().is_by_clock
+            && !self.output.has_stats_file()
+            && self.output.is_ready()
+    }
+
+    /// Requests that wait while the sink is not ready.
+    pub fn backlog(&self) -> Backlog {
+        Backlog {
+            queued: self.frontier.queued() + self.work.len(),
+            under_way: self.flights.len() + self.pages.len(),
+            ended: self.work.unsent_len(),
+        }
+    }
+
+    /// Progress of the crawl.
+    pub fn progress(&self) -> Progress {
+        let wall = self.network.wall_at_start();
+        let (disk_pauses, disk_paused) = self.output.disk_pauses(self.now);
+        let (outages, outage_time) = self.outage.breaker().totals(self.now);
+        let open = self.outage.breaker().open_for(self.now);
+        let (hosts_held, next_host) = self.frontier.hosts_held(self.now);
+        Progress {
+            finish_reason: self.control.phase().finish_reason(),
+            io: self.network.io_kind(),
+            started: wall,
+            now: wall.at(self.now),
+            elapsed: self.now.saturating_since(Instant::START),
+            queued: self.frontier.queued() + self.work.len() + self.outage.held(),
+            in_flight: self.throttle.in_flight(),
+            buffered: self.network.buffered(),
+            disk_full_for: self.output.disk_full_for(self.now),
+            disk_pauses,
+            disk_paused,
+            scopes: self.throttle.scopes_len(),
+            scopes_waiting: self.throttle.scopes_waiting(),
+            outages,
+            outage_time,
+            outage_open: open.map(|(_, next)| next),
+            hosts_held,
+            hosts_held_next: next_host.map(|at| at.saturating_since(self.now)),
+            seen: self.frontier.seen_len(),
+            filtered: self
+                .frontier
+                .filtered()
+                .iter()
+                .map(|(reason, count)| (*reason, *count))
+                .collect(),
+        }
+    }
+}
