@@ -217,6 +217,138 @@ fn the_machines_of_a_crawl_do_not_know_each_other() {
     );
 }
 
+/// The machines that each file of `src/crawl/core` touches: what a step of the loop depends on, in the
+/// order of the fields of `Core`. A further machine in a row is a further coupling: pass a value, or move
+/// the method to where its machines are.
+const TOUCHED: &[(&str, &str)] = &[
+    ("cancelling", "work throttle flights network"),
+    ("commands", "control work frontier throttle outage pages"),
+    (
+        "connecting",
+        "workload frontier throttle flights network output",
+    ),
+    (
+        "connections",
+        "workload frontier flights network pages output",
+    ),
+    ("drive", "control network output"),
+    ("exchanges", "requests flights network output"),
+    ("finding", "frontier"),
+    ("follow", "workload frontier requests classifier network"),
+    (
+        "granting",
+        "control frontier throttle flights network pages",
+    ),
+    ("health", "workload frontier classifier outage"),
+    ("inputs", "control workload work frontier network output"),
+    ("lanes", "frontier throttle network"),
+    ("names", "frontier requests throttle network outage"),
+    ("offers", "work frontier pages"),
+    ("outage", "frontier throttle flights network outage"),
+    ("outage_probes", "frontier network outage"),
+    ("owner", "control workload requests throttle network output"),
+    ("pages", "workload frontier network pages output"),
+    ("pending", "control work frontier requests pages output"),
+    ("phase", "control workload frontier throttle network output"),
+    ("progress", "control throttle network output"),
+    ("reading", "control workload flights network output"),
+    ("report", "control workload work throttle network output"),
+    ("scopes", "work frontier throttle"),
+    ("set_up", ""),
+    (
+        "signals",
+        "workload throttle classifier flights network output",
+    ),
+];
+
+/// The most machines in a row: half of them.
+const TOUCHED_MAX: usize = 6;
+
+/// Where all machines may meet: the turn, the life of a URL, and questions that many answer together.
+const MEETING_PLACES: &[&str] = &["mod", "life", "questions"];
+
+/// Fields of `Core` that are no machines of the crawl but the loop's own.
+const OWN_FIELDS: &[&str] = &["config", "now", "wakeups"];
+
+#[test]
+fn each_file_of_the_core_touches_the_machines_of_its_row() {
+    let core = "src/crawl/core/";
+    let sources = sources();
+    let (_, definition) = sources
+        .iter()
+        .find(|(file, _)| file == "src/crawl/core/mod.rs")
+        .expect("the core has its file");
+    let machines = fields_of(definition, "struct Core<I: Io> {");
+    assert!(machines.contains(&"network"), "{machines:?}");
+    let mut wrong = Vec::new();
+    let mut rows: BTreeMap<&str, &str> = TOUCHED.iter().copied().collect();
+    for (file, code) in &sources {
+        let name = file
+            .strip_prefix(core)
+            .and_then(|name| name.strip_suffix(".rs"));
+        let Some(name) = name.filter(|name| !name.contains('/')) else {
+            continue;
+        };
+        let code = untested(code);
+        if MEETING_PLACES.contains(&name) {
+            if name == "questions" && code.contains("&mut self") {
+                wrong.push(format!("{file} asks machines and changes none"));
+            }
+            continue;
+        }
+        let used = own_fields_in(&code);
+        let touched: Vec<&str> = machines
+            .iter()
+            .copied()
+            .filter(|machine| !OWN_FIELDS.contains(machine) && used.contains(machine))
+            .collect();
+        let row = rows.remove(name);
+        if row != Some(touched.join(" ").as_str()) {
+            wrong.push(format!("{file}: {touched:?} is not its row {row:?}"));
+        }
+        if touched.len() > TOUCHED_MAX {
+            wrong.push(format!("{file}: more than {TOUCHED_MAX} machines"));
+        }
+    }
+    wrong.extend(rows.keys().map(|name| format!("{core}{name}.rs is gone")));
+    assert!(
+        wrong.is_empty(),
+        "what a file of the core depends on is in the table `TOUCHED`:\n{}",
+        wrong.join("\n")
+    );
+}
+
+/// The names of a struct's fields.
+fn fields_of<'a>(code: &'a str, definition: &str) -> Vec<&'a str> {
+    let (_, body) = code.split_once(definition).expect("it is defined there");
+    let (body, _) = body.split_once("\n}").expect("it ends");
+    let lines = body.lines().map(str::trim);
+    let fields = lines.filter(|line| !line.starts_with("//"));
+    fields
+        .filter_map(|line| Some(line.split_once(": ")?.0))
+        .collect()
+}
+
+/// The fields of `self` that code names, without its methods.
+fn own_fields_in(code: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for (at, own) in code.match_indices("self") {
+        let line = code[..at].rsplit('\n').next().unwrap_or("");
+        if line.contains("//") || line.ends_with(|before: char| before.is_alphanumeric()) {
+            continue;
+        }
+        let rest = code[at + own.len()..].trim_start();
+        let Some(rest) = rest.strip_prefix('.') else {
+            continue;
+        };
+        let name = name_at_start(rest.trim_start());
+        if !rest.trim_start()[name.len()..].starts_with('(') {
+            found.insert(name);
+        }
+    }
+    found
+}
+
 /// A file and the files of its floor that it imports from. A module and its parts are one: what a part
 /// imports from the module that holds it is not counted.
 type Imports = BTreeMap<String, BTreeSet<String>>;
