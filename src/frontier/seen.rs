@@ -1,10 +1,15 @@
 //! The seen set: keys of admitted URLs.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use hashbrown::hash_table::Entry;
 
 use crate::base::keys::{Keys, UrlKey};
+use crate::base::rng::Rng;
 use crate::base::secret::Secret;
 use crate::base::sharded::ShardedTable;
+use crate::base::time::Instant;
 use crate::wire::url::CrawlUrl;
 
 /// Set of keys of admitted URLs.
@@ -16,6 +21,18 @@ use crate::wire::url::CrawlUrl;
 pub struct Seen {
     prints: ShardedTable<u64>,
     keys: Keys,
+    delays: Option<Delays>,
+}
+
+/// The set's answer about a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeenAnswer {
+    /// It was not present, and is now.
+    New,
+    /// It was present.
+    Seen,
+    /// The answer comes later, with the URL's key.
+    Later,
 }
 
 impl Seen {
@@ -24,6 +41,7 @@ impl Seen {
         Seen {
             prints: ShardedTable::new(),
             keys: *secret.keys(),
+            delays: None,
         }
     }
 
@@ -32,7 +50,39 @@ impl Seen {
         self.keys.url(url.as_str())
     }
 
-    /// Adds a URL by its key; returns false if it was present.
+    /// Adds a URL by its key, unless it is present.
+    pub fn ask(&mut self, key: UrlKey, now: Instant) -> SeenAnswer {
+        if let Some(delays) = &mut self.delays
+            && delays.delay(key, now)
+        {
+            return SeenAnswer::Later;
+        }
+        match self.insert(key) {
+            true => SeenAnswer::New,
+            false => SeenAnswer::Seen,
+        }
+    }
+
+    /// A later answer that is due: the URL and whether it is new.
+    pub fn poll_answer(&mut self, now: Instant) -> Option<(UrlKey, bool)> {
+        let key = self.delays.as_mut()?.take_due(now)?;
+        Some((key, self.insert(key)))
+    }
+
+    /// When the next later answer is due.
+    pub fn next_answer(&self) -> Option<Instant> {
+        Some(self.delays.as_ref()?.due.first()?.0)
+    }
+
+    /// Delays half of all answers by up to 5 s, by chance, as a set on disk would: for tests.
+    pub fn delay_by_chance(&mut self, seed: u64) {
+        self.delays = Some(Delays {
+            rng: Rng::from_seed(seed),
+            due: BTreeSet::new(),
+        });
+    }
+
+    /// Adds a URL by its key at once; returns false if it was present.
     pub fn insert(&mut self, UrlKey(print): UrlKey) -> bool {
         let shard = self.prints.shard_mut(print);
         match shard.entry(print, |other| *other == print, |p| *p) {
@@ -58,6 +108,41 @@ impl Seen {
     /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.prints.is_empty()
+    }
+}
+
+/// Answers that come later, by chance.
+#[derive(Debug)]
+struct Delays {
+    rng: Rng,
+    due: BTreeSet<(Instant, UrlKey)>,
+}
+
+/// Longest delay of an answer.
+const DELAY_MAX: Duration = Duration::from_secs(5);
+
+impl Delays {
+    /// Draws whether the answer about a URL comes later; half of them do.
+    fn delay(&mut self, key: UrlKey, now: Instant) -> bool {
+        let drawn = self.rng.next_u64();
+        let nanos = DELAY_MAX.as_nanos() as u64;
+        // Most of them are short, as those of a disk.
+        let share = drawn >> 2 & 0b1111;
+        let is_late = drawn & 1 == 1;
+        if is_late {
+            let delay = Duration::from_nanos(((drawn >> 8) % nanos) >> share);
+            self.due.insert((now + delay, key));
+        }
+        is_late
+    }
+
+    /// A URL whose answer is due.
+    fn take_due(&mut self, now: Instant) -> Option<UrlKey> {
+        let (at, _) = self.due.first()?;
+        if *at > now {
+            return None;
+        }
+        self.due.pop_first().map(|(_, key)| key)
     }
 }
 

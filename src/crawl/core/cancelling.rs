@@ -37,7 +37,7 @@ impl<I: Io> Core<I> {
     pub fn cancel_all(&mut self) {
         self.requeue_suspects();
         self.cancel_unsent();
-        self.settle_offers();
+        self.keep_offers();
         self.put_all_unsent();
         for key in self.flights.keys_where(|_| true) {
             let Some(flight) = self.flights.get(key) else {

@@ -66,7 +66,7 @@ impl<I: Io> Core<I> {
 
     /// Takes an answer that is due.
     pub fn take_due_answer(&mut self) {
-        if let Some(answer) = self.frontier.answer_due(self.now) {
+        if let Some(answer) = self.frontier.poll_answer(self.now) {
             self.on_answer(&answer);
         }
     }
@@ -75,11 +75,12 @@ impl<I: Io> Core<I> {
         // The crawl is not woken for what had no room until now.
         self.wakeups.turn_again_if(self.work.is_full());
         let Some(Offered { mut job, origin }) = self.work.handle_answer(answer.id) else {
-            // It was cancelled.
+            // It was cancelled, or the crawl ended.
             return;
         };
         job.depth = answer.depth;
         job.priority = answer.priority;
+        job.seed |= answer.seed;
         if matches!(origin, OfferOrigin::Redirect(_)) {
             self.conclude_redirect(answer.id, answer.is_admitted);
         }
@@ -97,26 +98,18 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Takes all answers now, due or not: the crawl ends.
-    pub fn settle_offers(&mut self) {
-        while let Some(answer) = self.frontier.answer_first() {
-            self.on_answer(&answer);
-        }
-    }
-
-    /// The requests that wait for an answer when the crawl is over, except duplicates without a
-    /// submitter.
-    pub fn drain_offers(&mut self) -> Vec<Job> {
-        let mut jobs = Vec::new();
-        while let Some(answer) = self.frontier.answer_first() {
-            let Some(Offered { job, origin }) = self.work.handle_answer(answer.id) else {
-                continue;
-            };
-            if answer.is_admitted || origin == OfferOrigin::Submitter {
-                jobs.push(*job);
+    /// Ends the wait of all offers: the crawl ends before their answers come. They are kept for
+    /// `pending.jsonl`, so the page of a redirect is not final.
+    pub fn keep_offers(&mut self) {
+        for (id, Offered { mut job, origin }) in self.work.take_offers() {
+            if job.id == 0 {
+                job.id = self.frontier.number();
             }
+            if matches!(origin, OfferOrigin::Redirect(_)) {
+                self.conclude_redirect(id, true);
+            }
+            self.work.keep_cancelled(*job);
         }
-        jobs
     }
 
     /// Delays half of all answers, by chance: for tests.
@@ -127,6 +120,9 @@ impl<I: Io> Core<I> {
 
 /// Failure in the page of a request that was not admitted.
 fn not_admitted(filtered: Filtered) -> Failure {
-    let detail = "excluded by a filter, or admitted before";
+    let detail = match filtered {
+        Filtered::Duplicate => "admitted before",
+        _ => "excluded by a filter",
+    };
     Failure::new(FailureKind::Filtered, filtered.as_str(), detail)
 }

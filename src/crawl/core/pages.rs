@@ -54,7 +54,7 @@ impl<I: Io> Core<I> {
 
     /// Ends all work under way; links not found yet are dropped.
     pub fn conclude_all(&mut self) {
-        self.settle_offers();
+        self.keep_offers();
         while let Some(mut task) = self.pages.pop() {
             task.cancel();
             self.conclude_later(*task);

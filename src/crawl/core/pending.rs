@@ -16,7 +16,7 @@ impl<I: Io> Core<I> {
             true => Vec::new(),
         };
         let found = self.drain_found().into_iter();
-        let found = found.chain(self.drain_offers());
+        self.keep_offers();
         let outside = self
             .work
             .drain()

@@ -140,7 +140,7 @@ impl<I: Io> Core<I> {
     fn flush(&mut self, reason: FinishReason, until: Option<Instant>) {
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));
         self.control.set_phase(Phase::Flushing { reason, until });
-        self.settle_offers();
+        self.keep_offers();
         // Links of the last pages may have ended unsent in this very turn.
         self.put_all_unsent();
         self.throttle.conclude(self.now);

@@ -96,6 +96,11 @@ impl Work {
         self.offers.take(id)
     }
 
+    /// Removes all requests that wait for the frontier's answer.
+    pub fn take_offers(&mut self) -> Vec<(OfferId, Offered)> {
+        self.offers.take_out(|_| true)
+    }
+
     /// Whether requests wait for the frontier's answer.
     pub fn has_offers(&self) -> bool {
         !self.offers.is_empty()
@@ -242,7 +247,7 @@ impl Work {
         waiting.chain(offered).collect()
     }
 
-    /// An attempt was cancelled in flight, and is still to be fetched.
+    /// A request was cancelled in flight or while it waited for its answer, and is still to be fetched.
     pub fn keep_cancelled(&mut self, job: Job) {
         self.cancelled.push(job);
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::Frontier;
-use crate::base::keys::HostKey;
+use crate::base::keys::{HostKey, UrlKey};
 use crate::base::time::Instant;
 use crate::frontier::filter::{self, Filtered};
-use crate::frontier::offers::{Admission, Delays, LateAnswer, Offer, OfferId, Pending};
+use crate::frontier::offers::{Admission, LateAnswer, Offer, Pending};
 use crate::frontier::request::PageKind;
+use crate::frontier::seen::SeenAnswer;
 use crate::frontier::settings::Follow;
 use crate::wire::url::CrawlUrl;
 
@@ -15,7 +16,7 @@ impl Frontier {
     /// Offers a URL. Once admitted it counts as seen.
     ///
     /// An offer that equals one that waits for its answer is a duplicate; that one keeps the least depth
-    /// and the highest priority of both.
+    /// and the highest priority of both, and is a seed if either is.
     pub fn offer(&mut self, offer: &Offer<'_>, now: Instant) -> Admission {
         let admission = match self.filter(offer) {
             Ok(()) => self.look_up(offer, now),
@@ -88,59 +89,32 @@ impl Frontier {
     /// Looks whether a URL that passes the filters was seen before.
     fn look_up(&mut self, offer: &Offer<'_>, now: Instant) -> Admission {
         let key = self.seen.key(offer.url);
-        if self.offers.merge(key, offer.depth, offer.priority) {
+        if self.offers.merge(key, offer) {
             return Admission::Duplicate;
         }
-        if let Some(delay) = self.offers.delays().and_then(Delays::draw) {
-            let sitemap_of = self.count_sitemap(offer);
-            let id = self.offers.defer(Pending {
-                key,
-                depth: offer.depth,
-                priority: offer.priority,
-                sitemap_of,
-            });
-            if let Some(delays) = self.offers.delays() {
-                delays.set(now + delay, id);
+        match self.seen.ask(key, now) {
+            SeenAnswer::Seen => Admission::Duplicate,
+            SeenAnswer::New => {
+                self.count_sitemap(offer);
+                Admission::Admitted
             }
-            return Admission::Later(id);
-        }
-        if !self.seen.insert(key) {
-            return Admission::Duplicate;
-        }
-        self.count_sitemap(offer);
-        Admission::Admitted
-    }
-
-    /// An answer that is due.
-    pub fn answer_due(&mut self, now: Instant) -> Option<LateAnswer> {
-        loop {
-            let id = self.offers.delays()?.take_due(now)?;
-            if let Some(answer) = self.answer(id) {
-                return Some(answer);
+            SeenAnswer::Later => {
+                let pending = Pending {
+                    depth: offer.depth,
+                    priority: offer.priority,
+                    seed: offer.seed,
+                    sitemap_of: self.count_sitemap(offer),
+                };
+                Admission::Later(self.offers.defer(key, pending))
             }
         }
     }
 
-    /// Answers the first offer that waits, due or not: the crawl ends.
-    pub fn answer_first(&mut self) -> Option<LateAnswer> {
-        let id = self.offers.first()?;
-        self.answer(id)
-    }
-
-    /// When [`Frontier::answer_due`] has an answer.
-    pub fn next_answer(&self) -> Option<Instant> {
-        self.offers.next_answer()
-    }
-
-    /// Puts off half of all answers by up to 5 s, by chance: for tests.
-    pub fn delay_admission(&mut self, seed: u64) {
-        self.offers.delay_by_chance(seed);
-    }
-
-    fn answer(&mut self, id: OfferId) -> Option<LateAnswer> {
-        let pending = self.offers.take(id)?;
-        let is_admitted = self.seen.insert(pending.key);
-        if !is_admitted {
+    /// Handles a later answer about a URL: from a seen set on disk, or from the shard that owns it. `None` if
+    /// no offer waits for it.
+    pub fn handle_answer(&mut self, key: UrlKey, is_new: bool) -> Option<LateAnswer> {
+        let (id, pending) = self.offers.take(key)?;
+        if !is_new {
             self.count_filtered(Filtered::Duplicate, 1);
             if let Some(host) = pending.sitemap_of {
                 self.hosts.uncount_sitemap(host);
@@ -148,10 +122,31 @@ impl Frontier {
         }
         Some(LateAnswer {
             id,
-            is_admitted,
+            is_admitted: is_new,
             depth: pending.depth,
             priority: pending.priority,
+            seed: pending.seed,
         })
+    }
+
+    /// An answer of this process's seen set that is due.
+    pub fn poll_answer(&mut self, now: Instant) -> Option<LateAnswer> {
+        loop {
+            let (key, is_new) = self.seen.poll_answer(now)?;
+            if let Some(answer) = self.handle_answer(key, is_new) {
+                return Some(answer);
+            }
+        }
+    }
+
+    /// When [`Frontier::poll_answer`] has an answer.
+    pub fn next_answer(&self) -> Option<Instant> {
+        self.seen.next_answer()
+    }
+
+    /// Delays half of all answers by up to 5 s, by chance: for tests.
+    pub fn delay_admission(&mut self, seed: u64) {
+        self.seen.delay_by_chance(seed);
     }
 
     /// Counts a sitemap among those of its host, if they are limited.

@@ -109,6 +109,12 @@ impl Bench {
         self.frontier.offer(&offer, self.now)
     }
 
+    /// The next answer of the seen set that came late, when it is due.
+    fn answer_next(&mut self) -> LateAnswer {
+        let due = self.frontier.next_answer().expect("one waits");
+        self.frontier.poll_answer(due).expect("it is due")
+    }
+
     fn admit(&mut self, url: &str, seed: bool) -> Result<(), Filtered> {
         let url = CrawlUrl::parse(url).expect(url);
         let depth = u32::from(!seed);
@@ -640,14 +646,58 @@ fn equal_offers_that_wait_merge_into_the_least_depth_and_the_highest_priority() 
     let (url, id) = defer(&mut bench);
     assert_eq!(bench.offer(&url, 2, 0, true), Admission::Duplicate);
     assert_eq!(bench.offer(&url, 5, 7, true), Admission::Duplicate);
-    let answer = bench.frontier.answer_first().expect("one waits");
+    let answer = bench.answer_next();
     let expected = LateAnswer {
         id,
         is_admitted: true,
         depth: 2,
         priority: 7,
+        seed: true,
     };
     assert_eq!(answer, expected);
+}
+
+#[test]
+fn a_link_that_waits_becomes_a_seed_with_an_equal_seed() {
+    let mut bench = Bench::new(FrontierSettings {
+        follow: crate::frontier::settings::Follow::Host,
+        ..FrontierSettings::default()
+    });
+    let seed = CrawlUrl::parse("http://a.test/").expect("a URL");
+    bench.frontier.mark_seen(&seed, true);
+    bench.frontier.delay_admission(1);
+    let link = (0..100).find_map(|number| {
+        let url = CrawlUrl::parse(&format!("http://a.test/{number}")).expect("a URL");
+        let is_late = matches!(bench.offer(&url, 3, 1, false), Admission::Later(_));
+        is_late.then_some(url)
+    });
+    let link = link.expect("half of all answers come late");
+    assert_eq!(bench.offer(&link, 0, 0, true), Admission::Duplicate);
+    let answer = bench.answer_next();
+    assert!(answer.is_admitted && answer.seed);
+}
+
+#[test]
+fn an_answer_from_outside_ends_the_wait_of_its_offer_alone() {
+    for is_new in [true, false] {
+        let mut bench = Bench::new(FrontierSettings::default());
+        bench.frontier.delay_admission(1);
+        let (url, id) = defer(&mut bench);
+        let keys = *Secret::from_seed(1).keys();
+        let other = keys.url("http://b.test/");
+        assert_eq!(bench.frontier.handle_answer(other, is_new), None);
+        let key = keys.url(url.as_str());
+        let answer = bench.frontier.handle_answer(key, is_new);
+        let answer = answer.expect("it waits");
+        assert_eq!((answer.id, answer.is_admitted), (id, is_new));
+        assert_eq!(bench.frontier.handle_answer(key, is_new), None);
+        let due = bench.frontier.next_answer().expect("it was to come");
+        assert_eq!(
+            bench.frontier.poll_answer(due),
+            None,
+            "it has been answered"
+        );
+    }
 }
 
 #[test]
@@ -657,8 +707,8 @@ fn a_deferred_answer_comes_when_it_is_due() {
     let (_, id) = defer(&mut bench);
     let due = bench.frontier.next_answer().expect("one waits");
     let before = Instant::from_nanos(due.as_nanos() - 1);
-    assert_eq!(bench.frontier.answer_due(before), None);
-    let answer = bench.frontier.answer_due(due).expect("it is due");
+    assert_eq!(bench.frontier.poll_answer(before), None);
+    let answer = bench.frontier.poll_answer(due).expect("it is due");
     assert_eq!(answer.id, id);
     assert_eq!(bench.frontier.next_answer(), None);
 }
@@ -669,7 +719,7 @@ fn a_url_that_is_fetched_unfiltered_meanwhile_is_a_duplicate_in_the_end() {
     bench.frontier.delay_admission(1);
     let (url, _) = defer(&mut bench);
     bench.frontier.mark_seen(&url, false);
-    let answer = bench.frontier.answer_first().expect("one waits");
+    let answer = bench.answer_next();
     assert!(!answer.is_admitted);
     assert_eq!(bench.frontier.filtered()[&Filtered::Duplicate], 1);
 }

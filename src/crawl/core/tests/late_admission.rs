@@ -85,8 +85,11 @@ fn a_crawl_that_is_stopped_loses_no_offer() {
             config.frontier.robots_obey = false;
         });
         crawler.delay_admission(seed);
+        let from = Request::get("http://10.0.0.1/from");
         let urls = [1, 1, 2, 3, 3, 4, 5].map(|page| get(1, page));
+        let urls = [from].into_iter().chain(urls);
         let ids = urls.map(|request| handle.submit(request).expect("the crawl goes on"));
+        let ids: Vec<u64> = ids.collect();
         for _ in 0..seed % 7 {
             if let Turn::Over(reason) = turn(&mut crawler, None) {
                 panic!("{seed}: a handle lives: {reason}");
