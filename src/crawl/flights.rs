@@ -75,7 +75,7 @@ impl Flights {
     }
 }
 
-/// One attempt on its way.
+/// One attempt between its release and its end.
 #[derive(Debug)]
 pub struct Flight {
     pub job: Job,

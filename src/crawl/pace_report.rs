@@ -54,7 +54,7 @@ pub struct ScopePacing {
     pub waited: BTreeMap<Cause, Duration>,
     /// Decisions about it, by kind.
     pub decided: BTreeMap<DecisionEvent, u32>,
-    /// The pace that the configuration asks for.
+    /// The configured pace.
     pub configured_pace: Pace,
     /// The present pace, or the last it had.
     pub pace: Pace,
@@ -156,7 +156,7 @@ impl fmt::Display for RemarkKind {
 const CONFIGURED_MAX: usize = 100;
 /// Scopes reported of each ranking.
 pub(super) const MOST: usize = 50;
-/// The same while the crawl runs: the loop stands still during the report.
+/// The same while the crawl runs: the event loop is blocked during the report.
 pub(super) const MOST_RUNNING: usize = 10;
 
 impl PaceReport {

@@ -243,7 +243,7 @@ impl Stats {
         self.top(count, |tally| Some(tally.refused).filter(|n| *n > 0))
     }
 
-    /// Ties are ordered by name. The crawl stands still meanwhile, so all are visited once and only a few
+    /// Ties are ordered by name. The event loop is blocked meanwhile, so all are visited once and only a few
     /// are sorted.
     fn top(&self, count: usize, rank: impl Fn(&Tally) -> Option<u64>) -> Vec<(&str, Tally)> {
         let mut best: BinaryHeap<Reverse<(u64, Reverse<&str>)>> = BinaryHeap::new();
@@ -356,7 +356,7 @@ impl Stats {
             "most_refused_scopes": scopes(self.most_refused_scopes(10)),
             "scopes_omitted": self.scopes_omitted,
         });
-        // Shortages of our own machine, and hosts that wait.
+        // Shortages of this machine, and held hosts.
         let lacking = [
             ("disk_pauses", json!(progress.disk_pauses)),
             ("disk_paused", json!(progress.disk_paused.as_secs_f64())),
@@ -433,7 +433,7 @@ pub struct Progress {
     pub scopes: usize,
     /// Scopes with a waiting lane.
     pub scopes_waiting: usize,
-    /// Number of times our own network or name servers did not work (`OUTAGE_BREAKER`).
+    /// Number of outages of the local network or the name servers (`OUTAGE_BREAKER`).
     pub outages: u64,
     /// Total time of these outages.
     pub outage_time: Duration,

@@ -11,8 +11,8 @@ pub enum Timer {
     /// There is more work than one turn takes, results wait for an owner that takes them, or the crawl is
     /// over.
     Again,
-    /// A sink that was not ready is asked again: it may wait for another thread, and cannot know when it
-    /// is ready.
+    /// A sink that was not ready is polled again: it may wait for another thread, and cannot signal when
+    /// it is ready.
     Sink,
     /// A scope of the throttle may release a request or let one depart.
     Throttle,
@@ -28,11 +28,11 @@ pub enum Timer {
     Admission,
     /// An idle connection has been kept for long enough.
     Pool,
-    /// Statistics are written, sinks flushed, limits looked at.
+    /// Statistics are written, sinks flushed, limits checked.
     Tick,
     /// A held lane may be offered again.
     Frontier,
-    /// A request of a probe comes in, or its last ones are given up.
+    /// A request of a probe is due, or its last ones are abandoned.
     Arrival,
     /// The source of requests is to be asked.
     Source,

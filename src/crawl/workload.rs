@@ -1,5 +1,5 @@
 //! What a loop works for: a crawl or a probe. Every difference between the two is a rule or a method here,
-//! so that the life of a URL asks for a rule and not for its workload.
+//! so that the life of a URL tests a rule instead of the kind of workload.
 
 use crate::base::time::Instant;
 use crate::crawl::finish::FinishReason;
@@ -93,7 +93,7 @@ impl Workload {
         self.open_loop.as_deref_mut()
     }
 
-    /// When the next request is due by the clock, or the last ones are given up.
+    /// When the next request is due by the clock, or the last ones are abandoned.
     pub fn next_arrival(&self) -> Option<Instant> {
         self.open_loop()?.next()
     }

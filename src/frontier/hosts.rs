@@ -43,7 +43,7 @@ pub struct Hosts {
     idle: Vec<HostId>,
     /// Those that failed since their last success.
     failing: HashMap<HostPort, Failing, Secret>,
-    /// When each of `failing` is to be looked at, to drop it if its host is idle.
+    /// When each of `failing` is to be checked, to drop it if its host is idle.
     stale: BTreeSet<(Instant, HostPort)>,
     /// Held ones, by the end of the hold, each once. Expired holds are removed by [`Hosts::expire`].
     held: BTreeSet<(Instant, HostPort)>,
@@ -86,7 +86,7 @@ struct Failing {
     is_unroutable: bool,
     /// End of the last discounted span, in active time.
     discounted_until: Instant,
-    /// When it is to be looked at, as in `stale`.
+    /// When it is to be checked, as in `stale`.
     checked_at: Instant,
 }
 
@@ -212,7 +212,7 @@ impl Hosts {
         }
     }
 
-    /// Called every turn: forgets idle hosts, at most [`FORGOTTEN_PER_TURN`], so that a turn stays short.
+    /// Called every turn: evicts idle hosts, at most [`FORGOTTEN_PER_TURN`], so that a turn stays short.
     pub fn forget_idle(&mut self, now: Instant) {
         self.drop_failures(now);
         for _ in 0..FORGOTTEN_PER_TURN {

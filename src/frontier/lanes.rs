@@ -189,7 +189,7 @@ impl Frontier {
         self.numbers.next()
     }
 
-    /// Returns a handle to the counter, for attempts that are numbered elsewhere.
+    /// Returns a handle to the counter, for attempts that are numbered outside the frontier.
     pub fn numbers(&self) -> Numbers {
         self.numbers.clone()
     }

@@ -16,7 +16,7 @@ pub struct FrontierSettings {
     pub depth_limit: u32,
     /// `URLLENGTH_LIMIT`: bytes of a URL.
     pub url_length_limit: usize,
-    /// `PATH_REPEAT_LIMIT`: how often one path segment may come in one URL (a trap repeats itself).
+    /// `PATH_REPEAT_LIMIT`: maximum repetitions of one path segment in a URL (crawler traps repeat segments).
     pub path_repeat_limit: u32,
     /// `LINKS_PER_PAGE_MAX`: links taken from one page.
     pub links_per_page_max: usize,

@@ -14,7 +14,7 @@ use crate::throttle::decision::Decision;
 
 /// Passes every page to both sinks, at the pace of the slower one.
 ///
-/// Each gets the body in the mode it wants, except that it is kept for both if one takes it in
+/// Each gets the body in its mode, except that it is kept for both if one takes it in
 /// pieces and the other keeps it (see [`Page::body_mode`]). If both take it in pieces, it is
 /// delivered while neither is full: each has its own [`Resume`].
 ///

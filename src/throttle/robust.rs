@@ -5,7 +5,7 @@
 //! busy time: it ignores outliers, separates classes of pages, and follows changes. In addition:
 //!
 //! - Replies from caches do not measure the origin. Every request is paced as if it missed.
-//! - A latency known only as an interval, because our own thread was busy, counts only as far as it
+//! - A latency known only as an interval, because this thread was busy, counts only as far as it
 //!   contradicts the estimate.
 //! - A failure never makes the pace faster.
 //! - A slow body keeps its server busy as a slow head does: see [`Robust::ended`].

@@ -202,7 +202,7 @@ impl Signal {
         present.clamp(latency.saturating_sub(self.slack), latency)
     }
 
-    /// The server's latency, unless more than half of it may be our own delay.
+    /// The server's latency, unless more than half of it may be a delay by this process.
     pub fn sure_latency(&self) -> Option<Duration> {
         let sure = |latency: &Duration| self.slack <= latency.saturating_sub(self.slack);
         self.server_latency.filter(sure)
@@ -372,7 +372,7 @@ mod tests {
         check(50, 5000, 52);
         check(50, 1, 2);
         check(50, 20, 20);
-        // All of it may be our own delay.
+        // All of it may be a delay by this process.
         check(52, 0, 0);
         check(60, 20, 20);
     }

@@ -44,7 +44,7 @@ impl Strategies {
         self.named.insert(name.to_owned(), maker);
     }
 
-    /// Sets a maker that is asked for each scope before the configuration is.
+    /// Sets a maker that is called for each scope before the configuration is used.
     pub fn choose(&mut self, maker: StrategyMaker) {
         self.by_scope = Some(maker);
     }

@@ -17,12 +17,12 @@
 //! ```
 //!
 //! While it is open, probes alternate between hosts that answered or failed before and queued hosts
-//! that were not tried in this outage: the first may be gone for good.
+//! that were not tried in this outage: the former may be down permanently.
 //!
 //! If fewer networks fail, only missing routes open it, after 3 s without an answer.
 //!
 //! A failure is *suspended* until the verdict, for at most 5 s. Then it is charged to its host, or the
-//! request is put back unchanged.
+//! request is requeued unchanged.
 
 mod watch;
 
@@ -105,7 +105,7 @@ impl Egress {
     }
 }
 
-/// Kind of a failure that may be caused by our own network.
+/// Kind of a failure that the local network may cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// This machine has no route there.
@@ -114,7 +114,7 @@ pub enum Cause {
     Unreachable,
     /// There was no reply.
     TimedOut,
-    /// Our own proxy refused the connection.
+    /// The configured proxy refused the connection.
     Refused,
     /// No name server replied.
     NamesSilent,
@@ -144,11 +144,11 @@ impl Cause {
 pub enum Target {
     /// A TCP endpoint.
     Address(SocketAddr),
-    /// The name servers; they are asked for this name.
+    /// The name servers, with a query for this name.
     Name(Box<str>),
-    /// The name servers; they are asked for a name that was never asked for, below this one's
-    /// registrable domain. No cache has it, so a reply shows that other name servers are reached (but
-    /// for resolvers that infer from signed zones what does not exist, RFC 8198).
+    /// The name servers, with a query for a new name below this one's registrable domain. No cache has
+    /// it, so a reply shows that other name servers are reached (except with resolvers that derive
+    /// non-existence from signed zones, RFC 8198).
     Below(Box<str>),
 }
 
@@ -162,7 +162,7 @@ impl Target {
     }
 }
 
-/// A failure that can be our own.
+/// A failure that the local network may have caused.
 #[derive(Clone, Debug)]
 pub struct Failed {
     pub egress: Egress,
@@ -180,9 +180,9 @@ pub struct Failed {
 pub enum Judgement {
     /// Charge it to the host.
     Charge,
-    /// Undecided: an order to charge or to put back follows within 5 s.
+    /// Undecided: an order to charge or to requeue follows within 5 s.
     Suspend,
-    /// Our own fault: put the request back unchanged.
+    /// Caused by the local network: requeue the request unchanged.
     PutBack,
 }
 
@@ -226,7 +226,7 @@ pub enum Picked {
 pub enum Order {
     /// Connect to this address, send nothing, and report the result.
     Connect { probe: u32, to: SocketAddr },
-    /// Look a name up, past our own cache, and report the result.
+    /// Look a name up without the local cache, and report the result.
     Lookup { probe: u32, question: Question },
     /// Pick a host from the queue that is reached by this egress and was not
     /// [tried](Breaker::was_tried), for [`Breaker::handle_picked`].
@@ -235,7 +235,7 @@ pub enum Order {
     Abandon { probe: u32 },
     /// Charge what is suspended of this egress to its hosts.
     Charge(Egress),
-    /// The egress is open: put back what is suspended, and send nothing.
+    /// The egress is open: requeue what is suspended, and send nothing.
     Open(Egress, Report),
     /// The egress is closed again, after it was open for this long: resume.
     Close(Egress, Duration),
@@ -285,7 +285,7 @@ impl Breaker {
         judgement
     }
 
-    /// Whether this egress lacks routes for good: it never had an answer, and the other address family
+    /// Whether this egress permanently lacks routes: it never had an answer, and the other address family
     /// works.
     pub fn is_without_route(&self, egress: Egress, now: Instant) -> bool {
         let other = egress.other_family().and_then(|other| self.find(other));
@@ -451,7 +451,7 @@ impl Breaker {
         watch.next_timeout().filter(|_| !is_held)
     }
 
-    /// The next thing to do, if there is any.
+    /// The next order, if any.
     pub fn poll(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
@@ -529,7 +529,7 @@ impl Breaker {
         Some(self.watches.len() - 1)
     }
 
-    /// There was an answer: what failed is not our network's fault.
+    /// There was an answer: the local network did not cause the failures.
     fn settle(&mut self, index: usize, now: Instant) {
         let egress = self.watches[index].egress;
         let before = self.watches[index].close(now);
@@ -641,7 +641,7 @@ impl Breaker {
         let egress = self.watches[index].egress;
         let by_network = self.watches[index].is_by_network();
         let (number, target) = self.watches[index].next_target();
-        // A family without a route may have none for good: then the other one's answers end the outage.
+        // A family may permanently lack a route: then the other one's answers end the outage.
         let other = egress.other_family().and_then(|other| self.find(other));
         if number % 2 == 0
             && self.watches[index].lacks_routes()

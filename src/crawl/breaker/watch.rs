@@ -181,11 +181,11 @@ impl Watch {
         if self.works.is_some_and(is_shown) {
             return Judgement::Charge;
         }
-        // A few hosts may all be dead. A missing route is reported by our own kernel.
+        // A few hosts may all be down. A missing route is reported by the local kernel.
         if hosts < NETWORKS_MIN && !(lacks_route && is_any_known) {
             return Judgement::Charge;
         }
-        // Without an answer before, dead hosts look like a dead network, except for these causes.
+        // Without an earlier answer, down hosts look like a down network, except for these causes.
         let is_telling = matches!(failed.cause, Cause::NoRoute | Cause::NamesSilent);
         if !is_telling && self.known.is_empty() {
             return Judgement::Charge;
@@ -239,7 +239,7 @@ impl Watch {
         suspended.peek().is_some() && suspended.all(|failure| failure.cause.is_routing())
     }
 
-    /// The same, as reported by our own kernel.
+    /// The same, as reported by the local kernel.
     pub fn has_no_route(&self) -> bool {
         let mut suspended = self.suspended().peekable();
         suspended.peek().is_some() && suspended.all(|failure| failure.cause == Cause::NoRoute)
@@ -404,7 +404,7 @@ impl Watch {
                     true => *is_looked_up |= answered,
                     false => *is_connected |= answered,
                 }
-                // Of name servers both are wanted: a zone of our own resolver's needs no network.
+                // For name servers both must succeed: a zone of the local resolver needs no network.
                 let works = match is_names {
                     true => *is_looked_up && (*is_connected || *asked == 0),
                     false => answered,

@@ -106,7 +106,7 @@ pub enum SourcePoll {
     Nothing,
     /// None for this long, at least a millisecond, or until [`Wake::wake`].
     Later(Duration),
-    /// None any more. The crawl ends once all work is done, unless a [`Handle`](crate::Handle) exists.
+    /// The source is exhausted. The crawl ends once all work is done, unless a [`Handle`](crate::Handle) exists.
     Finished,
 }
 
@@ -344,7 +344,7 @@ impl SourceQueue {
         }
     }
 
-    /// No page of this request is held open any more.
+    /// The last held-open page of this request was closed.
     pub fn handle_closed(&mut self, root: u64) {
         let given = self.given.get_mut(&root);
         if let Some(ending) = given.and_then(|given| given.page.take()) {

@@ -209,7 +209,7 @@ impl Handle {
         self.send(Command::SetScope(name, Box::new(patch)))
     }
 
-    /// Feeds back what is known of a scope from elsewhere than its answers: see [`Crawler::feedback`].
+    /// Applies knowledge of a scope from another source than its replies: see [`Crawler::feedback`].
     ///
     /// # Errors
     /// As [`Handle::cancel`].

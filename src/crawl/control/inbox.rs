@@ -145,7 +145,7 @@ impl Inbox {
         lock(&self.shared().mapped).pop_front()
     }
 
-    /// Whether a handle asks for a snapshot.
+    /// Whether a handle requested a snapshot.
     pub fn is_asked(&self) -> bool {
         self.shared().asked.load(Ordering::SeqCst)
     }
@@ -173,7 +173,7 @@ impl Inbox {
         shared.snapshot_taken.notify_all();
     }
 
-    /// Whether no handle exists any more. Requests that were submitted before may still wait.
+    /// Whether no handle exists. Requests submitted before may still wait.
     pub fn is_closed(&self) -> bool {
         self.shared().handles.load(Ordering::SeqCst) == 0
     }

@@ -192,7 +192,7 @@ impl Control {
         source.is_some_and(|source| !source.is_finished()) || self.has_handles()
     }
 
-    /// Whether no request can come any more, except waiting submissions.
+    /// Whether no further request can arrive, except waiting submissions.
     pub fn is_exhausted(&self) -> bool {
         let source = self.source.as_ref();
         source.is_none_or(|source| source.is_finished())
@@ -285,7 +285,7 @@ impl Control {
         &self.leads
     }
 
-    /// Whether a handle asks for a snapshot.
+    /// Whether a handle requested a snapshot.
     pub fn is_asked(&self) -> bool {
         self.inbox.is_asked()
     }

@@ -53,7 +53,7 @@ impl Phase {
         matches!(self, Phase::Over { .. })
     }
 
-    /// Whether a result that cannot be written changes nothing any more.
+    /// Whether a failing write no longer changes the end of the crawl.
     pub fn has_failed(self) -> bool {
         self.is_over() || self.finish_reason() == Some(FinishReason::SinkFailed)
     }

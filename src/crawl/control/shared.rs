@@ -39,7 +39,7 @@ pub struct Shared {
     pub snapshots: Mutex<Snapshots>,
     /// Notified when a snapshot was taken.
     pub snapshot_taken: Condvar,
-    /// A handle asks for a snapshot.
+    /// A handle requested a snapshot.
     pub asked: AtomicBool,
 }
 
@@ -111,7 +111,7 @@ pub const COMMANDS_MAX: usize = 4096;
 /// longer and is applied alone.
 pub const COMMANDS_TIME: u32 = 64;
 
-/// Time for which a handle that asks for a snapshot waits for a turn to end.
+/// Maximum time that a request for a snapshot waits for the end of a turn.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Submitted {

@@ -32,8 +32,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Ends what is on its way. It is still to be fetched, so it is kept for `pending.jsonl`, unless its
-    /// submitter is notified of its end.
+    /// Ends the attempts in flight. They are still to be fetched, so they are kept for `pending.jsonl`,
+    /// unless the submitter is notified of the end.
     pub fn cancel_all(&mut self) {
         self.requeue_suspects();
         self.cancel_unsent();

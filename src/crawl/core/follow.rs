@@ -23,7 +23,7 @@ use crate::wire::octets::percent_encoded;
 use crate::wire::retry_after;
 use crate::wire::url::CrawlUrl;
 
-/// Redirects of a robots.txt that are followed; RFC 9309, section 2.3.1.2 asks for five at least.
+/// Redirects of a robots.txt that are followed; RFC 9309, section 2.3.1.2 requires at least five.
 const ROBOTS_REDIRECTS_MAX: u8 = 5;
 
 /// Attempts are counted in two octets.
@@ -212,7 +212,7 @@ impl<I: Io> Core<I> {
         let extra = next.extra_mut();
         extra.set_root(job.root());
         extra.add_redirected_from(here);
-        // The map is asked about every URL.
+        // The map is called for every URL.
         extra.forget_mapped();
         if becomes_get {
             extra.become_get();
@@ -244,7 +244,7 @@ impl<I: Io> Core<I> {
             && self.requests.check_contact(target).is_ok()
     }
 
-    /// The delay that a redirect asks for (RFC 9110, section 10.2.3), at most `REDIRECT_MAX_DELAY`. It
+    /// The Retry-After of a redirect (RFC 9110, section 10.2.3), at most `REDIRECT_MAX_DELAY`. It
     /// holds for this redirect alone.
     fn redirect_delay(&self, page: &Page) -> Option<Duration> {
         let wall = self.network.wall_at(self.now);

@@ -65,7 +65,7 @@ impl<I: Io> Core<I> {
         true
     }
 
-    /// The first attempt that a request asks for. One that can never be sent is logged and counted.
+    /// The first attempt of a request. A request that can never be sent is logged and counted.
     pub fn job_of(&mut self, request: &Request) -> Result<Job, AdmitError> {
         job_of(request, &self.config).inspect_err(|refused| {
             log::warn!("{}: {refused}", request.url);
@@ -201,7 +201,7 @@ impl<I: Io> Core<I> {
         self.wakeups.turn_again_if(has_room_again);
     }
 
-    /// A seed has come in.
+    /// Counts a seed.
     fn count_seed_memory(&mut self) {
         if self.work.handle_seed() {
             self.measure_memory();

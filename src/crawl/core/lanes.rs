@@ -60,7 +60,7 @@ impl<I: Io> Core<I> {
         self.update_lanes();
     }
 
-    /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
+    /// robots.txt has a Crawl-delay: it becomes one of the lane's scopes (F51).
     pub fn apply_crawl_delay(&mut self, lane: LaneId, delay: Duration) {
         let Some(front) = self.frontier.front_url(lane) else {
             return;

@@ -54,7 +54,7 @@ use crate::throttle::engine::Throttle;
 
 /// A crawl on a back end.
 ///
-/// Each machine owns its state and knows no other. The methods here pass values between them.
+/// Each machine owns its state and does not access another. The methods here pass values between them.
 pub(super) struct Core<I: Io> {
     config: Arc<Config>,
     /// The time of this turn.

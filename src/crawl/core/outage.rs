@@ -290,7 +290,7 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// Kind of a lookup's failure, if our own name servers may have caused it.
+/// Kind of a lookup's failure, if the configured name servers may have caused it.
 fn names_cause_of(failure: &Failure) -> Option<Cause> {
     match failure.code {
         "timeout" => Some(Cause::NamesSilent),
@@ -299,7 +299,7 @@ fn names_cause_of(failure: &Failure) -> Option<Cause> {
     }
 }
 
-/// Kind of a failure that our own network may have caused; `None` if it is the host's answer.
+/// Kind of a failure that the local network may have caused; `None` if it is the host's answer.
 fn cause_of(failure: &Failure, by_proxy: bool, lacks_route: bool) -> Option<Cause> {
     match (failure.kind, failure.code) {
         (FailureKind::Connect, "unreachable") if lacks_route => Some(Cause::NoRoute),

@@ -9,7 +9,7 @@ use crate::fetch::failure::Failure;
 use crate::fetch::resolver::{Answer, Lookup, Waiter};
 use crate::io::Io;
 
-/// Lanes that are looked at for a host to be picked: a millisecond's worth.
+/// Lanes that are checked for a host to be picked, in about 1 ms.
 const PICKS_MAX: usize = 8192;
 
 impl<I: Io> Core<I> {

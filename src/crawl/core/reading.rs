@@ -1,4 +1,4 @@
-//! Reads replies: what the sink wants of the body, and bodies that were stopped.
+//! Reads replies: a head's cookies, the sink's body mode, and bodies whose reading was paused.
 
 use crate::base::bound::Bound;
 use crate::base::slab::Key;

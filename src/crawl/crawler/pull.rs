@@ -8,7 +8,7 @@ use crate::io::Io;
 use crate::sink::later::{LinksLater, OpenPage};
 use crate::sink::page::Page;
 
-/// Time for which the crawl stands still while its owner takes waiting results: requests
+/// Time for which the crawl makes no turn while its owner takes waiting results: requests
 /// become due meanwhile.
 const TURN_EVERY: Duration = Duration::from_millis(1);
 
@@ -38,7 +38,7 @@ impl<I: Io> Crawler<I> {
     /// stays bounded. It does not end before the last is taken: requests that follow from it may still
     /// be submitted.
     ///
-    /// Between two calls the crawl stands still, and requests that become due leave late: pass a result that
+    /// Between two calls the crawl makes no turn, and requests that become due leave late: pass a result that
     /// takes more than a millisecond or so to another thread.
     ///
     /// In a crawler with a sink results go there: this method runs it to its end, and returns `None`.

@@ -29,7 +29,7 @@ pub struct Waiting {
 /// Closing returns the origin of a connection, which the caller releases. Only connections of pages have
 /// one.
 impl<I: Io> Network<I> {
-    /// Closes a connection of pages and forgets it.
+    /// Closes and removes an HTTP connection.
     pub fn close(&mut self, key: Key, how: Close) -> Option<Origin> {
         self.pool.remove(key.slot);
         self.deadlines.cancel(SlotTimer::Socket(key.slot));

@@ -154,7 +154,7 @@ impl<I: Io> Network<I> {
         self.io.wall_at_start().at(at)
     }
 
-    /// Memory of the process and its limit, where the back end knows them.
+    /// Memory of the process and its limit, if the back end can measure them.
     pub fn memory(&self) -> Option<Memory> {
         self.io.memory()
     }
@@ -223,7 +223,7 @@ impl<I: Io> Network<I> {
         self.room.most()
     }
 
-    /// Called every second: forgets old shortages. Returns the limit on requests in flight if refused
+    /// Called every second: removes expired shortages. Returns the limit on requests in flight if refused
     /// requests may be in flight again.
     pub fn tick(&mut self, now: Instant) -> Option<usize> {
         self.ports.expire(now);

@@ -159,7 +159,7 @@ impl Ports {
         refused.max(searched.map(|known| known.next))
     }
 
-    /// Called every second: forgets what has expired.
+    /// Called every second: removes expired entries.
     pub fn expire(&mut self, now: Instant) {
         self.scarce
             .retain(|_, known| known.until + PORTS_PAUSE_MAX > now);

@@ -1,4 +1,4 @@
-//! Failures that our own network may have caused: suspended until the breaker's verdict, then charged
+//! Failures that the local network may have caused: suspended until the breaker's verdict, then charged
 //! to their hosts or requeued unchanged.
 
 mod probes;
@@ -42,7 +42,7 @@ pub struct Outage {
     parked: HashMap<LaneId, (Egress, Instant), Secret>,
     /// Lanes whose egress has closed.
     resuming: Vec<(LaneId, Instant)>,
-    /// Requests put back since it opened.
+    /// Requests requeued since it opened.
     put_back: u64,
 }
 
@@ -161,7 +161,7 @@ impl Outage {
     /// Name servers answered a question about a host: it has addresses (`exists`), or has none.
     pub fn handle_reply(&mut self, host: &str, exists: bool, now: Instant) {
         if self.is_on {
-            // Below a name that does not exist none does, and a cache may know that.
+            // No name exists below one that does not exist, and a cache may answer that.
             let target = exists.then(|| Target::Name(host.into()));
             let network = network_of(host);
             self.breaker
@@ -215,7 +215,7 @@ impl Outage {
         probe.max(now) + PARKED_BEHIND_PROBE
     }
 
-    /// The next thing that the breaker wants done.
+    /// The breaker's next action.
     pub fn poll_order(&mut self) -> Option<OutageTask> {
         loop {
             return Some(match self.breaker.poll()? {

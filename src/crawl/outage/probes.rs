@@ -89,7 +89,7 @@ impl Probes {
         self.passed
     }
 
-    /// A name below another's registrable domain that was not asked for before.
+    /// A new name below another's registrable domain.
     pub fn name_below(&self, name: &str, probe: u32) -> Box<str> {
         let label = self.lookups.hasher().hash_one((name, probe));
         format!("{label:016x}.{}", registrable(name)).into()

@@ -276,7 +276,7 @@ impl Output {
         &mut self.stats
     }
 
-    /// Whether `stats.json` is to be replaced now and then.
+    /// Whether `stats.json` is to be replaced periodically.
     pub fn has_stats_file(&self) -> bool {
         self.stats_file.is_written()
     }
@@ -313,7 +313,7 @@ impl Output {
         self.pull.as_mut()?.take()
     }
 
-    /// No result will be taken any more: those that wait are dropped, and so are those to come.
+    /// Drops the waiting results, and all later ones: no owner takes them.
     pub fn give_up_results(&self) {
         if let Some(pull) = &self.pull {
             pull.give_up();

@@ -15,7 +15,7 @@ use crate::io::Memory;
 pub struct MemoryRoom {
     state: State,
     reported: bool,
-    /// Seeds taken since it was looked at.
+    /// Seeds taken since the last measurement.
     taken: u32,
     looked: Instant,
 }
@@ -31,7 +31,7 @@ enum State {
 /// Above this share of the limit seeds wait.
 const SHORT_ABOVE: f64 = 0.8;
 
-/// Below this they come in again.
+/// Below this share reading of seeds resumes.
 const ROOM_BELOW: f64 = 0.7;
 
 /// With fewer requests queued, something else takes the memory.
@@ -58,17 +58,17 @@ fn may_take(config: &Config) -> u64 {
 }
 
 impl MemoryRoom {
-    /// Whether seeds may come in.
+    /// Whether seeds may be read.
     pub fn has_room(&self) -> bool {
         matches!(self.state, State::Room)
     }
 
-    /// Whether memory is to be looked at though no seeds come: links alone fill it.
+    /// Whether memory is to be measured without seeds: links alone may fill it.
     pub fn is_due(&self, now: Instant) -> bool {
         now.saturating_since(self.looked) >= LOOK_SELDOM
     }
 
-    /// A seed has come in; whether memory is to be looked at.
+    /// Counts a seed; returns whether memory is to be measured.
     pub fn handle_seed(&mut self) -> bool {
         self.taken += 1;
         self.taken >= LOOK_EVERY

@@ -259,7 +259,7 @@ impl Work {
         waiting.map(|job| *job).chain(cancelled)
     }
 
-    /// A seed has come in; returns whether memory is to be measured.
+    /// Counts a seed; returns whether memory is to be measured.
     pub fn handle_seed(&mut self) -> bool {
         self.memory.handle_seed()
     }

@@ -131,7 +131,7 @@ impl Frontier {
         }
     }
 
-    /// Keeps an unused origin while its robots.txt is valid, if there is room; otherwise forgets it.
+    /// Keeps an unused origin while its robots.txt is valid, if there is room; otherwise evicts it.
     pub(super) fn keep_or_forget(&mut self, origin: u32, now: Instant) {
         let slot = self.origins.get_mut(origin);
         if slot.users > 0 || slot.kept || matches!(slot.robots, RobotsState::Fetching(_)) {

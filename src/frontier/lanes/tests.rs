@@ -353,7 +353,7 @@ fn the_work_per_end_is_bounded_when_a_page_limit_stops_many_lanes() {
             bench.end(lane, &job, false);
             let offered = before - limited(&bench);
             assert!(offered <= 8, "{offered} lanes were offered");
-            // The others are looked at one by one, as long as they may be stopped no more.
+            // The others are checked one by one, until they may no longer be stopped.
             let mut looks = 0;
             while bench.frontier.next_wake().is_some() {
                 let before = limited(&bench);
@@ -586,7 +586,7 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
     ];
     assert_eq!(places, expected);
     assert_eq!(lanes(&mut bench), first, "found again");
-    // A lane's number that is used again knows nothing of who had it before.
+    // A reused lane number has no state of its previous lane.
     for lane in first[..3].iter().rev() {
         bench.resume(*lane);
     }

@@ -382,7 +382,7 @@ impl Bracket {
     /// Returns the gap that corresponds to the server's rate, if what it served since its last
     /// refusal shows it.
     ///
-    /// A server that is no token bucket served no more than it was asked for. That it is one shows
+    /// A server that is not a token bucket served no more than was requested. That it is one shows
     /// when it accepts a faster pace for a while; that it was asked for enough shows when most
     /// answers came at this pace or at one not far from it.
     fn server_gap(&mut self, meter: &Meter, at: u64, probing: bool) -> Option<u64> {

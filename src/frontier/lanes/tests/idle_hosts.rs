@@ -35,7 +35,7 @@ impl Bench {
         self.frontier.offer(&offer, self.now)
     }
 
-    /// Crawls a URL and forgets its host.
+    /// Crawls a URL and evicts its host.
     fn visit(&mut self, url: &str) {
         self.admit(url, true).expect("new");
         assert_eq!(self.all_sent(), [url]);
