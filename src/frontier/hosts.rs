@@ -640,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_try_is_due_at_down_after_and_its_failure_gives_the_host_up() {
+    fn the_last_try_is_due_at_host_down_after_and_its_failure_fails_the_host() {
         let (mut hosts, id) = one();
         let down_after = secs(120);
         let mut now = Instant::START;
@@ -743,7 +743,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_to_a_host_that_answers_nothing_is_no_success() {
+    fn a_connection_without_an_answer_is_not_a_success() {
         let (mut hosts, id) = one();
         let mut now = Instant::START;
         for seconds in [5, 10, 20] {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn each_route_to_an_origin_has_its_own_number_until_it_is_forgotten() {
+    fn each_route_to_an_origin_has_its_own_number_until_eviction() {
         let mut origins = Origins::new(&Secret::from_seed(1));
         let url = CrawlUrl::parse("http://a.test/").expect("a URL");
         let proxy = |text: &str| Route::Proxy(Arc::new(text.parse().expect("a proxy")));

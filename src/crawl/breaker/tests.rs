@@ -147,7 +147,7 @@ impl Bench {
 }
 
 #[test]
-fn eight_failed_networks_open_it_where_none_of_three_known_hosts_answers() {
+fn eight_failed_networks_open_it_if_none_of_three_known_hosts_answers() {
     let mut bench = Bench::new();
     for number in 0..5 {
         bench.answer(V4, number);
@@ -228,7 +228,7 @@ fn failures_ten_seconds_apart_are_not_counted_together() {
 }
 
 #[test]
-fn an_answer_charges_what_waits_and_what_failed_while_it_was_on_its_way() {
+fn an_answer_charges_suspended_failures_and_those_during_its_attempt() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     assert_eq!(bench.fail(V4, Cause::TimedOut, 1), [Judgement::Suspend]);
@@ -256,7 +256,7 @@ fn an_answer_charges_what_waits_and_what_failed_while_it_was_on_its_way() {
 }
 
 #[test]
-fn dead_hosts_alone_open_nothing_before_the_first_answer() {
+fn down_hosts_do_not_open_it_before_the_first_answer() {
     for cause in [Cause::TimedOut, Cause::Unreachable] {
         let mut bench = Bench::new();
         assert_eq!(bench.fail(V4, cause, 50), [Judgement::Charge; 50]);
@@ -300,7 +300,7 @@ fn silent_name_servers_open_it_before_the_first_answer_unless_they_answer_a_quer
 }
 
 #[test]
-fn failing_name_servers_open_it_where_known_hosts_are_silent_or_known_names_fail() {
+fn failing_name_servers_open_it_if_known_hosts_are_silent_or_known_names_fail() {
     // The network is down: a resolver may still know some names.
     let mut bench = Bench::new();
     bench.answer(V4, 0);
@@ -387,7 +387,7 @@ fn a_probe_without_an_answer_times_out() {
 }
 
 #[test]
-fn where_one_family_works_what_has_no_route_by_the_other_is_charged() {
+fn failures_without_a_route_are_charged_if_the_other_family_works() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.connects = Probed::Answered;
@@ -440,7 +440,7 @@ fn where_no_family_works_both_open() {
 }
 
 #[test]
-fn a_proxy_that_refuses_is_our_own_failure_and_a_proxy_that_accepts_is_none() {
+fn a_refusal_by_the_proxy_counts_as_a_failure_of_the_egress() {
     let proxy = Egress::Proxy(Bench::address(1));
     let mut bench = Bench::new();
     bench.answer(proxy, 1);
@@ -453,7 +453,7 @@ fn a_proxy_that_refuses_is_our_own_failure_and_a_proxy_that_accepts_is_none() {
 }
 
 #[test]
-fn a_crawl_of_few_hosts_charges_them_at_once_where_it_has_a_route() {
+fn failures_of_few_hosts_are_charged_at_once_if_there_is_a_route() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.pass(1.0);
@@ -496,7 +496,7 @@ fn name_servers_are_queried_for_uncached_names() {
 }
 
 #[test]
-fn a_name_that_does_not_exist_is_an_answer_and_asked_for_no_more() {
+fn a_nonexistent_name_is_an_answer_and_not_queried_again() {
     let mut bench = Bench::new();
     let (network, now) = (7, bench.now);
     let breaker = &mut bench.breaker;
@@ -522,7 +522,7 @@ fn a_host_not_picked_in_time_does_not_judge_the_route() {
 }
 
 #[test]
-fn failures_that_were_charged_decide_nothing_for_those_that_follow() {
+fn charged_failures_do_not_affect_the_verdict_on_later_ones() {
     // An answer that was on its way charges neither the first outage nor one soon after it.
     let mut bench = Bench::new();
     bench.answer(V4, 0);
@@ -634,7 +634,7 @@ fn probes_alternate_between_queued_and_known_hosts() {
 }
 
 #[test]
-fn hosts_that_were_silent_in_an_outage_are_no_proof_of_the_next() {
+fn hosts_that_were_silent_in_an_outage_are_not_checked_in_the_next() {
     let mut bench = Bench::new();
     for number in 0..3 {
         bench.answer(V4, number);

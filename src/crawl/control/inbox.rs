@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_inbox_takes_nothing_until_there_is_room() {
+    fn a_full_inbox_rejects_requests_until_one_is_taken() {
         let (mut inbox, _) = inbox();
         let handle = inbox.handle();
         for number in 0..SUBMITTED_MAX {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_future_waits_for_room_no_more() {
+    fn a_dropped_future_stops_waiting_for_room() {
         let (mut inbox, _) = inbox();
         let handle = inbox.handle();
         for _ in 0..SUBMITTED_MAX {

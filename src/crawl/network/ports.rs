@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_still_has_no_ports_is_asked_ever_more_seldom() {
+    fn the_pause_of_an_address_without_ports_doubles() {
         let place = SocketAddr::from(([10, 0, 0, 1], 80));
         let mut ports = Ports::new(&Secret::from_seed(1));
         let mut now = Instant::from_nanos(5);

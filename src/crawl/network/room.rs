@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_refusals_leaves_room_for_what_was_not_refused() {
+    fn a_burst_of_refusals_lowers_the_limit_to_the_requests_with_a_socket() {
         // Twenty have a socket; eighty of the same moment have none, and go one after the other.
         let mut room = Room::new(4096);
         for in_flight in (20..100).rev() {

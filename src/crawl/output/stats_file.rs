@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_may_not_be_written_is_asked_about_again_after_the_interval() {
+    fn a_file_that_may_not_be_written_is_checked_again_after_the_interval() {
         let asked = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&asked);
         let may_write = Box::new(move || count.fetch_add(1, Ordering::Relaxed) > 0);

@@ -214,16 +214,16 @@ fn requests_leave_when_they_are_due_independent_of_replies() {
     );
     let due: Vec<u64> = (0..300).map(|n| n * 10_000).collect();
     assert_eq!(calm.asked(), due);
-    let moody = Server::new(|n, _| match n % 5 {
+    let unreliable = Server::new(|n, _| match n % 5 {
         0 => Does::Answers(ms(700)),
         1 => Does::Resets,
         2 => Does::Says(503, ms(3)),
         3 => Does::Says(429, ms(90)),
         _ => Does::Ends,
     });
-    let moody = run(moody, settings(100.0, 300));
+    let unreliable = run(unreliable, settings(100.0, 300));
     // The request whose reused connection was closed is sent once more.
-    let mut firsts: Vec<_> = moody
+    let mut firsts: Vec<_> = unreliable
         .pages
         .iter()
         .filter(|page| page.attempt == 1)
@@ -231,8 +231,8 @@ fn requests_leave_when_they_are_due_independent_of_replies() {
         .collect();
     firsts.sort_unstable();
     assert_eq!(firsts, due);
-    assert_eq!(moody.reason, FinishReason::Finished);
-    assert!(moody.report.is_rate_reached());
+    assert_eq!(unreliable.reason, FinishReason::Finished);
+    assert!(unreliable.report.is_rate_reached());
 }
 
 #[test]

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn f67_an_answer_that_will_not_come_is_the_host() {
+    fn f67_a_missing_answer_of_the_map_falls_back_to_the_host() {
         let mut mapping = Mapping::default();
         let number = mapping.number();
         mapping.wait(number, job(1), Scopes::new(), 1);

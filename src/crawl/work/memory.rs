@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_settings_may_take_grows_with_them() {
+    fn the_memory_bound_grows_with_the_settings() {
         let mut config = Config::default();
         let usual = may_take(&config);
         assert!((3 << 30..4 << 30).contains(&usual), "{usual}");

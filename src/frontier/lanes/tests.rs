@@ -226,7 +226,7 @@ fn a_disallowed_url_ends_unsent_and_names_the_rule() {
 }
 
 #[test]
-fn a_robots_txt_holds_for_its_lifetime_and_is_then_asked_for_again() {
+fn a_robots_txt_is_fetched_again_after_its_lifetime() {
     let mut bench = Bench::new(FrontierSettings::default());
     bench.admit("http://a.test/1", true).expect("new");
     bench.answer_robots("");
@@ -264,7 +264,7 @@ fn outcome_at(result: &RobotsResult, lifetime: Duration, after: Duration) -> Str
 }
 
 #[test]
-fn what_no_robots_txt_means_holds_for_its_time_and_is_then_asked_for_again() {
+fn an_absent_robots_txt_is_fetched_again_after_its_lifetime() {
     let (day, moment) = (Duration::from_secs(24 * 3600), Duration::from_nanos(1));
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     for (result, lifetime, holds_for, meanwhile) in [
@@ -373,7 +373,7 @@ fn the_work_per_end_is_bounded_when_a_page_limit_stops_many_lanes() {
 }
 
 #[test]
-fn a_host_that_has_had_its_pages_ends_the_rest_unsent() {
+fn requests_of_a_host_beyond_its_page_limit_end_unsent() {
     let mut bench = Bench::new(FrontierSettings {
         pages_per_host_max: 2,
         robots_obey: false,
@@ -409,7 +409,7 @@ fn a_host_that_has_had_its_pages_ends_the_rest_unsent() {
 }
 
 #[test]
-fn links_lead_where_follow_allows_and_a_full_frontier_drops_and_counts_them() {
+fn links_are_filtered_by_follow_and_dropped_by_a_full_frontier() {
     let mut bench = Bench::new(FrontierSettings {
         queued_max: 2,
         ..FrontierSettings::default()
@@ -552,7 +552,7 @@ fn lanes_of_one_origin_are_distinguished_by_their_scopes() {
 }
 
 #[test]
-fn requests_that_go_another_way_have_a_lane_of_their_own() {
+fn requests_by_another_proxy_have_their_own_lane() {
     let usual: Proxy = "http://usual.test:3128".parse().expect("a proxy");
     let own: Proxy = "socks5://own.test:1080".parse().expect("a proxy");
     let mut bench = Bench::new(FrontierSettings {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leftover_lock_file_locks_nothing() {
+    fn a_leftover_lock_file_does_not_lock() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(
             folder.path().join(NAME),

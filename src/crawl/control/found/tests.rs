@@ -96,7 +96,7 @@ fn a_link_inherits_the_proxy_of_its_page() {
 }
 
 #[test]
-fn a_page_may_be_held_open_by_many_and_has_no_more_links_than_any_other() {
+fn the_links_of_a_page_with_many_holders_are_bounded_as_for_any_page() {
     let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |config, _| {
         config.frontier.links_per_page_max = 3;
     });

@@ -240,7 +240,7 @@ fn a_cancelled_request_ends_wherever_it_is_and_is_not_tried_again() {
 }
 
 #[test]
-fn all_of_a_scope_is_cancelled_and_nothing_else() {
+fn cancelling_a_scope_cancels_all_of_its_requests_and_no_others() {
     let think = Duration::from_secs(5);
     let (mut crawler, handle, record) = crawl(calm(think), 1, |config, _| {
         config.throttle.default.concurrency = 1;
@@ -265,7 +265,7 @@ fn all_of_a_scope_is_cancelled_and_nothing_else() {
 }
 
 #[test]
-fn what_was_cancelled_on_its_way_leads_nowhere() {
+fn a_request_cancelled_in_flight_is_not_followed() {
     let origins = calm(Duration::from_millis(10));
     let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
     let kind = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 1000";
@@ -308,7 +308,7 @@ fn a_full_sink_gets_cancelled_requests_when_it_has_room() {
 }
 
 #[test]
-fn nothing_departs_from_a_crawl_that_pauses_and_what_it_missed_is_not_made_up_for() {
+fn a_paused_crawl_sends_nothing_and_does_not_catch_up_later() {
     let world = calm(Duration::from_millis(300));
     let (mut crawler, handle, record) = crawl(world.clone(), 1, |config, _| {
         config.throttle.default.delay = Duration::from_secs(1);
@@ -427,7 +427,7 @@ fn a_crawl_with_nothing_to_do_sleeps() {
 }
 
 #[test]
-fn links_that_come_in_at_the_very_end_of_the_grace_are_not_lost() {
+fn links_that_arrive_at_the_end_of_the_grace_time_are_not_lost() {
     let links = (1..=30).map(|number| format!("<a href='http://93.184.{number}.1/'>it</a>"));
     // More than one turn looks through.
     let links = "<p>text</p>".repeat(100_000) + &links.collect::<String>();

@@ -229,7 +229,7 @@ fn a_robots_txt_is_requested_again_if_its_connection_ends_before_the_request() {
 }
 
 #[test]
-fn a_page_limit_is_reached_though_a_connection_ends_before_it_is_used() {
+fn a_page_limit_is_reached_if_a_connection_ends_before_its_use() {
     let mut trip = Trip::new();
     trip.config.frontier.pages_max = 1;
     trip.config.frontier.robots_obey = false;
@@ -276,7 +276,7 @@ fn a_new_connection_that_ends_while_a_hold_keeps_its_request_loses_no_request() 
 }
 
 #[test]
-fn a_further_address_is_tried_only_where_it_has_a_place() {
+fn a_further_address_is_tried_only_if_its_scope_has_a_free_slot() {
     const THINK: Duration = Duration::from_millis(700);
     let mut trip = Trip::new();
     trip.config.frontier.robots_obey = false;
@@ -383,7 +383,7 @@ fn a_robots_txt_redirected_to_a_failed_host_counts_as_unreachable() {
 }
 
 #[test]
-fn nothing_is_asked_of_an_excluded_host_not_even_a_robots_txt() {
+fn an_excluded_host_gets_no_request_not_even_for_robots_txt() {
     let mut trip = Trip::new();
     trip.config.frontier.exclude_hosts = vec!["10.0.0.2".to_owned()];
     let redirect =
@@ -498,7 +498,7 @@ fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
 }
 
 #[test]
-fn no_more_is_in_flight_than_there_may_be_sockets() {
+fn requests_in_flight_are_bounded_by_the_number_of_sockets() {
     let mut trip = Trip::new();
     trip.config.frontier.robots_obey = false;
     trip.config.frontier.retry_times = 0;
@@ -516,7 +516,7 @@ fn no_more_is_in_flight_than_there_may_be_sockets() {
 }
 
 #[test]
-fn redirects_end_though_more_are_allowed_than_can_be_counted() {
+fn redirects_end_if_more_are_allowed_than_can_be_counted() {
     let mut trip = Trip::new();
     trip.config.frontier.robots_obey = false;
     trip.config.frontier.redirects_max = 1000;
@@ -534,7 +534,7 @@ fn redirects_end_though_more_are_allowed_than_can_be_counted() {
 }
 
 #[test]
-fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
+fn a_turn_stays_short_if_a_whole_queue_ends_unsent() {
     let trip = Trip::new();
     let robots = "HTTP/1.1 200 OK\r\ncontent-length: 26\r\n\r\nUser-agent: *\r\nDisallow: /\r\n";
     trip.server("10.0.0.1:80", |server| {
@@ -688,7 +688,7 @@ impl World for FaultyServers {
 }
 
 #[test]
-fn a_crawl_through_faulty_servers_ends_and_leaves_nothing_behind() {
+fn a_crawl_of_faulty_servers_ends_without_open_state() {
     for seed in 0..25 {
         let mut rng = Rng::from_seed(seed);
         let mut trip = Trip::new();

@@ -154,7 +154,7 @@ fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, record: &SinkRe
 }
 
 #[test]
-fn no_scope_is_busy_while_nothing_may_be_released_and_set_up_takes_longer_than_the_gap() {
+fn scopes_do_not_spin_while_releases_are_stopped_and_set_up_exceeds_the_gap() {
     for way in &WAYS {
         let (mut crawler, handle, record) = crawl(way);
         let turns = finish(way, &mut crawler, handle, &record);

@@ -126,7 +126,7 @@ fn check_whole(crawler: &Crawler<Sim>) {
 }
 
 #[test]
-fn a_full_disk_pauses_the_crawl_is_reported_once_and_costs_nothing() {
+fn a_full_disk_pauses_the_crawl_is_logged_once_and_loses_no_result() {
     for below in [
         "out",
         "out/warc",
@@ -172,7 +172,7 @@ fn a_crawl_that_waits_for_room_sleeps() {
 }
 
 #[test]
-fn a_stop_while_the_disk_is_full_waits_for_its_grace_and_then_saves_what_it_can() {
+fn a_stop_with_a_full_disk_waits_for_its_grace_time_and_then_saves_what_fits() {
     for (below, grace) in [("out/warc", 10), ("out", 10), ("out/warc", 0)] {
         let (mut crawler, _) = crawl(below, Duration::from_secs(3600));
         let stopper = crawler.stopper();
@@ -212,7 +212,7 @@ fn a_stop_while_the_disk_is_full_waits_for_its_grace_and_then_saves_what_it_can(
 }
 
 #[test]
-fn a_stop_is_in_good_order_where_room_is_made_in_time() {
+fn a_stop_is_graceful_if_disk_space_becomes_free_in_time() {
     let (mut crawler, _) = crawl("out", Duration::from_secs(25));
     let stopper = crawler.stopper();
     while crawler.elapsed() < Duration::from_secs(20) {

@@ -136,7 +136,7 @@ fn crawl(seed: u64, config: &Config) -> Outcome {
 }
 
 #[test]
-fn limits_gaps_and_hosts_of_seeds_hold_though_hosts_are_forgotten() {
+fn limits_gaps_and_seed_membership_survive_the_eviction_of_hosts() {
     let (mut at_most, mut returns) = (0, 0);
     for seed in 0..30 {
         let mut rng = Rng::from_seed(seed);

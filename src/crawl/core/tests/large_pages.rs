@@ -186,7 +186,7 @@ fn several_large_pages_at_once_share_one_budget_a_turn_also_with_warc() {
 }
 
 #[test]
-fn hostile_robots_and_sitemaps_cost_a_turn_no_more_than_pages() {
+fn hostile_robots_and_sitemaps_take_no_longer_per_turn_than_pages() {
     let mut origins = Origins::default();
     let mut rules = "User-agent: *\n".to_owned();
     rules += &"Disallow: /*a*b$\n".repeat(10_000);
@@ -249,7 +249,7 @@ fn all_reply(hosts: u32, coding: &str, coded: &[u8]) -> Origins {
 }
 
 #[test]
-fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_keeps() {
+fn long_and_highly_compressed_bodies_share_the_bytes_of_a_turn() {
     let body = vec![b' '; 3 << 20];
     let coded = crate::wire::coding::gzip(&body);
     for (coding, sent) in [("gzip", &coded), ("identity", &body)] {
@@ -290,7 +290,7 @@ fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_kee
 }
 
 #[test]
-fn a_long_body_of_small_chunks_uses_up_of_a_turn_no_more_than_its_bytes() {
+fn a_long_body_of_small_chunks_takes_of_a_turn_its_bytes_only() {
     let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunks = b"1\r\nx\r\n".repeat(3 << 19);
     let reply = [&head[..], &chunks, b"0\r\n\r\n"].concat();
@@ -321,7 +321,7 @@ fn a_long_body_of_small_chunks_uses_up_of_a_turn_no_more_than_its_bytes() {
 }
 
 #[test]
-fn bodies_that_give_way_end_one_after_the_other_where_there_is_no_room_for_all() {
+fn paused_bodies_end_one_after_the_other_if_memory_is_short() {
     let mut rng = Rng::from_seed(1);
     let body: Vec<u8> = (0..3 << 20)
         .map(|_| b"abcd"[rng.below(4) as usize])
@@ -427,7 +427,7 @@ fn a_crawl_ends_only_when_what_is_under_way_is_done_and_counts_it_once() {
 }
 
 #[test]
-fn a_crawl_that_is_stopped_at_once_still_finds_what_is_under_way_leads_to() {
+fn a_crawl_stopped_at_once_still_finds_the_links_of_replies_in_progress() {
     let (mut crawler, record, _) = under_way(&links(9_000), |_| ());
     crawler.stopper().stop_now();
     assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
@@ -477,7 +477,7 @@ fn a_failing_sink_ends_a_crawl_with_replies_in_progress() {
 }
 
 #[test]
-fn a_full_sink_is_given_no_page_that_is_under_way_before_it_has_room() {
+fn a_full_sink_gets_no_reply_in_progress_before_it_is_ready() {
     let (mut crawler, record, _) = under_way(&links(9_000), |_| ());
     record.room.set(Some(0));
     for _ in 0..1000 {

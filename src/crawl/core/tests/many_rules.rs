@@ -96,7 +96,7 @@ fn rules_of_many_hosts_stay_within_their_bound_and_are_fetched_again_when_needed
 }
 
 #[test]
-fn an_endless_sitemap_index_starves_no_page_and_comes_to_an_end() {
+fn an_endless_sitemap_index_ends_and_does_not_starve_pages() {
     let web = Web::new(|asked: &Asked| match asked.target.as_str() {
         "/robots.txt" => {
             Reply::text("User-agent: *\nDisallow: /secret\nSitemap: /s/0\nSitemap: /secret.xml\n")

@@ -18,7 +18,7 @@ fn hashes(seed: Option<u64>) -> (u64, u64) {
 }
 
 #[test]
-fn each_crawl_on_the_kernel_hashes_under_a_secret_of_its_own_in_all_its_tables() {
+fn each_kernel_crawl_hashes_all_its_tables_under_its_own_secret() {
     // A user may publish the seed; the secret under which names are hashed stays unknown.
     for seed in [None, Some(1)] {
         let (one, other) = (hashes(seed), hashes(seed));

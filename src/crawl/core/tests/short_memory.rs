@@ -37,7 +37,7 @@ impl RequestSource for Many {
 }
 
 #[test]
-fn seeds_wait_while_memory_is_short_and_come_in_when_there_is_more() {
+fn reading_of_seeds_pauses_while_memory_is_short() {
     capture();
     let minute = Duration::from_secs(60);
     let faults = Faults {

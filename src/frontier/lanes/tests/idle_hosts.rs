@@ -61,7 +61,7 @@ fn without_robots() -> FrontierSettings {
 }
 
 #[test]
-fn a_host_is_forgotten_once_nothing_is_queued_or_in_flight() {
+fn a_host_is_evicted_once_nothing_is_queued_or_in_flight() {
     let mut bench = Bench::new(without_robots());
     bench.admit("http://a.test/", true).expect("new");
     bench.turns();

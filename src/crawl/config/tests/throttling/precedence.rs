@@ -22,7 +22,7 @@ fn f12_scopes_inherit_the_global_settings_that_they_do_not_set() {
 }
 
 #[test]
-fn autothrottle_in_one_scope_keeps_the_settings_of_all() {
+fn autothrottle_in_one_scope_inherits_the_global_settings() {
     let on = || {
         (
             "THROTTLING_SCOPES",
