@@ -31,11 +31,11 @@ use crate::throttle::signal::Feedback;
 ///
 /// - by a page that is [final](crate::Page::is_final): what was fetched, or a failure. Here belong
 ///   `cancelled.asked` ([`Handle::cancel`], [`Handle::cancel_scope`]), `cancelled.stopped` (it was
-///   on its way when the grace time ran out, or when the sink failed), and, with the code of the
-///   filter, `filtered` for what was admitted before or is left out. Nothing was sent where
+///   in flight when the grace time ran out, or when the sink failed), and, with the code of the
+///   filter, `filtered` for a duplicate or an excluded URL. Nothing was sent if
 ///   [`Timings::sent`](crate::Timings::sent) is `None`.
 /// - by [`Crawler::take_pending`](crate::Crawler::take_pending), after a crawl that ended early: it
-///   was never on its way, or was to be tried again, and has had no final page.
+///   was not sent, or was to be retried, and has no final page.
 ///
 /// ```
 /// use argiope::{Config, Crawler, FinishReason, Page, Request};
@@ -119,7 +119,7 @@ impl Handle {
                 }
                 let next = request.take().expect("it is not polled after it is ready");
                 match self.try_submit(next) {
-                    // Others took the room in the meantime.
+                    // Other submitters filled the inbox in the meantime.
                     Err(SubmitError::Full(back)) => request = Some(*back),
                     result => return Poll::Ready(result),
                 }
@@ -173,13 +173,13 @@ impl Handle {
         Ok(())
     }
 
-    /// Cancels the request of this number in any state: waiting, on its way, or to be retried. Its last
+    /// Cancels the request of this number in any state: waiting, in flight, or to be retried. Its last
     /// page has the failure `cancelled.asked`. A request that has ended, or does not exist, is ignored.
     /// The crawl searches the whole queue, a few milliseconds for a million; cancels that arrive together
     /// share one search.
     ///
     /// # Errors
-    /// [`ControlError::Busy`] while 4096 orders wait, [`ControlError::Over`] once the crawl is over.
+    /// [`ControlError::Busy`] while 4096 commands wait, [`ControlError::Over`] once the crawl is over.
     pub fn cancel(&self, id: u64) -> Result<(), ControlError> {
         self.send(Command::Cancel(id))
     }
@@ -241,7 +241,7 @@ impl Handle {
         self.stopper.shared.ask(|| self.stopper.waker.wake())
     }
 
-    /// Ends the crawl in good order, as [`Stopper::shutdown`].
+    /// Ends the crawl gracefully, as [`Stopper::shutdown`].
     pub fn shutdown(&self, grace: Duration) {
         self.stopper.shutdown(grace);
     }
@@ -299,20 +299,20 @@ impl Stopper {
         &self.waker
     }
 
-    /// Ends the crawl in good order: what is in flight is finished within the grace time of the
-    /// configuration (`STOP_GRACE`).
+    /// Ends the crawl gracefully: requests in flight may finish within the configured grace time
+    /// (`STOP_GRACE`).
     pub fn stop(&self) {
         self.shared.stop_within(Shared::CONFIGURED);
         self.waker.wake();
     }
 
-    /// Ends the crawl at once: what is in flight is cancelled. Files stay valid.
+    /// Ends the crawl at once: requests in flight are cancelled. Files stay valid.
     pub fn stop_now(&self) {
         self.shutdown(Duration::ZERO);
     }
 
-    /// Ends the crawl in good order: nothing more is sent, requests in flight are finished within
-    /// `grace` from when the crawl receives the order and then cancelled. A shorter grace may be given
+    /// Ends the crawl gracefully: nothing more is sent, and requests in flight may finish within `grace`
+    /// from when the crawl handles the command; then they are cancelled. A shorter grace may be given
     /// later; a longer one has no effect.
     pub fn shutdown(&self, grace: Duration) {
         let nanos = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Inbox of a crawl's handles: submissions, answers of the scope map, commands, and orders to stop.
+//! Inbox of a crawl's handles: submissions, answers of the scope map, commands, and stops.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ pub struct Inbox {
     last_grace: u64,
 }
 
-/// An order to stop.
+/// A command to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Within the grace time of the configuration.
@@ -55,8 +55,8 @@ impl Inbox {
     pub fn take(&mut self) -> Option<Waiting> {
         let mut submitted = self.shared().submitted();
         let waiting = submitted.waiting.pop_front()?;
-        // Submitters that wait for room are woken when there is room for many. Woken for each single slot,
-        // two threads would do little but wake each other.
+        // Waiting submitters are woken once there is room for many requests. Woken for each request, two
+        // threads would spend most of their time waking each other.
         if submitted.waiting.len() == SUBMITTED_MAX / 2 {
             self.shared().notify_room(submitted);
         }
@@ -127,7 +127,7 @@ impl Inbox {
         let stopper = self.stopper();
         Later::new(move |scopes| {
             let mut mapped = lock(&stopper.shared().mapped);
-            // As with requests: a sleeping crawl is woken, one that left some comes back.
+            // As with requests: a sleeping crawl is woken; one that left some polls again in its next turn.
             let asleep = mapped.is_empty();
             mapped.push_back(Mapped {
                 number,
@@ -150,7 +150,7 @@ impl Inbox {
         self.shared().asked.load(Ordering::SeqCst)
     }
 
-    /// Sends a snapshot to all handles that ask.
+    /// Sends a snapshot to all handles that requested one.
     pub fn answer(&self, snapshot: Snapshot) {
         let shared = self.shared();
         let mut snapshots = lock(&shared.snapshots);
@@ -183,12 +183,12 @@ impl Inbox {
         self.shared().bad_seeds.swap(0, Ordering::SeqCst)
     }
 
-    /// Whether an order to stop was given.
+    /// Whether a stop was requested.
     pub fn is_stopping(&self) -> bool {
         self.shared().grace.load(Ordering::SeqCst) < Shared::NEVER
     }
 
-    /// An order to stop, or to stop sooner; each is returned once.
+    /// A command to stop, or to stop sooner; each is returned once.
     pub fn take_stop(&mut self) -> Option<Stop> {
         let grace = self.shared().grace.load(Ordering::SeqCst);
         if grace >= self.last_grace {

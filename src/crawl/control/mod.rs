@@ -31,7 +31,7 @@ use crate::sink::later::Leads;
 use crate::sink::page::Page;
 use crate::throttle::map::Later;
 
-/// Orders of the embedding program, and the phase of the crawl.
+/// Commands of the embedding program, and the phase of the crawl.
 ///
 /// Requests leave by [`Control::poll_submission`], [`Control::poll_source`] and [`Control::poll_found`],
 /// commands by [`Control::poll_commands`] and [`Control::poll_stop`]. The end of a source's request enters
@@ -90,7 +90,7 @@ impl Control {
         self.ends_at
     }
 
-    /// The grace time of an order to stop, or to stop sooner, that was not returned yet.
+    /// The grace time of a command to stop, or to stop sooner, that was not returned yet.
     pub fn poll_stop(&mut self) -> Option<Duration> {
         Some(match self.inbox.take_stop()? {
             Stop::Configured => self.stop_grace,
@@ -105,12 +105,12 @@ impl Control {
         self.is_paused && !was_paused
     }
 
-    /// Whether nothing may depart by order.
+    /// Whether the crawl is paused.
     pub fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// Whether the crawl was ordered to stop.
+    /// Whether a stop was requested.
     pub fn is_stopping(&self) -> bool {
         self.inbox.is_stopping()
     }
@@ -215,7 +215,7 @@ impl Control {
     pub fn handle_accepted(&mut self, id: u64, request: &Request) {
         let source = self.source.as_mut();
         source
-            .expect("it gave the request")
+            .expect("the source that returned the request")
             .handle_accepted(id, request);
     }
 
@@ -223,7 +223,7 @@ impl Control {
     pub fn handle_rejected(&mut self, request: &Request, why: &AdmitError) {
         let source = self.source.as_mut();
         source
-            .expect("it gave the request")
+            .expect("the source that returned the request")
             .handle_rejected(request, why);
     }
 
@@ -290,7 +290,7 @@ impl Control {
         self.inbox.is_asked()
     }
 
-    /// Sends a snapshot to all handles that ask.
+    /// Sends a snapshot to all handles that requested one.
     pub fn answer(&self, snapshot: Snapshot) {
         self.inbox.answer(snapshot);
     }

@@ -12,23 +12,23 @@ use crate::crawl::finish::FinishReason;
 /// Phase of a crawl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It sends.
+    /// Requests are sent.
     Running,
-    /// It sends nothing more and waits for what is in flight.
+    /// Nothing more is sent; requests in flight are awaited.
     Draining {
         reason: FinishReason,
         /// Requests in flight then are cancelled.
         until: Instant,
-        /// A stop was ordered, as the reason or beside it: the last writes have until then, too.
+        /// Deadline of a requested stop, also for the last writes.
         is_stopped: bool,
     },
-    /// The sink writes the rest. After an order to stop, the reader of standard output has
-    /// limited time to take it.
+    /// The sink writes the rest. After a command to stop, the reader of standard output has limited
+    /// time to take it.
     Flushing {
         reason: FinishReason,
         until: Option<Instant>,
     },
-    /// It is over.
+    /// The crawl is over.
     Over { reason: FinishReason },
 }
 

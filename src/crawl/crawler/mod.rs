@@ -25,10 +25,10 @@ use crate::sink::WriteError;
 use crate::throttle::settings::ScopePatch;
 use crate::throttle::signal::Feedback;
 
-/// A crawl: give it requests and a sink, and let it run.
+/// A crawl: fetches the requests given to it, and passes the results to a sink.
 ///
-/// It is `Send`: it may be made on one thread and run on another, or move between turns. Nothing in
-/// it is global: several may run in one process, even on one thread, each in its turn.
+/// It is `Send`: it may be built on one thread and run on another, or move between turns. It has no
+/// global state: several may run in one process, even on one thread, with alternate turns.
 pub struct Crawler<I: Io = Kernel> {
     pub(super) core: Core<I>,
 }
@@ -36,7 +36,7 @@ pub struct Crawler<I: Io = Kernel> {
 /// Result of one turn of the crawl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The crawl is not over: take another turn.
+    /// The crawl is not over: make another turn.
     GoesOn,
     /// It is over, for this reason.
     Over(FinishReason),
@@ -57,7 +57,7 @@ impl Crawler<Kernel> {
 
     /// A descriptor for a host loop: readable when there is something to do. It carries every
     /// deadline too, so waiting for it alone is enough: take a turn without patience, which leaves
-    /// it set for the next, wait until it is readable (in whatever way: level or edge), and again.
+    /// it set for the next, wait until it is readable (level- or edge-triggered), and repeat.
     /// Only the first turn is taken without waiting.
     ///
     /// ```
@@ -113,7 +113,7 @@ impl<I: Io> Crawler<I> {
     /// before (`filtered`).
     ///
     /// # Errors
-    /// [`AdmitError`]: it can never be sent, or the crawl is over.
+    /// [`AdmitError`]: the request is invalid, or the crawl is over.
     pub fn submit(&mut self, request: Request) -> Result<u64, AdmitError> {
         self.core.submit(&request)
     }
@@ -223,7 +223,7 @@ impl<I: Io> Crawler<I> {
 
     /// Requests still to be fetched when the crawl ended early, in order of admission. Of those
     /// submitted by a [`Handle`], only those without a final page; of those submitted otherwise,
-    /// and of links, also those cancelled on their way; before all of these, those that the sink could not
+    /// and of links, also those cancelled in flight; before all of these, those that the sink could not
     /// write ([`DiskSink::take_unwritten`](crate::DiskSink::take_unwritten)). Requests of a
     /// [`RequestSource`](crate::RequestSource) are not among them: it was notified of their ends. Requests
     /// that are not taken are dropped with the crawler.
@@ -231,7 +231,7 @@ impl<I: Io> Crawler<I> {
         self.core.take_pending()
     }
 
-    /// Delays the answers to half of all offers to the frontier, by chance: for tests of crawls whose seen
+    /// Delays the answers to half of all offers to the frontier, at random: for tests of crawls whose seen
     /// set cannot answer at once.
     #[doc(hidden)]
     pub fn delay_admission(&mut self, seed: u64) {

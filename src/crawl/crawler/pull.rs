@@ -85,8 +85,8 @@ impl<I: Io> Crawler<I> {
         self.core.take_result()
     }
 
-    /// Holds a page open that was pulled, until its links are known: see [`LinksLater`]. The links go
-    /// [as the page did](Page::route) unless they name another way.
+    /// Holds a pulled page open until its links are known: see [`LinksLater`]. The links are fetched
+    /// [by the page's proxy](Page::route) unless they set one.
     pub fn links_later(&self, page: &Page) -> LinksLater {
         let page = OpenPage {
             id: page.id,
