@@ -88,7 +88,7 @@ impl<I: Io> Core<I> {
             }
             taken += 1;
             if taken == MAPPED_PER_TURN {
-                // The crawl is not woken for those that are left.
+                // No event wakes the crawl for those that are left.
                 return self.wakeups.turn_again();
             }
         }

@@ -123,7 +123,7 @@ impl<I: Io> Core<I> {
         self.network.in_flight_max()
     }
 
-    /// Replaces the workload: of a probe, whose requests come by the clock.
+    /// Replaces the workload by a probe's, whose requests are due by the clock.
     pub fn set_workload(&mut self, workload: Workload) {
         self.workload = workload;
     }

@@ -8,7 +8,8 @@ use crate::frontier::offers::OfferId;
 use crate::io::Io;
 
 impl<I: Io> Core<I> {
-    /// Processes a reply that just came. Returns its memory if that is done; otherwise it is under way.
+    /// Processes a reply that has just arrived. Returns its buffers if that is complete; otherwise the
+    /// reply stays in progress.
     pub fn process_page(&mut self, mut task: Task) -> Option<Buffers> {
         let mut units = self.pages.units_at_once();
         let is_over = task.is_light() || !units.is_spent() && self.advance(&mut task, &mut units);
@@ -61,7 +62,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Does some of what is to be done; returns whether nothing is left.
+    /// Does a step of the work; returns whether it is complete.
     fn advance(&mut self, task: &mut Task, units: &mut Units) -> bool {
         if !task.finding.is_over() {
             if !self.find(task, units) {

@@ -130,12 +130,12 @@ impl<I: Io> Network<I> {
         let exchange = http.connection.take_exchange();
         Carried {
             attempt,
-            exchange: exchange.expect("an exchange that is over is there to be taken"),
+            exchange: exchange.expect("a finished exchange was not taken before"),
             carrier,
             origin: http.origin,
         }
     }
 }
 
-/// The code of a kept connection's death, after which a request is tried once more on a new one.
+/// The code of a reused connection that ended early, after which a request is repeated on a new one.
 pub const IDLE_CLOSED: &str = "idle_closed";

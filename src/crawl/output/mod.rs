@@ -173,8 +173,8 @@ impl Output {
         self.sink.process(page, units)
     }
 
-    /// Counts a page and gives it to the sink; returns the memory of what the sink leaves.
-    /// `asked_by`: the request, if the page's line does not hold all of it.
+    /// Counts a page and passes it to the sink; returns the buffers that the sink left.
+    /// `asked_by`: the request, if the page's line does not contain all of it.
     pub fn put(&mut self, mut page: Box<Page>, asked_by: Option<&dyn Fn() -> Request>) -> Buffers {
         self.stats.count(&page);
         if let Some(request) = asked_by {
@@ -189,7 +189,7 @@ impl Output {
         self.sink.decision(decision, at, &mut self.jobs);
     }
 
-    /// A second has passed: the sink writes out what it has gathered.
+    /// Called every second: flushes the sink.
     pub fn flush(&mut self) {
         self.sink.flush(&mut self.jobs);
     }
@@ -330,7 +330,7 @@ impl Output {
         self.spare.put_exchange(exchange, buffers);
     }
 
-    /// A page to be written over, with its memory.
+    /// A page to be reused, with its buffers.
     pub fn take_page(&mut self) -> Box<Page> {
         self.spare.take_page()
     }

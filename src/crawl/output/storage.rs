@@ -33,7 +33,7 @@ impl Default for State {
     }
 }
 
-/// A disk that is full again so soon is not reported a second time.
+/// A disk that is full again within this time is not logged again.
 const SAME_FAULT: Duration = Duration::from_secs(60);
 
 impl Storage {

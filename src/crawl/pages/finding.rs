@@ -16,9 +16,9 @@ use crate::wire::url::CrawlUrl;
 #[derive(Default)]
 pub struct Finding {
     looks_for: LooksFor,
-    /// The body, while it is looked through.
+    /// The body, while it is searched.
     body: Option<Arc<Vec<u8>>>,
-    /// The URL of the page, as all that it leads to has it.
+    /// The URL of the page, shared by the links that follow from it.
     via: Option<Arc<str>>,
 }
 
@@ -32,14 +32,14 @@ enum LooksFor {
         reading: Box<RobotsReading<Body>>,
         /// The number of their origin.
         origin: u32,
-        /// Whether the sitemaps that the file names are found, too.
+        /// Whether the sitemaps named in the file are found, too.
         sitemaps: bool,
     },
-    /// The sitemaps that a robots.txt names.
+    /// The sitemaps named in a robots.txt.
     Sitemaps(vec::IntoIter<String>),
 }
 
-/// A body that is looked through.
+/// A body that is searched.
 struct Body(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Body {
@@ -53,9 +53,9 @@ impl AsRef<[u8]> for Body {
 pub enum Step {
     /// A link to this URL.
     Link(CrawlUrl),
-    /// A page that a sitemap names.
+    /// A page named in a sitemap.
     Page(CrawlUrl),
-    /// A sitemap that a sitemap index or a robots.txt names.
+    /// A sitemap named in a sitemap index or a robots.txt.
     Sitemap(CrawlUrl),
     /// A URL that is too long.
     TooLong,
@@ -118,7 +118,7 @@ impl Finding {
         self.via.is_none()
     }
 
-    /// The URL of the page; `None` where nothing is looked for.
+    /// The URL of the page; `None` without a search.
     pub fn via(&self) -> Option<&Arc<str>> {
         self.via.as_ref()
     }

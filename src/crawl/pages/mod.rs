@@ -55,7 +55,7 @@ pub struct Task {
 /// content.
 pub const UNITS_PER_TURN: u64 = 384 << 10;
 
-/// Octets that a turn matches with rules of robots.txt: enough for a few files made to be slow.
+/// Octets that a turn matches with rules of robots.txt: enough for a few malicious files.
 const RULE_UNITS_PER_TURN: u64 = 1 << 20;
 
 /// Units reserved for replies under way, which new replies may not use.
@@ -134,8 +134,8 @@ impl Pages {
         self.waiting.insert(target, task);
     }
 
-    /// The answer has come: `set` notes it in the page, which goes behind all others. Returns false if
-    /// no redirect waits for it.
+    /// The answer has arrived: `set` records it in the page, which is queued last. Returns false if no
+    /// redirect waits for it.
     pub fn resume(&mut self, target: OfferId, set: impl FnOnce(&mut Page)) -> bool {
         let Some(mut task) = self.waiting.remove(&target) else {
             return false;
@@ -215,7 +215,7 @@ impl Task {
         std::mem::take(&mut self.finding).end(&mut self.page);
     }
 
-    /// Whether it takes no time that is worth counting.
+    /// Whether its processing takes negligible time.
     pub fn is_light(&self) -> bool {
         let page = &self.page;
         self.finding.is_over() && page.response_bytes.len() + page.body.len() <= LIGHT

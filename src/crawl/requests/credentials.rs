@@ -24,7 +24,7 @@ pub struct Credentials {
     holds_cookies: bool,
 }
 
-/// Header fields of which some are for the origins of the seeds alone.
+/// Header fields, of which some are sent to the origins of the seeds only.
 #[derive(Debug)]
 struct Limited {
     /// Fields for every origin.
@@ -37,11 +37,11 @@ struct Limited {
     has_warned: bool,
 }
 
-/// Fields that are for one origin: credentials, and `Host`.
+/// Fields that are sent to one origin only: credentials, and `Host`.
 const PRIVATE: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "host"];
 
-/// Whether a header field is for one origin alone: by its nature, or because `PRIVATE_HEADERS` or its
-/// request names it.
+/// Whether a header field is sent to one origin only: a known credential, or named in `PRIVATE_HEADERS`
+/// or in its request.
 pub fn is_private(name: &str, named: &[String]) -> bool {
     let is_it = |other: &str| other.eq_ignore_ascii_case(name);
     PRIVATE.into_iter().any(is_it) || named.iter().any(|other| is_it(other))

@@ -1,4 +1,4 @@
-//! Heads of requests on the wire, and the hosts they may go to without a contact.
+//! Heads of requests on the wire, and the hosts that are allowed without a contact.
 
 pub mod credentials;
 
@@ -26,11 +26,11 @@ use crate::wire::proxy::Proxy;
 use crate::wire::robots;
 use crate::wire::url::CrawlUrl;
 
-/// Header fields of all requests, cookies, and the public hosts that may be asked without a contact.
+/// Header fields of all requests, cookies, and the public hosts allowed without a contact.
 pub struct Requests {
     config: Arc<Config>,
     credentials: Credentials,
-    /// Cookies, if they are kept.
+    /// The cookie jar, if enabled.
     #[cfg(feature = "cookies")]
     jar: Option<Jar>,
     public_hosts: PublicHosts,
@@ -107,7 +107,7 @@ impl Requests {
         jar.header(&job.url, now)
     }
 
-    /// A reply to a job's request has these fields: keeps its cookies.
+    /// Stores the cookies of a reply to a job's request.
     #[cfg(feature = "cookies")]
     pub fn handle_headers(&mut self, job: &Job, headers: &Headers, wall: Wall, now: Instant) {
         if let Some(jar) = &mut self.jar
@@ -117,8 +117,8 @@ impl Requests {
         }
     }
 
-    /// Whether a URL's host may be asked: it is not public, a contact is named, or it is among the
-    /// first public hosts. If not, how a request to it ends.
+    /// Checks whether a URL's host is allowed: it is not public, a contact is given, or it is among the
+    /// first public hosts. The error is the failure of the request.
     pub fn check_contact(&mut self, url: &CrawlUrl) -> Result<(), Failure> {
         match self.public_hosts.admits(url) {
             true => Ok(()),
