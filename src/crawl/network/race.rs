@@ -26,10 +26,10 @@ use crate::wire::url::CrawlUrl;
 /// The attempts that connect, by the slots of their keys.
 ///
 /// ```text
-/// connect ──► advance_race ──► a connection is established (the others are closed) ──► ready
-///                 ▲    │                          │
-///                 └────┴── a connection fails ◄───┘
-///                 └──► lost, or abandoned
+/// connect ──► racing ──► won ──► ready      won: its other connections are closed
+///              ▲ │        │
+///              │ ▼        ▼
+///          a connection fails ──► lost       no address is left that may be tried
 /// ```
 ///
 /// An attempt is here from `connect` until it has a ready connection, or no address is left.
