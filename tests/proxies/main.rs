@@ -438,7 +438,7 @@ fn credentials_for_a_proxy_are_not_set_by_hand() {
         "socks4://a:1",
     ] {
         let error = Config::default().with("PROXY", wrong).expect_err(wrong);
-        assert!(error.to_string().contains("no proxy"), "{error}");
+        assert!(error.to_string().contains("invalid proxy"), "{error}");
     }
 }
 
