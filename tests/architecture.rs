@@ -35,6 +35,11 @@ const DOORS: &[(&str, &[&str])] = &[
     ("mio", &["src/io/epoll.rs"]),
     // Strangers choose keys: every table hashes under the crawl's secret.
     ("foldhash", &["src/base/secret.rs"]),
+    // Without a secret: for digests of bodies, and for a test.
+    (
+        "xxhash_rust",
+        &["src/crawl/classifier.rs", "src/base/sharded.rs"],
+    ),
     ("siphasher", &["src/base/keys.rs"]),
     ("io_uring", &["src/io/uring/ring.rs"]),
     ("rustls", &["src/fetch/tls.rs", "src/testkit/stream.rs"]),

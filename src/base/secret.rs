@@ -4,9 +4,8 @@
 //! the hash function were known, a site could send keys that all collide, which makes each look-up
 //! linear in the number of keys, or a URL with the same 64-bit hash as another, which would then count
 //! as already seen. Every table with such keys therefore hashes under a random secret, and what is
-//! remembered by a hash alone has a [stable key](super::keys). The secret is in no output: what is
-//! written there is hashed without it
-//! ([`CrawlUrl::fingerprint`](crate::wire::url::CrawlUrl::fingerprint)).
+//! remembered by a hash alone has a [stable key](super::keys), or within one page a hash under the secret of
+//! the process. Only digests of bodies are without one: they are compared with those of the same site.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -54,10 +53,21 @@ impl Secret {
         }
     }
 
+    /// The same secret with these stable keys.
+    pub fn with_keys(self, keys: Keys) -> Self {
+        Secret { keys, ..self }
+    }
+
     /// The stable keys of the crawl, by which texts are remembered.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
+}
+
+/// The secret of this process, for short-lived sets of hashes of texts from remote sites that no crawl owns.
+pub fn of_process() -> &'static Secret {
+    static SECRET: OnceLock<Secret> = OnceLock::new();
+    SECRET.get_or_init(Secret::random)
 }
 
 /// 64 unpredictable bits, derived from the kernel's random numbers.

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::request::Request;
 use crate::base::ids::ScopeId;
+use crate::base::keys::UrlKey;
 use crate::base::records::Records;
 use crate::base::scopes::{ScopeEntry, Scopes};
 use crate::wire::proxy::Route;
@@ -71,7 +72,7 @@ enum Label {
     /// Scopes of its lane by number, each with the expected cost. The lane's reference keeps the numbers
     /// valid.
     Costs,
-    /// The fingerprint of a URL that redirected to this one.
+    /// The key of a URL that redirected to this one.
     RedirectedFrom,
     /// The origin whose robots.txt this fetch is for.
     RobotsFor,
@@ -318,16 +319,16 @@ impl Extra {
         }
     }
 
-    /// Whether the URL with this fingerprint redirected to it, directly or through others.
-    pub fn was_redirected_from(&self, print: u64) -> bool {
-        let mut prints = self.records.all(Label::RedirectedFrom as u8);
-        prints.any(|other| other == print.to_le_bytes())
+    /// Whether the URL with this key redirected to it, directly or through others.
+    pub fn was_redirected_from(&self, UrlKey(key): UrlKey) -> bool {
+        let mut keys = self.records.all(Label::RedirectedFrom as u8);
+        keys.any(|other| other == key.to_le_bytes())
     }
 
-    /// Adds the fingerprint of a URL that redirected to it.
-    pub fn add_redirected_from(&mut self, print: u64) {
+    /// Adds the key of a URL that redirected to it.
+    pub fn add_redirected_from(&mut self, UrlKey(key): UrlKey) {
         self.records
-            .push(Label::RedirectedFrom as u8, &print.to_le_bytes());
+            .push(Label::RedirectedFrom as u8, &key.to_le_bytes());
     }
 
     /// The origin whose robots.txt this fetch is for; after a redirect, not the origin of its URL.

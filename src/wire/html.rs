@@ -309,7 +309,7 @@ impl Resolving {
             let Ok(url) = search.base.join_within(text, units) else {
                 continue;
             };
-            if !self.seen.insert(url.fingerprint()) {
+            if !self.seen.insert(references::hash(url.as_str())) {
                 continue;
             }
             search.count += 1;

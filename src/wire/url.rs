@@ -13,7 +13,6 @@ pub(crate) use base::Reach;
 use percent_encoding::percent_decode_str;
 use standard::Parsed;
 use thiserror::Error;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// An absolute http or https URL in canonical form.
 ///
@@ -259,15 +258,6 @@ impl CrawlUrl {
         }
         // Parsed again, because a segment like `..;id=1` becomes a dot segment only now.
         Self::parse(&text).unwrap_or(self)
-    }
-
-    /// The hash of a URL in the seen set.
-    ///
-    /// 64 bits of XXH3: among a thousand million URLs the probability of any collision, by which
-    /// one page is wrongly taken as seen, is three per cent, for half the memory of 128 bits. The
-    /// function is fixed and unseeded, because fingerprints are written to disk.
-    pub fn fingerprint(&self) -> u64 {
-        xxh3_64(self.text.as_bytes())
     }
 
     fn host_start(&self) -> usize {

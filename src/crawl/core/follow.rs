@@ -173,8 +173,8 @@ impl<I: Io> Core<I> {
                 format!("more than {redirects_max} redirects"),
             ));
         }
-        let here = job.url.fingerprint();
-        let there = target.fingerprint();
+        let here = self.frontier.url_key(&job.url);
+        let there = self.frontier.url_key(&target);
         let extra = job.extra.as_ref();
         if there == here || extra.is_some_and(|extra| extra.was_redirected_from(there)) {
             return Err(fail(

@@ -10,7 +10,7 @@ use crate::crawl::breaker::{Cause, Egress, Failed, Judgement, Target};
 use crate::crawl::core::Core;
 use crate::crawl::network::origins::Origin;
 use crate::crawl::network::socket::Carrier;
-use crate::crawl::outage::{OutageTask, Suspect, egress_of, is_reply, network_of};
+use crate::crawl::outage::{OutageTask, Suspect, egress_of, is_reply};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::resolver::Answer;
 use crate::frontier::job::Job;
@@ -44,7 +44,7 @@ impl<I: Io> Core<I> {
         {
             self.handle_failure(Failed {
                 egress: Egress::Names,
-                network: network_of(host),
+                network: self.outage.network_of(host),
                 cause,
                 began,
                 target: Target::Name(host.into()),
@@ -76,7 +76,7 @@ impl<I: Io> Core<I> {
         };
         let egress = egress_of(by_proxy, remote);
         let network = match by_proxy {
-            true => network_of(self.frontier.origin_host(lane)),
+            true => self.outage.network_of(self.frontier.origin_host(lane)),
             false => Target::network(remote.ip()),
         };
         let judgement = self.handle_failure(Failed {
@@ -114,7 +114,7 @@ impl<I: Io> Core<I> {
         let took = self.network.lookup_took(lane);
         let failed = Failed {
             egress: Egress::Names,
-            network: network_of(origin),
+            network: self.outage.network_of(origin),
             cause,
             began: self.now - took,
             target: Target::Name(host.into()),
@@ -326,7 +326,7 @@ mod tests {
         let now = core.now;
         let failed = Failed {
             egress: Egress::Names,
-            network: network_of("a.test"),
+            network: core.outage.network_of("a.test"),
             cause: Cause::NamesSilent,
             began: now,
             target: Target::Name("a.test".into()),

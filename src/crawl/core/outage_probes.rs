@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::crawl::breaker::{Egress, Picked, Probed, Question, Target};
 use crate::crawl::core::Core;
-use crate::crawl::outage::{LOOKUP_WAITER, ProbeLookup, is_reply, network_of};
+use crate::crawl::outage::{LOOKUP_WAITER, ProbeLookup, is_reply};
 use crate::fetch::failure::Failure;
 use crate::fetch::resolver::{Answer, Lookup, Waiter};
 use crate::io::Io;
@@ -63,7 +63,7 @@ impl<I: Io> Core<I> {
             }
             let (host, port) = self.frontier.host_and_port(lane);
             if egress == Egress::Names {
-                let network = network_of(host);
+                let network = self.outage.network_of(host);
                 if self.outage.breaker().was_tried(egress, network) {
                     continue;
                 }

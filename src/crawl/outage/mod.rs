@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::base::ids::LaneId;
+use crate::base::keys::Keys;
 use crate::base::secret::Secret;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
@@ -34,6 +34,7 @@ pub struct Outage {
     breaker: Breaker,
     /// `OUTAGE_BREAKER`; a probe has none.
     is_on: bool,
+    keys: Keys,
     suspects: Vec<Suspect>,
     /// Suspects with a verdict that was not carried out yet.
     judged: VecDeque<(Suspect, Judgement)>,
@@ -95,6 +96,7 @@ impl Outage {
         Outage {
             breaker: Breaker::default(),
             is_on,
+            keys: *secret.keys(),
             suspects: Vec::new(),
             judged: VecDeque::new(),
             probes: Probes::new(secret),
@@ -102,6 +104,11 @@ impl Outage {
             resuming: Vec::new(),
             put_back: 0,
         }
+    }
+
+    /// The network of a host's name: hosts of one registrable domain are likely to share their name servers.
+    pub fn network_of(&self, host: &str) -> u64 {
+        self.keys.host(registrable(host)).0
     }
 
     /// The breaker.
@@ -163,7 +170,7 @@ impl Outage {
         if self.is_on {
             // No name exists below one that does not exist, and a cache may answer that.
             let target = exists.then(|| Target::Name(host.into()));
-            let network = network_of(host);
+            let network = self.network_of(host);
             self.breaker
                 .handle_answer(Egress::Names, network, target, now);
         }
@@ -309,11 +316,6 @@ pub fn egress_of(by_proxy: bool, remote: SocketAddr) -> Egress {
         true => Egress::Proxy(remote),
         false => Egress::of(remote.ip()),
     }
-}
-
-/// Hosts of one registrable domain are likely to share their name servers.
-pub fn network_of(host: &str) -> u64 {
-    xxh3_64(registrable(host).as_bytes())
 }
 
 /// Whether the name servers did their work: there are addresses, or there are none.

@@ -33,6 +33,11 @@ impl Frontier {
         admission
     }
 
+    /// The stable key of a URL.
+    pub fn url_key(&self, url: &CrawlUrl) -> UrlKey {
+        self.seen.key(url)
+    }
+
     /// Admits a URL that bypasses the filters. It counts as seen; its host counts as a seed's if `seed`.
     pub fn mark_seen(&mut self, url: &CrawlUrl, seed: bool) {
         self.seen.insert(self.seen.key(url));

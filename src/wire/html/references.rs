@@ -1,11 +1,11 @@
 //! The references of a page, recorded while it is read.
 
 use std::collections::BTreeSet;
+use std::hash::BuildHasher;
 use std::ops::Range;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::base::chunked::ChunkedVec;
+use crate::base::secret;
 
 /// References as written in the document, each text once. A page of 10 MiB can have megabytes of
 /// them: growing moves at most [`PART_BYTES`] at a time.
@@ -16,7 +16,7 @@ pub(super) struct References {
     texts: Vec<String>,
     /// Capacity of these texts in bytes.
     text_bytes: usize,
-    /// Hashes of these texts. An author who forges a collision only loses a link of his own page.
+    /// Hashes of these texts, under the secret of the process.
     seen: BTreeSet<u64>,
     /// There were more than the maximum.
     is_cut: bool,
@@ -32,6 +32,11 @@ pub(super) struct Reference {
     pub nofollow: bool,
 }
 
+/// The hash of a reference or of a URL, among those of one page. No author can make two that are equal.
+pub(super) fn hash(text: &str) -> u64 {
+    secret::of_process().hash_one(text)
+}
+
 impl References {
     /// Records a reference, unless there are `most` already.
     pub fn push(
@@ -42,7 +47,7 @@ impl References {
         nofollow: bool,
         most: usize,
     ) {
-        if self.is_cut || !self.seen.insert(xxh3_64(text.as_bytes())) {
+        if self.is_cut || !self.seen.insert(hash(&text)) {
             return;
         }
         if self.list.len() == most {

@@ -81,10 +81,6 @@ fn the_query_is_kept_as_it_is() {
     check("http://a.test/x?", "http://a.test/x?");
     assert_eq!(url("http://a.test/x?").query(), Some(""));
     assert_eq!(url("http://a.test/x").query(), None);
-    assert_ne!(
-        url("http://a.test/x?").fingerprint(),
-        url("http://a.test/x").fingerprint()
-    );
 }
 
 #[test]
@@ -268,15 +264,6 @@ fn a_query_value_is_decoded_as_in_a_form() {
 #[test]
 fn a_url_costs_its_text_and_24_bytes() {
     assert_eq!(size_of::<CrawlUrl>(), 24);
-}
-
-#[test]
-fn fingerprints_on_disk_stay_what_they_were() {
-    assert_eq!(
-        url("http://a.test/").fingerprint(),
-        url("HTTP://A.test").fingerprint()
-    );
-    assert_eq!(url("http://a.test/").fingerprint(), 0x6A94_3054_5C33_17EE);
 }
 
 proptest! {
