@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use crate::base::keys::Keys;
 use crate::base::machine;
 use crate::crawl::config::ConfigError;
 use crate::crawl::control::feed::RequestSource;
@@ -41,6 +42,8 @@ pub struct Parts {
     /// Random bits from the kernel: the seed if `RANDOM_SEED` is unset, and the secret of hashes, which
     /// servers must not be able to predict. `None` in a reproducible simulation.
     pub entropy: Option<u64>,
+    /// Stable keys, as other shards of the crawl or an earlier run of it have them; `None`: new ones.
+    pub keys: Option<Keys>,
     /// Name of the setting that bounds the requests in flight.
     pub in_flight_named: &'static str,
 }
@@ -63,6 +66,7 @@ impl Parts {
             stats_path: None,
             stats_while: None,
             entropy: None,
+            keys: None,
             in_flight_named: "CONCURRENT_REQUESTS",
         }
     }

@@ -53,7 +53,10 @@ impl<I: Io> Core<I> {
             Some(_) => Secret::random(),
             None => Secret::from_seed(seed),
         };
-        let secret = &secret;
+        let secret = &match parts.keys {
+            Some(keys) => secret.with_keys(keys),
+            None => secret,
+        };
         let rng = Rng::from_seed(seed);
         for text in &config.resolve {
             let fixed = text.parse().map_err(|error| SetUpError::Setting {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::base::keys::Keys;
 use crate::crawl::config::Config;
 use crate::crawl::control::feed::RequestSource;
 use crate::crawl::crawler::Crawler;
@@ -118,6 +119,14 @@ impl Builder {
     ) -> Self {
         let manager: NamedManager = (Box::new(scope_map), Box::new(classify));
         self.parts.managers.insert(name.to_owned(), manager);
+        self
+    }
+
+    /// Sets the secret under which hosts, origins and URLs have their stable keys: 16 unpredictable bytes,
+    /// equal in all shards of a crawl and kept from run to run. New ones if not called.
+    #[doc(hidden)]
+    pub fn keys(mut self, secret: [u8; 16]) -> Self {
+        self.parts.keys = Some(Keys::from_bytes(secret));
         self
     }
 

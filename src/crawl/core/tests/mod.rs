@@ -13,6 +13,7 @@ mod late_admission;
 mod many_rules;
 mod full_disks;
 mod secrets;
+mod stable_keys;
 mod short_memory;
 mod short_timeouts;
 pub mod adversity;
