@@ -14,7 +14,7 @@ use counting::{Counting, held, held_most};
 static COUNTING: Counting = Counting;
 
 #[test]
-fn a_queued_url_of_a_host_of_its_own_costs_no_more_than_so_much() {
+fn memory_of_a_queued_url_on_its_own_host_is_bounded() {
     // Just before the tables of hashes grow, and just after. A host's name is there twice, as the
     // frontier's host and as the throttle's scope: 27 bytes since neither knows the other.
     for (hosts, bytes_max) in [(28_500, 240), (29_500, 250)] {

@@ -272,7 +272,7 @@ fn say(rng: &mut Rng) -> (String, Value) {
 }
 
 #[test]
-fn whatever_a_setting_is_told_it_takes_it_or_says_in_a_line_what_is_wrong() {
+fn every_value_is_accepted_or_rejected_with_one_line() {
     let mut taken = 0;
     for seed in 0..7000 {
         let mut rng = Rng::from_seed(seed);
@@ -357,7 +357,7 @@ fn crawl(config: Config, seed: u64) -> Option<bool> {
 }
 
 #[test]
-fn every_setting_can_be_crawled_with_at_its_least_and_at_its_most() {
+fn crawls_work_with_each_setting_at_its_bounds() {
     let century = 3_155_760_000_u64;
     for setting in all() {
         let mut tried = Vec::new();
@@ -391,7 +391,7 @@ fn every_setting_can_be_crawled_with_at_its_least_and_at_its_most() {
 }
 
 #[test]
-fn what_is_said_of_the_kernel_holds_at_its_least_and_at_its_most() {
+fn io_settings_work_at_their_bounds() {
     let server = Server::start(|_| Reply::page("a page"));
     for io in ["epoll", "uring"] {
         for name in [
@@ -428,7 +428,7 @@ fn what_is_said_of_the_kernel_holds_at_its_least_and_at_its_most() {
 }
 
 #[test]
-fn whatever_is_taken_can_be_crawled_with() {
+fn crawls_work_with_every_accepted_value() {
     let (mut refused, mut cut, mut over) = (0, 0, 0);
     for seed in 0..150 {
         let mut rng = Rng::from_seed(seed);
@@ -481,7 +481,7 @@ fn toml(rng: &mut Rng) -> String {
 }
 
 #[test]
-fn whatever_a_file_or_a_flag_says_the_command_takes_it_or_says_what_is_wrong() {
+fn every_file_and_flag_is_accepted_or_rejected_with_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("any.toml");
     let mut taken = 0;

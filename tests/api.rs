@@ -24,7 +24,7 @@ use loopback::{Reply, Server};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_function_takes_every_page_of_a_crawl_that_runs_to_its_end() {
+fn a_function_gets_every_page_of_a_crawl() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/" => Reply::page("<a href=/next>on</a>"),
         _ => Reply::page("the end"),
@@ -51,7 +51,7 @@ fn a_function_takes_every_page_of_a_crawl_that_runs_to_its_end() {
 }
 
 #[test]
-fn a_sink_that_is_full_holds_the_crawl_back_and_loses_nothing() {
+fn a_full_sink_pauses_the_crawl_and_loses_nothing() {
     const ROOM: usize = 2;
     const IN_FLIGHT: usize = 4;
     const PAGES: usize = 60;
@@ -105,7 +105,7 @@ fn a_sink_that_is_full_holds_the_crawl_back_and_loses_nothing() {
 }
 
 #[test]
-fn a_handle_feeds_a_running_crawl_which_ends_with_the_last_handle() {
+fn a_crawl_fed_by_a_handle_ends_with_the_last_handle() {
     let server = Server::start(|_| Reply::page("a page"));
     let (pages, mut crawler) = kept(server.config());
     let handle = crawler.handle();
@@ -129,7 +129,7 @@ fn a_handle_feeds_a_running_crawl_which_ends_with_the_last_handle() {
 }
 
 #[test]
-fn a_crawl_that_is_over_takes_nothing_more() {
+fn submit_fails_after_the_end_of_a_crawl() {
     let server = Server::start(|_| Reply::page("a page"));
     let (_, mut crawler) = kept(server.config());
     let handle = crawler.handle();
@@ -144,7 +144,7 @@ fn a_crawl_that_is_over_takes_nothing_more() {
 }
 
 #[test]
-fn stop_finishes_what_is_in_flight_and_gives_back_the_rest() {
+fn stop_finishes_requests_in_flight_and_returns_the_others() {
     let server = Server::start(|_| Reply::page("slow").after(Duration::from_millis(300)));
     let (pages, mut crawler) = kept(server.config());
     submit_pages(&mut crawler, 3);
@@ -157,7 +157,7 @@ fn stop_finishes_what_is_in_flight_and_gives_back_the_rest() {
 }
 
 #[test]
-fn stop_now_cancels_what_is_in_flight_and_gives_it_back_too() {
+fn stop_now_cancels_requests_in_flight_and_returns_them_too() {
     let server = Server::start(|_| Reply::page("never").after(PATIENCE * 2));
     let (pages, mut crawler) = kept(server.config());
     submit_pages(&mut crawler, 3);
@@ -173,7 +173,7 @@ fn stop_now_cancels_what_is_in_flight_and_gives_it_back_too() {
 }
 
 #[test]
-fn a_host_loop_that_waits_for_the_descriptor_alone_meets_every_deadline() {
+fn waiting_for_the_descriptor_alone_meets_every_deadline() {
     // A machine that is busy elsewhere may hold a request up for as long as the tick of a second would; it
     // does not each time.
     let mut longest = (0..3).map(|_| longest_gap_by_descriptor());
@@ -264,7 +264,7 @@ fn two_crawlers_take_turns_on_one_thread() {
 }
 
 #[test]
-fn scope_map_classifier_and_strategy_are_the_embedders() {
+fn scope_map_classifier_and_strategy_are_replaceable() {
     /// All hosts of one owner share a scope.
     struct ByOwner;
     impl ScopeMap for ByOwner {
@@ -388,7 +388,7 @@ fn statistics_count_as_refused_what_the_throttle_classifies_so() {
 }
 
 #[test]
-fn tag_and_meta_come_back_through_redirects_and_links_have_none() {
+fn tag_and_meta_follow_redirects_but_not_links() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/from" => Reply::redirect("302 Found", "/to"),
         "/to" => Reply::page("<a href=/link>on</a>"),
@@ -456,7 +456,7 @@ fn a_request_may_name_its_scopes_and_its_priority() {
 }
 
 #[test]
-fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
+fn f90_dont_adjust_delay_ignores_a_slow_reply() {
     let gap_after = |first: Request| {
         let server = Server::start(|asked| match asked.target.as_str() {
             "/slow" => Reply::page("slow").after(Duration::from_millis(300)),
@@ -481,7 +481,7 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
 }
 
 #[test]
-fn a_sink_gets_each_decision_once_its_reply_has_ended() {
+fn a_sink_gets_each_decision_after_its_reply() {
     #[derive(Clone, Default)]
     struct Log(Shared<Vec<String>>);
     impl Sink for Log {
@@ -521,7 +521,7 @@ fn a_sink_gets_each_decision_once_its_reply_has_ended() {
 }
 
 #[test]
-fn what_cannot_be_fetched_is_refused_at_once() {
+fn submit_rejects_an_unfetchable_url() {
     let (_, mut crawler) = kept(Config::default());
     let refused = crawler.submit(Request::get("no url at all"));
     assert!(matches!(refused, Err(AdmitError::Url(_))), "{refused:?}");
@@ -554,7 +554,7 @@ fn a_duplicate_gets_a_number_at_once_and_ends_as_filtered() {
 }
 
 #[test]
-fn a_config_that_cannot_be_is_refused_when_the_crawler_is_built() {
+fn build_rejects_an_invalid_config() {
     let config = Config::default().with("BUFFERED_BODIES_MAX", "1MiB");
     let config = config.expect("a size by itself");
     let error = Crawler::builder(config)
@@ -565,7 +565,7 @@ fn a_config_that_cannot_be_is_refused_when_the_crawler_is_built() {
 }
 
 #[test]
-fn a_crawler_dropped_in_the_middle_neither_hangs_nor_keeps_its_handles_waiting() {
+fn dropping_a_running_crawler_releases_its_handles() {
     let server = Server::start(|_| Reply::page("never").after(PATIENCE * 2));
     let (pages, mut crawler) = kept(server.config());
     submit_pages(&mut crawler, 3);
@@ -607,8 +607,7 @@ fn a_crawl_leaves_the_process_as_it_was() {
 }
 
 #[test]
-fn f17_a_request_with_costs_that_are_none_is_refused_and_one_with_sound_ones_is_pending_with_them()
-{
+fn f17_invalid_costs_are_rejected_and_valid_costs_are_pending() {
     let server = Server::start(|_| Reply::page("a page"));
     let (_, mut crawler) = kept(server.config());
     let request = || Request::get("http://a.test/");
@@ -677,7 +676,7 @@ fn looked_up(
 }
 
 #[test]
-fn f67_a_map_that_takes_its_time_is_asked_once_and_keeps_nobody_else_waiting() {
+fn f67_a_slow_map_is_called_once_and_delays_no_other_request() {
     let tries = AtomicUsize::new(0);
     let server = Arc::new(Server::start(move |asked| match asked.target.as_str() {
         "/slow" if tries.fetch_add(1, Ordering::SeqCst) == 0 => Reply::redirect("503 Busy", "/"),
@@ -718,7 +717,7 @@ fn f67_a_map_that_takes_its_time_is_asked_once_and_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn f67_a_map_that_never_answers_leaves_the_host() {
+fn f67_without_an_answer_of_the_map_the_scope_is_the_host() {
     let server = Server::start(|_| Reply::page("a page"));
     let (mut crawler, pages, _) = looked_up(server.config(), |later| {
         thread::spawn(move || drop(later));
@@ -733,7 +732,7 @@ fn f67_a_map_that_never_answers_leaves_the_host() {
 }
 
 #[test]
-fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it_stops() {
+fn f67_requests_waiting_for_scopes_keep_the_crawl_alive_and_are_pending_after_a_stop() {
     let server = Server::start(|_| Reply::page("a page"));
     let unanswered = Shared::new(Vec::new());
     let held = Shared::clone(&unanswered);
@@ -795,7 +794,7 @@ fn submit_pages(crawler: &mut Crawler, count: usize) {
 }
 
 #[test]
-fn a_header_of_every_request_that_cannot_be_sent_is_refused_before_the_crawl_begins() {
+fn build_rejects_an_invalid_default_header() {
     for headers in [json!({"a:b": "c"}), json!({"a b": "c"}), json!(["a b: c"])] {
         let refused = Config::default().with("DEFAULT_REQUEST_HEADERS", headers);
         let text = refused.expect_err("no token").to_string();

@@ -141,7 +141,7 @@ const ABOVE_NETWORK: &[&str] = &[
 ];
 
 #[test]
-fn connections_know_nothing_of_queues_paces_and_results() {
+fn network_does_not_import_queues_pace_or_results() {
     let mut wrong = Vec::new();
     let sources = sources();
     let tree = Tree::new(&sources);
@@ -190,7 +190,7 @@ const ABOVE_MACHINES: &[&str] = &[
 ];
 
 #[test]
-fn the_machines_of_a_crawl_do_not_know_each_other() {
+fn machines_of_a_crawl_do_not_import_each_other() {
     let mut wrong = Vec::new();
     let sources = sources();
     let tree = Tree::new(&sources);
@@ -359,7 +359,7 @@ fn own_fields_in(code: &str) -> BTreeSet<&str> {
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
-fn the_files_of_a_floor_import_each_other_in_no_circle() {
+fn files_of_a_floor_have_no_import_circle() {
     let sources = sources();
     let tree = Tree::new(&sources);
     let mut imports = Imports::new();
@@ -496,7 +496,7 @@ fn circles(imports: &Imports) -> Vec<String> {
 }
 
 #[test]
-fn each_library_has_its_door() {
+fn each_library_is_imported_by_one_file() {
     let mut wrong = Vec::new();
     for (file, code) in sources() {
         for (library, doors) in DOORS {
@@ -541,7 +541,7 @@ const HIDDEN: &[&str] = &[
 ];
 
 #[test]
-fn the_door_uses_the_public_front_only() {
+fn cli_uses_only_public_modules() {
     let mut wrong = Vec::new();
     for (file, code) in sources() {
         let in_door = file == "src/main.rs" || file.starts_with("src/cli/");
@@ -571,7 +571,7 @@ fn the_door_uses_the_public_front_only() {
 }
 
 #[test]
-fn every_door_exists_and_lets_its_library_in() {
+fn listed_importers_exist() {
     let sources = sources();
     for (library, doors) in DOORS {
         for door in *doors {
@@ -588,7 +588,7 @@ fn every_door_exists_and_lets_its_library_in() {
 }
 
 #[test]
-fn nothing_pretends_to_be_there() {
+fn no_stub_macros() {
     // Put together here, so that this file may name them.
     let stubs = ["todo", "unimplemented"].map(|name| format!("{name}!("));
     for (file, code) in sources() {
@@ -603,7 +603,7 @@ fn nothing_pretends_to_be_there() {
 }
 
 #[test]
-fn tests_say_past_their_harness_what_they_skip() {
+fn skipped_tests_print_past_the_harness() {
     // Put together here, so that this file may name it.
     let swallowed = format!("{}!(", "eprintln");
     let mut wrong = Vec::new();
@@ -622,7 +622,7 @@ fn tests_say_past_their_harness_what_they_skip() {
 }
 
 #[test]
-fn the_command_line_uses_no_macro_that_panics_when_its_output_is_lost() {
+fn cli_uses_no_macro_that_panics_on_write_errors() {
     // Put together here, so that a search for them finds uses alone.
     let macros = ["eprint", "eprintln", "print", "println", "dbg"].map(|name| format!("{name}!("));
     let mut wrong = Vec::new();

@@ -24,11 +24,11 @@ const INSIDE: &str = "ARGIOPE_TEST_INSIDE";
 const PAGES: usize = 5;
 
 #[test]
-fn two_crawlers_leave_everything_to_the_program_that_has_ring_for_its_provider() {
+fn two_crawlers_work_in_a_program_whose_default_provider_is_ring() {
     if std::env::var_os(INSIDE).is_some() {
         return crawl_twice();
     }
-    let name = "two_crawlers_leave_everything_to_the_program_that_has_ring_for_its_provider";
+    let name = "two_crawlers_work_in_a_program_whose_default_provider_is_ring";
     let ran = Command::new(std::env::current_exe().expect("this binary has a path"))
         .args(["--exact", name, "--nocapture"])
         .env(INSIDE, "1")

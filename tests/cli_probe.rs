@@ -115,7 +115,7 @@ fn stalled(io: &str) -> Option<(f64, f64, f64)> {
 }
 
 #[test]
-fn a_busy_thread_of_ours_does_not_move_what_the_server_took() {
+fn a_stalled_probe_measures_the_servers_time() {
     for io in ["epoll", "uring"] {
         let Some((ours, theirs, lateness)) = stalled(io) else {
             assert_eq!(io, "uring", "every Linux has epoll");
@@ -132,7 +132,7 @@ fn a_busy_thread_of_ours_does_not_move_what_the_server_took() {
 }
 
 #[test]
-fn another_reader_finds_the_percentiles_of_the_report() {
+fn the_hdr_log_has_the_percentiles_of_the_report() {
     let asked = AtomicU64::new(0);
     let silence = Mutex::new(None);
     let server = Server::start(move |_| {

@@ -178,7 +178,7 @@ fn each_command_has_a_man_page_with_its_flags_and_examples() {
 }
 
 #[test]
-fn what_does_not_work_yet_is_not_in_the_help() {
+fn help_lists_no_unimplemented_flag() {
     let absent = [
         "--resume",
         "--salvage",
@@ -205,7 +205,7 @@ fn the_version_goes_to_stdout() {
 }
 
 #[test]
-fn a_wrong_command_line_is_one_line() {
+fn a_usage_error_is_one_line() {
     check_refused(&[], &["argiope: no command given; see `argiope --help`"]);
     check_refused(&["crwl"], &["'crwl'", "did you mean crawl?"]);
     check_refused(&["fetch"], &["<URL>", "see `argiope fetch --help`"]);
@@ -222,7 +222,7 @@ fn a_wrong_command_line_is_one_line() {
 }
 
 #[test]
-fn an_unknown_setting_is_refused_by_its_place() {
+fn the_error_for_an_unknown_setting_names_its_place() {
     let known = ["-s DOWNLOAD_DEALY: unknown setting; did you mean DOWNLOAD_DELAY?"];
     check_refused(&["settings", "-s", "DOWNLOAD_DEALY=1"], &known);
     check_refused(
@@ -243,7 +243,7 @@ fn an_unknown_setting_is_refused_by_its_place() {
 }
 
 #[test]
-fn wrong_types_and_impossible_values_are_refused_by_their_place() {
+fn the_error_for_a_wrong_value_names_its_place() {
     let check = |args: &[&str], parts: &[&str]| {
         let mut all = vec!["fetch", "http://a.test"];
         all.extend(args);
@@ -301,7 +301,7 @@ fn wrong_types_and_impossible_values_are_refused_by_their_place() {
 }
 
 #[test]
-fn errors_in_a_file_name_the_line_of_what_is_wrong() {
+fn errors_in_a_file_name_the_line() {
     let folder = Folder::new();
     let check = |text: &str, parts: &[&str]| {
         let file = folder.file("crawl.toml", text);
@@ -389,7 +389,7 @@ fn errors_deep_in_a_file_name_their_line_and_the_whole_path() {
 }
 
 #[test]
-fn a_preset_stands_below_the_file_and_is_shown() {
+fn a_file_overrides_a_preset() {
     let preset = |args: &[&str], name| {
         let mut all = vec!["--preset", "polite"];
         all.extend(args);
@@ -413,7 +413,7 @@ fn a_preset_stands_below_the_file_and_is_shown() {
 }
 
 #[test]
-fn the_help_says_when_to_use_which_preset() {
+fn help_explains_each_preset() {
     let help = stdout(&["crawl", "--help"]);
     let words: Vec<&str> = help.split_whitespace().collect();
     let help = words.join(" ");
@@ -424,7 +424,7 @@ fn the_help_says_when_to_use_which_preset() {
 }
 
 #[test]
-fn the_reading_commands_take_settings_and_say_what_they_lack() {
+fn parser_commands_accept_settings_and_name_missing_arguments() {
     check_refused(
         &["url", "-s", "FOLOW=all", "http://a.test"],
         &["did you mean FOLLOW?"],
@@ -451,7 +451,7 @@ fn the_reading_commands_take_settings_and_say_what_they_lack() {
 }
 
 #[test]
-fn a_url_is_shown_with_its_scopes_under_the_present_map() {
+fn url_prints_the_scopes_of_the_current_map() {
     let check = |more: &[&str], expected: &[&str]| {
         let args = [&["url", "--json", "http://a.b.bbc.co.uk:81/x?y"], more].concat();
         let answer: Value = serde_json::from_str(&stdout(&args)).expect("JSON");
@@ -469,7 +469,7 @@ fn a_url_is_shown_with_its_scopes_under_the_present_map() {
 }
 
 #[test]
-fn f29_a_url_whose_host_is_an_address_is_shown_with_the_scope_of_it() {
+fn f29_url_prints_the_address_scope_of_an_address() {
     let check = |url: &str, setting: &str, expected: &[&str]| {
         let answer = stdout(&["url", "--json", url, "-s", setting]);
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
@@ -485,7 +485,7 @@ fn f29_a_url_whose_host_is_an_address_is_shown_with_the_scope_of_it() {
 }
 
 #[test]
-fn an_exclusion_list_is_read_and_its_wrong_line_named() {
+fn the_error_names_the_invalid_line_of_an_exclusion_list() {
     let folder = Folder::new();
     let list = folder.file("list", "# ours\na.test\n\n*.b.test # too\nhttp://c.test\n");
     check_refused(
@@ -501,7 +501,7 @@ fn an_exclusion_list_is_read_and_its_wrong_line_named() {
 }
 
 #[test]
-fn a_flag_goes_before_s_and_s_before_the_file() {
+fn a_flag_overrides_s_and_s_overrides_the_file() {
     let folder = Folder::new();
     let file = folder.file(
         "crawl.toml",
@@ -529,7 +529,7 @@ fn a_flag_goes_before_s_and_s_before_the_file() {
 }
 
 #[test]
-fn nobody_stays_awake_for_a_deadline_unless_asked_to() {
+fn spin_is_off_by_default() {
     let check = |args: &[&str], seconds: f64, source: &str| {
         let (value, from) = shown(args, "SPIN");
         assert_eq!((value.as_f64(), from.as_str()), (Some(seconds), source));
@@ -563,7 +563,7 @@ fn the_table_shows_every_setting_in_a_line() {
 }
 
 #[test]
-fn the_toml_that_settings_prints_is_the_same_config() {
+fn printed_toml_gives_the_same_config() {
     let folder = Folder::new();
     let check = |args: &[&str]| {
         let rows = |args: &[&str]| {

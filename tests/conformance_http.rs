@@ -55,21 +55,21 @@ const CONTESTED: &[(&str, bool, &str)] = &[
 ];
 
 #[test]
-fn replies_that_every_client_reads_are_read() {
+fn replies_accepted_by_every_client_are_accepted() {
     let cases = tier("hard_ok");
     let framed = cases.iter().filter(|case| check_read(case)).count();
     assert!(cases.is_empty() || framed > 0);
 }
 
 #[test]
-fn replies_that_every_client_refuses_are_refused() {
+fn replies_rejected_by_every_client_are_rejected() {
     for case in tier("hard_err") {
         check_refused(&case);
     }
 }
 
 #[test]
-fn replies_that_most_clients_read_are_read() {
+fn replies_accepted_by_most_clients_are_accepted() {
     for case in tier("soft_ok").iter().chain(&tier("web_ok")) {
         if let Some((id, reason)) = EXCEPTIONS.iter().find(|(id, _)| *id == case.id) {
             println!("{id}: not as most, since {reason}");
@@ -81,7 +81,7 @@ fn replies_that_most_clients_read_are_read() {
 }
 
 #[test]
-fn replies_that_most_clients_refuse_are_refused() {
+fn replies_rejected_by_most_clients_are_rejected() {
     for case in tier("soft_err") {
         // RFC 9110 section 2.5: a higher minor version is read as the highest one that is known.
         if case.id == "curl-129" {
@@ -93,7 +93,7 @@ fn replies_that_most_clients_refuse_are_refused() {
 }
 
 #[test]
-fn where_clients_disagree_we_have_chosen() {
+fn contested_replies_have_a_fixed_result() {
     for case in tier("contested") {
         let Some((_, taken, reason)) = CONTESTED.iter().find(|(id, ..)| *id == case.id) else {
             panic!("{}: no choice has been made", case.id);

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 #[test]
-fn the_examples_of_every_draft_are_understood() {
+fn examples_of_every_draft_are_parsed() {
     let Some(vectors) = vectors::read::<Vectors>("ratelimit.json") else {
         return;
     };
@@ -61,7 +61,7 @@ fn the_examples_of_every_draft_are_understood() {
 }
 
 #[test]
-fn what_vendors_send_is_understood() {
+fn headers_of_vendors_are_parsed() {
     let Some(vectors) = vectors::read::<Vectors>("ratelimit.json") else {
         return;
     };
@@ -92,7 +92,7 @@ fn what_vendors_send_is_understood() {
 }
 
 #[test]
-fn retry_after_is_read_in_its_forms_and_no_others() {
+fn retry_after_is_parsed_in_its_two_forms_only() {
     let Some(vectors) = vectors::read::<Vectors>("ratelimit.json") else {
         return;
     };

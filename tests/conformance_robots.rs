@@ -54,14 +54,14 @@ const MAJORITY_EXCEPTIONS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn the_cases_that_everybody_agrees_on_hold() {
+fn uncontested_cases_match() {
     let Some(cases) = cases() else { return };
     let wrong = wrong(&cases, "hard");
     assert!(wrong.is_empty(), "answered otherwise: {wrong:?}");
 }
 
 #[test]
-fn the_majority_is_followed_where_it_follows_the_rfc() {
+fn majority_cases_that_follow_the_rfc_match() {
     let Some(cases) = cases() else { return };
     let wrong = wrong(&cases, "majority");
     let excepted: BTreeSet<&str> = MAJORITY_EXCEPTIONS
@@ -76,7 +76,7 @@ fn the_majority_is_followed_where_it_follows_the_rfc() {
 
 /// Where the field is split there is no right answer; these are ours.
 #[test]
-fn what_is_contested_is_answered_as_we_chose() {
+fn contested_cases_have_a_fixed_result() {
     let Some(cases) = cases() else { return };
     let disallowed: BTreeSet<&str> = cases
         .iter()

@@ -57,7 +57,7 @@ fn sent(asked: &[Asked], host: &str, target: &str) -> Option<String> {
 }
 
 #[test]
-fn what_a_login_sets_goes_with_all_that_follows_it() {
+fn cookies_of_a_login_are_sent_with_later_requests() {
     let server = server();
     crawl(on(&server), vec![Request::get("http://a.test/login")]);
     let asked = server.asked();
@@ -69,7 +69,7 @@ fn what_a_login_sets_goes_with_all_that_follows_it() {
 }
 
 #[test]
-fn nothing_is_kept_unless_it_is_asked_for() {
+fn cookies_are_off_by_default() {
     let server = server();
     crawl(server.config(), vec![Request::get("http://a.test/login")]);
     let asked = server.asked();
@@ -77,7 +77,7 @@ fn nothing_is_kept_unless_it_is_asked_for() {
 }
 
 #[test]
-fn a_request_may_bring_its_own_or_keep_out_of_it() {
+fn own_cookie_header_and_dont_merge_cookies_bypass_the_jar() {
     let server = server();
     let get = |url: &str| Request::get(url).dont_follow().scope("all");
     crawl(

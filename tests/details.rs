@@ -42,7 +42,7 @@ fn pages(config: Config, requests: Vec<Request>) -> Vec<Page> {
 }
 
 #[test]
-fn the_certificates_of_a_connection_are_shared_by_its_pages_and_told_when_it_is_resumed() {
+fn certificates_are_shared_by_pages_and_known_after_resumption() {
     let (server, chain) = serve();
     let config = [
         ("ALLOW_NET", "loopback".to_owned()),
@@ -76,7 +76,7 @@ fn the_certificates_of_a_connection_are_shared_by_its_pages_and_told_when_it_is_
 }
 
 #[test]
-fn header_fields_come_in_their_order_and_case_and_a_plain_page_has_no_certificates() {
+fn headers_keep_order_and_case_and_plain_pages_have_no_certificates() {
     let server = Server::start(|_| {
         Reply::page("ok")
             .field("X-Last", 1)

@@ -21,7 +21,7 @@ use argiope::fetch::resolver::{
 use argiope::testkit::dns;
 
 #[test]
-fn unbound_is_understood() {
+fn replies_of_unbound_are_parsed() {
     let mut config = String::new();
     for line in [
         "server:",
@@ -58,7 +58,7 @@ fn unbound_is_understood() {
 }
 
 #[test]
-fn dnsmasq_is_understood() {
+fn replies_of_dnsmasq_are_parsed() {
     let mut config = String::from(
         "keep-in-foreground\nno-resolv\nno-hosts\nuser=root\npid-file=\nbind-interfaces\n\
          listen-address=127.0.0.1\nport=$PORT\nlocal=/test/\nlocal-ttl=300\n\

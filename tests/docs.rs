@@ -60,7 +60,7 @@ fn every_page_is_in_the_summary_and_its_examples_are_compiled() {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_resolves() {
     let mut followed = 0;
     for page in pages().into_iter().chain(["docs/SUMMARY.md".to_owned()]) {
         let text = read(&page);
@@ -91,7 +91,7 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
-fn every_block_of_code_names_its_language() {
+fn every_code_block_has_a_language() {
     for page in pages() {
         let text = read(&page);
         let fences = text.lines().filter(|line| line.starts_with("```"));
@@ -126,7 +126,7 @@ fn the_floors_are_the_folders_of_the_source() {
 }
 
 #[test]
-fn what_the_overview_names_is_in_the_files_that_it_names() {
+fn names_in_the_overview_are_in_their_files() {
     let page = read("docs/design/overview.md");
     let table = tables(&page);
     let table = table.iter().find(|table| table.starts_with("| question"));
@@ -157,7 +157,7 @@ fn is_word_of(text: &str, word: &str) -> bool {
 // Versions.
 
 #[test]
-fn the_oldest_compiler_is_the_one_that_the_manifest_promises() {
+fn documented_msrv_matches_the_manifest() {
     let manifest = read("Cargo.toml");
     let (_, version) = manifest
         .split_once("\nrust-version = \"")
@@ -168,7 +168,7 @@ fn the_oldest_compiler_is_the_one_that_the_manifest_promises() {
 }
 
 #[test]
-fn no_dependency_wants_a_newer_compiler() {
+fn no_dependency_needs_a_newer_compiler() {
     let ran = Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--format-version", "1"])
         // Cargo has fetched only what this platform builds.
@@ -254,7 +254,7 @@ const README_NUMBERS: &[(&str, &str, &str, usize)] = &[
 ];
 
 #[test]
-fn the_numbers_of_the_readme_are_those_of_the_benchmarks() {
+fn readme_numbers_match_the_benchmarks() {
     let readme = read("README.md");
     let (_, numbers) = readme.split_once("\n## In numbers").expect("the section");
     let mut ours = rows(tables(numbers)[0]);
@@ -306,7 +306,7 @@ fn raw_results() -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn every_raw_result_says_when_where_and_how_it_was_made() {
+fn every_raw_result_has_a_complete_header() {
     for (name, raw) in raw_results() {
         check_raw(&name, &raw);
     }
@@ -548,7 +548,7 @@ fn every_key_of_a_seeds_line_is_documented() {
 }
 
 #[test]
-fn every_example_of_a_seeds_line_is_one() {
+fn every_example_of_a_seeds_line_parses() {
     let page = read("docs/reference/seeds.md");
     let mut read_as_one = 0;
     for row in rows(tables(&page)[0]) {
@@ -657,7 +657,7 @@ fn named_in_row(page: &str, name: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_reason_for_leaving_a_link_out_is_documented() {
+fn every_reason_to_reject_a_link_is_documented() {
     let page = read("docs/reference/stats.md");
     let row = page
         .lines()
@@ -724,7 +724,7 @@ fn every_signal_is_documented() {
 // Codes.
 
 #[test]
-fn every_code_of_an_error_is_documented_and_every_documented_one_is_there() {
+fn documented_error_codes_match_the_code() {
     let page = read("docs/reference/errors.md");
     let mut documented: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut kind = String::new();
@@ -956,7 +956,7 @@ mod command {
     }
 
     #[test]
-    fn every_command_line_has_flags_that_are_there() {
+    fn every_documented_flag_exists() {
         let mut helps: BTreeMap<String, String> = BTreeMap::new();
         let mut checked = 0;
         for page in pages() {
@@ -1115,7 +1115,7 @@ mod command {
     }
 
     #[test]
-    fn what_a_crawl_writes_has_the_documented_keys() {
+    fn output_of_a_crawl_has_the_documented_keys() {
         let server = Server::start(|_| Reply::page("a page").after(Duration::from_millis(1)));
         let folder = tempfile::tempdir().expect("a folder");
         let out = folder.path().join("crawl");

@@ -18,7 +18,7 @@ fn is_an_error(error: impl Error + Send + Sync + 'static) -> Box<dyn Error> {
 }
 
 #[test]
-fn each_error_has_its_name_its_cause_and_whether_to_retry() {
+fn each_error_has_a_code_a_source_and_is_retryable() {
     macro_rules! check {
         ($error:expr, $code:expr, $again:expr, $has_cause:expr) => {{
             let error = $error;
@@ -151,7 +151,7 @@ fn each_error_has_its_name_its_cause_and_whether_to_retry() {
 }
 
 #[test]
-fn every_error_may_grow_and_has_a_name_and_a_word_on_trying_again() {
+fn every_error_is_non_exhaustive_with_code_and_is_retryable() {
     let mut found = 0;
     let mut wrong = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];

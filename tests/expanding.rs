@@ -78,7 +78,7 @@ fn crawler(server: &Acceptor, sink: Takes, hosts: usize, timeout: &str) -> Crawl
 }
 
 #[test]
-fn a_body_that_expands_without_end_has_no_longer_than_any_other() {
+fn an_endlessly_expanding_body_is_bounded_by_the_timeout() {
     let server = endless(1);
     let mut crawler = crawler(&server, Takes::default(), 1, "1s");
     let began = Instant::now();
@@ -90,7 +90,7 @@ fn a_body_that_expands_without_end_has_no_longer_than_any_other() {
 }
 
 #[test]
-fn a_turn_continues_a_few_of_many_bodies_that_expand() {
+fn a_turn_decodes_a_bounded_number_of_expanding_bodies() {
     const HOSTS: usize = 40;
     let sink = Takes::default();
     let taken = || sink.0.load(Ordering::Relaxed) >> 20;

@@ -40,7 +40,7 @@ impl Sink for ToThread {
 }
 
 #[test]
-fn a_thread_that_takes_its_time_over_each_page_gives_the_crawl_its_links() {
+fn links_from_a_slow_thread_are_followed() {
     const PAGES: usize = 30;
     let server = Server::start(|asked| match asked.target.as_str() {
         "/0" => Answer::redirect("302 Found", "/1"),
@@ -154,7 +154,7 @@ fn a_source_that_is_fed_by_another_thread_wakes_the_crawl_within_a_millisecond()
 }
 
 #[test]
-fn whoever_holds_a_page_open_wakes_the_crawl_within_a_millisecond() {
+fn deferred_links_wake_the_crawl_within_a_millisecond() {
     for io in ["epoll", "uring"] {
         let server = Server::start(|_| Answer::page("a page"));
         let config = server.config().with("IO", io).expect("it is sound");

@@ -35,7 +35,7 @@ const _: () = {
 };
 
 #[test]
-fn a_crawl_continues_on_any_thread_that_takes_its_turns() {
+fn a_crawl_can_move_between_threads() {
     for io in ["epoll", "uring"] {
         let server = Server::start(|_| Reply::page("a page"));
         let (pages, mut crawler) = kept(set(server.config(), "IO", io));
@@ -75,7 +75,7 @@ fn a_crawl_continues_on_any_thread_that_takes_its_turns() {
 }
 
 #[test]
-fn the_thread_that_drove_a_crawl_before_is_left_in_peace() {
+fn a_moved_crawl_does_not_interrupt_its_former_thread() {
     let slowly = Duration::from_millis(150);
     let server = Server::start(move |_| Reply::page("a page").after(slowly));
     let (pages, mut crawler) = kept(set(server.config(), "IO", "uring"));
@@ -140,7 +140,7 @@ fn edge() -> impl FnMut(&Crawler) {
 }
 
 #[test]
-fn the_descriptor_alone_misses_no_deadline_by_a_millisecond() {
+fn the_descriptor_signals_each_deadline_within_a_millisecond() {
     for (io, edges) in [
         ("epoll", false),
         ("epoll", true),
@@ -186,7 +186,7 @@ fn late_by_the_descriptor(io: &str, edges: bool) -> Duration {
 }
 
 #[test]
-fn what_is_submitted_between_two_turns_makes_the_descriptor_readable() {
+fn submit_makes_the_descriptor_readable() {
     for io in ["epoll", "uring"] {
         let server = Server::start(|_| Reply::page("a page"));
         let (pages, mut crawler) = kept(set(server.config(), "IO", io));
@@ -212,7 +212,7 @@ fn what_is_submitted_between_two_turns_makes_the_descriptor_readable() {
 }
 
 #[test]
-fn each_word_wakes_a_sleeping_crawl_within_a_millisecond() {
+fn each_command_wakes_a_sleeping_crawl() {
     for io in ["epoll", "uring"] {
         let server = Server::start(|_| Reply::page("a page"));
         let (_, mut crawler) = kept(set(server.config(), "IO", io));
@@ -271,7 +271,7 @@ fn each_word_wakes_a_sleeping_crawl_within_a_millisecond() {
 }
 
 #[test]
-fn what_cannot_be_said_of_a_scope_is_refused_where_it_is_said() {
+fn invalid_scope_patch_is_rejected_by_the_call() {
     let (_, mut crawler) = kept(Config::default());
     let handle = crawler.handle();
     let nothing = ScopePatch::default;
@@ -333,7 +333,7 @@ fn what_cannot_be_said_of_a_scope_is_refused_where_it_is_said() {
 }
 
 #[test]
-fn who_asks_how_a_crawl_does_hears_of_this_moment() {
+fn stats_returns_a_fresh_snapshot() {
     let server = Server::start(|_| Reply::page("a page"));
     let (_, mut crawler) = kept(server.config());
     let handle = crawler.handle();
@@ -365,7 +365,7 @@ fn who_asks_how_a_crawl_does_hears_of_this_moment() {
 }
 
 #[test]
-fn a_crawl_with_nothing_to_do_takes_no_processor() {
+fn an_idle_crawl_uses_no_processor_time() {
     for io in ["epoll", "uring"] {
         let server = Server::start(|_| Reply::page("a page"));
         let (_, mut crawler) = kept(set(server.config(), "IO", io));

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LINES_MAX: usize = 40;
 
 #[test]
-fn each_host_is_shown_in_forty_lines() {
+fn each_example_has_at_most_forty_lines() {
     let shown = [
         "examples/in_a_thread.rs",
         "examples/in_tokio.rs",
@@ -53,7 +53,7 @@ fn each_host_is_shown_in_forty_lines() {
 }
 
 #[test]
-fn a_thread_asks_for_one_after_the_other_through_a_handle() {
+fn a_thread_fetches_in_sequence_by_a_handle() {
     let server = Server::start(|_| Reply::page("a page"));
     let urls = urls(3);
     let pages = in_a_thread::crawl(server.config(), urls.clone()).expect("it can be set up");
@@ -95,7 +95,7 @@ fn a_tokio_program_keeps_a_pace_to_the_millisecond() {
 }
 
 #[test]
-fn a_tokio_program_that_takes_no_pages_holds_the_crawl_back_and_loses_none() {
+fn untaken_pages_in_tokio_pause_the_crawl_and_none_is_lost() {
     const PAGES: usize = 12_000;
     let server = Server::start(|_| Reply::page("a page"));
     let config = set(server.config(), "CONCURRENT_REQUESTS_PER_DOMAIN", 8);
@@ -120,7 +120,7 @@ fn a_tokio_program_that_takes_no_pages_holds_the_crawl_back_and_loses_none() {
 }
 
 #[test]
-fn an_epoll_loop_serves_a_crawl_beside_its_own_descriptors() {
+fn an_epoll_loop_runs_a_crawl_and_its_own_descriptors() {
     let server = Server::start(|_| Reply::page("a page"));
     let (reads, writes) = std::io::pipe().expect("a pipe");
     let builder = Crawler::builder(server.config()).sink(|_: Page| {});
@@ -143,7 +143,7 @@ fn an_epoll_loop_serves_a_crawl_beside_its_own_descriptors() {
 
 #[cfg(feature = "cli")]
 #[test]
-fn a_shell_talks_to_a_crawl_through_pipes() {
+fn a_shell_script_drives_a_crawl_through_pipes() {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
     use std::time::Instant;
@@ -197,7 +197,7 @@ fn a_shell_talks_to_a_crawl_through_pipes() {
 }
 
 #[test]
-fn a_day_passes_in_virtual_time_the_same_from_the_same_seed() {
+fn a_day_in_virtual_time_is_reproducible_from_the_seed() {
     let (web, results) = in_virtual_time::day(1).expect("it can be set up");
     assert_eq!((results.len(), web.asked().len()), (8640, 8640));
     assert!(results.iter().all(|page| page.status == Some(200)));

@@ -26,7 +26,7 @@ static COUNTING: Counting = Counting;
 const SEEN: f64 = 19.0;
 
 #[test]
-fn a_host_with_nothing_queued_costs_no_more_than_its_record() {
+fn memory_of_an_idle_host_is_bounded() {
     // Shards of tables grow at different times, so the figures are those of the worst moment: 17 bytes a
     // slot, and half of the slots empty.
     let record = 37.0;
@@ -40,7 +40,7 @@ fn a_host_with_nothing_queued_costs_no_more_than_its_record() {
 }
 
 #[test]
-fn hosts_whose_robots_txt_is_kept_are_bounded_by_its_memory() {
+fn memory_of_cached_robots_txt_is_bounded() {
     let kept = FrontierSettings {
         robots_obey: true,
         robots_memory: 160_000,

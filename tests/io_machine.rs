@@ -25,7 +25,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 const INSIDE: &str = "ARGIOPE_TEST_INSIDE";
 
 #[test]
-fn standard_output_is_a_file_like_the_others() {
+fn standard_output_works_like_a_file() {
     if inside() {
         let mut io = back_end();
         io.disk(DiskJob::Stdout { file: FileId(1) });
@@ -41,7 +41,7 @@ fn standard_output_is_a_file_like_the_others() {
         done(&mut io).result.expect("nothing to sync is synced");
         return;
     }
-    let mut child = again("standard_output_is_a_file_like_the_others");
+    let mut child = again("standard_output_works_like_a_file");
     let mut said = String::new();
     let mut stdout = child.stdout.take().expect("it was piped");
     stdout.read_to_string(&mut said).expect("it is text");
@@ -50,7 +50,7 @@ fn standard_output_is_a_file_like_the_others() {
 }
 
 #[test]
-fn a_stuck_reader_is_waited_for_until_it_is_given_up() {
+fn a_stuck_reader_can_be_dropped() {
     if inside() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         // SAFETY: both descriptors are open.
@@ -101,12 +101,12 @@ fn a_stuck_reader_is_waited_for_until_it_is_given_up() {
         drop(reader);
         std::process::exit(7);
     }
-    let mut child = again("a_stuck_reader_is_waited_for_until_it_is_given_up");
+    let mut child = again("a_stuck_reader_can_be_dropped");
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 
 #[test]
-fn a_reader_that_goes_away_is_an_error_and_not_the_end() {
+fn a_closed_pipe_is_an_error_and_not_a_signal() {
     if inside() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
@@ -123,12 +123,12 @@ fn a_reader_that_goes_away_is_an_error_and_not_the_end() {
         assert!(error.to_string().contains("standard output"));
         std::process::exit(7);
     }
-    let mut child = again("a_reader_that_goes_away_is_an_error_and_not_the_end");
+    let mut child = again("a_closed_pipe_is_an_error_and_not_a_signal");
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 
 #[test]
-fn sending_to_a_peer_that_went_away_is_a_failure_and_not_the_end() {
+fn sending_to_a_closed_peer_is_an_error_and_not_a_signal() {
     if inside() {
         // Signals are as in a host that is no Rust program.
         // SAFETY: the default disposition has no handler.
@@ -152,12 +152,12 @@ fn sending_to_a_peer_that_went_away_is_a_failure_and_not_the_end() {
         }
         std::process::exit(7);
     }
-    let mut child = again("sending_to_a_peer_that_went_away_is_a_failure_and_not_the_end");
+    let mut child = again("sending_to_a_closed_peer_is_an_error_and_not_a_signal");
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 
 #[test]
-fn of_an_append_that_fails_nothing_stays_in_the_file() {
+fn a_failed_append_leaves_the_file_unchanged() {
     if inside() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("results");
@@ -178,12 +178,12 @@ fn of_an_append_that_fails_nothing_stays_in_the_file() {
         assert_eq!(fs::read(&path).expect("the file is there"), b"1234567\n9\n");
         std::process::exit(7);
     }
-    let mut child = again("of_an_append_that_fails_nothing_stays_in_the_file");
+    let mut child = again("a_failed_append_leaves_the_file_unchanged");
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 
 #[test]
-fn a_process_without_descriptors_has_no_sockets_to_give() {
+fn without_descriptors_connect_fails() {
     if inside() {
         limit(Resource::Nofile, 100);
         let mut io = back_end();
@@ -216,7 +216,7 @@ fn a_process_without_descriptors_has_no_sockets_to_give() {
         assert!(error.to_string().contains("60 open files"), "{error}");
         std::process::exit(7);
     }
-    let mut child = again("a_process_without_descriptors_has_no_sockets_to_give");
+    let mut child = again("without_descriptors_connect_fails");
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 
@@ -242,7 +242,7 @@ fn dropping_the_back_end_waits_for_the_disk() {
 }
 
 #[test]
-fn what_a_peer_said_long_ago_is_not_told_to_the_slots_next_user() {
+fn stale_bytes_are_not_delivered_to_a_reused_slot() {
     let Some(mut io) = uring() else {
         return;
     };
@@ -296,7 +296,7 @@ fn what_a_peer_said_long_ago_is_not_told_to_the_slots_next_user() {
 }
 
 #[test]
-fn connections_that_find_no_descriptor_are_accepted_later_and_keep_no_loop_awake() {
+fn connections_without_a_descriptor_are_accepted_later_without_busy_waiting() {
     if inside() {
         limit(Resource::Nofile, 100);
         check_late_accept(back_end());
@@ -306,7 +306,7 @@ fn connections_that_find_no_descriptor_are_accepted_later_and_keep_no_loop_awake
         std::process::exit(7);
     }
     let mut child =
-        again("connections_that_find_no_descriptor_are_accepted_later_and_keep_no_loop_awake");
+        again("connections_without_a_descriptor_are_accepted_later_without_busy_waiting");
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 
@@ -372,7 +372,7 @@ fn a_unix_socket_has_its_mode_under_any_umask() {
 }
 
 #[test]
-fn where_io_uring_is_forbidden_epoll_takes_its_place() {
+fn epoll_is_used_if_io_uring_is_forbidden() {
     if inside() {
         forbid_io_uring();
         let reason = Uring::new(IoSettings::default()).expect_err("it is forbidden");
@@ -382,7 +382,7 @@ fn where_io_uring_is_forbidden_epoll_takes_its_place() {
         assert_eq!(io.kind(), IoKind::Epoll);
         std::process::exit(7);
     }
-    let mut child = again("where_io_uring_is_forbidden_epoll_takes_its_place");
+    let mut child = again("epoll_is_used_if_io_uring_is_forbidden");
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 

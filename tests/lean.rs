@@ -47,7 +47,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn without_features_it_is_at_most_95_crates() {
+fn library_without_features_has_at_most_95_crates() {
     let lean = tree(&[]);
     for expected in ["argiope", "libc", "rustls", "serde_derive"] {
         assert!(
@@ -63,7 +63,7 @@ fn without_features_it_is_at_most_95_crates() {
 }
 
 #[test]
-fn without_features_a_program_keeps_its_own_flags_logger_signals_and_allocator() {
+fn library_has_no_flags_logger_signals_or_allocator() {
     let lean = tree(&[]);
     for name in PROGRAMS_OWN.iter().chain(NEVER) {
         assert!(!lean.contains(name), "{name} is the program's own affair");
@@ -71,7 +71,7 @@ fn without_features_a_program_keeps_its_own_flags_logger_signals_and_allocator()
 }
 
 #[test]
-fn each_feature_adds_its_crates_and_takes_none_away() {
+fn features_are_additive() {
     let lean = tree(&[]);
     for (feature, crates) in FEATURES {
         let with = tree(&[feature]);
@@ -84,7 +84,7 @@ fn each_feature_adds_its_crates_and_takes_none_away() {
 }
 
 #[test]
-fn the_command_lacks_nothing() {
+fn cli_enables_all_features() {
     let all: Vec<&str> = FEATURES.iter().map(|(feature, _)| *feature).collect();
     assert_eq!(
         tree(&["default"]),

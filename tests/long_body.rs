@@ -34,12 +34,12 @@ const LOOKS_EVERY: Duration = Duration::from_millis(20);
 const HELD_MAX: isize = 8 << 20;
 
 #[test]
-fn eight_gigabytes_into_a_slow_sink_cost_a_few_buffers() {
+fn eight_gigabytes_into_a_slow_sink_need_a_few_buffers() {
     check(8 << 30);
 }
 
 #[test]
-fn what_few_bytes_expand_to_lets_other_pages_go_between() {
+fn expanding_bodies_do_not_block_other_pages() {
     const LENGTH: usize = 32 << 20;
     const ENOUGH: usize = 1 << 20;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());

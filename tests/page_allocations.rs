@@ -49,12 +49,12 @@ impl Sink for Noting {
 }
 
 #[test]
-fn a_page_on_a_kept_connection_allocates_its_url_alone() {
+fn a_page_on_a_kept_connection_allocates_only_its_url() {
     check("keep-alive", 1.0);
 }
 
 #[test]
-fn a_page_on_a_new_connection_allocates_its_url_alone() {
+fn a_page_on_a_new_connection_allocates_only_its_url() {
     check("close", 1.0);
 }
 

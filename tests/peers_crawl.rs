@@ -28,7 +28,7 @@ const JITTER_OFF: &str = "RANDOMIZE_DOWNLOAD_DELAY=false";
 const TOLERANCE: f64 = 0.003;
 
 #[test]
-fn nginx_sees_each_page_asked_for_as_often_as_it_should_be_and_no_other() {
+fn nginx_gets_exactly_the_expected_requests() {
     let Some(crawled) = with_unbound() else {
         return;
     };
@@ -36,7 +36,7 @@ fn nginx_sees_each_page_asked_for_as_often_as_it_should_be_and_no_other() {
 }
 
 #[test]
-fn nginx_sees_no_gap_shorter_than_the_delay_or_the_crawl_delay() {
+fn gaps_at_nginx_respect_delay_and_crawl_delay() {
     let Some(crawled) = with_unbound() else {
         return;
     };
@@ -44,7 +44,7 @@ fn nginx_sees_no_gap_shorter_than_the_delay_or_the_crawl_delay() {
 }
 
 #[test]
-fn nginx_sees_one_request_of_a_host_in_flight_at_a_time() {
+fn nginx_gets_one_request_per_host_at_a_time() {
     let Some(crawled) = with_unbound() else {
         return;
     };
@@ -99,7 +99,7 @@ fn connections_are_kept_and_tls_sessions_resumed() {
 }
 
 #[test]
-fn result_lines_are_sane_in_every_field() {
+fn result_lines_are_consistent_in_every_field() {
     let Some(crawled) = with_unbound() else {
         return;
     };
@@ -142,7 +142,7 @@ fn warcio_accepts_every_file_and_finds_each_reply_where_its_result_line_says() {
 }
 
 #[test]
-fn payloads_in_the_warc_files_are_what_nginx_served() {
+fn warc_payloads_match_the_files_of_nginx() {
     let Some(crawled) = with_unbound() else {
         return;
     };
@@ -150,7 +150,7 @@ fn payloads_in_the_warc_files_are_what_nginx_served() {
 }
 
 #[test]
-fn the_same_web_is_crawled_alike_with_names_from_dnsmasq() {
+fn a_crawl_with_dnsmasq_has_the_same_result() {
     let folder = folder("peers-dnsmasq");
     let Some(nginx) = Nginx::start(&folder, Web::of_many_kinds) else {
         return;
@@ -305,7 +305,7 @@ fn a_crawl_stopped_twice_ends_at_once_with_complete_files() {
 }
 
 #[test]
-fn a_crawl_that_is_stopped_for_a_while_and_continued_bunches_nothing() {
+fn sigstop_and_sigcont_do_not_bunch_requests() {
     let folder = folder("peers-continued");
     let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
         return;
@@ -335,7 +335,7 @@ fn a_crawl_that_is_stopped_for_a_while_and_continued_bunches_nothing() {
 }
 
 #[test]
-fn nginx_sees_as_many_requests_of_a_host_in_flight_as_were_asked_for_and_no_more() {
+fn concurrency_at_nginx_is_as_configured() {
     let folder = folder("peers-parallel");
     let Some(nginx) = Nginx::start(&folder, Web::of_slow_pages) else {
         return;
@@ -371,7 +371,7 @@ fn nginx_sees_as_many_requests_of_a_host_in_flight_as_were_asked_for_and_no_more
 }
 
 #[test]
-fn a_closed_terminal_ends_a_crawl_in_good_order_unless_hup_is_ignored() {
+fn a_closed_terminal_shuts_a_crawl_down_unless_hup_is_ignored() {
     let folder = folder("peers-hung-up");
     let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
         return;
@@ -401,7 +401,7 @@ fn a_closed_terminal_ends_a_crawl_in_good_order_unless_hup_is_ignored() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_crawl_quietly() {
+fn a_closed_reader_ends_the_crawl_quietly() {
     let folder = folder("peers-reader-gone");
     let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
         return;

@@ -32,7 +32,7 @@ fn number(page: &Page) -> u32 {
 }
 
 #[test]
-fn a_crawl_continues_while_taken_results_lead_to_requests() {
+fn a_crawl_continues_while_results_lead_to_requests() {
     let server = Server::start(|asked| Reply::page(&asked.target));
     let mut crawler = Crawler::builder(server.config())
         .build()
@@ -57,7 +57,7 @@ fn a_crawl_continues_while_taken_results_lead_to_requests() {
 }
 
 #[test]
-fn what_is_not_taken_holds_back_the_crawl_and_none_is_lost() {
+fn untaken_results_pause_the_crawl_and_none_is_lost() {
     const IN_FLIGHT: usize = 4;
     let check = |pages: u32, results_max, body: usize, held: usize| {
         let server = Server::start(move |_| Reply::page("x".repeat(body)));
@@ -99,7 +99,7 @@ fn what_is_not_taken_holds_back_the_crawl_and_none_is_lost() {
 }
 
 #[test]
-fn a_host_that_waits_for_the_descriptor_alone_misses_no_result() {
+fn waiting_for_the_descriptor_alone_misses_no_result() {
     for io in ["epoll", "uring"] {
         for (results_max, takes_first) in [(1, false), (1, true), (256, false), (256, true)] {
             let server = Server::start(|_| Reply::page("a page"));
@@ -158,7 +158,7 @@ fn is_readable(crawler: &Crawler) -> bool {
 }
 
 #[test]
-fn the_descriptor_is_readable_for_the_sake_of_results_only_while_they_wait() {
+fn the_descriptor_is_readable_for_results_only_while_they_are_queued() {
     for io in ["epoll", "uring"] {
         let server = Server::start(|asked| match asked.target.as_str() {
             "/0" => Reply::page("at once"),
@@ -189,7 +189,7 @@ fn the_descriptor_is_readable_for_the_sake_of_results_only_while_they_wait() {
 }
 
 #[test]
-fn what_nobody_can_take_is_dropped_and_what_has_a_sink_is_not_pulled() {
+fn results_are_dropped_by_run_and_not_queued_with_a_sink() {
     let server = Server::start(|_| Reply::page("a page"));
     let pages = Shared::new(0);
     let count = pages.clone();

@@ -18,13 +18,13 @@ static COUNTING: Counting = Counting;
 const BESIDE_MAX: f64 = 200.0;
 
 #[test]
-fn a_queued_request_costs_200_bytes_and_its_url() {
+fn memory_of_a_queued_request_is_200_bytes_and_its_url() {
     check("on one host", |number| request(1, number));
     check("on a hundred hosts", |number| request(100, number));
 }
 
 #[test]
-fn and_so_does_one_that_says_more() {
+fn memory_of_a_queued_request_with_options_is_bounded() {
     let proxy: Proxy = "http://127.0.0.1:9".parse().expect("a proxy");
     let proxy = Arc::new(proxy);
     check("of a priority", |number| {

@@ -33,7 +33,7 @@ fn every_key_of_stats_json_is_documented() {
 }
 
 #[test]
-fn every_throttling_row_names_its_tests_and_every_such_test_stands_in_its_row() {
+fn throttling_rows_and_tests_match() {
     let code: Vec<String> = ["src", "tests"].iter().flat_map(|f| sources(f)).collect();
     let there: BTreeSet<&str> = code.iter().flat_map(|code| functions(code)).collect();
     let table: Vec<(&str, Vec<&str>)> = rows(ROWS)
@@ -59,7 +59,7 @@ fn every_throttling_row_names_its_tests_and_every_such_test_stands_in_its_row() 
 }
 
 #[test]
-fn every_file_that_is_named_exists() {
+fn every_named_file_exists() {
     let mut named = 0;
     for (page, text) in pages() {
         for quoted in quoted(&text) {
@@ -86,7 +86,7 @@ fn every_file_that_is_named_exists() {
 }
 
 #[test]
-fn every_setting_that_is_named_exists() {
+fn every_named_setting_exists() {
     let library = ("src/lib.md".to_owned(), LIBRARY.to_owned());
     let mut named = 0;
     for (page, text) in pages().into_iter().chain([library]) {
@@ -222,7 +222,7 @@ fn in_code(text: &str) -> String {
 }
 
 #[test]
-fn every_code_of_a_failure_that_a_test_knows_stands_below_its_kind() {
+fn error_codes_in_tests_are_listed_with_their_kind() {
     // What looks like one and is none.
     const OTHERS: [&str; 4] = ["dns.test", "robots.json", "robots.txt", "tls.provider"];
     let (_, kinds) = FAILURES

@@ -18,7 +18,7 @@ fn set(config: Config, name: &str, value: &str) -> Config {
 }
 
 #[test]
-fn credentials_are_sent_where_they_belong_and_nowhere_else() {
+fn credentials_are_sent_only_to_their_origin() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/here" => Reply::redirect("302 Found", "/again"),
         "/again" => Reply::redirect("302 Found", "http://b.test/elsewhere"),
@@ -48,7 +48,7 @@ fn credentials_are_sent_where_they_belong_and_nowhere_else() {
 }
 
 #[test]
-fn what_may_not_be_done_twice_is_done_once_on_a_connection_of_its_own() {
+fn non_idempotent_requests_use_a_new_connection_and_are_not_retried() {
     let server = Server::start(|_| Reply::status("500 Internal Server Error"));
     let pages = crawl(
         set(server.config(), "RETRY_TIMES", "2"),
@@ -66,7 +66,7 @@ fn what_may_not_be_done_twice_is_done_once_on_a_connection_of_its_own() {
 }
 
 #[test]
-fn a_request_may_wait_for_less_and_keep_more_than_the_settings_say() {
+fn a_request_may_override_timeout_and_body_max() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/slow" => Reply::page("late").after(Duration::from_secs(20)),
         _ => Reply::page("x".repeat(5000)),
@@ -91,7 +91,7 @@ fn a_request_may_wait_for_less_and_keep_more_than_the_settings_say() {
 }
 
 #[test]
-fn robots_txt_is_asked_about_all_but_those_that_say_otherwise() {
+fn ignore_robots_skips_robots_txt() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/robots.txt" => Reply::page("User-agent: *\nDisallow: /\n"),
         _ => Reply::page("a page"),
@@ -112,7 +112,7 @@ fn robots_txt_is_asked_about_all_but_those_that_say_otherwise() {
 }
 
 #[test]
-fn links_lead_nowhere_and_filters_hold_nothing_back_where_a_request_says_so() {
+fn dont_follow_and_dont_filter_have_their_effect() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/moved" => Reply::redirect("302 Found", "/denied"),
         _ => Reply::page("<a href=/linked></a>"),
@@ -143,7 +143,7 @@ fn links_lead_nowhere_and_filters_hold_nothing_back_where_a_request_says_so() {
 }
 
 #[test]
-fn a_host_of_the_callers_is_for_one_origin_and_said_once() {
+fn an_own_host_header_is_sent_once_and_to_its_origin_only() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/here" => Reply::redirect("302 Found", "/again"),
         "/again" => Reply::redirect("302 Found", "http://b.test/elsewhere"),
@@ -181,7 +181,7 @@ fn a_host_of_the_callers_is_for_one_origin_and_said_once() {
 }
 
 #[test]
-fn what_stands_at_the_edge_of_its_range_ends_like_any_other() {
+fn option_values_at_their_bounds_work() {
     let server = Server::start(|_| Reply::page("<a href=/next>on</a>"));
     let get = |path: &str| Request::get(format!("http://a.test/{path}"));
     let edges = vec![

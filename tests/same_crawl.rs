@@ -246,7 +246,7 @@ const TIMES: [&str; 13] = [
 ];
 
 #[test]
-fn the_same_origin_is_crawled_alike_on_every_back_end() {
+fn a_crawl_has_the_same_result_on_every_back_end() {
     let _stamping = Stamping::begin().expect("the kernel stamps what arrives");
     let server = serve(script());
     let at = server.address();

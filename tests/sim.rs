@@ -15,7 +15,7 @@ use argiope::{
 };
 
 #[test]
-fn what_the_function_answers_is_what_the_sink_gets() {
+fn the_sink_gets_the_replies_of_the_function() {
     let web = Web::new(|asked| match (&*asked.method, &*asked.target) {
         ("POST", _) => Reply::page(asked.body.clone()),
         ("HEAD", _) => Reply::page("no body goes with this"),
@@ -61,7 +61,7 @@ fn what_the_function_answers_is_what_the_sink_gets() {
 }
 
 #[test]
-fn latency_is_the_round_trip_and_what_the_origin_thinks() {
+fn latency_is_the_round_trip_plus_the_origins_delay() {
     let (round_trip, thinks) = (Duration::from_millis(80), Duration::from_millis(300));
     let web = Web::new(move |_| Reply::page("a page").after(thinks)).round_trip(round_trip);
     let pages = crawl(&web, config(), [Request::get("http://a.test/")]);
@@ -73,7 +73,7 @@ fn latency_is_the_round_trip_and_what_the_origin_thinks() {
 }
 
 #[test]
-fn how_long_an_attempt_took_is_told_however_it_ended() {
+fn every_attempt_has_a_duration() {
     let thinks = Duration::from_millis(300);
     let web = Web::new(move |asked| match &*asked.host {
         "silent.test" => Reply::silence(),
@@ -112,7 +112,7 @@ fn how_long_an_attempt_took_is_told_however_it_ended() {
 }
 
 #[test]
-fn each_name_has_an_address_of_its_own_and_keeps_it() {
+fn each_name_has_its_own_constant_address() {
     let web = Web::new(|_| Reply::page("a page"));
     let hosts = ["a.test", "b.test", "c.test:8080", "a.test"];
     let urls = hosts.iter().enumerate();
@@ -133,7 +133,7 @@ fn each_name_has_an_address_of_its_own_and_keeps_it() {
 }
 
 #[test]
-fn origins_may_be_silent_or_reset_and_those_of_https_are_not_there() {
+fn origins_can_be_silent_or_reset_and_https_is_refused() {
     let web = Web::new(|asked| match &*asked.target {
         "/silent" => Reply::silence(),
         _ => Reply::reset(),
@@ -155,7 +155,7 @@ fn origins_may_be_silent_or_reset_and_those_of_https_are_not_there() {
 }
 
 #[test]
-fn an_own_pace_is_judged_by_what_the_origin_saw() {
+fn a_custom_pace_shows_at_the_origin() {
     let round_trip = Duration::from_millis(40);
     let web = Web::new(|_| Reply::page("a page")).round_trip(round_trip);
     let config = set(config(), "DOWNLOAD_DELAY", "1h");
@@ -197,7 +197,7 @@ fn set(config: Config, name: &str, value: &str) -> Config {
 
 /// What comes meanwhile costs no time there, so the clock does not end such a turn.
 #[test]
-fn a_turn_without_patience_ends_though_each_page_leads_to_the_next_at_once() {
+fn a_turn_without_patience_is_bounded() {
     let web = Web::new(|_| Reply::page("a page"));
     let handle: Arc<Mutex<Option<Handle>>> = Arc::default();
     let (submits, pages) = (Arc::clone(&handle), Arc::new(AtomicUsize::new(0)));
@@ -284,7 +284,7 @@ fn a_sink_commits_once_all_of_its_results_are_durable() {
 }
 
 #[test]
-fn a_sink_that_lost_a_result_gets_no_commit() {
+fn a_sink_that_failed_gets_no_commit() {
     let cause = io::Error::other("the disk is gone");
     let (reason, calls) = commits_of(Some(WriteError::new("results", &cause)));
     assert_eq!(reason, FinishReason::SinkFailed);

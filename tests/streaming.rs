@@ -99,7 +99,7 @@ fn long_body(bytes: usize) -> String {
 }
 
 #[test]
-fn a_body_longer_than_may_be_kept_comes_in_pieces_no_faster_than_its_sink_takes_them() {
+fn a_long_body_is_streamed_at_the_speed_of_its_sink() {
     let body = long_body(24 << 20);
     let sent = body.clone();
     let server = Server::start(move |asked| match asked.target.as_str() {
@@ -188,7 +188,7 @@ fn an_unwanted_body_is_skipped_and_its_connection_reused() {
 }
 
 #[test]
-fn a_reply_that_the_sink_cancels_ends_there_and_is_not_asked_for_again() {
+fn a_reply_cancelled_by_the_sink_is_not_retried() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/cancelled" => Answer::page("x".repeat(8 << 20)),
         _ => Answer::page("kept"),
@@ -257,7 +257,7 @@ fn answers_with(reply: Vec<u8>) -> server::Server {
 }
 
 #[test]
-fn what_few_bytes_decode_to_comes_in_pieces_and_none_after_the_sink_is_full() {
+fn an_expanding_body_is_streamed_and_stops_when_the_sink_is_full() {
     // The noise earns what the zeros may expand to; all of these come in one read.
     let mut body = noise(256 << 10);
     body.resize(body.len() + (8 << 20), 0);
@@ -354,7 +354,7 @@ impl Sink for NeverReady {
 }
 
 #[test]
-fn a_body_whose_last_piece_found_no_room_leaves_its_connection_to_the_next_request() {
+fn a_connection_is_reused_after_a_body_that_ended_while_the_sink_was_full() {
     for io in ["epoll", "uring"] {
         let server = Server::start(|_| Answer::page("a short body"));
         let config = server.config().with("IO", io).expect("it is one");
@@ -375,7 +375,7 @@ fn a_body_whose_last_piece_found_no_room_leaves_its_connection_to_the_next_reque
 }
 
 #[test]
-fn bodies_that_a_sink_holds_keep_no_room_from_those_that_are_kept() {
+fn streamed_bodies_do_not_count_towards_kept_bodies() {
     let (long, page) = ("x".repeat(1 << 20), "y".repeat(200 << 10));
     let server = Server::start(move |asked| match asked.target.as_str() {
         "/taken" => Answer::page(&long),

@@ -89,7 +89,7 @@ fn warcio_accepts_each_file_of_a_crawl_that_needs_several() {
 }
 
 #[test]
-fn warcio_would_tell_if_a_digest_were_wrong() {
+fn warcio_detects_a_wrong_digest() {
     let crawl = Crawl::of(vec![plain("plain")], 1 << 30);
     let file = &crawl.warcs[0];
     let mut text = Vec::new();

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_taken_apart() {
+    fn import_groups_are_expanded() {
         check(
             "use crate::{base::{self, time::Instant}, io};",
             "crate::a",
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_paths_are_seen_from_the_root() {
+    fn relative_paths_are_resolved_from_the_root() {
         check(
             "super::super::a::B; self::c::D",
             "crate::x::y",
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_parts_begin_without_a_keyword() {
+    fn paths_without_a_keyword_are_found() {
         check(
             "mod lanes;\npub(crate) use lanes::{Lane, offers};\nlet lane = lanes::Lane::new();",
             "crate::frontier",
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_longer_words_are_no_paths() {
+    fn comments_and_longer_words_are_ignored() {
         check(
             "// crate::a::B\nmy_crate::a; std::crate::b",
             "crate::x",

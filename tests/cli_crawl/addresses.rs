@@ -55,7 +55,7 @@ fn a_literal_address_of_this_machine_is_refused() {
 }
 
 #[test]
-fn a_name_that_leads_to_this_machine_is_refused() {
+fn a_name_with_a_loopback_address_is_refused() {
     let server = Server::new(|_| page("private"));
     let url = format!("http://public.example.com:{}/", server.port());
     let named = server.named("public.example.com");
@@ -88,7 +88,7 @@ fn a_redirect_to_a_private_address_is_refused() {
 }
 
 #[test]
-fn what_is_excluded_is_not_asked_even_if_allowed() {
+fn an_excluded_address_is_not_requested_even_if_allowed() {
     let server = Server::new(|_| page("mine"));
     let url = server.url("/");
     let named = format!("http://b.test:{}/", server.port());
@@ -103,7 +103,7 @@ fn what_is_excluded_is_not_asked_even_if_allowed() {
 }
 
 #[test]
-fn an_excluded_host_is_not_asked() {
+fn an_excluded_host_is_not_requested() {
     let server = Server::new(|asked| match asked.target.as_str() {
         "/" => page(""),
         _ => not_found(),
@@ -119,7 +119,7 @@ fn an_excluded_host_is_not_asked() {
 }
 
 #[test]
-fn an_ipv6_literal_is_asked_with_its_brackets() {
+fn an_ipv6_literal_is_requested_with_brackets() {
     let Some(server) = Server::on(Ipv6Addr::LOCALHOST.into(), |_| page("six")) else {
         crate::loud::skip("this machine has no ::1");
         return;

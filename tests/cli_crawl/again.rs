@@ -42,7 +42,7 @@ fn killed(server: &Server, crawl: &Crawl, seeds: &str) {
 }
 
 #[test]
-fn seeds_that_overwriting_would_delete_are_kept_until_the_next_time() {
+fn overwrite_keeps_a_seeds_file_as_pending_jsonl_old() {
     let server = Server::new(|_: &Asked| page("a page"));
     for seeds in ["out/pending.jsonl", "- < out/pending.jsonl"] {
         let (crawl, pending) = left_off(&server);
@@ -97,7 +97,7 @@ fn check_reports_the_loss(going: Going) {
 }
 
 #[test]
-fn a_crawl_whose_directory_was_given_to_another_writes_nothing_there() {
+fn a_crawl_writes_nothing_to_a_replaced_directory() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, first, _) = under_way(&server);
     let out = crawl.folder().join("out");
@@ -133,7 +133,7 @@ fn a_crawl_whose_directory_was_given_to_another_writes_nothing_there() {
 }
 
 #[test]
-fn a_crawl_whose_directory_was_deleted_reports_the_loss() {
+fn a_crawl_reports_a_deleted_directory() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, going, _) = under_way(&server);
     fs::remove_dir_all(crawl.folder().join("out")).expect("it can be deleted");
@@ -142,7 +142,7 @@ fn a_crawl_whose_directory_was_deleted_reports_the_loss() {
 }
 
 #[test]
-fn a_crawl_whose_directory_was_moved_keeps_its_frontier_there() {
+fn a_crawl_writes_pending_jsonl_to_a_moved_directory() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, going, urls) = under_way(&server);
     let (out, moved) = (crawl.folder().join("out"), crawl.folder().join("monday"));
@@ -191,7 +191,7 @@ fn a_signal_while_seeds_are_read_deletes_nothing_and_ends_the_process() {
 }
 
 #[test]
-fn a_lock_that_was_deleted_and_not_taken_again_costs_nothing() {
+fn a_deleted_lock_file_does_not_stop_a_crawl() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, going, urls) = under_way(&server);
     fs::remove_file(crawl.folder().join("out/.argiope-lock")).expect("it can be deleted");
@@ -201,7 +201,7 @@ fn a_lock_that_was_deleted_and_not_taken_again_costs_nothing() {
 }
 
 #[test]
-fn without_a_directory_a_warning_counts_what_was_still_queued() {
+fn without_a_directory_a_warning_counts_queued_requests() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, urls) = of_pages(&server, 3000, &["--max-pages", "20", "--results", "-"]);
     let ended = crawl.aloud().try_run().expect(0);

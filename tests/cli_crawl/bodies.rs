@@ -37,7 +37,7 @@ fn bomb(coding: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_bomb_in_any_coding_ends_by_name_in_bounded_memory() {
+fn a_bomb_in_any_coding_has_its_error_in_bounded_memory() {
     let codings = ["gzip", "br", "zstd"];
     let bombs = codings.map(|coding| (coding, bomb(coding)));
     let server = Server::new(move |asked: &Asked| {
@@ -82,7 +82,7 @@ fn a_bomb_in_any_coding_ends_by_name_in_bounded_memory() {
 }
 
 #[test]
-fn a_body_without_end_is_cut_and_kept() {
+fn an_endless_body_is_truncated_and_kept() {
     let server = Server::new(|asked: &Asked| {
         let mut block = format!("{:x}\r\n", 8192).into_bytes();
         block.extend_from_slice(&[b'x'; 8192]);

@@ -54,7 +54,7 @@ fn crawl(first: &Server, args: &[&str]) -> String {
 }
 
 #[test]
-fn those_of_every_request_are_for_the_origins_of_the_seeds() {
+fn default_credentials_are_sent_only_to_origins_of_seeds() {
     let (first, other) = two_origins();
     let said = crawl(&first, &["-s", "PRIVATE_HEADERS=x-api-key"]);
     let all = ["Authorization", "Cookie", "X-Api-Key", "X-Else"];
@@ -73,7 +73,7 @@ fn those_of_every_request_are_for_the_origins_of_the_seeds() {
 }
 
 #[test]
-fn a_setting_names_further_origins_for_them() {
+fn credential_origins_adds_origins() {
     let all = ["Authorization", "Cookie", "X-Api-Key", "X-Else"];
     for widened in ["*", "the other"] {
         let (first, other) = two_origins();
@@ -90,7 +90,7 @@ fn a_setting_names_further_origins_for_them() {
 }
 
 #[test]
-fn those_of_a_request_are_dropped_where_only_the_port_changes() {
+fn a_redirect_to_another_port_drops_a_requests_credentials() {
     let (first, other) = two_origins();
     let seed = json!({
         "url": first.url("/away"),
@@ -111,7 +111,7 @@ fn those_of_a_request_are_dropped_where_only_the_port_changes() {
 }
 
 #[test]
-fn all_are_dropped_where_only_the_scheme_changes() {
+fn a_redirect_to_another_scheme_drops_all_credentials() {
     let authority = Authority::new();
     let config = authority.server("a.test", |_| {});
     let safe = Server::tls(Arc::clone(&config), |_| page("safe"));
@@ -137,7 +137,7 @@ fn all_are_dropped_where_only_the_scheme_changes() {
 }
 
 #[test]
-fn what_was_left_of_a_crawl_gets_none_that_it_would_not_have_got() {
+fn pending_lines_get_no_further_credentials() {
     let other = Server::new(|_| vec![Step::Hang]);
     let link = other.url("/link");
     let first = Server::new(move |asked: &Asked| match asked.target.as_str() {
@@ -174,7 +174,7 @@ fn what_was_left_of_a_crawl_gets_none_that_it_would_not_have_got() {
 }
 
 #[test]
-fn what_could_not_be_written_gets_none_that_it_would_not_have_got() {
+fn logged_pending_lines_get_no_further_credentials() {
     let (first, other) = two_origins();
     let token = ["-H", "Authorization: Bearer t0k3n"];
     let crawl = Crawl::of(&[&first.url("/"), "--follow", "all", "--no-warc"]).with(&token);

@@ -49,7 +49,7 @@ pub fn check_nothing_lost(crawled: &Crawled, urls: &BTreeSet<String>) {
 }
 
 #[test]
-fn a_limit_leaves_what_is_queued_in_pending_jsonl() {
+fn at_a_limit_queued_requests_are_in_pending_jsonl() {
     let check = |args: &[&str], reason: &str| {
         let server = Server::new(|asked: &Asked| match asked.target.as_str() {
             "/13" | "/14" | "/15" => vec![Step::Close],
@@ -80,14 +80,14 @@ fn a_limit_leaves_what_is_queued_in_pending_jsonl() {
 }
 
 #[test]
-fn a_crawl_that_ends_by_itself_leaves_nothing_pending() {
+fn a_finished_crawl_has_no_pending_jsonl() {
     let server = Server::new(|_: &Asked| page("a page"));
     let crawled = of_pages(&server, 20, &["--max-pages", "20"]).0.run();
     assert!(!crawled.out().join("pending.jsonl").exists());
 }
 
 #[test]
-fn errors_by_robots_txt_count_and_what_it_disallows_does_not() {
+fn failures_of_robots_txt_count_as_errors_and_disallowed_urls_do_not() {
     let check = |robots: &'static str, down_after: &str, reason: &str| {
         let server = Server::new(move |asked: &Asked| match asked.target.as_str() {
             "/robots.txt" if robots.is_empty() => vec![Step::Close],
@@ -124,7 +124,7 @@ fn errors_by_robots_txt_count_and_what_it_disallows_does_not() {
 }
 
 #[test]
-fn a_reader_that_leaves_does_not_take_the_frontier_along() {
+fn a_closed_stdout_does_not_lose_the_frontier() {
     let server = Server::new(|_: &Asked| page("a page"));
     let args = [
         "--results",
@@ -164,7 +164,7 @@ fn a_reader_that_leaves_does_not_take_the_frontier_along() {
 }
 
 #[test]
-fn seeds_without_end_do_not_keep_a_crawl_from_its_end() {
+fn endless_seeds_do_not_delay_the_end_of_a_crawl() {
     let server = Server::new(|_: &Asked| page("a page"));
     let url = server.url("/a-page");
     let script =
@@ -200,7 +200,7 @@ fn seeds_without_end_do_not_keep_a_crawl_from_its_end() {
 }
 
 #[test]
-fn sigquit_stops_in_good_order_and_sigusr1_shows_how_far_it_is() {
+fn sigquit_shuts_down_and_sigusr1_prints_progress() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, urls) = of_pages(&server, 500, &["-s", "DOWNLOAD_DELAY=100ms"]);
     let going = crawl.start();
@@ -241,7 +241,7 @@ fn a_second_crawl_of_the_same_directory_is_refused_and_names_the_owner() {
 }
 
 #[test]
-fn the_directory_of_a_crawl_that_was_killed_is_free_again() {
+fn the_lock_of_a_killed_crawl_is_released() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, _) = of_pages(&server, 50, &["-s", "DOWNLOAD_DELAY=200ms"]);
     let going = crawl.start();

@@ -46,7 +46,7 @@ fn fetch_in(folder: &std::path::Path, server: &Server, paths: &[&str], args: &[&
 }
 
 #[test]
-fn a_stray_word_is_refused_as_it_is_among_seeds() {
+fn an_argument_that_is_not_a_url_is_refused() {
     let words = ["\"nonsense\" is neither a URL nor a host", "http://"];
     check_refused(&argiope(&["fetch", "nonsense"]), &words);
     let folder = tempfile::tempdir().expect("a folder");
@@ -56,7 +56,7 @@ fn a_stray_word_is_refused_as_it_is_among_seeds() {
 }
 
 #[test]
-fn what_commands_a_terminal_never_reaches_it() {
+fn terminal_escapes_are_not_printed() {
     let wild = "text/html\u{9b}2J\u{85}\u{202e}; x";
     let server = Server::new(move |_| {
         let status = "200 \u{9b}31m\u{90}";
@@ -75,7 +75,7 @@ fn what_commands_a_terminal_never_reaches_it() {
 }
 
 #[test]
-fn a_line_each_without_robots_or_links() {
+fn fetch_writes_one_line_per_url_without_robots_or_links() {
     let server = Server::new(web);
     let ended = fetch(&server, &["/missing", "/moved"], &[]).expect(0);
     let mut seen: Vec<(String, u64)> = ended
@@ -100,7 +100,7 @@ fn a_line_each_without_robots_or_links() {
 }
 
 #[test]
-fn what_is_set_explicitly_holds_though_it_is_the_default_of_a_crawl() {
+fn an_explicit_setting_overrides_the_defaults_of_fetch() {
     let asked_before = std::sync::atomic::AtomicBool::new(false);
     let server = Server::new(move |asked| match asked.target.as_str() {
         "/robots.txt" if !asked_before.swap(true, std::sync::atomic::Ordering::SeqCst) => {
@@ -130,7 +130,7 @@ fn a_setting_that_has_no_effect_is_reported() {
 }
 
 #[test]
-fn it_fails_where_a_head_is_missing_or_bad_if_that_counts() {
+fn fetch_fails_without_a_head_or_with_fail_on_a_bad_status() {
     let server = Server::new(web);
     fetch(&server, &["/page", "/broken"], &[]).expect(0);
     fetch(&server, &["/page", "/broken"], &["--fail"]).expect(1);
@@ -162,7 +162,7 @@ fn a_body_is_saved_decoded() {
 }
 
 #[test]
-fn what_is_no_url_is_refused_and_nothing_is_sent() {
+fn an_invalid_url_is_refused_and_nothing_is_sent() {
     let server = Server::new(web);
     let args = [
         "fetch",

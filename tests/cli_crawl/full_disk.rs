@@ -162,8 +162,8 @@ fn check_whole(out: &Path) {
 }
 
 #[test]
-fn a_full_volume_pauses_a_crawl_until_there_is_room() {
-    in_own_mounts("a_full_volume_pauses_a_crawl_until_there_is_room", || {
+fn a_full_volume_pauses_a_crawl_until_there_is_space() {
+    in_own_mounts("a_full_volume_pauses_a_crawl_until_there_is_space", || {
         for below in ["out", "out/warc"] {
             let nearly = Nearly::full(below);
             let going = nearly.crawl.start();
@@ -213,9 +213,9 @@ fn a_signal_while_the_warc_volume_is_full_saves_the_frontier() {
 }
 
 #[test]
-fn a_second_signal_gives_up_a_frontier_that_there_is_no_room_for() {
+fn a_second_signal_drops_a_frontier_that_does_not_fit_on_the_volume() {
     in_own_mounts(
-        "a_second_signal_gives_up_a_frontier_that_there_is_no_room_for",
+        "a_second_signal_drops_a_frontier_that_does_not_fit_on_the_volume",
         || {
             let nearly = Nearly::full("out");
             let going: Going = nearly.crawl.start();

@@ -17,7 +17,7 @@ fn endless(asked: &Asked) -> Vec<Step> {
 }
 
 #[test]
-fn a_crawl_ends_after_exactly_so_many_pages() {
+fn max_pages_is_exact() {
     for limit in [1, 7, 40] {
         let server = Server::new(endless);
         let count = limit.to_string();
@@ -35,7 +35,7 @@ fn a_crawl_ends_after_exactly_so_many_pages() {
 }
 
 #[test]
-fn a_crawl_ends_after_its_time() {
+fn a_crawl_ends_after_max_time() {
     let server = Server::new(endless);
     let args = ["--max-time", "1s", "-s", "DOWNLOAD_DELAY=50ms"];
     let crawled = Crawl::of(&[&server.url("/1")]).with(&args).run();
@@ -49,7 +49,7 @@ fn a_crawl_ends_after_its_time() {
 }
 
 #[test]
-fn a_crawl_goes_so_many_links_deep() {
+fn max_depth_bounds_the_depth() {
     let check = |depth: &str, pages: usize| {
         let server = Server::new(endless);
         let crawled = Crawl::of(&[&server.url("/1"), "--max-depth", depth]).run();
@@ -69,7 +69,7 @@ fn a_crawl_goes_so_many_links_deep() {
 }
 
 #[test]
-fn a_host_has_no_more_than_its_pages() {
+fn max_pages_per_host_bounds_the_pages_of_a_host() {
     let server = Server::new(endless);
     let args = ["--max-pages-per-host", "4", "--max-depth", "4"];
     let crawled = Crawl::of(&[&server.url("/1")]).with(&args).run();
@@ -79,7 +79,7 @@ fn a_host_has_no_more_than_its_pages() {
 }
 
 #[test]
-fn links_are_followed_as_far_as_was_said() {
+fn follow_setting_limits_links() {
     let web = |asked: &Asked| match (asked.header("Host"), asked.target.as_str()) {
         (Some(host), "/") if host.starts_with("www.a.test") => {
             let port = host.rsplit(':').next().expect("a port");
@@ -107,7 +107,7 @@ fn links_are_followed_as_far_as_was_said() {
 }
 
 #[test]
-fn patterns_let_urls_in_and_keep_them_out() {
+fn allow_and_deny_filter_urls() {
     let web = |asked: &Asked| match asked.target.as_str() {
         "/" => page("<a href='/a.html'></a><a href='/b.pdf'></a><a href='/c/d.html'></a>"),
         _ => page(""),
@@ -136,7 +136,7 @@ fn patterns_let_urls_in_and_keep_them_out() {
 }
 
 #[test]
-fn robots_rules_are_obeyed_and_their_lines_say_so() {
+fn disallowed_urls_have_result_lines() {
     let server = Server::new(|asked: &Asked| match asked.target.as_str() {
         "/robots.txt" => page("User-agent: argiope\nDisallow: /private\n"),
         "/" => page("<a href='/private/x'></a><a href='/open'></a>"),
@@ -154,7 +154,7 @@ fn robots_rules_are_obeyed_and_their_lines_say_so() {
 }
 
 #[test]
-fn errors_are_retried_as_often_as_set() {
+fn failures_are_retried_up_to_retry_times() {
     let server = Server::new(|asked: &Asked| match asked.target.as_str() {
         "/503" => crate::server::reply("503 Service Unavailable", &["Connection: close"], b"later"),
         _ => vec![Step::Close],
@@ -194,7 +194,7 @@ fn a_long_base_with_many_links_costs_no_memory_and_its_links_are_counted() {
 }
 
 #[test]
-fn an_endless_sitemap_index_ends_and_keeps_no_page_from_being_fetched() {
+fn an_endless_sitemap_index_ends_and_delays_no_page() {
     let server = Server::new(|asked: &Asked| {
         let target = asked.target.as_str();
         let sitemap = |inside: String| {
@@ -246,7 +246,7 @@ fn an_endless_sitemap_index_ends_and_keeps_no_page_from_being_fetched() {
 }
 
 #[test]
-fn a_full_frontier_is_warned_of_once_and_has_a_line_in_the_summary() {
+fn a_full_frontier_is_logged_once_and_in_the_summary() {
     let server = Server::new(endless);
     let args = ["--max-pages", "30", "-s", "FRONTIER_MAX=5"];
     let crawled = Crawl::of(&[&server.url("/1")]).with(&args).aloud().run();
@@ -264,7 +264,7 @@ fn a_full_frontier_is_warned_of_once_and_has_a_line_in_the_summary() {
 }
 
 #[test]
-fn no_limit_is_said_by_0() {
+fn zero_means_no_limit() {
     let server = Server::new(|asked: &Asked| match asked.target.len() {
         6.. => page("the end"),
         _ => endless(asked),

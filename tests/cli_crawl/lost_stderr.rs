@@ -35,7 +35,7 @@ fn broken_pipe() -> Stdio {
 }
 
 #[test]
-fn a_limit_leaves_what_is_queued_where_stderr_is_lost() {
+fn without_stderr_a_limit_still_writes_pending_jsonl() {
     for stderr in [full_disk, broken_pipe] {
         let server = Server::new(|_: &Asked| page("a page"));
         let (crawl, urls) = of_pages(&server, 3000, &["--max-pages", "20"]);
@@ -47,7 +47,7 @@ fn a_limit_leaves_what_is_queued_where_stderr_is_lost() {
 }
 
 #[test]
-fn a_line_of_progress_that_cannot_be_written_does_not_end_the_crawl() {
+fn a_write_error_of_progress_does_not_end_the_crawl() {
     for stderr in [full_disk, broken_pipe] {
         let server = Server::new(|_: &Asked| page("a page"));
         let (crawl, urls) = of_pages(&server, 3000, &SLOWLY);
@@ -89,7 +89,7 @@ fn terminal() -> (OwnedFd, File) {
 }
 
 #[test]
-fn a_terminal_that_is_closed_ends_the_crawl_in_good_order() {
+fn closing_the_terminal_shuts_the_crawl_down() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, urls) = of_pages(&server, 3000, &SLOWLY);
     let crawl = crawl.aloud();
@@ -116,7 +116,7 @@ fn a_terminal_that_is_closed_ends_the_crawl_in_good_order() {
 }
 
 #[test]
-fn exit_codes_are_the_same_where_stderr_is_lost() {
+fn exit_codes_do_not_depend_on_stderr() {
     let server = Server::new(|_: &Asked| page("a page"));
     let url = server.url("/");
     let check = |args: &[&str], code: i32| {

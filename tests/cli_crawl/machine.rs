@@ -72,7 +72,7 @@ fn with_open_files(command: &mut Command, soft: u64, hard: u64) {
 }
 
 #[test]
-fn with_few_open_files_fewer_are_in_flight_and_one_line_says_so() {
+fn few_open_files_limit_requests_in_flight_and_are_logged_once() {
     let (server, peak) = slow(Duration::from_millis(150));
     let crawled = crawl(&server, 300, |command| with_open_files(command, 150, 150));
     let lines = said(&crawled, &["CONCURRENT_REQUESTS", "4096", "150 open files"]);
@@ -82,7 +82,7 @@ fn with_few_open_files_fewer_are_in_flight_and_one_line_says_so() {
 }
 
 #[test]
-fn the_limit_of_open_files_is_raised_as_far_as_it_may_be() {
+fn the_open_file_limit_is_raised_to_the_hard_limit() {
     let (server, peak) = slow(Duration::from_millis(400));
     let crawled = crawl(&server, 300, |command| with_open_files(command, 100, 6000));
     assert_eq!(said(&crawled, &["open files"]), [""; 0]);
@@ -112,9 +112,9 @@ fn in_own_network(name: &str, test: impl FnOnce() + Send) {
 }
 
 #[test]
-fn without_local_ports_requests_wait_and_one_line_says_so() {
+fn without_local_ports_requests_wait_and_it_is_logged_once() {
     in_own_network(
-        "without_local_ports_requests_wait_and_one_line_says_so",
+        "without_local_ports_requests_wait_and_it_is_logged_once",
         || {
             let (server, peak) = slow(Duration::from_millis(50));
             fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 20019").expect("root may");
@@ -183,7 +183,7 @@ fn step(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
 }
 
 #[test]
-fn where_the_kernel_stamps_nothing_we_do_and_one_line_says_so() {
+fn without_kernel_timestamps_the_own_clock_is_used_and_logged_once() {
     let (server, _) = slow(Duration::from_millis(20));
     let crawled = crawl(&server, 20, |command| {
         let stamping = Some(libc::SO_TIMESTAMPING);
@@ -200,7 +200,7 @@ fn where_the_kernel_stamps_nothing_we_do_and_one_line_says_so() {
 }
 
 #[test]
-fn a_kernel_without_tcp_info_connects_all_the_same() {
+fn connections_work_without_tcp_info() {
     let (server, _) = slow(Duration::from_millis(20));
     let crawled = crawl(&server, 20, |command| {
         let option = Some(libc::TCP_INFO);
@@ -229,7 +229,7 @@ fn a_kernel_without_tcp_info_connects_all_the_same() {
 }
 
 #[test]
-fn a_kernel_without_timers_is_named_by_what_it_lacks() {
+fn the_error_names_a_missing_kernel_feature() {
     let crawl = Crawl::of(&["http://127.0.0.1:1/"]);
     let mut command = crawl.command();
     without(&mut command, libc::SYS_timerfd_create, None, libc::ENOSYS);
@@ -262,7 +262,7 @@ fn with_data(command: &mut Command, bytes: u64) {
 }
 
 #[test]
-fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
+fn seeds_wait_at_a_memory_limit_and_none_is_lost() {
     const SEEDS: usize = 40_000;
     let (server, _) = slow(Duration::from_millis(5));
     let crawl = Crawl::of(&["--seeds", "seeds", "--no-warc", "-s", "DOWNLOAD_DELAY=1h"]).aloud();
@@ -303,7 +303,7 @@ fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
 
 /// Where the kernel cleared one for a page of 10 MiB it held up a turn by 5 to 20 ms.
 #[test]
-fn a_crawl_takes_no_huge_pages() {
+fn a_crawl_uses_no_huge_pages() {
     let server = Server::new(|_: &Asked| page("a page"));
     let crawl = Crawl::of(&[&server.url("/"), &server.url("/2")]).with(&["-s", "DOWNLOAD_DELAY=1"]);
     let going = crawl.start();

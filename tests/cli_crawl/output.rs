@@ -21,7 +21,7 @@ fn web(asked: &Asked) -> Vec<Step> {
 }
 
 #[test]
-fn a_crawl_leaves_lines_stats_and_warc_files() {
+fn a_crawl_writes_lines_stats_and_warc_files() {
     let server = Server::new(web);
     let crawled = Crawl::of(&[&server.url("/")]).run();
     assert_eq!(crawled.ended.out, "");
@@ -84,7 +84,7 @@ fn the_summary_goes_to_stderr() {
 }
 
 #[test]
-fn lines_to_stdout_leave_nothing_on_the_disk() {
+fn lines_to_stdout_write_nothing_to_disk() {
     let server = Server::new(web);
     let crawl = Crawl::of(&[&server.url("/"), "--results", "-"]);
     let ended = crawl.try_run().expect(0);
@@ -109,7 +109,7 @@ fn lines_to_stdout_and_files_to_a_directory() {
 }
 
 #[test]
-fn decisions_about_paces_are_a_file_and_aloud_lines_as_scrapy_has_them() {
+fn decisions_are_written_to_a_file_and_logged_in_scrapys_format() {
     // Every page takes its time, or a busy machine makes some look far quicker than the others.
     let server = Server::new(|asked: &Asked| {
         let wait = Step::Wait(Duration::from_millis(10));
@@ -152,7 +152,7 @@ fn decisions_about_paces_are_a_file_and_aloud_lines_as_scrapy_has_them() {
 }
 
 #[test]
-fn lines_stream_while_the_crawl_goes_on() {
+fn lines_are_written_while_the_crawl_runs() {
     let server = Server::new(|asked: &Asked| match asked.target.as_str() {
         "/slow" => vec![Step::Wait(Duration::from_secs(3))],
         _ => page("quick"),
@@ -175,7 +175,7 @@ fn lines_stream_while_the_crawl_goes_on() {
 }
 
 #[test]
-fn a_reader_that_has_had_enough_ends_the_crawl_quietly() {
+fn closing_stdout_ends_the_crawl_quietly() {
     let server = Server::new(|asked: &Asked| {
         let at = asked.target.trim_end_matches('/');
         page(&format!(
@@ -216,7 +216,7 @@ fn a_full_disk_ends_the_crawl_and_names_the_path() {
 }
 
 #[test]
-fn an_own_file_of_the_users_is_never_overwritten() {
+fn foreign_files_are_never_overwritten() {
     let server = Server::new(web);
     let crawl = Crawl::of(&[&server.url("/"), "--out", "out/below"]);
     crawl.file("out", b"mine");

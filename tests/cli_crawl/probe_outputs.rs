@@ -51,7 +51,7 @@ fn is_pipe(path: &Path) -> bool {
 }
 
 #[test]
-fn a_command_that_is_refused_leaves_the_files_it_names_as_they_were() {
+fn a_refused_command_does_not_change_its_output_files() {
     let folder = folder();
     let missing = folder.path().join("none/x");
     for refused in [
@@ -87,7 +87,7 @@ fn a_command_that_is_refused_leaves_the_files_it_names_as_they_were() {
 }
 
 #[test]
-fn a_pipe_stays_and_its_reader_has_every_line() {
+fn an_output_pipe_gets_every_line() {
     let folder = folder();
     let (lines, log) = (pipe(&folder, "lines"), pipe(&folder, "log"));
     let read = |path: &Path| {
@@ -105,7 +105,7 @@ fn a_pipe_stays_and_its_reader_has_every_line() {
 }
 
 #[test]
-fn a_link_stays_and_what_it_leads_to_is_written() {
+fn the_target_of_an_output_link_is_written() {
     let folder = folder();
     let (link, target) = (folder.path().join("link"), folder.path().join("target"));
     symlink("target", &link).expect("a link");
@@ -121,7 +121,7 @@ fn a_link_stays_and_what_it_leads_to_is_written() {
 }
 
 #[test]
-fn what_was_measured_is_told_although_it_could_not_be_written() {
+fn report_is_printed_when_output_fails() {
     for flag in ["--results", "--hdr"] {
         let folder = folder();
         let broken = pipe(&folder, "broken");

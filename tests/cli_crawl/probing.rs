@@ -88,7 +88,7 @@ fn each_request_has_a_result_line_with_its_due_and_departure_times() {
 }
 
 #[test]
-fn result_lines_go_to_the_file_that_is_named_in_place_of_what_it_held() {
+fn result_lines_replace_the_content_of_the_results_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("lines.jsonl");
     std::fs::write(&file, "something else\n").expect("a file");
@@ -143,7 +143,7 @@ fn every_key_of_the_report_is_documented() {
 }
 
 #[test]
-fn connections_are_kept_unless_each_request_is_to_have_its_own() {
+fn connections_are_kept_without_new_connections() {
     let server = thinking(0);
     let args = ["--rate", "100", "--requests", "40"];
     let (kept, _) = probe_report(&server.url("/"), &args);
@@ -159,7 +159,7 @@ fn connections_are_kept_unless_each_request_is_to_have_its_own() {
 }
 
 #[test]
-fn a_rate_that_cannot_be_reached_is_reported_and_fails() {
+fn an_unreached_rate_is_reported_and_fails() {
     // One connection with 50 ms for each reply carries 20 a second at most.
     let server = thinking(50);
     let args = ["--rate", "100", "--duration", "1s"];
@@ -214,7 +214,7 @@ fn a_figure_above_its_bound_fails_and_reports_the_excess() {
 }
 
 #[test]
-fn failures_are_told_by_code_and_are_in_no_latency() {
+fn failures_are_counted_by_code_and_excluded_from_latency() {
     let server = Server::new(|asked: &Asked| match asked.target.as_str() {
         "/bad" => vec![Step::Close],
         _ => page("good"),
@@ -253,7 +253,7 @@ fn failures_are_told_by_code_and_are_in_no_latency() {
 }
 
 #[test]
-fn arrivals_by_chance_are_the_same_from_the_same_seed() {
+fn poisson_arrivals_are_reproducible_from_the_seed() {
     let server = thinking(0);
     let drawn = |seed: &str| {
         let args = [
@@ -277,7 +277,7 @@ fn arrivals_by_chance_are_the_same_from_the_same_seed() {
 }
 
 #[test]
-fn what_every_fetch_can_be_told_a_probe_can_be_told() {
+fn probe_accepts_all_fetch_options() {
     let server = thinking(0);
     let resolved = format!("*:80:127.0.0.1:{}", server.port());
     let args = [
@@ -308,7 +308,7 @@ fn what_every_fetch_can_be_told_a_probe_can_be_told() {
 }
 
 #[test]
-fn an_address_that_is_not_globally_routable_is_refused_and_the_flag_named() {
+fn a_private_address_is_refused_with_the_name_of_the_flag() {
     let server = thinking(0);
     let ended = argiope(&["probe", &server.url("/"), "--rate", "10"]).expect(1);
     assert!(ended.err.contains("--allow-net 127.0.0.1"), "{}", ended.err);
@@ -318,7 +318,7 @@ fn an_address_that_is_not_globally_routable_is_refused_and_the_flag_named() {
 }
 
 #[test]
-fn nonsense_is_refused_in_one_line() {
+fn invalid_arguments_are_refused_in_one_line() {
     let refused = [
         (&["--rate", "0"][..], "--rate"),
         (&["--rate", "-5"], "--rate"),
@@ -344,7 +344,7 @@ fn nonsense_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_signal_ends_it_early_with_a_report_of_what_was_measured() {
+fn a_signal_ends_a_probe_early_with_a_report() {
     let server = thinking(0);
     let url = server.url("/");
     let args = [
@@ -398,7 +398,7 @@ fn an_hdr_log_has_a_line_for_each_interval_and_measure() {
 }
 
 #[test]
-fn too_few_open_files_are_told_once_with_what_to_do() {
+fn open_file_shortage_is_logged_once() {
     let mut few = Command::new("sh");
     few.args(["-c", "ulimit -n 60; exec \"$0\" probe http://127.0.0.1:9/"]);
     few.arg(env!("CARGO_BIN_EXE_argiope"));
@@ -416,7 +416,7 @@ fn too_few_open_files_are_told_once_with_what_to_do() {
 }
 
 #[test]
-fn a_signal_ends_a_probe_that_is_kept_busy() {
+fn a_signal_ends_a_stalled_probe() {
     let server = thinking(0);
     let url = server.url("/");
     let usual = ["probe", &url, "--allow-net", "loopback", "--rate", "10"];
@@ -430,7 +430,7 @@ fn a_signal_ends_a_probe_that_is_kept_busy() {
 }
 
 #[test]
-fn any_number_of_arrivals_by_chance_begins_at_once_and_can_be_stopped() {
+fn a_long_poisson_probe_starts_at_once_and_can_be_stopped() {
     let server = thinking(0);
     let url = server.url("/");
     let usual = ["probe", &url, "--allow-net", "loopback", "--rate", "1000"];
@@ -444,7 +444,7 @@ fn any_number_of_arrivals_by_chance_begins_at_once_and_can_be_stopped() {
 }
 
 #[test]
-fn what_is_never_answered_is_above_every_bound() {
+fn unanswered_requests_are_above_every_bound() {
     // One in ten is answered; the rest runs into its timeout.
     let asked = AtomicUsize::new(0);
     let server = Server::new(move |_| match asked.fetch_add(1, Ordering::SeqCst) % 10 {
@@ -467,7 +467,7 @@ fn what_is_never_answered_is_above_every_bound() {
 }
 
 #[test]
-fn what_a_probe_does_not_heed_or_cannot_have_is_told_by_name() {
+fn settings_without_effect_are_named() {
     let server = thinking(0);
     let ask = ["--rate", "50", "--requests", "3"];
     let set = [

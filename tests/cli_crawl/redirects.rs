@@ -56,7 +56,7 @@ fn a_redirect_is_followed_and_its_line_has_the_target() {
 }
 
 #[test]
-fn octets_beyond_ascii_in_a_location_are_percent_encoded_whatever_their_encoding() {
+fn non_ascii_octets_of_a_location_are_percent_encoded() {
     let locations: [(&str, &[u8], &str); 3] = [
         ("/latin", b"/caf\xe9?q=\xfc", "/caf%E9?q=%FC"),
         ("/utf-8", "/café".as_bytes(), "/caf%C3%A9"),
@@ -116,7 +116,7 @@ fn a_chain_ends_at_its_limit() {
 }
 
 #[test]
-fn a_redirect_to_what_is_not_fetched_ends_as_one() {
+fn a_redirect_to_a_filtered_url_ends_there() {
     for path in ["/mail", "/empty-host"] {
         let (server, lines) = last(path, &[]);
         assert_eq!(lines.len(), 1);
@@ -130,7 +130,7 @@ fn a_redirect_to_what_is_not_fetched_ends_as_one() {
 }
 
 #[test]
-fn a_redirect_to_nowhere_is_a_page() {
+fn a_redirect_without_location_is_a_page() {
     for (path, status) in [("/none", 302), ("/not-modified", 304)] {
         let (_, lines) = last(path, &[]);
         assert_eq!(lines.len(), 1, "{path}");

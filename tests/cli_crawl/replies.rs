@@ -149,7 +149,7 @@ fn every_bad_reply_has_its_own_error_and_the_crawl_continues() {
 }
 
 #[test]
-fn bytes_after_a_reply_are_no_next_reply() {
+fn bytes_after_a_reply_are_not_the_next_reply() {
     let server = Server::new(script);
     let (longer, good) = (server.url("/longer"), server.url("/good"));
     let crawled = Crawl::of(&[&longer, &good])
@@ -203,7 +203,7 @@ fn a_host_that_does_not_resolve_is_reported() {
 }
 
 #[test]
-fn without_name_servers_the_crawl_says_what_is_missing() {
+fn missing_name_servers_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let empty = folder.path().join("resolv.conf");
     std::fs::write(&empty, b"").expect("a file");

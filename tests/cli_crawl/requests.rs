@@ -41,7 +41,7 @@ fn a_request_has_exactly_the_required_bytes() {
 }
 
 #[test]
-fn zstd_is_asked_for_where_no_warc_is_written_or_by_a_setting() {
+fn zstd_is_accepted_without_warc_or_by_a_setting() {
     let check = |args: &[&str], expected: &str| {
         let (_, asked) = asked("/", args);
         assert_eq!(asked.header("Accept-Encoding"), Some(expected), "{args:?}");
@@ -56,7 +56,7 @@ fn zstd_is_asked_for_where_no_warc_is_written_or_by_a_setting() {
 }
 
 #[test]
-fn a_server_sees_the_user_agent_and_the_contact() {
+fn the_user_agent_has_the_contact() {
     let (_, only) = asked("/", &["--contact", "https://example.org/bot"]);
     let agent = only.header("User-Agent").expect("an agent");
     assert!(
@@ -74,7 +74,7 @@ fn a_server_sees_the_user_agent_and_the_contact() {
 }
 
 #[test]
-fn headers_of_ones_own_go_with_every_request() {
+fn own_headers_are_sent_with_every_request() {
     let args = [
         "-H",
         "X-One: 1",
@@ -122,7 +122,7 @@ fn the_same_url_is_fetched_once() {
 }
 
 #[test]
-fn connections_are_kept_and_the_lines_say_so() {
+fn connections_are_kept_and_marked_as_reused() {
     let server = Server::new(|_| page("hello"));
     let urls: Vec<String> = (0..5).map(|n| server.url(&format!("/{n}"))).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();

@@ -54,7 +54,7 @@ fn compressed_seeds_are_read_from_anywhere() {
 }
 
 #[test]
-fn a_line_that_is_no_url_is_reported_and_counted_and_the_crawl_continues() {
+fn an_invalid_line_is_logged_counted_and_skipped() {
     let server = Server::new(|_| page("hello"));
     let crawl = Crawl::of(&["--seeds", "seeds.txt"]).aloud();
     let good = server.url("/good");
@@ -92,7 +92,7 @@ fn a_line_that_is_no_url_is_reported_and_counted_and_the_crawl_continues() {
 }
 
 #[test]
-fn a_seed_as_json_is_honoured_in_every_key() {
+fn every_key_of_a_json_seed_has_its_effect() {
     let server = Server::new(|_| page("hello"));
     let meta = json!({"order": [1, 2.50, "ü"], "deep": {"null": null}});
     let seed = json!({
@@ -143,7 +143,7 @@ fn a_seed_as_json_is_honoured_in_every_key() {
 }
 
 #[test]
-fn what_has_priority_goes_first() {
+fn higher_priority_goes_first() {
     let server = Server::new(|_| page("hello"));
     let seeds: String = [("/low", -5), ("/plain", 0), ("/high", 9), ("/mid", 4)]
         .iter()
@@ -178,7 +178,7 @@ fn what_has_priority_goes_first() {
 }
 
 #[test]
-fn seeds_that_trickle_in_are_crawled_as_they_come() {
+fn seeds_from_a_slow_pipe_are_crawled_as_they_arrive() {
     let server = Server::new(|_| page("hello"));
     let mut command = std::process::Command::new("sh");
     let script = r#"(echo "$1"; sleep 3; echo "$2") | exec "$0" crawl --seeds - --results - \
@@ -213,7 +213,7 @@ const TAKES_FEW: [&str; 6] = [
 ];
 
 #[test]
-fn a_seeds_file_that_breaks_off_behind_the_crawl_costs_none_of_the_next_and_is_a_failure() {
+fn a_broken_seeds_file_fails_and_the_next_file_is_read() {
     let server = Server::new(|_| page("hello"));
     let (text, count) = many(&server, "a");
     let level = flate2::Compression::default();
@@ -234,7 +234,7 @@ fn a_seeds_file_that_breaks_off_behind_the_crawl_costs_none_of_the_next_and_is_a
 }
 
 #[test]
-fn files_beside_a_silent_pipe_are_pending_and_its_silence_is_told() {
+fn seeds_files_beside_a_silent_pipe_are_pending_and_the_pipe_is_reported() {
     // The crawl ends before it has read the files, or while it waits for the pipe.
     for (pipe, takes_all) in [("-", false), ("-", true), ("fifo", false), ("fifo", true)] {
         let server = Server::new(|_| page("hello"));
@@ -269,7 +269,7 @@ fn files_beside_a_silent_pipe_are_pending_and_its_silence_is_told() {
 }
 
 #[test]
-fn seeds_that_break_off_behind_a_crawl_without_a_directory_are_a_failure() {
+fn broken_seeds_fail_without_a_directory_too() {
     let server = Server::new(|_| page("hello"));
     let (text, _) = many(&server, "a");
     let level = flate2::Compression::default();

@@ -20,7 +20,7 @@ fn web(asked: &Asked) -> Vec<Step> {
 }
 
 #[test]
-fn once_finishes_what_is_in_flight_and_writes_down_the_rest() {
+fn one_signal_finishes_requests_in_flight_and_saves_the_others() {
     let server = Server::new(web);
     let mut urls = vec![server.url("/late"), server.url("/never")];
     urls.extend((0..20).map(|n| server.url(&format!("/{n}"))));
@@ -80,7 +80,7 @@ fn once_finishes_what_is_in_flight_and_writes_down_the_rest() {
 }
 
 #[test]
-fn twice_stops_at_once_and_the_files_are_whole() {
+fn two_signals_stop_at_once_with_complete_files() {
     let server = Server::new(web);
     let urls = ["/a", "/b", "/never"].map(|path| server.url(path));
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
@@ -107,7 +107,7 @@ fn twice_stops_at_once_and_the_files_are_whole() {
 }
 
 #[test]
-fn a_stuck_reader_is_waited_for_until_a_signal_and_a_second_more() {
+fn a_stuck_reader_is_dropped_a_second_after_a_signal() {
     // More than a pipe holds.
     let server = Server::new(|_: &Asked| page("a page"));
     let seeds: String = (0..200)
@@ -159,7 +159,7 @@ fn a_crawl_that_only_waits_stops_at_once() {
 }
 
 #[test]
-fn seeds_that_were_not_read_yet_are_pending_too() {
+fn unread_seeds_are_pending_too() {
     const SEEDS: usize = 20_000;
     let crawl = Crawl::of(&["--seeds", "seeds.txt", "--dns", "127.0.0.1:9"]);
     let seeds: String = (0..SEEDS).map(|n| format!("http://h{n}.test/\n")).collect();
@@ -189,7 +189,7 @@ fn seed_that_says_all(url: &str) -> serde_json::Value {
 }
 
 #[test]
-fn what_is_pending_says_all_that_its_seed_said() {
+fn pending_line_keeps_all_seed_fields() {
     let server = Server::new(web);
     let seed = seed_that_says_all(&server.url("/2"));
     let first = json!({"url": server.url("/1"), "scopes": ["one"]});
@@ -206,7 +206,7 @@ fn what_is_pending_says_all_that_its_seed_said() {
 }
 
 #[test]
-fn what_could_not_be_written_says_all_that_its_seed_said() {
+fn logged_pending_line_keeps_all_seed_fields() {
     let server = Server::new(web);
     let seed = seed_that_says_all(&server.url("/2"));
     let others: String = (0..4)
@@ -254,7 +254,7 @@ fn sitemaps(asked: &Asked, is_silent: bool) -> Vec<Step> {
 }
 
 #[test]
-fn sitemaps_that_were_not_read_are_pending_and_are_read_by_the_next_crawl() {
+fn unread_sitemaps_are_pending_for_the_next_crawl() {
     let is_silent = Arc::new(AtomicBool::new(true));
     let silent = Arc::clone(&is_silent);
     let server = Server::new(move |asked: &Asked| sitemaps(asked, silent.load(Ordering::SeqCst)));

@@ -23,7 +23,7 @@ fn check(crawled: &Crawled, expected: &str, truncated: Option<&str>) {
 }
 
 #[test]
-fn a_connection_that_is_never_established() {
+fn connect_timeout_ends_an_unanswered_connection() {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     listener.bind(&any.into()).expect("a port");
@@ -46,7 +46,7 @@ fn a_connection_that_is_never_established() {
 }
 
 #[test]
-fn a_handshake_that_never_ends() {
+fn tls_timeout_ends_an_unfinished_handshake() {
     let server = Server::deaf(vec![Step::Hang]);
     let url = server.url("/").replace("http:", "https:");
     let crawled = Crawl::of(&[&url, "-s", "TLS_TIMEOUT=500ms"]).run();
@@ -59,7 +59,7 @@ fn a_handshake_that_never_ends() {
 }
 
 #[test]
-fn a_first_byte_that_never_comes() {
+fn first_byte_timeout_ends_a_silent_server() {
     let server = Server::new(|_| vec![Step::Hang]);
     let crawled = Crawl::of(&[&server.url("/"), "-s", "FIRST_BYTE_TIMEOUT=500ms"]).run();
     check(&crawled, "timeout.first_byte", None);
@@ -71,14 +71,14 @@ fn a_first_byte_that_never_comes() {
 }
 
 #[test]
-fn an_interim_reply_is_no_first_byte() {
+fn an_interim_reply_is_not_the_first_byte() {
     let server = Server::new(|_| vec![raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"), Step::Hang]);
     let crawled = Crawl::of(&[&server.url("/"), "-s", "FIRST_BYTE_TIMEOUT=500ms"]).run();
     check(&crawled, "timeout.first_byte", None);
 }
 
 #[test]
-fn a_reply_that_falls_silent() {
+fn idle_timeout_ends_a_stalled_reply() {
     let silent = |sent: Vec<u8>| Server::new(move |_| vec![raw(&sent), Step::Hang]);
     let server = silent([&head("200 OK", &["Content-Length: 9"])[..], b"four"].concat());
     let crawled = Crawl::of(&[&server.url("/"), "-s", "IDLE_TIMEOUT=500ms"]).run();
@@ -92,7 +92,7 @@ fn a_reply_that_falls_silent() {
 }
 
 #[test]
-fn a_reply_that_drips_more_slowly_than_the_least_rate() {
+fn minimum_rate_ends_a_slow_reply() {
     let server = Server::new(|_| {
         vec![
             raw(&head("200 OK", &["Content-Length: 100000"])),
@@ -112,7 +112,7 @@ fn a_reply_that_drips_more_slowly_than_the_least_rate() {
 }
 
 #[test]
-fn a_fetch_that_takes_too_long_in_all() {
+fn total_timeout_ends_a_long_fetch() {
     let server = Server::new(|_| {
         vec![
             raw(&head("200 OK", &["Content-Length: 100000"])),

@@ -42,7 +42,7 @@ fn crawl(
 }
 
 #[test]
-fn a_certificate_is_trusted_once_its_authority_is() {
+fn a_certificate_of_a_trusted_authority_is_accepted() {
     let authority = Authority::new();
     let server = vouched(&authority, "a.test", |_| {});
     let (line, _) = crawl(&server, "a.test", None, &[]);
@@ -76,7 +76,7 @@ fn a_certificate_is_trusted_once_its_authority_is() {
 }
 
 #[test]
-fn an_authority_in_the_file_does_not_vouch_for_another() {
+fn a_trusted_authority_does_not_cover_another() {
     let server = vouched(&Authority::new(), "a.test", |_| {});
     let (line, _) = crawl(&server, "a.test", Some(&Authority::new()), &[]);
     assert!(
@@ -95,7 +95,7 @@ fn a_certificate_for_another_name_is_refused() {
 }
 
 #[test]
-fn a_certificate_out_of_its_time_is_refused() {
+fn expired_and_future_certificates_are_refused() {
     let authority = Authority::new();
     let server = vouched(&authority, "a.test", |params| {
         params.not_before = date_time_ymd(2001, 1, 1);
@@ -112,7 +112,7 @@ fn a_certificate_out_of_its_time_is_refused() {
 }
 
 #[test]
-fn whoever_asks_for_no_verification_is_warned_and_told_in_each_line() {
+fn insecure_is_logged_and_marked_in_each_line() {
     let authority = Authority::new();
     let server = vouched(&authority, "a.test", |params| {
         params.not_after = date_time_ymd(2002, 1, 1)

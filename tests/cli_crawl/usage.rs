@@ -17,7 +17,7 @@ fn check(args: &[&str], parts: &[&str]) {
 }
 
 #[test]
-fn a_setting_that_is_none_or_has_the_wrong_type_is_refused() {
+fn unknown_settings_and_wrong_types_are_refused() {
     check(
         &["-s", "DOWNLOAD_DELAI=1"],
         &["-s DOWNLOAD_DELAI", "unknown setting", "DOWNLOAD_DELAY"],
@@ -38,7 +38,7 @@ fn a_setting_that_is_none_or_has_the_wrong_type_is_refused() {
 }
 
 #[test]
-fn a_network_that_is_none_is_refused() {
+fn an_invalid_network_is_refused() {
     check(
         &["--allow-net", "10.0.0.0/40"],
         &["--allow-net", "10.0.0.0/40", "CIDR"],
@@ -50,7 +50,7 @@ fn a_network_that_is_none_is_refused() {
 }
 
 #[test]
-fn certificates_that_cannot_be_read_are_named() {
+fn the_error_names_unreadable_certificates() {
     check(&["--ca-file", "nowhere.pem"], &["nowhere.pem", "CA_FILE"]);
     let crawl = Crawl::of(&["http://a.test/", "--ca-file", "garbage.pem"]);
     crawl.file(
@@ -64,7 +64,7 @@ fn certificates_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn a_seeds_file_that_cannot_be_read_is_named() {
+fn the_error_names_an_unreadable_seeds_file() {
     check(&["--seeds", "nowhere.txt"], &["--seeds", "nowhere.txt"]);
     check(&["--seeds", "."], &["--seeds", "directory"]);
     let crawl = Crawl::of(&["--seeds", "cut.gz"]);
@@ -144,7 +144,7 @@ fn links_to_many_public_hosts_need_a_contact_too() {
 }
 
 #[test]
-fn a_redirect_to_one_public_host_too_many_ends_there() {
+fn a_redirect_to_an_eleventh_public_host_needs_a_contact() {
     let server = Server::new(|asked| {
         let n = asked.target.trim_start_matches("http://host");
         let n: u32 = n
@@ -163,7 +163,7 @@ fn a_redirect_to_one_public_host_too_many_ends_there() {
 }
 
 #[test]
-fn what_is_refused_deletes_no_earlier_crawl() {
+fn a_usage_error_deletes_no_earlier_crawl() {
     let seeds: String = (0..11).map(|n| format!("host{n}.example.com\n")).collect();
     let folder = tempfile::tempdir().expect("a folder");
     let old = folder.path().join("out/results.jsonl");
@@ -212,7 +212,7 @@ fn a_directory_that_holds_a_crawl_is_kept_by_default() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_named() {
+fn the_error_names_an_unwritable_output() {
     check(&["--out", "/proc/argiope"], &["--out", "/proc/argiope"]);
     let crawl = Crawl::of(&["http://a.test/", "--out", "file"]);
     crawl.file("file", b"");
@@ -233,7 +233,7 @@ fn an_output_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn a_crawl_of_nothing_is_refused() {
+fn a_crawl_without_seeds_is_refused() {
     check_refused(&argiope(&["crawl"]), &["URL", "argiope crawl --help"]);
     let ended = argiope(&["crawl", "mailto:me"]).expect(2);
     let said: Vec<&str> = ended.err.lines().collect();

@@ -70,7 +70,7 @@ fn a_host_that_a_proxy_cannot_reach_is_given_up_and_the_proxy_is_not() {
 }
 
 #[test]
-fn what_goes_through_a_dead_proxy_waits_until_it_is_given_up() {
+fn requests_through_a_dead_proxy_wait_until_it_is_given_up() {
     for scheme in ["http", "socks5"] {
         let gone = unused();
         let url = format!("{scheme}://{}", gone.local_addr().expect("it is bound"));
@@ -95,7 +95,7 @@ fn what_goes_through_a_dead_proxy_waits_until_it_is_given_up() {
 }
 
 #[test]
-fn a_proxy_that_comes_back_in_time_costs_no_url() {
+fn a_proxy_that_recovers_in_time_loses_no_url() {
     let origin = Origin::start(|_| page("there"));
     let late = unused();
     let at = late.local_addr().expect("it is bound");

@@ -58,7 +58,7 @@ fn known(authority: &Authority) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn an_http_proxy_is_asked_for_http_pages_by_their_whole_url() {
+fn http_pages_are_requested_from_an_http_proxy_by_absolute_url() {
     let origin = Origin::start(|_| page("there"));
     for manner in [Manner::Good, Manner::Slow] {
         let proxy = Proxy::http(manner, origin.at);
@@ -78,7 +78,7 @@ fn an_http_proxy_is_asked_for_http_pages_by_their_whole_url() {
 }
 
 #[test]
-fn an_http_proxy_makes_a_tunnel_to_https_ones_and_tls_is_the_origins() {
+fn https_pages_use_a_tunnel_with_the_origins_tls() {
     let authority = Authority::new();
     let file = known(&authority);
     let ca = file.path().to_str().expect("a path of letters");
@@ -161,7 +161,7 @@ fn a_socks5_proxy_gets_names_and_tunnels_http_and_https() {
 }
 
 #[test]
-fn credentials_are_sent_to_the_proxy_alone() {
+fn credentials_are_sent_only_to_the_proxy() {
     let origin = Origin::start(|target| match target {
         "/moved" => redirect("http://b.test/elsewhere"),
         _ => page("there"),
@@ -214,7 +214,7 @@ fn credentials_are_sent_to_the_proxy_alone() {
 }
 
 #[test]
-fn a_proxy_that_makes_no_tunnel_is_a_failure_with_a_code() {
+fn a_refused_tunnel_is_a_failure_with_a_code() {
     let origin = Origin::start(|_| page("there"));
     let check = |proxy: Proxy, scheme: &str, expected: &str| {
         let settings = config(&[("PROXY", &proxy.url(scheme)), ("CONNECT_TIMEOUT", "300ms")]);
@@ -274,7 +274,7 @@ fn a_proxy_that_makes_no_tunnel_is_a_failure_with_a_code() {
 }
 
 #[test]
-fn a_proxy_that_is_not_there_fails_the_request() {
+fn an_unreachable_proxy_fails_the_request() {
     let origin = Origin::start(|_| page("there"));
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let gone = nobody.local_addr().expect("it is bound");
@@ -297,7 +297,7 @@ fn a_proxy_that_is_not_there_fails_the_request() {
 }
 
 #[test]
-fn a_request_goes_its_own_way_and_so_does_what_follows_from_it() {
+fn a_requests_own_proxy_applies_to_its_redirects_and_links() {
     let origin = Origin::start(|target| match target {
         "/robots.txt" => page("Sitemap: /sitemap.xml\n"),
         "/sitemap.xml" => page(
@@ -363,7 +363,7 @@ fn a_request_goes_its_own_way_and_so_does_what_follows_from_it() {
 }
 
 #[test]
-fn a_connection_is_used_again_by_its_origin_through_its_proxy_alone() {
+fn connections_are_reused_per_origin_and_proxy() {
     let origin = Origin::start(|_| page("there"));
     let one = Proxy::socks(Manner::Guarded, origin.at);
     let other = Proxy::socks(Manner::Good, origin.at);
@@ -403,7 +403,7 @@ fn a_connection_is_used_again_by_its_origin_through_its_proxy_alone() {
 }
 
 #[test]
-fn a_named_proxy_may_have_any_address_but_what_goes_without_it_may_not() {
+fn a_proxy_may_have_any_address_and_direct_requests_may_not() {
     let origin = Origin::start(|_| page("there"));
     let proxy = Proxy::http(Manner::Good, origin.at);
     let settings = config(&[("PROXY", &proxy.url("http"))]);
@@ -443,7 +443,7 @@ fn credentials_for_a_proxy_are_not_set_by_hand() {
 }
 
 #[test]
-fn what_a_proxy_makes_of_robots_txt_decides_for_nobody_who_goes_round_it() {
+fn robots_txt_is_cached_per_route() {
     let origin = Origin::start(|target| match target {
         "/robots.txt" => page("User-agent: *\nDisallow: /private\n"),
         _ => page("there"),
@@ -485,7 +485,7 @@ fn what_a_proxy_makes_of_robots_txt_decides_for_nobody_who_goes_round_it() {
 }
 
 #[test]
-fn an_address_that_may_not_be_asked_is_not_asked_through_a_proxy_either() {
+fn a_refused_address_is_not_requested_through_a_proxy() {
     let origin = Origin::start(|_| page("there"));
     let proxy = Proxy::http(Manner::Good, origin.at);
     let end_of = |more: &[(&str, &str)], url: &str| {
@@ -523,7 +523,7 @@ fn an_address_that_may_not_be_asked_is_not_asked_through_a_proxy_either() {
 }
 
 #[test]
-fn this_machine_is_not_asked_through_a_proxy_by_seed_redirect_or_link() {
+fn loopback_is_not_requested_through_a_proxy() {
     let authority = Authority::new();
     let file = known(&authority);
     let ca = file.path().to_str().expect("a path of letters");

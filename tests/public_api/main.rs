@@ -18,7 +18,7 @@ use std::{env, fs};
 use modules::{Crate, Thing};
 
 #[test]
-fn the_public_api_is_what_the_list_says() {
+fn the_public_api_matches_the_list() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let lines = lines_of(&Crate::read(&root.join("src/lib.rs")));
     let path = root.join("tests/public_api/list.txt");
@@ -46,7 +46,7 @@ fn the_public_api_is_what_the_list_says() {
 }
 
 #[test]
-fn what_everybody_uses_is_in_the_list() {
+fn common_items_are_in_the_list() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let lines = lines_of(&Crate::read(&root.join("src/lib.rs")));
     for expected in [

@@ -41,14 +41,14 @@ fn a_request_that_crosses_the_end_of_a_kept_connection_is_sent_once_more_on_a_ne
 }
 
 #[test]
-fn a_server_that_keeps_connections_is_asked_again_on_the_same_one() {
+fn a_kept_connection_is_reused() {
     let (ends, reused) = crawl(Duration::from_secs(5), Duration::from_millis(20));
     assert_eq!(ends, ["200"; 3]);
     assert_eq!(reused, [false, true, true]);
 }
 
 #[test]
-fn a_server_that_gives_idle_connections_up_early_costs_new_ones_and_nothing_else() {
+fn connections_closed_early_by_the_server_are_replaced() {
     for patience in [1, 300, 800] {
         let patience = Duration::from_millis(patience);
         let (ends, reused) = crawl(patience, Duration::from_millis(20));
@@ -58,7 +58,7 @@ fn a_server_that_gives_idle_connections_up_early_costs_new_ones_and_nothing_else
 }
 
 #[test]
-fn a_page_that_always_resets_is_tried_as_often_as_allowed_and_once_for_a_kept_connection() {
+fn a_page_that_always_resets_is_retried_up_to_the_limit() {
     let mut web = PoliteWeb::default();
     let site = web.site("one.test", address(1));
     site.page("/first", &[])
@@ -76,7 +76,7 @@ fn a_page_that_always_resets_is_tried_as_often_as_allowed_and_once_for_a_kept_co
 }
 
 #[test]
-fn a_web_that_sends_a_byte_a_second_is_given_up_and_delays_no_other() {
+fn a_server_that_sends_a_byte_per_second_times_out_and_delays_no_other() {
     let mut web = PoliteWeb::default();
     web.promise.obeys_robots = false;
     let mut plan = Plan::new(&[])
@@ -102,7 +102,7 @@ fn a_web_that_sends_a_byte_a_second_is_given_up_and_delays_no_other() {
 }
 
 #[test]
-fn a_crowd_that_fell_silent_together_is_given_up_over_several_turns() {
+fn many_simultaneous_timeouts_are_spread_over_turns() {
     let mut web = PoliteWeb::default();
     web.promise.obeys_robots = false;
     let mut plan = Plan::new(&[])

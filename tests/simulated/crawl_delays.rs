@@ -52,7 +52,7 @@ fn check(asked: f64, settings: &[(&'static str, Value)], gap: f64, peak: usize) 
 }
 
 #[test]
-fn f51_a_crawl_delay_is_the_gap_and_allows_one_at_a_time() {
+fn f51_a_crawl_delay_is_the_gap_with_one_request_in_flight() {
     check(0.3, &[], 0.3, 1);
     // Never faster than the user said.
     check(0.3, &[("DOWNLOAD_DELAY", json!(0.5))], 0.5, 1);
@@ -65,13 +65,13 @@ fn f51_jitter_only_lengthens_a_crawl_delay() {
 }
 
 #[test]
-fn f52_a_crawl_delay_is_taken_for_no_longer_than_it_may() {
+fn f52_a_crawl_delay_is_capped() {
     let most = ("THROTTLING_ROBOTSTXT_MAX_DELAY", json!(0.5));
     check(9999.0, &[most], 0.5, 1);
 }
 
 #[test]
-fn f53_both_switches_are_needed_to_heed_a_crawl_delay() {
+fn f53_crawl_delay_needs_both_settings() {
     for (obey, heed) in [(true, true), (true, false), (false, true), (false, false)] {
         let settings = [
             ("ROBOTSTXT_OBEY", json!(obey)),
@@ -86,7 +86,7 @@ fn f53_both_switches_are_needed_to_heed_a_crawl_delay() {
 }
 
 #[test]
-fn f54_a_delay_of_the_scopes_own_wins() {
+fn f54_a_scopes_own_delay_replaces_the_crawl_delay() {
     for own in [
         json!({ SITE: {"delay": 0.25, "concurrency": 1} }),
         json!({ SITE: {"delay": 0.25, "concurrency": 1, "ignore_robots_txt": true} }),
@@ -96,7 +96,7 @@ fn f54_a_delay_of_the_scopes_own_wins() {
 }
 
 #[test]
-fn f54_a_concurrency_of_the_scopes_own_stays_and_the_crawl_delay_is_heeded() {
+fn f54_a_scopes_own_concurrency_keeps_the_crawl_delay() {
     for own in [
         json!({ SITE: {"concurrency": 8} }),
         json!({ SITE: {"concurrency": 8, "ignore_robots_txt": true} }),
@@ -109,7 +109,7 @@ fn f54_a_concurrency_of_the_scopes_own_stays_and_the_crawl_delay_is_heeded() {
 }
 
 #[test]
-fn f55_robots_txt_cannot_deadlock_a_host_with_one_place() {
+fn f55_robots_txt_cannot_deadlock_a_host_with_one_slot() {
     let one = [
         ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(1)),
         ("CONCURRENT_REQUESTS", json!(1)),

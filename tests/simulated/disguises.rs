@@ -72,7 +72,7 @@ fn f94_fast_errors_never_make_the_crawl_faster() {
 }
 
 #[test]
-fn f95_replies_of_a_cache_do_not_drive_the_rate() {
+fn f95_cache_hits_do_not_raise_the_rate() {
     let web = crawl(cached(Duration::from_millis(300)), 300, &[]);
     // As if every one of them were the origin's.
     let rate = since(&web, 60) as f64 / 240.0;
@@ -80,7 +80,7 @@ fn f95_replies_of_a_cache_do_not_drive_the_rate() {
 }
 
 #[test]
-fn f95_nor_do_those_of_a_cache_that_keeps_quiet() {
+fn f95_cache_hits_without_headers_do_not_raise_the_rate() {
     let quiet: Mood = {
         let lines = cached(Duration::from_millis(300));
         std::sync::Arc::new(move |visit| {
@@ -95,7 +95,7 @@ fn f95_nor_do_those_of_a_cache_that_keeps_quiet() {
 }
 
 #[test]
-fn f96_a_block_that_looks_like_pages_is_seen_within_ten_replies() {
+fn f96_a_soft_block_is_detected_within_ten_replies() {
     let web = crawl(soft_block(100, PAGE), 180, &[]);
     let after = in_the_minute_after(&web, 100);
     assert!(after <= 10 + 12, "{after} requests in a minute of blocks");
@@ -135,7 +135,7 @@ fn suspicions(
 }
 
 #[test]
-fn f96_challenges_that_all_differ_are_known_by_their_marks() {
+fn f96_varying_challenges_are_detected_by_their_marks() {
     let mood: Mood = Arc::new(|visit| {
         if visit.before < 100 {
             return Some(page_of(visit.path).after(PAGE));
@@ -183,7 +183,7 @@ impl Classify for Items {
 }
 
 #[test]
-fn f97_the_items_that_a_program_finds_are_what_an_end_of_them_is_known_by() {
+fn f97_a_block_is_detected_by_missing_items() {
     let mood: Mood = Arc::new(|visit| {
         let items = if visit.before < 100 { "<li>" } else { "<b>" };
         let page = format!("<title>{0}</title>{items}{0}", visit.path).repeat(50);
@@ -243,7 +243,7 @@ fn backoffs(classify: impl Classify + 'static) -> usize {
 }
 
 #[test]
-fn a_body_that_asks_for_patience_under_a_200_is_a_refusal_to_a_program_that_reads_it() {
+fn a_classifier_can_read_a_refusal_from_a_200_body() {
     assert!(backoffs(Patience) > 0);
     assert_eq!(backoffs(ByStatus), 0, "no bodies were read");
 }
@@ -267,7 +267,7 @@ fn f99_batches_of_quick_and_slow_pages_do_not_make_the_rate_oscillate() {
 }
 
 #[test]
-fn a_slow_body_behind_a_quick_head_keeps_a_connection_busy_too() {
+fn a_slow_body_after_a_quick_head_counts_as_in_flight() {
     let slow = always(page_of("/").after_ms(1).body_after(Duration::from_secs(2)));
     let web = crawl(slow, 300, &[]);
     assert!(peak(&web) <= 2, "{} in flight", peak(&web));
@@ -294,7 +294,7 @@ fn a_server_that_hangs_has_at_most_the_target_in_flight() {
 }
 
 #[test]
-fn a_server_that_bans_whatever_the_pace_is_hardly_asked_any_more() {
+fn a_server_that_bans_at_any_pace_gets_few_requests() {
     for status in [403, 429] {
         let web = crawl(always(Step::status(status)), 900, &[]);
         let last = since(&web, 600);

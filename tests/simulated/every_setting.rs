@@ -414,7 +414,7 @@ fn random_webs_under_every_setting_at_once_are_crawled_to_their_end() {
 }
 
 #[test]
-fn what_is_left_out_is_a_setting() {
+fn every_excluded_setting_exists() {
     for (name, _) in LEFT_OUT {
         assert!(all().iter().any(|setting| setting.name == name), "{name}");
     }

@@ -94,7 +94,7 @@ fn check(step: Step, expected: f64) {
 }
 
 #[test]
-fn f44_a_refusal_that_says_when_holds_its_host_once_and_no_other() {
+fn f44_retry_after_holds_its_host_once_and_no_other() {
     for status in [429, 503] {
         let (_, gaps) = Case::of(nth(2, refusal(status, "Retry-After: 2"))).run();
         assert!((2.0..2.1).contains(&gaps[2]), "{gaps:?}");
@@ -106,7 +106,7 @@ fn f44_a_refusal_that_says_when_holds_its_host_once_and_no_other() {
 }
 
 #[test]
-fn f45_a_date_is_a_moment_and_garbage_is_nothing() {
+fn f45_retry_after_accepts_a_date_and_ignores_garbage() {
     // Every simulated crawl begins with the year 2026.
     let date = |at| format!("Retry-After: Thu, 01 Jan 2026 00:00:{at} GMT");
     check(refusal(429, &date("30")), 30.0);
@@ -128,7 +128,7 @@ fn f46_a_reset_holds_like_a_retry_after() {
 }
 
 #[test]
-fn what_a_good_reply_says_of_its_window_holds_only_where_nothing_is_left() {
+fn ratelimit_headers_of_a_good_reply_hold_only_with_nothing_remaining() {
     let reply = |left: &str| {
         let page = Step::page().after_ms(10).with("RateLimit-Limit: 10");
         page.with(format!("RateLimit-Remaining: {left}"))
@@ -145,7 +145,7 @@ fn what_a_good_reply_says_of_its_window_holds_only_where_nothing_is_left() {
 }
 
 #[test]
-fn what_a_cache_repeats_of_a_window_holds_nothing() {
+fn ratelimit_headers_of_a_cached_reply_are_ignored() {
     let spent = || {
         let page = Step::page().after_ms(10).with("RateLimit-Limit: 10");
         page.with("RateLimit-Remaining: 0")
@@ -158,7 +158,7 @@ fn what_a_cache_repeats_of_a_window_holds_nothing() {
 }
 
 #[test]
-fn f47_retry_after_goes_before_a_reset() {
+fn f47_retry_after_overrides_a_reset() {
     let both = refusal(429, "RateLimit-Reset: 7").with("Retry-After: 3");
     check(both, 3.02);
 }
@@ -225,7 +225,7 @@ fn a_hold_that_is_capped_lets_one_request_probe_at_a_time() {
 }
 
 #[test]
-fn a_hold_is_obeyed_to_the_end_where_that_is_wanted() {
+fn retry_after_obey_waits_for_the_whole_hold() {
     let case = Case::of(nth(0, refusal(429, "Retry-After: 3600")))
         .set("BACKOFF_MAX_DELAY", 10)
         .set("RETRY_AFTER_OBEY", true);
@@ -274,7 +274,7 @@ fn a_page_with_nothing_remaining_holds_its_host_until_the_reset() {
 }
 
 #[test]
-fn f49_a_redirect_that_says_when_waits_alone_and_no_longer_than_it_may() {
+fn f49_retry_after_of_a_redirect_delays_it_alone_up_to_the_cap() {
     for (asked, most, expected) in [(2, 120, 2.0), (9999, 3, 3.0)] {
         let to = Reply::Redirect(302, "/7".to_owned());
         let step = Step::new(to).with(format!("Retry-After: {asked}"));

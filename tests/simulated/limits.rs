@@ -49,7 +49,7 @@ fn pages(run: &Run, host: &str) -> usize {
 }
 
 #[test]
-fn a_crawl_ends_with_exactly_as_many_pages_as_it_may_fetch() {
+fn page_count_limit_is_exact() {
     for max in [1, 2, 7, 17] {
         let (web, seeds) = web();
         let web = web.shared();
@@ -61,7 +61,7 @@ fn a_crawl_ends_with_exactly_as_many_pages_as_it_may_fetch() {
 }
 
 #[test]
-fn a_host_gives_exactly_as_many_pages_as_it_may() {
+fn pages_per_host_limit_is_exact() {
     let (web, seeds) = web();
     let web = web.shared();
     let run = plan(seeds).set("PAGES_PER_HOST_MAX", 5).run(&web);
@@ -106,7 +106,7 @@ fn twenty_redirects_are_followed_and_the_next_ends_the_url() {
 }
 
 #[test]
-fn redirects_in_a_circle_end_where_they_began() {
+fn a_redirect_loop_ends_at_its_start() {
     let mut web = PoliteWeb::default();
     let site = web.site("one.test", address(1));
     for (from, to) in [("/a", "/b"), ("/b", "/c"), ("/c", "/a"), ("/self", "/self")] {
@@ -120,7 +120,7 @@ fn redirects_in_a_circle_end_where_they_began() {
 }
 
 #[test]
-fn where_a_seed_is_redirected_to_counts_as_a_seed() {
+fn the_target_of_a_seeds_redirect_counts_as_a_seed() {
     let mut web = PoliteWeb::default();
     let to = Reply::Redirect(301, "http://www.one.test/".to_owned());
     web.site("one.test", address(1)).path("/", [Step::new(to)]);

@@ -120,7 +120,7 @@ fn f08_thousands_of_hosts_that_are_held_leave_a_paced_one_its_rate() {
 }
 
 #[test]
-fn f105_without_throttling_a_thousand_small_sites_are_had_at_once() {
+fn f105_without_throttling_a_thousand_small_sites_are_fetched_at_once() {
     let mut web = web();
     let mut plan = plan().set("CONCURRENT_REQUESTS_PER_DOMAIN", 8);
     for number in 0..1000 {
@@ -139,7 +139,7 @@ fn f105_without_throttling_a_thousand_small_sites_are_had_at_once() {
 }
 
 #[test]
-fn f107_a_hundred_hosts_keep_a_rate_each_and_nothing_is_lost() {
+fn f107_each_of_a_hundred_hosts_keeps_its_rate_and_nothing_is_lost() {
     let mut web = web();
     let mut own = Map::new();
     let mut plan = plan().set("DOWNLOAD_DELAY", 0.2);
@@ -179,7 +179,7 @@ fn f107_a_hundred_hosts_keep_a_rate_each_and_nothing_is_lost() {
 }
 
 #[test]
-fn f76_hosts_that_are_done_with_leave_no_state_behind() {
+fn f76_finished_hosts_leave_no_state() {
     let mut web = web();
     let mut plan = plan()
         .set("AUTOTHROTTLE_ENABLED", true)

@@ -61,7 +61,7 @@ pub fn check_sent(seed: u64, lines: &[Line], arrived: &usize) {
 }
 
 #[test]
-fn random_webs_under_random_settings_are_crawled_whole_and_politely() {
+fn random_webs_with_random_settings_are_crawled_completely_and_politely() {
     each_seed(SEEDS, |seed| {
         crawl(seed);
     });

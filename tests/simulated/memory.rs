@@ -124,7 +124,7 @@ fn run(run: &mut Run) -> usize {
 }
 
 #[test]
-fn bodies_together_stay_under_their_bound_and_the_crawl_ends_all_the_same() {
+fn total_body_memory_is_bounded_and_the_crawl_ends() {
     let mut web = PoliteWeb::default();
     let plan = plan(&mut web);
     let web = web.shared();

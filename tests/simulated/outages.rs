@@ -75,7 +75,7 @@ fn failures(run: &Run) -> usize {
 }
 
 #[test]
-fn a_minute_without_a_route_loses_nothing_and_is_hardly_called_into() {
+fn a_minute_without_a_route_loses_nothing_and_sends_few_probes() {
     for from in [0, 4] {
         let (mut web, plan) = many(1500);
         web.outages.push(outage(
@@ -107,7 +107,7 @@ fn two_minutes_of_a_dead_link_lose_nothing() {
 }
 
 #[test]
-fn a_dead_link_loses_nothing_though_a_fetch_may_not_take_as_long_as_a_connection_may() {
+fn a_dead_link_loses_nothing_if_the_total_timeout_is_below_the_connect_timeout() {
     let (mut web, plan) = many(800);
     web.outages
         .push(outage(3, 63, Some(Answer::Silence), Names::Answers));
@@ -117,7 +117,7 @@ fn a_dead_link_loses_nothing_though_a_fetch_may_not_take_as_long_as_a_connection
 }
 
 #[test]
-fn five_minutes_without_a_route_lose_nothing_of_a_few_sites() {
+fn five_minutes_without_a_route_lose_nothing_with_few_hosts() {
     for sites in [1, 2, 5] {
         let (mut web, mut plan) = many(sites);
         for (name, site) in &mut web.sites {
@@ -171,7 +171,7 @@ fn a_resolver_that_fails_while_the_network_works_loses_nothing() {
 }
 
 #[test]
-fn a_link_that_comes_and_goes_loses_nothing() {
+fn an_intermittent_link_loses_nothing() {
     let (mut web, plan) = many(1500);
     for flap in 0..12 {
         web.outages.push(outage(
@@ -185,7 +185,7 @@ fn a_link_that_comes_and_goes_loses_nothing() {
 }
 
 #[test]
-fn a_crawl_that_is_paused_or_stopped_in_an_outage_has_all_that_is_left() {
+fn a_crawl_stopped_in_an_outage_has_every_url_pending() {
     let (mut web, plan) = many(500);
     web.outages
         .push(outage(4, 1_000_000, Some(Answer::NoRoute), Names::Answers));
@@ -362,7 +362,7 @@ fn a_paused_crawl_sends_no_probes() {
 }
 
 #[test]
-fn a_list_of_dead_hosts_holds_no_crawl() {
+fn a_list_of_dead_hosts_pauses_no_crawl() {
     for how in [Answer::Silence, Answer::Unreachable, Answer::Refuse] {
         for live in [0, 5] {
             let (mut web, plan) = many(200);
@@ -381,7 +381,7 @@ fn a_list_of_dead_hosts_holds_no_crawl() {
 }
 
 #[test]
-fn names_on_one_dead_name_server_hold_no_crawl() {
+fn names_on_one_dead_name_server_pause_no_crawl() {
     for (live, is_silent) in [(0, false), (5, false), (0, true), (5, true)] {
         let (mut web, mut plan) = many(live);
         web.promise.obeys_robots = false;
@@ -440,7 +440,7 @@ fn seconds_until_others_are_asked(connects: Option<Answer>, names: Names) -> f64
 }
 
 #[test]
-fn hosts_that_were_never_asked_end_an_outage_whose_known_hosts_are_all_lost() {
+fn untried_hosts_can_end_an_outage() {
     for (connects, names) in [
         (Some(Answer::Silence), Names::Answers),
         (Some(Answer::NoRoute), Names::Fails),
@@ -454,7 +454,7 @@ fn hosts_that_were_never_asked_end_an_outage_whose_known_hosts_are_all_lost() {
 }
 
 #[test]
-fn hosts_whose_names_could_not_be_resolved_are_asked_as_soon_as_the_name_servers_answer() {
+fn unresolved_hosts_are_retried_when_name_servers_answer_again() {
     for end in 20..36 {
         let (mut web, mut plan) = many(400);
         plan.asks_names = true;
@@ -473,7 +473,7 @@ fn hosts_whose_names_could_not_be_resolved_are_asked_as_soon_as_the_name_servers
 }
 
 #[test]
-fn a_cancelled_request_leaves_other_failures_waiting_for_their_verdict() {
+fn cancelling_a_request_keeps_other_suspects() {
     let (mut web, mut plan) = many(14);
     web.promise.obeys_robots = false;
     let deaf: Vec<_> = (0..5)
@@ -568,7 +568,7 @@ fn an_outage_on_a_full_disk_loses_nothing() {
 }
 
 #[test]
-fn a_crawl_that_is_stopped_in_an_outage_on_a_full_disk_has_all_that_is_left() {
+fn a_crawl_stopped_in_an_outage_on_a_full_disk_has_every_url_pending() {
     for (seconds, until) in [(6, 10), (6, 20), (20, 25), (70, 75)] {
         let (mut web, mut plan) = many(500);
         plan.faults.disk_full.push(full(5, until));
@@ -592,7 +592,7 @@ fn a_crawl_that_is_stopped_in_an_outage_on_a_full_disk_has_all_that_is_left() {
 }
 
 #[test]
-fn what_a_crawl_killed_in_an_outage_has_written_is_true_and_the_rest_can_be_crawled_again() {
+fn results_of_a_crawl_killed_in_an_outage_are_correct_and_the_rest_can_be_crawled_again() {
     for milliseconds in (3000..70_000).step_by(4777) {
         let (mut web, mut plan) = many(400);
         plan.faults.disk_full.push(full(20, 30));
@@ -618,7 +618,7 @@ fn what_a_crawl_killed_in_an_outage_has_written_is_true_and_the_rest_can_be_craw
 /// An address is valid for 300 s. The lookup for the second page begins at 310 s; at 315 s the first page
 /// ends and its lane is released again.
 #[test]
-fn a_lane_that_is_released_again_during_a_lookup_has_waited_since_it_first_asked() {
+fn a_lane_released_again_during_a_lookup_keeps_its_first_wait() {
     let mut web = PoliteWeb::default();
     web.promise.obeys_robots = false;
     let mut first = Step::page().after(Duration::from_secs(315));

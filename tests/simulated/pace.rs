@@ -6,7 +6,7 @@ use super::crawl::Plan;
 use super::web::{PoliteWeb, Reply, Step, address};
 
 #[test]
-fn a_host_has_as_many_requests_in_flight_as_it_may_and_never_more() {
+fn concurrency_per_host_is_used_and_never_exceeded() {
     for cap in [1, 2, 8] {
         let mut web = PoliteWeb::default();
         web.promise.per_host = cap;
@@ -21,7 +21,7 @@ fn a_host_has_as_many_requests_in_flight_as_it_may_and_never_more() {
 }
 
 #[test]
-fn all_hosts_together_have_as_many_in_flight_as_the_crawl_may_and_never_more() {
+fn total_concurrency_is_used_and_never_exceeded() {
     let mut web = PoliteWeb::default();
     web.promise.in_all = 16;
     let mut plan = Plan::new(&[])
@@ -39,7 +39,7 @@ fn all_hosts_together_have_as_many_in_flight_as_the_crawl_may_and_never_more() {
 }
 
 #[test]
-fn ten_names_on_one_address_share_its_places_from_the_first_request() {
+fn ten_names_on_one_address_share_its_slots() {
     for asks_names in [false, true] {
         let mut web = PoliteWeb::default();
         web.promise.per_address = 2;
@@ -62,7 +62,7 @@ fn ten_names_on_one_address_share_its_places_from_the_first_request() {
 }
 
 #[test]
-fn requests_leave_when_due_once_it_is_known_how_long_a_handshake_takes() {
+fn requests_depart_when_due_after_the_set_up_time_is_learned() {
     let mut web = PoliteWeb::default();
     web.round_trip = Duration::from_millis(80);
     web.promise.gap_min = Duration::from_secs(1);
@@ -87,7 +87,7 @@ fn requests_leave_when_due_once_it_is_known_how_long_a_handshake_takes() {
 }
 
 #[test]
-fn no_server_sees_a_gap_that_is_too_short_however_long_the_system_calls_take_that_send() {
+fn slow_send_calls_do_not_shorten_gaps() {
     // Of one host a delay is long beside a send, of many it is short beside a turn full of them.
     for (hosts, delay) in [(1, 100), (40, 5)] {
         let delay = Duration::from_millis(delay);
@@ -110,7 +110,7 @@ fn no_server_sees_a_gap_that_is_too_short_however_long_the_system_calls_take_tha
 }
 
 #[test]
-fn what_falls_due_while_we_are_busy_leaves_between_two_pieces_of_news() {
+fn due_requests_depart_between_two_events() {
     let delay = Duration::from_millis(200);
     let mut web = PoliteWeb::default();
     web.round_trip = Duration::from_millis(1);
@@ -140,7 +140,7 @@ fn what_falls_due_while_we_are_busy_leaves_between_two_pieces_of_news() {
 }
 
 #[test]
-fn a_crawl_that_only_waits_takes_about_a_turn_a_second() {
+fn a_waiting_crawl_takes_about_one_turn_per_second() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[]).set("DOWNLOAD_DELAY", "1h");
     for number in 1..=50 {
@@ -175,7 +175,7 @@ fn f80_a_crawl_without_anything_to_do_does_not_wake() {
 }
 
 #[test]
-fn f80_what_is_due_leaves_within_two_milliseconds() {
+fn f80_due_requests_depart_within_two_milliseconds() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[])
         .set("DOWNLOAD_DELAY", 7.3)

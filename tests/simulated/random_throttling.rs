@@ -159,7 +159,7 @@ fn scopes(rng: &mut Rng, case: &mut Case) {
 }
 
 #[test]
-fn random_webs_under_random_throttling_are_crawled_whole_and_politely() {
+fn random_webs_with_random_throttling_are_crawled_completely_and_politely() {
     each_seed(SEEDS, |seed| {
         let case = throttled(seed);
         let web = case.web.shared();

@@ -31,7 +31,7 @@ fn ends(code: &str, asked: usize) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn nothing_of_a_fresh_host_is_sent_before_its_verdict_however_many_urls_race_for_it() {
+fn no_page_of_a_new_host_is_requested_before_its_robots_txt() {
     let mut web = PoliteWeb::default();
     web.promise.per_host = 8;
     let slow = Duration::from_secs(3);
@@ -57,14 +57,14 @@ fn nothing_of_a_fresh_host_is_sent_before_its_verdict_however_many_urls_race_for
 }
 
 #[test]
-fn a_robots_txt_that_is_not_there_allows_everything() {
+fn a_missing_robots_txt_allows_everything() {
     let status = |status| [Step::new(Reply::Status(status))];
     assert_eq!(check(Verdict::Everything, &status(404)), ends("200", 1));
     assert_eq!(check(Verdict::Everything, &status(403)), ends("200", 1));
 }
 
 #[test]
-fn a_server_that_fails_over_its_robots_txt_is_asked_again_and_then_left_alone() {
+fn a_failing_robots_txt_is_retried_and_then_disallows_everything() {
     let fails = [Step::new(Reply::Status(503))];
     let resets = [Step::new(Reply::Reset)];
     let hangs = [Step::new(Reply::Silence)];
@@ -85,7 +85,7 @@ fn a_server_that_fails_over_its_robots_txt_is_asked_again_and_then_left_alone() 
 }
 
 #[test]
-fn a_robots_txt_refused_by_429_is_not_asked_for_again_and_forbids_for_now() {
+fn a_robots_txt_refused_by_429_disallows_everything_without_a_retry() {
     let busy = [Step::new(Reply::Status(429))];
     assert_eq!(
         check(Verdict::Nothing, &busy),
@@ -117,7 +117,7 @@ fn five_redirects_of_a_robots_txt_are_followed_and_a_sixth_is_not() {
 }
 
 #[test]
-fn one_place_for_the_whole_crawl_is_enough_for_robots_txt_and_pages() {
+fn one_slot_for_the_whole_crawl_suffices() {
     let mut web = PoliteWeb::default();
     web.promise.in_all = 1;
     let mut plan = Plan::new(&[])
@@ -140,7 +140,7 @@ fn one_place_for_the_whole_crawl_is_enough_for_robots_txt_and_pages() {
 }
 
 #[test]
-fn a_robots_txt_holds_for_a_day_and_is_then_asked_for_again() {
+fn a_robots_txt_is_fetched_again_after_a_day() {
     const HOUR: Duration = Duration::from_secs(3600);
     let mut web = PoliteWeb::default();
     web.promise.gap_min = 2 * HOUR;

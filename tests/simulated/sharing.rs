@@ -47,7 +47,7 @@ fn least_gap(moments: &[Instant]) -> Duration {
 }
 
 #[test]
-fn f23_a_domain_bounds_the_sum_of_its_hosts_and_is_used_up() {
+fn f23_a_domain_bounds_the_sum_of_its_hosts_and_is_fully_used() {
     let mut web = web();
     let mut plan = plan().set("SCOPE_MAP", json!(["hierarchy"])).set(
         "THROTTLING_SCOPES",
@@ -91,7 +91,7 @@ fn f28_a_request_of_three_busy_scopes_has_its_turn() {
 }
 
 #[test]
-fn f29_an_address_is_a_scope_with_a_pace_of_its_own() {
+fn f29_an_address_scope_has_its_own_pace() {
     let mut web = web();
     let mut plan = plan()
         .set("SCOPE_MAP", json!(["host", "ip"]))
@@ -172,7 +172,7 @@ fn the_broad_preset_bounds_domains_and_addresses() {
 }
 
 #[test]
-fn f19_a_redirect_is_paced_by_where_it_leads_unless_the_caller_said_otherwise() {
+fn f19_a_redirect_has_the_scopes_of_its_target_unless_set_by_the_caller() {
     for own in [false, true] {
         let mut web = web();
         let mut plan = plan().set(

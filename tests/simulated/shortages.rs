@@ -50,7 +50,7 @@ fn last_sent(run: &Run, host: &str) -> f64 {
 }
 
 #[test]
-fn who_runs_out_of_ports_waits_for_them_and_asks_seldom() {
+fn without_ports_requests_wait_and_retry_rarely() {
     let run = crawl(&[200], |plan| plan.faults.ports_max = 20);
     // Twenty a minute: each port rests for a minute after its connection.
     let took = run.crawler.elapsed().as_secs();
@@ -61,7 +61,7 @@ fn who_runs_out_of_ports_waits_for_them_and_asks_seldom() {
 }
 
 #[test]
-fn a_place_without_ports_takes_none_of_the_room_of_others() {
+fn a_destination_without_ports_occupies_no_slots() {
     // The first has need of six times its ports; the others have just enough.
     let mut hosts = [20; 51];
     hosts[0] = 120;
@@ -85,7 +85,7 @@ fn busy(run: &Run) -> f64 {
 }
 
 #[test]
-fn who_looks_long_for_ports_does_so_for_a_twentieth_of_the_time() {
+fn a_slow_search_for_ports_takes_a_twentieth_of_the_time() {
     let run = crawl(&[1500, 20], |plan| {
         plan.faults.ports_max = 2000;
         plan.faults.port_search = Duration::from_millis(4);
@@ -104,7 +104,7 @@ fn who_looks_long_for_ports_does_so_for_a_twentieth_of_the_time() {
 }
 
 #[test]
-fn who_runs_out_of_sockets_goes_on_with_fewer_and_asks_seldom() {
+fn without_sockets_fewer_requests_are_in_flight() {
     let hosts = [5; 100];
     let run = crawl(&hosts, |plan| plan.faults.sockets_max = 20);
     assert!(run.web.borrow().all.peak <= 20);

@@ -47,7 +47,7 @@ fn seconds(schedule: &[(Instant, String)]) -> Vec<f64> {
 }
 
 #[test]
-fn f20_a_slot_and_a_scope_that_say_the_same_lead_to_the_same_schedule() {
+fn f20_download_slots_and_scopes_give_the_same_schedule() {
     for (randomize, jitter) in [(json!(false), json!(false)), (json!(true), json!(0.5))] {
         let slot =
             json!({"one.test": {"concurrency": 2, "delay": 0.2, "randomize_delay": randomize}});

@@ -34,7 +34,7 @@ fn second_of(time: &Value) -> f64 {
 }
 
 #[test]
-fn f79_each_response_has_its_decision_which_says_what_the_server_saw() {
+fn f79_each_response_has_a_decision_that_matches_the_server() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[])
         .set("AUTOTHROTTLE_ENABLED", true)
@@ -84,7 +84,7 @@ fn f79_each_response_has_its_decision_which_says_what_the_server_saw() {
 }
 
 #[test]
-fn without_the_setting_nothing_is_decided_aloud() {
+fn without_the_setting_no_decision_is_written() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[]).set("AUTOTHROTTLE_ENABLED", true);
     plan.seeds = web.pages("one.test", 1, 5, Duration::from_millis(20));
@@ -134,7 +134,7 @@ fn f77_settings_without_effect_are_reported_once_with_what_limited() {
 }
 
 #[test]
-fn f78_the_pace_that_came_about_is_what_the_server_measured() {
+fn f78_the_reported_pace_matches_the_server() {
     for (delay, concurrency, think) in [(0.1, 8, 300), (0.05, 2, 400), (1.0, 1, 20)] {
         let mut web = PoliteWeb::default();
         let mut plan = Plan::new(&[])
@@ -183,7 +183,7 @@ fn f78_the_pace_that_came_about_is_what_the_server_measured() {
 }
 
 #[test]
-fn what_scopes_waited_for_is_told_by_cause() {
+fn waits_of_scopes_are_reported_by_cause() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[])
         .set("DOWNLOAD_DELAY", 1)
@@ -260,18 +260,18 @@ fn check_remark(remarks: &[Remark], about: &str, words: &str) {
 }
 
 #[test]
-fn f100_a_delay_that_stays_at_its_longest_is_told_to_be_a_slow_server_s() {
+fn f100_a_delay_at_its_maximum_is_reported_as_a_slow_server() {
     let scope = remarks(60, &page(5000), &[("AUTOTHROTTLE_MAX_DELAY", json!(2))]);
     check_remark(&scope, "slow", "raise AUTOTHROTTLE_MAX_DELAY");
 }
 
 #[test]
-fn f101_a_server_that_autothrottle_does_not_throttle_is_told_of() {
+fn f101_an_unthrottled_server_is_reported() {
     check_remark(&remarks(400, &page(1), &[]), "unthrottled", "set `delay`");
 }
 
 #[test]
-fn f102_what_keeps_concurrency_below_its_target_is_told() {
+fn f102_the_cause_of_low_concurrency_is_reported() {
     let target = ("AUTOTHROTTLE_TARGET_CONCURRENCY", json!(4));
     let cap = ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(1));
     let scope = remarks(200, &page(200), &[target.clone(), cap]);
@@ -280,14 +280,14 @@ fn f102_what_keeps_concurrency_below_its_target_is_told() {
 }
 
 #[test]
-fn f103_a_server_that_forbids_everything_is_told_to_be_beyond_slowing_down() {
+fn f103_a_server_that_refuses_everything_is_reported_as_blocked() {
     let forbidden = Step::new(Reply::Status(403));
     let scope = remarks(40, &forbidden, &[]);
     check_remark(&scope, "suspect", "slowing down does not help");
 }
 
 #[test]
-fn of_many_scopes_those_worth_a_look_are_told_of_and_the_rest_are_counted() {
+fn only_remarkable_scopes_are_listed_and_the_others_are_counted() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[])
         .set("DOWNLOAD_DELAY", 1)
@@ -336,7 +336,7 @@ fn a_wait_that_is_not_over_counts_as_well() {
 }
 
 #[test]
-fn f104_no_minute_at_the_origin_holds_more_than_the_limit_and_the_log_says_what_it_saw() {
+fn f104_no_minute_at_the_origin_exceeds_the_limit_and_the_log_matches() {
     let limit = 60;
     let mut web = PoliteWeb::default();
     let own = json!({"one.test": {"requests_per_minute": limit, "concurrency": 8}});
@@ -403,7 +403,7 @@ fn gap_behind(slow: impl Fn(Request) -> Request) -> f64 {
 }
 
 #[test]
-fn f90_at_the_origin_a_flagged_slow_reply_leaves_the_gap_as_it_was() {
+fn f90_dont_adjust_delay_keeps_the_gap_at_the_origin() {
     let gap = gap_behind(Request::dont_adjust_delay);
     assert!((0.199..0.202).contains(&gap), "{gap} s");
     let gap = gap_behind(|request| request);

@@ -48,7 +48,7 @@ fn check(step: Step, slows: bool) {
 }
 
 #[test]
-fn f30_the_statuses_that_mean_too_fast_slow_a_host_down_and_others_do_not() {
+fn f30_only_backoff_statuses_slow_a_host_down() {
     for status in [429, 502, 503, 504, 520, 521, 522, 523, 524] {
         check(Step::status(status), true);
     }
@@ -58,7 +58,7 @@ fn f30_the_statuses_that_mean_too_fast_slow_a_host_down_and_others_do_not() {
 }
 
 #[test]
-fn f31_timeouts_resets_and_bodies_cut_short_slow_a_host_down() {
+fn f31_timeouts_resets_and_truncated_bodies_slow_a_host_down() {
     for reply in [
         Reply::Silence,
         Reply::Reset,
@@ -77,7 +77,7 @@ fn f31_a_body_that_hangs_slows_a_host_down() {
 
 /// Hosts of one domain share its pace: one is alive, one refuses connections, one has no address.
 #[test]
-fn f31_names_without_address_and_refused_connections_slow_nobody_down() {
+fn f31_dns_failures_and_refused_connections_slow_no_host_down() {
     let mut web = PoliteWeb::default();
     web.promise.obeys_robots = false;
     web.round_trip = Duration::from_millis(10);

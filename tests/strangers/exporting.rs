@@ -99,7 +99,7 @@ fn failures(metrics: &HashMap<String, f64>) -> Vec<&str> {
 }
 
 #[test]
-fn what_a_probe_measured_is_what_the_target_did() {
+fn probe_results_match_the_target() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/moved" => Reply::redirect("302 Found", "/").after(Duration::from_millis(30)),
         _ => Reply::page("a page").after(Duration::from_millis(50)),
@@ -136,7 +136,7 @@ fn what_a_probe_measured_is_what_the_target_did() {
 }
 
 #[test]
-fn many_targets_are_probed_at_once_and_one_that_hangs_is_told_in_time() {
+fn many_targets_are_probed_at_once_and_a_hanging_one_times_out() {
     const TARGETS: usize = 30;
     // None is answered before all have asked.
     let all = Barrier::new(TARGETS);
@@ -186,7 +186,7 @@ fn many_targets_are_probed_at_once_and_one_that_hangs_is_told_in_time() {
 }
 
 #[test]
-fn whoever_scrapes_one_target_is_asked_no_oftener_than_its_pace() {
+fn scrapes_do_not_exceed_the_pace_of_a_target() {
     let server =
         Server::start(|_| Reply::status("503 Service Unavailable").field("Retry-After", 3600));
     let config = server
@@ -212,7 +212,7 @@ fn whoever_scrapes_one_target_is_asked_no_oftener_than_its_pace() {
 }
 
 #[test]
-fn a_probe_without_a_turn_in_time_is_reported_and_never_sent() {
+fn a_probe_not_released_before_its_deadline_is_never_sent() {
     let (sender, mut receiver) = unbounded_channel();
     let server = Server::start(move |_| {
         let _ = sender.send(());
@@ -247,7 +247,7 @@ fn a_target_that_is_down_is_probed_each_time() {
 }
 
 #[test]
-fn what_is_no_target_is_refused() {
+fn an_invalid_target_is_refused() {
     let refused = [
         "probe",
         "probe?target=",
@@ -261,7 +261,7 @@ fn what_is_no_target_is_refused() {
 }
 
 #[test]
-fn the_end_of_the_certificate_that_ends_first_is_told_most_of_all_where_it_is_the_trouble() {
+fn the_earliest_certificate_expiry_is_reported_even_if_expired() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = folder.path().join("authority.pem");
     let metrics_of = |port: u16, host: &str, trusts: bool| {

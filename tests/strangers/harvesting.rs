@@ -161,7 +161,7 @@ fn stopping(stop: fn(&Stopper)) -> (Server, Arc<Mutex<Option<Stopper>>>) {
 }
 
 #[test]
-fn what_a_stopped_harvest_left_is_done_by_the_next_and_nothing_twice() {
+fn a_second_harvest_continues_a_stopped_one_without_repeats() {
     for (stop, is_graceful) in [
         (Stopper::stop as fn(&Stopper), true),
         (Stopper::stop_now, false),
@@ -204,7 +204,7 @@ fn what_a_stopped_harvest_left_is_done_by_the_next_and_nothing_twice() {
 }
 
 #[test]
-fn while_a_commit_takes_long_no_more_is_asked_for_than_may_wait() {
+fn a_slow_commit_bounds_the_number_of_requests() {
     let (counts, seen) = channel();
     let counts = Mutex::new(counts);
     let server = Server::start(move |_| {
@@ -243,7 +243,7 @@ fn while_a_commit_takes_long_no_more_is_asked_for_than_may_wait() {
 }
 
 #[test]
-fn a_database_that_takes_no_more_ends_the_harvest_with_its_error() {
+fn a_failing_database_ends_the_harvest_with_its_error() {
     let server = Server::start(|_| Reply::page("a page"));
     let (_folder, path) = database(1000);
     open(&path)

@@ -49,7 +49,7 @@ fn verdict_on<'a>(report: &'a Report, url: &str) -> (&'a Verdict, Vec<&'a str>) 
 }
 
 #[test]
-fn each_link_is_judged_and_reported_with_its_pages() {
+fn each_broken_link_is_reported_with_its_pages() {
     let server = Server::start(|asked| {
         match (asked.host.as_str(), asked.target.as_str()) {
         ("a.test", "/") => Reply::page(
@@ -157,7 +157,7 @@ fn each_link_is_judged_and_reported_with_its_pages() {
 }
 
 #[test]
-fn a_site_without_end_is_checked_to_the_limit_or_until_somebody_stops_it() {
+fn an_endless_site_is_checked_until_the_limit_or_a_stop() {
     let (sender, mut receiver) = unbounded_channel();
     let sender = Mutex::new(sender);
     let server = Server::start(move |asked| {
@@ -206,7 +206,7 @@ fn a_site_without_end_is_checked_to_the_limit_or_until_somebody_stops_it() {
 }
 
 #[test]
-fn what_robots_txt_forbids_is_not_called_broken() {
+fn disallowed_links_are_not_reported_as_broken() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/" => Reply::page("<a href=/private>1</a>"),
         "/robots.txt" => Reply::page("User-agent: *\nDisallow: /private\n"),

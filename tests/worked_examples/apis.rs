@@ -74,7 +74,7 @@ fn f25_the_api_and_each_site_behind_it_keep_their_paces() {
 }
 
 #[test]
-fn f26_what_the_site_answered_the_api_slows_that_site_down_and_nothing_else() {
+fn f26_a_refusal_by_the_target_slows_only_the_target() {
     let server = Server::start(|asked| {
         let refused = asked.target.contains("t1.test%2F0");
         let status = if refused { "429" } else { "200" };
@@ -101,7 +101,7 @@ fn f26_what_the_site_answered_the_api_slows_that_site_down_and_nothing_else() {
 }
 
 #[test]
-fn f27_what_the_api_says_of_itself_slows_all_of_it_down_and_no_site() {
+fn f27_a_refusal_by_the_api_slows_only_the_api() {
     let server = Server::start(|asked| match asked.target.contains("t0.test") {
         true => Reply::status("429 Too Many Requests"),
         false => Reply::page("a page"),
@@ -156,7 +156,7 @@ fn quick_policy(server: &Server) -> Crawler {
 }
 
 #[test]
-fn f72_a_page_that_fails_is_given_up_after_four_times_and_a_refusal_never() {
+fn f72_failures_are_tried_four_times_and_refusals_without_limit() {
     const LATER: &[&str] = &[
         "429 Later",
         "503 Busy",
@@ -185,7 +185,7 @@ fn f72_a_page_that_fails_is_given_up_after_four_times_and_a_refusal_never() {
 }
 
 #[test]
-fn f40_the_strategy_that_the_configuration_names_decides_the_delays_by_its_arguments() {
+fn f40_a_named_strategy_sets_delays_by_its_arguments() {
     let server = refusing(&[("/", &["429 Later", "503 Busy", "429 Later", "520 Failed"])]);
     let mut crawler = quick_policy(&server);
     crawler

@@ -124,7 +124,7 @@ fn f44_retry_after_holds_the_scope_once_and_one_request_probes() {
 }
 
 #[test]
-fn f45_retry_after_is_a_date_too_and_what_is_neither_holds_nothing() {
+fn f45_retry_after_may_be_a_date_and_garbage_is_ignored() {
     // A date counts whole seconds: the wall clock's next but two is two to three seconds ahead.
     let server = Server::start(|asked| {
         if !is_first(asked) {
@@ -226,7 +226,7 @@ fn f49_no_redirect_waits_longer_than_its_cap() {
 }
 
 #[test]
-fn f50_what_is_known_of_a_scope_holds_before_its_first_request() {
+fn f50_a_known_hold_applies_before_the_first_request() {
     let server = Server::start(|_| Reply::page("a page"));
     let scopes = json!({
         "busy.test": {},
@@ -252,7 +252,7 @@ fn f50_what_is_known_of_a_scope_holds_before_its_first_request() {
 }
 
 #[test]
-fn f68_what_an_answer_says_of_scopes_comes_in_every_shape() {
+fn f68_a_signal_accepts_feedback_in_every_form() {
     struct Says;
     impl Classify for Says {
         fn classify(&self, answer: &Answer<'_>) -> Signal {
@@ -299,7 +299,7 @@ fn f68_what_an_answer_says_of_scopes_comes_in_every_shape() {
 }
 
 #[test]
-fn f68_a_program_may_say_at_any_time_that_a_scope_is_exhausted_or_to_be_left_alone() {
+fn f68_a_program_can_exhaust_or_hold_a_scope_at_any_time() {
     let check = |feedback: Feedback| {
         let server = Server::start(|_| Reply::page("a page"));
         let config = set(server.config(), "BACKOFF_MIN_DELAY", "700ms");
@@ -321,7 +321,7 @@ fn f68_a_program_may_say_at_any_time_that_a_scope_is_exhausted_or_to_be_left_alo
 }
 
 #[test]
-fn f68_what_a_program_says_counts_from_when_it_says_it() {
+fn f68_feedback_takes_effect_from_the_call() {
     let server = Server::start(|_| Reply::page("a page"));
     let builder = Crawler::builder(server.config()).initial_feedback(|scope| {
         (scope == "known.test").then(|| Feedback::of(scope).delay(millis(500)))
@@ -345,7 +345,7 @@ fn f68_what_a_program_says_counts_from_when_it_says_it() {
 }
 
 #[test]
-fn f81_a_scope_obeys_what_is_said_of_it_in_the_middle_of_a_crawl() {
+fn f81_set_scope_takes_effect_during_a_crawl() {
     let server = Server::start(|_| Reply::page("a page").after(millis(100)));
     let config = set(server.config(), "DOWNLOAD_DELAY", "50ms");
     let (pages, mut crawler) = kept(Crawler::builder(config));

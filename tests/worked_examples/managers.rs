@@ -15,7 +15,7 @@ use crate::loopback::{Reply, Server};
 use crate::{assert_apart, crawl, crawl_under, get, millis, scopes_of, set};
 
 #[test]
-fn f70_so_many_requests_in_each_window_by_a_strategy_that_comes_with_the_crawler() {
+fn f70_fixed_window_allows_its_requests_per_window() {
     let check = |config: &dyn Fn(Config) -> Config| {
         let server = Server::start(|_| Reply::page("a page"));
         crawl_under(
@@ -83,7 +83,7 @@ fn counting(builder: Builder, count: &Arc<AtomicUsize>) -> Builder {
 }
 
 #[test]
-fn f70_a_manager_and_the_strategy_of_a_scope_are_those_that_are_named() {
+fn f70_manager_and_strategy_are_selected_by_name() {
     let server = Server::start(|_| Reply::page("a page"));
     let config = set(server.config(), "THROTTLING_MANAGER", "counting");
     let scopes = json!({"b.test": {"manager": "counting"}});
@@ -102,7 +102,7 @@ fn f70_a_manager_and_the_strategy_of_a_scope_are_those_that_are_named() {
 }
 
 #[test]
-fn f70_a_strategy_for_all_scopes_is_made_once_for_each() {
+fn f70_a_default_strategy_is_created_once_per_scope() {
     let server = Server::start(|_| Reply::page("a page"));
     let config = set(server.config(), "THROTTLING_SCOPE_MANAGER", "counting");
     let count = Arc::new(AtomicUsize::new(0));
@@ -114,7 +114,7 @@ fn f70_a_strategy_for_all_scopes_is_made_once_for_each() {
 }
 
 #[test]
-fn f70_what_no_name_stands_for_is_refused_when_the_crawler_is_built() {
+fn f70_build_rejects_an_unknown_strategy() {
     let check = |setting: &str, value: Value, parts: &[&str]| {
         let config = set(Config::default(), setting, value);
         let builder = with_policy(Crawler::builder(config));

@@ -46,7 +46,7 @@ fn f61_a_request_that_would_cost_too_much_waits_for_the_next_window() {
 }
 
 #[test]
-fn f62_what_a_request_did_cost_takes_the_place_of_its_estimate() {
+fn f62_the_actual_cost_replaces_the_estimate() {
     // Of the estimate, 2 each, five would fit into 10.
     let check = |cost: Option<&'static str>, expected: usize| {
         let server = Server::start(move |_| match cost {
@@ -98,7 +98,7 @@ fn f63_spending_is_limited_to_what_the_server_reports_as_remaining() {
 }
 
 #[test]
-fn f64_the_ledger_of_the_server_never_exceeds_the_cap_by_more_than_is_in_flight() {
+fn f64_the_servers_ledger_exceeds_the_cap_at_most_by_requests_in_flight() {
     const IN_FLIGHT: usize = 4;
     const WINDOW: Duration = millis(300);
     // From 30 % below the estimate of 10 to as much above it.
@@ -144,7 +144,7 @@ fn f64_the_ledger_of_the_server_never_exceeds_the_cap_by_more_than_is_in_flight(
 }
 
 #[test]
-fn f65_what_costs_more_than_a_window_holds_is_sent_alone_or_not_at_all() {
+fn f65_an_oversize_cost_is_sent_alone_or_refused() {
     let requests = || {
         let small =
             (0..4).map(|number| get(format!("http://a.test/{number}")).scope_cost(COST, 1.0));

@@ -65,7 +65,7 @@ fn f15_two_hosts_under_one_scope_share_its_pace() {
 }
 
 #[test]
-fn f16_of_two_scopes_the_slower_one_decides_and_only_for_its_own() {
+fn f16_the_slower_of_two_scopes_delays_only_its_own_requests() {
     let of_users = |number| {
         get(format!("http://a.test/users/{number}"))
             .scope("api")

@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[test]
-fn f22_hosts_of_a_registrable_domain_share_a_pace_by_code_as_by_setting() {
+fn f22_hosts_of_a_registrable_domain_share_a_pace_by_code_and_by_setting() {
     let check = |builder: &dyn Fn(&Server) -> Builder| {
         let server = Server::start(|_| Reply::page("a page"));
         let hosts = ["x.co.uk", "a.b.x.co.uk", "y.co.uk", "localhost", "co.uk"];
@@ -42,7 +42,7 @@ fn f22_hosts_of_a_registrable_domain_share_a_pace_by_code_as_by_setting() {
 }
 
 #[test]
-fn f22_an_address_is_its_own_scope_by_code_as_by_setting() {
+fn f22_an_address_is_its_own_scope_by_code_and_by_setting() {
     let check = |builder: &dyn Fn(&Server) -> Builder| {
         let server = Server::start(|_| Reply::page("a page"));
         let (_, port) = server
@@ -79,7 +79,7 @@ fn f23_two_hosts_reach_their_own_caps_alone_and_that_of_their_domain_together() 
 }
 
 #[test]
-fn f24_endpoints_of_one_host_have_paces_of_their_own_whatever_the_query() {
+fn f24_each_endpoint_has_its_own_pace_regardless_of_the_query() {
     let server = Server::start(|_| Reply::page("a page").after(millis(300)));
     let config = endpoints::paces(server.config()).expect("settings");
     let urls = (0..40).map(|number| format!("fast-endpoint?page={number}"));
@@ -106,7 +106,7 @@ fn f24_endpoints_of_one_host_have_paces_of_their_own_whatever_the_query() {
 }
 
 #[test]
-fn f19_a_redirect_is_counted_where_it_goes_and_custom_scopes_stay() {
+fn f19_a_redirect_counts_for_its_target_and_custom_scopes_stay() {
     let answer = |asked: &Asked| match asked.host.as_str() {
         "a.test" => Reply::redirect("302 Found", &format!("http://b.test{}", asked.target)),
         _ => Reply::page("the end"),
@@ -144,7 +144,7 @@ fn f19_a_redirect_is_counted_where_it_goes_and_custom_scopes_stay() {
 }
 
 #[test]
-fn f67_a_map_that_answers_from_another_thread_is_asked_once_per_request() {
+fn f67_a_map_on_another_thread_is_called_once_per_request() {
     struct Slow(Arc<AtomicUsize>);
     impl ScopeMap for Slow {
         fn scopes(&self, query: &mut ScopeQuery<'_>) {
@@ -179,7 +179,7 @@ fn f67_a_map_that_answers_from_another_thread_is_asked_once_per_request() {
 }
 
 #[test]
-fn f69_a_map_adds_a_scope_to_what_another_gave_in_any_form() {
+fn f69_a_map_can_add_a_scope_to_those_of_another() {
     struct Tenants;
     impl ScopeMap for Tenants {
         fn scopes(&self, query: &mut ScopeQuery<'_>) {
