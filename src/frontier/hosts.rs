@@ -669,7 +669,7 @@ mod tests {
         assert_eq!(
             hosts.health(id, now),
             Health::Up,
-            "a connection is no success, but it may be asked"
+            "a connection is not a success, but the host may be tried"
         );
         hosts.answered(id);
         assert_eq!(

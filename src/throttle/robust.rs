@@ -106,7 +106,7 @@ impl Robust {
         let ceiling = ceiling(settings, floor);
         if signal.cached == Some(true) {
             if !success || !self.heads.is_empty() {
-                return self.unchanged("a cached reply says nothing about the origin", true);
+                return self.unchanged("a cached reply does not measure the origin", true);
             }
             let target = delay_for(BUSY_UNSEEN, settings, floor);
             let reason = "cached reply, origin unknown: paced as if it took a second";
@@ -192,7 +192,7 @@ impl Robust {
     ) -> Adjusted {
         let extra = body.took.saturating_sub(body.latency);
         if body.cached == Some(true) {
-            return self.unchanged("a cached reply says nothing about the origin", true);
+            return self.unchanged("a cached reply does not measure the origin", true);
         }
         if self.bodies.is_none() {
             let heads = self.heads.usual().unwrap_or(0.0);

@@ -5,7 +5,7 @@ use super::http::Headers;
 use super::structured;
 
 /// Returns whether an intermediate cache answered instead of the origin; `None` if the reply does
-/// not say.
+/// not show it.
 ///
 /// One hit anywhere decides: in `X-Cache: HIT, MISS` the cache far from us answered, in `MISS, HIT`
 /// the near one, and in both cases the origin did no work. Fields that a near cache stored with the

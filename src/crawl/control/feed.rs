@@ -55,12 +55,12 @@ use crate::sink::page::Page;
 /// ```
 ///
 /// Both methods are called on the crawl's thread and must not block. Run a blocking client on a thread
-/// of its own that sends batches through a channel. While the channel is empty the source returns
+/// that sends batches through a channel. While the channel is empty the source returns
 /// [`SourcePoll::Nothing`], and the thread calls [`Wake::wake`] after the next batch; send it a clone of
 /// the [`Wake`] on the first poll. A database in the same process that answers in microseconds may be
 /// queried directly.
 ///
-/// A request ends when the sink has taken its page, not when a sink with a thread of its own has
+/// A request ends when the sink has taken its page, not when the thread of a sink has
 /// written it. If results must be safe before a request is acknowledged, let source and sink send to
 /// that thread through one channel: the page arrives first. `tests/strangers/harvest.rs` in the
 /// repository does so, with SQLite.
@@ -74,7 +74,7 @@ pub trait RequestSource: Send {
     ///
     /// # Errors
     /// A permanent failure: the crawl sends nothing more, finishes the requests in flight within
-    /// `STOP_GRACE` and ends as `source_failed`. A temporary failure is no error: return
+    /// `STOP_GRACE` and ends as `source_failed`. A temporary failure is not an error: return
     /// [`SourcePoll::Later`].
     fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError>;
 
@@ -153,8 +153,8 @@ pub enum RequestEnd<'a> {
 }
 
 impl EndedRequest<'_> {
-    /// Whether another crawl should fetch it: this process ended it, and neither the web nor an
-    /// order. A page's own failure says [the same](Failure::should_requeue).
+    /// Whether another crawl should fetch it: the end of this process ended it, not the web and not a
+    /// command. The same as [`Failure::should_requeue`] of its page's failure.
     pub fn should_requeue(&self) -> bool {
         match self.end {
             RequestEnd::NotBegun | RequestEnd::Unfinished => true,

@@ -52,8 +52,8 @@ pub struct Submitted {
     tasks: Slab<task::Waker>,
 }
 
-/// A future that waits for room. It is woken once for each time that it says so, and no more once it is
-/// dropped.
+/// A future that waits for room. Each registration wakes it at most once; dropping it removes the
+/// registration.
 pub struct RoomWait<'a> {
     shared: &'a Shared,
     /// Its place in [`Submitted::tasks`].

@@ -23,7 +23,7 @@ impl<I: Io> Core<I> {
             ..Timings::default()
         };
         if let Some(took) = self.network.take_lookup(lane) {
-            // The lookup was this attempt's; the wait for its turn after it is no phase of it.
+            // The lookup was this attempt's; the wait after it is not part of the lookup.
             timings.started = self.now - took;
             timings.dns = Some(self.now);
         }

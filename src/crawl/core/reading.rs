@@ -18,7 +18,7 @@ use crate::sink::reply::{Flow, Held, Reply};
 const LONG_READS_PER_TURN: usize = 4;
 
 impl<I: Io> Core<I> {
-    /// Asks the sink what it wants of the body whose head has just come.
+    /// Gets the sink's mode for the body of a head that has just arrived.
     pub fn ask_for_body(&mut self, key: Key, socket: Key) {
         let Some(flight) = self.flights.get(key) else {
             return;

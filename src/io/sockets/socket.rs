@@ -467,7 +467,7 @@ fn receive_stamped(
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = size_of::<Control>() as _;
     // SAFETY: the header points to one slice, borrowed mutably for as long as the call lasts, and
-    // to `control`, aligned for and as long as it says.
+    // to `control`, with the alignment and the length that the header states.
     let received = unsafe {
         libc::syscall(
             libc::SYS_recvmsg,
@@ -479,7 +479,7 @@ fn receive_stamped(
     let Ok(received) = usize::try_from(received) else {
         return Err(io::Error::last_os_error());
     };
-    // SAFETY: `recvmsg` has written as much of `control` as it says.
+    // SAFETY: `recvmsg` has written `msg_controllen` bytes of `control`.
     let control = unsafe {
         std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), header.msg_controllen as _)
     };

@@ -179,7 +179,7 @@ impl Ring {
         provided_ring: &ProvidedRing,
     ) -> Result<(), Unavailable> {
         let address = provided_ring.entries() as u64;
-        // SAFETY: the ring of buffers is aligned to a page and as long as it says. It is freed when no
+        // SAFETY: the ring of buffers is aligned to a page and has that many entries. It is freed when no
         // receive is under way and none can begin, or never: see `Uring`'s `drop`.
         let registered = unsafe {
             self.ring.submitter().register_buf_ring_with_flags(
