@@ -54,7 +54,7 @@ use crate::sink::page::Page;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Both methods are called on the crawl's thread and must not block. Run a blocking client on a thread
+/// Both methods are called on the crawl's thread and must not block. Run a blocking client on a separate thread
 /// that sends batches through a channel. While the channel is empty the source returns
 /// [`SourcePoll::Nothing`], and the thread calls [`Wake::wake`] after the next batch; send it a clone of
 /// the [`Wake`] on the first poll. A database in the same process that answers in microseconds may be
