@@ -5,6 +5,7 @@
 //! has what all connections of a crawl share; `session.rs` has the part of one connection.
 
 mod session;
+mod sessions;
 mod certificates;
 mod refused;
 mod failure;
@@ -14,20 +15,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::{
+    ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
+    WebPkiServerVerifier,
+};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::{
     AlertDescription, CertificateError, CipherSuite, ClientConfig, ClientConnection,
-    DigitallySignedStruct, Error, HandshakeKind, PeerMisbehaved, ProtocolVersion, RootCertStore,
-    SignatureScheme,
+    DigitallySignedStruct, Error, HandshakeKind, NamedGroup, PeerMisbehaved, ProtocolVersion,
+    RootCertStore, SignatureScheme,
 };
 
 pub use self::certificates::Certificates;
 use self::refused::{KeepRejected, RejectedChain};
 pub use self::session::{TlsInfo, TlsSession, TlsVersion};
+use self::sessions::Sessions;
 use crate::base::time::{Instant, Wall};
 
 /// The trusted roots, and the time at the start of the crawl.
@@ -40,7 +45,7 @@ pub struct TlsSettings {
     /// Wall-clock time at [`Instant::START`], used to verify certificates.
     pub wall_at_start: Wall,
     /// Number of hosts whose sessions are kept for resumption, which halves the cost of a handshake
-    /// (about 8 kB each).
+    /// (about 8 kB each, which bounds their bytes as well). They are evicted after a day.
     pub session_hosts_max: usize,
 }
 
@@ -119,6 +124,7 @@ impl TlsConfigError {
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     client: Arc<ClientConfig>,
+    sessions: Arc<Sessions>,
     refused: Arc<RejectedChain>,
     time: Arc<CrawlTime>,
     wall_at_start: Wall,
@@ -157,11 +163,11 @@ impl TlsConfig {
             .with_no_client_auth();
         // Some servers abort the handshake if another protocol is offered.
         client.alpn_protocols = vec![b"http/1.1".to_vec()];
-        client.resumption = Resumption::in_memory_sessions(
-            settings.session_hosts_max.saturating_mul(TICKETS_PER_HOST),
-        );
+        let sessions = Arc::new(Sessions::new(settings.session_hosts_max, time.clone()));
+        client.resumption = Resumption::store(sessions.clone());
         Ok(TlsConfig {
             client: Arc::new(client),
+            sessions,
             refused,
             time,
             wall_at_start: settings.wall_at_start,
@@ -173,6 +179,7 @@ impl TlsConfig {
     pub fn set_now(&self, now: Instant) {
         let wall = self.wall_at_start.at(now);
         self.time.0.store(wall.0, Ordering::Relaxed);
+        self.sessions.evict_old();
     }
 }
 
@@ -273,9 +280,6 @@ impl ServerCertVerifier for NoVerification {
         self.0.signature_verification_algorithms.supported_schemes()
     }
 }
-
-/// Unit of rustls's session store: maximum number of tickets per host.
-const TICKETS_PER_HOST: usize = 8;
 
 #[cfg(test)]
 pub(crate) mod testing {
