@@ -15,7 +15,8 @@ use crate::fetch::failure::Failure;
 /// Names and what is known of them, up to `entries_max` and [`ENTRY_BYTES`] for each of these.
 ///
 /// When full it evicts an expired name, or one that was not used since the clock hand last passed
-/// it (the CLOCK algorithm).
+/// it (the CLOCK algorithm). Each answer that is stored also has [`SWEPT_PER_ANSWER`] entries checked in turn,
+/// of which the expired are evicted, full or not.
 pub(super) struct Cache {
     entries: Vec<Entry>,
     /// Indices into `entries`, found by name.
@@ -25,6 +26,8 @@ pub(super) struct Cache {
     /// Memory of the entries, in bytes: an answer may have thousands of addresses.
     bytes: usize,
     hand: usize,
+    /// Index of the entry that is next checked for its age.
+    swept: usize,
     /// Failures from before this time are ignored.
     failures_from: Instant,
 }
@@ -64,6 +67,7 @@ impl Cache {
             entries_max: entries_max.max(1),
             bytes: 0,
             hand: 0,
+            swept: 0,
             failures_from: Instant::START,
         }
     }
@@ -88,6 +92,7 @@ impl Cache {
     /// Each consecutive failure doubles the time until the next try. A failure does not replace
     /// addresses that are still valid.
     pub(super) fn put(&mut self, host: &str, outcome: &Outcome, now: Instant) {
+        self.sweep(now);
         let found = self.find(host);
         let known = match (outcome, found.map(|index| &self.entries[index].known)) {
             (Outcome::Found { addresses, expires }, _) => Known::Found {
@@ -117,6 +122,19 @@ impl Cache {
             None => self.insert(host, known),
         };
         self.make_room(index, now);
+    }
+
+    /// Evicts what has expired among the next few entries.
+    fn sweep(&mut self, now: Instant) {
+        for _ in 0..SWEPT_PER_ANSWER.min(self.entries.len()) {
+            if self.swept >= self.entries.len() {
+                self.swept = 0;
+            }
+            match self.entries.get(self.swept) {
+                Some(entry) if entry.known.kept_until() <= now => self.remove(self.swept),
+                _ => self.swept += 1,
+            }
+        }
     }
 
     /// Discards all failures so far, because the name servers did not work.
@@ -259,6 +277,14 @@ impl Known {
     }
 
     /// Until when it is valid.
+    /// When the entry is of no more use. A failure counts for the next one for a while.
+    fn kept_until(&self) -> Instant {
+        match self {
+            Known::Found { .. } | Known::Absent { .. } => self.until(),
+            Known::Failing { until, .. } => *until + FAILURE_KEPT,
+        }
+    }
+
     fn until(&self) -> Instant {
         match self {
             Known::Found { expires, .. } | Known::Absent { expires, .. } => *expires,
@@ -281,6 +307,13 @@ const ENTRY_BYTES: usize = 192;
 /// Maximum number of entries checked to find one to evict, which bounds the work if all were used.
 const STEPS_MAX: usize = 64;
 
+/// Entries checked for their age with each answer: more than one, so that the check goes round faster than
+/// entries come.
+const SWEPT_PER_ANSWER: usize = 4;
+
+/// How long a failure is kept beyond its wait, in which another one doubles the wait.
+const FAILURE_KEPT: Duration = Duration::from_secs(3600);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,6 +326,25 @@ mod tests {
         Outcome::Absent {
             fault: Fault::NoData,
             expires: at(until),
+        }
+    }
+
+    #[test]
+    fn expired_entries_are_evicted_though_there_is_room() {
+        let mut cache = Cache::new(1000, &Secret::from_seed(1));
+        for number in 0..100 {
+            let expires = if number % 2 == 0 { 10 } else { 1000 };
+            cache.put(&format!("{number}.test"), &absent(expires), at(0));
+        }
+        cache.put("failing.test", &Outcome::Failed(Fault::Timeout), at(0));
+        for number in 0..100 {
+            cache.put(&format!("later{number}.test"), &absent(1000), at(20));
+        }
+        assert_eq!(cache.len(), 50 + 1 + 100);
+        for number in 0..100 {
+            let host = format!("{number}.test");
+            assert_eq!(cache.knows(&host, at(20)), number % 2 == 1, "{host}");
+            assert_eq!(cache.find(&host).is_some(), number % 2 == 1, "{host}");
         }
     }
 
