@@ -149,13 +149,13 @@ fn errors_are_retried_by_kind_or_by_code() {
     check(FailureKind::Connect, "refused", true);
     check(FailureKind::Timeout, "first_byte", true);
     check(FailureKind::Reset, "reset", true);
-    check(FailureKind::Truncated, "length", true);
+    check(FailureKind::Truncated, "body", true);
     check(FailureKind::Dns, "timeout", true);
     check(FailureKind::Dns, "servfail", true);
     check(FailureKind::Dns, "nxdomain", false);
     check(FailureKind::Tls, "handshake", false);
     let config = given(&[("RETRY_EXCEPTIONS", json!("Tls, dns.NXDOMAIN"))]);
-    assert!(is_retried(&config, FailureKind::Tls, "any"));
+    assert!(is_retried(&config, FailureKind::Tls, "expired"));
     assert!(is_retried(&config, FailureKind::Dns, "nxdomain"));
     assert!(!is_retried(&config, FailureKind::Dns, "servfail"));
     assert!(!is_retried(&config, FailureKind::Timeout, "first_byte"));
