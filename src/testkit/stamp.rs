@@ -121,7 +121,7 @@ fn stamp(message: &libc::msghdr) -> Option<Duration> {
 #[repr(align(8))]
 struct Control([u8; 128]);
 
-/// One reading of two clocks: the steady one, which everything here is told in, and the wall
+/// One reading of two clocks: the steady one, which all times here are based on, and the wall
 /// clock, which the kernel stamps with. Taken anew each turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
