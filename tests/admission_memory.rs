@@ -1,4 +1,4 @@
-//! What a queued URL costs in memory when each is of a host of its own, as a broad crawl begins.
+//! Memory per queued URL when each URL has its own host, as at the start of a broad crawl.
 
 #[expect(dead_code, reason = "how often memory was asked for is others' affair")]
 mod counting;

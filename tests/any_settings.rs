@@ -1,5 +1,5 @@
-//! A configuration may come from anywhere: whatever it says is taken or refused, in bounded time, and
-//! what is taken can be crawled with.
+//! Every configuration value is accepted or rejected in bounded time, and crawls work with every
+//! accepted value.
 
 #[allow(dead_code, reason = "other tests ask it for more")]
 mod loopback;

@@ -1,4 +1,4 @@
-//! The floors and the doors: which folder may import which, and the one file through which each
+//! The floors and the importers: which folder may import which, and the one file through which each
 //! outside library comes in. A new row is a design decision; its commit says so first.
 
 #[path = "architecture/paths.rs"]
@@ -30,8 +30,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("testkit", &["base"]),
 ];
 
-/// The files through which a library comes in. Test modules use the same doors.
-const DOORS: &[(&str, &[&str])] = &[
+/// The files that import each external library. Test modules use the same files.
+const IMPORTERS: &[(&str, &[&str])] = &[
     ("mio", &["src/io/epoll.rs"]),
     // Strangers choose keys: every table hashes under the crawl's secret.
     ("foldhash", &["src/base/secret.rs"]),
@@ -499,8 +499,8 @@ fn circles(imports: &Imports) -> Vec<String> {
 fn each_library_is_imported_by_one_file() {
     let mut wrong = Vec::new();
     for (file, code) in sources() {
-        for (library, doors) in DOORS {
-            if doors.contains(&file.as_str()) {
+        for (library, importers) in IMPORTERS {
+            if importers.contains(&file.as_str()) {
                 continue;
             }
             for (number, line) in code.lines().enumerate() {
@@ -508,9 +508,9 @@ fn each_library_is_imported_by_one_file() {
                     && !line.contains(&format!("::{library}::"))
                 {
                     wrong.push(format!(
-                        "{file}:{}: {library} comes in through {} only",
+                        "{file}:{}: {library} may be imported by {} only",
                         number + 1,
-                        doors.join(" and ")
+                        importers.join(" and ")
                     ));
                 }
             }
@@ -518,7 +518,7 @@ fn each_library_is_imported_by_one_file() {
     }
     assert!(
         wrong.is_empty(),
-        "one door a library:\n{}",
+        "one importer per library:\n{}",
         wrong.join("\n")
     );
 }
@@ -544,8 +544,8 @@ const HIDDEN: &[&str] = &[
 fn cli_uses_only_public_modules() {
     let mut wrong = Vec::new();
     for (file, code) in sources() {
-        let in_door = file == "src/main.rs" || file.starts_with("src/cli/");
-        if !in_door {
+        let in_cli = file == "src/main.rs" || file.starts_with("src/cli/");
+        if !in_cli {
             continue;
         }
         for (number, line) in code.lines().enumerate() {
@@ -573,16 +573,21 @@ fn cli_uses_only_public_modules() {
 #[test]
 fn listed_importers_exist() {
     let sources = sources();
-    for (library, doors) in DOORS {
-        for door in *doors {
+    for (library, importers) in IMPORTERS {
+        for importer in *importers {
             let (_, code) = sources
                 .iter()
-                .find(|(file, _)| file == door)
-                .unwrap_or_else(|| panic!("{door} is a door for {library}, but is not there"));
+                .find(|(file, _)| file == importer)
+                .unwrap_or_else(|| {
+                    panic!("{importer} is listed for {library}, but does not exist")
+                });
             let comes_in = code
                 .lines()
                 .any(|line| mentions(line, &format!("{library}::")));
-            assert!(comes_in, "{door} is a door, but {library} does not use it");
+            assert!(
+                comes_in,
+                "{importer} is listed, but does not import {library}"
+            );
         }
     }
 }
@@ -627,9 +632,9 @@ fn cli_uses_no_macro_that_panics_on_write_errors() {
     let macros = ["eprint", "eprintln", "print", "println", "dbg"].map(|name| format!("{name}!("));
     let mut wrong = Vec::new();
     for (file, code) in sources() {
-        let in_door = file == "src/main.rs" || file.starts_with("src/cli/");
+        let in_cli = file == "src/main.rs" || file.starts_with("src/cli/");
         // Elsewhere in the source only tests print, to stdout.
-        let forbidden = if in_door { &macros[..] } else { &macros[..2] };
+        let forbidden = if in_cli { &macros[..] } else { &macros[..2] };
         for (number, line) in code.lines().enumerate() {
             if forbidden.iter().any(|name| mentions(line, name)) {
                 wrong.push(format!("{file}:{}: {}", number + 1, line.trim()));

@@ -1,7 +1,7 @@
-//! Two crawlers in two threads of a program that has set up its process for itself.
+//! Two crawlers in two threads of a program that has configured its own process state.
 //!
-//! What a process has once is looked at before and after. It is looked at in a process of its own:
-//! this test binary, started again.
+//! Process-wide state is compared before and after, in a separate process: this test binary, started
+//! again.
 
 #[expect(dead_code, reason = "other tests ask it for more")]
 mod authority;

@@ -1,6 +1,6 @@
-//! What `argiope probe` measures, held against others: the server's own clock, and HdrHistogram's
-//! reader for Python. Where that is not installed, or the kernel has no io_uring for us, its test
-//! says so and checks nothing.
+//! Compares the measurements of `argiope probe` with the server's own clock, and its HDR log with
+//! HdrHistogram for Python. A test whose dependency is missing (that package, io_uring) prints that it was
+//! skipped.
 #![cfg(feature = "cli")]
 
 #[expect(

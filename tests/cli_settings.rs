@@ -1,4 +1,4 @@
-//! What the command line takes, what it refuses, and how it says so.
+//! Flags and settings of the command line, and its errors.
 #![cfg(feature = "cli")]
 
 use std::fs;

@@ -1,7 +1,7 @@
-//! Replies from other projects' test suites, read in every cut.
+//! Replies from other projects' test suites, parsed with every split.
 //!
-//! The vectors are not part of this package: `ARGIOPE_VECTORS` names their folder
-//! (`../shared/vectors` beside the project by default). Without them the test says so and passes.
+//! The vectors are in the folder `ARGIOPE_VECTORS` (default `../shared/vectors`), outside of this package.
+//! Without them the tests print `SKIPPED` and pass.
 
 mod vectors;
 

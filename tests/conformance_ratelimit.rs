@@ -1,7 +1,6 @@
-//! What rate-limit fields mean, by the examples of every draft, by what vendors send, and by the
-//! forms of Retry-After.
+//! Parsing of rate-limit headers: examples of every draft, headers of vendors, forms of Retry-After.
 //!
-//! They lie outside the package, in the folder that `ARGIOPE_VECTORS` names.
+//! The cases are in the folder `ARGIOPE_VECTORS`, outside of the package.
 
 mod vectors;
 

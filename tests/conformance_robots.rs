@@ -1,7 +1,6 @@
-//! What robots.txt means, by the cases of other projects: Google's library, Protego,
-//! crawler-commons and RFC 9309.
+//! Interpretation of robots.txt: cases of Google's library, Protego, crawler-commons and RFC 9309.
 //!
-//! They lie outside the package, in the folder that `ARGIOPE_VECTORS` names.
+//! The cases are in the folder `ARGIOPE_VECTORS`, outside of the package.
 
 mod vectors;
 

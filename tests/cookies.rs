@@ -1,4 +1,4 @@
-//! Cookies of a crawl: kept where that is asked for, and sent to whom they are for.
+//! Cookies of a crawl: off by default, and sent only to matching requests.
 #![cfg(feature = "cookies")]
 
 #[expect(

@@ -1,4 +1,4 @@
-//! What a page tells of how it came: certificates, header fields, who stamped what, scopes and pace.
+//! Details of a page: certificates, headers, source of timestamps, scopes and pace.
 
 #[allow(dead_code, reason = "other tests ask it for more")]
 mod authority;

@@ -1,7 +1,7 @@
-//! The resolver over real sockets against real name servers: unbound and dnsmasq.
+//! The resolver over real sockets with real name servers: unbound and dnsmasq.
 //!
-//! Each test starts its own server on a free port of 127.0.0.1 and ends it. Where the server is
-//! not installed the test says so and checks nothing.
+//! Each test starts and ends its own server on a free port of 127.0.0.1. If the server is not installed,
+//! the test prints `SKIPPED`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

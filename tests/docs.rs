@@ -1,5 +1,4 @@
-//! The book keeps its word: each of its tables names what the code has, and nothing else; every page is in
-//! the summary, its examples are compiled, and its links lead somewhere.
+//! Compares the documentation with the code: tables, the summary, examples, links.
 
 #[cfg(feature = "cli")]
 #[allow(dead_code, reason = "other tests ask it for more")]

@@ -1,4 +1,4 @@
-//! Errors that a program can act on: each has a stable name, its cause, and says whether to try again.
+//! Errors of the API: each has a stable code, a source, and `is_retryable`.
 
 use std::error::Error;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Bodies that are much longer than what came of them, into a sink that has room for all: neither the
-//! clock nor other connections wait for them.
+//! Bodies that expand a lot when decoded, into a sink with room: timers and other connections are not
+//! delayed.
 
 #[expect(dead_code, reason = "other tests do more")]
 mod crawling;

@@ -1,4 +1,4 @@
-//! A crawl that is fed from behind, and links that other threads find, over loopback.
+//! Request sources, and links extracted by other threads, over loopback.
 
 #[allow(dead_code, reason = "other tests ask it for more")]
 mod loopback;

@@ -1,5 +1,4 @@
-//! Owning a crawl, driving it and steering it from elsewhere, against a small server on the
-//! loopback device.
+//! Owning, driving and controlling a crawl from other threads, with a small server on loopback.
 
 #[allow(dead_code, reason = "other tests ask it for more")]
 mod loopback;

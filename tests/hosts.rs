@@ -1,5 +1,4 @@
-//! Programs that a crawl lives in: each example of one is run against a server on the loopback
-//! device. Its figures are the server's.
+//! Programs that embed a crawl: each example runs against a server on loopback, which measures.
 
 #[allow(dead_code, reason = "other tests ask it for more")]
 mod loopback;

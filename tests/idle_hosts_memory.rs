@@ -1,4 +1,4 @@
-//! What a host costs in memory once nothing of it is queued, at the level of the frontier.
+//! Memory of a host with nothing queued, in the frontier.
 //! `cargo test --release --test idle_hosts_memory -- --nocapture` shows the figures; `IDLE_HOSTS=1000000`
 //! sets the number of hosts.
 

@@ -1,7 +1,7 @@
-//! What the kernel's back ends do when the machine under it fails.
+//! Behaviour of the kernel's back ends when resources of the machine run out.
 //!
-//! Limits and standard output belong to a whole process, so each of these runs in one of its own:
-//! this test binary, started again with the name of a single test.
+//! Limits and standard output are process-wide, so each test runs in its own process: this test binary,
+//! started again with the name of one test.
 
 #[path = "../src/base/loud.rs"]
 mod loud;

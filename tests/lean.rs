@@ -1,4 +1,4 @@
-//! What the library brings into a program that leaves its features out, and what each of them adds.
+//! The crates of the library without features, and the crates of each feature.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What a body costs whose sink takes it slowly, in virtual time: 8 GiB are there in seconds.
+//! Memory for a body with a slow sink, in virtual time: 8 GiB take seconds.
 //! `cargo test --test long_body -- --nocapture` shows the figures.
 
 #[expect(dead_code, reason = "how often memory was asked for is others' affair")]

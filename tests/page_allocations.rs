@@ -1,8 +1,8 @@
-//! What a page asks the allocator for between its release and its end.
+//! Allocations of a page between its release and its end.
 //!
-//! Plain HTTP, links not followed, results dropped, robots.txt known. All is admitted before the crawl
-//! begins to run, and the first pages, which fill what is used again, are left out. In its lane a URL is
-//! no more than what sets it apart from its neighbours; it is put together when it is released.
+//! Plain HTTP, links not followed, results dropped, robots.txt cached. All URLs are admitted before the
+//! crawl runs; the first pages, which fill reusable buffers, are not counted. A lane stores only the part
+//! of a URL that differs from its neighbours; the URL is assembled at its release.
 
 #[expect(dead_code, reason = "how many bytes are held is others' affair")]
 mod counting;

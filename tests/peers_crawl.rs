@@ -1,5 +1,5 @@
-//! A crawl of a real web on loopback: nginx serves many sites, plain and TLS, and its log is the
-//! judge of our manners; unbound or dnsmasq tells the names; warcio reads the WARC files.
+//! A crawl of a real web on loopback: nginx serves many sites, with and without TLS, and its log shows
+//! whether the crawl was polite; unbound or dnsmasq resolves names; warcio reads the WARC files.
 #![cfg(feature = "cli")]
 
 mod peers;

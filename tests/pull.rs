@@ -1,4 +1,4 @@
-//! Results that the owner of a crawl takes one by one, over loopback.
+//! Results pulled one by one by the owner of a crawl, over loopback.
 
 #[allow(dead_code, reason = "other tests ask it for more")]
 mod loopback;

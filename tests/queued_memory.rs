@@ -1,4 +1,4 @@
-//! What a queued request costs in memory beside its own URL and what was said with it.
+//! Memory of a queued request without its URL and options.
 //! `cargo test --test queued_memory -- --nocapture` shows the figures.
 
 #[expect(dead_code, reason = "others ask how often, and how much at the most")]

@@ -1,5 +1,5 @@
-//! The README, the pages of the book and the library's first page keep their word: what they name is there,
-//! and what must be named is. `tests/docs.rs` compares the tables of the book with the code.
+//! Compares the README, the book and the library's first page with the code: names exist, and required
+//! names occur. `tests/docs.rs` compares the tables.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a request may say for itself, in place of what the settings say of all.
+//! Options of a single request that override settings.
 
 #[expect(
     dead_code,

@@ -1,5 +1,5 @@
-//! The same crawl of a scripted origin, on epoll, on io_uring and in the simulation: what comes out
-//! is the same, but for times, local ports, and what was asked for in which order.
+//! The same crawl of a scripted origin, on epoll, on io_uring and in the simulation: results are equal,
+//! except for times, local ports and the order of requests.
 
 #[path = "../src/base/loud.rs"]
 mod loud;

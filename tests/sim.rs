@@ -1,5 +1,4 @@
-//! The simulated web as users have it: what a function says is what a crawl finds, and what origins
-//! saw can be asked for.
+//! The simulated web of the public API: replies are defined by a function, and requests are recorded.
 
 use std::collections::BTreeSet;
 use std::io;

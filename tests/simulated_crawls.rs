@@ -1,6 +1,6 @@
-//! Whole crawls in virtual time, where the simulated world, not our own log, checks our manners.
+//! Whole crawls in virtual time. Politeness is checked by the simulated world, not by the crawl's log.
 //!
-//! Every failure prints the seed that led to it; `ARGIOPE_SEED=…` runs that one again.
+//! Every failure prints its seed; `ARGIOPE_SEED=…` repeats it.
 
 mod simulated {
     pub mod reply;

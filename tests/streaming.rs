@@ -1,4 +1,4 @@
-//! Bodies that a sink takes while they come, or not at all, over loopback.
+//! Bodies that a sink streams, skips or cancels, over loopback.
 
 #[expect(
     dead_code,

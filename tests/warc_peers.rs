@@ -1,6 +1,6 @@
-//! The WARC files we write, read by others: warcio checks every digest and every record.
+//! WARC files of a crawl, read by warcio, which checks every digest and every record.
 //!
-//! Skipped, loudly, where warcio is not installed (`pip install warcio`).
+//! Prints `SKIPPED` if warcio is not installed (`pip install warcio`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

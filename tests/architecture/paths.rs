@@ -1,7 +1,7 @@
-//! The paths that source files name, and the files that these lead to.
+//! Finds the paths in source files, and the files that they refer to.
 //!
-//! Reads the text of files that rustfmt laid out; knows `use` with its groups, globs and renames, names that
-//! a module exports again, and paths relative to a module's parts. Knows no macros.
+//! Reads text formatted by rustfmt; resolves `use` with groups, globs and renames, re-exports, and relative
+//! paths. Macros are not expanded.
 
 use std::collections::{BTreeMap, BTreeSet};
 

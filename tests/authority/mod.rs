@@ -1,4 +1,4 @@
-//! An authority for tests, which vouches for servers by TLS.
+//! A certificate authority for tests.
 
 use std::sync::Arc;
 

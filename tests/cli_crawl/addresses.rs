@@ -1,4 +1,4 @@
-//! Addresses that are not globally routable are asked only where that was allowed.
+//! Addresses that are not globally routable are requested only if allowed.
 
 use std::net::Ipv6Addr;
 

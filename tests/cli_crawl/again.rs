@@ -1,4 +1,4 @@
-//! Crawls one after the other, or at once, in the same output directory.
+//! Several crawls, in sequence or at once, in the same output directory.
 
 use std::collections::BTreeSet;
 use std::fs;

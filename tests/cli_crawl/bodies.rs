@@ -1,4 +1,4 @@
-//! Bodies without end, and bodies that swell.
+//! Endless bodies, and decompression bombs.
 
 use std::io::Write;
 use std::time::Duration;

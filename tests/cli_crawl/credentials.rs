@@ -1,5 +1,5 @@
-//! Credentials go to the origins that they were given for, and to no other: not by links, redirects,
-//! robots.txt or a stopped crawl's `pending.jsonl`.
+//! Credentials are sent only to their origins, also after links, redirects, robots.txt and a restart
+//! from `pending.jsonl`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! However a crawl ends, what was still queued is in `pending.jsonl`, and `stats.json` has the reason.
+//! After every kind of end, `pending.jsonl` has the queued requests and `stats.json` the reason.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

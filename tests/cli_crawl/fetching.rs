@@ -1,4 +1,4 @@
-//! `argiope fetch`: just these URLs.
+//! `argiope fetch`: fetches only the given URLs.
 
 use std::fs;
 use std::io::Write;

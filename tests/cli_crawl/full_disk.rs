@@ -1,6 +1,6 @@
-//! A volume without room: the crawl waits for some, and loses nothing.
+//! A full volume: the crawl pauses until there is space, and loses nothing.
 //!
-//! Each test has a small volume of its own, which takes root and is seen by nobody else.
+//! Each test mounts its own small volume in a private namespace, which needs root.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! How far a crawl goes, and why it ends there.
+//! Limits of a crawl, and its reason for ending.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A stderr that takes nothing any more: the crawl goes on, and its frontier is kept.
+//! A stderr that cannot be written to: the crawl continues, and its frontier is saved.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! A machine that lacks something: files to open, ports to connect from, features of its kernel.
+//! Shortages of the machine: open files, local ports, kernel features.
 
 use std::collections::BTreeSet;
 use std::fs;

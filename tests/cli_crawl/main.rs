@@ -1,6 +1,6 @@
-//! The binary against bad input, bad servers and bad moments: exit codes, what is said, what is left.
+//! The binary with bad input, bad servers and bad timing: exit codes, messages, files.
 //!
-//! Every test runs the real binary against servers of its own on loopback, each with a script.
+//! Every test runs the real binary against its own scripted servers on loopback.
 #![cfg(feature = "cli")]
 
 #[path = "../../src/base/loud.rs"]

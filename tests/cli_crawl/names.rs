@@ -1,4 +1,4 @@
-//! Name servers of our own, over real sockets, that are hard to ask.
+//! Misbehaving name servers, over real sockets.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};

@@ -1,4 +1,4 @@
-//! Name servers that stop working for a while: the crawl waits, and no page is lost.
+//! Name servers that fail for some time: the crawl pauses, and no page is lost.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};

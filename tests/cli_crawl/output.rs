@@ -1,4 +1,4 @@
-//! Where results go.
+//! Output files and streams.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -1,5 +1,5 @@
-//! What `argiope probe` writes to: files, links and pipes are written where they are, and nothing is
-//! lost for the sake of a command that is refused.
+//! Output files of `argiope probe`: written in place, also links and pipes; unchanged by a command that
+//! is refused.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, symlink};

@@ -1,4 +1,4 @@
-//! `argiope probe`: each option does what it says, and what went wrong shows in the exit code.
+//! `argiope probe`: the effect of each option, and exit codes.
 
 use std::path::Path;
 use std::process::Command;

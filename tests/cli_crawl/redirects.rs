@@ -1,4 +1,4 @@
-//! Redirects: followed, bounded, and never into nonsense.
+//! Redirects: followed, bounded, and their invalid targets.
 
 use crate::run::{Crawl, code};
 use crate::server::{Asked, Server, Step, not_found, page, raw, redirect, reply};

@@ -1,4 +1,4 @@
-//! Servers that cannot be reached, or answer wrongly.
+//! Servers that cannot be reached, and invalid replies.
 
 use std::net::TcpListener;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What servers are sent.
+//! Requests as sent to servers.
 
 use crate::run::Crawl;
 use crate::server::{Asked, Server, page};

@@ -1,4 +1,4 @@
-//! Runs the binary, bounded in time, and reads what it left behind.
+//! Runs the binary with a time limit, and reads its output.
 
 use std::fs;
 use std::io::{Read, Write};

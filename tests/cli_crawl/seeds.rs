@@ -1,4 +1,4 @@
-//! What a crawl begins with.
+//! Seeds: formats, order, and errors.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! A web server on loopback that does as its script says, well or badly.
+//! A scripted web server on loopback.
 
 use std::net::{IpAddr, TcpListener};
 use std::ops::Deref;

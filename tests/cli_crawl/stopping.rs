@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: once in good order, twice at once; either way what is left is whole.
+//! Ctrl-C and SIGTERM: one shuts down, two end at once; the files are complete in both cases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

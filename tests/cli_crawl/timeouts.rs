@@ -1,4 +1,4 @@
-//! Servers that fall silent: each phase ends in its own time, under its own name.
+//! Silent servers: each phase has its own timeout and error code.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

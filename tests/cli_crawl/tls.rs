@@ -1,4 +1,4 @@
-//! Certificates, good and bad.
+//! Valid and invalid certificates.
 
 use std::fs;
 

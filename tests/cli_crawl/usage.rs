@@ -1,4 +1,4 @@
-//! What is refused before anything is sent.
+//! Usage errors, found before anything is sent.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Crawls for tests: without pauses and second tries, from their requests to their pages.
+//! Crawls for tests, without delays and retries.
 
 use std::sync::{Arc, Mutex};
 

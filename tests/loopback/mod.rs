@@ -1,4 +1,4 @@
-//! A server whose kernel stamps judge the pace of a crawl, and the crawl's settings for it.
+//! A server that measures the pace of a crawl by kernel timestamps, and settings for the crawl.
 
 #[path = "../crawling/mod.rs"]
 pub mod crawling;

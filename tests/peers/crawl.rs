@@ -1,4 +1,4 @@
-//! The binary, crawling; and the result lines it leaves.
+//! Runs the binary, and reads its result lines.
 
 use std::collections::BTreeSet;
 use std::fs;

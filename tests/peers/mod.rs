@@ -1,6 +1,5 @@
-//! Peers that tests start for themselves, on loopback and without privileges: a web of many sites
-//! served by nginx, names served by unbound or dnsmasq. Where one is not installed, tests report it
-//! and check nothing.
+//! Peers that tests start on loopback, without privileges: a web of many sites served by nginx, names
+//! served by unbound or dnsmasq. If one is not installed, its tests print `SKIPPED`.
 
 pub mod web;
 pub mod nginx;

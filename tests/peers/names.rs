@@ -1,4 +1,4 @@
-//! Name servers that know the names of a [`Web`].
+//! Name servers for the names of a [`Web`].
 
 use std::fmt::Write as _;
 use std::fs;

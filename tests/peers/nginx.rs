@@ -1,4 +1,4 @@
-//! nginx serving a [`Web`], and its log: what it saw, and when.
+//! nginx serving a [`Web`], and its access log.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,4 @@
-//! WARC files as others read them: warcio, and a reader of our own that shares no code with the writer.
+//! WARC files as read by warcio, and by an independent reader.
 
 use std::fs;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! A web of many sites, as a table: what each serves, what robots.txt says of it, and what a
-//! polite crawl must therefore ask for.
+//! A web of many sites, as a table: what each serves, its robots.txt, and the requests of a polite
+//! crawl.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

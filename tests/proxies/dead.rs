@@ -1,4 +1,4 @@
-//! Hosts and proxies that cannot be reached: what waits for them, and for how long.
+//! Unreachable hosts and proxies: which requests wait, and for how long.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;

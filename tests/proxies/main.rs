@@ -1,5 +1,5 @@
-//! Crawls through proxies: what they are asked, what origins hear, and what comes of proxies that
-//! refuse, talk nonsense, close or say nothing.
+//! Crawls through proxies: requests as received by proxies and origins, and proxies that refuse, send
+//! invalid replies, close, or do not answer.
 
 #[expect(dead_code, reason = "other tests ask it for more")]
 #[path = "../authority/mod.rs"]

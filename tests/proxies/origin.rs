@@ -1,4 +1,4 @@
-//! Origins, plain and with TLS, that keep what they were asked.
+//! Origins, with and without TLS, that record their requests.
 
 use std::net::SocketAddr;
 

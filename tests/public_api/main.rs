@@ -1,12 +1,11 @@
-//! All that others can use of the library, in a list that is kept: it changes on purpose only.
+//! Compares the public items of the library with a list in the repository.
 //!
 //! ```sh
-//! ARGIOPE_WRITE=1 cargo test --test public_api    # writes tests/public_api/list.txt anew
+//! ARGIOPE_WRITE=1 cargo test --test public_api    # writes tests/public_api/list.txt
 //! ```
 //!
-//! The list is read from the source: what `src/lib.rs` shows, what that re-exports, and of each type
-//! its fields, variants, functions and traits. What is hidden from the documentation is left out, and
-//! so is what a macro makes.
+//! The list is made from the source: public items of `src/lib.rs`, re-exports, and the fields, variants,
+//! functions and traits of each type. Items hidden from the documentation or made by macros are omitted.
 
 mod modules;
 mod render;

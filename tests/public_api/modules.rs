@@ -1,4 +1,4 @@
-//! The library's modules as its files say them, and which item a path means.
+//! The library's modules, and the resolution of paths to items.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What others can use of an item, a line each.
+//! The public parts of an item, one line each.
 
 use quote::ToTokens;
 use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Visibility};

@@ -1,4 +1,4 @@
-//! What servers write down of their visitors.
+//! Records of simulated servers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

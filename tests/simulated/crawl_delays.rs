@@ -1,4 +1,4 @@
-//! Crawl-delay: who heeds it, how far, and what else a scope may have to say.
+//! Crawl-delay: when it applies, its maximum, and other rules of a scope.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Servers that are not what their latency says: caches, blocks, batches, slow bodies.
+//! Servers whose latency misleads: caches, blocks, batches, slow bodies.
 
 use std::sync::Arc;
 use std::time::Duration;

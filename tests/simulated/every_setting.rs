@@ -1,8 +1,7 @@
-//! Random webs under settings that all vary at once, with pauses, full sinks, full disks and outages in
-//! between.
+//! Random webs with random values of all settings, with pauses, full sinks, full disks and outages.
 //!
-//! Faults come from combinations: a bound met while something else waits. Each setting has its line
-//! in [`value_of`], or its reason in [`LEFT_OUT`]; a new one without either fails a test.
+//! Bugs appear in combinations, such as a bound reached during a pause. Each setting has a line in
+//! [`value_of`], or a reason in [`LEFT_OUT`]; a new setting without either fails a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Hosts that do not answer: held, asked again now and then, given up.
+//! Hosts that do not answer: held, tried again, given up.
 
 use std::time::Duration;
 

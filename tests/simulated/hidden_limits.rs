@@ -1,4 +1,4 @@
-//! Servers that refuse beyond an undeclared limit: found, used, and followed when it moves.
+//! Servers with a hidden limit: it is found, used, and followed when it changes.
 
 use std::time::Duration;
 

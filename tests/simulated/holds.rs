@@ -1,4 +1,4 @@
-//! Servers that say when to come again: in refusals, in redirects, and in good replies.
+//! Holds by Retry-After and rate-limit headers: in refusals, redirects and good replies.
 
 use std::sync::Arc;
 use std::time::Duration;

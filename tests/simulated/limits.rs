@@ -1,4 +1,4 @@
-//! Limits are met exactly.
+//! Limits are exact.
 
 use argiope::FinishReason;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Very many scopes side by side: none starves, each keeps its own pace, and those that are done
-//! with cost nothing any more.
+//! Very many concurrent scopes: none starves, each keeps its pace, and finished ones need no memory.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! What a crawl holds: it reads no further where that is more than it may, and much that waits
-//! takes little.
+//! Memory of a crawl: reading stops at a bound, and queued requests are small.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! Our own network or name servers fail: the crawl waits, nothing is lost, nothing counts.
+//! Failures of our own network or name servers: the crawl pauses, nothing is lost, nothing is counted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

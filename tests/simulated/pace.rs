@@ -1,4 +1,4 @@
-//! Who may send when: caps, gaps, addresses, and a crawl that only waits.
+//! Pace: caps, gaps, addresses, and a crawl that only waits.
 
 use std::time::Duration;
 

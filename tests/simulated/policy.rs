@@ -1,4 +1,4 @@
-//! What a server keeps to itself: limits and moods that show only in how it answers.
+//! Hidden policies of simulated servers: limits, blocks and their replies.
 
 use std::sync::Arc;
 use std::time::Duration;

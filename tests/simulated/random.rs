@@ -1,4 +1,4 @@
-//! Webs and settings from a seed, and what a crawl of them must bring.
+//! Random webs and settings from a seed, and the expected results.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

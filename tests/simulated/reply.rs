@@ -1,4 +1,4 @@
-//! What a simulated server says to one request, byte for byte.
+//! Replies of a simulated server, byte for byte.
 
 use std::time::Duration;
 

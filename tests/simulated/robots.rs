@@ -1,4 +1,4 @@
-//! robots.txt: asked for first, once, and obeyed whatever comes of it.
+//! robots.txt: fetched first and once, and obeyed whatever its result.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Scopes that requests share: hierarchies, addresses, domains, and scopes of the caller's own.
+//! Scopes shared by requests: hierarchies, addresses, domains, own scopes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

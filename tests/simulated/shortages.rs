@@ -1,4 +1,4 @@
-//! Our own machine runs out of something: requests wait for it, and none is lost.
+//! Shortages of our own machine: requests wait, and none is lost.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Scrapy's slots: the same pace, said by its words and by ours.
+//! Scrapy's download slots, and the equivalent scopes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A crawl that is stopped at a random moment forgets nothing and does nothing twice.
+//! A crawl that is stopped at a random moment loses no URL and fetches none twice.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What counts as a refusal, seen in the pace that follows: statuses, and ways to fail.
+//! Refusals by status and by failure, as seen in the following pace.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A web whose servers remember what was promised to them, and complain when it is not kept.
+//! A web whose servers record violations of the configured pace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -1,9 +1,9 @@
-//! A latency exporter in the manner of Prometheus' blackbox exporter.
+//! A latency exporter like Prometheus' blackbox exporter.
 //!
-//! `GET /probe?target=https://example.com/` asks the target once and answers with what was measured. All
-//! probes go through one crawl in a thread of its own: so they share its pacing, and one target is never
-//! asked more often, nor by more at once, than the configuration says, whoever scrapes. Latencies are the
-//! kernel's: however busy the exporter is, they are the target's own.
+//! `GET /probe?target=https://example.com/` requests the target once and returns metrics. All probes share
+//! one crawl on its own thread, so each target is requested within its configured pace and concurrency,
+//! whatever the number of scrapers. Latencies are by kernel timestamps, so a busy exporter does not change
+//! them.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -163,7 +163,7 @@ fn metrics(attempts: &[Page]) -> String {
             phase.as_secs_f64(),
         );
     }
-    // Whose clock says so: exact, or an upper bound, by the kernel's stamps; or by our own clock.
+    // The source: exact or an upper bound, by kernel timestamps; or the program's own clock.
     for label in Accuracy::ALL {
         let is_worst = worst == Some(label as u8);
         tell(

@@ -1,5 +1,4 @@
-//! The exporter judged: by what its metrics say of servers that are well, that hang, and whose
-//! certificates are refused.
+//! Tests of the exporter: its metrics for servers that work, that hang, and with invalid certificates.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

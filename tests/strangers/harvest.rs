@@ -1,11 +1,11 @@
-//! An API is harvested into SQLite, under several keys.
+//! Harvests an API into SQLite, with several keys.
 //!
-//! The table `job` says what is wanted; `answer` gets a row for every attempt. Each key is a scope with
-//! limits of its own, a job goes out under the one with the least still out, and may cost more of its
-//! quota than another: a search, say, more than an item.
+//! The table `job` has the requests; `answer` gets a row for every attempt. Each key is a scope with its own
+//! limits; a job uses the key with the fewest requests in flight. Jobs differ in cost: a search costs more
+//! of the quota than an item.
 //!
-//! Stop it in any way: a job is over in the transaction that has its answer, or a later one, and what is
-//! not over is asked for again the next time. Where commits are slow the crawl slows down.
+//! It can be stopped at any time: a job is marked as done in the transaction with its answer, or a later
+//! one, and the others are repeated in the next run. Slow commits slow the crawl down.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -47,7 +47,7 @@ pub fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(database)
 }
 
-/// A key of the API. The entry of `key/NAME` in THROTTLING_SCOPES says its limits.
+/// A key of the API. Its limits are the entry `key/NAME` of THROTTLING_SCOPES.
 pub struct Key {
     pub name: String,
     pub secret: String,
@@ -95,7 +95,7 @@ pub fn harvest(
 
     let database = open(path)?;
     let crawl = thread::spawn(move || crawler.run());
-    // Nobody says anything once the crawler is gone, with its source and its sink.
+    // The channel closes when the crawler is dropped, with its source and its sink.
     let written = write(database, &said, &behind);
     if written.is_err() {
         stopper.stop_now();
@@ -166,7 +166,7 @@ impl RequestSource for Jobs {
     }
 }
 
-/// Writes what the crawl says, as much as there is in one transaction.
+/// Writes messages of the crawl, all that are queued in one transaction.
 fn write(
     mut database: Connection,
     said: &Receiver<Word>,

@@ -1,4 +1,4 @@
-//! The harvest judged: at the API, by pace and cost of each key, and in the database.
+//! Tests of the harvester: pace and cost of each key at the API, and rows in the database.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;

@@ -1,8 +1,8 @@
-//! Looks for broken links, as one task of a tokio program.
+//! Finds broken links, as one task of a tokio program.
 //!
-//! Pages of the site are read, from its first one on; what they lead to elsewhere is only asked after: by
-//! HEAD, and by GET where that is answered with an error. The crawl has no thread of its own: its
-//! descriptor says when there is something to do, and each turn takes a millisecond or so.
+//! Fetches the pages of the site, beginning with the first; external links are only checked: by HEAD, and
+//! by GET if HEAD is answered with an error. The crawl has no thread: its descriptor is readable when there
+//! is work, and each turn takes about a millisecond.
 
 use std::collections::HashMap;
 use std::error::Error;

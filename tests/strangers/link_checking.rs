@@ -1,4 +1,4 @@
-//! The link checker judged: by its report, and by what the sites were asked.
+//! Tests of the link checker: its report, and the requests to the sites.
 
 use std::future::{Future, pending};
 use std::sync::Mutex;

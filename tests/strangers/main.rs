@@ -1,6 +1,5 @@
-//! Programs as strangers would write them, made from the documentation alone, each with the crates that
-//! it takes beside this one. They are run against servers on the loopback device: what came of them is
-//! read in what they wrote, and at the servers.
+//! Programs written from the documentation alone, with the crates that such programs use. They run
+//! against servers on loopback; tests check their output and the servers' records.
 
 #[allow(dead_code, reason = "other tests ask it for more")]
 #[path = "../loopback/mod.rs"]

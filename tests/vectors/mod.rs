@@ -1,4 +1,4 @@
-//! Cases of third parties. They lie outside the package, in the folder that `ARGIOPE_VECTORS` names.
+//! Test vectors of third parties, outside of the package, in the folder `ARGIOPE_VECTORS`.
 
 #[path = "../../src/base/loud.rs"]
 mod loud;

@@ -1,4 +1,4 @@
-//! APIs: what one says of the site behind it, of itself, and of trying again.
+//! Scraping APIs: refusals by the target, refusals by the API, and retries.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

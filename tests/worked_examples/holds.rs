@@ -1,4 +1,4 @@
-//! What a server says of when to come again, and what is known before anything was asked.
+//! Holds requested by a server, and holds known before the first request.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

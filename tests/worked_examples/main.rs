@@ -1,5 +1,5 @@
-//! The worked examples of the specification: programs of `examples/` and what else an embedder would
-//! write, each run against a server on the loopback device. All figures are read at the server.
+//! The worked examples of the specification: programs of `examples/` and others, each against a server on
+//! loopback. All figures are measured by the server.
 
 #[allow(dead_code, reason = "other tests ask it for more")]
 #[path = "../loopback/mod.rs"]

@@ -1,4 +1,4 @@
-//! Strategies and managers that a configuration names.
+//! Strategies and managers selected by the configuration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

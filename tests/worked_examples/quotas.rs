@@ -1,4 +1,4 @@
-//! What may be spent, what was, and what the server says of it.
+//! Quotas: expected cost, actual cost, and the remaining units reported by the server.
 
 use std::time::Duration;
 

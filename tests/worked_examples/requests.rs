@@ -1,4 +1,4 @@
-//! What a request says of its own scopes: in code, and by a line of seeds through the command.
+//! Scopes set by a request, in code and in a seeds line.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

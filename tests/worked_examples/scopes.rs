@@ -1,4 +1,4 @@
-//! Which scopes requests have by their URL.
+//! Scopes by URL.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
