@@ -18,3 +18,4 @@ mod short_memory;
 mod short_timeouts;
 pub mod adversity;
 mod handshakes;
+mod races;
