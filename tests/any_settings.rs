@@ -21,7 +21,7 @@ use loopback::{Reply, Server};
 /// Nothing here takes long, but all of it may take so long on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What somebody may write who means well, or does not.
+/// Values that a user may write, valid or not.
 const TEXTS: &[&str] = &[
     "",
     " ",
@@ -240,7 +240,7 @@ fn like(rng: &mut Rng, own: Value) -> Value {
     }
 }
 
-/// What may be said of a scope, with some sense.
+/// Plausible entries of a scope.
 fn scope(rng: &mut Rng) -> Value {
     let pairs = (0..rng.below(6)).map(|_| {
         let key = pick(rng, KEYS);

@@ -817,7 +817,7 @@ fn stop_once_asked(server: Server, crawler: &Crawler, at_once: bool) {
     });
 }
 
-/// Turns until the crawl is over; says why it is.
+/// Takes turns until the crawl ends; returns why it ended.
 fn to_the_end(crawler: &mut Crawler) -> FinishReason {
     let began = Clock::now();
     loop {

@@ -52,7 +52,7 @@ fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
-/// What the reader says of a log; `None` where there is no reader.
+/// The reader's output for a log; `None` without the reader.
 fn read(log: &Path) -> Option<Value> {
     let python = |arguments: &[&str]| Command::new("python3").args(arguments).output().ok();
     let there = python(&["-c", "import hdrh"]).is_some_and(|output| output.status.success());

@@ -245,7 +245,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, decode: bool, close: bool) -
     reading
 }
 
-/// The vectors of a tier; none, loudly, where the folder is absent.
+/// The vectors of a tier; prints `SKIPPED` if the folder does not exist.
 fn tier(name: &str) -> Vec<Case> {
     let Some(json) = vectors::read::<Value>("http1.json") else {
         return Vec::new();

@@ -83,7 +83,7 @@ fn own_cookie_header_and_dont_merge_cookies_bypass_the_jar() {
     crawl(
         on(&server),
         vec![
-            // What this one is given nobody else is.
+            // Only this response has its value.
             get("http://a.test/login?out").dont_merge_cookies(),
             get("http://a.test/1"),
             get("http://a.test/login"),

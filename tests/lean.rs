@@ -162,7 +162,7 @@ impl Tree {
     }
 }
 
-/// What cargo says of this package; it has all that it needs, since it has just built this test.
+/// Output of cargo about this package, offline: everything is downloaded, since this test was built.
 fn cargo(arguments: &[&str]) -> String {
     let ran = Command::new(env!("CARGO"))
         .args(arguments)

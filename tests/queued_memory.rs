@@ -14,7 +14,7 @@ use counting::{Counting, held};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes beside what was said.
+/// Bytes besides the caller's data.
 const BESIDE_MAX: f64 = 200.0;
 
 #[test]
@@ -109,7 +109,7 @@ fn request(hosts: u32, number: u32) -> Request {
     Request::get(format!("http://host-{host}.test/section/page-{page}.html"))
 }
 
-/// Bytes of what the caller said.
+/// Bytes of the caller's data.
 fn size_of(request: &Request) -> usize {
     let fields = request.headers.iter();
     let fields: usize = fields.map(|(name, value)| name.len() + value.len()).sum();

@@ -33,7 +33,7 @@ struct SinkRecord {
     resume: Option<Resume>,
 }
 
-/// Wants of each body what the path of its page says.
+/// Selects the body mode by the path of the page.
 struct ByPath {
     record: Arc<Mutex<SinkRecord>>,
     pieces: SyncSender<Vec<u8>>,

@@ -424,7 +424,7 @@ fn members(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-/// Whether warcio likes a file, and what it says; `None` where there is no warcio.
+/// Whether warcio accepts a file, and its output; `None` without warcio.
 fn warcio(arguments: &[&str], file: &Path) -> Option<(bool, String)> {
     let output = match Command::new("warcio").args(arguments).arg(file).output() {
         Ok(output) if output.status.code() != Some(127) => output,

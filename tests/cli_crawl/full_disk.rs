@@ -39,7 +39,7 @@ fn noise(asked: &Asked) -> Vec<crate::server::Step> {
     reply("200 OK", &["Content-Type: image/png"], &body)
 }
 
-/// A crawl of some pages whose output, or a folder in it, lies on a volume that is nearly full.
+/// A crawl of some pages whose output, or a folder in it, is on a nearly full volume.
 struct Nearly {
     server: Server,
     crawl: Crawl,
@@ -72,7 +72,7 @@ impl Nearly {
         }
     }
 
-    /// Goes on until the crawl has noticed: there is no room, and nobody asks for pages.
+    /// Waits until the crawl has paused: the volume is full, and no page is requested.
     fn wait(&self) {
         let began = Instant::now();
         let mut asked = (0, Instant::now());
@@ -138,7 +138,7 @@ fn in_own_mounts(name: &str, test: impl FnOnce() + Send) {
     });
 }
 
-/// Every page has one line, whose record is where it says.
+/// Every page has one line, with the position of its record.
 fn check_whole(out: &Path) {
     let lines = fs::read_to_string(out.join("results.jsonl")).expect("lines");
     let mut urls = BTreeMap::new();

@@ -27,7 +27,7 @@ fn full_disk() -> Stdio {
     file.expect("Linux has it").into()
 }
 
-/// Each write to it fails, because nobody can read it.
+/// Each write to it fails, because its reader is closed.
 fn broken_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);

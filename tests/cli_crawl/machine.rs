@@ -46,7 +46,7 @@ fn crawl(server: &Server, pages: usize, change: impl FnOnce(&mut Command)) -> Cr
     crawled
 }
 
-/// The lines of stderr that have all of these words.
+/// The lines of stderr that contain all of these words.
 fn said<'a>(crawled: &'a Crawled, words: &[&str]) -> Vec<&'a str> {
     let lines = crawled.ended.err.lines();
     lines

@@ -15,7 +15,7 @@ use crate::server::{Server, page};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Ends,
-    /// It reads and says nothing more.
+    /// It reads and sends nothing more.
     IsSilent,
 }
 

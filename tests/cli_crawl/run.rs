@@ -163,7 +163,7 @@ pub fn check_refused(ended: &Ended, parts: &[&str]) {
     }
 }
 
-/// A crawl of servers on loopback, as fast as it can and with no second try, unless it says otherwise.
+/// A crawl of servers on loopback, without delays and retries by default.
 pub struct Crawl {
     folder: TempDir,
     args: Vec<String>,
@@ -258,7 +258,7 @@ impl Crawl {
         Going::start_without_reader(&self.all_args(), self.folder(), &self.input)
     }
 
-    /// The run alone, whatever came of it.
+    /// Runs it, without checks of the result.
     pub fn try_run(&self) -> Ended {
         self.start().wait()
     }
@@ -313,7 +313,7 @@ impl Crawled {
         urls
     }
 
-    /// The last word on a URL.
+    /// The final line of a URL.
     #[track_caller]
     pub fn line(&self, url: &str) -> Value {
         let lines = self.lines();
@@ -327,7 +327,7 @@ impl Crawled {
         line.clone()
     }
 
-    /// The last word on its one page.
+    /// The final line of its only page.
     #[track_caller]
     pub fn only(&self) -> Value {
         let lines = self.lines();
@@ -366,7 +366,7 @@ pub fn code(line: &Value) -> &str {
     line["error"]["code"].as_str().unwrap_or("")
 }
 
-/// A line's error in words.
+/// The detail of a line's error.
 pub fn detail(line: &Value) -> &str {
     line["error"]["detail"].as_str().unwrap_or("")
 }

@@ -34,7 +34,7 @@ impl Server {
         Some(Server(server::Server::on(listener, None, script)))
     }
 
-    /// A server that speaks TLS.
+    /// A server with TLS.
     pub fn tls(
         config: TlsConfig,
         script: impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static,
@@ -42,7 +42,7 @@ impl Server {
         Server(server::Server::tls(config, script))
     }
 
-    /// A server that accepts and then does nothing but these steps, whatever it is sent.
+    /// A server that accepts and then only takes these steps, without reading requests.
     pub fn deaf(steps: Vec<Step>) -> Self {
         Server(server::Server::deaf(steps))
     }

@@ -71,7 +71,7 @@ fn a_certificate_of_a_trusted_authority_is_accepted() {
     let host = server.only("/");
     let expected = format!("a.test:{}", server.port());
     assert_eq!(host.header("Host"), Some(expected.as_str()));
-    // It says good-bye in TLS's own words, so that the server knows nothing was cut off.
+    // It sends close_notify, so that the server can detect truncation.
     server.wait_for_ends(1);
 }
 

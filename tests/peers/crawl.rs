@@ -33,7 +33,7 @@ pub fn start_by(mut command: Command, out: &Path, arguments: &[&str]) -> Child {
 /// The binary.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_argiope");
 
-/// Waits for a crawl's end; gives its exit code and what it said.
+/// Waits for a crawl's end; returns its exit code and output.
 pub fn finish(mut child: Child, out: &Path) -> (Option<i32>, String) {
     let patience = Instant::now() + Duration::from_secs(120);
     let said = || fs::read_to_string(errors_of(out)).unwrap_or_default();

@@ -21,7 +21,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a server and waits until it listens; `None`, said loudly, where it is not installed.
+    /// Starts a server and waits until it listens; prints `SKIPPED` and returns `None` if not installed.
     pub fn start(program: &str, arguments: &[&str], folder: &Path, at: SocketAddr) -> Option<Self> {
         let log_path = folder.join(format!("{program}.log"));
         let log = fs::File::create(&log_path).expect("the folder is writable");
@@ -96,7 +96,7 @@ pub fn tell(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
 
-/// An empty folder that stays for whoever wants to look after a failure.
+/// An empty folder that is kept, to inspect it after a failure.
 pub fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if folder.exists() {

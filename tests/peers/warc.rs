@@ -21,7 +21,7 @@ pub fn files(out: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether warcio likes a file, and what it says; `None` where there is no warcio.
+/// Whether warcio accepts a file, and its output; `None` without warcio.
 pub fn warcio(arguments: &[&str]) -> Option<(bool, Vec<u8>)> {
     let output = match Command::new("warcio").args(arguments).output() {
         Ok(output) if output.status.code() != Some(127) => output,

@@ -118,7 +118,7 @@ fn a_proxy_that_recovers_in_time_loses_no_url() {
     }
 }
 
-/// A port of the loopback device that nobody listens on, once this is dropped.
+/// A loopback port without a listener, once this is dropped.
 fn unused() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").expect("a free port")
 }

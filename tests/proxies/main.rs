@@ -373,7 +373,7 @@ fn connections_are_reused_per_origin_and_proxy() {
     };
     let aladdin = named(&one, "Aladdin:open%20sesame@");
     let second = named(&other, "");
-    // As somebody else: of no use to whoever comes with other credentials.
+    // With other credentials: the connection must not be reused for them.
     let stranger = named(&one, "Jafar:x@");
     let mut requests = Vec::new();
     for number in 0..5 {

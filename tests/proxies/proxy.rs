@@ -15,14 +15,14 @@ pub struct Proxy {
     _acceptor: Acceptor,
 }
 
-/// How a proxy answers whoever asks for a tunnel, or for a page.
+/// How a proxy answers requests for a tunnel or a page.
 #[derive(Clone, Copy)]
 pub enum Manner {
     /// As it should.
     Good,
     /// As it should, but a byte at a time.
     Slow,
-    /// As it should, to whoever is Aladdin and says `open sesame`.
+    /// Correctly, for the user `Aladdin` with the password `open sesame`.
     Guarded,
     /// With these bytes, and then it closes.
     Says(&'static [u8]),

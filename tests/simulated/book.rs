@@ -15,7 +15,7 @@ pub struct Arrival {
     pub conn: ConnId,
     /// The server had ended the connection: the request was never answered.
     pub too_late: bool,
-    /// The reply has been said, or will never be.
+    /// The reply was sent, or will never be.
     pub over: Option<Instant>,
     /// The reply invited another try.
     pub retry: bool,

@@ -21,7 +21,7 @@ use super::web::{NAME_SERVER, PoliteWeb};
 pub struct Plan {
     pub seed: u64,
     pub seeds: Vec<String>,
-    /// Requests that say more than their URL; behind the seeds.
+    /// Requests with options, after the seeds.
     pub requests: Vec<Request>,
     pub preset: Option<&'static str>,
     pub settings: Vec<(&'static str, Value)>,
@@ -211,7 +211,7 @@ impl Run {
         );
     }
 
-    /// The file as it lies on the simulated disk.
+    /// The file on the simulated disk.
     pub fn bytes(&self) -> Vec<u8> {
         let files = self.crawler.io().files();
         let path = Path::new("out").join("results.jsonl");

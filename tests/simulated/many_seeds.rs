@@ -20,7 +20,7 @@ fn seeds(count: u64) -> Vec<u64> {
     }
 }
 
-/// Runs a check on each of so many seeds, and says at the end which of them failed.
+/// Runs a check for a number of seeds, and reports the failed ones at the end.
 pub fn each_seed(count: u64, check: impl Fn(u64)) {
     let fails = |seed: &u64| catch_unwind(AssertUnwindSafe(|| check(*seed))).is_err();
     let failed: Vec<u64> = seeds(count).into_iter().filter(fails).collect();

@@ -61,7 +61,7 @@ const BOUND: usize = 1_000_000;
 /// doubling, and what each of forty connections had read when it was stopped.
 const BESIDE: usize = 4 * BODY + 40 * 16 * 1024;
 
-/// Takes everything, and says that it is busy between two of its flushes, a second apart.
+/// Takes everything, and is busy between two of its flushes, a second apart.
 #[derive(Clone, Default)]
 struct Busy(Shared<SinkRecord>);
 

@@ -64,7 +64,7 @@ fn crawl(web: PoliteWeb, plan: Plan) -> (Run, usize) {
     (run, calls)
 }
 
-/// Lines that say that nothing was connected to.
+/// Lines with a failed connection.
 fn failures(run: &Run) -> usize {
     let lines = run.lines();
     let kinds = ["connect.", "dns.", "timeout.connect"];

@@ -9,7 +9,7 @@ use argiope::io::sim::{Answer, Faults};
 use super::crawl::Plan;
 use super::web::{PoliteWeb, Promise, Reply, Site, Step, Verdict, address, rules};
 
-/// Which links are followed, as the settings say it.
+/// Which links are followed, as a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
     None,
@@ -270,7 +270,7 @@ fn plan(rng: &mut Rng, seed: u64, web: &mut PoliteWeb, names: &[&str], follow: F
     plan
 }
 
-/// The URLs that a crawl of a web must come to, whatever the order.
+/// The URLs that a crawl of a web must fetch, in any order.
 pub fn reachable(web: &PoliteWeb, seeds: &[String], follow: Follow) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = seeds.iter().cloned().collect();
     let mut queue: VecDeque<String> = seeds.iter().cloned().collect();

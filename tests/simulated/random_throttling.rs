@@ -33,7 +33,7 @@ fn throttled(seed: u64) -> Case {
     case
 }
 
-/// Limits, and words on when to come again.
+/// Limits, and Retry-After.
 fn refuse(rng: &mut Rng, site: &mut Site) {
     if rng.chance(0.5) {
         let rate = pick(rng, &[0.2, 0.5, 2.0, 10.0]);

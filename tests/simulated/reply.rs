@@ -15,7 +15,7 @@ pub struct Step {
     pub closes: bool,
 }
 
-/// What a server says, or does instead.
+/// A reply of a server, or a fault.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// A page that links to these.

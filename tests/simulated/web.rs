@@ -121,7 +121,7 @@ pub struct Site {
     pub address6: Option<SocketAddr>,
     /// How many requests it lets pass; robots.txt is free.
     pub limit: Option<Limit>,
-    /// How it answers those, whatever its paths say.
+    /// Its answer to those, for every path.
     pub mood: Option<Mood>,
     /// What each path answers: the first request the first, and so on; the last over and over.
     pub paths: BTreeMap<String, Vec<Step>>,
@@ -346,7 +346,7 @@ impl PoliteWeb {
         }
     }
 
-    /// What a site answers, and whether it is its limit that speaks.
+    /// The answer of a site, and whether it is due to its limit.
     fn step(&mut self, now: Instant, host: &str, path: &str, conn: ConnId) -> (Step, bool) {
         let book = self.hosts.get(host);
         let is_robots = path.starts_with("/robots");
@@ -451,7 +451,7 @@ impl PoliteWeb {
         faults.into_iter().for_each(|fault| self.fault(now, fault));
     }
 
-    /// When the reply that decides what is allowed had been said.
+    /// When the last byte of the reply that sets the limit was sent.
     fn decided(&self, site: &Site) -> Option<Instant> {
         let (host, path, nth) = &site.decided_by;
         let visits = self.hosts.get(host)?.of(path).iter();
@@ -537,7 +537,7 @@ impl PoliteWeb {
         self.end_reply(number, &step, net);
     }
 
-    /// The last byte of a reply was said.
+    /// The last byte of a reply was sent.
     fn end_reply(&mut self, number: usize, step: &Step, net: &mut Net) {
         let conn = self.arrivals[number].conn;
         self.over(number, net.now());

@@ -72,7 +72,7 @@ fn scraped(config: Config, scrapes: &[(&str, f64)]) -> Vec<String> {
     })
 }
 
-/// What an answer tells, by name and labels.
+/// The values of a response, by name and labels.
 fn metrics(answer: &str) -> HashMap<String, f64> {
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head ends");
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{answer}");

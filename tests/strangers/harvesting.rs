@@ -135,7 +135,7 @@ fn each_key_is_used_within_its_own_limits_and_each_answer_is_a_row() {
     }
 }
 
-/// A server that says `stop` when it is asked for the tenth time.
+/// A server that requests a stop at its tenth request.
 fn stopping(stop: fn(&Stopper)) -> (Server, Arc<Mutex<Option<Stopper>>>) {
     let stopper = Arc::new(Mutex::new(None));
     let (stopper_slot, times) = (Arc::clone(&stopper), Mutex::new(0));

@@ -35,7 +35,7 @@ fn config(server: &Server) -> Config {
         .expect("it is sound")
 }
 
-/// What was said of a URL, and on which pages it stands.
+/// The report on a URL, and the pages that contain it.
 fn verdict_on<'a>(report: &'a Report, url: &str) -> (&'a Verdict, Vec<&'a str>) {
     let target = report
         .targets

@@ -8,7 +8,7 @@ use std::{env, fs};
 
 use serde::de::DeserializeOwned;
 
-/// What the file of this name holds; none, loudly, where there is none.
+/// The content of the file with this name; prints `SKIPPED` if it does not exist.
 pub fn read<T: DeserializeOwned>(name: &str) -> Option<T> {
     let folder = env::var_os("ARGIOPE_VECTORS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/vectors"),
