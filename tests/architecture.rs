@@ -739,6 +739,34 @@ fn identifiers(line: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
+/// The files that may contain `unsafe`: what the kernel or an allocator is asked through C.
+const UNSAFE: &[&str] = &[
+    "src/cli/allocator.rs",
+    "src/io/conformance/overtaken.rs",
+    "src/io/disk.rs",
+    "src/io/sockets/socket.rs",
+    "src/io/uring.rs",
+    "src/io/uring/buffers.rs",
+    "src/io/uring/pinned.rs",
+    "src/io/uring/ring.rs",
+    "src/testkit/stamp.rs",
+];
+
+#[test]
+fn unsafe_code_is_in_named_files_alone() {
+    let is_unsafe = |code: &str| {
+        let forms = ["unsafe {", "unsafe fn ", "unsafe impl ", "unsafe extern "];
+        let mut lines = code.lines();
+        lines.any(|line| forms.iter().any(|form| mentions(line, form)))
+    };
+    let found = sources().into_iter().filter(|(_, code)| is_unsafe(code));
+    let found: Vec<String> = found.map(|(file, _)| file).collect();
+    assert_eq!(
+        found, UNSAFE,
+        "a new file with unsafe code is a design decision"
+    );
+}
+
 #[test]
 fn every_file_begins_with_its_purpose() {
     for (file, code) in sources() {

@@ -314,8 +314,9 @@ impl Ring {
     }
 
     /// Cancels all operations and waits until they have ended. Their last completions can be taken then.
+    /// Fails if it is interrupted [`INTERRUPTED_MAX`] times.
     pub(super) fn cancel_all(&mut self) -> io::Result<()> {
-        loop {
+        for _ in 0..INTERRUPTED_MAX {
             let all = types::CancelBuilder::any();
             let result = self.ring.submitter().register_sync_cancel(None, all);
             #[cfg(test)]
@@ -327,6 +328,7 @@ impl Ring {
                 other => return other,
             }
         }
+        Err(ErrorKind::Interrupted.into())
     }
 
     /// Parses a filled buffer.
@@ -392,6 +394,10 @@ impl Unavailable {
         }
     }
 }
+
+/// Signals that may interrupt the cancellation of all operations. Far more than come in so short a time; then
+/// the ring counts as busy, and what the kernel may still use is not freed.
+pub(super) const INTERRUPTED_MAX: usize = 1000;
 
 /// The sysctl that restricts io_uring.
 fn disabled() -> Option<String> {

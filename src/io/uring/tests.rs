@@ -310,6 +310,13 @@ fn the_buffers_are_leaked_when_receives_cannot_be_ended() {
         io.ring.injected.push_back(error);
     };
     check(interrupted, freed);
+    let interrupted_for_ever = |io: &mut Uring| {
+        for _ in 0..super::ring::INTERRUPTED_MAX {
+            let error = io::Error::from_raw_os_error(libc::EINTR);
+            io.ring.injected.push_back(error);
+        }
+    };
+    check(interrupted_for_ever, leaked);
     let failing = |io: &mut Uring| {
         let error = io::Error::from_raw_os_error(libc::EINVAL);
         io.ring.injected.push_back(error);
