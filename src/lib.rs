@@ -63,6 +63,8 @@ pub use fetch::failure::{Failure, FailureKind, Truncation};
 #[doc(inline)]
 pub use fetch::timings::{Accuracy, Phase, Spans, Timings};
 #[doc(inline)]
+pub use fetch::tls::TlsConfigError;
+#[doc(inline)]
 pub use sink::commit::{Commit, Epoch, FileLength};
 #[doc(inline)]
 pub use sink::function::FunctionSink;
@@ -75,7 +77,7 @@ pub use sink::reply::{BodyMode, Flow, Reply, Resume};
 #[doc(inline)]
 pub use sink::traits::{DiskSink, Sink, WriteError};
 #[doc(inline)]
-pub use throttle::cause::Cause as WaitCause;
+pub use throttle::cause::WaitCause;
 #[doc(inline)]
 pub use throttle::decision::{Decision, DecisionEvent, DecisionSource};
 

@@ -211,6 +211,8 @@ pub use crate::wire::coding::{Budget, Coding, CodingError, Decoder, Progress, gz
 #[doc(inline)]
 pub use crate::wire::date::http_date;
 #[doc(inline)]
+pub use crate::wire::directives::Directives;
+#[doc(inline)]
 pub use crate::wire::html::{Found, Link, LinkOptions, links, links_of};
 #[doc(inline)]
 pub use crate::wire::http::{

@@ -7,8 +7,6 @@ pub use crate::crawl::config::{
 #[doc(hidden)]
 pub use crate::crawl::config::{PUBLIC_HOSTS_MAX, PublicHosts};
 #[doc(inline)]
-pub use crate::fetch::resolver::Override;
-#[doc(inline)]
 pub use crate::frontier::settings::Follow;
 #[doc(inline)]
 pub use crate::throttle::settings::{

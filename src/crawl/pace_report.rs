@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::base::time::{Instant, nanos};
-use crate::throttle::cause::Cause;
+use crate::throttle::cause::WaitCause;
 use crate::throttle::decision::DecisionEvent;
 use crate::throttle::diagnosis::Finding;
 use crate::throttle::engine::{Account, Throttle};
@@ -19,7 +19,7 @@ use crate::throttle::strategy::Pace;
 #[non_exhaustive]
 pub struct PaceReport {
     /// Time waited over all scopes, by cause. Causes without a wait are left out.
-    pub waited: BTreeMap<Cause, Duration>,
+    pub waited: BTreeMap<WaitCause, Duration>,
     /// Decisions over all scopes, by kind. Kinds without a decision are left out.
     pub decided: BTreeMap<DecisionEvent, u64>,
     /// The scopes worth a look, those that waited longest first: those that the configuration
@@ -51,7 +51,7 @@ pub struct ScopePacing {
     /// Most requests on the wire at once.
     pub peak: u32,
     /// Time waited, by cause. Time in which several requests waited is counted once.
-    pub waited: BTreeMap<Cause, Duration>,
+    pub waited: BTreeMap<WaitCause, Duration>,
     /// Decisions about it, by kind.
     pub decided: BTreeMap<DecisionEvent, u32>,
     /// The configured pace.
@@ -140,7 +140,7 @@ impl RemarkKind {
             Finding::Slow => RemarkKind::Slow,
             Finding::Blocked => RemarkKind::Blocked,
             Finding::Unthrottled => RemarkKind::Unthrottled,
-            Finding::BelowTarget(Cause::Queue) => RemarkKind::Idle,
+            Finding::BelowTarget(WaitCause::Queue) => RemarkKind::Idle,
             Finding::BelowTarget(_) => RemarkKind::BelowTarget,
         }
     }
@@ -230,7 +230,7 @@ fn chosen(accounts: &[&Account], most: usize, now: Instant) -> BTreeSet<usize> {
 
 impl ScopePacing {
     fn of(throttle: &Throttle, account: &Account, now: Instant) -> Self {
-        let waited = |cause: &Cause| (*cause, account.waited(*cause, now));
+        let waited = |cause: &WaitCause| (*cause, account.waited(*cause, now));
         let decided = |event: &DecisionEvent| (*event, account.decided(*event));
         ScopePacing {
             scope: account.scope.clone(),
@@ -241,7 +241,11 @@ impl ScopePacing {
             gap: account.gap(),
             concurrency: account.concurrency(now),
             peak: account.peak,
-            waited: Cause::ALL.iter().map(waited).filter(some_time).collect(),
+            waited: WaitCause::ALL
+                .iter()
+                .map(waited)
+                .filter(some_time)
+                .collect(),
             decided: DecisionEvent::ALL
                 .iter()
                 .map(decided)
@@ -257,7 +261,7 @@ impl ScopePacing {
     }
 
     /// Its longest wait: cause and duration.
-    pub fn waited_most(&self) -> Option<(Cause, Duration)> {
+    pub fn waited_most(&self) -> Option<(WaitCause, Duration)> {
         let longest = self.waited.iter().max_by_key(|(_, waited)| **waited)?;
         Some((*longest.0, *longest.1))
     }
@@ -314,7 +318,7 @@ fn remarks(throttle: &Throttle, account: &Account, now: Instant) -> Vec<Remark> 
         .collect()
 }
 
-fn some_time((_, waited): &(Cause, Duration)) -> bool {
+fn some_time((_, waited): &(WaitCause, Duration)) -> bool {
     !waited.is_zero()
 }
 
@@ -324,7 +328,7 @@ fn counts<N: Copy + Into<u64>>(decided: &BTreeMap<DecisionEvent, N>) -> Value {
     Value::Object(counts.collect::<Map<String, Value>>())
 }
 
-fn seconds(spans: &BTreeMap<Cause, Duration>) -> Value {
+fn seconds(spans: &BTreeMap<WaitCause, Duration>) -> Value {
     let spans = spans.iter();
     let spans = spans.map(|(cause, span)| (cause.as_str().to_owned(), json!(span.as_secs_f64())));
     Value::Object(spans.collect::<Map<String, Value>>())

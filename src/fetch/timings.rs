@@ -208,7 +208,7 @@ impl Timings {
     }
 
     /// Records that TCP was established. A connection from before the attempt is not a phase of it.
-    pub fn end_connect(&mut self, established: Option<Established>) {
+    pub(crate) fn end_connect(&mut self, established: Option<Established>) {
         let phase = established.filter(|tcp| tcp.arrival.at >= self.started);
         self.connect = phase.map(|tcp| tcp.arrival);
         self.connect_took = phase.map(|tcp| tcp.took);

@@ -1,11 +1,11 @@
-//! Cause of the wait of a scope's next request.
+//! WaitCause of the wait of a scope's next request.
 
 use super::decision::DecisionSource;
 use std::fmt;
 
 /// The reason why a scope's next request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
+pub enum WaitCause {
     /// The configured delay.
     Delay,
     /// AutoThrottle's delay.
@@ -28,53 +28,53 @@ pub enum Cause {
     Queue,
 }
 
-impl Cause {
+impl WaitCause {
     /// All causes.
-    pub const ALL: [Cause; 10] = [
-        Cause::Delay,
-        Cause::Autothrottle,
-        Cause::Backoff,
-        Cause::Hold,
-        Cause::Robots,
-        Cause::Rampup,
-        Cause::Quota,
-        Cause::Concurrency,
-        Cause::GlobalCap,
-        Cause::Queue,
+    pub const ALL: [WaitCause; 10] = [
+        WaitCause::Delay,
+        WaitCause::Autothrottle,
+        WaitCause::Backoff,
+        WaitCause::Hold,
+        WaitCause::Robots,
+        WaitCause::Rampup,
+        WaitCause::Quota,
+        WaitCause::Concurrency,
+        WaitCause::GlobalCap,
+        WaitCause::Queue,
     ];
 
     /// The key in files.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Cause::Delay => "delay",
-            Cause::Autothrottle => "autothrottle",
-            Cause::Backoff => "backoff",
-            Cause::Hold => "hold",
-            Cause::Robots => "robots",
-            Cause::Rampup => "rampup",
-            Cause::Quota => "quota",
-            Cause::Concurrency => "concurrency",
-            Cause::GlobalCap => "global_cap",
-            Cause::Queue => "queue",
+            WaitCause::Delay => "delay",
+            WaitCause::Autothrottle => "autothrottle",
+            WaitCause::Backoff => "backoff",
+            WaitCause::Hold => "hold",
+            WaitCause::Robots => "robots",
+            WaitCause::Rampup => "rampup",
+            WaitCause::Quota => "quota",
+            WaitCause::Concurrency => "concurrency",
+            WaitCause::GlobalCap => "global_cap",
+            WaitCause::Queue => "queue",
         }
     }
 
     /// The cause that corresponds to a rule.
-    pub(super) fn of(source: DecisionSource, held: bool) -> Cause {
+    pub(super) fn of(source: DecisionSource, held: bool) -> WaitCause {
         match source {
-            _ if held => Cause::Hold,
-            DecisionSource::Autothrottle => Cause::Autothrottle,
-            DecisionSource::Backoff => Cause::Backoff,
-            DecisionSource::RetryAfter | DecisionSource::RateLimit => Cause::Hold,
-            DecisionSource::Robots => Cause::Robots,
-            DecisionSource::Rampup => Cause::Rampup,
-            DecisionSource::Quota => Cause::Quota,
-            DecisionSource::User => Cause::Delay,
+            _ if held => WaitCause::Hold,
+            DecisionSource::Autothrottle => WaitCause::Autothrottle,
+            DecisionSource::Backoff => WaitCause::Backoff,
+            DecisionSource::RetryAfter | DecisionSource::RateLimit => WaitCause::Hold,
+            DecisionSource::Robots => WaitCause::Robots,
+            DecisionSource::Rampup => WaitCause::Rampup,
+            DecisionSource::Quota => WaitCause::Quota,
+            DecisionSource::User => WaitCause::Delay,
         }
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for WaitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::cause::Cause;
+use super::cause::WaitCause;
 
 /// A scope's figures over a crawl, and its settings.
 #[derive(Clone, Debug, Default)]
@@ -65,39 +65,39 @@ pub enum Setting {
 }
 
 /// The setting with its value, or the name of another limit.
-fn describe(cause: Cause, configured: &Configured) -> String {
+fn describe(cause: WaitCause, configured: &Configured) -> String {
     match cause {
-        Cause::Delay => format!("delay = {}", configured.delay.as_secs_f64()),
-        Cause::Autothrottle => "AutoThrottle".to_owned(),
-        Cause::Backoff => "backoff from refusals".to_owned(),
-        Cause::Hold => "a hold that the server asked for".to_owned(),
-        Cause::Robots => "robots.txt's Crawl-delay".to_owned(),
-        Cause::Rampup => "rampup, which searches for the limit from below".to_owned(),
-        Cause::Quota => format!("quota = {}", configured.quota.unwrap_or(0.0)),
-        Cause::Concurrency => format!("concurrency = {}", configured.concurrency),
-        Cause::GlobalCap => format!("CONCURRENT_REQUESTS = {}", configured.concurrent_requests),
-        Cause::Queue => "nothing was queued".to_owned(),
+        WaitCause::Delay => format!("delay = {}", configured.delay.as_secs_f64()),
+        WaitCause::Autothrottle => "AutoThrottle".to_owned(),
+        WaitCause::Backoff => "backoff from refusals".to_owned(),
+        WaitCause::Hold => "a hold that the server asked for".to_owned(),
+        WaitCause::Robots => "robots.txt's Crawl-delay".to_owned(),
+        WaitCause::Rampup => "rampup, which searches for the limit from below".to_owned(),
+        WaitCause::Quota => format!("quota = {}", configured.quota.unwrap_or(0.0)),
+        WaitCause::Concurrency => format!("concurrency = {}", configured.concurrency),
+        WaitCause::GlobalCap => format!("CONCURRENT_REQUESTS = {}", configured.concurrent_requests),
+        WaitCause::Queue => "nothing was queued".to_owned(),
     }
 }
 
 /// Time that a scope waited, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits([Duration; Cause::ALL.len()]);
+pub struct Waits([Duration; WaitCause::ALL.len()]);
 
 impl Waits {
     /// Adds a wait.
-    pub fn add(&mut self, limit: Cause, wait: Duration) {
+    pub fn add(&mut self, limit: WaitCause, wait: Duration) {
         let sum = &mut self.0[limit as usize];
         *sum = sum.saturating_add(wait);
     }
 
     /// Time waited for this cause.
-    pub fn of(&self, limit: Cause) -> Duration {
+    pub fn of(&self, limit: WaitCause) -> Duration {
         self.0[limit as usize]
     }
 
     /// Share of all waiting time that is due to this cause; 0 without any waiting.
-    pub fn share(&self, limit: Cause) -> f64 {
+    pub fn share(&self, limit: WaitCause) -> f64 {
         let all: f64 = self.0.iter().map(Duration::as_secs_f64).sum();
         if all > 0.0 {
             self.of(limit).as_secs_f64() / all
@@ -107,8 +107,8 @@ impl Waits {
     }
 
     /// The cause with the longest waiting time, if the scope ever waited.
-    pub fn longest(&self) -> Option<Cause> {
-        Cause::ALL
+    pub fn longest(&self) -> Option<WaitCause> {
+        WaitCause::ALL
             .into_iter()
             .filter(|limit| self.of(*limit) > Duration::ZERO)
             .max_by_key(|limit| self.of(*limit))
@@ -121,7 +121,7 @@ pub struct Ineffective {
     /// The settings.
     pub settings: Vec<Setting>,
     /// The limit.
-    pub limit: Cause,
+    pub limit: WaitCause,
     /// Both as a message.
     pub message: String,
 }
@@ -136,16 +136,16 @@ pub fn ineffective(facts: &Facts) -> Option<Ineffective> {
         return None;
     }
     let limit_of = |setting: &Setting| match setting {
-        Setting::Concurrency => Cause::Concurrency,
-        Setting::Delay => Cause::Delay,
-        Setting::Quota => Cause::Quota,
+        Setting::Concurrency => WaitCause::Concurrency,
+        Setting::Delay => WaitCause::Delay,
+        Setting::Quota => WaitCause::Quota,
     };
     let effective = |limit| facts.waits.share(limit) >= EFFECTIVE;
     // AutoThrottle counts as chosen as well; delay and concurrency are its bounds then.
-    if configured.chosen.iter().map(limit_of).any(effective) || effective(Cause::Autothrottle) {
+    if configured.chosen.iter().map(limit_of).any(effective) || effective(WaitCause::Autothrottle) {
         return None;
     }
-    let limit = facts.waits.longest().filter(|l| *l != Cause::Queue)?;
+    let limit = facts.waits.longest().filter(|l| *l != WaitCause::Queue)?;
     let named: Vec<String> = configured
         .chosen
         .iter()
@@ -185,7 +185,7 @@ pub enum Finding {
     /// The delay is so short that it does not limit anything.
     Unthrottled,
     /// Fewer requests are in flight than AutoThrottle's target.
-    BelowTarget(Cause),
+    BelowTarget(WaitCause),
 }
 
 impl Finding {
@@ -195,7 +195,7 @@ impl Finding {
             Finding::Slow => "slow",
             Finding::Blocked => "blocked",
             Finding::Unthrottled => "unthrottled",
-            Finding::BelowTarget(Cause::Queue) => "idle",
+            Finding::BelowTarget(WaitCause::Queue) => "idle",
             Finding::BelowTarget(_) => "below-target",
         }
     }
@@ -266,15 +266,15 @@ fn below_target(facts: &Facts, target: f64) -> Option<Diagnosis> {
     }
     let configured = &facts.configured;
     let limit = if f64::from(configured.concurrency) < target {
-        Cause::Concurrency
+        WaitCause::Concurrency
     } else if (configured.concurrent_requests as f64) < target {
-        Cause::GlobalCap
+        WaitCause::GlobalCap
     } else {
         // AutoThrottle's own delay is how the target is approached, so it is not a reason to miss it.
         facts
             .waits
             .longest()
-            .filter(|l| *l != Cause::Autothrottle)?
+            .filter(|l| *l != WaitCause::Autothrottle)?
     };
     Some(Diagnosis {
         finding: Finding::BelowTarget(limit),
@@ -282,7 +282,7 @@ fn below_target(facts: &Facts, target: f64) -> Option<Diagnosis> {
             "{:.1} in flight on average, at a target of {target}: limited by {}",
             facts.in_flight_mean,
             match limit {
-                Cause::Queue => "an empty queue".to_owned(),
+                WaitCause::Queue => "an empty queue".to_owned(),
                 limit => describe(limit, configured),
             }
         ),
@@ -317,7 +317,7 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    fn waits(waits: &[(Cause, f64)]) -> Waits {
+    fn waits(waits: &[(WaitCause, f64)]) -> Waits {
         let mut sum = Waits::default();
         for (limit, seconds) in waits {
             sum.add(*limit, secs(*seconds));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     /// The specification's example: concurrency 1000, delay 0.08 s.
-    fn endpoint(limits: &[(Cause, f64)]) -> Facts {
+    fn endpoint(limits: &[(WaitCause, f64)]) -> Facts {
         Facts {
             sends: 1000,
             span: secs(100.0),
@@ -352,7 +352,7 @@ mod tests {
             in_flight_mean: target,
             latency: Some(secs(0.2)),
             delay: secs(0.2 / target),
-            waits: waits(&[(Cause::Autothrottle, 90.0)]),
+            waits: waits(&[(WaitCause::Autothrottle, 90.0)]),
             configured: Configured {
                 concurrency: 8,
                 target_concurrency: Some(target),
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn f77_settings_made_ineffective_by_the_global_cap_are_reported_with_it() {
         check_ineffective(
-            &endpoint(&[(Cause::GlobalCap, 90.0), (Cause::Queue, 5.0)]),
+            &endpoint(&[(WaitCause::GlobalCap, 90.0), (WaitCause::Queue, 5.0)]),
             Some(
                 "concurrency 1000 and delay 0.08 never had effect: CONCURRENT_REQUESTS = 16 limited",
             ),
@@ -389,19 +389,19 @@ mod tests {
     #[test]
     fn f77_nothing_is_reported_while_one_setting_has_an_effect() {
         check_ineffective(
-            &endpoint(&[(Cause::Delay, 50.0), (Cause::GlobalCap, 90.0)]),
+            &endpoint(&[(WaitCause::Delay, 50.0), (WaitCause::GlobalCap, 90.0)]),
             None,
         );
         check_ineffective(
-            &endpoint(&[(Cause::Concurrency, 2.0), (Cause::GlobalCap, 90.0)]),
+            &endpoint(&[(WaitCause::Concurrency, 2.0), (WaitCause::GlobalCap, 90.0)]),
             None,
         );
-        check_ineffective(&endpoint(&[(Cause::Autothrottle, 90.0)]), None);
+        check_ineffective(&endpoint(&[(WaitCause::Autothrottle, 90.0)]), None);
     }
 
     #[test]
     fn f77_the_scopes_own_defaults_may_be_what_limits() {
-        let mut facts = endpoint(&[(Cause::Delay, 90.0)]);
+        let mut facts = endpoint(&[(WaitCause::Delay, 90.0)]);
         facts.configured.delay = secs(1.0);
         facts.configured.chosen = vec![Setting::Concurrency];
         check_ineffective(
@@ -410,12 +410,12 @@ mod tests {
         );
         facts.configured.chosen = vec![Setting::Delay];
         facts.configured.concurrency = 1;
-        facts.waits = waits(&[(Cause::Concurrency, 90.0)]);
+        facts.waits = waits(&[(WaitCause::Concurrency, 90.0)]);
         check_ineffective(
             &facts,
             Some("delay 1 never had effect: concurrency = 1 limited"),
         );
-        facts.waits = waits(&[(Cause::Robots, 90.0)]);
+        facts.waits = waits(&[(WaitCause::Robots, 90.0)]);
         check_ineffective(
             &facts,
             Some("delay 1 never had effect: robots.txt's Crawl-delay limited"),
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn f77_nothing_is_reported_for_few_sends_or_without_limit_or_chosen_setting() {
-        let limited = endpoint(&[(Cause::GlobalCap, 90.0)]);
+        let limited = endpoint(&[(WaitCause::GlobalCap, 90.0)]);
         check_ineffective(
             &Facts {
                 sends: 19,
@@ -434,7 +434,7 @@ mod tests {
         );
         check_ineffective(&endpoint(&[]), None);
         check_ineffective(
-            &endpoint(&[(Cause::Queue, 90.0), (Cause::GlobalCap, 9.0)]),
+            &endpoint(&[(WaitCause::Queue, 90.0), (WaitCause::GlobalCap, 9.0)]),
             None,
         );
         let mut defaults = limited;
@@ -499,23 +499,23 @@ mod tests {
             facts.waits = waits(&[(limit, 90.0)]);
             facts
         };
-        let found = Some(Finding::BelowTarget(Cause::Concurrency));
-        check(&below(1, Cause::Autothrottle), found);
+        let found = Some(Finding::BelowTarget(WaitCause::Concurrency));
+        check(&below(1, WaitCause::Autothrottle), found);
         for limit in [
-            Cause::GlobalCap,
-            Cause::Robots,
-            Cause::Backoff,
-            Cause::Queue,
+            WaitCause::GlobalCap,
+            WaitCause::Robots,
+            WaitCause::Backoff,
+            WaitCause::Queue,
         ] {
             check(&below(8, limit), Some(Finding::BelowTarget(limit)));
         }
-        check(&below(8, Cause::Autothrottle), None);
+        check(&below(8, WaitCause::Autothrottle), None);
         check(&throttled(4.0), None);
         // Nearly reached counts as reached.
-        let mut almost = below(8, Cause::Queue);
+        let mut almost = below(8, WaitCause::Queue);
         almost.in_flight_mean = 3.5;
         check(&almost, None);
-        let message = diagnose(&below(1, Cause::Queue)).map(|found| found.message);
+        let message = diagnose(&below(1, WaitCause::Queue)).map(|found| found.message);
         assert_eq!(
             message.as_deref(),
             Some("1.0 in flight on average, at a target of 4: limited by concurrency = 1")
@@ -528,8 +528,8 @@ mod tests {
             (Finding::Slow, "slow"),
             (Finding::Blocked, "blocked"),
             (Finding::Unthrottled, "unthrottled"),
-            (Finding::BelowTarget(Cause::Queue), "idle"),
-            (Finding::BelowTarget(Cause::Robots), "below-target"),
+            (Finding::BelowTarget(WaitCause::Queue), "idle"),
+            (Finding::BelowTarget(WaitCause::Robots), "below-target"),
         ];
         for (finding, word) in findings {
             assert_eq!(finding.name(), word);
@@ -538,7 +538,7 @@ mod tests {
 
     #[test]
     fn f103_a_block_is_reported_with_autothrottle_on_or_off() {
-        let mut facts = endpoint(&[(Cause::Backoff, 90.0)]);
+        let mut facts = endpoint(&[(WaitCause::Backoff, 90.0)]);
         facts.suspected = true;
         check(&facts, Some(Finding::Blocked));
         facts.suspected = false;

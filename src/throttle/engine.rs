@@ -41,7 +41,7 @@ use self::learned::LearnedLimits;
 use self::scope_table::ScopeTable;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
-use super::cause::Cause;
+use super::cause::WaitCause;
 use super::decision::Decision;
 use super::scope::{Change, NO_INDEX, Profile, Queued, Scope};
 use super::settings::ThrottleSettings;
@@ -565,15 +565,15 @@ impl Throttle {
         cost: f64,
         wants_slot: bool,
         now: Instant,
-    ) -> Cause {
+    ) -> WaitCause {
         let scope = self.scope_ref(blocker);
         if wants_slot {
-            return Cause::Concurrency;
+            return WaitCause::Concurrency;
         }
         if scope.fits_at(cost, now) > now {
-            return Cause::Quota;
+            return WaitCause::Quota;
         }
-        Cause::of(scope.slowest_rule(now), scope.is_held(now))
+        WaitCause::of(scope.slowest_rule(now), scope.is_held(now))
     }
 
     /// The scope whose gap delays a ready ticket longest at `now`, and until when.

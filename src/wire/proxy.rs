@@ -103,7 +103,7 @@ impl ProxyError {
 
 impl Proxy {
     /// Protocol spoken with it.
-    pub fn protocol(&self) -> Protocol {
+    pub(crate) fn protocol(&self) -> Protocol {
         self.protocol
     }
 
@@ -118,7 +118,7 @@ impl Proxy {
     }
 
     /// The credentials for it.
-    pub fn credentials(&self) -> Option<&Credentials> {
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::cause::Cause;
+use super::super::cause::WaitCause;
 use super::super::decision::DecisionEvent;
 use super::super::scope::{NO_INDEX, Profile, Scope};
 use super::super::signal::Signal;
@@ -44,7 +44,7 @@ pub struct Account {
     /// Answers that were refusals of this scope.
     pub refused: u64,
     /// What the first lane in the line waits for, and since when.
-    waiting: Option<(Cause, Instant)>,
+    waiting: Option<(WaitCause, Instant)>,
     waited_until: Instant,
     /// Nanoseconds before departures whose delay was at its maximum.
     at_max_delay: u64,
@@ -62,7 +62,7 @@ pub struct Account {
 
 const EVENTS: usize = DecisionEvent::ALL.len();
 
-const CAUSES: usize = Cause::ALL.len();
+const CAUSES: usize = WaitCause::ALL.len();
 
 impl Account {
     fn new(scope: &str, configured: bool, profile: Arc<Profile>, now: Instant) -> Self {
@@ -96,7 +96,7 @@ impl Account {
     }
 
     /// Time waited for this cause until `now`.
-    pub(crate) fn waited(&self, cause: Cause, now: Instant) -> Duration {
+    pub(crate) fn waited(&self, cause: WaitCause, now: Instant) -> Duration {
         let open = self.waiting.filter(|(present, _)| *present == cause);
         let open = open.map(|(_, since)| now.saturating_since(since.max(self.waited_until)));
         Duration::from_nanos(self.waited[cause as usize]) + open.unwrap_or_default()
@@ -148,8 +148,8 @@ impl Account {
 
     /// Total time waited until `now`.
     pub fn waited_total(&self, now: Instant) -> Duration {
-        let waited = |cause: &Cause| self.waited(*cause, now);
-        Cause::ALL.iter().map(waited).sum()
+        let waited = |cause: &WaitCause| self.waited(*cause, now);
+        WaitCause::ALL.iter().map(waited).sum()
     }
 
     /// Mean number of requests on the wire, from the first departure to the last end, or to `now`
@@ -188,7 +188,7 @@ impl Account {
         self.on_the_wire(1, at);
     }
 
-    fn wait(&mut self, cause: Cause, from: Instant, to: Instant) -> u64 {
+    fn wait(&mut self, cause: WaitCause, from: Instant, to: Instant) -> u64 {
         let from = from.max(self.waited_until);
         if to <= from {
             return 0;
@@ -349,7 +349,7 @@ impl Throttle {
     }
 
     /// Time waited until `now` by cause, over all scopes that have or had an account.
-    pub(crate) fn waited(&self, now: Instant) -> [(Cause, Duration); CAUSES] {
+    pub(crate) fn waited(&self, now: Instant) -> [(WaitCause, Duration); CAUSES] {
         let mut waited = self.accounts.waited;
         for account in self.accounts() {
             if let Some((cause, since)) = account.waiting {
@@ -357,7 +357,7 @@ impl Throttle {
                 waited[cause as usize] += nanos(now.saturating_since(since));
             }
         }
-        Cause::ALL.map(|cause| (cause, Duration::from_nanos(waited[cause as usize])))
+        WaitCause::ALL.map(|cause| (cause, Duration::from_nanos(waited[cause as usize])))
     }
 
     /// Number of decisions of this kind over all scopes.
@@ -372,7 +372,13 @@ impl Throttle {
         }
     }
 
-    pub(super) fn account_wait(&mut self, id: ScopeId, cause: Cause, from: Instant, to: Instant) {
+    pub(super) fn account_wait(
+        &mut self,
+        id: ScopeId,
+        cause: WaitCause,
+        from: Instant,
+        to: Instant,
+    ) {
         if from >= to {
             return;
         }
@@ -403,7 +409,7 @@ impl Throttle {
         }
         let cause = first.and_then(|first| self.waits_for(id, first, now));
         let account = &mut self.accounts.rows[row as usize];
-        let spends = Some(Cause::Quota);
+        let spends = Some(WaitCause::Quota);
         let comes_to_spend = cause == spends && account.waiting.map(|(cause, _)| cause) != spends;
         match (&mut account.waiting, cause) {
             // The last cause counts for the whole wait: without the others it would not have ended
@@ -444,14 +450,14 @@ impl Throttle {
 
     /// What the first lane in a scope's line waits for; `None` without one, or if it waits for this
     /// machine.
-    fn waits_for(&self, id: ScopeId, first: FirstInLine, now: Instant) -> Option<Cause> {
+    fn waits_for(&self, id: ScopeId, first: FirstInLine, now: Instant) -> Option<WaitCause> {
         if !first.is_offered {
             return None;
         }
         match first.releases {
             Some(at) if at <= now => {
                 let full = self.in_flight >= self.settings.concurrent_requests;
-                full.then_some(Cause::GlobalCap)
+                full.then_some(WaitCause::GlobalCap)
             }
             at => Some(self.cause(id, first.cost, at.is_none(), now)),
         }
@@ -537,13 +543,13 @@ mod tests {
     #[test]
     fn a_wait_is_charged_once_and_an_open_one_counts_until_now() {
         let mut account = Account::new("a.test", false, profile(), Instant::START);
-        account.wait(Cause::Delay, secs(1), secs(3));
-        account.wait(Cause::Quota, secs(2), secs(4));
-        account.waiting = Some((Cause::Robots, secs(3)));
+        account.wait(WaitCause::Delay, secs(1), secs(3));
+        account.wait(WaitCause::Quota, secs(2), secs(4));
+        account.waiting = Some((WaitCause::Robots, secs(3)));
         let waited = |cause| account.waited(cause, secs(10)).as_secs();
-        assert_eq!(waited(Cause::Delay), 2);
-        assert_eq!(waited(Cause::Quota), 1);
-        assert_eq!(waited(Cause::Robots), 6);
+        assert_eq!(waited(WaitCause::Delay), 2);
+        assert_eq!(waited(WaitCause::Quota), 1);
+        assert_eq!(waited(WaitCause::Robots), 6);
         assert_eq!(account.waited_total(secs(10)).as_secs(), 9);
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::super::cause::Cause;
+use super::super::cause::WaitCause;
 use super::super::decision::{Decision, DecisionEvent, DecisionSource};
 use super::super::diagnosis::{
     Configured, Diagnosis, Facts, Ineffective, Setting, Waits, diagnose, ineffective,
@@ -67,12 +67,12 @@ impl Throttle {
         let span = account.first.zip(account.last);
         let span = span.map_or(Duration::ZERO, |(first, last)| last.saturating_since(first));
         let mut waits = Waits::default();
-        for cause in Cause::ALL {
+        for cause in WaitCause::ALL {
             waits.add(cause, account.waited(cause, now));
         }
         // Time without waiting is time without anything to send.
         let idle = span.saturating_sub(account.waited_total(now));
-        waits.add(Cause::Queue, idle);
+        waits.add(WaitCause::Queue, idle);
         Facts {
             sends: account.sent,
             span,

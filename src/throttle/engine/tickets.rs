@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::super::cause::Cause;
+use super::super::cause::WaitCause;
 use super::super::scope::{Charges, NO_INDEX};
 use super::Throttle;
 use super::lanes::{Waiting, cost_of};
@@ -41,7 +41,7 @@ pub(super) struct Ticket {
     /// The gap that was asked for, once departed.
     pub gap: Duration,
     /// The scope whose gap delayed it when it was ready, by which rule, and since when.
-    pub delayed_by: (ScopeId, Cause, Instant),
+    pub delayed_by: (ScopeId, WaitCause, Instant),
     pub state: TicketState,
     pub next: u32,
 }
@@ -111,7 +111,7 @@ impl Throttle {
             sent: Instant::START,
             on_wire_at: Instant::FAR_FUTURE,
             gap: Duration::ZERO,
-            delayed_by: (first, Cause::Delay, Instant::FAR_FUTURE),
+            delayed_by: (first, WaitCause::Delay, Instant::FAR_FUTURE),
             state: TicketState::Preparing,
             next: NO_INDEX,
         }))

@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::base::ids::ScopeSet;
 use crate::base::time::Instant;
-use crate::throttle::cause::Cause;
+use crate::throttle::cause::WaitCause;
 use crate::throttle::engine::{Grant, Throttle};
 use crate::throttle::settings::{Jitter, ScopePatch, ThrottleSettings};
 
@@ -62,7 +62,7 @@ fn time_waited_includes_open_waits() {
     let waited = |world: &World, seconds: f64| {
         let mut causes = world.throttle.waited(at(seconds)).into_iter();
         let (_, waited) = causes
-            .find(|(cause, _)| *cause == Cause::Delay)
+            .find(|(cause, _)| *cause == WaitCause::Delay)
             .expect("a cause");
         waited.as_secs_f64()
     };

@@ -111,7 +111,7 @@ impl HttpError {
     }
 
     /// The class it belongs to.
-    pub const fn class(self) -> ErrorClass {
+    pub(crate) const fn class(self) -> ErrorClass {
         match self {
             HttpError::NoReply
             | HttpError::TruncatedHead
