@@ -478,15 +478,20 @@ pub struct Manager {
     /// Name under which it was registered.
     pub name: String,
     /// Its arguments: all other keys of its table in the configuration.
-    pub arguments: serde_json::Map<String, serde_json::Value>,
+    pub(crate) arguments: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Manager {
     /// The name of the built-in strategy.
-    pub const BUILT_IN: &str = "default";
+    pub(crate) const BUILT_IN: &str = "default";
+
+    /// All other keys of its table in the configuration, as JSON text.
+    pub fn arguments(&self) -> String {
+        serde_json::Value::from(self.arguments.clone()).to_string()
+    }
 
     /// Returns `None` if this names the built-in strategy.
-    pub fn unless_built_in(self) -> Option<Self> {
+    pub(crate) fn unless_built_in(self) -> Option<Self> {
         Some(self).filter(|manager| manager.name != Self::BUILT_IN)
     }
 }

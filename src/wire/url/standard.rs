@@ -18,7 +18,7 @@ impl Parsed {
     }
 
     pub(super) fn parse(input: &str) -> Result<Self, UrlError> {
-        Ok(Parsed(Url::parse(input)?))
+        Ok(Parsed(Url::parse(input).map_err(error_of)?))
     }
 
     /// Resolves a reference against this URL. Its query is encoded in `encoding`, or else UTF-8;
@@ -42,7 +42,7 @@ impl Parsed {
                 .encoding_override(Some(&|query| encoding.encode(query, lacking)))
                 .parse(&reference.replace(['\t', '\n', '\r'], "")),
         };
-        Ok(Parsed(url?))
+        Ok(Parsed(url.map_err(error_of)?))
     }
 
     pub(super) fn scheme(&self) -> &str {
@@ -102,16 +102,14 @@ fn with_two_slashes(reference: &str) -> Cow<'_, str> {
     }
 }
 
-impl From<ParseError> for UrlError {
-    fn from(error: ParseError) -> Self {
-        match error {
-            ParseError::EmptyHost => UrlError::NoHost,
-            ParseError::InvalidPort => UrlError::Port,
-            ParseError::RelativeUrlWithoutBase
-            | ParseError::RelativeUrlWithCannotBeABaseBase
-            | ParseError::SetHostOnCannotBeABaseUrl => UrlError::Relative,
-            ParseError::Overflow => UrlError::Long,
-            _ => UrlError::Host,
-        }
+fn error_of(error: ParseError) -> UrlError {
+    match error {
+        ParseError::EmptyHost => UrlError::NoHost,
+        ParseError::InvalidPort => UrlError::Port,
+        ParseError::RelativeUrlWithoutBase
+        | ParseError::RelativeUrlWithCannotBeABaseBase
+        | ParseError::SetHostOnCannotBeABaseUrl => UrlError::Relative,
+        ParseError::Overflow => UrlError::Long,
+        _ => UrlError::Host,
     }
 }
