@@ -48,10 +48,10 @@ pub struct ActualCost;
 
 impl Classify for ActualCost {
     fn classify(&self, answer: &Answer<'_>) -> Signal {
-        let signal = Signal::of(answer);
+        let signal = Signal::from_answer(answer);
         let cost = answer.headers.get("X-Actual-Cost");
         match cost.and_then(|value| str::from_utf8(value).ok()?.trim().parse().ok()) {
-            Some(units) => signal.feedback(Feedback::of(COST).actual(units)),
+            Some(units) => signal.feedback(Feedback::new(COST).actual(units)),
             // Without a cost in the reply the estimate remains.
             None => signal,
         }

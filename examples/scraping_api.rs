@@ -44,7 +44,7 @@ pub struct Upstream;
 
 impl Classify for Upstream {
     fn classify(&self, answer: &Answer<'_>) -> Signal {
-        let mut signal = Signal::of(answer);
+        let mut signal = Signal::from_answer(answer);
         let Some(target) = CrawlUrl::parse(answer.url).ok().as_ref().and_then(target) else {
             return signal;
         };

@@ -86,11 +86,12 @@ pub use throttle::decision::{Decision, DecisionEvent, DecisionSource};
 pub use base::scopes::{ScopeEntry, Scopes, add_scope};
 #[doc(inline)]
 pub use throttle::map::{
-    ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, Later, ScopeMap, ScopeQuery,
+    ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, DeferredScopes, ScopeMap,
+    ScopeQuery,
 };
 #[doc(inline)]
 pub use throttle::signal::{
-    Answer, Blame, BodySignal, ByStatus, Classify, Ending, Feedback, Signal,
+    Answer, Blame, BodySignal, ByStatus, Classify, ExchangeEnd, Feedback, Signal,
 };
 #[doc(inline)]
 pub use throttle::strategy::{Observation, Pace, Strategy, StrategyMaker};
@@ -99,8 +100,6 @@ pub use throttle::strategy::{Observation, Pace, Strategy, StrategyMaker};
 pub use base::address::{AddressKind, is_global};
 #[doc(inline)]
 pub use io::{IoKind, raise_open_files};
-#[doc(no_inline)]
-pub use serde_json;
 #[doc(inline)]
 pub use wire::http::{Headers, HttpVersion};
 #[doc(inline)]
@@ -109,6 +108,8 @@ pub use wire::proxy::{Proxy, ProxyError, Route};
 pub use wire::url::{CrawlUrl, Host, UrlError};
 #[doc(inline)]
 pub use wire::warc::Digest;
+#[doc(no_inline)]
+pub use {serde, serde_json};
 
 /// The examples of the README and of the book compile and run. `tests/docs.rs` checks that each page
 /// stands here.

@@ -207,7 +207,7 @@ pub use crate::throttle::engine::{Grant, Throttle, TicketId};
 #[doc(inline)]
 pub use crate::wire::charset::decode as decode_text;
 #[doc(inline)]
-pub use crate::wire::coding::{Budget, Coding, CodingError, Decoder, Progress, gzip};
+pub use crate::wire::coding::{Budget, Coding, CodingError, DecodeProgress, Decoder, gzip};
 #[doc(inline)]
 pub use crate::wire::date::http_date;
 #[doc(inline)]

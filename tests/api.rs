@@ -14,8 +14,8 @@ use argiope::serde_json::json;
 use argiope::settings::{ScopeSettings, SettingValue};
 use argiope::{
     AdmitError, Answer, Blame, ByHost, ByStatus, Classify, Config, Crawler, Decision,
-    DecisionEvent, FailureKind, FinishReason, Instant, Later, Observation, Pace, Page, Request,
-    ScopeMap, ScopeQuery, ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
+    DecisionEvent, DeferredScopes, FailureKind, FinishReason, Instant, Observation, Pace, Page,
+    Request, ScopeMap, ScopeQuery, ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
 };
 
 use loopback::{Reply, Server};
@@ -644,7 +644,7 @@ struct LookedUp<F> {
     look_up: F,
 }
 
-impl<F: Fn(Later) + Send> ScopeMap for LookedUp<F> {
+impl<F: Fn(DeferredScopes) + Send> ScopeMap for LookedUp<F> {
     fn scopes(&self, query: &mut ScopeQuery<'_>) {
         self.asked.borrow_mut().push(query.url().path().to_owned());
         if query.url().host_str() != "slow.test" {
@@ -658,7 +658,7 @@ impl<F: Fn(Later) + Send> ScopeMap for LookedUp<F> {
 /// A crawler under such a map, its pages, and the paths that the map was asked about.
 fn looked_up(
     config: Config,
-    look_up: impl Fn(Later) + Send + 'static,
+    look_up: impl Fn(DeferredScopes) + Send + 'static,
 ) -> (Crawler, Shared<Vec<Page>>, Shared<Vec<String>>) {
     let pages: Shared<Vec<Page>> = Shared::default();
     let kept = Shared::clone(&pages);

@@ -258,7 +258,7 @@ fn each_command_wakes_a_sleeping_crawl() {
             handle.set_scope("a.test", patch).expect("it goes on");
         });
         quickest("feedback", &|| {
-            let nothing = Feedback::of("a.test");
+            let nothing = Feedback::new("a.test");
             handle.feedback(nothing).expect("it goes on");
         });
         quickest("pause", &|| handle.pause());

@@ -75,7 +75,7 @@ const COMMANDS: &[(&str, Command)] = &[
         handle.set_scope("a.test", patch).expect("it goes on");
     }),
     ("feedback", |handle| {
-        let nothing = Feedback::of("a.test");
+        let nothing = Feedback::new("a.test");
         handle.feedback(nothing).expect("it goes on");
     }),
     ("pause", Handle::pause),

@@ -111,7 +111,7 @@ impl Scopes {
 
 impl ScopeEntry {
     /// A scope without an expected cost.
-    pub fn of(name: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<String>) -> Self {
         ScopeEntry {
             name: name.into(),
             cost: None,
@@ -134,19 +134,19 @@ fn is_more(now: f64, before: f64) -> bool {
 
 impl From<&str> for ScopeEntry {
     fn from(name: &str) -> Self {
-        ScopeEntry::of(name)
+        ScopeEntry::new(name)
     }
 }
 
 impl From<String> for ScopeEntry {
     fn from(name: String) -> Self {
-        ScopeEntry::of(name)
+        ScopeEntry::new(name)
     }
 }
 
 impl<S: Into<String>> From<(S, f64)> for ScopeEntry {
     fn from((name, units): (S, f64)) -> Self {
-        ScopeEntry::of(name).cost(units)
+        ScopeEntry::new(name).cost(units)
     }
 }
 

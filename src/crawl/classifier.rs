@@ -12,7 +12,7 @@ use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
 use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
-use crate::throttle::signal::{Answer, BodySignal, Classify, Ending, Signal};
+use crate::throttle::signal::{Answer, BodySignal, Classify, ExchangeEnd, Signal};
 use crate::wire::http::Headers;
 use crate::wire::marks;
 
@@ -81,10 +81,10 @@ impl Classifier {
     }
 
     /// Facts of a response's end.
-    pub fn ending_of(&self, page: &Page, body: &BodySignal) -> Ending {
+    pub fn ending_of(&self, page: &Page, body: &BodySignal) -> ExchangeEnd {
         let sent = page.timings.sent;
         let took = |end: Stamp| Some(end.at.saturating_since(sent?));
-        Ending {
+        ExchangeEnd {
             failure: page.failure.as_ref().map(|failure| failure.kind),
             took: page.timings.body.and_then(took),
             size: page.body.len() as u64 + page.bytes_taken,

@@ -2,7 +2,7 @@
 
 use super::body_mode::BodyMode;
 use super::failure::{Failure, FailureKind};
-use crate::wire::coding::{Budget, CodingError, Decoder, Progress};
+use crate::wire::coding::{Budget, CodingError, DecodeProgress, Decoder};
 use crate::wire::http::Headers;
 
 /// A body that is decoded as it arrives.
@@ -107,13 +107,13 @@ impl Body {
             State::Untouched => unreachable!("decided above"),
             State::Decoding(decoder) => {
                 match decoder.write_some(&mut piece, decoded_max as u64, out) {
-                    Ok(Progress::More) => {}
-                    Ok(Progress::Paused) => {
+                    Ok(DecodeProgress::More) => {}
+                    Ok(DecodeProgress::Paused) => {
                         self.paused = Some(piece.to_vec());
                         self.over += over;
                         return Taken::Some;
                     }
-                    Ok(Progress::Full) => full = true,
+                    Ok(DecodeProgress::Full) => full = true,
                     Err(error @ CodingError::Bomb) => return Taken::Bomb(failure(&error)),
                     Err(error) => self.state = State::Broken(failure(&error)),
                 }

@@ -339,7 +339,10 @@ impl Frontier {
             kind: PageKind::Robots,
             seed: false,
             depth: front.depth(),
-            ..Job::seed(id, CrawlUrl::of_parts(is_https, host, port, "/robots.txt"))
+            ..Job::seed(
+                id,
+                CrawlUrl::from_parts(is_https, host, port, "/robots.txt"),
+            )
         };
         let extra = job.extra_mut();
         extra.set_robots_for(slot.origin);
@@ -419,7 +422,7 @@ impl Frontier {
     pub fn front_url(&self, lane: LaneId) -> Option<CrawlUrl> {
         let front = self.lanes[lane.0 as usize].queue.peek()?;
         let (is_https, host, port) = self.address_of(lane);
-        Some(CrawlUrl::of_parts(is_https, host, port, front.target()))
+        Some(CrawlUrl::from_parts(is_https, host, port, front.target()))
     }
 
     /// Offers the lane if something is queued; closes it if nothing is queued or in flight.

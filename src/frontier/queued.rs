@@ -77,7 +77,7 @@ impl Queued {
     pub fn into_job(self, (is_https, host, port): (bool, &str, u16)) -> Job {
         match self {
             Queued::Plain(plain) => {
-                let url = CrawlUrl::of_parts(is_https, host, port, plain.target());
+                let url = CrawlUrl::from_parts(is_https, host, port, plain.target());
                 Job {
                     awaited: plain.is_awaited(),
                     ..Job::seed(number(plain.id), url)
@@ -221,7 +221,7 @@ impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
 
     fn job(&self, is_https: bool, host: &str, port: u16) -> Job {
         let (target, from) = self.targets();
-        let url = CrawlUrl::of_parts(is_https, host, port, target);
+        let url = CrawlUrl::from_parts(is_https, host, port, target);
         let via = [url.origin(), from].concat();
         Job {
             parent: number(self.parent),

@@ -138,7 +138,7 @@ impl Page {
     /// codings. `None` if the reply cannot have a body, or the body was not kept.
     pub fn digest(&self) -> Option<Digest> {
         self.has_digest()
-            .then(|| Digest::of_payload(self.raw_body(), self.chunked))
+            .then(|| Digest::from_payload(self.raw_body(), self.chunked))
     }
 
     /// Returns whether there is a digest.

@@ -101,7 +101,7 @@ impl WarcFiles {
     /// The length of the head of a page's reply record.
     pub(super) fn head_length(&self, page: &Page) -> usize {
         let id = RecordId::from_random([0; 16]);
-        let digest = Digest::of(b"");
+        let digest = Digest::new(b"");
         let payload = page.has_digest().then_some(digest);
         let protocols = protocols_of(page);
         let record = reply_record(page, payload, id, id, &protocols);

@@ -1,7 +1,7 @@
 //! Maps a request to the scopes under which it is throttled, if it does not name them itself.
 //!
 //! The crawl calls the map once per request, before the request is queued in a lane. A map answers
-//! at once, or takes a [`Later`] and answers from any thread; only that request waits for it.
+//! at once, or takes a [`DeferredScopes`] and answers from any thread; only that request waits for it.
 
 mod built_in;
 
@@ -61,7 +61,7 @@ pub trait ScopeMap: Send {
 pub struct ScopeQuery<'a> {
     url: &'a CrawlUrl,
     facts: Facts<'a>,
-    defer: Option<&'a mut dyn FnMut() -> Later>,
+    defer: Option<&'a mut dyn FnMut() -> DeferredScopes>,
     scopes: Scopes,
     is_ignored: bool,
 }
@@ -95,7 +95,7 @@ impl<'a> ScopeQuery<'a> {
     pub(crate) fn new(
         url: &'a CrawlUrl,
         facts: Facts<'a>,
-        defer: &'a mut dyn FnMut() -> Later,
+        defer: &'a mut dyn FnMut() -> DeferredScopes,
     ) -> Self {
         ScopeQuery {
             facts,
@@ -131,12 +131,12 @@ impl<'a> ScopeQuery<'a> {
 
     /// Adds a scope.
     pub fn add(&mut self, name: impl Into<String>) {
-        self.scopes.insert(ScopeEntry::of(name));
+        self.scopes.insert(ScopeEntry::new(name));
     }
 
     /// Adds a scope, with the expected cost of the request in units of its quota.
     pub fn add_cost(&mut self, name: impl Into<String>, units: f64) {
-        self.scopes.insert(ScopeEntry::of(name).cost(units));
+        self.scopes.insert(ScopeEntry::new(name).cost(units));
     }
 
     /// Adds scopes, given as a name, a list, a set, or a map of names to costs.
@@ -152,12 +152,12 @@ impl<'a> ScopeQuery<'a> {
 
     /// Announces that the answer, or the rest of it, comes later. Scopes added so far are kept, in
     /// front of those that come later.
-    pub fn later(&mut self) -> Later {
+    pub fn later(&mut self) -> DeferredScopes {
         match &mut self.defer {
             Some(defer) => defer(),
             None => {
                 self.is_ignored = true;
-                Later::new(|_| ())
+                DeferredScopes::new(|_| ())
             }
         }
     }
@@ -183,16 +183,16 @@ impl fmt::Debug for ScopeQuery<'_> {
 /// An answer that is still to be given, from any thread. If it is dropped without one, the request
 /// is mapped by its host.
 #[must_use = "if it is dropped, the request is mapped by its host"]
-pub struct Later {
+pub struct DeferredScopes {
     on_answer: Option<OnAnswer>,
 }
 
 type OnAnswer = Box<dyn FnOnce(Option<Scopes>) + Send + Sync>;
 
-impl Later {
+impl DeferredScopes {
     /// `on_answer` is called once, with the answer, or with `None` if there will be none.
     pub(crate) fn new(on_answer: impl FnOnce(Option<Scopes>) + Send + Sync + 'static) -> Self {
-        Later {
+        DeferredScopes {
             on_answer: Some(Box::new(on_answer)),
         }
     }
@@ -205,7 +205,7 @@ impl Later {
     }
 }
 
-impl Drop for Later {
+impl Drop for DeferredScopes {
     fn drop(&mut self) {
         if let Some(on_answer) = self.on_answer.take() {
             on_answer(None);
@@ -213,9 +213,9 @@ impl Drop for Later {
     }
 }
 
-impl fmt::Debug for Later {
+impl fmt::Debug for DeferredScopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Later").finish_non_exhaustive()
+        f.debug_struct("DeferredScopes").finish_non_exhaustive()
     }
 }
 

@@ -14,7 +14,7 @@ use self::rules::Rules;
 use super::backoff::{self, Learned};
 use super::decision::DecisionSource;
 use super::settings::{Jitter, ScopeSettings};
-use super::signal::{Ending, Feedback, Signal};
+use super::signal::{ExchangeEnd, Feedback, Signal};
 use super::strategy::{Observation, Pace, Strategy};
 use crate::base::time::{Instant, nanos};
 
@@ -272,7 +272,7 @@ impl Scope {
     pub fn ended(
         &mut self,
         signal: &Signal,
-        ending: &Ending,
+        ending: &ExchangeEnd,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {

@@ -109,7 +109,7 @@ pub struct Feedback {
 
 impl Feedback {
     /// Empty feedback about this scope.
-    pub fn of(scope: impl Into<String>) -> Self {
+    pub fn new(scope: impl Into<String>) -> Self {
         Feedback {
             scope: scope.into(),
             ..Feedback::default()
@@ -145,14 +145,14 @@ impl Feedback {
 /// A bare name means exhausted.
 impl From<&str> for Feedback {
     fn from(scope: &str) -> Self {
-        Feedback::of(scope).exhausted()
+        Feedback::new(scope).exhausted()
     }
 }
 
 impl Signal {
     /// The default meaning of `answer`: its status, failure and latency, and what its header fields
     /// report about caches and limits.
-    pub fn of(answer: &Answer<'_>) -> Self {
+    pub fn from_answer(answer: &Answer<'_>) -> Self {
         let taught = |latency: Option<Duration>| latency.filter(|_| !answer.dont_adjust_delay);
         let cached = cache_status::is_cached(answer.headers);
         let mut limit = RateLimit::read(answer.headers, answer.wall);
@@ -224,7 +224,7 @@ impl Signal {
 /// What is known at the end of an exchange whose head was answered before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Ending {
+pub struct ExchangeEnd {
     /// The failure after the head, if any.
     pub failure: Option<FailureKind>,
     /// Time from the request's departure to the end of the body.
@@ -287,7 +287,7 @@ pub trait Classify: Send {
     /// Returns the meaning of `answer`. Called when the final head arrived, or when none will
     /// arrive.
     fn classify(&self, answer: &Answer<'_>) -> Signal {
-        Signal::of(answer)
+        Signal::from_answer(answer)
     }
 
     /// Returns the signal of the body beyond that. Called once when an answer with a final head has ended,
@@ -408,8 +408,8 @@ mod tests {
     fn f68_a_bare_name_means_exhausted_and_feedback_is_merged_by_field() {
         let signal = Signal::default()
             .feedback("api")
-            .feedback(Feedback::of("cost").actual(2.5))
-            .feedback(Feedback::of("cost").remaining(3.0).actual(f64::NAN));
+            .feedback(Feedback::new("cost").actual(2.5))
+            .feedback(Feedback::new("cost").remaining(3.0).actual(f64::NAN));
         assert!(signal.feedback[0].exhausted);
         assert_eq!(signal.feedback.len(), 2);
         assert_eq!(signal.feedback[1].actual, Some(2.5));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::settings::ScopeSettings;
-use super::signal::{Ending, Feedback, Signal};
+use super::signal::{ExchangeEnd, Feedback, Signal};
 use crate::base::time::Instant;
 
 /// The pace that a strategy asks for. Other rules (a hold, Crawl-delay, the global cap) can only
@@ -51,7 +51,7 @@ pub trait Strategy: Send {
         &mut self,
         _settings: &ScopeSettings,
         pace: Pace,
-        _ending: &Ending,
+        _ending: &ExchangeEnd,
         _now: Instant,
     ) -> Pace {
         pace

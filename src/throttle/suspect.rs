@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::settings::Backoff;
-use super::signal::{Ending, Signal};
+use super::signal::{ExchangeEnd, Signal};
 use crate::base::time::Instant;
 
 /// The detection state of one scope.
@@ -163,7 +163,7 @@ impl Suspect {
         &mut self,
         reply: Reply,
         latency: Option<Duration>,
-        ending: &Ending,
+        ending: &ExchangeEnd,
         now: Instant,
     ) -> Option<Suspicion> {
         if self.suspected.is_some() {
@@ -176,7 +176,7 @@ impl Suspect {
         }
     }
 
-    fn refusal(&mut self, reply: Reply, ending: &Ending, now: Instant) -> Option<Suspicion> {
+    fn refusal(&mut self, reply: Reply, ending: &ExchangeEnd, now: Instant) -> Option<Suspicion> {
         self.refused.add(now);
         let seen = self.refused.length;
         if ending.mark.is_some() {
@@ -200,7 +200,7 @@ impl Suspect {
     fn page(
         &mut self,
         latency: Option<Duration>,
-        ending: &Ending,
+        ending: &ExchangeEnd,
         now: Instant,
     ) -> Option<Suspicion> {
         self.refused = Refused::default();
@@ -248,7 +248,7 @@ impl Suspect {
         None
     }
 
-    fn learn_items(&mut self, ending: &Ending) {
+    fn learn_items(&mut self, ending: &ExchangeEnd) {
         if ending.items.is_some_and(|items| items > 0) {
             // Pages without items are known to be normal only now.
             self.baseline.itemless = self.baseline.itemless.max(self.itemless);
@@ -288,7 +288,7 @@ impl Suspect {
     fn ended_suspected(
         &mut self,
         reply: Reply,
-        ending: &Ending,
+        ending: &ExchangeEnd,
         now: Instant,
     ) -> Option<Suspicion> {
         let suspected = self.suspected.as_mut()?;
@@ -341,7 +341,7 @@ impl Suspected {
 impl Reply {
     /// `backoff` defines which statuses are refusals. Of those of a server that fails, only 503 is evidence of a
     /// block: the others come from a gateway.
-    pub(super) fn of(signal: &Signal, ending: &Ending, backoff: &Backoff) -> Self {
+    pub(super) fn of(signal: &Signal, ending: &ExchangeEnd, backoff: &Backoff) -> Self {
         match signal.status {
             Some(403) => Reply::Forbidden,
             Some(status @ (400..=499 | 503)) if backoff.http_codes.contains(&status) => {
@@ -412,7 +412,7 @@ impl Baseline {
         )
     }
 
-    fn learn(&mut self, latency: Option<Duration>, ending: &Ending) {
+    fn learn(&mut self, latency: Option<Duration>, ending: &ExchangeEnd) {
         if ending.mark.is_some() {
             self.marked = self.marked.saturating_add(1);
         }

@@ -85,7 +85,7 @@ impl CrawlUrl {
     }
 
     /// The URL with this origin and request target, both taken from another URL.
-    pub fn of_parts(is_https: bool, host: &str, port: u16, target: &str) -> Self {
+    pub fn from_parts(is_https: bool, host: &str, port: u16, target: &str) -> Self {
         let (scheme, own_port) = if is_https {
             ("https://", 443)
         } else {
@@ -119,7 +119,7 @@ impl CrawlUrl {
     }
 
     /// Resolves a reference against a base given as text.
-    pub fn with_base(base: &str, reference: &str) -> Result<Self, UrlError> {
+    pub fn parse_with_base(base: &str, reference: &str) -> Result<Self, UrlError> {
         parse(reference, Some(base))?.into_crawl_url()
     }
 

@@ -70,7 +70,7 @@ impl<'a> Record<'a> {
     /// Appends the complete record: version line, fields, block, and the two line ends after it.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(self.block.len() + 1024);
-        self.write_head(Digest::of(self.block), out);
+        self.write_head(Digest::new(self.block), out);
         out.extend_from_slice(self.block);
         out.extend_from_slice(b"\r\n\r\n");
     }
@@ -198,7 +198,7 @@ impl RecordIds {
         seeded[16..].copy_from_slice(&self.drawn.to_be_bytes());
         self.drawn += 1;
         let mut bits = [0; 16];
-        bits.copy_from_slice(&Digest::of(&seeded).0[..16]);
+        bits.copy_from_slice(&Digest::new(&seeded).0[..16]);
         RecordId::from_random(bits)
     }
 }
@@ -209,7 +209,7 @@ pub struct Digest([u8; 20]);
 
 impl Digest {
     /// The digest of some bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn new(bytes: &[u8]) -> Self {
         Digest::made(&digest::digest(&SHA1, bytes))
     }
 
@@ -217,9 +217,9 @@ impl Digest {
     ///
     /// `body` is everything after the head. If chunk framing is broken or truncated, the digest
     /// covers the data up to there.
-    pub fn of_payload(body: &[u8], chunked: bool) -> Self {
+    pub fn from_payload(body: &[u8], chunked: bool) -> Self {
         if !chunked {
-            return Digest::of(body);
+            return Digest::new(body);
         }
         let mut payload = PayloadDigest::new(chunked);
         while !payload.step(body, usize::MAX) {}
@@ -415,7 +415,7 @@ mod tests {
             protocols: &["http/1.1", "tls/1.3"],
             cipher: Some("TLS_AES_128_GCM_SHA256"),
             truncated: Some("length"),
-            payload_digest: Some(Digest::of(b"hello")),
+            payload_digest: Some(Digest::new(b"hello")),
             ..Record::new(RecordKind::Response, id(1), Wall(1_000_000_007), block)
         };
         assert_eq!(
@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_sha1_in_base32() {
-        let check = |bytes: &[u8], expected| assert_eq!(Digest::of(bytes).to_string(), expected);
+        let check = |bytes: &[u8], expected| assert_eq!(Digest::new(bytes).to_string(), expected);
         check(b"", "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ");
         check(b"abc", "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5");
     }
@@ -452,8 +452,8 @@ mod tests {
     fn the_payload_of_a_chunked_body_is_its_data() {
         let check = |body: &str, data: &str| {
             assert_eq!(
-                Digest::of_payload(body.as_bytes(), true),
-                Digest::of(data.as_bytes()),
+                Digest::from_payload(body.as_bytes(), true),
+                Digest::new(data.as_bytes()),
                 "{body:?}"
             );
         };
@@ -485,13 +485,13 @@ mod tests {
                 for most in [1, 3, usize::MAX] {
                     let mut digest = PayloadDigest::new(is_chunked);
                     while !digest.step(body, most) {}
-                    assert_eq!(digest.finish(), Digest::of_payload(body, is_chunked));
+                    assert_eq!(digest.finish(), Digest::from_payload(body, is_chunked));
                 }
             }
         }
         let mut digest = PayloadDigest::new(true);
         assert!(digest.step(chunked, usize::MAX));
-        assert_eq!(digest.finish(), Digest::of(b"hello world!"));
+        assert_eq!(digest.finish(), Digest::new(b"hello world!"));
         let tiny = b"1\r\nx\r\n".repeat(1000);
         let mut digest = PayloadDigest::new(true);
         let mut steps = 1;
@@ -506,8 +506,8 @@ mod tests {
         let body = b"5\r\nhello\r\n6;x\r\n world\r\n0\r\n\r\n";
         let mut longest = 0;
         for cut in 0..=body.len() {
-            let digest = Digest::of_payload(&body[..cut], true);
-            let length = (0..=11).find(|length| Digest::of(&b"hello world"[..*length]) == digest);
+            let digest = Digest::from_payload(&body[..cut], true);
+            let length = (0..=11).find(|length| Digest::new(&b"hello world"[..*length]) == digest);
             let length = length.unwrap_or_else(|| panic!("cut at {cut}"));
             assert!(length >= longest, "cut at {cut}");
             longest = length;

@@ -234,8 +234,8 @@ fn f50_a_known_hold_applies_before_the_first_request() {
     });
     let config = set(server.config(), "THROTTLING_SCOPES", scopes);
     let builder = Crawler::builder(config).initial_feedback(|scope| match scope {
-        "busy.test" => Some(Feedback::of(scope).delay(millis(1000))),
-        "spent.test" => Some(Feedback::of(scope).remaining(1.0)),
+        "busy.test" => Some(Feedback::new(scope).delay(millis(1000))),
+        "spent.test" => Some(Feedback::new(scope).remaining(1.0)),
         _ => None,
     });
     let hosts = ["busy.test", "spent.test", "other.test"];
@@ -256,7 +256,7 @@ fn f68_a_signal_accepts_feedback_in_every_form() {
     struct Says;
     impl Classify for Says {
         fn classify(&self, answer: &Answer<'_>) -> Signal {
-            let signal = Signal::of(answer);
+            let signal = Signal::from_answer(answer);
             let host = answer.scopes[0].to_owned();
             match &*host {
                 _ if !answer.url.ends_with("/0") => signal,
@@ -265,9 +265,9 @@ fn f68_a_signal_accepts_feedback_in_every_form() {
                 "list.test" => ["elsewhere.test", "list.test"]
                     .into_iter()
                     .fold(signal, |signal, name| signal.feedback(name)),
-                "delay.test" => signal.feedback(Feedback::of(host).delay(millis(700))),
-                "quota.test" => signal.feedback(Feedback::of(host).remaining(0.0)),
-                "cost.test" => signal.feedback(Feedback::of(host).actual(10.0)),
+                "delay.test" => signal.feedback(Feedback::new(host).delay(millis(700))),
+                "quota.test" => signal.feedback(Feedback::new(host).remaining(0.0)),
+                "cost.test" => signal.feedback(Feedback::new(host).actual(10.0)),
                 _ => signal,
             }
         }
@@ -316,7 +316,7 @@ fn f68_a_program_can_exhaust_or_hold_a_scope_at_any_time() {
         to_the_end(&mut crawler);
         assert_gaps(&server.asked(), millis(700));
     };
-    check(Feedback::of("a.test").delay(millis(700)));
+    check(Feedback::new("a.test").delay(millis(700)));
     check(Feedback::from("a.test"));
 }
 
@@ -324,7 +324,7 @@ fn f68_a_program_can_exhaust_or_hold_a_scope_at_any_time() {
 fn f68_feedback_takes_effect_from_the_call() {
     let server = Server::start(|_| Reply::page("a page"));
     let builder = Crawler::builder(server.config()).initial_feedback(|scope| {
-        (scope == "known.test").then(|| Feedback::of(scope).delay(millis(500)))
+        (scope == "known.test").then(|| Feedback::new(scope).delay(millis(500)))
     });
     let (_, mut crawler) = kept(builder);
     let goes_on = crawler.handle();
@@ -332,7 +332,7 @@ fn f68_feedback_takes_effect_from_the_call() {
     // The program has other things to do than to take turns.
     thread::sleep(millis(400));
     let fed_back = loopback::now();
-    crawler.feedback(&Feedback::of("told.test").delay(millis(500)));
+    crawler.feedback(&Feedback::new("told.test").delay(millis(500)));
     for host in ["told.test", "known.test"] {
         let request = get(format!("http://{host}/"));
         crawler.submit(request).expect("a URL");

@@ -52,7 +52,7 @@ impl ScopeMap for Counting {
 impl Classify for Counting {
     fn classify(&self, answer: &Answer<'_>) -> Signal {
         self.0.fetch_add(100, Ordering::SeqCst);
-        Signal::of(answer)
+        Signal::from_answer(answer)
     }
 }
 

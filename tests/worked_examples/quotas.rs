@@ -74,10 +74,10 @@ fn f63_spending_is_limited_to_what_the_server_reports_as_remaining() {
     struct Remaining;
     impl Classify for Remaining {
         fn classify(&self, answer: &Answer<'_>) -> Signal {
-            let signal = Signal::of(answer);
+            let signal = Signal::from_answer(answer);
             let units = answer.headers.get("X-Remaining");
             match units.and_then(|value| str::from_utf8(value).ok()?.parse().ok()) {
-                Some(units) => signal.feedback(Feedback::of(COST).remaining(units)),
+                Some(units) => signal.feedback(Feedback::new(COST).remaining(units)),
                 None => signal,
             }
         }

@@ -121,7 +121,7 @@ impl Found {
 
     /// The first attempt at a link of a page.
     fn job_of(&self, page: &OpenPage, mut link: Request) -> Option<Job> {
-        let url = CrawlUrl::with_base(&page.url, &link.url).ok()?;
+        let url = CrawlUrl::parse_with_base(&page.url, &link.url).ok()?;
         link.url = url.as_str().to_owned();
         link.depth = page.depth.saturating_add(1);
         if link.route.is_none() {

@@ -12,7 +12,7 @@ use crate::crawl::work::mapping::Mapped;
 use crate::frontier::job::Job;
 use crate::frontier::numbers::Numbers;
 use crate::io::Waker;
-use crate::throttle::map::Later;
+use crate::throttle::map::DeferredScopes;
 
 /// Inbox of a crawl's handles.
 #[derive(Debug)]
@@ -123,9 +123,9 @@ impl Inbox {
     }
 
     /// Enables answers of the scope map from any thread.
-    pub fn later(&self, number: u64, part: usize) -> Later {
+    pub fn later(&self, number: u64, part: usize) -> DeferredScopes {
         let stopper = self.stopper();
-        Later::new(move |scopes| {
+        DeferredScopes::new(move |scopes| {
             let mut mapped = lock(&stopper.shared().mapped);
             // As with requests: a sleeping crawl is woken; one that left some polls again in its next turn.
             let asleep = mapped.is_empty();

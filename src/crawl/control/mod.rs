@@ -29,7 +29,7 @@ use crate::frontier::request::Request;
 use crate::io::Waker;
 use crate::sink::later::Leads;
 use crate::sink::page::Page;
-use crate::throttle::map::Later;
+use crate::throttle::map::DeferredScopes;
 
 /// Commands of the embedding program, and the phase of the crawl.
 ///
@@ -135,7 +135,7 @@ impl Control {
     }
 
     /// Enables answers of the scope map from any thread.
-    pub fn later(&self, number: u64, part: usize) -> Later {
+    pub fn later(&self, number: u64, part: usize) -> DeferredScopes {
         self.inbox.later(number, part)
     }
 

@@ -83,7 +83,7 @@ mod tests {
     use crate::io::sim::{Origins, Sim};
     use crate::sink::function::FunctionSink;
     use crate::sink::page::Page;
-    use crate::throttle::map::{Later, ScopeMap, ScopeQuery};
+    use crate::throttle::map::{DeferredScopes, ScopeMap, ScopeQuery};
     use crate::throttle::settings::{Jitter, MapKind};
 
     /// Each path is a list of scopes; the last of them costs 2.5 where the method is POST.
@@ -185,7 +185,7 @@ mod tests {
     /// Keeps every query unanswered.
     struct Keeps(Kept);
 
-    type Kept = Shared<Vec<Later>>;
+    type Kept = Shared<Vec<DeferredScopes>>;
 
     impl ScopeMap for Keeps {
         fn scopes(&self, query: &mut ScopeQuery<'_>) {

@@ -19,7 +19,7 @@ use crate::fetch::failure::Failure;
 use crate::frontier::job::Job;
 use crate::frontier::offers::OfferId;
 use crate::io::Memory;
-use crate::throttle::map::{Facts, Later, ScopeMap, ScopeQuery};
+use crate::throttle::map::{DeferredScopes, Facts, ScopeMap, ScopeQuery};
 
 /// Requests outside of the frontier.
 ///
@@ -108,7 +108,11 @@ impl Work {
 
     /// A request and its scopes: its own, or those of the map. `None` where the map answers later, by
     /// what `later` returns: the request waits for that.
-    pub fn map(&mut self, job: Job, later: impl Fn(u64, usize) -> Later) -> Option<(Job, Scopes)> {
+    pub fn map(
+        &mut self,
+        job: Job,
+        later: impl Fn(u64, usize) -> DeferredScopes,
+    ) -> Option<(Job, Scopes)> {
         if let Some(known) = job.own_scopes() {
             return Some((job, known));
         }

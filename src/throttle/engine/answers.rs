@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::super::decision::{Decision, DecisionEvent, DecisionSource};
 use super::super::scope::{Change, Hold, NO_INDEX, Queued};
 use super::super::settings::RateLimitHeaders;
-use super::super::signal::{Blame, BodySignal, Ending, Feedback, Signal};
+use super::super::signal::{Blame, BodySignal, ExchangeEnd, Feedback, Signal};
 use super::super::strategy::Observation;
 use super::tickets::Held;
 use super::{Throttle, TicketId};
@@ -136,7 +136,7 @@ impl Throttle {
         ticket: TicketId,
         id: u64,
         signal: &Signal,
-        ending: &Ending,
+        ending: &ExchangeEnd,
         now: Instant,
     ) {
         for Held { id: scope, .. } in self.ticket(ticket).held.clone() {

@@ -187,7 +187,7 @@ fn f67_a_later_answer_may_come_from_another_thread_and_is_delivered_once() {
     let answers = Arc::new(Mutex::new(Vec::new()));
     let later = || {
         let answers = Arc::clone(&answers);
-        Later::new(move |scopes| {
+        DeferredScopes::new(move |scopes| {
             answers
                 .lock()
                 .expect("the lock is not poisoned")

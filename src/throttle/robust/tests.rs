@@ -9,7 +9,7 @@ use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::settings::Backoff;
-use crate::throttle::signal::{Ending, Signal};
+use crate::throttle::signal::{ExchangeEnd, Signal};
 use crate::throttle::suspect::{self, Suspect};
 
 /// A crawl of one server with one scope.
@@ -105,10 +105,10 @@ impl Crawl {
             if ended {
                 in_flight -= 1;
                 if self.suspects {
-                    let ending = Ending {
+                    let ending = ExchangeEnd {
                         size: if reply.block { 700 } else { 20_000 },
                         digest: if reply.block { 0 } else { id as u64 + 1 },
-                        ..Ending::default()
+                        ..ExchangeEnd::default()
                     };
                     let signal = Signal {
                         status: reply.status,

@@ -12,7 +12,7 @@ use crate::throttle::decision::{DecisionEvent, DecisionSource};
 use crate::throttle::quota::{Charge, Fit, Ledger};
 use crate::throttle::robust::{self, Adjusted, Body, Robust};
 use crate::throttle::settings::{AutoThrottleMode, Jitter, ScopeSettings};
-use crate::throttle::signal::{Ending, Feedback, Signal};
+use crate::throttle::signal::{ExchangeEnd, Feedback, Signal};
 use crate::throttle::strategy::{Observation, Pace, Strategy};
 use crate::throttle::suspect::{Kind, Reply, Suspect};
 
@@ -421,7 +421,7 @@ impl Rules {
         &mut self,
         profile: &Profile,
         signal: &Signal,
-        ending: &Ending,
+        ending: &ExchangeEnd,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
@@ -468,7 +468,7 @@ impl Rules {
         &mut self,
         profile: &Profile,
         signal: &Signal,
-        ending: &Ending,
+        ending: &ExchangeEnd,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {

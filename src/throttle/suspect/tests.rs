@@ -66,12 +66,12 @@ impl Site {
         for number in 1..=count {
             self.next += 1;
             self.now += Duration::from_secs_f64(self.gap).max(self.suspect.delay());
-            let ending = Ending {
+            let ending = ExchangeEnd {
                 size: given.size,
                 digest: given.digest.unwrap_or(self.next),
                 mark: given.mark,
                 items: given.items,
-                ..Ending::default()
+                ..ExchangeEnd::default()
             };
             let latency = Some(Duration::from_secs_f64(given.latency));
             let signal = Signal {
@@ -157,9 +157,9 @@ fn f96_probes_become_rarer_and_normal_pages_end_the_suspicion_at_once() {
 fn f96_requests_in_flight_at_the_suspicion_do_not_increase_the_probe_gap() {
     let mut site = Site::normal(PAGE);
     site.give(8, BLOCK);
-    let ending = Ending {
+    let ending = ExchangeEnd {
         digest: 1,
-        ..Ending::default()
+        ..ExchangeEnd::default()
     };
     for _ in 0..16 {
         site.suspect.ended(Reply::Page, None, &ending, site.now);

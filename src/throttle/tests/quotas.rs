@@ -109,7 +109,7 @@ fn f62_the_actual_cost_replaces_the_estimate() {
     for (actual, per_window) in [(Some(2.5), 4), (Some(1.5), 6), (None, 5)] {
         let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
         let policy: Policy = Box::new(move |_, _, page| match actual {
-            Some(units) => Reply::of(page).feedback(Feedback::of("a.test").actual(units)),
+            Some(units) => Reply::of(page).feedback(Feedback::new("a.test").actual(units)),
             None => Reply::of(page),
         });
         let lane = world.origin("a.test", policy);
@@ -123,7 +123,7 @@ fn f62_the_actual_cost_replaces_the_estimate() {
 #[test]
 fn f63_spending_is_limited_to_what_the_server_reports_as_remaining() {
     let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
-    let reply = Reply::new(200, 0.01).feedback(Feedback::of("a.test").remaining(3.0));
+    let reply = Reply::new(200, 0.01).feedback(Feedback::new("a.test").remaining(3.0));
     let lane = world.origin("a.test", script([reply]));
     world.queue(lane, 100, page(0.01));
     world.run(at(59.0));
@@ -142,7 +142,7 @@ fn f64_the_servers_ledger_never_exceeds_the_cap_by_more_than_the_error_in_flight
         let charges: Policy = Box::new(move |now, _, page| {
             let units = page.cost * rng.range_f64(0.7, 1.3);
             ledger.borrow_mut().push((seconds(now), units));
-            Reply::of(page).feedback(Feedback::of("a.test").actual(units))
+            Reply::of(page).feedback(Feedback::new("a.test").actual(units))
         });
         let lane = world.origin("a.test", charges);
         for i in 0..400 {
@@ -249,7 +249,7 @@ fn f81_requests_of_the_last_minute_count_under_a_changed_limit() {
 #[test]
 fn f63_a_report_about_an_ended_window_does_not_reduce_the_next() {
     let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
-    let late = Reply::new(200, 2.0).feedback(Feedback::of("a.test").remaining(0.0));
+    let late = Reply::new(200, 2.0).feedback(Feedback::new("a.test").remaining(0.0));
     let lane = world.origin("a.test", script([Reply::new(200, 0.01), late]));
     world.queue(lane, 1, page(0.01));
     world.run(at(59.0));
@@ -408,7 +408,7 @@ fn f50_initial_knowledge_counts_from_the_creation_of_the_scope() {
     throttle.set_initial(Box::new(move |name| {
         Some(Feedback {
             delay,
-            ..Feedback::of(name)
+            ..Feedback::new(name)
         })
     }));
     throttle.set_clock(at(100.0));

@@ -6,7 +6,7 @@ use super::world::*;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::throttle::settings::{Jitter, ScopePatch, ScopeSettings, ThrottleSettings};
-use crate::throttle::signal::{Ending, Feedback};
+use crate::throttle::signal::{ExchangeEnd, Feedback};
 use crate::throttle::strategies::Strategies;
 use crate::throttle::strategy::{Observation, Pace, Strategy};
 
@@ -52,7 +52,7 @@ impl Strategy for Recorder {
         self.pace()
     }
 
-    fn ended(&mut self, _: &ScopeSettings, _: Pace, ending: &Ending, _: Instant) -> Pace {
+    fn ended(&mut self, _: &ScopeSettings, _: Pace, ending: &ExchangeEnd, _: Instant) -> Pace {
         self.note(format!("ended {:?}", ending.failure));
         self.pace()
     }
@@ -92,7 +92,7 @@ fn recorded() -> (World, Arc<Record>) {
 fn f71_a_strategy_is_called_for_every_event_of_its_scope() {
     let (mut world, record) = recorded();
     record.delay.set(1.0);
-    let feedback = Reply::new(200, 0.1).feedback(Feedback::of("own.test").remaining(3.0));
+    let feedback = Reply::new(200, 0.1).feedback(Feedback::new("own.test").remaining(3.0));
     let mut breaks = Reply::new(200, 0.1);
     breaks.breaks = true;
     let lane = world.origin("own.test", script([feedback, Reply::new(429, 0.1), breaks]));
@@ -253,7 +253,7 @@ fn f71_vector_a_hold_set_by_the_program_is_not_capped() {
         settings.default.backoff.max_delay = secs(10.0);
     });
     refuses.set(false);
-    let wait = Feedback::of("a.test").delay(secs(999.0));
+    let wait = Feedback::new("a.test").delay(secs(999.0));
     world.throttle.feedback(&wait, world.now);
     answered(&mut world, 1);
     assert_eq!(world.arrivals("a.test")[0], 999.0);

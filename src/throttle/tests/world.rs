@@ -10,7 +10,7 @@ use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::engine::{Grant, Throttle, TicketId};
 use crate::throttle::settings::{Jitter, ScopeSettings, ThrottleSettings};
-use crate::throttle::signal::{BodySignal, Ending, Feedback, Signal};
+use crate::throttle::signal::{BodySignal, ExchangeEnd, Feedback, Signal};
 
 /// Lanes with queued requests, set-up times and page times, and the origins' observations.
 pub(super) struct World {
@@ -405,12 +405,12 @@ impl World {
                 self.throttle.answer(ticket, id, &signal, self.now);
                 if reply.breaks || self.throttle.listens(ticket) {
                     // Every page is different.
-                    let ending = Ending {
+                    let ending = ExchangeEnd {
                         failure: reply.breaks.then_some(FailureKind::Truncated),
                         took: Some(reply.takes),
                         size: 20_000 + id % 7_000,
                         digest: id,
-                        ..Ending::default()
+                        ..ExchangeEnd::default()
                     };
                     let body = BodySignal::nothing();
                     self.throttle

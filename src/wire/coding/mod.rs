@@ -34,7 +34,7 @@ impl Default for Budget {
 
 /// State of a [`Decoder`] after some input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum DecodeProgress {
     /// It needs more input.
     More,
     /// It needs no more input: the body was cut at the budget's size.
@@ -65,16 +65,16 @@ pub enum CodingError {
     Unknown(String),
     /// A coding that this build of the library does not include. The undecoded body may still be
     /// useful.
-    #[error("content coding {} needs a feature that is off: {}", .0.name(), .0.feature())]
+    #[error("content coding {} needs a feature that is off: {}", .0.as_str(), .0.feature())]
     Absent(Coding),
     /// More than three nested codings.
     #[error("more than {CODINGS_MAX} nested content codings")]
     TooMany,
     /// The bytes are not of this coding, or damaged.
-    #[error("the {} stream is broken", .0.name())]
+    #[error("the {} stream is broken", .0.as_str())]
     Broken(Coding),
     /// The body ended within the coded stream.
-    #[error("the {} stream ends too early", .0.name())]
+    #[error("the {} stream ends too early", .0.as_str())]
     Truncated(Coding),
     /// A zstd frame requires a window larger than 8 MiB.
     #[error("a zstd frame needs a window larger than 8 MiB")]
@@ -153,11 +153,15 @@ impl Decoder {
     /// The first error is returned again by every later call. Output before it is valid; after
     /// [`CodingError::Bomb`] it is at most 1 MiB, or the ratio's share of the input. Only the
     /// amount of output before damage may depend on how the input was split.
-    pub fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, CodingError> {
+    pub fn write(
+        &mut self,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<DecodeProgress, CodingError> {
         let mut input = input;
         loop {
             match self.write_some(&mut input, u64::MAX, out)? {
-                Progress::Paused => {}
+                DecodeProgress::Paused => {}
                 progress => return Ok(progress),
             }
         }
@@ -174,7 +178,7 @@ impl Decoder {
         input: &mut &[u8],
         bytes_max: u64,
         out: &mut Vec<u8>,
-    ) -> Result<Progress, CodingError> {
+    ) -> Result<DecodeProgress, CodingError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -217,7 +221,7 @@ impl std::fmt::Debug for Decoder {
 
 impl Coding {
     /// The registered name.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Coding::Gzip => "gzip",
             Coding::Deflate => "deflate",
@@ -299,7 +303,7 @@ impl Meter {
     }
 
     /// Appends as much of `bytes` as the budget and the request permit, and advances it.
-    fn keep(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>) -> Progress {
+    fn keep(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>) -> DecodeProgress {
         let within = |room: u64| usize::try_from(room).unwrap_or(usize::MAX);
         let asked = bytes.len().min(within(self.pause_at - self.kept));
         let (taken, later) = bytes.split_at(asked);
@@ -310,13 +314,13 @@ impl Meter {
         self.progress()
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> DecodeProgress {
         if self.is_full() {
-            Progress::Full
+            DecodeProgress::Full
         } else if self.is_paused() {
-            Progress::Paused
+            DecodeProgress::Paused
         } else {
-            Progress::More
+            DecodeProgress::More
         }
     }
 
@@ -336,9 +340,9 @@ fn pump(
     input: &mut &[u8],
     out: &mut Vec<u8>,
     meter: &mut Meter,
-) -> Result<Progress, CodingError> {
+) -> Result<DecodeProgress, CodingError> {
     if meter.is_full() {
-        return Ok(Progress::Full);
+        return Ok(DecodeProgress::Full);
     }
     let Some((layer, inner)) = layers.split_first_mut() else {
         return Ok(meter.keep(input, out));
@@ -348,13 +352,13 @@ fn pump(
         let mut rest = &layer.scratch[layer.left.clone()];
         let progress = pump(inner, &mut rest, out, meter)?;
         layer.left.start = layer.left.end - rest.len();
-        if progress != Progress::More {
+        if progress != DecodeProgress::More {
             return Ok(progress);
         }
         if layer.started >= STREAMS_AT_ONCE {
             layer.started = 0;
             meter.started_many = true;
-            return Ok(Progress::Paused);
+            return Ok(DecodeProgress::Paused);
         }
         let before = input.len();
         let decoded = layer.step(input)?;
@@ -362,7 +366,7 @@ fn pump(
             meter.wire += (before - input.len()) as u64;
         }
         if decoded == 0 && input.is_empty() && !layer.has_failed() {
-            return Ok(Progress::More);
+            return Ok(DecodeProgress::More);
         }
         layer.left = 0..decoded;
         layer.decoded += decoded as u64;

@@ -18,7 +18,7 @@ const TEXT_BR: &[u8] = b"\x1b\xff\x00\xf8\x8d\x94\xa9\xe3\x1b\x78\xc8\x52\x7d\xa
 const ZEROS_BR: &[u8] = b"\x9b\xff\xff\x7f\xf8\x27\x00\xe2\xb1\x40\x20\xf7\xfe\x0f";
 
 /// The decoded body and how it ended.
-type Decoded = (Vec<u8>, Result<Progress, CodingError>);
+type Decoded = (Vec<u8>, Result<DecodeProgress, CodingError>);
 
 fn decode<'a>(
     codings: &str,
@@ -30,7 +30,7 @@ fn decode<'a>(
         Ok(decoder) => decoder,
         Err(error) => return (out, Err(error)),
     };
-    let mut last = Progress::More;
+    let mut last = DecodeProgress::More;
     for piece in pieces {
         match decoder.write(piece, &mut out) {
             Ok(progress) => last = progress,
@@ -82,7 +82,7 @@ fn in_portions(codings: &str, body: &[u8], bytes_max: u64, budget: Budget) -> De
             "more than the requested amount"
         );
         match progress {
-            Ok(Progress::Paused) => {}
+            Ok(DecodeProgress::Paused) => {}
             Ok(last) => return (out, decoder.finish().map(|()| last)),
             Err(error) => return (out, Err(error)),
         }
@@ -102,7 +102,7 @@ fn assert_same(one: &Decoded, other: &Decoded) {
 
 fn check(codings: &str, body: &[u8], expected: &[u8]) {
     let (out, end) = decoded_with(codings, body, Budget::default());
-    assert_eq!(end, Ok(Progress::More), "{codings}");
+    assert_eq!(end, Ok(DecodeProgress::More), "{codings}");
     assert!(
         out == expected,
         "{codings}: {:?}",
@@ -114,7 +114,11 @@ fn check(codings: &str, body: &[u8], expected: &[u8]) {
 fn check_whole(codings: &str, body: &[u8], expected: &[u8]) {
     for step in [body.len(), 1, 7] {
         let (out, end) = decode(codings, body.chunks(step), Budget::default());
-        assert_eq!((&out[..], end), (expected, Ok(Progress::More)), "{codings}");
+        assert_eq!(
+            (&out[..], end),
+            (expected, Ok(DecodeProgress::More)),
+            "{codings}"
+        );
     }
 }
 
@@ -150,7 +154,7 @@ const ALL: &[Coding] = &[
 fn every_coding_is_decoded() {
     for coding in ALL {
         for text in [TEXT, b"x", b""] {
-            check(coding.name(), &encoded(*coding, text), text);
+            check(coding.as_str(), &encoded(*coding, text), text);
         }
     }
     #[cfg(feature = "brotli")]
@@ -160,10 +164,10 @@ fn every_coding_is_decoded() {
 #[test]
 fn a_coding_is_requested_or_rejected_by_its_feature() {
     let asked_for: Vec<&str> = ACCEPT_ENCODING.split(", ").collect();
-    let undone: Vec<&str> = ALL.iter().map(|coding| coding.name()).collect();
+    let undone: Vec<&str> = ALL.iter().map(|coding| coding.as_str()).collect();
     assert_eq!(asked_for, undone);
     for coding in [Coding::Brotli, Coding::Zstd] {
-        let made = Decoder::new([coding.name().as_bytes()], Budget::default());
+        let made = Decoder::new([coding.as_str().as_bytes()], Budget::default());
         match made.err() {
             None => assert!(ALL.contains(&coding)),
             Some(error) => {
@@ -263,7 +267,7 @@ fn rubbish_after_the_end_is_ignored() {
     for coding in ALL {
         for rubbish in [&b"\n"[..], b"\x1f", b"\x28\xb5\x2f", b"rubbish\0\0\0"] {
             let body = [&encoded(*coding, TEXT), rubbish].concat();
-            check(coding.name(), &body, TEXT);
+            check(coding.as_str(), &body, TEXT);
         }
     }
 }
@@ -271,7 +275,7 @@ fn rubbish_after_the_end_is_ignored() {
 #[test]
 fn no_body_is_an_empty_body() {
     for coding in ALL {
-        check(coding.name(), b"", b"");
+        check(coding.as_str(), b"", b"");
     }
     check("gzip, deflate", b"", b"");
 }
@@ -285,10 +289,10 @@ fn a_truncated_stream_is_an_error_and_keeps_its_output() {
     for &coding in ALL {
         let body = encoded(coding, &noise);
         let body = &body[..body.len() - 1];
-        let (out, end) = decoded_with(coding.name(), body, Budget::default());
+        let (out, end) = decoded_with(coding.as_str(), body, Budget::default());
         assert_eq!(end, Err(CodingError::Truncated(coding)));
         assert!(!out.is_empty() && noise.starts_with(&out), "{coding:?}");
-        check_error(coding.name(), &body[..1], CodingError::Truncated(coding));
+        check_error(coding.as_str(), &body[..1], CodingError::Truncated(coding));
     }
     let second = [gzip(b"one"), gzip(b"two")[..5].to_vec()].concat();
     check_error("gzip", &second, CodingError::Truncated(Coding::Gzip));
@@ -309,7 +313,7 @@ fn the_truncated_layer_is_named_in_the_error() {
 fn a_damaged_stream_is_broken() {
     for &coding in ALL {
         let rubbish = b"<html>\xff\xff\xff\xff this is not a coded stream at all".repeat(4);
-        check_error(coding.name(), &rubbish, CodingError::Broken(coding));
+        check_error(coding.as_str(), &rubbish, CodingError::Broken(coding));
     }
     // The checksum, and the length, which comes last.
     for from_end in [5, 1] {
@@ -333,16 +337,16 @@ fn a_zstd_window_beyond_8_mib_is_refused() {
 fn a_body_over_the_budget_is_cut_and_kept() {
     for &coding in ALL {
         for (bytes_max, progress) in [
-            (TEXT.len(), Progress::More),
-            (TEXT.len() - 1, Progress::Full),
-            (1, Progress::Full),
-            (0, Progress::Full),
+            (TEXT.len(), DecodeProgress::More),
+            (TEXT.len() - 1, DecodeProgress::Full),
+            (1, DecodeProgress::Full),
+            (0, DecodeProgress::Full),
         ] {
             let budget = Budget {
                 bytes_max: bytes_max as u64,
                 ..Budget::default()
             };
-            let (out, end) = decoded_with(coding.name(), &encoded(coding, TEXT), budget);
+            let (out, end) = decoded_with(coding.as_str(), &encoded(coding, TEXT), budget);
             assert_eq!(end, Ok(progress));
             assert_eq!(out, &TEXT[..bytes_max]);
         }
@@ -352,7 +356,7 @@ fn a_body_over_the_budget_is_cut_and_kept() {
         ..Budget::default()
     };
     let (out, end) = decoded_with("", TEXT, budget);
-    assert_eq!((&out[..], end), (&b"the"[..], Ok(Progress::Full)));
+    assert_eq!((&out[..], end), (&b"the"[..], Ok(DecodeProgress::Full)));
 }
 
 #[test]
@@ -363,7 +367,7 @@ fn a_body_cut_at_its_budget_may_be_truncated() {
     };
     let body = gzip(TEXT);
     let (out, end) = decode("gzip", [&body[..body.len() - 4]], budget);
-    assert_eq!((&out[..], end), (&b"the"[..], Ok(Progress::Full)));
+    assert_eq!((&out[..], end), (&b"the"[..], Ok(DecodeProgress::Full)));
 }
 
 /// Feeds a bomb and checks the size of the output and its capacity.
@@ -407,7 +411,7 @@ fn a_bomb_in_an_inner_layer_is_detected_without_output() {
 fn a_high_ratio_with_little_output_is_no_bomb() {
     let zeros = vec![0; 1 << 20];
     let (out, end) = decode("gzip", [&gzip(&zeros)[..]], Budget::default());
-    assert_eq!((out.len(), end), (1 << 20, Ok(Progress::More)));
+    assert_eq!((out.len(), end), (1 << 20, Ok(DecodeProgress::More)));
 }
 
 #[test]
@@ -424,7 +428,7 @@ fn output_is_limited_to_the_requested_amount_per_call() {
     )
     .unwrap();
     let (mut input, mut out, mut times) = (&coded[..], Vec::new(), 0);
-    while decoder.write_some(&mut input, 64 << 10, &mut out) == Ok(Progress::Paused) {
+    while decoder.write_some(&mut input, 64 << 10, &mut out) == Ok(DecodeProgress::Paused) {
         assert_eq!(out.len(), 64 << 10);
         times += 1;
         out.clear();
@@ -453,15 +457,15 @@ mod random {
             let coding = ALL[which];
             let honest = encoded(coding, TEXT);
             let start = &honest[..start.min(honest.len())];
-            let _ = decoded_with(coding.name(), &[start, &body].concat(), Budget::default());
+            let _ = decoded_with(coding.as_str(), &[start, &body].concat(), Budget::default());
         }
 
         #[test]
         fn encoded_bytes_are_decoded_to_the_original(body in prop::collection::vec(any::<u8>(), 0..100_000), which in 0..ALL.len(), step in 1_usize..9_000) {
             let coding = ALL[which];
             let coded = encoded(coding, &body);
-            let (out, end) = decode(coding.name(), coded.chunks(step), Budget::default());
-            prop_assert_eq!(end, Ok(Progress::More));
+            let (out, end) = decode(coding.as_str(), coded.chunks(step), Budget::default());
+            prop_assert_eq!(end, Ok(DecodeProgress::More));
             prop_assert!(out == body);
         }
     }
@@ -473,7 +477,7 @@ fn many_streams_in_one_body_are_decoded_with_pauses() {
     let members = member.repeat(500);
     let mut decoder = Decoder::new([&b"gzip"[..]], Budget::default()).expect("a known coding");
     let (mut input, mut out, mut pauses) = (&members[..], Vec::new(), 0);
-    while decoder.write_some(&mut input, u64::MAX, &mut out) == Ok(Progress::Paused) {
+    while decoder.write_some(&mut input, u64::MAX, &mut out) == Ok(DecodeProgress::Paused) {
         pauses += 1;
         assert!(members.len() - input.len() <= (pauses + 1) * 16 * member.len());
     }
@@ -482,5 +486,5 @@ fn many_streams_in_one_body_are_decoded_with_pauses() {
     assert_eq!(decoder.finish(), Ok(()));
     let twice = gzip(&member.repeat(40));
     let (out, end) = decoded_with("gzip, gzip", &twice, Budget::default());
-    assert_eq!((out, end), (vec![b'x'; 40], Ok(Progress::More)));
+    assert_eq!((out, end), (vec![b'x'; 40], Ok(DecodeProgress::More)));
 }

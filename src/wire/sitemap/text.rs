@@ -5,7 +5,7 @@ use std::fmt;
 use super::LENGTH_MAX;
 use crate::base::units::Units;
 use crate::wire::charset::{Detection, Recoder};
-use crate::wire::coding::{Budget, Decoder, Progress};
+use crate::wire::coding::{Budget, DecodeProgress, Decoder};
 
 /// A text that is partly in memory.
 pub(super) struct Text<B> {
@@ -107,12 +107,12 @@ impl<B: AsRef<[u8]>> Text<B> {
             let before = piece.len();
             let most = READ_AT_ONCE as u64;
             match decoder.write_some(&mut piece, most, &mut self.unpacked) {
-                Ok(Progress::More) => {}
-                Ok(Progress::Paused) => {
+                Ok(DecodeProgress::More) => {}
+                Ok(DecodeProgress::Paused) => {
                     self.at -= piece.len();
                     last = false;
                 }
-                Ok(Progress::Full) => (last, self.is_cut) = (true, true),
+                Ok(DecodeProgress::Full) => (last, self.is_cut) = (true, true),
                 // Text before the error counts.
                 Err(_) => last = true,
             }

@@ -17,7 +17,7 @@ fn check(input: &str, canonical: &str) {
     );
     let (host, target) = (url.host_str(), url.request_target());
     assert_eq!(
-        CrawlUrl::of_parts(url.is_https(), host, url.port(), target),
+        CrawlUrl::from_parts(url.is_https(), host, url.port(), target),
         url,
         "it can be rebuilt from its parts"
     );
@@ -171,7 +171,7 @@ fn references_are_resolved_against_their_page() {
     assert_eq!(joined("/\\/b.test/x"), Ok("https://b.test/x".to_owned()));
     assert_eq!(joined("../../../x"), Ok("https://a.test/x".to_owned()));
     assert_eq!(joined("mailto:x").unwrap_err().code(), "scheme");
-    let given = CrawlUrl::with_base("http://a.test/x/", "../y").unwrap();
+    let given = CrawlUrl::parse_with_base("http://a.test/x/", "../y").unwrap();
     assert_eq!(given.as_str(), "http://a.test/y");
 }
 
