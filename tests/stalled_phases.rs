@@ -290,11 +290,9 @@ fn probe<I: Io>(io: I, names: SocketAddr, rate: f64, urls: &[String]) -> ProbeRe
         ..resolver::ResolverSettings::default()
     };
     let config = Config::default().with("ALLOW_NET", "loopback,10.0.0.0/8");
-    let settings = ProbeSettings {
-        rate,
-        length: Length::Requests(urls.len() as u64),
-        ..ProbeSettings::default()
-    };
+    let mut settings = ProbeSettings::default();
+    settings.rate = rate;
+    settings.length = Length::Requests(urls.len() as u64);
     let targets: Vec<_> = urls.iter().map(Request::get).collect();
     let config = config.expect("these settings are sound");
     let mut probe = Probe::on(io, names, config, settings, &targets, |_: Page| {});

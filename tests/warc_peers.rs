@@ -233,12 +233,7 @@ fn every_kind_of_page() -> Vec<Page> {
             b"hello",
         ),
         with(plain("tls"), |page| {
-            page.tls = Some(TlsInfo {
-                version: TlsVersion::Tls13,
-                cipher: "TLS_AES_128_GCM_SHA256",
-                resumed: false,
-                verified: true,
-            });
+            page.tls = Some(TlsInfo::new(TlsVersion::Tls13, "TLS_AES_128_GCM_SHA256"));
         }),
         with(plain("ipv6"), |page| {
             page.remote = Some("[2001:db8::1]:443".parse().unwrap());
@@ -318,14 +313,12 @@ impl Crawl {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let _lock = argiope::sink::directory::prepare(folder.path(), false, Default::default())
             .expect("it is empty");
-        let mut sink = FileSink::new(FileSinkOptions {
-            warc: Some(WarcOptions {
-                size_max,
-                info: vec![("robots".into(), "obey".into())],
-                ..WarcOptions::new("crawler.test", [42; 16])
-            }),
-            ..FileSinkOptions::new(folder.path())
-        });
+        let mut warc = WarcOptions::new("crawler.test", [42; 16]);
+        warc.size_max = size_max;
+        warc.info = vec![("robots".into(), "obey".into())];
+        let mut options = FileSinkOptions::new(folder.path());
+        options.warc = Some(warc);
+        let mut sink = FileSink::new(options);
         let mut disk = Disk::default();
         let mut jobs = Vec::new();
         for mut page in pages {
@@ -363,38 +356,40 @@ impl Disk {
     }
 
     fn job(&mut self, job: DiskJob) -> Option<DiskDone> {
-        let held = job.held();
-        let done = |file, tag, written| DiskDone {
-            tag,
-            file: Some(file),
-            held,
-            result: Ok(written),
-            unwritten: Vec::new(),
-        };
+        let written = self.perform(&job)?;
+        Some(job.done(Ok(written)))
+    }
+
+    /// Where it wrote; `None` for a job that is not reported.
+    fn perform(&mut self, job: &DiskJob) -> Option<Written> {
         match job {
             DiskJob::Create { file, path } => {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 let mut options = OpenOptions::new();
-                let handle = options.create_new(true).append(true).open(&path).unwrap();
-                self.open.insert(file, (path, handle));
+                let handle = options.create_new(true).append(true).open(path).unwrap();
+                self.open.insert(*file, (path.clone(), handle));
                 None
             }
             DiskJob::Append {
                 file,
                 bytes,
                 gzip: compress,
-                tag,
+                ..
             } => {
-                let (_, handle) = self.open.get_mut(&file).expect("an open file");
+                let (_, handle) = self.open.get_mut(file).expect("an open file");
                 let offset = handle.metadata().unwrap().len();
-                let bytes = if compress { gzip(&bytes) } else { bytes };
+                let bytes = if *compress {
+                    gzip(bytes)
+                } else {
+                    bytes.clone()
+                };
                 handle.write_all(&bytes).unwrap();
                 let length = bytes.len() as u64;
-                Some(done(file, tag, Written { offset, length }))
+                Some(Written { offset, length })
             }
-            DiskJob::Sync { file, tag } => Some(done(file, tag, Written::default())),
+            DiskJob::Sync { .. } => Some(Written::default()),
             DiskJob::Finish { file, rename } => {
-                let (path, _) = self.open.remove(&file).expect("an open file");
+                let (path, _) = self.open.remove(file).expect("an open file");
                 if let Some(name) = rename {
                     fs::rename(path, name).unwrap();
                 }

@@ -11,6 +11,7 @@ pub struct FileId(pub u32);
 /// retried until there is, and later jobs wait: its partial effects are undone before, so nothing
 /// is written twice and no job overtakes another.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum DiskJob {
     /// Creates a file for appending; fails if it exists. Missing parent folders are created.
     Create {
@@ -68,10 +69,40 @@ impl DiskJob {
             _ => 0,
         }
     }
+
+    /// The result of this job, as [`DiskSink::disk_done`](crate::DiskSink::disk_done) gets it. A failed
+    /// append returns its bytes.
+    pub fn done(self, result: io::Result<Written>) -> DiskDone {
+        let held = self.held();
+        let mut unwritten = Vec::new();
+        let (file, tag) = match self {
+            DiskJob::Create { file, .. }
+            | DiskJob::Stdout { file }
+            | DiskJob::Finish { file, .. } => (Some(file), 0),
+            DiskJob::Append {
+                file, bytes, tag, ..
+            } => {
+                if result.is_err() {
+                    unwritten = bytes;
+                }
+                (Some(file), tag)
+            }
+            DiskJob::Sync { file, tag } => (Some(file), tag),
+            DiskJob::Replace { tag, .. } => (None, tag),
+        };
+        DiskDone {
+            tag,
+            file,
+            held,
+            result,
+            unwritten,
+        }
+    }
 }
 
 /// Result of a job. Only `Append`, `Sync` and `Replace` report success; every job reports failure.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct DiskDone {
     /// The job's tag (0 for jobs without one).
     pub tag: u64,

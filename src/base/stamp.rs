@@ -42,6 +42,7 @@ impl Stamp {
 
 /// The clock of a stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Clock {
     /// The kernel's, as the bytes arrived (`SO_TIMESTAMPING`).
     Kernel,

@@ -233,10 +233,11 @@ mod tests {
         pacing
             .waited
             .insert(WaitCause::Robots, Duration::from_secs(1));
-        pacing.remarks.extend(remarks.iter().map(|&about| Remark {
-            about,
-            words: format!("words of {about}"),
-        }));
+        pacing.remarks.extend(
+            remarks
+                .iter()
+                .map(|&about| Remark::new(about, format!("words of {about}"))),
+        );
         pacing
     }
 

@@ -59,6 +59,7 @@ impl fmt::Display for FinishReason {
 
 /// A request that had not been fetched when its crawl ended early.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Pending {
     /// The number that its submission was given, or the first attempt at a link; `None` where it
     /// never had one.

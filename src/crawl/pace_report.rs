@@ -94,11 +94,22 @@ impl ScopePacing {
 
 /// A remark on a scope, for its operator.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Remark {
     /// Its subject.
     pub about: RemarkKind,
     /// The observation, and possible remedies.
     pub words: String,
+}
+
+impl Remark {
+    /// A remark in these words.
+    pub fn new(about: RemarkKind, words: impl Into<String>) -> Self {
+        Remark {
+            about,
+            words: words.into(),
+        }
+    }
 }
 
 /// Subject of a [`Remark`].

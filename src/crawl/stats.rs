@@ -23,6 +23,7 @@ use crate::sink::page::Page;
 
 /// Counts and distributions of a whole crawl.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Stats {
     /// Result lines by kind, final or not.
     pub attempts: u64,

@@ -2,6 +2,7 @@
 
 /// Mode in which a sink takes the body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BodyMode {
     /// Complete, in the page: up to `DOWNLOAD_MAXSIZE` bytes are kept in memory until the end.
     /// Required for links and WARC records.

@@ -5,6 +5,7 @@ use std::fmt;
 
 /// Why an attempt failed: a kind, a stable code, and a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// The kind; `error.kind` of a result line.
     pub kind: FailureKind,
@@ -377,6 +378,7 @@ impl fmt::Display for FailureKind {
 
 /// Why a kept body is incomplete: `truncated` of a result line and `WARC-Truncated`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Truncation {
     /// Cut at `DOWNLOAD_MAXSIZE` and kept; not an error.
     Length,

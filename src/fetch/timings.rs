@@ -121,6 +121,7 @@ impl fmt::Display for Phase {
 
 /// Accuracy of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Accuracy {
     /// Both ends are kernel stamps, or were taken right beside the system call.
     Exact,

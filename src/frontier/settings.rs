@@ -126,6 +126,7 @@ impl Default for FrontierSettings {
 
 /// Which links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Follow {
     /// None: only the seeds are fetched.
     None,

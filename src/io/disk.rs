@@ -19,7 +19,7 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::Event;
-use crate::base::disk::{DiskDone, DiskJob, Written};
+use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
 use files::Files;
 
@@ -85,7 +85,7 @@ impl Disk {
         };
         if let Some(job) = refused {
             let error = io::Error::other("the disk thread is not running");
-            let outcome = outcome_of(job, Err(error));
+            let outcome = job.done(Err(error));
             report(&self.done, &self.wake, Event::Disk(outcome));
         }
     }
@@ -190,7 +190,7 @@ fn work(
         let silent = is_silent(&job);
         let result = perform(&mut files, &job, space, |event| report(done, wake, event));
         if result.is_err() || !silent {
-            report(done, wake, Event::Disk(outcome_of(job, result)));
+            report(done, wake, Event::Disk(job.done(result)));
         }
     }
 }
@@ -234,34 +234,6 @@ pub(super) fn is_silent(job: &DiskJob) -> bool {
     match job {
         DiskJob::Create { .. } | DiskJob::Stdout { .. } | DiskJob::Finish { .. } => true,
         DiskJob::Append { .. } | DiskJob::Sync { .. } | DiskJob::Replace { .. } => false,
-    }
-}
-
-/// The result of a job, as reported.
-pub(super) fn outcome_of(job: DiskJob, result: io::Result<Written>) -> DiskDone {
-    let held = job.held();
-    let mut unwritten = Vec::new();
-    let (file, tag) = match job {
-        DiskJob::Create { file, .. } | DiskJob::Stdout { file } | DiskJob::Finish { file, .. } => {
-            (Some(file), 0)
-        }
-        DiskJob::Append {
-            file, bytes, tag, ..
-        } => {
-            if result.is_err() {
-                unwritten = bytes;
-            }
-            (Some(file), tag)
-        }
-        DiskJob::Sync { file, tag } => (Some(file), tag),
-        DiskJob::Replace { tag, .. } => (None, tag),
-    };
-    DiskDone {
-        tag,
-        file,
-        held,
-        result,
-        unwritten,
     }
 }
 

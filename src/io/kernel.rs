@@ -16,6 +16,7 @@ use crate::io::IoKind;
 
 /// `IO`: the kernel interface to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BackEnd {
     /// The fastest in measurements: epoll. A new connection costs the same on either; with kept
     /// connections io_uring takes a sixth more CPU time, because it receives each reply separately.

@@ -20,8 +20,9 @@ use crate::sink::{DiskSink, WriteError, unwritten};
 use crate::throttle::decision::Decision;
 use crate::wire::warc::Digest;
 
-/// The outputs and their paths.
+/// The outputs and their paths: change the fields of [`FileSinkOptions::new`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct FileSinkOptions {
     /// The output directory, prepared by [`prepare`](crate::sink::directory::prepare).
     pub folder: PathBuf,

@@ -17,6 +17,7 @@ pub(super) const CLOSE_TAG: u64 = u64::MAX;
 
 /// Naming, size and description of WARC files.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct WarcOptions {
     /// The machine's name, for file names and `warcinfo`.
     pub host: String,

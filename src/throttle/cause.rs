@@ -5,6 +5,7 @@ use std::fmt;
 
 /// The reason why a scope's next request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum WaitCause {
     /// The configured delay.
     Delay,

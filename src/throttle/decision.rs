@@ -60,6 +60,7 @@ impl fmt::Display for Decision {
 
 /// The kinds of decisions; field `event` of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum DecisionEvent {
     /// AutoThrottle evaluated a latency.
     Autothrottle,
@@ -119,6 +120,7 @@ impl fmt::Display for DecisionEvent {
 
 /// The rules that pace a scope; field `source` of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum DecisionSource {
     /// The latency.
     Autothrottle,

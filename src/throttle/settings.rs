@@ -310,6 +310,7 @@ impl BasePace {
 
 /// All pacing settings of one scope.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ScopeSettings {
     /// `CONCURRENT_REQUESTS_PER_DOMAIN`: maximum number of requests in flight. At least 1.
     pub concurrency: u32,
@@ -361,6 +362,7 @@ impl Default for ScopeSettings {
 
 /// `BACKOFF_*`: which answers are refusals, and how they change the pace.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Backoff {
     /// `backoff.enabled`: refusals change the pace. If false, no answer is a refusal and
     /// Retry-After is ignored.
@@ -422,6 +424,7 @@ impl Default for Backoff {
 
 /// `rampup`: the pace rises until a few refusals per window occur, and stays there.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Rampup {
     /// `RAMPUP_BACKOFF_TARGET`: range of wanted refusals per window.
     pub backoff_target: (u32, u32),
@@ -443,6 +446,7 @@ impl Default for Rampup {
 
 /// `quota`: maximum cost per window, in units chosen by the user.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Quota {
     /// `quota`: units per window. Above 0.
     pub units: f64,
@@ -456,6 +460,7 @@ pub struct Quota {
 
 /// `window_kind`: how the windows of a quota follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WindowKind {
     /// A window begins with its first cost, and all costs expire together at its end.
     Fixed,
@@ -465,6 +470,7 @@ pub enum WindowKind {
 
 /// What happens to a request that costs more than its whole quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Oversize {
     /// It is sent in an unused window, and uses all of it.
     Alone,
@@ -764,6 +770,7 @@ impl Default for Jitter {
 
 /// `AUTOTHROTTLE_*`: the pace follows the latency.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct AutoThrottle {
     /// `AUTOTHROTTLE_START_DELAY`.
     pub start_delay: Duration,
@@ -779,6 +786,7 @@ pub struct AutoThrottle {
 
 /// `AUTOTHROTTLE_MODE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AutoThrottleMode {
     /// Latencies are filtered, cached replies are ignored, and block pages are detected.
     Robust,
@@ -810,6 +818,7 @@ impl Default for AutoThrottle {
 
 /// `latency_from`: start of the latency that AutoThrottle follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LatencyFrom {
     /// At the departure of the request.
     Send,

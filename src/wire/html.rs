@@ -75,6 +75,7 @@ impl Default for LinkOptions<'_> {
 
 /// The links of a page and its directives.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Found {
     /// The links.
     pub links: Vec<Link>,
@@ -86,6 +87,7 @@ pub struct Found {
 
 /// One link.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Link {
     /// Target of the link.
     pub url: CrawlUrl,

@@ -25,6 +25,7 @@ use super::structured;
 /// If there are several limits, the binding one is the exhausted one with the longest reset, or
 /// else the one with the least remaining.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RateLimit {
     /// Quota per window of the binding limit.
     pub limit: Option<f64>,

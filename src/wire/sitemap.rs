@@ -16,6 +16,7 @@ use crate::base::units::Units;
 
 /// The URLs in a sitemap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sitemap {
     /// Pages.
     pub pages: Vec<CrawlUrl>,

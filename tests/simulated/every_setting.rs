@@ -327,12 +327,11 @@ fn check(seed: u64) {
     let web = case.web.shared();
     let is_full = Shared::new(false);
     let is_on = |name: &str| said.get(name) == Some(&json!(true));
+    let mut options = FileSinkOptions::new("out");
+    options.decisions = is_on("AUTOTHROTTLE_DEBUG");
+    options.warc = is_on("WARC").then(|| WarcOptions::new("a.test", [7; 16]));
     let sink = FullNowAndThen {
-        inner: FileSink::new(FileSinkOptions {
-            decisions: is_on("AUTOTHROTTLE_DEBUG"),
-            warc: is_on("WARC").then(|| WarcOptions::new("a.test", [7; 16])),
-            ..FileSinkOptions::new("out")
-        }),
+        inner: FileSink::new(options),
         is_full: Shared::clone(&is_full),
     };
     let mut parts = Parts::new(sink);

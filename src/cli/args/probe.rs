@@ -75,19 +75,18 @@ impl Probe {
 
     /// The settings of the probe itself.
     pub fn settings(&self) -> ProbeSettings {
-        let usual = ProbeSettings::default();
-        ProbeSettings {
-            rate: self.rate,
-            length: match (self.requests, self.duration) {
-                (Some(count), _) => Length::Requests(count),
-                (None, Some(span)) => Length::Time(span),
-                (None, None) => usual.length,
-            },
-            warmup: self.warmup,
-            arrivals: self.arrivals,
-            connections_max: self.connections,
-            new_connections: self.new_connections,
-        }
+        let mut settings = ProbeSettings::default();
+        settings.rate = self.rate;
+        settings.length = match (self.requests, self.duration) {
+            (Some(count), _) => Length::Requests(count),
+            (None, Some(span)) => Length::Time(span),
+            (None, None) => settings.length,
+        };
+        settings.warmup = self.warmup;
+        settings.arrivals = self.arrivals;
+        settings.connections_max = self.connections;
+        settings.new_connections = self.new_connections;
+        settings
     }
 }
 

@@ -138,6 +138,7 @@ fn meaning(measure: Measure) -> &'static str {
         Measure::Headers => "from the first byte to the end of the head",
         Measure::Body => "from the end of the head to that of the body",
         Measure::Lateness => "from due and connected to departure: delay by this machine",
+        other => other.as_str(),
     }
 }
 

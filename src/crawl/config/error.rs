@@ -7,6 +7,7 @@ use std::path::PathBuf;
 /// Source of a value, in ascending precedence: a value from a later variant overrides one from an
 /// earlier variant, in whatever order they were set.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SettingSource {
     /// Not set.
     Default,
@@ -72,6 +73,7 @@ impl fmt::Display for SettingSource {
 /// An invalid setting. Its text is one line: where it was set, what was wrong, how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {problem}", source_of.locate(name), path(&problem.entry))]
+#[non_exhaustive]
 pub struct ConfigError {
     /// Where it was set.
     pub source_of: SettingSource,
@@ -95,6 +97,7 @@ impl ConfigError {
 
 /// What was wrong with a value, and how to mend it; [`Problem::at`] adds its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problem {
     /// Keys from the setting to the invalid value, if that is inside a table.
     pub entry: Vec<String>,

@@ -4,6 +4,7 @@ use super::error::{Problem, nearest};
 
 /// A named group of settings. Every other source except the defaults has higher precedence.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Preset {
     /// Its name.
     pub name: &'static str,

@@ -33,8 +33,9 @@ use crate::sink::{DiskSink, WriteError};
 use crate::throttle;
 use crate::wire::url::CrawlUrl;
 
-/// Settings of a probe.
+/// Settings of a probe: change the fields of a default.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProbeSettings {
     /// Requests per second, for all targets together.
     pub rate: f64,
@@ -77,7 +78,8 @@ impl Default for ProbeSettings {
 /// use argiope::probe::{Measure, Probe, ProbeSettings};
 /// use argiope::{Config, Page, Request};
 ///
-/// let settings = ProbeSettings { rate: 500.0, ..ProbeSettings::default() };
+/// let mut settings = ProbeSettings::default();
+/// settings.rate = 500.0;
 /// let config = Config::default().with("ALLOW_NET", "loopback")?;
 /// let targets = [Request::get("http://127.0.0.1:8080/")];
 /// let mut probe = Probe::new(config, settings, &targets, |_: Page| {})?;

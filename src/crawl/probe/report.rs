@@ -17,6 +17,7 @@ use crate::sink::page::Page;
 
 /// A span that a probe measures for every request that succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Measure {
     /// Latency for a user who arrives when the request is due: from then to the last byte of the
     /// final head. Includes the wait for a connection, its set-up, and [`Measure::Lateness`].
@@ -116,6 +117,7 @@ impl fmt::Display for Measure {
 ///
 /// The distributions contain successful requests only; failures are counted by code.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProbeReport {
     /// Why it ended; `None` while it runs. See [`Probe::run`](super::Probe::run).
     pub finish_reason: Option<FinishReason>,
@@ -172,6 +174,7 @@ pub struct ProbeReport {
 
 /// Measurements of one interval; each request belongs to the interval in which it ended.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProbeInterval {
     /// When it started.
     pub start: Wall,

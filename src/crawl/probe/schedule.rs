@@ -8,6 +8,7 @@ use crate::base::time::Instant;
 
 /// Distribution of the gaps between arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Arrivals {
     /// All equal.
     #[default]
@@ -34,6 +35,7 @@ impl fmt::Display for Arrivals {
 
 /// Extent of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Length {
     /// All requests due within this time.
     Time(Duration),

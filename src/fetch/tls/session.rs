@@ -162,6 +162,7 @@ impl fmt::Debug for TlsSession {
 
 /// The negotiated TLS parameters; `tls` of a result line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TlsInfo {
     /// The version.
     pub version: TlsVersion,
@@ -171,6 +172,18 @@ pub struct TlsInfo {
     pub resumed: bool,
     /// The certificate was verified (false under `--insecure`).
     pub verified: bool,
+}
+
+impl TlsInfo {
+    /// A new session whose certificate was verified.
+    pub fn new(version: TlsVersion, cipher: &'static str) -> Self {
+        TlsInfo {
+            version,
+            cipher,
+            resumed: false,
+            verified: true,
+        }
+    }
 }
 
 /// The versions of TLS that are spoken.

@@ -10,7 +10,7 @@ use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, nanos};
 use crate::io::Event;
-use crate::io::disk::{Gzip, RETRY_INTERVAL, is_silent, outcome_of, waits_for_space};
+use crate::io::disk::{Gzip, RETRY_INTERVAL, is_silent, waits_for_space};
 
 #[derive(Debug)]
 pub(super) struct Disk {
@@ -124,7 +124,7 @@ impl Disk {
                         events.push(Event::DiskRoom);
                     }
                     if result.is_err() || !is_silent(&job) {
-                        events.push(Event::Disk(outcome_of(job, result)));
+                        events.push(Event::Disk(job.done(result)));
                     }
                 }
             }

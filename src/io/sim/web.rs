@@ -24,6 +24,7 @@ type Answers = dyn FnMut(&Asked) -> Reply + Send;
 
 /// A request as its origin saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Asked {
     /// When it arrived, on the crawl's clock: half a round trip after it left.
     pub at: Instant,

@@ -45,6 +45,7 @@ pub enum DecodeProgress {
 
 /// The supported content codings (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Coding {
     /// `gzip`, `x-gzip`.
     Gzip,

@@ -12,6 +12,7 @@ use crate::wire::octets::{equal_ignoring_case, value_length};
 
 /// The status line and the header fields of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Head {
     /// The status code, 100 to 999.
     pub status: u16,
@@ -33,6 +34,7 @@ impl Head {
 
 /// The versions of HTTP/1 (RFC 9112 section 2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum HttpVersion {
     /// HTTP/1.0: the connection closes by default.
     Http10,

@@ -188,6 +188,7 @@ fn take_number(heads: &mut &[u8]) -> Option<u64> {
 
 /// Whether a URL may be fetched, and the rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verdict<'a> {
     /// Whether it may be fetched.
     pub allowed: bool,
@@ -197,6 +198,7 @@ pub struct Verdict<'a> {
 
 /// One rule as parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rule<'a> {
     /// `Allow` if true, else `Disallow`.
     pub allow: bool,
