@@ -105,7 +105,7 @@ pub use wire::http::{Headers, HttpVersion};
 #[doc(inline)]
 pub use wire::proxy::{Proxy, ProxyError, Route};
 #[doc(inline)]
-pub use wire::url::{CrawlUrl, Host, UrlError};
+pub use wire::url::{CrawlUrl, Host, Scheme, UrlError};
 #[doc(inline)]
 pub use wire::warc::Digest;
 #[doc(no_inline)]

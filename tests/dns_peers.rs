@@ -233,7 +233,7 @@ impl Driver {
                 assert_eq!(answer.source, Source::Cache);
                 Ok(answer.addresses.iter().map(ToString::to_string).collect())
             }
-            Lookup::Ready(Err(failure)) => Err(failure.code),
+            Lookup::Ready(Err(failure)) => Err(failure.name),
             Lookup::Pending => self.run().remove(0),
             Lookup::Busy => panic!("nothing else is being resolved"),
         }
@@ -270,7 +270,7 @@ impl Driver {
                         assert_eq!(answer.source, Source::Query);
                         Ok(answer.addresses.iter().map(ToString::to_string).collect())
                     }
-                    Err(failure) => Err(failure.code),
+                    Err(failure) => Err(failure.name),
                 }),
             }
         }

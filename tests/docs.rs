@@ -577,7 +577,7 @@ fn every_kind_and_source_of_a_decision_is_documented() {
 fn every_cause_of_a_wait_and_every_remark_is_documented() {
     let page = read("docs/reference/stats.md");
     let tables = tables(&page);
-    let mut causes = words_of("src/throttle/cause.rs", "\nimpl Cause {");
+    let mut causes = words_of("src/throttle/cause.rs", "\nimpl WaitCause {");
     // Nothing waits for what is not there: it is the reason of a remark alone.
     assert!(causes.remove("queue"));
     assert_eq!(names(tables[2]), causes);

@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const fn is_send<T: Send>() {}
 const fn is_shared<T: Clone + Send + Sync + 'static>() {}
+const fn is_shown<T: std::fmt::Debug>() {}
+const fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 
 /// Checked where it is compiled.
 const _: () = {
@@ -31,6 +33,44 @@ const _: () = {
     is_send::<argiope::Builder>();
     is_shared::<Handle>();
     is_shared::<Stopper>();
+    is_shared::<Config>();
+    is_shared::<Page>();
+    is_shared::<Request>();
+    is_shared::<argiope::Feedback>();
+    is_shared::<argiope::Resume>();
+    is_shared::<argiope::Wake>();
+    is_send::<argiope::DeferredScopes>();
+    is_send::<argiope::LinksLater>();
+    is_send::<argiope::probe::Probe>();
+    is_send::<argiope::sink::files::FileSink>();
+
+    is_shown::<Crawler>();
+    is_shown::<argiope::Builder>();
+    is_shown::<argiope::Combined>();
+    is_shown::<argiope::FunctionSink<fn(Page)>>();
+    is_shown::<argiope::probe::Probe>();
+    is_shown::<argiope::parts::PacingWheel>();
+    is_shown::<argiope::sink::tee::Tee<fn(Page), fn(Page)>>();
+
+    is_error::<argiope::AdmitError>();
+    is_error::<argiope::ConfigError>();
+    is_error::<argiope::ControlError>();
+    is_error::<argiope::CrawlOver>();
+    is_error::<argiope::Failure>();
+    is_error::<argiope::ProxyError>();
+    is_error::<argiope::ScopesError>();
+    is_error::<argiope::SeedError>();
+    is_error::<argiope::SetUpError>();
+    is_error::<argiope::SubmitError>();
+    is_error::<argiope::TlsConfigError>();
+    is_error::<argiope::UrlError>();
+    is_error::<argiope::WriteError>();
+    is_error::<argiope::parts::CodingError>();
+    is_error::<argiope::parts::HttpError>();
+    is_error::<argiope::parts::RequestError>();
+    is_error::<argiope::probe::CeilingError>();
+    is_error::<argiope::settings::Problem>();
+    is_error::<argiope::sink::directory::DirectoryError>();
 };
 
 #[test]

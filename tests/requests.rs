@@ -84,7 +84,7 @@ fn a_request_may_override_timeout_and_body_max() {
         pages.find(|page| page.url.ends_with(end)).expect("a page")
     };
     let failure = of("/slow").failure.as_ref().expect("a failure");
-    assert_eq!((failure.kind.as_str(), failure.code), ("timeout", "total"));
+    assert_eq!((failure.kind.as_str(), failure.name), ("timeout", "total"));
     assert_eq!(of("/usual").body.len(), 1000);
     assert_eq!(of("/more").body.len(), 4000);
     assert_eq!(of("/more").truncated, Some(Truncation::Length));

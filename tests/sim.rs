@@ -146,7 +146,7 @@ fn origins_can_be_silent_or_reset_and_https_is_refused() {
     pages.sort_by_key(|page| page.id);
     let failed = |at: usize| {
         let failure = pages[at].failure.as_ref().expect("it failed");
-        format!("{}.{}", failure.kind.as_str(), failure.code)
+        format!("{}.{}", failure.kind.as_str(), failure.name)
     };
     assert_eq!(failed(0), "timeout.first_byte");
     assert!(failed(1).starts_with("reset."), "{}", failed(1));

@@ -205,7 +205,7 @@ fn a_reply_cancelled_by_the_sink_is_not_retried() {
     };
     let failure = cancelled.failure.as_ref().expect("a failure");
     assert_eq!(
-        (failure.kind.as_str(), failure.code),
+        (failure.kind.as_str(), failure.name),
         ("cancelled", "by_sink")
     );
     assert!(cancelled.is_final && cancelled.bytes_wire < 1 << 20);

@@ -55,7 +55,7 @@ impl Scopes {
     }
 
     /// Returns whether more than [`SCOPES_MAX`] scopes were added and the last ones were omitted.
-    pub fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.truncated
     }
 

@@ -81,7 +81,7 @@ impl Wall {
 
     /// The inverse of [`civil`](Self::civil); `None` if there is no such day or time of day, or it
     /// is before 1970. Saturates in the year 2554.
-    pub fn from_civil(date: (i64, u32, u32), time: (u32, u32, u32)) -> Option<Wall> {
+    pub(crate) fn from_civil(date: (i64, u32, u32), time: (u32, u32, u32)) -> Option<Wall> {
         let (hour, minute, second) = time;
         if !(0..=9999).contains(&date.0) || hour > 23 || minute > 59 || second > 59 {
             return None;
@@ -98,7 +98,7 @@ impl Wall {
     }
 
     /// Year, month, day, hour, minute and second in UTC.
-    pub fn civil(self) -> (i64, u32, u32, u32, u32, u32) {
+    pub(crate) fn civil(self) -> (i64, u32, u32, u32, u32, u32) {
         let seconds = self.unix_seconds();
         let (year, month, day) = civil_from_days((seconds / 86_400) as i64);
         let of_day = (seconds % 86_400) as u32;

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt;
 
 use crate::base::time::Instant;
 
@@ -45,6 +46,12 @@ pub struct PacingWheel {
     late: BinaryHeap<Reverse<(u64, u32)>>,
     chunks: Chunks,
     len: usize,
+}
+
+impl fmt::Debug for PacingWheel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacingWheel").finish_non_exhaustive()
+    }
 }
 
 impl PacingWheel {

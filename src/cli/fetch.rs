@@ -92,7 +92,7 @@ fn take(seen: &mut Seen, page: Page, keep_body: bool) {
     if !page.is_final || page.kind != PageKind::Page {
         return;
     }
-    if page.failure.as_ref().is_some_and(|f| f.code == "duplicate") {
+    if page.failure.as_ref().is_some_and(|f| f.name == "duplicate") {
         log::warn!("{} is given twice and fetched once", page.url);
         seen.duplicates += 1;
         return;

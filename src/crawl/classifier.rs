@@ -51,7 +51,7 @@ impl Classifier {
         let timings = response.timings;
         // A kept connection that was closed while idle carries no signal for the pace.
         let failure = response.failure;
-        let failure = failure.filter(|failure| failure.code != IDLE_CLOSED);
+        let failure = failure.filter(|failure| failure.name != IDLE_CLOSED);
         // What timed out took at least as long as the attempt waited.
         let timed_out = failure.is_some_and(|failure| failure.kind == FailureKind::Timeout);
         let waited = timings

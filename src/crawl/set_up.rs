@@ -86,12 +86,12 @@ pub enum SetUpError {
     #[error(transparent)]
     Tls(#[from] TlsConfigError),
     /// A file named by a setting cannot be read.
-    #[error("cannot read {path} ({setting}): {cause}")]
+    #[error("cannot read {} ({setting}): {cause}", path.display())]
     Unreadable {
         /// The setting.
         setting: &'static str,
         /// The file.
-        path: String,
+        path: PathBuf,
         /// The system's error.
         #[source]
         cause: io::Error,

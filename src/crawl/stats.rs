@@ -173,7 +173,7 @@ impl Stats {
             *self.by_status.entry(status).or_default() += 1;
         }
         if let Some(failure) = &page.failure {
-            let name = format!("{}.{}", failure.kind.as_str(), failure.code);
+            let name = format!("{}.{}", failure.kind.as_str(), failure.name);
             if !self.first_errors.contains_key(&name) {
                 let first = (Arc::from(page.url.as_str()), failure.detail.to_string());
                 self.first_errors.insert(name.clone(), first);
@@ -393,7 +393,7 @@ fn key_of(phase: Phase) -> &'static str {
 fn counts_as_error(failure: &Failure) -> bool {
     match failure.kind {
         FailureKind::Filtered | FailureKind::Cancelled => false,
-        FailureKind::Robots => failure.code != "disallowed",
+        FailureKind::Robots => failure.name != "disallowed",
         _ => true,
     }
 }

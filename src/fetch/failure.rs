@@ -9,29 +9,29 @@ use std::fmt;
 pub struct Failure {
     /// The kind; `error.kind` of a result line.
     pub kind: FailureKind,
-    /// Stable code within the kind, without its prefix: `nxdomain` of `dns.nxdomain`.
-    pub code: &'static str,
+    /// Stable name within the kind: `nxdomain` of `dns.nxdomain`.
+    pub name: &'static str,
     /// Human-readable description of what was observed.
     pub detail: Cow<'static, str>,
 }
 
 impl Failure {
-    /// A failure of this kind, with one of its stable codes.
+    /// A failure of this kind, with one of its stable names.
     ///
     /// # Panics
     /// In a debug build, if [`FailureKind`] does not list the code for this kind.
     pub fn new(
         kind: FailureKind,
-        code: &'static str,
+        name: &'static str,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
         debug_assert!(
-            kind.codes().contains(&code),
-            "FailureKind::codes must list each code, and {kind}.{code} is missing"
+            kind.codes().contains(&name),
+            "FailureKind::codes must list each code, and {kind}.{name} is missing"
         );
         Failure {
             kind,
-            code,
+            name,
             detail: detail.into(),
         }
     }
@@ -40,7 +40,7 @@ impl Failure {
     /// (`dns.servfail`).
     pub fn is_named(&self, name: &str) -> bool {
         match name.split_once('.') {
-            Some((kind, code)) => kind == self.kind.as_str() && code == self.code,
+            Some((kind, code)) => kind == self.kind.as_str() && code == self.name,
             None => name == self.kind.as_str(),
         }
     }
@@ -51,7 +51,7 @@ impl std::error::Error for Failure {}
 impl Failure {
     /// The stable code as in `error.code` of a result line: `dns.nxdomain`.
     pub fn code(&self) -> String {
-        format!("{}.{}", self.kind.as_str(), self.code)
+        format!("{}.{}", self.kind.as_str(), self.name)
     }
 
     /// Returns whether the same request may succeed if it is made later, as far as the failure
@@ -64,9 +64,9 @@ impl Failure {
             | FailureKind::Reset
             | FailureKind::Truncated
             | FailureKind::HostDown => true,
-            FailureKind::Dns => matches!(self.code, "timeout" | "servfail"),
-            FailureKind::Robots => self.code == "unreachable",
-            FailureKind::Cancelled => self.code == "stopped",
+            FailureKind::Dns => matches!(self.name, "timeout" | "servfail"),
+            FailureKind::Robots => self.name == "unreachable",
+            FailureKind::Cancelled => self.name == "stopped",
             FailureKind::Tls
             | FailureKind::Protocol
             | FailureKind::TooLarge
@@ -83,12 +83,12 @@ impl Failure {
     pub fn is_unconnected(&self) -> bool {
         match self.kind {
             FailureKind::Connect => matches!(
-                self.code,
+                self.name,
                 "refused" | "unreachable" | "reset" | "timed_out" | "other" | "proxy_unreachable"
             ),
-            FailureKind::Timeout => self.code == "connect",
+            FailureKind::Timeout => self.name == "connect",
             FailureKind::Dns => {
-                matches!(self.code, "timeout" | "servfail" | "refused" | "malformed")
+                matches!(self.name, "timeout" | "servfail" | "refused" | "malformed")
             }
             _ => false,
         }
@@ -98,11 +98,11 @@ impl Failure {
     /// handshake is an answer; `idle_closed` does not count against the host.
     pub fn is_unanswered(&self) -> bool {
         match self.kind {
-            FailureKind::Connect => self.is_unconnected() || self.code == "closed",
+            FailureKind::Connect => self.is_unconnected() || self.name == "closed",
             FailureKind::Dns => self.is_unconnected(),
             FailureKind::Timeout => true,
-            FailureKind::Reset => self.code != "idle_closed",
-            FailureKind::Truncated => matches!(self.code, "head" | "no_reply"),
+            FailureKind::Reset => self.name != "idle_closed",
+            FailureKind::Truncated => matches!(self.name, "head" | "no_reply"),
             _ => false,
         }
     }
@@ -116,7 +116,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}: {}", self.kind.as_str(), self.code, self.detail)
+        write!(f, "{}.{}: {}", self.kind.as_str(), self.name, self.detail)
     }
 }
 
@@ -365,7 +365,7 @@ impl FailureKind {
     }
 
     /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }

@@ -109,7 +109,7 @@ mod testing {
                     Err(failure) => {
                         assert_eq!(failure.kind, FailureKind::Connect);
                         assert!(!failure.detail.is_empty());
-                        return (sent, Err(failure.code.to_owned()));
+                        return (sent, Err(failure.name.to_owned()));
                     }
                 }
             }

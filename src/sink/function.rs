@@ -2,6 +2,7 @@
 
 use crate::sink::Sink;
 use crate::sink::page::Page;
+use std::fmt;
 
 /// Calls a function with every finished attempt, on the crawl's thread.
 ///
@@ -38,6 +39,12 @@ use crate::sink::page::Page;
 pub struct FunctionSink<F, R = fn() -> bool> {
     function: F,
     ready: R,
+}
+
+impl<F, R> fmt::Debug for FunctionSink<F, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionSink").finish_non_exhaustive()
+    }
 }
 
 impl<F: FnMut(Page)> FunctionSink<F> {

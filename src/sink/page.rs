@@ -129,7 +129,7 @@ impl Page {
     }
 
     /// Returns whether the final reply can have a body (RFC 9110, 6.4.1).
-    pub fn may_have_body(&self) -> bool {
+    pub(crate) fn may_have_body(&self) -> bool {
         let without = matches!(self.status, None | Some(204 | 304));
         !without && &*self.method != "HEAD"
     }

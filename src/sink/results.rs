@@ -147,7 +147,7 @@ fn write_failure(line: &mut Line<'_>, failure: &Failure) {
     line.out.push(b'"');
     line.escaped(failure.kind.as_str());
     line.out.push(b'.');
-    line.escaped(failure.code);
+    line.escaped(failure.name);
     line.out.push(b'"');
     line.key("detail").text(&failure.detail);
     line.out.push(b'}');

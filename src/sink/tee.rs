@@ -1,6 +1,7 @@
 //! Combines two sinks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::disk::{DiskDone, DiskJob};
@@ -28,6 +29,12 @@ pub struct Tee<A, B> {
     bodies: SharedBodies,
     /// The callbacks by which each of them resumes a body.
     resume_fns: [ResumeFn; 2],
+}
+
+impl<A, B> fmt::Debug for Tee<A, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tee").finish_non_exhaustive()
+    }
 }
 
 /// The bodies delivered in pieces, by attempt.

@@ -336,7 +336,7 @@ pub struct ScopeSettings {
 
 impl ScopeSettings {
     /// The maximum delay of AutoThrottle, or else of backoff.
-    pub fn delay_max(&self) -> Duration {
+    pub(crate) fn delay_max(&self) -> Duration {
         let auto = self.autothrottle.as_ref();
         auto.map_or(self.backoff.max_delay, |auto| auto.max_delay)
     }
@@ -390,7 +390,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Returns whether an answer is a refusal by its status or its failure.
-    pub fn refuses(&self, signal: &Signal) -> bool {
+    pub(crate) fn refuses(&self, signal: &Signal) -> bool {
         let by_status = signal
             .status
             .is_some_and(|status| self.http_codes.contains(&status));
@@ -796,7 +796,7 @@ pub enum AutoThrottleMode {
 
 impl AutoThrottleMode {
     /// The latency that this mode follows by default.
-    pub const fn latency_from(self) -> LatencyFrom {
+    pub(crate) const fn latency_from(self) -> LatencyFrom {
         match self {
             AutoThrottleMode::Robust => LatencyFrom::Send,
             AutoThrottleMode::Scrapy => LatencyFrom::Connect,

@@ -198,12 +198,12 @@ impl Signal {
     /// Returns the value of `latency` (one of the signal's own) to use, given that `present` is the
     /// usual one. If the latency is an interval (slack), it contradicts `present` only outside of
     /// the interval.
-    pub fn believed(&self, latency: Duration, present: Duration) -> Duration {
+    pub(crate) fn believed(&self, latency: Duration, present: Duration) -> Duration {
         present.clamp(latency.saturating_sub(self.slack), latency)
     }
 
     /// The server's latency, unless more than half of it may be a delay by this process.
-    pub fn sure_latency(&self) -> Option<Duration> {
+    pub(crate) fn sure_latency(&self) -> Option<Duration> {
         let sure = |latency: &Duration| self.slack <= latency.saturating_sub(self.slack);
         self.server_latency.filter(sure)
     }

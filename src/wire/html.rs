@@ -91,9 +91,10 @@ pub struct Found {
 pub struct Link {
     /// Target of the link.
     pub url: CrawlUrl,
-    /// The element that contains it: `a`, or `meta` for a refresh.
+    /// The element that contains it, by its HTML name in lower case: `a`, or `meta` for a refresh. An open
+    /// set: later versions may look into more.
     pub element: &'static str,
-    /// The attribute that contains it.
+    /// The attribute that contains it, likewise.
     pub attribute: &'static str,
     /// The link or its page is marked nofollow.
     pub nofollow: bool,

@@ -40,6 +40,9 @@ pub struct CrawlUrl {
 
 impl CrawlUrl {
     /// Parses an absolute URL.
+    ///
+    /// # Errors
+    /// [`UrlError`], which says why it cannot be fetched.
     pub fn parse(input: &str) -> Result<Self, UrlError> {
         match plain::read(input) {
             Some(url) => Ok(url),
@@ -52,6 +55,9 @@ impl CrawlUrl {
     ///
     /// A bare name must contain a dot or a port, or be `localhost`: any other word is a mistake and
     /// not a host.
+    ///
+    /// # Errors
+    /// As [`CrawlUrl::parse`].
     pub fn parse_seed(line: &str) -> Result<Self, UrlError> {
         let line = line.trim();
         if line.is_empty() {
@@ -114,11 +120,17 @@ impl CrawlUrl {
     }
 
     /// Resolves a reference found on this page. For many references, create a [`Base`] once.
+    ///
+    /// # Errors
+    /// As [`CrawlUrl::parse`], of the URL that it means.
     pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
         Base::of(self).join(reference)
     }
 
     /// Resolves a reference against a base given as text.
+    ///
+    /// # Errors
+    /// As [`CrawlUrl::parse`], of the base or of the URL that the reference means.
     pub fn parse_with_base(base: &str, reference: &str) -> Result<Self, UrlError> {
         parse(reference, Some(base))?.into_crawl_url()
     }
@@ -133,9 +145,13 @@ impl CrawlUrl {
         self.text.as_bytes()[4] == b's'
     }
 
-    /// `http` or `https`.
-    pub fn scheme(&self) -> &'static str {
-        if self.is_https() { "https" } else { "http" }
+    /// The scheme.
+    pub fn scheme(&self) -> Scheme {
+        if self.is_https() {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        }
     }
 
     /// The host as text, IPv6 in brackets.
@@ -346,6 +362,31 @@ fn parse(input: &str, base: Option<&str>) -> Result<Parsed, UrlError> {
         Some(base) => Parsed::parse(base)?.join(input, None, &Cell::default()),
         None if input.trim_matches(|c| c <= ' ').is_empty() => Err(UrlError::Empty),
         None => Parsed::parse(input),
+    }
+}
+
+/// The schemes that are fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// `http`.
+    Http,
+    /// `https`.
+    Https,
+}
+
+impl Scheme {
+    /// Its name: `http` or `https`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

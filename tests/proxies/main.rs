@@ -40,7 +40,7 @@ fn fetch(config: Config, url: &str) -> Page {
 fn code(page: &Page) -> String {
     let failure = page.failure.as_ref();
     failure.map_or_else(String::new, |failure| {
-        format!("{}.{}", failure.kind.as_str(), failure.code)
+        format!("{}.{}", failure.kind.as_str(), failure.name)
     })
 }
 

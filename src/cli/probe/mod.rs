@@ -193,8 +193,8 @@ fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
         ));
     }
     for ceiling in &args.fail_above {
-        if let Some(words) = ceiling.exceeded_by(report) {
-            faults.push(format!("--fail-above {words}"));
+        if let Some(exceeded) = ceiling.exceeded_by(report) {
+            faults.push(format!("--fail-above {exceeded}"));
         }
     }
     faults

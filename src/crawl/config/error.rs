@@ -30,7 +30,7 @@ pub enum SettingSource {
 
 impl SettingSource {
     /// Its precedence; the higher rank wins.
-    pub fn rank(&self) -> u8 {
+    pub(crate) fn rank(&self) -> u8 {
         match self {
             SettingSource::Default => 0,
             SettingSource::Preset(_) => 1,
@@ -109,7 +109,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem with the whole value.
-    pub fn new(what: impl Into<String>, mend: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>, mend: impl Into<String>) -> Self {
         Problem {
             entry: Vec::new(),
             what: what.into(),
@@ -118,7 +118,7 @@ impl Problem {
     }
 
     /// Prepends a key to the path of the invalid value.
-    pub fn within(mut self, key: &str) -> Self {
+    pub(crate) fn within(mut self, key: &str) -> Self {
         self.entry.insert(0, key.to_owned());
         self
     }
@@ -132,7 +132,7 @@ impl Problem {
     }
 
     /// Adds the source and the name of the setting.
-    pub fn at(self, source_of: SettingSource, name: &str) -> ConfigError {
+    pub(crate) fn at(self, source_of: SettingSource, name: &str) -> ConfigError {
         ConfigError {
             source_of,
             name: name.to_owned(),
@@ -140,6 +140,8 @@ impl Problem {
         }
     }
 }
+
+impl std::error::Error for Problem {}
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -249,6 +249,9 @@ impl Config {
     }
 
     /// Sets the settings of a preset, except those that a source of higher precedence has set.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if there is no preset of this name.
     pub fn preset(&mut self, name: &str) -> Result<(), ConfigError> {
         let preset = preset::find(name)
             .map_err(|problem| problem.at(SettingSource::Flag("--preset".to_owned()), name))?;

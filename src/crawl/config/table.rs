@@ -25,7 +25,7 @@ use crate::throttle::settings::{
 pub struct Setting {
     /// Its name: Scrapy's name if Scrapy has the setting.
     pub name: &'static str,
-    /// Kind of its value.
+    /// What its value may be, in words for people: an open set.
     pub kind: &'static str,
     /// Its effect, in one line.
     pub meaning: &'static str,

@@ -196,10 +196,10 @@ impl<I: Io> Core<I> {
         if goes_on && self.advance_race(key) {
             return;
         }
-        if failure.code == EXHAUSTED && self.workload.rules().waits_for_machine {
+        if failure.name == EXHAUSTED && self.workload.rules().waits_for_machine {
             return self.on_exhausted(key, &failure);
         }
-        if failure.code == NO_PORT && self.workload.rules().waits_for_machine {
+        if failure.name == NO_PORT && self.workload.rules().waits_for_machine {
             let remote = carrier.remote.expect("a connection leads somewhere");
             let until = self.network.handle_no_port(remote, self.now);
             return self.requeue_at(key, until);
@@ -209,7 +209,7 @@ impl<I: Io> Core<I> {
         }
         if is_tcp {
             self.on_connect_charged(lane, unrouted, &failure);
-        } else if failure.code == UNREACHABLE {
+        } else if failure.name == UNREACHABLE {
             self.on_origin_failed(lane, &failure);
         }
         self.end_connecting(key, failure, &carrier);

@@ -32,7 +32,7 @@ const RETRIES_MAX: u32 = 60_000;
 /// Whether the attempt was cancelled by a command.
 fn is_cancelled(page: &Page) -> bool {
     let failure = page.failure.as_ref();
-    failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.code == CANCELLED)
+    failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.name == CANCELLED)
 }
 
 /// Remaining work for a finished attempt.
@@ -101,7 +101,7 @@ impl<I: Io> Core<I> {
     /// `RETRY_EXCEPTIONS`, `RETRY_TIMES` at most. Only the `Classify` can repeat what is not idempotent.
     fn is_retried(&self, job: &Job, page: &Page) -> bool {
         let failure = page.failure.as_ref();
-        if failure.is_some_and(|failure| failure.code == IDLE_CLOSED) {
+        if failure.is_some_and(|failure| failure.name == IDLE_CLOSED) {
             return true;
         }
         if failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled) {
@@ -130,7 +130,7 @@ impl<I: Io> Core<I> {
 
     /// Queues the request again as this attempt. It is throttled like any other.
     fn requeue(&mut self, job: &Job, page: &Page, attempt: u16) {
-        let died_idle = page.failure.as_ref().is_some_and(|f| f.code == IDLE_CLOSED);
+        let died_idle = page.failure.as_ref().is_some_and(|f| f.name == IDLE_CLOSED);
         let mut again = Job {
             id: self.frontier.number(),
             parent: job.id,

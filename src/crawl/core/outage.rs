@@ -68,7 +68,7 @@ impl<I: Io> Core<I> {
         let (lane, released) = (flight.lane, flight.released);
         let by_proxy = self.frontier.proxy_of(lane).is_some();
         let Some(cause) = cause_of(failure, by_proxy, lacks_route) else {
-            if failure.code == "refused" {
+            if failure.name == "refused" {
                 let origin = flight.origin;
                 self.on_answered(origin, remote);
             }
@@ -292,7 +292,7 @@ impl<I: Io> Core<I> {
 
 /// Kind of a lookup's failure, if the configured name servers may have caused it.
 fn names_cause_of(failure: &Failure) -> Option<Cause> {
-    match failure.code {
+    match failure.name {
         "timeout" => Some(Cause::NamesSilent),
         "servfail" | "refused" => Some(Cause::NamesFailed),
         _ => None,
@@ -301,7 +301,7 @@ fn names_cause_of(failure: &Failure) -> Option<Cause> {
 
 /// Kind of a failure that the local network may have caused; `None` if it is the host's answer.
 fn cause_of(failure: &Failure, by_proxy: bool, lacks_route: bool) -> Option<Cause> {
-    match (failure.kind, failure.code) {
+    match (failure.kind, failure.name) {
         (FailureKind::Connect, "unreachable") if lacks_route => Some(Cause::NoRoute),
         (FailureKind::Connect, "unreachable") => Some(Cause::Unreachable),
         (FailureKind::Connect, "timed_out") | (FailureKind::Timeout, "connect") => {

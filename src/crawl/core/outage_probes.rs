@@ -137,7 +137,7 @@ impl<I: Io> Core<I> {
         let has_response = any
             && !result
                 .as_ref()
-                .is_err_and(|failure| failure.code == "timeout");
+                .is_err_and(|failure| failure.name == "timeout");
         let ended = match has_response || is_reply(result) {
             true => Probed::Answered,
             false => Probed::Failed,

@@ -149,7 +149,7 @@ fn tls_settings(config: &Config, wall: crate::base::time::Wall) -> Result<TlsSet
         let name = path.display().to_string();
         let pem = std::fs::read(path).map_err(|cause| SetUpError::Unreadable {
             setting: "CA_FILE",
-            path: name.clone(),
+            path: path.clone(),
             cause,
         })?;
         settings.ca_file = Some(CaFile { name, pem });

@@ -1,5 +1,6 @@
 //! Builder of a crawler: its configuration, its sink, and the parts that an embedder replaces.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
@@ -37,6 +38,12 @@ use crate::throttle::strategy::Strategy;
 pub struct Builder {
     config: Config,
     parts: Parts,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").finish_non_exhaustive()
+    }
 }
 
 impl Builder {
@@ -96,7 +103,7 @@ impl Builder {
     /// Registers a strategy under a name, for `manager` in a scope and `THROTTLING_SCOPE_MANAGER`.
     /// It is created with the scope's name and its arguments: the other keys of the table that names it in
     /// the configuration, as a type of the program. If they do not fit that type, or the maker
-    /// returns an error, the crawler is not built.
+    /// returns an error, [`Builder::build`] fails.
     pub fn named_strategy<A: DeserializeOwned>(
         mut self,
         name: &str,
@@ -154,6 +161,10 @@ impl Builder {
     }
 
     /// Builds the crawler on the kernel interface that `IO` names. The configuration is checked once more.
+    ///
+    /// # Errors
+    /// [`SetUpError`]: the configuration is not sound, names a file that cannot be read or a strategy that
+    /// was not registered, or the kernel refuses what the event loop needs.
     pub fn build(self) -> Result<Crawler, SetUpError> {
         Crawler::new(self.config, self.parts)
     }

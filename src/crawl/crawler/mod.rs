@@ -3,6 +3,7 @@
 pub mod builder;
 mod pull;
 
+use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
@@ -40,6 +41,12 @@ pub enum Turn {
     GoesOn,
     /// It is over, for this reason.
     Over(FinishReason),
+}
+
+impl<I: Io> fmt::Debug for Crawler<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crawler").finish_non_exhaustive()
+    }
 }
 
 impl Crawler<Kernel> {

@@ -292,7 +292,7 @@ impl<I: Io> Network<I> {
         // host.
         let is_tcp = established.is_none()
             && (matches!(failure.kind, FailureKind::Connect)
-                || failure.kind == FailureKind::Timeout && failure.code == "connect");
+                || failure.kind == FailureKind::Timeout && failure.name == "connect");
         let mut goes_on = false;
         let mut unrouted = None;
         if let Some(racing) = self.races.get_mut(attempt) {

@@ -322,6 +322,6 @@ pub fn egress_of(by_proxy: bool, remote: SocketAddr) -> Egress {
 pub fn is_reply(result: &Result<Answer, Failure>) -> bool {
     match result {
         Ok(_) => true,
-        Err(failure) => matches!(failure.code, "nxdomain" | "nodata"),
+        Err(failure) => matches!(failure.name, "nxdomain" | "nodata"),
     }
 }

@@ -67,10 +67,24 @@ impl CeilingError {
     }
 }
 
+/// By how much a [`Ceiling`] is exceeded; its text is one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exceeded(String);
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
 impl Ceiling {
-    /// One line with the excess over the bound; `None` if the bound holds. It is exceeded, too, if
-    /// nothing was measured.
-    pub fn exceeded_by(&self, report: &ProbeReport) -> Option<String> {
+    /// The excess over the bound; `None` if the bound holds. It is exceeded, too, if nothing was
+    /// measured.
+    pub fn exceeded_by(&self, report: &ProbeReport) -> Option<Exceeded> {
+        self.excess(report).map(Exceeded)
+    }
+
+    fn excess(&self, report: &ProbeReport) -> Option<String> {
         match self.of {
             Figure::Span(measure, statistic, most) => {
                 let (spread, unanswered) = (report.spread(measure), report.unanswered(measure));
@@ -282,6 +296,7 @@ mod tests {
         text.parse::<Ceiling>()
             .expect("a ceiling")
             .exceeded_by(&report)
+            .map(|exceeded| exceeded.to_string())
     }
 
     #[test]

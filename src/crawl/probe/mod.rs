@@ -8,9 +8,10 @@ mod ceiling;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::time::Duration;
 
-pub use self::ceiling::{Ceiling, CeilingError};
+pub use self::ceiling::{Ceiling, CeilingError, Exceeded};
 pub use self::report::{Measure, ProbeInterval, ProbeReport};
 pub use self::schedule::{Arrivals, Length};
 
@@ -91,6 +92,12 @@ impl Default for ProbeSettings {
 /// ```
 pub struct Probe<I: Io = Kernel> {
     crawler: Crawler<I>,
+}
+
+impl<I: Io> fmt::Debug for Probe<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probe").finish_non_exhaustive()
+    }
 }
 
 impl Probe<Kernel> {

@@ -202,7 +202,7 @@ impl OpenLoop {
         if arrival.measured {
             let begun = page.timings.dns.unwrap_or(page.timings.started);
             // A request without a local socket or port was never started.
-            let code = page.failure.as_ref().map(|failure| failure.code);
+            let code = page.failure.as_ref().map(|failure| failure.name);
             let is_lacking = matches!(code, Some(EXHAUSTED | NO_PORT));
             let in_time = self.is_within(begun) && !is_lacking;
             self.report.begun_in_time += u64::from(in_time);

@@ -82,7 +82,7 @@ impl Measure {
     }
 
     /// The measure of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|measure| measure.as_str() == name)
@@ -274,7 +274,7 @@ impl ProbeReport {
         let timings = &page.timings;
         self.sent += u64::from(timings.sent.is_some());
         if let Some(failure) = &page.failure {
-            let name = format!("{}.{}", failure.kind.as_str(), failure.code);
+            let name = format!("{}.{}", failure.kind.as_str(), failure.name);
             if !self.by_error.contains_key(&name) {
                 let first = (page.url.to_string(), failure.detail.to_string());
                 self.first_errors.insert(name.clone(), first);

@@ -99,7 +99,7 @@ fn failure(event: Option<ConnectionEvent>) -> String {
         _ => None,
     };
     let failure = failure.expect("a failure");
-    format!("{}.{}", failure.kind.as_str(), failure.code)
+    format!("{}.{}", failure.kind.as_str(), failure.name)
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
     Seen {
         result: match failure {
             None => "whole".to_owned(),
-            Some(failure) => format!("{}.{}", failure.kind.as_str(), failure.code),
+            Some(failure) => format!("{}.{}", failure.kind.as_str(), failure.name),
         },
         reusable,
         heads,
@@ -331,7 +331,7 @@ fn a_close_delimited_body_ends_with_its_last_byte() {
     let Step::Over { failure, .. } = unsure.handle_end(false) else {
         panic!("the end of the connection ends the exchange");
     };
-    assert_eq!(failure.expect("it may be cut").code, "close_notify");
+    assert_eq!(failure.expect("it may be cut").name, "close_notify");
     let outcome = unsure.into_outcome();
     assert_eq!(outcome.truncated, Some(Truncation::Disconnect));
     assert_eq!(outcome.body, b"all of it");
@@ -647,7 +647,7 @@ fn a_407_is_a_proxy_failure_only_if_a_proxy_was_used() {
                 let failure = failure.expect("a proxy failure");
                 assert!(is_proxys);
                 assert_eq!(
-                    (failure.kind, failure.code),
+                    (failure.kind, failure.name),
                     (FailureKind::Connect, "proxy_auth")
                 );
             }

@@ -34,12 +34,12 @@ fn check(
     server: &Arc<ServerConfig>,
     host: &str,
 ) -> Result<TlsInfo, &'static str> {
-    let mut session = TlsSession::new(&config(settings), host).map_err(|f| f.code)?;
+    let mut session = TlsSession::new(&config(settings), host).map_err(|f| f.name)?;
     let mut server = Server::new(server);
     shake(&mut session, &mut server, usize::MAX).map_err(|failure| {
         assert_eq!(failure.kind, FailureKind::Tls);
         assert!(!failure.detail.is_empty());
-        failure.code
+        failure.name
     })?;
     Ok(session.info().expect("the handshake is over"))
 }
@@ -114,7 +114,7 @@ fn a_rejected_chain_is_reported_as_received() {
             // The rejected chain belongs to that session only.
             assert!(other.read(b"no TLS", &mut Vec::new()).is_err());
             assert!(other.certificates().is_empty());
-            (failed.code, session.certificates())
+            (failed.name, session.certificates())
         };
         let good = server(2040);
         for (settings, server, host, code) in [
@@ -174,7 +174,7 @@ fn certificates_are_verified_at_the_crawls_time() {
     let attempt = || {
         let mut session = TlsSession::new(&config, "a.test").expect("a name");
         let mut server = Server::new(&server);
-        shake(&mut session, &mut server, usize::MAX).map_err(|failure| failure.code)
+        shake(&mut session, &mut server, usize::MAX).map_err(|failure| failure.name)
     };
     assert_eq!(attempt(), Ok(()));
     // A crawl that continued into 2027.
@@ -300,7 +300,7 @@ fn data_before_a_broken_record_is_kept() {
     let failure = session
         .read(&wire, &mut plain)
         .expect_err("a broken record");
-    assert_eq!(failure.code, "protocol");
+    assert_eq!(failure.name, "protocol");
     assert_eq!(plain, b"good");
     let mut alert = Vec::new();
     session.take_output(&mut alert);
@@ -313,7 +313,7 @@ fn a_server_that_does_not_speak_tls_is_a_protocol_failure() {
     let mut session = TlsSession::new(&config(&authority.settings()), "a.test").expect("a name");
     let reply = b"HTTP/1.1 400 Bad Request\r\n\r\n";
     let failure = session.read(reply, &mut Vec::new()).expect_err("no TLS");
-    assert_eq!((failure.kind, failure.code), (FailureKind::Tls, "protocol"));
+    assert_eq!((failure.kind, failure.name), (FailureKind::Tls, "protocol"));
 }
 
 #[test]

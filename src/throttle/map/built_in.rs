@@ -30,6 +30,12 @@ pub struct ByAddress;
 /// Several maps in sequence. A scope that several of them add is added once.
 pub struct Combined(pub Vec<Box<dyn ScopeMap>>);
 
+impl fmt::Debug for Combined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Combined").finish_non_exhaustive()
+    }
+}
+
 impl ScopeMap for ByHost {
     fn scopes(&self, query: &mut ScopeQuery<'_>) {
         query.add(query.url().scope_key());

@@ -148,7 +148,7 @@ impl Headers {
     }
 
     /// Bytes of memory used.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
     }
 

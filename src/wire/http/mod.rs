@@ -126,7 +126,7 @@ impl ResponseReader {
     }
 
     /// Reuses the memory of old fields for the head.
-    pub fn in_memory_of(mut self, old: Headers) -> Self {
+    pub(crate) fn in_memory_of(mut self, old: Headers) -> Self {
         if let State::Head(buffer) = &mut self.state {
             *buffer = HeadBuffer::in_memory_of(old);
         }

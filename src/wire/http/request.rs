@@ -63,7 +63,7 @@ impl UsualFields {
     }
 
     /// Encoded size in bytes.
-    pub fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.lines.len()
     }
 }

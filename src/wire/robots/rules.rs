@@ -88,7 +88,7 @@ impl Rules {
     }
 
     /// Heap memory in bytes, for a bounded store of rules.
-    pub fn heap_size(&self) -> usize {
+    pub(crate) fn heap_size(&self) -> usize {
         self.text.len() + self.heads.len()
     }
 

@@ -58,7 +58,7 @@ pub struct ArgiopeView {
 impl From<Page> for ArgiopePage {
     fn from(page: Page) -> Self {
         let failure = page.failure.as_ref();
-        let error = failure.map(|failure| format!("{}.{}", failure.kind.as_str(), failure.code));
+        let error = failure.map(|failure| format!("{}.{}", failure.kind.as_str(), failure.name));
         let error = error.unwrap_or_default();
         ArgiopePage { page, error }
     }

@@ -71,7 +71,7 @@ impl Page {
     #[getter]
     fn error(&self) -> Option<String> {
         let failure = self.0.failure.as_ref()?;
-        Some(format!("{}.{}", failure.kind.as_str(), failure.code))
+        Some(format!("{}.{}", failure.kind.as_str(), failure.name))
     }
 
     /// Detail of the failure, as text.

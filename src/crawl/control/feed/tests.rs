@@ -80,7 +80,7 @@ where
             RequestEnd::Final {
                 failure: Some(failure),
                 ..
-            } => format!("{}.{}", failure.kind.as_str(), failure.code),
+            } => format!("{}.{}", failure.kind.as_str(), failure.name),
             RequestEnd::Final { status, .. } => status.unwrap_or(0).to_string(),
             RequestEnd::NotBegun => "not begun".to_owned(),
             RequestEnd::Unfinished => "unfinished".to_owned(),

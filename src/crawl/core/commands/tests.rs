@@ -107,7 +107,7 @@ fn each_number_ends_once() {
             let pages = record.pages.borrow();
             let cut = pages.iter().filter(|page| {
                 let failure = page.failure.as_ref();
-                failure.is_some_and(|failure| failure.code == "stopped")
+                failure.is_some_and(|failure| failure.name == "stopped")
             });
             cut.map(|page| page.root).collect()
         };
@@ -456,7 +456,7 @@ fn links_that_arrive_at_the_end_of_the_grace_time_are_not_lost() {
     let pages = record.pages.borrow();
     let refused = pages.iter().filter(|page| {
         let failure = page.failure.as_ref();
-        failure.is_some_and(|failure| failure.code == "no_contact")
+        failure.is_some_and(|failure| failure.name == "no_contact")
     });
     let refused = refused.count();
     let pending = crawler.take_pending().count();

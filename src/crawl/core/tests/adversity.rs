@@ -345,7 +345,7 @@ fn f74_delayed_redirects_count_for_the_warning_of_waiting_requests() {
 
 fn error(page: &Page) -> Option<String> {
     let failure = page.failure.as_ref()?;
-    Some(format!("{}.{}", failure.kind.as_str(), failure.code))
+    Some(format!("{}.{}", failure.kind.as_str(), failure.name))
 }
 
 #[test]

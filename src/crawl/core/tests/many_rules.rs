@@ -142,7 +142,7 @@ fn an_endless_sitemap_index_ends_and_does_not_starve_pages() {
         .expect("its line");
     let failure = secret.failure.as_ref().expect("it was not sent");
     assert_eq!(
-        (secret.kind, failure.code),
+        (secret.kind, failure.name),
         (PageKind::Sitemap, "disallowed")
     );
 }

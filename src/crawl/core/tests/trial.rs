@@ -68,7 +68,7 @@ impl SinkRecord {
         let end = ends.next()?;
         assert!(ends.next().is_none(), "{id} has ended twice");
         Some(match (&end.failure, end.status) {
-            (Some(failure), _) => format!("{}.{}", failure.kind.as_str(), failure.code),
+            (Some(failure), _) => format!("{}.{}", failure.kind.as_str(), failure.name),
             (None, status) => status.unwrap_or(0).to_string(),
         })
     }

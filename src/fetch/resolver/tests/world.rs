@@ -325,7 +325,7 @@ fn text_of(result: Result<Answer, Failure>) -> Result<Vec<String>, &'static str>
         Ok(answer) => Ok(answer.addresses.iter().map(|one| one.to_string()).collect()),
         Err(failure) => {
             assert_eq!(failure.kind, crate::fetch::failure::FailureKind::Dns);
-            Err(failure.code)
+            Err(failure.name)
         }
     }
 }
