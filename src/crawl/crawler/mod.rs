@@ -145,7 +145,7 @@ impl<I: Io> Crawler<I> {
     /// use std::time::Duration;
     ///
     /// let mut crawler = Crawler::builder(Config::default()).sink(|_: Page| {}).build()?;
-    /// let slower = ScopePatch { delay: Some(Duration::from_secs(10)), ..ScopePatch::default() };
+    /// let slower = ScopePatch::default().delay(Duration::from_secs(10));
     /// crawler.set_scope("example.com", slower)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
