@@ -620,10 +620,7 @@ fn the_nested_keys_and_values_of_stats_json_are_documented() {
             concurrency: 1,
         },
     );
-    scope.remarks.push(Remark {
-        about: RemarkKind::Slow,
-        words: "slow".to_owned(),
-    });
+    scope.remarks.push(Remark::new(RemarkKind::Slow, "slow"));
     pacing.scopes.push(scope);
     let stats = Stats::new().to_json(&Progress::default(), &pacing);
     let stats: Value = stats.parse().expect("stats are JSON");
