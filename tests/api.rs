@@ -557,10 +557,7 @@ fn a_duplicate_gets_a_number_at_once_and_ends_as_filtered() {
 fn build_rejects_an_invalid_config() {
     let config = Config::default().with("BUFFERED_BODIES_MAX", "1MiB");
     let config = config.expect("a size by itself");
-    let error = Crawler::builder(config)
-        .build()
-        .err()
-        .expect("it is refused");
+    let error = Crawler::builder(config).build().expect_err("it is refused");
     assert!(error.to_string().contains("DOWNLOAD_MAXSIZE"), "{error}");
 }
 

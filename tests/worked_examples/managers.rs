@@ -118,7 +118,7 @@ fn f70_build_rejects_an_unknown_strategy() {
     let check = |setting: &str, value: Value, parts: &[&str]| {
         let config = set(Config::default(), setting, value);
         let builder = with_policy(Crawler::builder(config));
-        let error = builder.build().err().expect("it is refused").to_string();
+        let error = builder.build().expect_err("it is refused").to_string();
         for part in parts.iter().chain(&[setting]) {
             assert!(error.contains(part), "{part} is not in: {error}");
         }
