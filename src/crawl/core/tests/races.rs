@@ -103,7 +103,7 @@ fn an_attempt_whose_time_is_over_leaves_no_connection() {
     assert!(crawler.elapsed() < Duration::from_millis(2100));
     let pages = pages.borrow();
     let failure = pages[0].failure.as_ref().expect("nothing answered");
-    assert_eq!(failure.code, "connect");
+    assert_eq!(failure.name, "connect");
     assert_eq!(pages.len(), 1);
 }
 
