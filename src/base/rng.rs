@@ -1,4 +1,7 @@
 //! A seeded random number generator, for reproducible randomness.
+//!
+//! Hand-written: a seed must give the same crawl in every version, and generators of libraries may change
+//! with theirs.
 
 /// A stream of pseudo-random numbers: xoshiro256++ 1.0 by Blackman and Vigna, seeded with their
 /// splitmix64, both in the public domain (<https://prng.di.unimi.it>).

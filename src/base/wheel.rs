@@ -1,4 +1,7 @@
 //! The pacing wheel: millions of wake-up times, popped in exact order at a few nanoseconds each.
+//!
+//! Hand-written: re-arming a scope costs 15 ns among a million, against 148 in a heap; see
+//! `docs/design/decisions.md`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

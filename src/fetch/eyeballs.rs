@@ -1,4 +1,6 @@
 //! Decides which address to connect to next, and when: the race of RFC 8305 §5.
+//!
+//! Hand-written: it takes the time as an argument and touches no socket, as everything in `fetch` does.
 
 use std::net::IpAddr;
 use std::time::Duration;

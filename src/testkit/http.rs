@@ -1,4 +1,7 @@
 //! HTTP/1.1 as a server reads and writes it (RFC 9112), well or badly.
+//!
+//! Hand-written, and apart from the crawler's own reader: a test server must be able to break the rules, and
+//! must not share the reader's errors.
 
 use std::borrow::Cow;
 use std::time::Duration;

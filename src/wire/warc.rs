@@ -2,6 +2,9 @@
 //!
 //! A record consists of a few named fields and a block of bytes; the caller compresses each record
 //! into a gzip member of its own. This file does not depend on files, pages or clocks.
+//!
+//! Hand-written: a record is a few lines of text, and the fields that validators disagree on (digests of
+//! chunked payloads) are chosen here.
 
 use std::fmt;
 use std::io::Write as _;

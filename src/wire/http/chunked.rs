@@ -1,4 +1,7 @@
 //! Decodes the chunked transfer coding in place (RFC 9112 section 7.1).
+//!
+//! Hand-written: it decodes in the buffer that the bytes arrived in, at every cut, and stops at the first byte
+//! that is no part of the message.
 
 use std::io::BufRead;
 
