@@ -144,7 +144,7 @@ const EXPIRE_BUDGET: usize = 1024;
 
 impl Throttle {
     /// Creates an engine without lanes. `seed` determines all jitter, and the hashing of names
-    /// until [`Throttle::set_secret`] is called.
+    /// until `set_secret` is called.
     pub fn new(settings: ThrottleSettings, seed: u64, start: Instant) -> Self {
         let secret = Secret::from_seed(seed);
         let default = Arc::new(default_profile(&settings));

@@ -272,7 +272,7 @@ impl ThrottleSettings {
     }
 }
 
-/// The key for all addresses in [`ThrottleSettings::scopes`].
+/// The key for all addresses in `ThrottleSettings::scopes`.
 pub const ADDRESSES: &str = "ip/*";
 /// The key for all registrable domains to which a URL is mapped.
 pub const DOMAINS: &str = "domain/*";

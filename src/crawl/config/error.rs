@@ -95,7 +95,7 @@ impl ConfigError {
     }
 }
 
-/// What was wrong with a value, and how to mend it; [`Problem::at`] adds its source.
+/// What was wrong with a value, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
