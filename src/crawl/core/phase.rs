@@ -139,10 +139,10 @@ impl<I: Io> Core<I> {
 
     fn flush(&mut self, reason: FinishReason, until: Option<Instant>) {
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));
-        self.control.set_phase(Phase::Flushing { reason, until });
         self.keep_offers();
         // Links of the last pages may have ended unsent in this very turn.
         self.put_all_unsent();
+        self.control.set_phase(Phase::Flushing { reason, until });
         self.throttle.conclude(self.now);
         self.write_stats();
         self.report_decisions();

@@ -198,8 +198,12 @@ impl<I: Io> Core<I> {
         self.end_attempt(lane, job, false);
     }
 
-    /// Puts what has ended unsent into the sink, as far as that is ready.
+    /// Puts what has ended unsent into the sink, as far as that is ready. Once the sink writes the rest it
+    /// takes no more: what ends then is pending.
     pub fn put_ready_unsent(&mut self) {
+        if !self.control.phase().is_fetching() {
+            return;
+        }
         for _ in 0..UNSENT_PER_TURN {
             if !self.output.is_ready() {
                 break;
@@ -217,6 +221,9 @@ impl<I: Io> Core<I> {
 
     /// Puts all that has ended unsent into the sink, ready or not: the crawl ends.
     pub fn put_all_unsent(&mut self) {
+        if !self.control.phase().is_fetching() {
+            return;
+        }
         while let Some(unsent) = self.work.poll_unsent() {
             self.end_unqueued(&unsent.job, unsent.scopes, unsent.failure);
         }

@@ -64,7 +64,7 @@ impl<I: Io> Core<I> {
              (QUOTA_OVERSIZE = \"alone\" would send it alone in a window)"
         );
         let failure = Failure::new(FailureKind::Filtered, "over_quota", detail);
-        self.end_unqueued(job, names, failure);
+        self.work.end(job.clone(), names, failure);
     }
 }
 

@@ -260,7 +260,9 @@ impl Work {
     pub fn drain(&mut self) -> impl Iterator<Item = Job> + use<> {
         let waiting = self.mapping.drain().chain(self.delayed.drain());
         let cancelled = std::mem::take(&mut self.cancelled);
-        waiting.map(|job| *job).chain(cancelled)
+        // They ended when the sink took no more.
+        let unsent = self.unsent.drain().map(|unsent| unsent.job);
+        waiting.map(|job| *job).chain(cancelled).chain(unsent)
     }
 
     /// Counts a seed; returns whether memory is to be measured.

@@ -46,6 +46,11 @@ impl UnsentQueue {
         self.waiting.pop_front()
     }
 
+    /// Removes all.
+    pub fn drain(&mut self) -> impl Iterator<Item = Unsent> + use<> {
+        std::mem::take(&mut self.waiting).into_iter()
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.waiting.len()

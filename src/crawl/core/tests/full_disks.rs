@@ -33,9 +33,27 @@ fn crawl_with(
     below: &str,
     until: Duration,
     think: Duration,
-    mut config: Config,
+    config: Config,
 ) -> (Crawler<Sim>, Shared<Origins>) {
     let world = calm(think);
+    let mut crawler = crawl_in(below, until, Shared::clone(&world), config);
+    for page in 0..PAGES {
+        crawler.submit(get(1, page)).expect("it is a URL");
+    }
+    (crawler, world)
+}
+
+/// A crawl of these origins whose disk is full from 2.5 s to 60 s.
+pub fn crawl_of(origins: Origins, config: Config) -> Crawler<Sim> {
+    crawl_in("out", FULL_UNTIL, Shared::new(origins), config)
+}
+
+fn crawl_in(
+    below: &str,
+    until: Duration,
+    world: Shared<Origins>,
+    mut config: Config,
+) -> Crawler<Sim> {
     for (name, value) in [
         ("AUTOTHROTTLE_ENABLED", serde_json::json!(true)),
         ("AUTOTHROTTLE_START_DELAY", serde_json::json!(0.1)),
@@ -75,14 +93,10 @@ fn crawl_with(
     };
     let config = config.finish().expect("a sound config");
     let names = resolver::ResolverSettings::default();
-    let mut crawler = Crawler::on(io, config, names, parts).expect("a crawler");
-    for page in 0..PAGES {
-        crawler.submit(get(1, page)).expect("it is a URL");
-    }
-    (crawler, world)
+    Crawler::on(io, config, names, parts).expect("a crawler")
 }
 
-fn run(crawler: &mut Crawler<Sim>) -> FinishReason {
+pub fn run(crawler: &mut Crawler<Sim>) -> FinishReason {
     for _ in 0..100_000 {
         if let Turn::Over(reason) = turn(crawler, None) {
             return reason;
@@ -91,7 +105,7 @@ fn run(crawler: &mut Crawler<Sim>) -> FinishReason {
     panic!("the crawl does not end: {:?}", crawler.progress());
 }
 
-fn lines(crawler: &Crawler<Sim>) -> Vec<Value> {
+pub fn lines(crawler: &Crawler<Sim>) -> Vec<Value> {
     let files = crawler.io().files();
     let text = &files[Path::new("out/results.jsonl")];
     let text = std::str::from_utf8(text).expect("lines are text");

@@ -10,6 +10,7 @@ mod full_sinks;
 mod large_pages;
 mod idle_hosts;
 mod late_admission;
+mod late_ends;
 mod many_rules;
 mod full_disks;
 mod secrets;
