@@ -129,6 +129,11 @@ impl Control {
         self.inbox.take()
     }
 
+    /// Whether submissions wait.
+    pub fn has_submissions(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
     /// The next answer of the scope map.
     pub fn poll_mapped(&mut self) -> Option<Mapped> {
         self.inbox.take_mapped()

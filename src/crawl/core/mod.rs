@@ -191,7 +191,12 @@ impl<I: Io> Core<I> {
         }
         if is_over {
             self.control.close();
-        } else if self.wakeups.next_tick().is_none() {
+            return;
+        }
+        // Requests may have left the queue since submissions were taken, and no event follows for those
+        // that ended unsent.
+        self.wakeups.turn_again_if(self.may_take_submissions());
+        if self.wakeups.next_tick().is_none() {
             let is_idle = self.is_idle();
             self.wakeups.set_tick(is_idle, self.now);
         }

@@ -42,6 +42,11 @@ impl<I: Io> Core<I> {
         self.frontier.has_room() && self.work.has_room()
     }
 
+    /// Whether submissions wait that the next turn can take.
+    pub fn may_take_submissions(&self) -> bool {
+        self.is_running() && self.has_room() && self.control.has_submissions()
+    }
+
     /// Whether no host is expected to answer for now: nothing is sent, or our network is silent.
     pub fn is_held_up(&self) -> bool {
         self.control.is_paused()
@@ -90,6 +95,8 @@ impl<I: Io> Core<I> {
             && self.frontier.queued() == 0
             && self.work.is_empty()
             && !self.work.has_unsent()
+            // Those that find no room wait until memory is measured again.
+            && !(self.is_running() && self.control.has_submissions())
             && !self.workload.rules().is_by_clock
             && !self.output.has_stats_file()
             && self.output.is_ready()

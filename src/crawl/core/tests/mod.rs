@@ -6,6 +6,7 @@ mod timers;
 mod log;
 mod busy_scopes;
 mod commits;
+mod full_queues;
 mod full_sinks;
 mod large_pages;
 mod idle_hosts;
