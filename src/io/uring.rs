@@ -14,11 +14,6 @@
 //! wait in their buffers. When they exceed one turn's share, the receive is cancelled, and TCP flow
 //! control stops the peer.
 
-#![expect(
-    unsafe_code,
-    reason = "the kernel reads and writes memory that is lent to it"
-)]
-
 mod pinned;
 mod ring;
 mod buffers;
@@ -105,6 +100,10 @@ impl Uring {
     /// # Errors
     /// When the kernel lacks io_uring or a feature of it, or forbids it to us; when the system has no
     /// descriptors or memory left, or the open-file limit leaves none for sockets.
+    #[expect(
+        unsafe_code,
+        reason = "the kernel is told where the provided buffers are"
+    )]
     pub fn new(settings: IoSettings) -> Result<Self, Unavailable> {
         let capacity = sockets_allowed(settings.sockets_max)?;
         let buffers = Buffers::new(settings.buffer_bytes, settings.buffers_max);
@@ -119,7 +118,7 @@ impl Uring {
         let timer = Timer::new()?;
         let stamping = keep_stamping()?;
         // SAFETY: no receive begins before all is in `uring`, whose `drop` ends every receive or leaks
-        // the buffers.
+        // the buffers. Until then nothing can fail, and `ring`, declared later, is dropped first.
         unsafe { ring.register_buffers(buffers.provided_ring())? };
         let mut uring = Uring {
             ring,

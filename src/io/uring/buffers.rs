@@ -4,6 +4,8 @@
 //! that the same memory is reused while it is cached; when the kernel runs out, the number doubles, up
 //! to the bound.
 
+#![expect(unsafe_code, reason = "the kernel writes to memory that is lent to it")]
+
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::time::Duration;

@@ -1,5 +1,10 @@
 //! Memory whose address the kernel holds.
 
+#![expect(
+    unsafe_code,
+    reason = "allocates and frees memory whose address the kernel holds"
+)]
+
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
@@ -43,7 +48,10 @@ impl Drop for Pinned {
         #[cfg(test)]
         DROPPED.with_borrow_mut(|dropped| match self.is_leaked {
             true => dropped.leaked += 1,
-            false => dropped.freed += 1,
+            false => {
+                dropped.freed += 1;
+                dropped.freed_before_ring += usize::from(!dropped.ring);
+            }
         });
         if !self.is_leaked {
             // SAFETY: it was allocated with this layout, and the kernel does not use it, or else it
@@ -53,12 +61,16 @@ impl Drop for Pinned {
     }
 }
 
-/// Blocks that a thread dropped.
+/// Rings and blocks that a thread dropped.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dropped {
+    /// A ring was closed.
+    pub ring: bool,
     pub leaked: usize,
     pub freed: usize,
+    /// Those of `freed` that no ring was closed before.
+    pub freed_before_ring: usize,
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! A probe for features that the kernel does not list, and the wait for its last completions.
 
+#[cfg(test)]
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -18,6 +20,11 @@ impl Uring {
             .submit_receive(PROBE, ours.as_fd().as_raw_fd(), true);
         self.ring.submit();
         self.receiving += 1;
+        #[cfg(test)]
+        if let Some(cancellations) = INJECTED.take() {
+            self.ring.injected = cancellations;
+            return Err(lacking());
+        }
         for _ in 0..2 {
             theirs
                 .send(b"?")
@@ -89,6 +96,13 @@ const PROBE: OpId = OpId {
 
 /// Cancelled operations end at once, unless the thread that submitted them does not run.
 const QUIESCE_TIMEOUT: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+thread_local! {
+    /// Fails this thread's next probe while its receive is active, and then cancellations.
+    pub(super) static INJECTED: std::cell::RefCell<Option<VecDeque<io::Error>>> =
+        std::cell::RefCell::default();
+}
 
 /// A datagram to ourselves arrives at once, however busy the machine is.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -3,6 +3,11 @@
 //! It is set up for prompt completions: the kernel interrupts our thread to copy bytes from a socket
 //! into provided buffers as they arrive. Only so does each segment keep its own stamp while we are busy.
 
+#![expect(
+    unsafe_code,
+    reason = "the kernel reads and writes memory that is lent to it"
+)]
+
 use std::alloc::Layout;
 #[cfg(test)]
 use std::collections::VecDeque;
@@ -31,6 +36,9 @@ pub(super) struct Ring {
     /// How the next cancellations fail.
     #[cfg(test)]
     pub(super) injected: VecDeque<io::Error>,
+    /// After the ring: fields drop in this order.
+    #[cfg(test)]
+    _guard: CloseNote,
     /// Whether the kernel takes deadlines as moments; otherwise as durations.
     absolute: bool,
 }
@@ -167,6 +175,8 @@ impl Ring {
             plain_header,
             #[cfg(test)]
             injected: VecDeque::new(),
+            #[cfg(test)]
+            _guard: CloseNote,
         })
     }
 
@@ -484,6 +494,18 @@ impl ProvidedRing {
 
     fn entries(&self) -> *mut types::BufRingEntry {
         self.entries.start().as_ptr().cast()
+    }
+}
+
+/// Notes that a ring was closed.
+#[cfg(test)]
+#[derive(Debug)]
+struct CloseNote;
+
+#[cfg(test)]
+impl Drop for CloseNote {
+    fn drop(&mut self) {
+        super::pinned::DROPPED.with_borrow_mut(|dropped| dropped.ring = true);
     }
 }
 

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::pinned::{DROPPED, Dropped};
+use super::probe::INJECTED;
 use super::*;
 use crate::io::{Clock, Stamp};
 
@@ -285,6 +286,47 @@ fn no_receive_is_active_when_the_buffers_are_freed() {
     assert_eq!(io.receiving, 0);
 }
 
+/// All blocks were freed, after their ring was closed.
+fn freed(freed: usize) -> Dropped {
+    Dropped {
+        ring: true,
+        freed,
+        ..Dropped::default()
+    }
+}
+
+/// The ring was closed, and no block was freed.
+fn leaked(leaked: usize) -> Dropped {
+    Dropped {
+        ring: true,
+        leaked,
+        ..Dropped::default()
+    }
+}
+
+#[test]
+fn the_buffers_outlive_a_ring_whose_probe_fails_during_a_receive() {
+    let check = |cancellations: Vec<i32>, expected: fn(usize) -> Dropped| {
+        let Some(io) = uring(IoSettings::default()) else {
+            return;
+        };
+        let blocks = io.buffers.blocks() + 1;
+        drop(io);
+        DROPPED.take();
+        let errors = cancellations
+            .into_iter()
+            .map(io::Error::from_raw_os_error)
+            .collect();
+        INJECTED.set(Some(errors));
+        let failure = Uring::new(IoSettings::default()).expect_err("the probe fails");
+        assert!(matches!(failure, Unavailable::Lacks(_)), "{failure}");
+        assert_eq!(DROPPED.take(), expected(blocks));
+    };
+    check(vec![], freed);
+    check(vec![libc::EINTR], freed);
+    check(vec![libc::EINVAL], leaked);
+}
+
 #[test]
 fn the_buffers_are_leaked_when_receives_cannot_be_ended() {
     let check = |spoil: fn(&mut Uring), expected: fn(usize) -> Dropped| {
@@ -302,8 +344,6 @@ fn the_buffers_are_leaked_when_receives_cannot_be_ended() {
         });
         assert_eq!(dropped.join().expect("it is dropped"), expected(blocks));
     };
-    let freed = |freed| Dropped { freed, leaked: 0 };
-    let leaked = |leaked| Dropped { freed: 0, leaked };
     check(|_| (), freed);
     let interrupted = |io: &mut Uring| {
         let error = io::Error::from_raw_os_error(libc::EINTR);
