@@ -107,7 +107,8 @@ fn visit(frontier: &mut Frontier, number: u32, now: Instant) {
     let scopes = ScopeSet::ordered([ScopeId(number)]);
     let id = frontier.number();
     let job = Job::seed(id, url);
-    let new = frontier.lane_for(&job, &scopes, |_| false);
+    let query = frontier.lane_query(&job);
+    let new = frontier.lane_for(query, &scopes);
     frontier.open_lane(new.expect_err("a lane of its own"), lane);
     frontier.push(lane, job);
     loop {

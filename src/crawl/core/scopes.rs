@@ -42,9 +42,13 @@ impl<I: Io> Core<I> {
         if !costs.is_empty() || job.extra.is_some() {
             job.extra_mut().set_costs(&costs);
         }
-        let throttle = &self.throttle;
-        let is_under = |lane| throttle.is_opened_under(lane, &set);
-        let lane = match self.frontier.lane_for(&job, &set, is_under) {
+        let query = self.frontier.lane_query(&job);
+        let is_under = |lane: &_| self.throttle.is_opened_under(*lane, &set);
+        let found = match query.candidate.filter(is_under) {
+            Some(lane) => Ok(lane),
+            None => self.frontier.lane_for(query, &set),
+        };
+        let lane = match found {
             Ok(lane) => lane,
             Err(new) => {
                 let lane = self.throttle.open_lane(&set);

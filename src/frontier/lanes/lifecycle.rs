@@ -24,6 +24,17 @@ const KEPT_BYTES: u64 = 160;
 /// As many are kept however little memory the rules may take.
 const ROBOTS_KEPT_MIN: usize = 256;
 
+/// Where a request goes, and the lane that it most likely has.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneQuery<'a> {
+    origin: u32,
+    /// Other than the settings' proxy.
+    route: Option<&'a Route>,
+    /// The first lane of the origin, if it has this route. It is the request's lane if it was opened
+    /// under the request's scopes, which only the throttle stores for each lane.
+    pub candidate: Option<LaneId>,
+}
+
 /// A lane to be opened, as [`Frontier::lane_for`] returns it.
 #[derive(Debug)]
 pub struct NewLane {
@@ -33,15 +44,8 @@ pub struct NewLane {
 }
 
 impl Frontier {
-    /// Returns the lane of a request's origin, route and scopes. If there is none, returns what
-    /// [`Frontier::open_lane`] must then open. `is_under`: whether a lane was opened under these scopes,
-    /// which is not stored here for millions of lanes.
-    pub fn lane_for(
-        &mut self,
-        job: &Job,
-        scopes: &ScopeSet,
-        is_under: impl Fn(LaneId) -> bool,
-    ) -> Result<LaneId, NewLane> {
+    /// Looks up the origin and route of a request.
+    pub fn lane_query<'a>(&mut self, job: &'a Job) -> LaneQuery<'a> {
         let route = job.route().filter(|route| !self.is_default_route(route));
         let host = self.hosts.host(job.url.host_str());
         let (origin, is_new) = self.origins.origin(&job.url, host, route);
@@ -49,10 +53,18 @@ impl Frontier {
             self.hosts.hold(host);
         }
         let first = self.origins.get(origin).lane;
-        let goes_so = |lane| self.routes.get(&lane).map(|way| &way.route) == route;
-        if first != NO_LANE && is_under(first) && goes_so(first) {
-            return Ok(first);
+        let has_route = |lane| self.routes.get(&lane).map(|way| &way.route) == route;
+        LaneQuery {
+            origin,
+            route,
+            candidate: (first != NO_LANE && has_route(first)).then_some(first),
         }
+    }
+
+    /// Returns the lane under these scopes, when it is not the query's candidate. If there is none,
+    /// returns what [`Frontier::open_lane`] must then open.
+    pub fn lane_for(&self, query: LaneQuery<'_>, scopes: &ScopeSet) -> Result<LaneId, NewLane> {
+        let LaneQuery { origin, route, .. } = query;
         let key = lane_key(&self.secret, origin, route, scopes);
         let found = self.lane_of.get(&key).copied();
         found.ok_or_else(|| NewLane {

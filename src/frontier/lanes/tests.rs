@@ -51,9 +51,13 @@ impl Bench {
 
     /// The lane of this request under these scopes, opened if there is none.
     fn lane_of(&mut self, job: &Job, scopes: &ScopeSet) -> LaneId {
-        let opened = &self.opened;
-        let is_under = |lane: LaneId| opened.get(&lane) == Some(scopes);
-        match self.frontier.lane_for(job, scopes, is_under) {
+        let query = self.frontier.lane_query(job);
+        let is_under = |lane: &LaneId| self.opened.get(lane) == Some(scopes);
+        let found = match query.candidate.filter(is_under) {
+            Some(lane) => Ok(lane),
+            None => self.frontier.lane_for(query, scopes),
+        };
+        match found {
             Ok(lane) => lane,
             Err(new) => {
                 let lane = self.free.pop().unwrap_or(LaneId(self.lanes));
