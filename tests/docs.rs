@@ -609,7 +609,7 @@ fn the_nested_keys_and_values_of_stats_json_are_documented() {
         assert!(reasons.remove(of_probe), "{of_probe}");
     }
     assert_eq!(named_in_row(&page, "finish_reason"), reasons);
-    let kinds = words_of("src/io/kind.rs", "\nimpl IoKind {");
+    let kinds = words_of("src/io/mod.rs", "\nimpl IoKind {");
     assert_eq!(named_in_row(&page, "io"), kinds);
 
     let mut pacing = PaceReport::default();

@@ -12,7 +12,6 @@ mod sockets;
 mod epoll;
 mod uring;
 mod kernel;
-mod kind;
 mod disk;
 pub mod sim;
 #[cfg(test)]
@@ -32,7 +31,6 @@ use crate::base::time::{Instant, Wall};
 pub(crate) use self::disk::gunzip;
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
-pub use self::kind::IoKind;
 pub use self::limits::{Memory, open_files, raise_open_files};
 pub use self::sockets::accepted::Accepted;
 pub use self::sockets::listening::{Credentials, Endpoint, Peer};
@@ -176,6 +174,36 @@ pub trait Io {
 
     /// Gives a chunk back; its memory belongs to the back end.
     fn release(&mut self, chunk: Chunk);
+}
+
+/// The back end that a crawl runs on: `io` of `stats.json`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum IoKind {
+    /// epoll.
+    #[default]
+    Epoll,
+    /// io_uring.
+    Uring,
+    /// The [simulated web](crate::sim), in virtual time.
+    Simulated,
+}
+
+impl IoKind {
+    /// The name in files: `epoll`, `uring` or `simulated`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            IoKind::Epoll => "epoll",
+            IoKind::Uring => "uring",
+            IoKind::Simulated => "simulated",
+        }
+    }
+}
+
+impl fmt::Display for IoKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 /// Everything that can arrive from outside. Together with the crawl's timers it is all that wakes the
