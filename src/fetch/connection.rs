@@ -28,7 +28,7 @@ pub enum ConnectionEvent {
     Failed(Failure),
     /// The final head is complete: [`Connection::exchange`]. The body follows.
     Head,
-    /// A piece of a body in mode [`BodyMode::Take`](super::body_mode::BodyMode::Take) is available:
+    /// A piece of a body in mode [`BodyMode::Take`](super::body::BodyMode::Take) is available:
     /// [`Exchange::swap_body`]. The bytes read so far may contain more.
     Piece,
     /// The exchange is over: [`Connection::take_exchange`].

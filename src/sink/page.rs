@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::base::stamp::Stamp;
 use crate::base::time::{Instant, Wall};
-use crate::fetch::body_mode::BodyMode;
+use crate::fetch::body::BodyMode;
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::{Phase, Timings};
 pub use crate::fetch::tls::{Certificates, TlsInfo, TlsVersion};

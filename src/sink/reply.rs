@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::slab::Key;
-pub use crate::fetch::body_mode::BodyMode;
+pub use crate::fetch::body::BodyMode;
 use crate::fetch::timings::Timings;
 use crate::fetch::tls::{Certificates, TlsInfo};
 use crate::sink::later::{Leads, LinksLater, OpenPage};

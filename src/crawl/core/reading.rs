@@ -7,7 +7,7 @@ use crate::crawl::flights::Flights;
 use crate::crawl::network::Resumed;
 use crate::crawl::network::pieces::{Read, steps_max};
 use crate::crawl::network::socket::End;
-use crate::fetch::body_mode::BodyMode;
+use crate::fetch::body::BodyMode;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::request::PageKind;
 use crate::io::Io;

@@ -9,7 +9,7 @@ use crate::crawl::network::pieces::Read;
 use crate::crawl::network::ports::NO_PORT;
 use crate::crawl::network::room::EXHAUSTED;
 use crate::crawl::network::socket::{End, Socket, Unread, token_of};
-use crate::fetch::body_mode::BodyMode;
+use crate::fetch::body::BodyMode;
 use crate::fetch::connection::ConnectionEvent;
 use crate::io::{Chunk, Io, NetError, Stamp};
 use crate::sink::reply::{Flow, Held, ResumeFn};

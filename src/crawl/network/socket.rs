@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
 use crate::crawl::network::origins::Origin;
-use crate::fetch::body_mode::BodyMode;
+use crate::fetch::body::BodyMode;
 use crate::fetch::connection::Connection;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::resolver::SocketId;

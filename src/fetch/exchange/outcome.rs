@@ -1,6 +1,6 @@
 //! The result of an exchange, and its reusable memory.
 
-use crate::fetch::body_mode::BodyMode;
+use crate::fetch::body::BodyMode;
 use crate::fetch::failure::Truncation;
 use crate::fetch::timings::Timings;
 use crate::wire::http::{Head, Headers};
