@@ -4,8 +4,10 @@
 //! the hash function were known, a site could send keys that all collide, which makes each look-up
 //! linear in the number of keys, or a URL with the same 64-bit hash as another, which would then count
 //! as already seen. Every table with such keys therefore hashes under a random secret, and what is
-//! remembered by a hash alone has a [stable key](super::keys), or within one page a hash under the secret of
-//! the process. Only digests of bodies are without one: they are compared with those of the same site.
+//! remembered by a hash alone has a [stable key](super::keys). Links that repeat within one page are found
+//! by the fast hash alone, under a secret of the process: it is not cryptographic, but its values never
+//! leave the process. Only digests of bodies are without a secret: they are compared with those of the same
+//! site.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};

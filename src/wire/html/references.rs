@@ -32,7 +32,8 @@ pub(super) struct Reference {
     pub nofollow: bool,
 }
 
-/// The hash of a reference or of a URL, among those of one page. No author can make two that are equal.
+/// The hash of a reference or of a URL, among those of one page: a fast one, under a secret that
+/// authors do not know.
 pub(super) fn hash(text: &str) -> u64 {
     secret::of_process().hash_one(text)
 }
