@@ -1,5 +1,8 @@
 //! Classifies IP addresses by the IANA special-purpose registries, and decides which ones may be
 //! connected to.
+//!
+//! Hand-written: `IpAddr::is_global` of the standard library is unstable in Rust 1.88, and does not
+//! name the kinds.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

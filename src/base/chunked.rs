@@ -1,5 +1,7 @@
 //! A table that grows without moving its records, so that millions of them are never copied at
 //! once.
+//!
+//! Hand-written: it is a vector of vectors, too little for a dependency.
 
 use std::ops::{Index, IndexMut};
 

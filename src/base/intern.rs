@@ -1,4 +1,6 @@
 //! Interns names as small ids, so that a million references do not repeat the text.
+//!
+//! Hand-written: the usual libraries never free a name, and a crawl forgets hosts.
 
 use std::hash::BuildHasher;
 

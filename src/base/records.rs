@@ -1,4 +1,7 @@
 //! A few labelled byte strings in one allocation, for optional data of millions of objects.
+//!
+//! Hand-written: a struct of optional fields takes the room of all of them in every object, and a map
+//! takes several allocations.
 
 /// Byte strings with labels, in the order of insertion. A label may occur several times.
 ///

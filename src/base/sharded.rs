@@ -1,4 +1,7 @@
 //! A hash table in shards, so that growing never moves all of it in one turn.
+//!
+//! Hand-written: sharded tables in libraries are for several threads and lock each shard. This one is a
+//! list of `hashbrown` tables.
 
 use hashbrown::HashTable;
 

@@ -1,4 +1,7 @@
 //! The timeout wheel: one deadline per key, usually cancelled before it is reached.
+//!
+//! Hand-written: in a heap, a cancelled deadline is either searched for or stays until it would have
+//! been due.
 
 use crate::base::time::Instant;
 

@@ -1,4 +1,7 @@
 //! Writes the library's log messages to stderr as plain lines.
+//!
+//! Hand-written: it is one `match`, and its lines go through the same escaping as all other text on
+//! stderr.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 

@@ -1,5 +1,8 @@
 //! Idle connections by origin: the most recently used one is reused first, the longest idle one is
 //! closed first.
+//!
+//! Hand-written: pools in libraries belong to an HTTP client and hold its connections, and this one
+//! holds only numbers.
 
 use std::time::Duration;
 

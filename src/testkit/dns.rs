@@ -1,4 +1,7 @@
 //! A name server: one question in, one answer out (RFC 1035).
+//!
+//! Hand-written, and apart from the crawler's own messages: a test server must not share the reader's
+//! errors.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::thread;

@@ -1,5 +1,8 @@
 //! Detects replies from intermediate caches, whose latency and rate limits are a poor measure of the
 //! origin.
+//!
+//! Hand-written: apart from `Cache-Status` (RFC 9211) each cache has its own fields and words, and how
+//! they outweigh each other is decided here.
 
 use super::http::Headers;
 use super::structured;

@@ -4,6 +4,8 @@
 //! position: inside a tag or a script. Pages *about* captchas contain the same words in their text.
 //! A normal page may still contain a mark, for example in a form; the caller, which knows the site's
 //! other pages, must decide.
+//!
+//! The list of marks is hand-written, and `regex` searches for them.
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,8 @@
 //! Byte searches that process eight bytes at a time, for short texts that rarely contain what is
 //! searched.
+//!
+//! Hand-written: `memchr` searches for one to three given bytes, and here ranges of bytes are searched
+//! for.
 
 use std::borrow::Cow;
 

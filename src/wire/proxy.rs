@@ -1,4 +1,7 @@
 //! Proxies: how users write them, and how requests are sent through them.
+//!
+//! Hand-written: the `url` library drops port 80 after `http`, which has to be written here, and reads the
+//! host after `socks5` as any text.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;

@@ -8,6 +8,9 @@
 //! - Vendor fields from before and after, `X-RateLimit-*` and `X-Rate-Limit-*`.
 //!
 //! A cached reply reports another client's state: see [`super::cache_status`].
+//!
+//! Hand-written: most of these fields are no structured fields, and an invalid part must not hide the
+//! valid ones.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -1,4 +1,7 @@
 //! Parses `Retry-After` (RFC 9110 section 10.2.3).
+//!
+//! Hand-written: a value is a number or a date. `httpdate` parses dates, and what they mean depends on
+//! the server's clock.
 
 use std::time::Duration;
 

@@ -8,6 +8,9 @@
 //!
 //! A reply counts only with the right id, on the right socket, for the right question with the
 //! right mixture of upper and lower case. Anything else is dropped and the query continues.
+//!
+//! Hand-written: resolvers in libraries are asynchronous and open their sockets through a runtime, and
+//! everything in `fetch` takes bytes and the time as arguments.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;

@@ -1,4 +1,7 @@
 //! Determines where a reply's body ends, and whether its connection can be reused.
+//!
+//! Hand-written: `httparse` reads heads and leaves the body to its caller, and the rules are few. Where
+//! they conflict, the choice is made here.
 
 use super::{Head, HttpError, HttpVersion};
 

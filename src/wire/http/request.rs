@@ -1,4 +1,7 @@
 //! Writes requests, and rejects anything that could smuggle in other fields or requests.
+//!
+//! Hand-written: a request is a few lines of text. Fields are sent in the order in which the user named
+//! them, which a map of fields does not keep, and those of every request are encoded once.
 
 use std::fmt::Write as _;
 use std::mem::replace;

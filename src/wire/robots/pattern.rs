@@ -1,5 +1,8 @@
 //! Path patterns of robots rules: normalisation, and matching in time independent of the number of
 //! stars.
+//!
+//! Hand-written as the rest of the parser: one of the crates tried hangs on a rule of many stars, and a
+//! regular expression for each rule would have to be compiled and kept for every host.
 
 use std::borrow::Cow;
 

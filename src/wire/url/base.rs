@@ -1,4 +1,7 @@
 //! The base of a page's references.
+//!
+//! The `url` library resolves references, except those that are plain absolute URLs already, which need
+//! no parser.
 
 use std::cell::Cell;
 
