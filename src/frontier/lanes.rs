@@ -400,6 +400,11 @@ impl Frontier {
     /// [`Frontier::next`] returns what to do.
     pub fn released(&mut self, lane: LaneId, now: Instant) -> bool {
         self.lanes[lane.0 as usize].state = LaneState::Released;
+        self.may_be_asked(lane, now)
+    }
+
+    /// Returns whether a lane's host is neither held nor given up.
+    pub fn may_be_asked(&self, lane: LaneId, now: Instant) -> bool {
         self.health(lane, now) == Health::Up
     }
 
@@ -410,7 +415,7 @@ impl Frontier {
 
     /// Returns whether a lane has something queued and its host is neither held nor given up.
     pub fn is_reachable(&self, lane: LaneId, now: Instant) -> bool {
-        self.has_queued(lane) && self.health(lane, now) == Health::Up
+        self.has_queued(lane) && self.may_be_asked(lane, now)
     }
 
     /// Number of lanes, including closed ones.

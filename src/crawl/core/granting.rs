@@ -82,11 +82,16 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Sends the request of this ticket, with the turn's others.
+    /// Sends the request of this ticket, with the turn's others. If its host was held since the release,
+    /// it goes back to its lane, charged as a send: nothing is sent in a hold.
     fn depart(&mut self, ticket: TicketId) {
         let key = self.flights.key_of_ticket(ticket);
         let key = key.expect("a ticket has its attempt");
         let flight = self.flights.get_mut(key).expect("a ticket has its attempt");
+        if !self.frontier.may_be_asked(flight.lane, self.now) {
+            let flight = self.withdraw(key);
+            return self.return_to_lane(flight.lane, flight.job);
+        }
         let Stage::Ready {
             mut exchange,
             socket,
