@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use argiope::sink::function::FunctionSink;
-use argiope::{Config, Crawler, FinishReason, Page, Request, Turn};
+use argiope::{Config, Crawler, FinishReason, Page, Turn};
 
+use crate::arguments::text;
 use crate::error::{ArgiopeStatus, guarded, refuse, set_error};
 use crate::handle::{ArgiopeHandle, submit};
 use crate::page::{ArgiopeBytes, ArgiopePage};
@@ -256,23 +257,6 @@ pub unsafe extern "C" fn argiope_free(crawler: *mut ArgiopeCrawler) {
             drop(unsafe { Box::from_raw(crawler) });
         }
     });
-}
-
-/// # Safety
-/// `text` is null, or a string that ends with a zero and does not change during the call.
-pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, &'static str> {
-    if text.is_null() {
-        return Err("a string is null");
-    }
-    // SAFETY: the caller's promise.
-    let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| "a string is not UTF-8")
-}
-
-/// The request in a line of seeds.
-pub(crate) fn request(line: &str) -> Result<Request, String> {
-    let request = Request::from_line(line).map_err(|error| error.to_string())?;
-    request.ok_or_else(|| "the request has no URL".to_owned())
 }
 
 fn locked(pages: &Mutex<VecDeque<Page>>) -> std::sync::MutexGuard<'_, VecDeque<Page>> {

@@ -8,7 +8,7 @@ use argiope::serde_json::{self, Value};
 use argiope::settings::ScopePatch;
 use argiope::{ControlError, Handle, SubmitError};
 
-use crate::crawler::{request, text};
+use crate::arguments::{request, text};
 use crate::error::{ArgiopeStatus, guarded, refuse};
 
 /// Submits requests to a crawl and controls it, from any thread; each call wakes the crawl at once.

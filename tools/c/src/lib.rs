@@ -9,10 +9,11 @@
 //! - Strings are passed as zero-terminated UTF-8, and copied. Strings and bytes are returned as a
 //!   pointer and a length, without a zero, and belong to the object that returned them.
 //! - No function calls back into the program, writes to standard output, or installs a signal handler.
-//! - No function unwinds. After an internal panic it returns `ARGIOPE_BROKEN`, and later calls with the
+//! - No function unwinds. After an internal panic it returns `ARGIOPE_STATUS_BROKEN`, and later calls with the
 //!   same crawler do nothing.
 //! - After a failed call, `argiope_error` returns the message.
 
+mod arguments;
 mod crawler;
 mod error;
 mod handle;
