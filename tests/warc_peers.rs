@@ -176,7 +176,7 @@ fn every_kind_of_page() -> Vec<Page> {
             |page| {
                 page.chunked = true;
                 page.truncated = Some(Truncation::Disconnect);
-                page.failure = failure(FailureKind::Truncated, "chunk");
+                page.failure = failure(FailureKind::Truncated, "chunks");
             },
         ),
         with(
