@@ -211,7 +211,7 @@ fn longest_gap_by_descriptor() -> Duration {
         let ready = rustix::event::poll(&mut fds, Some(&bound)).expect("poll works");
         assert_eq!(ready, 1, "the descriptor carries every deadline");
         waits += 1;
-        assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");
+        assert!(began.elapsed() < PATIENCE, "the crawl does not end");
     }
     assert_eq!(pages.borrow().len(), 7);
     let late = pages
@@ -592,7 +592,7 @@ fn a_crawl_leaves_the_process_as_it_was() {
             }
         })
     };
-    // Whoever started us may have said something of them.
+    // The parent process may have changed them.
     let before = dispositions();
     let server = Server::start(|_| Reply::page("a page"));
     let (_, mut crawler) = kept(server.config());
@@ -821,7 +821,7 @@ fn to_the_end(crawler: &mut Crawler) -> FinishReason {
         if let Turn::Over(reason) = crawler.turn(Some(Duration::from_millis(100))) {
             return reason;
         }
-        assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");
+        assert!(began.elapsed() < PATIENCE, "the crawl does not end");
     }
 }
 

@@ -621,7 +621,7 @@ fn skipped_tests_print_past_the_harness() {
     }
     assert!(
         wrong.is_empty(),
-        "nobody sees this when a test passes; say it with loud::skip:\n{}",
+        "the harness hides this when a test passes; use loud::skip:\n{}",
         wrong.join("\n")
     );
 }

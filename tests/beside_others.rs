@@ -51,7 +51,8 @@ fn crawl_twice() {
     let full = ring::default_provider();
     let mut own = full.clone();
     own.cipher_suites.retain(chacha);
-    own.install_default().expect("nobody was here before");
+    own.install_default()
+        .expect("no provider was installed before");
 
     let (server, certificate) = serve(Arc::new(full));
     let port = server.port();

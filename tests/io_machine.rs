@@ -118,7 +118,7 @@ fn a_closed_pipe_is_an_error_and_not_a_signal() {
         }
         let mut io = back_end();
         io.disk(DiskJob::Stdout { file: FileId(1) });
-        let error = append(&mut io, b"?").result.expect_err("nobody reads");
+        let error = append(&mut io, b"?").result.expect_err("no reader");
         assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         assert!(error.to_string().contains("standard output"));
         std::process::exit(7);
@@ -356,7 +356,7 @@ fn a_unix_socket_has_its_mode_under_any_umask() {
                     path: path.clone(),
                     mode,
                 };
-                io.listen(token, &at).expect("nobody has it");
+                io.listen(token, &at).expect("the address is free");
                 let found = fs::metadata(&path).expect("it is there").mode() & 0o777;
                 assert_eq!(found, mode & !mask, "{mode:o} under {mask:o}");
                 let kept = umask(Mode::empty());

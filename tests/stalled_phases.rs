@@ -174,12 +174,12 @@ impl<I: Io> Io for Late<I> {
     }
 }
 
-/// Nobody looks at the kernel's news meanwhile.
+/// No event of the kernel is read meanwhile.
 fn sleep<I>(_: &mut I, span: Duration, _: &mut Vec<Event>) {
     thread::sleep(span);
 }
 
-/// The simulation goes on, and what it tells meanwhile keeps its stamps.
+/// The simulation continues, and its events keep their stamps.
 fn pass(sim: &mut Sim, span: Duration, queued_events: &mut Vec<Event>) {
     let until = sim.now() + span;
     while sim.now() < until {

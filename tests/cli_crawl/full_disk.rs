@@ -79,7 +79,7 @@ impl Nearly {
         loop {
             assert!(
                 began.elapsed() < Duration::from_secs(30),
-                "it goes on and on"
+                "the crawl does not end"
             );
             thread::sleep(Duration::from_millis(20));
             let now = self.server.asked().len();

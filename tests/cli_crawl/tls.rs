@@ -49,7 +49,7 @@ fn a_certificate_of_a_trusted_authority_is_accepted() {
     assert_eq!(code(&line), "tls.untrusted", "{line}");
     assert!(
         server.asked().is_empty(),
-        "nothing is sent to whom nobody trusts"
+        "no request is sent to an untrusted server"
     );
 
     let (line, said) = crawl(&server, "a.test", Some(&authority), &[]);

@@ -33,7 +33,7 @@ pub struct Page {
     pub path: String,
     /// The file nginx reads; `None` where its configuration alone answers.
     pub source: Option<Vec<u8>>,
-    /// The payload that arrives, content codings taken off; `None`: nobody's business.
+    /// The payload that arrives, content codings removed; `None`: not compared.
     pub served: Option<Vec<u8>>,
     pub status: u16,
     /// How often a polite crawl asks for it.

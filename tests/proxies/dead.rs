@@ -102,7 +102,7 @@ fn a_proxy_that_recovers_in_time_loses_no_url() {
     drop(late);
     let starts = thread::spawn(move || {
         thread::sleep(Duration::from_millis(700));
-        let listener = TcpListener::bind(at).expect("nobody took the port");
+        let listener = TcpListener::bind(at).expect("the port is free");
         Proxy::http_on(listener, Manner::Good, origin.at)
     });
     let url = format!("http://{at}");

@@ -203,7 +203,7 @@ fn credentials_are_sent_only_to_the_proxy() {
     for (proxy, scheme) in [(&proxy, "http"), (&socks, "socks5")] {
         let pages = named(proxy, scheme, "Aladdin:abracadabra");
         assert_eq!(code(&pages[0]), "connect.proxy_auth");
-        assert_eq!(pages[0].status, None, "407 is no word of the origin's");
+        assert_eq!(pages[0].status, None, "a 407 is not the origin's status");
         let url = proxy.url(scheme);
         assert_eq!(
             code(&fetch(config(&[("PROXY", &url)]), "http://a.test/")),

@@ -269,7 +269,7 @@ impl Run {
             assert_eq!(
                 heirs.len(),
                 1,
-                "seed {seed}: {} goes on once, not as {heirs:?}",
+                "seed {seed}: {} has one successor, not {heirs:?}",
                 line.0
             );
         }

@@ -175,7 +175,7 @@ fn f75_a_million_requests_wait_for_one_scope_in_bounded_memory_and_without_timer
         .set("DOWNLOAD_DELAY", 60)
         .set("RANDOMIZE_DOWNLOAD_DELAY", false);
     let mut crawl = plan.begin_into(&web.shared(), Busy::default());
-    // As long as there is a handle more may come: the crawl goes on however little there is to do.
+    // As long as there is a handle more may come: the crawl does not end.
     let _handle = crawl.crawler.handle();
     let before = HELD.with(Cell::get);
     for number in 0..REQUESTS {

@@ -502,7 +502,7 @@ fn cancelling_a_request_keeps_other_suspects() {
         calls.count()
     };
     assert_eq!(calls(&web.borrow()), 5);
-    handle.cancel(ids[0]).expect("the crawl goes on");
+    handle.cancel(ids[0]).expect("the crawl is running");
     run.until(Duration::from_millis(7500));
     assert_eq!(calls(&web.borrow()), 5, "none is called again");
     let ends: Vec<_> = deaf

@@ -166,7 +166,7 @@ impl Step {
     }
 }
 
-/// Nobody waits so long for a body.
+/// Longer than any wait for a body.
 const HANGS: Duration = Duration::from_secs(60);
 
 /// The reply to a robots.txt that keeps us out of `/private` and asks for a gap.

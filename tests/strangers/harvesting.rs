@@ -140,13 +140,13 @@ fn stopping(stop: fn(&Stopper)) -> (Server, Arc<Mutex<Option<Stopper>>>) {
     let stopper = Arc::new(Mutex::new(None));
     let (stopper_slot, times) = (Arc::clone(&stopper), Mutex::new(0));
     let server = Server::start(move |asked| {
-        let mut times = times.lock().expect("nobody panics");
+        let mut times = times.lock().expect("no holder panics");
         *times += 1;
         if *times == 10 {
             stop(
                 stopper_slot
                     .lock()
-                    .expect("nobody panics")
+                    .expect("no holder panics")
                     .as_ref()
                     .expect("it runs"),
             );
@@ -172,7 +172,8 @@ fn a_second_harvest_continues_a_stopped_one_without_repeats() {
         for run in 1..=2 {
             let config = limited(&server, json!({"default": {"concurrency": 2}}));
             let (path_of_it, stopper_slot) = (path.clone(), Arc::clone(&stopper));
-            let started = move |comes| *stopper_slot.lock().expect("nobody panics") = Some(comes);
+            let started =
+                move |comes| *stopper_slot.lock().expect("no holder panics") = Some(comes);
             reasons.push(in_time(move || {
                 let harvested = harvest(&path_of_it, keys(&["a", "b"]), config, started);
                 harvested.expect("it is harvested")
@@ -210,7 +211,7 @@ fn a_slow_commit_bounds_the_number_of_requests() {
     let (counts, seen) = channel();
     let counts = Mutex::new(counts);
     let server = Server::start(move |_| {
-        let _ = counts.lock().expect("nobody panics").send(());
+        let _ = counts.lock().expect("no holder panics").send(());
         Reply::page("a page")
     });
     let (_folder, path) = database(300);

@@ -161,7 +161,7 @@ fn an_endless_site_is_checked_until_the_limit_or_a_stop() {
     let (sender, mut receiver) = unbounded_channel();
     let sender = Mutex::new(sender);
     let server = Server::start(move |asked| {
-        let _ = sender.lock().expect("nobody panics").send(());
+        let _ = sender.lock().expect("no holder panics").send(());
         let number: u64 = asked.target[1..].parse().unwrap_or(0);
         Reply::page(format!(
             "<a href=/{}>1</a> <a href=/{}>2</a>",

@@ -84,7 +84,7 @@ fn to_the_end(crawler: &mut Crawler) {
             assert_eq!(reason, FinishReason::Finished);
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");
+        assert!(began.elapsed() < PATIENCE, "the crawl does not end");
     }
 }
 
