@@ -86,7 +86,7 @@ fn worst(query: &SentQuery, chain: &Chain, name: &KnownName<Vec<u8>>) {
     const LONGEST: usize = u16::MAX as usize;
     let mut reply = reply(name, 0, 0);
     let (mut to, mut pointers) = (12, Vec::new());
-    // The root as owner, and a type that nobody reads, whose data are the pointers.
+    // A record of an unassigned type, owned by the root: its data hold the compression pointers.
     reply.extend([0, 0xff, 0xff, 0, 1, 0, 0, 0, 0]);
     let begin = reply.len() + 2;
     while begin + pointers.len() + 2 <= POINTERS_END {

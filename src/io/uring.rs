@@ -102,7 +102,7 @@ impl Uring {
     /// descriptors or memory left, or the open-file limit leaves none for sockets.
     #[expect(
         unsafe_code,
-        reason = "the kernel is told where the provided buffers are"
+        reason = "the addresses of the provided buffers are passed to the kernel"
     )]
     pub fn new(settings: IoSettings) -> Result<Self, Unavailable> {
         let capacity = sockets_allowed(settings.sockets_max)?;

@@ -332,8 +332,8 @@ fn f68_feedback_takes_effect_from_the_call() {
     // The program has other things to do than to take turns.
     thread::sleep(millis(400));
     let fed_back = loopback::now();
-    crawler.feedback(&Feedback::new("told.test").delay(millis(500)));
-    for host in ["told.test", "known.test"] {
+    crawler.feedback(&Feedback::new("slowed.test").delay(millis(500)));
+    for host in ["slowed.test", "known.test"] {
         let request = get(format!("http://{host}/"));
         crawler.submit(request).expect("a URL");
     }

@@ -27,13 +27,22 @@ fn turn_until(crawler: &mut Crawler<Sim>, seconds: u64) {
     }
 }
 
-/// The final lines of a request, and how often it is pending.
-fn ends(crawler: &mut Crawler<Sim>, id: u64) -> (Vec<Value>, usize) {
+/// Runs the crawl to its time limit: this request has one final line, or is pending once.
+fn check_ends_once(crawler: &mut Crawler<Sim>, id: u64) {
+    let reason = run(crawler);
+    assert_eq!(reason, FinishReason::Timeout, "{:?}", crawler.write_error());
     let all = lines(crawler).into_iter();
-    let ends = all.filter(|line| line["root"] == id && line["final"] == true);
-    let ends = ends.collect();
+    let ends: Vec<Value> = all
+        .filter(|line| line["root"] == id && line["final"] == true)
+        .collect();
     let pending = crawler.take_pending().filter(|left| left.id == Some(id));
-    (ends, pending.count())
+    let pending = pending.count();
+    assert_eq!(
+        ends.len() + pending,
+        1,
+        "{ends:?} {pending} {:?}",
+        lines(crawler)
+    );
 }
 
 #[test]
@@ -47,15 +56,7 @@ fn a_duplicate_that_is_submitted_while_the_rest_is_written_has_an_end() {
     turn_until(&mut crawler, 20);
     let id = crawler.submit(get(1, 0)).expect("the crawl is not over");
     drop(handle);
-    let reason = run(&mut crawler);
-    let (ends, pending) = ends(&mut crawler, id);
-    assert_eq!(reason, FinishReason::Timeout, "{:?}", crawler.write_error());
-    assert_eq!(
-        ends.len() + pending,
-        1,
-        "{ends:?} {pending} {:?}",
-        lines(&crawler)
-    );
+    check_ends_once(&mut crawler, id);
 }
 
 #[test]
@@ -77,13 +78,5 @@ fn a_delayed_redirect_that_ends_while_the_rest_is_written_has_an_end() {
     turn_until(&mut crawler, 30);
     assert!(crawler.core.over().is_none());
     drop(handle);
-    let reason = run(&mut crawler);
-    let (ends, pending) = ends(&mut crawler, id);
-    assert_eq!(reason, FinishReason::Timeout, "{:?}", crawler.write_error());
-    assert_eq!(
-        ends.len() + pending,
-        1,
-        "{ends:?} {pending} {:?}",
-        lines(&crawler)
-    );
+    check_ends_once(&mut crawler, id);
 }
