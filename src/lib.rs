@@ -36,9 +36,9 @@ pub use crawl::probe;
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
-    AdmitError, Builder, ControlError, CrawlOver, Crawler, EndedRequest, FinishReason, Handle,
-    Pending, RequestEnd, RequestSource, SetUpError, Snapshot, SourceError, SourcePoll, Stopper,
-    SubmitError, Turn, Wake,
+    AdmitError, Builder, ControlError, Crawler, EndedRequest, FinishReason, Handle, Pending,
+    RequestEnd, RequestSource, SetUpError, Snapshot, SourceError, SourcePoll, Stopper, SubmitError,
+    Turn, Wake,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;

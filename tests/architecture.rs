@@ -246,7 +246,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ),
     ("health", "workload frontier classifier outage"),
     ("inputs", "control workload work frontier network output"),
-    ("lanes", "frontier throttle network"),
+    ("lanes", "frontier throttle network outage"),
     ("names", "frontier requests throttle network outage"),
     ("offers", "work frontier pages"),
     ("outage", "frontier throttle flights network outage"),
@@ -686,7 +686,7 @@ const REPLACED: &[(&str, &str)] = &[
 /// literally.
 const REPLACED_DEFINITIONS: &[(&str, &str)] = &[
     ("Refused", "AdmitError"),
-    ("Closed", "CrawlOver"),
+    ("Closed", "Over"),
     ("won", "on_race_won"),
     ("part", "close_flushed"),
     ("place", "slot"),

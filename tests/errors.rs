@@ -9,8 +9,8 @@ use argiope::parts::CodingError;
 use argiope::parts::{HttpError, RequestError};
 use argiope::throttle::map::UnknownMap;
 use argiope::{
-    AdmitError, Config, ControlError, CrawlOver, Crawler, Failure, FailureKind, ProxyError,
-    Request, ScopesError, SeedError, SetUpError, SubmitError, UrlError, WriteError,
+    AdmitError, Config, ControlError, Crawler, Failure, FailureKind, ProxyError, Request,
+    ScopesError, SeedError, SetUpError, SubmitError, UrlError, WriteError,
 };
 
 fn is_an_error(error: impl Error + Send + Sync + 'static) -> Box<dyn Error> {
@@ -104,7 +104,6 @@ fn each_error_has_a_code_a_source_and_is_retryable() {
     check!(refused, "url.no_host", false, true);
     check!(ControlError::Busy, "busy", true, false);
     check!(ControlError::Over, "over", false, false);
-    check!(CrawlOver(request()), "over", false, false);
 
     check!(ScopesError::TooMany(99), "scopes.too_many", false, false);
     check!(

@@ -55,7 +55,6 @@ const _: () = {
     is_error::<argiope::AdmitError>();
     is_error::<argiope::ConfigError>();
     is_error::<argiope::ControlError>();
-    is_error::<argiope::CrawlOver>();
     is_error::<argiope::Failure>();
     is_error::<argiope::ProxyError>();
     is_error::<argiope::ScopesError>();

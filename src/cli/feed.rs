@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use argiope::settings::{PUBLIC_HOSTS_MAX, PublicHosts};
-use argiope::{Config, CrawlOver, CrawlUrl, Handle, Request};
+use argiope::{AdmitError, Config, CrawlUrl, Handle, Request, SubmitError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -31,7 +31,7 @@ pub struct Seeds {
 
 /// A file or pipe of seeds.
 struct Input {
-    name: String,
+    name: Arc<str>,
     lines: SeedLines<File>,
     /// Whether it is not a regular file: reading may block indefinitely.
     is_pipe: bool,
@@ -43,10 +43,17 @@ struct Input {
     reason = "there is one at a time, and it is taken apart at once"
 )]
 enum Step {
-    Seed(Request),
+    Seed(Seed),
     /// A comment or an invalid line.
     Nothing,
     End,
+}
+
+/// The request of a line. Whether it can be sent is checked later.
+struct Seed {
+    request: Request,
+    /// Its file and line; `None` for a URL of the command line.
+    line: Option<(Arc<str>, u64)>,
 }
 
 /// Seeds that are checked for public hosts before the first request is sent.
@@ -61,7 +68,7 @@ impl Seeds {
     /// Opens every file, so that an unreadable one is a usage error before the crawl starts.
     pub fn open(urls: &[String], files: &[std::path::PathBuf]) -> Result<Self, Usage> {
         let open = |path: &PathBuf| {
-            let name = path.display().to_string();
+            let name: Arc<str> = path.display().to_string().into();
             let lines = seeds::open(&name).map_err(|error| Usage(format!("--seeds: {error}")))?;
             let is_pipe = !lines.source().metadata().is_ok_and(|meta| meta.is_file());
             Ok(Input {
@@ -102,24 +109,33 @@ impl Seeds {
         }
     }
 
-    /// Returns the next request; invalid lines are logged, counted and skipped.
+    /// Returns the next seed with a valid URL; invalid lines are logged, counted and skipped.
     ///
     /// # Errors
     /// Reading a file failed.
-    fn next(&mut self) -> Result<Option<Request>, SeedLinesError> {
+    fn next_valid(&mut self) -> Result<Option<Seed>, SeedLinesError> {
         loop {
             match self.step()? {
-                Step::Seed(request) => return Ok(Some(request)),
+                Step::Seed(seed) => match CrawlUrl::parse(&seed.request.url) {
+                    Ok(_) => return Ok(Some(seed)),
+                    Err(error) => self.reject(&seed, &AdmitError::Url(error)),
+                },
                 Step::Nothing => {}
                 Step::End => return Ok(None),
             }
         }
     }
 
+    /// Logs and counts a seed that can never be sent.
+    fn reject(&mut self, seed: &Seed, why: &AdmitError) {
+        self.bad += 1;
+        seed.warn(why);
+    }
+
     /// Reads one line.
     fn step(&mut self) -> Result<Step, SeedLinesError> {
         if let Some(url) = self.named.pop_front() {
-            return Ok(self.seed(&url, || url.clone()));
+            return Ok(self.seed(&url, None));
         }
         let Some(Input {
             name,
@@ -138,8 +154,8 @@ impl Seeds {
                 Ok(Step::Nothing)
             }
             Some(Ok(SeedLine { number, text })) => {
-                let name = name.clone();
-                Ok(self.seed(&text, || format!("{name}:{number}")))
+                let line = (Arc::clone(name), number);
+                Ok(self.seed(&text, Some(line)))
             }
             Some(Err(error)) if error.is_of_one_line() => {
                 self.bad += 1;
@@ -153,27 +169,36 @@ impl Seeds {
         }
     }
 
-    /// The seed of a line; `place` names the line in a warning.
-    fn seed(&mut self, line: &str, place: impl FnOnce() -> String) -> Step {
-        match read(line) {
-            Ok(Some(request)) => Step::Seed(request),
+    /// The seed of a line.
+    fn seed(&mut self, text: &str, line: Option<(Arc<str>, u64)>) -> Step {
+        match Request::from_line(text) {
+            Ok(Some(request)) => Step::Seed(Seed { request, line }),
             Ok(None) => Step::Nothing,
             Err(error) => {
                 self.bad += 1;
-                log::warn!("{}: {error}", place());
+                match line {
+                    Some((name, number)) => log::warn!("{name}:{number}: {error}"),
+                    None => log::warn!("{text}: {error}"),
+                }
                 Step::Nothing
             }
         }
     }
 }
 
-/// The request of a line. Validates its URL here, because admission has no line number to report.
-fn read(line: &str) -> Result<Option<Request>, String> {
-    let request = Request::from_line(line).map_err(|error| error.to_string())?;
-    if let Some(request) = &request {
-        CrawlUrl::parse(&request.url).map_err(|error| format!("{:?}: {error}", request.url))?;
+impl Seed {
+    /// Logs why it can never be sent.
+    fn warn(&self, why: &AdmitError) {
+        let url = &self.request.url;
+        let why = match why {
+            AdmitError::Url(error) => format!("{url:?}: {error}"),
+            other => other.to_string(),
+        };
+        match &self.line {
+            Some((name, number)) => log::warn!("{name}:{number}: {why}"),
+            None => log::warn!("{url}: {why}"),
+        }
     }
-    Ok(request)
 }
 
 /// The thread that submits seeds to a crawl.
@@ -185,7 +210,7 @@ pub struct Feeder {
 
 /// Seeds that the crawl had not accepted when it ended.
 pub struct Unfed {
-    held: VecDeque<Request>,
+    held: VecDeque<Seed>,
     seeds: Seeds,
     /// Deadline for reading pipes, once set.
     until: Option<Instant>,
@@ -244,7 +269,7 @@ impl Iterator for Unfed {
 
     fn next(&mut self) -> Option<Request> {
         if let Some(held) = self.held.pop_front() {
-            return Some(held);
+            return Some(held.request);
         }
         loop {
             if self.seeds.pauses() {
@@ -257,8 +282,8 @@ impl Iterator for Unfed {
                 );
                 self.seeds.inputs.clear();
             }
-            match self.seeds.next() {
-                Ok(request) => return request,
+            match self.seeds.next_valid() {
+                Ok(seed) => return seed.map(|seed| seed.request),
                 // Continue with the next file.
                 Err(error) => {
                     let error = format!("--seeds: {error}");
@@ -309,12 +334,11 @@ pub fn feed(
             return Ok(None);
         }
         match seeds.step() {
-            Ok(Step::Seed(request)) => {
-                if !admits(&mut public, &request) {
-                    return Err(no_contact().into());
-                }
-                first.push_back(request);
-            }
+            Ok(Step::Seed(seed)) => match CrawlUrl::parse(&seed.request.url) {
+                Ok(url) if public.admits(&url) => first.push_back(seed),
+                Ok(_) => return Err(no_contact().into()),
+                Err(error) => seeds.reject(&seed, &AdmitError::Url(error)),
+            },
             Ok(Step::Nothing) => {}
             Ok(Step::End) => break,
             Err(error) => {
@@ -344,11 +368,12 @@ pub fn feed(
             let mut held = first;
             loop {
                 handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
-                let request = match held.pop_front() {
+                let Seed { request, line } = match held.pop_front() {
                     Some(checked) => checked,
-                    None => match seeds.next() {
-                        Ok(Some(request)) => request,
-                        Ok(None) => break,
+                    None => match seeds.step() {
+                        Ok(Step::Seed(seed)) => seed,
+                        Ok(Step::Nothing) => continue,
+                        Ok(Step::End) => break,
                         Err(error) => {
                             fail(format!("--seeds: {error}"));
                             break;
@@ -357,12 +382,20 @@ pub fn feed(
                 };
                 if !admits(&mut public, &request) {
                     fail(no_contact().0);
-                    held.push_front(request);
+                    held.push_front(Seed { request, line });
                     break;
                 }
-                if let Err(CrawlOver(request)) = handle.submit_seed(request) {
-                    held.push_front(*request);
-                    break;
+                match handle.submit_seed(request) {
+                    Ok(()) => {}
+                    Err(SubmitError::Rejected { request, why }) => {
+                        let request = *request;
+                        Seed { request, line }.warn(&why);
+                    }
+                    Err(over) => {
+                        let request = over.into_request();
+                        held.push_front(Seed { request, line });
+                        break;
+                    }
                 }
             }
             handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
@@ -382,7 +415,7 @@ pub fn feed(
 
 /// Returns whether requests to the seed's host are allowed. Invalid URLs are reported elsewhere.
 fn admits(public: &mut PublicHosts, request: &Request) -> bool {
-    CrawlUrl::parse(&request.url).map_or(true, |url| public.admits(&url))
+    !public.counts() || CrawlUrl::parse(&request.url).map_or(true, |url| public.admits(&url))
 }
 
 /// The error of a crawl of too many public hosts without a contact.

@@ -21,7 +21,7 @@ pub mod stats;
 pub mod config;
 pub mod probe;
 
-pub use control::error::{ControlError, CrawlOver, SubmitError};
+pub use control::error::{ControlError, SubmitError};
 pub use control::feed::{EndedRequest, RequestEnd, RequestSource, SourceError, SourcePoll, Wake};
 pub use control::handle::{Handle, Stopper};
 pub use crawler::builder::Builder;

@@ -29,8 +29,7 @@ pub struct Stats {
     pub attempts: u64,
     /// Final results of pages with a status.
     pub pages: u64,
-    /// Final results of pages with an error, except those that we filtered ourselves, by robots.txt or a
-    /// filter.
+    /// Those of [`Stats::errors_final`] that are pages, not robots.txt or sitemaps.
     pub pages_failed: u64,
     /// Final results with an error, of whatever kind, that count towards `CLOSESPIDER_ERRORCOUNT`: all
     /// but those that were filtered, cancelled or disallowed by robots.txt.
@@ -156,16 +155,7 @@ impl Stats {
         }
         let counts = page.failure.as_ref().is_some_and(counts_as_error);
         self.errors_final += u64::from(page.is_final && counts);
-        let failed = page.failure.as_ref().is_some_and(|failure| {
-            // A cancelled request is not a failure of the crawl.
-            let wanted = [
-                FailureKind::Robots,
-                FailureKind::Filtered,
-                FailureKind::Cancelled,
-            ];
-            !wanted.contains(&failure.kind)
-        });
-        self.pages_failed += u64::from(page.kind == PageKind::Page && page.is_final && failed);
+        self.pages_failed += u64::from(page.kind == PageKind::Page && page.is_final && counts);
         self.bytes_wire += page.bytes_wire;
         self.bytes_body += page.body.len() as u64 + page.bytes_taken;
         self.links += u64::from(page.links.unwrap_or(0));
@@ -463,7 +453,8 @@ pub struct Snapshot {
     pub attempts: u64,
     /// Final results of pages with a status.
     pub pages: u64,
-    /// Final results of pages with an error, without filtered ones.
+    /// Final results of pages with an error, of whatever kind, but for those that were filtered,
+    /// cancelled or disallowed by robots.txt.
     pub pages_failed: u64,
     /// Bytes of replies as they came over the wire (above TLS).
     pub bytes_wire: u64,
@@ -500,47 +491,62 @@ impl Snapshot {
     }
 }
 
+/// The longest span of a [`Spread`], in nanoseconds.
+const HOUR: u64 = 3_600_000_000_000;
+
 /// A distribution of spans, to three digits, from 1 ns to an hour. Each counter holds up to four thousand
 /// million equal spans: 32 bits halve the memory touched, and each page touches a dozen counters.
 #[derive(Clone, Debug)]
-pub struct Spread(Histogram<u32>);
+pub struct Spread {
+    histogram: Histogram<u32>,
+    /// Sum of the recorded spans, in nanoseconds: the histogram itself would pass through all of its
+    /// counters for a mean, a hundred microseconds for each of the distributions of `stats.json`.
+    sum: u128,
+}
 
 impl Spread {
     /// Nothing recorded.
     pub fn new() -> Self {
-        let hour = 3_600_000_000_000;
-        Spread(Histogram::new_with_bounds(1, hour, 3).expect("these bounds are valid"))
+        let histogram = Histogram::new_with_bounds(1, HOUR, 3);
+        Spread {
+            histogram: histogram.expect("these bounds are valid"),
+            sum: 0,
+        }
     }
 
     /// Records a span; what is over an hour counts as an hour.
     pub fn record(&mut self, span: Duration) {
-        self.0.saturating_record(nanos(span));
+        let nanos = nanos(span).min(HOUR);
+        self.histogram.saturating_record(nanos);
+        self.sum += u128::from(nanos);
     }
 
     /// Number of recorded spans.
     pub fn count(&self) -> u64 {
-        self.0.len()
+        self.histogram.len()
     }
 
     /// The span that a share of all (0 to 1) does not exceed; `None` if nothing was recorded.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
-        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.value_at_quantile(share)))
+        (!self.histogram.is_empty())
+            .then(|| Duration::from_nanos(self.histogram.value_at_quantile(share)))
     }
 
     /// The mean; `None` if nothing was recorded.
     pub fn mean(&self) -> Option<Duration> {
-        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.mean() as u64))
+        let mean = self.sum.checked_div(u128::from(self.histogram.len()))?;
+        Some(Duration::from_nanos(mean as u64))
     }
 
     /// The longest; `None` if nothing was recorded.
     pub fn max(&self) -> Option<Duration> {
-        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.max()))
+        (!self.histogram.is_empty()).then(|| Duration::from_nanos(self.histogram.max()))
     }
 
     /// Recorded spans with their counts, from the shortest: spans that are equal to three digits are
     /// reported as the longest of them.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
-        self.0.iter_recorded().map(|bucket| {
+        self.histogram.iter_recorded().map(|bucket| {
             let span = Duration::from_nanos(bucket.value_iterated_to());
             (span, u64::from(bucket.count_at_value()))
         })
@@ -548,16 +554,16 @@ impl Spread {
 
     /// Count and percentiles, in seconds; null if nothing was recorded.
     pub(super) fn to_json(&self) -> Value {
-        if self.0.is_empty() {
+        if self.histogram.is_empty() {
             return Value::Null;
         }
-        let at = |share: f64| self.0.value_at_quantile(share) as f64 / 1e9;
+        let at = |share: f64| self.histogram.value_at_quantile(share) as f64 / 1e9;
         json!({
-            "count": self.0.len(),
-            "mean": self.0.mean() / 1e9,
-            "min": self.0.min() as f64 / 1e9,
+            "count": self.histogram.len(),
+            "mean": self.sum as f64 / self.histogram.len() as f64 / 1e9,
+            "min": self.histogram.min() as f64 / 1e9,
             "p50": at(0.5), "p90": at(0.9), "p95": at(0.95), "p99": at(0.99), "p999": at(0.999),
-            "max": self.0.max() as f64 / 1e9,
+            "max": self.histogram.max() as f64 / 1e9,
         })
     }
 }
@@ -585,6 +591,20 @@ mod tests {
         let p50 = spread.quantile(0.5).expect("values").as_secs_f64();
         assert!((0.0499..0.0511).contains(&p50), "{p50}");
         assert_eq!(spread.to_json()["count"], 100);
+    }
+
+    #[test]
+    fn the_mean_is_exact_and_a_span_over_an_hour_counts_as_an_hour() {
+        let mut spread = Spread::new();
+        assert_eq!(spread.mean(), None);
+        for nanos in [1, 2_000_001, 4_000_001] {
+            spread.record(Duration::from_nanos(nanos));
+        }
+        assert_eq!(spread.mean(), Some(Duration::from_nanos(2_000_001)));
+        assert_eq!(spread.to_json()["mean"], 0.002_000_001);
+        let mut spread = Spread::new();
+        spread.record(Duration::from_secs(86_400));
+        assert_eq!(spread.mean(), Some(Duration::from_secs(3600)));
     }
 
     #[test]

@@ -25,8 +25,9 @@ pub fn links(html: &str, page: &CrawlUrl, options: &LinkOptions<'_>) -> Found {
     links_of(html.as_bytes(), utf_8, page, options)
 }
 
-/// The same for an undecoded body, as in a crawl. The queries of links are in the body's own
-/// encoding.
+/// The same for the bytes of a page, in the character encoding that `content_type`, the document or its
+/// first bytes name. The queries of links are in that encoding, as in browsers. References that are not
+/// http or https URLs are left out, malformed ones among them.
 pub fn links_of(
     body: &[u8],
     content_type: Option<&str>,

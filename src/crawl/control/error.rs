@@ -6,11 +6,6 @@ use crate::crawl::config::ConfigError;
 use crate::crawl::work::admission::AdmitError;
 use crate::frontier::request::Request;
 
-/// A request was submitted after the crawl was over.
-#[derive(Debug, thiserror::Error)]
-#[error("the crawl is over; {} was not accepted", .0.url)]
-pub struct CrawlOver(pub Box<Request>);
-
 /// Why a submission was not accepted. It holds the request, unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,18 +40,6 @@ pub enum ControlError {
     /// The settings of a scope are invalid.
     #[error(transparent)]
     Unsound(#[from] ConfigError),
-}
-
-impl CrawlOver {
-    /// The stable code.
-    pub const fn code(&self) -> &'static str {
-        "over"
-    }
-
-    /// Returns whether the request may be accepted later: always `false`.
-    pub const fn is_retryable(&self) -> bool {
-        false
-    }
 }
 
 impl ControlError {

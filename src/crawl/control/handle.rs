@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::crawl::control::error::{ControlError, CrawlOver, SubmitError};
+use crate::crawl::control::error::{ControlError, SubmitError};
 use crate::crawl::control::shared::{Command, RoomWait, Shared, Waiting};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::admission::job_of;
@@ -153,23 +153,32 @@ impl Handle {
         Ok(id)
     }
 
-    /// Submits a seed; waits while the crawl has no room. It gets its number when it is admitted. A seed that is
-    /// not admitted is only counted ([`Stats::seeds_bad`], and
+    /// Submits a seed; waits while the crawl has no room. It gets its number when it is admitted. A seed
+    /// that can never be sent, or that a filter leaves out, is counted ([`Stats::seeds_bad`], and
     /// [`Progress::filtered`]). For lists of millions of URLs with possible duplicates.
     ///
     /// Must not be called on the crawl's own thread, where it could wait for ever.
     ///
     /// # Errors
-    /// Once the crawl is over.
+    /// As [`Handle::submit`].
     ///
     /// [`Stats::seeds_bad`]: crate::Stats::seeds_bad
     /// [`Progress::filtered`]: crate::Progress::filtered
-    pub fn submit_seed(&self, request: Request) -> Result<(), CrawlOver> {
-        let mut submitted = self.stopper.shared.when_there_is_room();
+    pub fn submit_seed(&self, request: Request) -> Result<(), SubmitError> {
+        let shared = &self.stopper.shared;
+        let job = match job_of(&request, &shared.config) {
+            Ok(job) => Box::new(job),
+            Err(why) => {
+                self.count_bad_seeds(1);
+                let request = Box::new(request);
+                return Err(SubmitError::Rejected { request, why });
+            }
+        };
+        let mut submitted = shared.when_there_is_room();
         if submitted.closed {
-            return Err(CrawlOver(Box::new(request)));
+            return Err(SubmitError::Over(Box::new(request)));
         }
-        self.wake_if(submitted.add(Waiting::Seed(Box::new(request))));
+        self.wake_if(submitted.add(Waiting::Seed(job)));
         Ok(())
     }
 

@@ -14,7 +14,6 @@ use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
 use crate::frontier::job::Job;
 use crate::frontier::numbers::Numbers;
-use crate::frontier::request::Request;
 use crate::throttle::engine::covers_many_scopes;
 use crate::throttle::settings::ScopePatch;
 use crate::throttle::signal::Feedback;
@@ -65,7 +64,7 @@ pub enum Waiting {
     /// It has its number, and its submitter is notified of its end.
     Numbered(Box<Job>),
     /// It has no number.
-    Seed(Box<Request>),
+    Seed(Box<Job>),
 }
 
 /// A command to a crawl.

@@ -54,12 +54,7 @@ impl<I: Io> Core<I> {
         match self.control.poll_submission() {
             None => return false,
             Some(Waiting::Numbered(job)) => self.admit(*job, OfferOrigin::Submitter),
-            // What can never be sent is logged and counted.
-            Some(Waiting::Seed(request)) => {
-                if let Ok(job) = self.job_of(&request) {
-                    self.admit(job, OfferOrigin::List);
-                }
-            }
+            Some(Waiting::Seed(job)) => self.admit(*job, OfferOrigin::List),
         }
         self.count_seed_memory();
         true

@@ -25,6 +25,7 @@ impl<I: Io> Core<I> {
                 LaneChange::Close(lane) => {
                     self.throttle.close_lane(lane, self.now);
                     self.network.forget_lookup(lane);
+                    self.outage.forget(lane);
                 }
             }
         }

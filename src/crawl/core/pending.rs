@@ -30,9 +30,9 @@ impl<I: Io> Core<I> {
                 id: Some(job.root()),
                 request: job.to_request(),
             },
-            Waiting::Seed(request) => Pending {
+            Waiting::Seed(job) => Pending {
                 id: None,
-                request: *request,
+                request: job.to_request(),
             },
         });
         // A robots.txt is requested again for what waits for it.

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use crate::base::ids::LaneId;
 use crate::base::keys::Keys;
@@ -39,12 +40,23 @@ pub struct Outage {
     /// Suspects with a verdict that was not carried out yet.
     judged: VecDeque<(Suspect, Judgement)>,
     probes: Probes,
-    /// Lanes that wait for an egress to close, with the start of their wait, in running time.
-    parked: HashMap<LaneId, (Egress, Instant), Secret>,
-    /// Lanes whose egress has closed.
-    resuming: Vec<(LaneId, Instant)>,
+    /// Lanes that wait for an egress to close, or are to be resumed since it has.
+    parked: HashMap<LaneId, Parked, Secret>,
+    /// Lanes whose egress has closed, in the order opposite to that in which they are resumed. One that
+    /// was closed in the meantime is no longer among the parked.
+    resuming: Vec<LaneId>,
     /// Requests requeued since it opened.
     put_back: u64,
+}
+
+/// A lane that waits for an egress to close.
+#[derive(Debug)]
+struct Parked {
+    egress: Egress,
+    /// Start of its wait, in running time.
+    since: Instant,
+    /// Its egress has closed.
+    is_resuming: bool,
 }
 
 /// A failure that waits for a verdict.
@@ -217,7 +229,13 @@ impl Outage {
             return now;
         };
         if self.parked.len() < PARKED_MAX {
-            self.parked.entry(lane).or_insert((egress, since)).0 = egress;
+            let parked = self.parked.entry(lane).or_insert(Parked {
+                egress,
+                since,
+                is_resuming: false,
+            });
+            parked.egress = egress;
+            parked.is_resuming = false;
         }
         probe.max(now) + PARKED_BEHIND_PROBE
     }
@@ -261,17 +279,33 @@ impl Outage {
     }
 
     fn resume_parked(&mut self, egress: Egress) {
-        let parked = self.parked.extract_if(|_, (of, _)| *of == egress);
-        let resuming = parked.map(|(lane, (_, since))| (lane, since));
-        self.resuming.extend(resuming);
+        let of_egress = self.parked.iter_mut();
+        let of_egress = of_egress.filter(|(_, parked)| parked.egress == egress);
+        for (lane, parked) in of_egress.filter(|(_, parked)| !parked.is_resuming) {
+            parked.is_resuming = true;
+            self.resuming.push(*lane);
+        }
         // The last continues first: of the lanes of one host, the one that waited longest.
+        let since = |lane: &LaneId| self.parked.get(lane).map(|parked| parked.since);
         self.resuming
-            .sort_unstable_by_key(|(_, since)| Reverse(*since));
+            .sort_unstable_by_key(|lane| Reverse(since(lane)));
+    }
+
+    /// A lane is closed: its number may be used again.
+    pub fn forget(&mut self, lane: LaneId) {
+        self.parked.remove(&lane);
     }
 
     /// A lane whose egress has closed, and since when it waited, in running time.
     pub fn poll_resuming(&mut self) -> Option<(LaneId, Instant)> {
-        self.resuming.pop()
+        while let Some(lane) = self.resuming.pop() {
+            if let Entry::Occupied(parked) = self.parked.entry(lane)
+                && parked.get().is_resuming
+            {
+                return Some((lane, parked.remove().since));
+            }
+        }
+        None
     }
 
     /// Whether there are more such lanes.
@@ -323,5 +357,31 @@ pub fn is_reply(result: &Result<Answer, Failure>) -> bool {
     match result {
         Ok(_) => true,
         Err(failure) => matches!(failure.name, "nxdomain" | "nodata"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_was_closed_is_not_resumed_under_its_number() {
+        let mut outage = Outage::new(true, &Secret::from_seed(1));
+        let of = |egress, seconds| Parked {
+            egress,
+            since: Instant::START + Duration::from_secs(seconds),
+            is_resuming: false,
+        };
+        for (lane, since) in [(1, 10), (2, 20), (3, 15)] {
+            outage.parked.insert(LaneId(lane), of(Egress::Names, since));
+        }
+        outage.resume_parked(Egress::Names);
+        outage.forget(LaneId(3));
+        // Its number is used again, by a lane that waits for another egress.
+        outage.parked.insert(LaneId(3), of(Egress::Global4, 30));
+        let resumed = std::iter::from_fn(|| outage.poll_resuming());
+        let resumed: Vec<u32> = resumed.map(|(lane, _)| lane.0).collect();
+        assert_eq!(resumed, [1, 2], "the longest wait first");
+        assert!(outage.parked.contains_key(&LaneId(3)));
     }
 }
