@@ -20,6 +20,15 @@ pub enum DiskJob {
         /// Its path.
         path: PathBuf,
     },
+    /// Opens a file for appending; fails if it is missing or has another length.
+    Open {
+        /// Its id from now on.
+        file: FileId,
+        /// Its path.
+        path: PathBuf,
+        /// Its length.
+        length: u64,
+    },
     /// Makes `file` refer to the process's standard output.
     Stdout {
         /// Its id from now on.
@@ -43,7 +52,7 @@ pub enum DiskJob {
         /// Returned in [`DiskDone`].
         tag: u64,
     },
-    /// Closes a file and gives it its final name.
+    /// Closes a file and gives it its final name, durably.
     Finish {
         /// The file.
         file: FileId,
@@ -77,6 +86,7 @@ impl DiskJob {
         let mut unwritten = Vec::new();
         let (file, tag) = match self {
             DiskJob::Create { file, .. }
+            | DiskJob::Open { file, .. }
             | DiskJob::Stdout { file }
             | DiskJob::Finish { file, .. } => (Some(file), 0),
             DiskJob::Append {
@@ -100,7 +110,8 @@ impl DiskJob {
     }
 }
 
-/// Result of a job. Only `Append`, `Sync` and `Replace` report success; every job reports failure.
+/// Result of a job. Every job reports failure; `Append`, `Sync`, `Replace` and a `Finish` that renames
+/// report success as well.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DiskDone {

@@ -232,7 +232,8 @@ pub(super) fn waits_for_space(job: &DiskJob, error: &io::Error) -> bool {
 /// Whether a job reports only failure.
 pub(super) fn is_silent(job: &DiskJob) -> bool {
     match job {
-        DiskJob::Create { .. } | DiskJob::Stdout { .. } | DiskJob::Finish { .. } => true,
+        DiskJob::Create { .. } | DiskJob::Open { .. } | DiskJob::Stdout { .. } => true,
+        DiskJob::Finish { rename, .. } => rename.is_none(),
         DiskJob::Append { .. } | DiskJob::Sync { .. } | DiskJob::Replace { .. } => false,
     }
 }

@@ -35,8 +35,8 @@ use crate::throttle::decision::Decision;
 /// 4. [`Sink::committed`]: the pages of the epoch are never fetched again.
 ///
 /// One epoch is committed at a time: neither `prepare` nor [`Sink::finish`] is called between steps 1 and
-/// 4. At the end of a crawl `finish` comes first, then these steps for the last epoch, and then the crawl
-/// is over.
+/// 4. At the end of a crawl `finish` comes first, then these steps for the last epoch, and the crawl is
+/// over once [`Sink::is_done`] returns `true` again.
 ///
 /// If a write fails ([`Sink::failure`]), also between steps 1 and 4, nothing is committed any more: the
 /// crawl calls `finish`, and ends.
@@ -96,8 +96,8 @@ pub trait Sink: Send {
     /// No more pages come: the crawl has ended, and its last commit follows. Called once.
     fn finish(&mut self) {}
 
-    /// Returns whether everything is written, or cannot be. Called in each turn after `finish`, until it
-    /// returns `true`.
+    /// Returns whether everything is written, or cannot be. Called in each turn after `finish` until it
+    /// returns `true`, and again after the last `committed`.
     fn is_done(&self) -> bool {
         true
     }
@@ -247,8 +247,8 @@ pub trait DiskSink: Send {
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>);
 
     /// Called with the result of each job, in the order of the jobs; also of jobs of others (see
-    /// [`DiskDone::file`]), such as the other half of a [`Tee`](crate::sink::tee::Tee). Jobs that open or
-    /// close a file are reported only if they fail.
+    /// [`DiskDone::file`]), such as the other half of a [`Tee`](crate::sink::tee::Tee). [`DiskDone`] states
+    /// which jobs are reported only if they fail.
     fn disk_done(&mut self, _done: &DiskDone, _disk: &mut Vec<DiskJob>) {}
 
     /// As [`Sink::is_ready`].
@@ -291,8 +291,8 @@ pub trait DiskSink: Send {
     fn prepare(&mut self, _epoch: Epoch, _disk: &mut Vec<DiskJob>) {}
 
     /// Returns every output file of the crawl so far, with its length at the end of `epoch`, once all of
-    /// that is durable; `None` before, and if it failed. Called as [`Sink::is_prepared`] is. The crawl
-    /// records the lengths with the epoch.
+    /// that is durable; `None` before, and if it failed. A file that was complete in an earlier epoch may
+    /// be omitted. Called as [`Sink::is_prepared`] is. The crawl records the lengths with the epoch.
     fn prepared(&self, _epoch: Epoch) -> Option<Vec<FileLength>> {
         Some(Vec::new())
     }

@@ -444,11 +444,11 @@ fn the_disk_does_its_jobs_in_order<B: Bench>() {
         .result
         .expect("synced");
     assert_eq!(watch.bench.content(&first), Some(whole.clone()));
-    watch.io().disk(DiskJob::Finish {
+    let done = watch.disk(DiskJob::Finish {
         file,
         rename: Some(last.clone()),
     });
-    // The next job's result implies that the one before it is done.
+    assert!(done.file == Some(file) && done.result.is_ok());
     let other = watch.bench.folder().join("stats");
     for content in [b"old and long".to_vec(), b"new".to_vec()] {
         let done = watch.disk(DiskJob::Replace {
@@ -461,6 +461,45 @@ fn the_disk_does_its_jobs_in_order<B: Bench>() {
     }
     assert_eq!(watch.bench.content(&first), None);
     assert_eq!(watch.bench.content(&last), Some(whole));
+}
+
+fn a_file_is_continued_at_its_length<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let path = watch.bench.folder().join("results");
+    let append = |file, bytes: &[u8]| DiskJob::Append {
+        file,
+        bytes: bytes.to_vec(),
+        gzip: false,
+        tag: 1,
+    };
+    let open = |file, length| DiskJob::Open {
+        file: FileId(file),
+        path: path.clone(),
+        length,
+    };
+    let error = watch.disk(open(1, 0)).result.expect_err("it is missing");
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    let file = FileId(2);
+    let create = DiskJob::Create {
+        file,
+        path: path.clone(),
+    };
+    watch.io().disk(create);
+    watch.disk(append(file, b"one")).result.expect("it is open");
+    for length in [2, 4] {
+        let error = watch.disk(open(3, length)).result.expect_err("it has 3");
+        assert!(error.to_string().contains(&path.display().to_string()));
+        assert!(watch.disk(append(FileId(3), b"lost")).result.is_err());
+    }
+    watch.io().disk(open(3, 3));
+    let written = watch.disk(append(FileId(3), b"two")).result;
+    assert_eq!(written.expect("it is open").offset, 3);
+    let done = watch.disk(DiskJob::Sync {
+        file: FileId(3),
+        tag: 2,
+    });
+    assert_eq!(done.result.expect("it is synced").offset, 6);
+    assert_eq!(watch.bench.content(&path), Some(b"onetwo".to_vec()));
 }
 
 fn each_gzip_append_is_a_member_of_its_own<B: Bench>() {
@@ -586,6 +625,7 @@ suite! {
     a_datagram_longer_than_a_buffer_is_truncated
     a_datagram_to_a_port_without_a_listener_fails
     the_disk_does_its_jobs_in_order
+    a_file_is_continued_at_its_length
     each_gzip_append_is_a_member_of_its_own
     a_disk_error_names_the_operation_and_the_path
 }

@@ -57,6 +57,7 @@ impl Files {
     pub(super) fn perform(&mut self, job: &DiskJob) -> io::Result<Written> {
         match job {
             DiskJob::Create { file, path } => self.create(*file, path),
+            DiskJob::Open { file, path, length } => self.open(*file, path, *length),
             DiskJob::Stdout { file } => self.stdout(*file),
             DiskJob::Append {
                 file, bytes, gzip, ..
@@ -82,6 +83,25 @@ impl Files {
                 entry_synced: false,
             },
             end: 0,
+        };
+        self.open.insert(id, open);
+        Ok(Written::default())
+    }
+
+    fn open(&mut self, id: FileId, path: &Path, length: u64) -> io::Result<Written> {
+        self.refuse_twice(id)?;
+        let open = || {
+            let file = OpenOptions::new().write(true).open(path)?;
+            check_length(file.metadata()?.len(), length)?;
+            Ok(file)
+        };
+        let open = Open {
+            file: open().map_err(|error: io::Error| at("cannot open", path, &error))?,
+            target: Target::Path {
+                path: path.to_owned(),
+                entry_synced: false,
+            },
+            end: length,
         };
         self.open.insert(id, open);
         Ok(Written::default())
@@ -268,6 +288,15 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<Written> {
 fn sync_entry(path: &Path) -> io::Result<()> {
     let folder = folder_of(path).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
+}
+
+/// Fails if the length of a file to be continued is another.
+fn check_length(length: u64, expected: u64) -> io::Result<()> {
+    if length == expected {
+        return Ok(());
+    }
+    let message = format!("its length is {length}, not {expected}");
+    Err(io::Error::new(ErrorKind::InvalidData, message))
 }
 
 /// The folder that a path names; `None` for a bare file name.

@@ -144,6 +144,15 @@ impl Disk {
                 self.files.insert(path.clone(), Vec::new());
                 Ok(Written::default())
             }
+            DiskJob::Open { file, path, length } => {
+                let Some(content) = self.files.get(path) else {
+                    return Err(at(ErrorKind::NotFound, "cannot open", path));
+                };
+                if content.len() as u64 != *length {
+                    return Err(at(ErrorKind::InvalidData, "cannot open", path));
+                }
+                self.name(*file, Target::Path(path.clone()))
+            }
             DiskJob::Stdout { file } => self.name(*file, Target::Stdout),
             DiskJob::Append {
                 file, bytes, gzip, ..

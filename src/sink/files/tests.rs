@@ -29,6 +29,12 @@ impl Disk {
                 self.open.insert(file, path);
                 return self.step();
             }
+            DiskJob::Open { file, path, length } => {
+                let path = path.to_str().unwrap().to_owned();
+                assert_eq!(self.files[&path].len() as u64, length);
+                self.open.insert(file, path);
+                return self.step();
+            }
             DiskJob::Stdout { file } => {
                 self.files.insert("-".into(), Vec::new());
                 self.open.insert(file, "-".into());
@@ -36,11 +42,12 @@ impl Disk {
             }
             DiskJob::Finish { file, rename } => {
                 let path = self.open.remove(&file).expect("an open file");
-                if let Some(name) = rename {
-                    let bytes = self.files.remove(&path).unwrap();
-                    self.files.insert(name.to_str().unwrap().to_owned(), bytes);
-                }
-                return self.step();
+                let Some(name) = rename else {
+                    return self.step();
+                };
+                let bytes = self.files.remove(&path).unwrap();
+                self.files.insert(name.to_str().unwrap().to_owned(), bytes);
+                (0, file, Ok(Written::default()))
             }
             DiskJob::Append {
                 file, bytes, tag, ..
