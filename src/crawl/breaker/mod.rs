@@ -267,7 +267,8 @@ struct Probe {
 }
 
 impl Breaker {
-    /// A host could not be reached. `hosts` is the number of hosts with something to fetch.
+    /// Called when a host could not be reached. Returns what to do with the failure, and begins a check once
+    /// enough networks have failed. `hosts` is the number of hosts with something to fetch.
     pub fn handle_failure(&mut self, failed: Failed, hosts: usize, now: Instant) -> Judgement {
         let Some(index) = self.watch(failed.egress) else {
             return Judgement::Charge;
@@ -294,8 +295,9 @@ impl Breaker {
         works && own.is_none_or(Watch::never_answered)
     }
 
-    /// A host accepted or refused a connection, or a name server answered. `network` is as in
-    /// [`Failed`]. `target` is remembered for probes; none where it would prove nothing.
+    /// Called when a host accepted or refused a connection, or a name server answered. Closes the egress,
+    /// unless the answer may be older than the failures. Remembers `target` for probes; none where a probe of
+    /// it would prove nothing. `network` is as in [`Failed`].
     pub fn handle_answer(
         &mut self,
         egress: Egress,
@@ -328,7 +330,8 @@ impl Breaker {
         }
     }
 
-    /// A probe has ended.
+    /// Called when a probe has ended. Opens or closes the egress whose state the probe decides, if its
+    /// result suffices.
     pub fn handle_probe(&mut self, id: u32, ended: Probed, now: Instant) {
         let Some(at) = self.probes.iter().position(|probe| probe.id == id) else {
             return;
@@ -370,7 +373,8 @@ impl Breaker {
         }
     }
 
-    /// Result of [`Order::Pick`]. Without a host the probe goes to one that answered or failed before.
+    /// Called with the result of [`Order::Pick`]. Orders the probe of the picked host; without one, of a
+    /// host that answered or failed before.
     pub fn handle_picked(&mut self, id: u32, picked: Picked) {
         let Some(probe) = self.probes.iter().find(|probe| probe.id == id) else {
             return;
@@ -399,7 +403,7 @@ impl Breaker {
             .is_some_and(|index| self.watches[index].was_tried(network))
     }
 
-    /// When [`Breaker::handle_timeout`] is due.
+    /// Returns when [`Breaker::handle_timeout`] is due.
     pub fn next_timeout(&self) -> Option<Instant> {
         let watches = self
             .watches
@@ -409,7 +413,8 @@ impl Breaker {
         watches.chain(probes).min()
     }
 
-    /// Decides what is due.
+    /// Ends the probes that are overdue, charges suspended failures, opens egresses whose check had no
+    /// answer, and begins the probes that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
         let late: Vec<u32> = self
             .probes
@@ -441,7 +446,7 @@ impl Breaker {
         }
     }
 
-    /// While the crawl is paused no probe of an open egress begins.
+    /// Sets whether the crawl is paused: no probe of an open egress begins while it is.
     pub fn set_paused(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
     }
@@ -456,14 +461,15 @@ impl Breaker {
         self.orders.pop_front()
     }
 
-    /// When the next probe of this egress is due, where it is open. Nothing is to be sent until then.
+    /// Returns when the next probe of this egress is due, if it is open. Nothing may be sent by it until
+    /// then.
     pub fn blocked_until(&self, egress: Egress) -> Option<Instant> {
         let watch = &self.watches[self.find(egress)?];
         watch.next_timeout().filter(|_| watch.is_open())
     }
 
-    /// Whether nothing is to be sent at all: every egress that was used is open, and each had an answer
-    /// before. If one never had, one that was not tried yet may work.
+    /// Whether nothing may be sent at all: every egress that was used is open, and each had an answer before.
+    /// If one never had an answer, another egress that was not tried yet may work.
     pub fn stops_all(&self) -> bool {
         let mut ways = self
             .watches
@@ -495,7 +501,7 @@ impl Breaker {
         !watches.any(|watch| watch.has_answered_after(since))
     }
 
-    /// For how long it has been open, and until the next probe; `None` while it is closed.
+    /// Returns for how long it has been open, and the time until the next probe; `None` while it is closed.
     pub fn open_for(&self, now: Instant) -> Option<(Duration, Duration)> {
         let open = self.watches.iter().filter_map(|watch| match watch.state {
             State::Open {
@@ -516,8 +522,8 @@ impl Breaker {
         self.watches.iter().position(|watch| watch.egress == egress)
     }
 
-    /// The watch over an egress, new if need be; `None` for a proxy beyond the bound, which is not
-    /// watched.
+    /// Returns the index of the watch of an egress, and adds the watch if there is none. `None` for a proxy
+    /// beyond [`WATCHES_MAX`].
     fn watch(&mut self, egress: Egress) -> Option<usize> {
         if let Some(index) = self.find(egress) {
             return Some(index);
@@ -529,7 +535,7 @@ impl Breaker {
         Some(self.watches.len() - 1)
     }
 
-    /// There was an answer: the local network did not cause the failures.
+    /// Closes an egress after an answer: charges its suspended failures to their hosts, or ends the outage.
     fn settle(&mut self, index: usize, now: Instant) {
         let egress = self.watches[index].egress;
         let before = self.watches[index].close(now);
@@ -615,8 +621,8 @@ impl Breaker {
         known.into_iter().map(|(_, by, to)| (by, to)).collect()
     }
 
-    /// A single probe while it is open: every other one goes to a queued host, except by a proxy, where
-    /// each goes to the proxy.
+    /// Begins the next probe of an open egress. Every other one goes to a queued host, except by a proxy,
+    /// where each goes to the proxy.
     fn probe(&mut self, index: usize, now: Instant) {
         let egress = self.watches[index].egress;
         let number = self.watches[index].begin_probe(now);

@@ -157,8 +157,8 @@ impl Watch {
         self.answered_at.is_some() || !self.failed.is_empty() || self.is_open()
     }
 
-    /// What becomes of a failure, before a check. `is_any_known`: a host answered by this egress or by
-    /// the other family.
+    /// Decides what to do with a failure before a check. `is_any_known`: a host answered by this egress or by
+    /// the other address family.
     pub fn judge(
         &mut self,
         failed: &Failed,
@@ -267,12 +267,13 @@ impl Watch {
         self.answered_at.is_none()
     }
 
-    /// A host that is remembered already answered.
+    /// Records the time of an answer, without a target for probes.
     pub fn answered(&mut self, now: Instant) {
         self.answered_at = Some(now);
     }
 
-    /// A host answered.
+    /// Records the time of an answer, and remembers the host for probes. If enough hosts are known, one host
+    /// per [`REMEMBERED_EVERY`] is remembered.
     pub fn remember(&mut self, network: u64, target: Target, now: Instant) {
         self.answered_at = Some(now);
         let is_recent = |at: Instant| now.saturating_since(at) < REMEMBERED_EVERY;
@@ -292,7 +293,7 @@ impl Watch {
         });
     }
 
-    /// A remembered host did not answer a probe; counts while it is open.
+    /// Marks a remembered host that did not answer a probe. While the egress is closed this has no effect.
     pub fn doubt(&mut self, target: &Target) {
         if self.is_open() && !matches!(self.egress, Egress::Proxy(_)) {
             let is_asked = |known: &&mut Known| match (&known.target, target) {
@@ -305,7 +306,7 @@ impl Watch {
         }
     }
 
-    /// A host on this network was tried.
+    /// Records that a host on this network was tried.
     pub fn note_tried(&mut self, network: u64) {
         if self.tried.len() < TRIED_MAX {
             self.tried.insert(network);
@@ -317,7 +318,7 @@ impl Watch {
         self.tried.contains(&network)
     }
 
-    /// All queued hosts were tried: they may be tried again.
+    /// Forgets which networks were tried, once no queued host is left: they may be tried again.
     pub fn forget_tried(&mut self) {
         self.tried.clear();
     }
@@ -336,7 +337,8 @@ impl Watch {
         (0..count).map(|before| self.lookup(before)).collect()
     }
 
-    /// A lookup below a name that resolved before: the latest, or the one `before` it, in a circle.
+    /// Returns a lookup below the name that resolved `before` names before the latest one, in a circle; of
+    /// [`NAME_FOR_ANY_ANSWER`], if no name resolved.
     fn lookup(&self, before: usize) -> Target {
         let names = self.known.iter().rev();
         let names = names.filter_map(|known| match &known.target {
@@ -365,7 +367,7 @@ impl Watch {
         std::mem::replace(&mut self.state, State::Closed { suspended: None })
     }
 
-    /// The suspended failures are charged; they count towards a check until [`WINDOW`] is over.
+    /// Charges the suspended failures. They count towards a check until [`WINDOW`] is over.
     pub fn charge(&mut self) {
         for failure in &mut self.failed {
             failure.is_charged = true;
@@ -382,7 +384,7 @@ impl Watch {
         };
     }
 
-    /// A probe ended. Returns the verdict, if there is one: whether the egress works.
+    /// Records the result of a probe. Returns whether the egress works, if that is decided.
     pub fn probed(
         &mut self,
         ended: Probed,
@@ -482,7 +484,7 @@ impl Watch {
         )
     }
 
-    /// The number of the next probe while it is open.
+    /// Begins the next probe while it is open, and returns its number.
     pub fn begin_probe(&mut self, now: Instant) -> usize {
         let State::Open {
             probes,
@@ -500,7 +502,7 @@ impl Watch {
         number
     }
 
-    /// The target of the next probe, alternating between hosts that answered and that failed, and the
+    /// Returns the target of the next probe, alternating between hosts that answered and that failed, and the
     /// number of such probes before it.
     pub fn next_target(&mut self) -> (usize, Target) {
         let State::Open { known_probes, .. } = &mut self.state else {
@@ -524,7 +526,8 @@ impl Watch {
         (number, target)
     }
 
-    /// An answer shows that the network is back: probe name servers that failed with it at once.
+    /// Makes the next probe due at once if connections failed, too: called for the name servers when an
+    /// answer shows that the network works again.
     pub fn probe_soon(&mut self, now: Instant) {
         if let State::Open {
             probe_at,
@@ -538,7 +541,7 @@ impl Watch {
         }
     }
 
-    /// When its verdict or its next probe is due.
+    /// Returns when its verdict or its next probe is due.
     pub fn next_timeout(&self) -> Option<Instant> {
         match &self.state {
             State::Closed { suspended } => suspended.map(|since| since + SUSPENDED_MAX),

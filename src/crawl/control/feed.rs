@@ -78,7 +78,7 @@ pub trait RequestSource: Send {
     /// [`SourcePoll::Later`].
     fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError>;
 
-    /// One of its requests has ended.
+    /// Called when one of its requests has ended.
     fn ended(&mut self, ended: &EndedRequest<'_>);
 
     /// Most of its requests in the crawl at once, from their poll to their end: 10 000 by default, 1
@@ -251,13 +251,13 @@ impl SourceQueue {
         matches!(self.state, State::Finished | State::Closed)
     }
 
-    /// Why it failed, if it did.
+    /// Returns the error with which it failed, if it did.
     pub fn failure(&self) -> Option<&SourceError> {
         self.failure.as_ref()
     }
 
-    /// When it is to be polled; `None` while it waits to be woken, or as many of its requests as it allows
-    /// have not ended.
+    /// Returns when it is to be polled; `None` while it waits to be woken, or while as many of its requests
+    /// as it allows have not ended.
     pub(in crate::crawl) fn next_poll(&self, now: Instant) -> Option<Instant> {
         if self.given.len() >= self.source.at_once().max(1) {
             return None;
@@ -270,7 +270,7 @@ impl SourceQueue {
         }
     }
 
-    /// Its next request, if it is to be polled now.
+    /// Polls the source if that is due; returns its next request.
     pub(in crate::crawl) fn poll(&mut self, now: Instant) -> Option<Request> {
         self.next_poll(now).filter(|at| *at <= now)?;
         // Cleared first: a wake from here on may be about more than this poll finds.
@@ -293,7 +293,7 @@ impl SourceQueue {
         None
     }
 
-    /// A request of the source has this number; it ends once.
+    /// Called when a request of the source was accepted under this number. Records it until it ends.
     pub(in crate::crawl) fn handle_accepted(&mut self, id: u64, request: &Request) {
         let given = Given {
             tag: request.tag,
@@ -304,7 +304,7 @@ impl SourceQueue {
         self.given.insert(id, given);
     }
 
-    /// A request of the source can never be sent: the source is notified at once.
+    /// Called when a request of the source was rejected. Notifies the source at once.
     pub(in crate::crawl) fn handle_rejected(&mut self, request: &Request, why: &AdmitError) {
         self.source.ended(&EndedRequest {
             id: None,
@@ -314,14 +314,15 @@ impl SourceQueue {
         });
     }
 
-    /// Something of an attempt leaves.
+    /// Called when the first bytes of an attempt depart: if the crawl ends now, its request is
+    /// [unfinished](RequestEnd::Unfinished).
     pub fn handle_departure(&mut self, root: u64) {
         if let Some(given) = self.given.get_mut(&root) {
             given.begun = true;
         }
     }
 
-    /// How a page ends a request of the source, if it does. Called before the sink takes the page.
+    /// Returns how a page ends a request of the source, if it does. Called before the sink takes the page.
     pub fn end_of(&self, page: &Page) -> Option<Ending> {
         let ends = page.is_final && page.kind != PageKind::Robots;
         (ends && self.given.contains_key(&page.root)).then(|| Ending {
@@ -331,7 +332,8 @@ impl SourceQueue {
         })
     }
 
-    /// The sink has taken that page. The source is notified, unless the page is still held open.
+    /// Called when the sink has taken the page of `ending`. Notifies the source; if the page is still held
+    /// open, when that is closed.
     pub fn handle_end(&mut self, ending: Ending, is_open: bool) {
         if is_open {
             if let Some(given) = self.given.get_mut(&ending.root) {
@@ -344,7 +346,8 @@ impl SourceQueue {
         }
     }
 
-    /// The last held-open page of this request was closed.
+    /// Called when the last held-open page of this request was closed. Notifies the source if the sink has
+    /// taken the final page.
     pub fn handle_closed(&mut self, root: u64) {
         let given = self.given.get_mut(&root);
         if let Some(ending) = given.and_then(|given| given.page.take()) {
@@ -357,7 +360,8 @@ impl SourceQueue {
         self.given.contains_key(&root)
     }
 
-    /// The crawl is over: what has had no final page will have none. What it was stays known.
+    /// Called when the crawl is over. Notifies the source of the end of all its remaining requests, in the
+    /// order of their numbers. The requests stay recorded.
     pub fn close(&mut self) {
         if self.state == State::Closed {
             return;

@@ -69,7 +69,7 @@ impl Found {
         self.state().events.is_empty()
     }
 
-    /// The crawl is over: links are dropped from now on.
+    /// Drops all links from now on: called when the crawl is over.
     pub fn close(&self) {
         self.state().closed = true;
     }

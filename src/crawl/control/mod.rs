@@ -85,7 +85,7 @@ impl Control {
         self.phase = phase;
     }
 
-    /// When `CLOSESPIDER_TIMEOUT` is reached, if it is set.
+    /// Returns when `CLOSESPIDER_TIMEOUT` is reached, if it is set.
     pub fn ends_at(&self) -> Option<Instant> {
         self.ends_at
     }
@@ -115,8 +115,8 @@ impl Control {
         self.inbox.is_stopping()
     }
 
-    /// Commands since the last call, as many as one turn has time for, and whether there are more. None
-    /// once only results are written.
+    /// Takes the commands since the last call, as many as one turn has time for. Returns also whether there
+    /// are more. There are none once only results are written.
     pub fn poll_commands(&mut self) -> (Vec<Command>, bool) {
         match self.phase.is_fetching() {
             true => self.inbox.take_commands(),
@@ -144,7 +144,8 @@ impl Control {
         self.inbox.later(number, part)
     }
 
-    /// The next event of a page that is held open. Notifies the source of closed pages.
+    /// Takes the next event of a page that is held open. Notifies the source if this ends one of its
+    /// requests.
     pub fn poll_found(&mut self) -> Option<LinkEvent> {
         let event = self.found.take()?;
         if let LinkEvent::Closed(root) = event
@@ -205,18 +206,18 @@ impl Control {
             && !self.has_handles()
     }
 
-    /// When the source is to be polled; `None` while it waits to be woken, or without a source.
+    /// Returns when the source is to be polled; `None` while it waits to be woken, or without a source.
     pub fn source_due(&self, now: Instant) -> Option<Instant> {
         let source = self.source.as_ref().filter(|_| self.phase.is_running());
         source?.next_poll(now)
     }
 
-    /// The next request of the source, if it is due.
+    /// Polls the source if that is due; returns its next request.
     pub fn poll_source(&mut self, now: Instant) -> Option<Request> {
         self.source.as_mut()?.poll(now)
     }
 
-    /// Records the number of a request of the source. It ends once.
+    /// Called when a request of the source was accepted under this number. Records it until it ends.
     pub fn handle_accepted(&mut self, id: u64, request: &Request) {
         let source = self.source.as_mut();
         source
@@ -224,7 +225,7 @@ impl Control {
             .handle_accepted(id, request);
     }
 
-    /// A request of the source was rejected.
+    /// Called when a request of the source was rejected. Notifies the source at once.
     pub fn handle_rejected(&mut self, request: &Request, why: &AdmitError) {
         let source = self.source.as_mut();
         source
@@ -232,21 +233,22 @@ impl Control {
             .handle_rejected(request, why);
     }
 
-    /// An attempt of the request of this number departs.
+    /// Called when an attempt of the request of this number departs. Records that the request was sent, if it
+    /// is the source's.
     pub fn handle_departure(&mut self, root: u64) {
         if let Some(source) = &mut self.source {
             source.handle_departure(root);
         }
     }
 
-    /// The end of a request of the source by a page, if there is one: to be passed to
-    /// [`Control::handle_end`] once the sink has the page.
+    /// Returns how a page ends a request of the source, if it does: to be passed to [`Control::handle_end`]
+    /// once the sink has taken the page.
     pub fn end_of(&self, page: &Page) -> Option<Ending> {
         self.source.as_ref()?.end_of(page)
     }
 
-    /// The sink has the page that ends a request of the source. Notifies the source at once, or when the
-    /// page is no longer held open.
+    /// Called when the sink has taken the page that ends a request of the source. Notifies the source; if the
+    /// page is still held open, when that is closed.
     pub fn handle_end(&mut self, ending: Ending) {
         if let Some(source) = &mut self.source {
             let is_open = self.found.is_open(ending.root);
@@ -254,7 +256,7 @@ impl Control {
         }
     }
 
-    /// Whether the crawl has a source. It is notified of the end of each of its requests.
+    /// Whether the crawl has a source.
     pub fn has_source(&self) -> bool {
         self.source.is_some()
     }
@@ -300,8 +302,8 @@ impl Control {
         self.inbox.answer(snapshot);
     }
 
-    /// The crawl is over: no submissions and links are accepted from now on, and the source is notified of
-    /// its requests that have not ended.
+    /// Called when the crawl is over. Accepts no further submissions and links, and notifies the source of
+    /// the end of its remaining requests.
     pub fn close(&mut self) {
         self.inbox.close();
         self.found.close();

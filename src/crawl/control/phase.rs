@@ -58,7 +58,7 @@ impl Phase {
         self.is_over() || self.finish_reason() == Some(FinishReason::SinkFailed)
     }
 
-    /// When the grace time of a crawl that drains ends.
+    /// Returns when the grace time of a crawl that drains ends.
     pub fn grace_end(self) -> Option<Instant> {
         match self {
             Phase::Draining { until, .. } => Some(until),

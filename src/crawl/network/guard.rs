@@ -42,8 +42,8 @@ impl Guard {
         Ok(())
     }
 
-    /// The same of a host that a proxy looks up: its result is not visible here, unless the name is
-    /// an address. One allowed address is enough, as it is without a proxy.
+    /// Checks a host that a proxy looks up. Its addresses are not visible here, unless the name is an
+    /// address. One allowed address is enough, as it is without a proxy.
     pub fn check_host(&self, host: &str) -> Result<(), Failure> {
         let known = known_addresses(host);
         let mut verdicts = known.iter().map(|address| self.check(*address));

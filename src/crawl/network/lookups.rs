@@ -30,25 +30,25 @@ impl Lookups {
         }
     }
 
-    /// A lane waits for an answer from now on. A waiting lane may be released and ask again, because
-    /// another of its requests ended: its wait began when it first asked.
+    /// Records that a lane waits for an answer from now on. A lane that waits already, and asks again because
+    /// another of its requests ended, keeps the start of its wait.
     pub fn begin(&mut self, lane: LaneId, now: Instant) {
         self.asked.entry(lane).or_insert(now);
     }
 
-    /// A lane is closed: its number may be used again.
+    /// Removes the records of a closed lane, whose number may be used again.
     pub fn forget(&mut self, lane: LaneId) {
         self.asked.remove(&lane);
         self.took.remove(&lane);
     }
 
-    /// The resolver had no room for a lane's query: the lane asks again when there is room.
+    /// Records that the resolver had no room for a lane's query. The lane asks again when there is room.
     pub fn refuse(&mut self, lane: LaneId) {
         self.unresolved.push_back(lane);
     }
 
-    /// A lane's lookup is over. Its next attempt counts the lookup as its own, from the query's departure
-    /// (`left`), or the part of it that the attempt waited for.
+    /// Ends a lane's wait, and records the duration of its lookup for its next attempt: since the query's
+    /// departure (`left`), or since the lane asked, if that was later.
     pub fn end(&mut self, lane: LaneId, left: Option<Instant>, over: Instant) {
         let Some(asked) = self.asked.remove(&lane) else {
             return;
@@ -60,17 +60,18 @@ impl Lookups {
         }
     }
 
-    /// Duration of a lane's last lookup; 0 if something was sent since.
+    /// Returns the duration of a lane's last lookup; 0 if something was sent since.
     pub fn took(&self, lane: LaneId) -> Duration {
         self.took.get(&lane).copied().unwrap_or_default()
     }
 
-    /// The same, for the attempt that it belongs to: later attempts are not charged with it.
+    /// Takes the duration of a lane's last lookup, for the attempt that it is charged to. Later attempts are
+    /// not charged with it.
     pub fn take(&mut self, lane: LaneId) -> Option<Duration> {
         self.took.remove(&lane)
     }
 
-    /// Lanes that wait for an answer.
+    /// Number of lanes that wait for an answer.
     pub fn under_way(&self) -> usize {
         self.asked.len()
     }

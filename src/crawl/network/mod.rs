@@ -203,17 +203,17 @@ impl<I: Io> Network<I> {
         self.sockets.is_empty()
     }
 
-    /// The origin of a connection through a proxy, held once more.
+    /// Returns the origin of a connection through a proxy, and counts one more use of it.
     pub fn take_proxy_origin(&mut self, name: &str) -> Origin {
         Origin::ByProxy(self.proxy_origins.take(name))
     }
 
-    /// One more attempt or connection uses an origin.
+    /// Counts one more attempt or connection that uses an origin.
     pub fn share_proxy_origin(&mut self, number: u32) {
         self.proxy_origins.share(number);
     }
 
-    /// An attempt or a connection of an origin has ended.
+    /// Releases an origin whose attempt or connection has ended.
     pub fn release_proxy_origin(&mut self, number: u32) {
         self.proxy_origins.release(number);
     }
@@ -230,7 +230,7 @@ impl<I: Io> Network<I> {
         self.room.widened()
     }
 
-    /// A turn begins: waits for events until `until`.
+    /// Begins a turn: waits for events until `until`.
     pub fn wait(&mut self, until: Option<Instant>) {
         self.pieces.begin_turn();
         self.io.wait(until, &mut self.events);
@@ -316,7 +316,7 @@ impl<I: Io> Network<I> {
         self.deadlines.next()
     }
 
-    /// A connection or an attempt whose deadline may be over; see [`Deadlines::expire`].
+    /// Returns a connection or an attempt whose deadline may be over; see [`Deadlines::expire`].
     pub fn expire_deadline(&mut self, now: Instant) -> Option<SlotTimer> {
         self.deadlines.expire(now)
     }

@@ -48,7 +48,7 @@ impl Names {
         self.resolver.resolve(host, port, waiter, now)
     }
 
-    /// The same past the cache; see [`Resolver::resolve_anew`].
+    /// Looks up a host without the cache; see [`Resolver::resolve_anew`].
     pub fn resolve_anew(&mut self, host: &str, port: u16, waiter: Waiter, now: Instant) -> Lookup {
         self.resolver.resolve_anew(host, port, waiter, now)
     }
@@ -73,7 +73,7 @@ impl Names {
         self.guard.check(address)
     }
 
-    /// The same of a host that a proxy looks up: only if its name is an address.
+    /// Checks a host that a proxy looks up, as [`Guard::check_host`].
     pub fn check_host(&self, host: &str) -> Result<(), Failure> {
         self.guard.check_host(host)
     }
@@ -102,7 +102,7 @@ impl Names {
         self.resolver.poll()
     }
 
-    /// A socket was opened for the resolver.
+    /// Records the key of a socket that was opened for the resolver.
     pub fn add_socket(&mut self, socket: SocketId, key: Key) {
         self.sockets.insert(socket, key);
     }
@@ -112,32 +112,33 @@ impl Names {
         self.sockets.get(&socket).copied()
     }
 
-    /// The same, for a socket that the resolver closes.
+    /// Removes one of the resolver's sockets; returns its key.
     pub fn remove_socket(&mut self, socket: SocketId) -> Option<Key> {
         self.sockets.remove(&socket)
     }
 
-    /// Deadline of the next query.
+    /// Returns the earliest deadline of a query.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.resolver.next_timeout()
     }
 
-    /// Deadlines of queries may be over.
+    /// Called when the deadline of a query may be over. Retries or ends the queries that are overdue.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.resolver.handle_timeout(now);
     }
 
-    /// A connection to a name server is established.
+    /// Called when a connection to a name server is established. Passes it on to the resolver, which sends
+    /// its queries.
     pub fn handle_connected(&mut self, socket: SocketId) {
         self.resolver.handle_connected(socket);
     }
 
-    /// A query has left.
+    /// Called when a query has left. Passes its departure time on to the resolver.
     pub fn handle_sent(&mut self, socket: SocketId, at: Instant) {
         self.resolver.handle_sent(socket, at);
     }
 
-    /// Bytes from a name server arrived at `arrived`.
+    /// Called when bytes from a name server arrived at `arrived`. Passes them on to the resolver.
     pub fn handle_received(
         &mut self,
         socket: SocketId,
@@ -148,7 +149,8 @@ impl Names {
         self.resolver.handle_received(socket, bytes, arrived, now);
     }
 
-    /// A socket of the resolver's failed, or its peer closed it.
+    /// Called when a socket of the resolver failed, or its peer closed it. Removes the socket, and notifies
+    /// the resolver.
     pub fn handle_ended(&mut self, socket: SocketId, now: Instant) {
         self.sockets.remove(&socket);
         self.resolver.handle_ended(socket, now);

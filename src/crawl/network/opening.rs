@@ -29,8 +29,8 @@ pub enum Connected {
 }
 
 impl<I: Io> Network<I> {
-    /// The most recently used idle connection of an origin; if slots back off by themselves, of this slot
-    /// (0: of all).
+    /// Takes the most recently used idle connection of an origin; if slots back off by themselves, of this
+    /// slot (0: of all).
     pub fn take_idle(&mut self, origin: Origin, slot: u32) -> Option<Key> {
         let kept = match slot {
             0 => self.pool.take(origin.number()),
@@ -58,14 +58,15 @@ impl<I: Io> Network<I> {
         self.http_mut(key).flight = Some(attempt);
     }
 
-    /// A connect to a place has begun: the search for its port may have taken long.
+    /// Records how long the search for a local port took in the last connect, which was to this place. If it
+    /// took long, connects to the place are paced.
     pub fn note_port_search(&mut self, to: SocketAddr, now: Instant) {
         let took = self.io.port_search();
         self.ports.note_search(to, took, now);
     }
 
-    /// The time until which a request waits before it connects, if this machine is short of ports for all of
-    /// these places.
+    /// Returns the time until which a request waits before it connects, if this machine is short of ports for
+    /// all of these places.
     pub fn port_wait(
         &mut self,
         places: impl Iterator<Item = SocketAddr>,
@@ -74,14 +75,14 @@ impl<I: Io> Network<I> {
         self.ports.waits_until(places, now)
     }
 
-    /// This machine has no port left for one more connection to this place. Returns the time until which its
-    /// requests wait.
+    /// Called when this machine had no port left for one more connection to this place. Pauses connects to
+    /// the place; returns the end of the pause.
     pub fn handle_no_port(&mut self, to: SocketAddr, now: Instant) -> Instant {
         self.ports.refused(to, now)
     }
 
-    /// This machine refused a socket for one more connection beside so many requests. Returns the new limit
-    /// on requests in flight, if it changes.
+    /// Called when this machine refused a socket for one more connection beside so many requests. Lowers the
+    /// limit on requests in flight, and returns it if it changes.
     pub fn handle_exhausted(&mut self, failure: &Failure, in_flight: usize) -> Option<usize> {
         self.room.handle_exhausted(failure, in_flight)
     }
@@ -93,13 +94,15 @@ impl<I: Io> Network<I> {
         key
     }
 
-    /// Closes such a connection.
+    /// Closes the connection of a probe.
     pub fn close_probe(&mut self, key: Key) {
         self.sockets.remove(key);
         self.io.close(token_of(key), Close::Reset);
     }
 
-    /// A socket is connected. `wants_local`: read our own address.
+    /// Called when a socket is connected. Passes it on to the connection or the resolver, and closes the
+    /// other connections of a page's attempt. Returns what the socket is for. `wants_local`: read our own
+    /// address.
     pub fn handle_connected(
         &mut self,
         key: Key,

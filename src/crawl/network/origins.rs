@@ -49,7 +49,7 @@ impl ProxyOrigins {
         id
     }
 
-    /// One more use of a number in use.
+    /// Counts one more use of a number in use.
     pub fn share(&mut self, id: u32) {
         self.uses[id as usize] += 1;
     }

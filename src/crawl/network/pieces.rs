@@ -55,7 +55,7 @@ impl Pieces {
         self.resumed.take()
     }
 
-    /// A turn begins.
+    /// Begins a turn, in which [`KEPT_PER_TURN`] bytes may be kept.
     pub fn begin_turn(&mut self) {
         self.kept_left = KEPT_PER_TURN;
     }

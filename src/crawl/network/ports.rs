@@ -41,7 +41,7 @@ struct Search {
 }
 
 impl Ports {
-    /// Enough ports for all requests, until the machine refuses one.
+    /// No pauses: there are enough ports until the machine refuses one.
     pub fn new(secret: &Secret) -> Self {
         Ports {
             scarce: HashMap::with_hasher(*secret),
@@ -51,8 +51,8 @@ impl Ports {
         }
     }
 
-    /// No port was left for one more connection to `to`, which is logged. Returns the end of the pause,
-    /// which doubles each time that there is still none.
+    /// Pauses connects to `to`, for which no port was left, and logs it. Returns the end of the pause, which
+    /// doubles each time that there is still none.
     pub fn refused(&mut self, to: SocketAddr, now: Instant) -> Instant {
         log::log!(
             self.logged.level(),
@@ -70,15 +70,15 @@ impl Ports {
         until
     }
 
-    /// A port was available again.
+    /// Ends the pauses of `to` if the present one is over: a port was available again.
     pub fn granted(&mut self, to: SocketAddr, now: Instant) {
         if !self.scarce.is_empty() && self.scarce.get(&to).is_some_and(|known| known.until <= now) {
             self.scarce.remove(&to);
         }
     }
 
-    /// The search for a port to `to` took the processor for so long. Returns whether the place is paced from
-    /// now on, or still.
+    /// Adapts the pause between connects to `to` to the time that the last search for a port took. Returns
+    /// whether the place is paced after a slow search.
     ///
     /// The kernel finds a port sooner the more are free. So pauses in proportion to the search time settle
     /// at as many connections as ports become free, for a twentieth of the processor.
@@ -109,7 +109,8 @@ impl Ports {
         true
     }
 
-    /// As [`Ports::looked_for`], and logs a warning if connections to the address are now paced.
+    /// Adapts the pause as [`Ports::looked_for`] does, and logs a warning if connections to the place are
+    /// paced.
     pub fn note_search(&mut self, to: SocketAddr, took: Duration, now: Instant) {
         if !self.looked_for(to, took, now) {
             return;
@@ -124,8 +125,8 @@ impl Ports {
         );
     }
 
-    /// The time until which a request waits before it connects, if all of these places are paused. Requests
-    /// for the same place get consecutive turns.
+    /// Returns the time until which a request waits before it connects, if all of these places are paused.
+    /// Requests for the same place get consecutive turns.
     pub fn waits_until(
         &mut self,
         places: impl Iterator<Item = SocketAddr>,

@@ -130,7 +130,7 @@ impl Races {
         place.take_if(|racing| racing.attempt == attempt)
     }
 
-    /// The attempt in this slot.
+    /// Returns the attempt in this slot.
     fn attempt_in(&self, slot: u32) -> Option<Key> {
         let racing = self.of_slots.get(slot as usize)?.as_ref();
         racing.map(|racing| racing.attempt)
@@ -144,7 +144,7 @@ impl Races {
 }
 
 impl<I: Io> Network<I> {
-    /// An attempt begins to connect. Its first connection is opened by [`advance_race`](Self::advance_race).
+    /// Begins the race of an attempt. [`advance_race`](Self::advance_race) opens its first connection.
     pub fn connect(&mut self, attempt: Key, target: Target) {
         let Target {
             addresses,
@@ -249,13 +249,13 @@ impl<I: Io> Network<I> {
         })
     }
 
-    /// The timer of the attempt in this slot fired: its race is to be advanced. `None` if it connects no
-    /// longer.
+    /// Called when the timer of the attempt in this slot fired. Returns the attempt, whose race is to be
+    /// advanced; `None` if it connects no longer.
     pub fn handle_race_timeout(&self, slot: u32) -> Option<Key> {
         self.races.attempt_in(slot)
     }
 
-    /// A connection was established first: closes the attempt's others.
+    /// Called when a connection of an attempt was established first. Closes the attempt's others.
     pub(super) fn handle_won(&mut self, attempt: Key, winner: Key) -> Closed {
         self.cancel_attempt(attempt);
         let Some(racing) = self.races.get_mut(attempt) else {
@@ -268,14 +268,15 @@ impl<I: Io> Network<I> {
             .collect()
     }
 
-    /// A new connection can carry the request of its attempt, which is returned.
+    /// Called when a new connection can carry the request of its attempt. Ends the race; returns the attempt.
     pub fn handle_ready(&mut self, socket: Key) -> Key {
         let attempt = self.attempt_on(socket);
         self.races.remove(attempt);
         attempt
     }
 
-    /// A new connection failed before its request departed: closes it.
+    /// Called when a new connection failed before its request departed. Closes it, and if the attempt cannot
+    /// try another address, its other connections.
     pub fn handle_set_up_failed(
         &mut self,
         socket: Key,
@@ -320,7 +321,7 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// An attempt connects no longer, if it did: closes its connections.
+    /// Ends the race of an attempt, if it has one, and closes its connections.
     pub fn abandon(&mut self, attempt: Key) -> Closed {
         let sockets = self.end_race(attempt);
         let sockets = sockets.into_iter();
@@ -329,7 +330,7 @@ impl<I: Io> Network<I> {
             .collect()
     }
 
-    /// The race of an attempt is over; gives its connections.
+    /// Removes the race of an attempt; returns its connections.
     fn end_race(&mut self, attempt: Key) -> SmallVec<[Key; 2]> {
         match self.races.remove(attempt) {
             None => SmallVec::new(),

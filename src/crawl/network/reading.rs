@@ -157,8 +157,8 @@ impl<I: Io> Network<I> {
         debug_assert!(!is_read, "its reading is stopped");
     }
 
-    /// A body has used its share of the turn: its connection is read again in the next turn. `number`:
-    /// that of its attempt.
+    /// Holds a body that has used its share of the turn. Its connection is read again in the next turn.
+    /// `number`: that of its attempt.
     pub fn hold_for_others(&mut self, key: Key, number: u64, now: Instant) {
         let http = self.http_mut(key);
         http.gave_way = http.paused.is_none();
@@ -175,8 +175,8 @@ impl<I: Io> Network<I> {
         http.is_some_and(|http| http.gave_way)
     }
 
-    /// The exchange of a connection is over: the connection is held no longer, and no other waits for its
-    /// end.
+    /// Removes the holds of a connection whose exchange is over: it is read again, and no other connection
+    /// waits for its end.
     pub(super) fn read_freely(&mut self, key: Key) {
         let http = self.http_mut(key);
         if std::mem::take(&mut http.held) && http.paused.take().is_some() {
@@ -262,13 +262,13 @@ impl<I: Io> Network<I> {
     }
 
     /// Whether reading takes room that its end frees: not for bodies that the sink takes in pieces.
-    /// does neither.
     pub(super) fn fills(&self, key: Key) -> bool {
         let http = self.sockets.http(key);
         http.is_some_and(|http| http.connection.exchange().is_some() && !http.is_taken())
     }
 
-    /// A socket failed.
+    /// Called when a socket failed. Ends its connection or query; of a body on hold, once that is read on.
+    /// Returns what became of it.
     pub fn handle_failed(
         &mut self,
         key: Key,
@@ -297,7 +297,8 @@ impl<I: Io> Network<I> {
         event.map_or(SocketEvent::Other, SocketEvent::Http)
     }
 
-    /// The peer of a socket ended its side.
+    /// Called when the peer of a socket ended its side. Ends the reply or the query on it; of a body on hold,
+    /// once that is read on.
     pub fn handle_ended(
         &mut self,
         key: Key,

@@ -49,7 +49,7 @@ impl<I: Io> Network<I> {
         self.names.resolve(host, port, waiter, now)
     }
 
-    /// The same past the cache.
+    /// Looks up a host without the cache; see [`Names::resolve_anew`].
     pub fn look_up_anew(&mut self, host: &str, port: u16, waiter: Waiter, now: Instant) -> Lookup {
         self.names.resolve_anew(host, port, waiter, now)
     }
@@ -64,7 +64,7 @@ impl<I: Io> Network<I> {
         self.names.forget_failures(now);
     }
 
-    /// Deadlines of queries may be over.
+    /// Called when the deadline of a query may be over. Retries or ends the queries that are overdue.
     pub fn handle_query_timeout(&mut self, now: Instant) {
         self.names.handle_timeout(now);
     }
@@ -75,22 +75,22 @@ impl<I: Io> Network<I> {
         !lookups.has_refused() && lookups.under_way() < max
     }
 
-    /// A lane's lookup is over; see [`Lookups::end`].
+    /// Ends a lane's wait for its lookup; see [`Lookups::end`].
     pub fn end_lookup(&mut self, lane: LaneId, left: Option<Instant>, over: Instant) {
         self.names.lookups_mut().end(lane, left, over);
     }
 
-    /// Duration of a lane's last lookup; 0 if something was sent since.
+    /// Returns the duration of a lane's last lookup; 0 if something was sent since.
     pub fn lookup_took(&self, lane: LaneId) -> Duration {
         self.names.lookups().took(lane)
     }
 
-    /// The same, for the attempt that it belongs to: later attempts are not charged with it.
+    /// Takes the duration of a lane's last lookup; see [`Lookups::take`].
     pub fn take_lookup(&mut self, lane: LaneId) -> Option<Duration> {
         self.names.lookups_mut().take(lane)
     }
 
-    /// A lane is closed: its number may be used again.
+    /// Removes the records of a closed lane; see [`Lookups::forget`].
     pub fn forget_lookup(&mut self, lane: LaneId) {
         self.names.lookups_mut().forget(lane);
     }

@@ -25,8 +25,8 @@ impl Room {
         self.most
     }
 
-    /// The machine refused a socket for one more request beside `in_flight`. Lowers the limit, which is
-    /// logged, and returns it; `None` if the limit stays.
+    /// Called when the machine refused a socket for one more request beside `in_flight`. Lowers the limit,
+    /// which is logged, and returns it; `None` if the limit stays.
     pub fn handle_exhausted(&mut self, failure: &Failure, in_flight: usize) -> Option<usize> {
         let most = self.refused(in_flight)?;
         log::log!(

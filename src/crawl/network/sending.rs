@@ -56,12 +56,12 @@ impl<I: Io> Network<I> {
         waits
     }
 
-    /// The next deferred connection, at the end of the turn.
+    /// Takes the next deferred connection, at the end of the turn.
     pub fn poll_waiting(&mut self) -> Option<Key> {
         self.secured.pop()
     }
 
-    /// A marked send has left.
+    /// Called when a marked send has left. Passes its departure time on to the connection or the resolver.
     pub fn handle_sent(&mut self, key: Key, at: Instant, slack: Duration) {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
@@ -73,7 +73,8 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// A connection's timer fired.
+    /// Called when a connection's timer fired. Returns the event of its connection, if the wait is over; arms
+    /// the timer again otherwise.
     pub fn handle_timeout(&mut self, slot: u32, now: Instant) -> Option<(Key, ConnectionEvent)> {
         let key = self.sockets.key_of(slot)?;
         let http = self.sockets.http_mut(key)?;

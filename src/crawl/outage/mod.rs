@@ -147,27 +147,27 @@ impl Outage {
             || self.suspects.len() + self.judged.len() >= in_flight_max.max(SUSPECTS_MIN)
     }
 
-    /// When the breaker has something to decide.
+    /// Returns when [`Outage::handle_timeout`] is due.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.breaker.next_timeout()
     }
 
-    /// Decides what is due.
+    /// Carries out what the breaker has due; see [`Breaker::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         self.breaker.handle_timeout(now);
     }
 
-    /// Until when nothing is sent to an address, or through a proxy there.
+    /// Returns the time until which nothing may be sent by this egress; `None` if it is not open.
     pub fn blocked_until(&self, egress: Egress) -> Option<Instant> {
         self.breaker.blocked_until(egress)
     }
 
-    /// While the crawl is paused no probe begins.
+    /// Sets whether the crawl is paused: no probe of an open egress begins while it is.
     pub fn set_paused(&mut self, is_paused: bool) {
         self.breaker.set_paused(is_paused);
     }
 
-    /// A host accepted or refused a connection.
+    /// Called when a host accepted or refused a connection. Passes it on to the breaker.
     pub fn handle_answer(&mut self, by_proxy: bool, remote: SocketAddr, now: Instant) {
         if self.is_on {
             let egress = egress_of(by_proxy, remote);
@@ -177,7 +177,8 @@ impl Outage {
         }
     }
 
-    /// Name servers answered a question about a host: it has addresses (`exists`), or has none.
+    /// Called when name servers answered a query for a host: it has addresses (`exists`), or has none. Passes
+    /// it on to the breaker.
     pub fn handle_reply(&mut self, host: &str, exists: bool, now: Instant) {
         if self.is_on {
             // No name exists below one that does not exist, and a cache may answer that.
@@ -188,8 +189,8 @@ impl Outage {
         }
     }
 
-    /// An attempt or a lookup failed while so many hosts have something queued. Charged at once where
-    /// the breaker is off.
+    /// Called when an attempt or a lookup failed while so many hosts have something queued. Returns what to
+    /// do with the failure: to charge it, if the breaker is off.
     pub fn handle_failure(&mut self, failed: Failed, hosts: usize, now: Instant) -> Judgement {
         match self.is_on {
             true => self.breaker.handle_failure(failed, hosts, now),
@@ -197,17 +198,17 @@ impl Outage {
         }
     }
 
-    /// A failure waits for a verdict.
+    /// Stores a failure until its verdict.
     pub fn suspend(&mut self, suspect: Suspect) {
         self.suspects.push(suspect);
     }
 
-    /// A probe ended.
+    /// Called when a probe has ended. Passes its result on to the breaker.
     pub fn handle_probe(&mut self, probe: u32, ended: Probed, now: Instant) {
         self.breaker.handle_probe(probe, ended, now);
     }
 
-    /// A host was picked for a probe, or none is left.
+    /// Called when a host was picked for a probe, or none was found. Passes it on to the breaker.
     pub fn handle_picked(&mut self, probe: u32, picked: Picked) {
         self.breaker.handle_picked(probe, picked);
     }
@@ -217,13 +218,13 @@ impl Outage {
         &mut self.probes
     }
 
-    /// A request goes back to its queue, uncounted.
+    /// Counts a request that is requeued unchanged, for the log.
     pub fn count_put_back(&mut self) {
         self.put_back += 1;
     }
 
-    /// A lane waits for an egress; returns when it asks again, unless that closes before: behind the next
-    /// probe. `since`: now, in running time.
+    /// Makes a lane wait until an egress closes. Returns when it tries again if the egress has not closed by
+    /// then: shortly after the next probe. `since`: now, in running time.
     pub fn park(&mut self, lane: LaneId, egress: Egress, since: Instant, now: Instant) -> Instant {
         let Some(probe) = self.blocked_until(egress) else {
             return now;
@@ -240,7 +241,7 @@ impl Outage {
         probe.max(now) + PARKED_BEHIND_PROBE
     }
 
-    /// The breaker's next action.
+    /// Takes the breaker's next action.
     pub fn poll_order(&mut self) -> Option<OutageTask> {
         loop {
             return Some(match self.breaker.poll()? {
@@ -291,12 +292,12 @@ impl Outage {
             .sort_unstable_by_key(|lane| Reverse(since(lane)));
     }
 
-    /// A lane is closed: its number may be used again.
+    /// Removes a closed lane, whose number may be used again.
     pub fn forget(&mut self, lane: LaneId) {
         self.parked.remove(&lane);
     }
 
-    /// A lane whose egress has closed, and since when it waited, in running time.
+    /// Takes the next lane whose egress has closed, and the start of its wait, in running time.
     pub fn poll_resuming(&mut self) -> Option<(LaneId, Instant)> {
         while let Some(lane) = self.resuming.pop() {
             if let Entry::Occupied(parked) = self.parked.entry(lane)
@@ -308,12 +309,12 @@ impl Outage {
         None
     }
 
-    /// Whether there are more such lanes.
+    /// Whether lanes whose egress has closed are to be resumed.
     pub fn has_resuming(&self) -> bool {
         !self.resuming.is_empty()
     }
 
-    /// A failure with its verdict.
+    /// Takes the next failure with a verdict.
     pub fn poll_verdict(&mut self) -> Option<(Suspect, Judgement)> {
         self.judged.pop_front()
     }
@@ -344,7 +345,7 @@ impl Outage {
     }
 }
 
-/// The way by which an address is reached.
+/// Returns the egress by which an address is reached.
 pub fn egress_of(by_proxy: bool, remote: SocketAddr) -> Egress {
     match by_proxy {
         true => Egress::Proxy(remote),

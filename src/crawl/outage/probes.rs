@@ -49,29 +49,29 @@ impl Probes {
         waiters.iter().any(|waiter| *waiter < LOOKUP_WAITER)
     }
 
-    /// A connection was begun for a probe.
+    /// Records the connection that was begun for a probe.
     pub fn add_connection(&mut self, probe: u32, socket: Key) {
         self.connections.insert(probe, socket);
     }
 
-    /// A lookup was begun for a probe.
+    /// Records the lookup that was begun for a probe.
     pub fn add_lookup(&mut self, probe: u32, what: ProbeLookup) {
         self.lookups.insert(probe, what);
     }
 
-    /// A lookup has ended; returns what it was for, unless its probe was ended before.
+    /// Removes a lookup that has ended; returns its purpose, unless its probe was ended before.
     pub fn end_lookup(&mut self, probe: u32) -> Option<ProbeLookup> {
         self.lookups.remove(&probe)
     }
 
-    /// A probe is over; returns its connection, to be closed.
+    /// Removes a probe that is over; returns its connection, to be closed.
     pub fn end(&mut self, probe: u32) -> Option<Key> {
         self.lookups.remove(&probe);
         self.connections.remove(&probe)
     }
 
-    /// The next of so many lanes to be looked at for a host. Lanes take turns, the last one first: its
-    /// host is the least likely to have been asked before.
+    /// Returns the next of so many lanes to be searched for a host. Lanes take turns, the last one first: its
+    /// host is the least likely to have been probed before.
     pub fn next_lane(&mut self, lanes: usize) -> LaneId {
         let before = self.picked.0 as usize;
         self.picked = LaneId((before.min(lanes) + lanes - 1) as u32 % lanes as u32);
@@ -79,12 +79,13 @@ impl Probes {
         self.picked
     }
 
-    /// A host was picked, or all lanes were passed over: the count begins again.
+    /// Restarts the count of lanes that were passed over: called when a host was picked, or all were passed
+    /// over.
     pub fn restart_count(&mut self) {
         self.passed = 0;
     }
 
-    /// Lanes that were passed over since then.
+    /// Number of lanes that were passed over since the last [`restart_count`](Self::restart_count).
     pub fn passed(&self) -> usize {
         self.passed
     }
