@@ -7,21 +7,21 @@ use super::*;
 const V4: Egress = Egress::Global4;
 const V6: Egress = Egress::Global6;
 
-/// A breaker, its time, and the answers of those it asks.
+/// A breaker with a clock, and the scripted results of its probes.
 struct Bench {
     breaker: Breaker,
     now: Instant,
     orders: Vec<Order>,
-    /// How each address answers that is asked, and the name servers.
+    /// Result of a probe of any address.
     connects: Probed,
-    /// How IPv6 addresses do, where that is otherwise.
+    /// Result of a probe of an IPv6 address, if it differs.
     connects6: Option<Probed>,
     lookups: Probed,
     /// Every second lookup is answered, the others fail.
     lookups_by_turns: bool,
-    /// Hosts that are picked from the queue, the last one first.
+    /// Hosts to be picked from the queue, the last one first.
     picks: Vec<Picked>,
-    /// No host is picked in time.
+    /// Whether no host is picked in time.
     picks_nothing: bool,
 }
 
@@ -63,12 +63,12 @@ impl Bench {
         self.settle();
     }
 
-    /// Some time passes, then hosts on so many other networks fail at once.
+    /// After 10 ms, makes one host fail on each of `count` networks.
     fn fail(&mut self, egress: Egress, cause: Cause, count: u8) -> Vec<Judgement> {
         self.fail_of(egress, cause, 0, count)
     }
 
-    /// The same, of networks from a number on.
+    /// As [`fail`](Self::fail), on the networks from number `first` on.
     fn fail_of(&mut self, egress: Egress, cause: Cause, first: u8, count: u8) -> Vec<Judgement> {
         self.pass(0.01);
         let fail = |number| {
@@ -90,7 +90,7 @@ impl Bench {
         (first..first + count).map(fail).collect()
     }
 
-    /// Carries out the orders: a target answers at once, or never.
+    /// Carries out the orders. A target answers at once, or never.
     fn settle(&mut self) {
         while let Some(order) = self.breaker.poll() {
             if let Order::Pick { probe, .. } = &order
@@ -131,7 +131,7 @@ impl Bench {
         self.breaker.blocked_until(egress).is_some()
     }
 
-    /// The orders so far, one word each.
+    /// Takes the orders so far, as one word each.
     fn words(&mut self) -> Vec<&'static str> {
         let word = |order: &Order| match order {
             Order::Connect { .. } => "connect",
@@ -172,7 +172,7 @@ fn one_known_host_that_answers_charges_the_failed_ones() {
     assert_eq!(judged, [Judgement::Suspend; 8]);
     assert!(!bench.is_open(V4));
     assert!(bench.words().contains(&"charge"));
-    // A refusal is an answer as well.
+    // A refused connection counts as an answer.
     bench.connects = Probed::Refused;
     bench.pass(6.0);
     bench.fail(V4, Cause::TimedOut, 8);
@@ -185,7 +185,7 @@ fn seven_networks_do_not_open_it_and_are_charged_within_five_seconds() {
     bench.answer(V4, 0);
     let judged = bench.fail(V4, Cause::Unreachable, 7);
     assert_eq!(judged, [Judgement::Suspend; 7]);
-    // The same seven fail again: no other networks.
+    // Repeated failures on the same seven networks do not count.
     bench.fail(V4, Cause::Unreachable, 7);
     assert_eq!(bench.words(), [""; 0]);
     bench.pass(5.0);
@@ -245,7 +245,7 @@ fn an_answer_charges_suspended_failures_and_those_during_its_attempt() {
         .breaker
         .handle_failure(failed.clone(), 1000, bench.now);
     assert_eq!(judged, Judgement::Charge);
-    // An answer from before the later half of the attempt proves nothing.
+    // An answer in the first half of the attempt does not show that the network worked.
     bench.pass(6.0);
     let failed = Failed {
         began: bench.now - Duration::from_secs(10),
@@ -301,7 +301,7 @@ fn silent_name_servers_open_it_before_the_first_answer_unless_they_answer_a_quer
 
 #[test]
 fn failing_name_servers_open_it_if_known_hosts_are_silent_or_known_names_fail() {
-    // The network is down: a resolver may still know some names.
+    // The network is down, and the resolver answers from its cache.
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.answer(Egress::Names, 0);
@@ -319,7 +319,7 @@ fn failing_name_servers_open_it_if_known_hosts_are_silent_or_known_names_fail() 
         !bench.breaker.stops_all(),
         "hosts that are known can be asked"
     );
-    // Both work: the names are dead.
+    // Both work: the names themselves fail.
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.answer(Egress::Names, 0);
@@ -394,7 +394,7 @@ fn failures_without_a_route_are_charged_if_the_other_family_works() {
     bench.fail(V6, Cause::NoRoute, 8);
     assert!(!bench.is_open(V6));
     assert!(bench.words().contains(&"charge"));
-    // While few fail the next answer decides.
+    // With few failures, the next answer decides.
     bench.pass(6.0);
     bench.fail(V6, Cause::NoRoute, 3);
     assert_eq!(bench.words(), [""; 0]);
@@ -406,7 +406,7 @@ fn failures_without_a_route_are_charged_if_the_other_family_works() {
 fn a_family_that_never_worked_stops_no_other() {
     let mut bench = Bench::new();
     bench.connects = Probed::NoRoute;
-    // Before anything by IPv4 is connected, or even tried.
+    // IPv4 was not tried yet.
     bench.fail(V6, Cause::NoRoute, 8);
     assert!(bench.is_open(V6));
     assert!(!bench.breaker.stops_all());
@@ -487,7 +487,7 @@ fn name_servers_are_queried_for_uncached_names() {
     assert!(asked.len() > 5);
     let is_below = |question: &Question| matches!(question, Question::Below(_));
     assert!(asked.iter().all(is_below), "{asked:?}");
-    // One of the three may have lost its own name servers.
+    // The check succeeds if one of its three lookups is answered.
     let mut bench = Bench::new();
     (0..5).for_each(|number| bench.answer(Egress::Names, number));
     bench.lookups_by_turns = true;
@@ -523,7 +523,8 @@ fn a_host_not_picked_in_time_does_not_judge_the_route() {
 
 #[test]
 fn charged_failures_do_not_affect_the_verdict_on_later_ones() {
-    // An answer that was on its way charges neither the first outage nor one soon after it.
+    // An answer that may be older than the failures decides neither about the first failure nor about one
+    // soon after it.
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.fail(V4, Cause::TimedOut, 1);
@@ -535,7 +536,7 @@ fn charged_failures_do_not_affect_the_verdict_on_later_ones() {
     bench.breaker.handle_answer(V4, 1001, target, bench.now);
     bench.settle();
     assert_eq!(bench.words(), [""; 0], "it may be older than the failure");
-    // A missing route counts, though another host timed out just before.
+    // A missing route is suspended, though another host timed out just before.
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.fail(V4, Cause::TimedOut, 1);
@@ -628,7 +629,7 @@ fn probes_alternate_between_queued_and_known_hosts() {
     ];
     assert_eq!(asked[..9], expected);
     assert!(bench.breaker.was_tried(V4, 560) && bench.breaker.was_tried(V4, 3));
-    // None is left: all may be tried again.
+    // No queued host is left, so all may be tried again.
     bench.pass(120.0);
     assert!(!bench.breaker.was_tried(V4, 560) && bench.is_open(V4));
 }
@@ -723,7 +724,7 @@ fn a_family_without_a_route_that_opened_in_an_outage_closes_once_the_other_famil
     assert!(bench.is_open(V6));
     bench.pass(20.0);
     assert!(bench.is_open(V6));
-    // Nothing is left to be fetched by IPv4.
+    // No request is sent by IPv4, so only probes can show that it works.
     bench.connects = Probed::Answered;
     bench.connects6 = Some(Probed::NoRoute);
     bench.pass(65.0);

@@ -76,7 +76,7 @@ mod tests {
     use crate::crawl::core::tests::trial::{crawl_under, get, run_for};
     use crate::io::sim::{Faults, Origins};
 
-    /// Replies come faster than they are read.
+    /// Replies arrive faster than they are read.
     #[test]
     fn a_hosts_turn_handles_new_events_for_about_a_millisecond() {
         const PAGES: u32 = 200;

@@ -227,7 +227,7 @@ impl<I: Io> Core<I> {
                 ..
             } => {
                 let Some(flight) = self.flights.get(key) else {
-                    // It was taken back in the meantime.
+                    // An attempt that was cancelled in the meantime.
                     return;
                 };
                 let lane = flight.lane;
@@ -334,7 +334,7 @@ mod tests {
         let judgement = core.outage.handle_failure(failed, 1000, now);
         assert_eq!(judgement, Judgement::Suspend);
         core.outage.suspend(Suspect::Flight {
-            // It was taken back in the meantime.
+            // An attempt that was cancelled in the meantime.
             key: Key {
                 slot: 0,
                 generation: 0,
@@ -344,7 +344,7 @@ mod tests {
             egress: Egress::Names,
             unrouted: None,
         });
-        // What the breaker orders meanwhile, such as a probe, has a turn of its own.
+        // Discards the breaker's orders, such as probes.
         while core.outage.poll_order().is_some() {}
         let later = now + Duration::from_secs(3);
         core.outage.handle_reply("a.test", true, later);

@@ -90,7 +90,7 @@ mod tests {
     use crate::throttle::map::{DeferredScopes, ScopeMap, ScopeQuery};
     use crate::throttle::settings::{Jitter, MapKind};
 
-    /// Each path is a list of scopes; the last of them costs 2.5 where the method is POST.
+    /// The path is a list of scopes; the last one costs 2.5 if the method is POST.
     struct ByPath;
 
     impl ScopeMap for ByPath {
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// Admits a request and checks what it is expected to cost of which scopes; the others cost 1.
+    /// Admits a request, and checks its recorded costs by scope; it costs 1 in other scopes.
     fn check(request: Request, expected: &[(&str, f64)]) {
         let io = Sim::new(1, Box::new(Origins::default()));
         let mut parts = Parts::new(|_: Page| {});
@@ -132,13 +132,13 @@ mod tests {
         let get = |path: &str| Request::get(format!("http://a.test{path}"));
         check(get("/a/b"), &[]);
         check(Request::post("http://a.test/a/b", "x"), &[("b", 2.5)]);
-        // The map is not asked about a request that names its scopes.
+        // The map is not queried for a request with its own scopes.
         let own = get("/a").scope("x").scope_cost("y", 0.5);
         check(own, &[("x", 1.0), ("y", 0.5)]);
     }
 
-    /// Crawls a page of each of two hosts behind one address; gives the time between their sends,
-    /// and the scopes of the latter.
+    /// Crawls a page of each of two hosts at one address. Returns the time between their sends, and the
+    /// scopes of the second.
     fn neighbours(scope_map: &[MapKind], per_ip: u32) -> (Duration, Vec<String>) {
         let mut origins = Origins::default();
         let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
@@ -180,7 +180,7 @@ mod tests {
         let (gap, scopes) = neighbours(&[MapKind::Host, MapKind::Ip], 0);
         assert!(gap >= Duration::from_secs(1), "{gap:?}");
         assert!(scopes.contains(&address), "{scopes:?}");
-        // The cap alone paces nothing.
+        // The cap alone does not delay the second request.
         let (gap, scopes) = neighbours(&[MapKind::Host, MapKind::Ip], 2);
         assert!(gap < Duration::from_millis(500), "{gap:?}");
         assert!(scopes.contains(&address), "{scopes:?}");

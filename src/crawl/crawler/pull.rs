@@ -112,8 +112,7 @@ mod tests {
     use crate::io::sim::{Faults, Origins, Sim};
     use crate::throttle::settings::Jitter;
 
-    /// A crawl of so many pages of one server, one at a time and as quick as it answers, 10 ms after
-    /// it was asked.
+    /// A crawl of this many pages of one server, one at a time without delay. Each answer takes 10 ms.
     fn crawl(pages: u32, results_max: usize) -> Crawler<Sim> {
         let mut config = Config::default();
         config.throttle.default.delay = Duration::ZERO;
@@ -162,7 +161,7 @@ mod tests {
         while crawler.stats().pages < 2 {
             assert_eq!(crawler.turn(None), Turn::GoesOn);
         }
-        // The third is on its way.
+        // The third page is in flight.
         crawler.turn(Some(Duration::ZERO));
         let before = crawler.io().now();
         assert!(crawler.try_next_result().is_some());
@@ -171,7 +170,7 @@ mod tests {
         assert!(crawler.try_next_result().is_some());
         assert_eq!(crawler.turn(None), Turn::GoesOn);
         assert!(crawler.io().now() > before, "there is none to be taken");
-        // Nor does it spin for an owner that never takes results.
+        // The crawl does not spin either if no result is ever taken.
         let mut turns = 0;
         while crawler.elapsed() < Duration::from_secs(1) {
             assert_eq!(crawler.turn(None), Turn::GoesOn);

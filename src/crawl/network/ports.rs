@@ -232,7 +232,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..5 {
             let until = ports.refused(place, now);
-            // Requests made at the same time.
+            // Requests of the same moment do not double the pause.
             assert_eq!(ports.refused(place, now), until);
             ports.granted(place, now);
             pauses.push(until.saturating_since(now).as_secs());
@@ -252,14 +252,14 @@ mod tests {
         let (long, short) = (Duration::from_millis(2), Duration::from_micros(30));
         let rest = long * 19;
         let asked = |ports: &mut Ports, now| ports.waits_until([place].into_iter(), now);
-        // Now and then one takes long by chance.
+        // Single slow searches have no effect.
         for took in [long, short, long, long, short] {
             assert!(!ports.looked_for(place, took, now));
             assert_eq!(asked(&mut ports, now), None);
         }
         let taken = [long; 3].map(|took| ports.looked_for(place, took, now));
         assert_eq!(taken, [false, false, true]);
-        // Those that wait do not all come at once, and each may connect at its turn.
+        // Waiting requests get consecutive turns.
         let turns = [(); 3].map(|()| asked(&mut ports, now).expect("it waits"));
         assert_eq!(turns, [1, 2, 3].map(|nth| now + rest * nth));
         assert_eq!(asked(&mut ports, turns[0]), None);
@@ -270,7 +270,7 @@ mod tests {
             "the one before came a little late"
         );
         assert_ne!(asked(&mut ports, turns[0] + short), None);
-        // Once ports have come free there are no rests any more.
+        // The pauses end once ports are free.
         let mut later = turns[2];
         while !ports.searched.is_empty() {
             ports.looked_for(place, short, later);

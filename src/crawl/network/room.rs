@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn a_burst_of_refusals_lowers_the_limit_to_the_requests_with_a_socket() {
-        // Twenty have a socket; eighty of the same moment have none, and go one after the other.
+        // Twenty requests have a socket; eighty of the same moment are refused one, and end one after the
+        // other.
         let mut room = Room::new(4096);
         for in_flight in (20..100).rev() {
             room.refused(in_flight + 1);

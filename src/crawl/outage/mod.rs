@@ -378,7 +378,7 @@ mod tests {
         }
         outage.resume_parked(Egress::Names);
         outage.forget(LaneId(3));
-        // Its number is used again, by a lane that waits for another egress.
+        // Its number is used again by a lane that waits for another egress.
         outage.parked.insert(LaneId(3), of(Egress::Global4, 30));
         let resumed = std::iter::from_fn(|| outage.poll_resuming());
         let resumed: Vec<u32> = resumed.map(|(lane, _)| lane.0).collect();

@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(verdict("max=1s", 100, hundred()), None);
         assert_eq!(verdict("mean=51ms", 100, hundred()), None);
         assert_eq!(verdict("p99.9=999500us", 1000, 1..=1000), None);
-        // One in a hundred and one: the p99 is the longest of those that were answered.
+        // One of 101 is unanswered, so the p99 is the longest of the answered ones.
         assert_eq!(verdict("p99=101ms", 101, hundred()), None);
         assert!(verdict("p99=99ms", 101, hundred()).is_some());
         for text in ["max=1h", "mean=1h", "p100=1h", "whole.max=1h"] {
@@ -317,7 +317,7 @@ mod tests {
                 "{verdict}"
             );
         }
-        // One in fifty.
+        // Two of 102 are unanswered.
         assert!(verdict("p99=1h", 102, hundred()).is_some());
         assert_eq!(verdict("p98=101ms", 102, hundred()), None);
         let none = verdict("p50=1h", 10, 0..0).expect("no request was answered");

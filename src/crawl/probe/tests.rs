@@ -195,7 +195,7 @@ fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&st
     }
 }
 
-/// A probe whose turns the test makes.
+/// A probe that the test runs turn by turn.
 fn probe(
     script: impl Fn(usize, Instant) -> Does + Send + Sync + 'static,
     settings: ProbeSettings,

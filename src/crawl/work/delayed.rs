@@ -108,7 +108,7 @@ mod tests {
             let mut crowd = Crowd::new(warn_at);
             let warned: Vec<usize> = (1..=600).filter(|count| crowd.warns(*count)).collect();
             assert_eq!(warned, expected);
-            // Nor when there are fewer, and as many again.
+            // No second warning at a count that was reached before.
             assert!(!(1..=600).any(|count| crowd.warns(count)));
         };
         check(500, &[500]);

@@ -151,7 +151,7 @@ mod tests {
             (750, 50_000, false),
             (699, 50_000, true),
             (900, 40_000, false),
-            // It is still in use as far as the kernel knows.
+            // The kernel still counts freed memory as used.
             (900, 20_001, false),
             (900, 20_000, true),
             (900, 20_000, false),

@@ -16,10 +16,10 @@ use crate::io::sim::Origins;
 /// Record of a scripted source.
 #[derive(Clone, Default)]
 struct Seen {
-    /// The tags of what it gave.
+    /// Tags of the requests that it returned.
     given: Shared<Vec<u64>>,
     ended: Shared<Vec<Ack>>,
-    /// How often it was asked.
+    /// Number of polls.
     asked: Shared<u64>,
     wake: Shared<Option<Wake>>,
 }
@@ -34,7 +34,7 @@ struct Ack {
 }
 
 impl Seen {
-    /// How the request of a tag ended.
+    /// Returns how the request with this tag ended.
     fn end(&self, tag: u64) -> Option<String> {
         let ended = self.ended.borrow();
         let mut ends = ended.iter().filter(|ack| ack.tag == tag);
@@ -48,7 +48,7 @@ impl Seen {
     }
 }
 
-/// A source that a function plays. It numbers what it gives, from 1.
+/// A source that polls a function with the number of the next request, from 1.
 struct Played<F> {
     next: F,
     at_once: usize,
@@ -107,7 +107,7 @@ where
     }
 }
 
-/// A source, its place for the sink's news, and what is seen of it.
+/// A scripted source, the place of the sink's record in it, and its own record.
 fn played(
     at_once: usize,
     next: impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send + 'static,
@@ -182,7 +182,7 @@ fn each_request_of_a_source_is_acknowledged_once() {
         let stops_at = rng.below(120);
         let how = rng.below(7);
         let mut crawler = Some(crawler);
-        // None: it was dropped.
+        // `None` if the crawl was dropped.
         let mut reason = None;
         for step in 0.. {
             let Some(crawl) = &mut crawler else {
@@ -296,7 +296,7 @@ fn each_request_of_a_source_is_acknowledged_once() {
     }
 }
 
-/// Says one after the other.
+/// Returns these results one after the other.
 fn lines(mut polls: Vec<SourcePoll>) -> impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send {
     polls.reverse();
     move |_| Ok(polls.pop().unwrap_or(SourcePoll::Finished))
@@ -335,7 +335,7 @@ fn an_empty_source_is_not_polled_for_an_hour_and_polled_at_once_when_it_wakes() 
 
 #[test]
 fn a_source_that_fails_ends_the_crawl_in_good_order() {
-    // It has room for two; it is asked for a third once one has ended.
+    // Two requests may be open at once; it is polled for a third once one has ended.
     let (source, place, seen) = played(2, |tag| match tag {
         1 | 2 => Ok(SourcePoll::Request(get(1, tag as u32))),
         _ => Err("the database is gone".into()),
@@ -395,7 +395,7 @@ fn the_requests_of_a_source_in_the_crawl_are_bounded() {
 
 #[test]
 fn the_frontiers_bound_holds_a_source_too_and_the_end_of_the_last_makes_room() {
-    // What ends without being sent ends within a turn: nothing else wakes the crawl.
+    // Requests to a blocked address end within a turn, and nothing else wakes the crawl.
     let nowhere = |tag| Request::get(format!("http://0.0.0.0/{tag}"));
     for (at_once, queued_max) in [(1, 100), (100, 1)] {
         let (source, place, seen) = played(at_once, move |tag| {

@@ -15,7 +15,7 @@ use crate::io::sim::{Faults, Origins, Sim};
 use crate::sink::later::LinksLater;
 use crate::wire::proxy::Route;
 
-/// What holds the pages open that came until now.
+/// Takes the holders of all pages that arrived so far.
 fn held(open: &mut Option<Vec<(String, LinksLater)>>) -> Vec<LinksLater> {
     let all = open.as_mut().expect("pages are held open").drain(..);
     all.map(|(_, later)| later).collect()
@@ -45,7 +45,7 @@ fn a_page_is_held_open_until_its_links_arrive_and_they_inherit_from_it() {
         .remove(0)
         .links(links.map(|url| Request::get(url).tag(9)));
     assert_eq!(taken, 4, "one is no URL");
-    // One of the next pages has none: its holder is dropped.
+    // One of the next pages has no links: its holder is dropped.
     while record.pages.borrow().len() < 3 {
         assert_eq!(crawler.turn(None), Turn::GoesOn);
     }

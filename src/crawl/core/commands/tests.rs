@@ -115,7 +115,7 @@ fn each_number_ends_once() {
             let id = pending
                 .id
                 .expect("all have been submitted by the handle, or found");
-            // A link is returned as pending, too.
+            // Links are returned as pending, too.
             if accepted.contains(&id) || !cut.contains(&id) {
                 *ended.entry(id).or_default() += 1;
             }
@@ -212,7 +212,7 @@ fn a_cancelled_request_ends_wherever_it_is_and_is_not_tried_again() {
     let submit = |page| handle.submit(get(1, page)).expect("there is room");
     let (sent, queued, stays) = (submit(1), submit(2), submit(3));
     run_for(&mut crawler, Duration::from_secs(1));
-    // The last has not even been taken in when it is cancelled.
+    // The last request is cancelled before the crawl has admitted it.
     let new = submit(4);
     for id in [sent, queued, new, 999] {
         handle.cancel(id).expect("the crawl goes on");
@@ -249,7 +249,7 @@ fn cancelling_a_scope_cancels_all_of_its_requests_and_no_others() {
     let mut meant: Vec<u64> = (0..200).map(|page| submit(1, page)).collect();
     let mut others = vec![submit(2, 1)];
     run_for(&mut crawler, Duration::from_secs(1));
-    // Those not handled yet are included; later ones are not.
+    // Submissions that are not handled yet are cancelled; later ones are not.
     meant.extend((200..250).map(|page| submit(1, page)));
     handle.cancel_scope("10.0.0.1").expect("the crawl goes on");
     others.push(submit(1, 299));
@@ -298,7 +298,7 @@ fn a_full_sink_gets_cancelled_requests_when_it_has_room() {
     record.room.set(Some(10));
     handle.cancel_scope("10.0.0.1").expect("the crawl goes on");
     run_for(&mut crawler, Duration::from_secs(1));
-    // Those on their way are put at once.
+    // Pages in flight are passed to the sink at once.
     let on_their_way = 8;
     let taken = record.pages.borrow().len();
     assert!(taken <= 10 + on_their_way, "{taken}");
@@ -338,7 +338,7 @@ fn a_paused_crawl_sends_nothing_and_does_not_catch_up_later() {
     assert_eq!(hits.len(), 10);
     for two in hits.windows(2) {
         let gap = two[1].saturating_since(two[0]);
-        // The way to the server differs by some milliseconds.
+        // The latency of the network varies by some milliseconds.
         assert!(gap > Duration::from_millis(900), "{gap:?}");
     }
 }
@@ -351,7 +351,7 @@ fn a_pause_ends_with_the_last_handle() {
     run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(record.end(id), None);
     drop(handle);
-    // Whoever has the next one knows of no pause.
+    // A pause ends with the last handle, so the next handle begins without one.
     let next = crawler.handle();
     run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(record.end(id).as_deref(), Some("200"));
@@ -429,7 +429,7 @@ fn a_crawl_with_nothing_to_do_sleeps() {
 #[test]
 fn links_that_arrive_at_the_end_of_the_grace_time_are_not_lost() {
     let links = (1..=30).map(|number| format!("<a href='http://93.184.{number}.1/'>it</a>"));
-    // More than one turn looks through.
+    // Larger than one turn can search for links.
     let links = "<p>text</p>".repeat(100_000) + &links.collect::<String>();
     let page = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n{links}",

@@ -15,7 +15,7 @@ use crate::wire::coding::gzip;
 
 const HOST: &str = "10.0.0.1:80";
 
-/// Crawls from the home page of `HOST`; gives `kind path status` of each attempt.
+/// Crawls from the home page of `HOST`; returns `kind path status` of each attempt.
 fn crawled(set: impl FnOnce(&mut Config), origins: Origins) -> Vec<String> {
     let sink_results = |page: Page| {
         let status = page.status.unwrap_or(0);

@@ -26,15 +26,15 @@ use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
 use crate::throttle::settings::Jitter;
 
-/// Servers by address; one that is not named refuses connections.
+/// Servers by address. All other addresses refuse connections.
 #[derive(Default)]
 struct Unkind {
     servers: BTreeMap<SocketAddr, Server>,
     connections: BTreeMap<ConnId, (SocketAddr, Vec<u8>)>,
-    /// What was asked for, where and when.
+    /// Time, server and path of each request.
     hits: Vec<(Instant, SocketAddr, String)>,
     connections_peak: usize,
-    /// The connections on which nothing was asked so far.
+    /// Connections without a request so far.
     silent: BTreeSet<ConnId>,
 }
 
@@ -42,9 +42,9 @@ struct Unkind {
 struct Server {
     replies: BTreeMap<String, Vec<u8>>,
     think: Duration,
-    /// So many connections are ended as soon as they stand.
+    /// Number of connections that are closed as soon as they are established.
     hangs_up: u32,
-    /// A connection on which nothing was asked for so long is ended.
+    /// Time without a request after which a connection is closed.
     patience: Option<Duration>,
 }
 
@@ -74,7 +74,7 @@ impl Server {
         self.reply(path, format!("{head}\r\n\r\n{html}"))
     }
 
-    /// A page at `/` with links to so many others, `/0` and on.
+    /// Adds a page at `/` with links to `count` others, `/0` and on.
     fn pages(&mut self, count: usize) -> &mut Self {
         let links: String = (0..count).map(|n| format!("<a href=/{n}>")).collect();
         for n in 0..count {
@@ -137,10 +137,10 @@ impl World for Unkind {
 
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
 
-/// Longer than any of these crawls has a reason to take.
+/// Longer than any of these crawls should take.
 const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
-/// A crawl without gaps through a world, one request at a time per scope.
+/// A crawl through simulated servers without delays, one request at a time per scope.
 struct Trip {
     config: Config,
     io: IoSettings,
@@ -176,7 +176,7 @@ impl Trip {
         Crawler::on(io, config, self.names.clone(), Parts::new(sink)).expect("a crawler")
     }
 
-    /// Crawls from these URLs to the end; gives its reason and every finished attempt.
+    /// Crawls from these URLs to the end; returns the finish reason and every finished attempt.
     fn run(&self, seeds: &[&str]) -> (FinishReason, Vec<Page>) {
         let results = Shared::default();
         let mut crawler = self.crawler(&results);
@@ -189,7 +189,7 @@ impl Trip {
     }
 }
 
-/// Runs to the end, which must come.
+/// Runs the crawl to its end, within [`PATIENCE`].
 fn finish(crawler: &mut Crawler<Sim>) -> FinishReason {
     let mut watch = Watch::default();
     loop {
@@ -247,7 +247,7 @@ fn a_page_limit_is_reached_if_a_connection_ends_before_its_use() {
 fn a_new_connection_that_ends_while_a_hold_keeps_its_request_loses_no_request() {
     const REFUSAL: &str = "HTTP/1.1 429 Too Many\r\nretry-after: 4\r\ncontent-length: 0\r\n\r\n";
     let mut put_back = 0;
-    // The refusal comes while the second connection stands and its request waits for the gap.
+    // The refusal arrives while the second connection is established and its request waits for its delay.
     for think in 480..500 {
         let mut trip = Trip::new();
         trip.config.frontier.retry_times = 0;
@@ -360,7 +360,8 @@ fn a_robots_txt_redirected_to_a_failed_host_counts_as_unreachable() {
     });
     let results = Shared::default();
     let mut crawler = trip.crawler(&results);
-    // Given up before the other asks for its robots.txt: obedience begins afterwards.
+    // These requests fail before the other host's robots.txt is requested: robots.txt is obeyed only
+    // afterwards.
     for n in 0..30 {
         let url = format!("http://10.0.0.2/{n}");
         crawler.submit(Request::get(url)).expect("a sound seed");
@@ -461,7 +462,7 @@ fn bodies_are_buffered_up_to_their_bound_and_one_more() {
         peak = peak.max(crawler.core.network.buffered());
     }
     assert!(results.borrow().iter().all(|page| page.body.len() == BODY));
-    // A body is kept twice, as it came and decoded, in memory that grows by doubling.
+    // A body is stored twice, raw and decoded, in buffers that grow by doubling.
     assert!(peak <= 6 * BODY, "{peak}");
     assert_eq!(crawler.core.network.buffered(), 0);
 }
@@ -546,7 +547,7 @@ fn a_turn_stays_short_if_a_whole_queue_ends_unsent() {
     let (pages, taken_now) = (Shared::clone(&results), Shared::clone(&taken));
     let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
     let held = Shared::clone(&results);
-    // Ready while fewer than ten pages came since it was last emptied.
+    // Ready until ten pages have arrived since it was last emptied.
     let ready = move || held.borrow().len() < taken_now.get() + 10;
     crawler.core.output.set_sink(sink.ready_when(ready));
     for n in 0..5000 {
@@ -606,7 +607,7 @@ pub struct FaultyServers {
 }
 
 impl FaultyServers {
-    /// So many of them, from 10.0.0.0 on.
+    /// This many servers, from 10.0.0.0 on.
     pub fn new(hosts: u64) -> Self {
         FaultyServers {
             hosts,

@@ -16,11 +16,10 @@ use crate::io::{Io, IoSettings};
 const HOSTS: u32 = 2;
 const PAGES: u32 = 60;
 const DELAY: Duration = Duration::from_millis(100);
-/// Longer than any of these crawls may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Servers that are sometimes near and sometimes far, so that some requests are ready before their
-/// gap is over. Each reply is the last on its connection.
+/// Servers with a varying round trip, so that some requests are ready before their delay is over. Each
+/// reply closes its connection.
 struct NearAndFar(Origins);
 
 impl World for NearAndFar {
@@ -37,11 +36,11 @@ impl World for NearAndFar {
     }
 }
 
-/// What keeps requests from being released, and when it does not.
+/// A way to keep requests from being released for a while.
 struct Way {
     name: &'static str,
     settings: fn(&mut Config, &mut IoSettings),
-    /// Sockets that the machine has.
+    /// Most sockets that the machine allows.
     sockets: usize,
     stop: fn(&Handle, &SinkRecord),
     resume: fn(&Handle, &SinkRecord),
@@ -115,7 +114,7 @@ fn crawl(way: &Way) -> (Crawler<Sim>, Handle, SinkRecord) {
     (crawler, handle, record)
 }
 
-/// Takes turns for so long, or until the crawl is over: how many, and whether it is.
+/// Runs turns for this long, or until the crawl is over. Returns their number, and whether it is over.
 fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> (u64, bool) {
     let until = crawler.io().now() + span;
     let mut turns = 0;
@@ -131,8 +130,8 @@ fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> (u64, bool) {
     (turns, false)
 }
 
-/// Crawls to the end, stopping now and then, so that it begins at many moments of a set-up; how many
-/// turns it took.
+/// Crawls to the end and stops releases from time to time, so that they begin at many moments of a
+/// set-up. Returns the number of turns.
 fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, record: &SinkRecord) -> u64 {
     let mut turns = 0;
     // The crawl ends once no handle exists.

@@ -18,7 +18,7 @@ use crate::sink::page::Page;
 use crate::sink::tee::Tee;
 use crate::sink::{DiskSink, WriteError};
 
-/// A call of the crawl, in order.
+/// A call that the crawl makes to the sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Call {
     Put,
@@ -28,7 +28,7 @@ enum Call {
     Committed(Epoch),
 }
 
-/// The second half of a tee: it is asked whether it is prepared once the first half is.
+/// The second sink of a tee: asked whether it is prepared once the first one is.
 struct Witness {
     calls: Shared<Vec<Call>>,
     /// Whether a write fails while an epoch is being prepared.

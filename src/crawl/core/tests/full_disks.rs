@@ -23,12 +23,12 @@ const PAGES: u32 = 100;
 const FULL_FROM: Duration = Duration::from_millis(2500);
 const FULL_UNTIL: Duration = Duration::from_secs(60);
 
-/// A crawl of a hundred pages, one each 100 ms, whose disk has no room below this path for so long.
+/// A crawl of a hundred pages, one every 100 ms, whose disk is full below this path until `until`.
 fn crawl(below: &str, until: Duration) -> (Crawler<Sim>, Shared<Origins>) {
     crawl_with(below, until, Duration::from_millis(10), Config::default())
 }
 
-/// The same of pages that take so long, with further settings.
+/// As [`crawl`], with pages that take this long and with further settings.
 fn crawl_with(
     below: &str,
     until: Duration,
@@ -156,7 +156,7 @@ fn a_full_disk_pauses_the_crawl_is_logged_once_and_loses_no_result() {
         assert!(lines[0].contains("disk full (cannot "), "{lines:?}");
         assert!(lines[0].contains(below), "{lines:?}");
         check_whole(&crawler);
-        // It was found out within the seconds in which such a file is written.
+        // The crawl detects it within a few seconds, the period in which such a file is written.
         let found_out = FULL_FROM + Duration::from_secs(4);
         let hits = world.borrow();
         let sent = hits
@@ -241,7 +241,7 @@ fn a_stop_is_graceful_if_disk_space_becomes_free_in_time() {
 
 #[test]
 fn stops_while_a_crawl_at_its_limit_waits_for_pages_need_no_third_for_the_disk() {
-    // The last pages are under way when the time is over, and end at 10 s or so.
+    // The last pages are in flight at the time limit, and end after about 10 s.
     let config = Config::default().with("CLOSESPIDER_TIMEOUT", 7);
     let think = Duration::from_secs(5);
     let forever = Duration::from_secs(3600);

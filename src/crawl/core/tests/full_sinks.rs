@@ -32,7 +32,7 @@ fn a_sink_that_stays_full_while_something_waits_for_it_is_warned_of_once() {
     run_for(&mut crawler, second);
     assert_eq!(record.pages.borrow().len(), 3, "it goes on where it stood");
     record.room.set(Some(0));
-    // A crawl that sleeps does not poll the sink; from here on it does.
+    // A sleeping crawl does not poll the sink, so let it run first.
     run_for(&mut crawler, second);
     run_for(&mut crawler, second * 30);
     assert_eq!(captured(), [""; 0], "nothing waits for it");

@@ -19,16 +19,16 @@ use crate::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use crate::sink::function::FunctionSink;
 use crate::throttle::settings::Jitter;
 
-/// One server, each of whose replies is the last on its connection.
+/// One server, which closes each connection after its reply.
 struct Secure {
     config: Arc<ServerConfig>,
-    /// Connections in the order of their coming.
+    /// Connections in the order of their arrival.
     connections: BTreeMap<ConnId, Peer>,
 }
 
 struct Peer {
     server: Server,
-    /// When bytes came, the request's last.
+    /// Arrival times of bytes; the request's are last.
     came: Vec<Instant>,
     asked: bool,
 }
@@ -65,7 +65,8 @@ impl World for Secure {
     }
 }
 
-/// Crawls so many pages of the server, so long apart: when bytes came to it, by connection.
+/// Crawls this many pages of the server with this delay. Returns the arrival times of bytes at the
+/// server, by connection.
 fn crawl(pages: usize, delay: Duration) -> Vec<Vec<Instant>> {
     let mut config = Config::default();
     config.throttle.default.delay = delay;
@@ -122,7 +123,7 @@ fn a_handshake_does_not_wait_for_a_request_that_must() {
     assert!(waited > 0, "no connection was ready ahead of its request");
 }
 
-/// Each connection is quicker than those before it, by which its time was planned.
+/// Each connection has a shorter round trip than the earlier ones, from which the crawl predicted it.
 fn distance(number: usize) -> Duration {
     Duration::from_millis(40) / (number as u32 + 1)
 }

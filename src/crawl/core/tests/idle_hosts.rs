@@ -22,12 +22,12 @@ use crate::sink::page::Page;
 use crate::throttle::settings::Jitter;
 use crate::wire::url::CrawlUrl;
 
-/// Servers from 10.0.0.0 on that link to each other by chance, and fail by chance.
+/// Servers from 10.0.0.0 on that link to each other at random, and fail at random.
 #[derive(Default)]
 struct Linked {
     hosts: u64,
     connections: BTreeMap<ConnId, SocketAddr>,
-    /// What was asked for, where and when.
+    /// Time, host and path of each request.
     hits: Vec<(Instant, String, String)>,
 }
 
@@ -81,7 +81,7 @@ impl World for Linked {
     }
 }
 
-/// What came of a crawl.
+/// The results of a crawl.
 struct Outcome {
     hits: Vec<(Instant, String, String)>,
     pages: Vec<Page>,

@@ -22,7 +22,7 @@ use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
 use crate::sink::tee::Tee;
 
-/// What the last item of a turn may cost beyond what was left.
+/// Most units by which the last item of a turn may exceed the turn's budget.
 const ITEM_UNITS: u64 = 64 << 10;
 
 const SMALL: Duration = Duration::from_millis(50);
@@ -45,7 +45,7 @@ fn html(origins: &mut Origins, host: u32, path: &str, body: &str) {
     origins.reply(site(host), path, Duration::ZERO, reply);
 }
 
-/// So many links to pages that are not there, and some text.
+/// This many links to missing pages, and some text.
 fn links(count: usize) -> String {
     (0..count)
         .map(|link| format!("<p>a paragraph of text <a class=x href=/{link}>link</a></p>\n"))
@@ -58,7 +58,7 @@ fn large(config: &mut Config, settings: &mut IoSettings) {
     settings.read_budget = 1 << 20;
 }
 
-/// Takes turns until a reply is under way.
+/// Runs turns until a reply is being processed.
 fn until_under_way(crawler: &mut Crawler<Sim>) {
     for _ in 0..100_000 {
         if !crawler.core.pages.is_empty() {
@@ -69,7 +69,7 @@ fn until_under_way(crawler: &mut Crawler<Sim>) {
     panic!("no reply is ever under way");
 }
 
-/// A crawl whose one seed is this page, which is under way; and the seed's number.
+/// A crawl with this page as its only seed, while it is being processed; and the seed's number.
 fn under_way(body: &str, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, SinkRecord, u64) {
     let mut origins = Origins::default();
     html(&mut origins, 1, "/", body);
@@ -84,8 +84,8 @@ fn under_way(body: &str, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, SinkR
     (crawler, record, id)
 }
 
-/// Crawls these with files, also WARC files; the most units that a turn spent, and the pages in the order of
-/// their lines.
+/// Crawls these with files, also WARC files. Returns the most units that a turn spent, and the pages in
+/// the order of their lines.
 fn with_files(
     origins: Origins,
     seeds: &[Request],
@@ -261,7 +261,7 @@ fn long_and_highly_compressed_bodies_share_the_bytes_of_a_turn() {
         for host in 1..=6 {
             crawler.submit(get(host, 0)).expect("a seed");
         }
-        // All of them have begun, and most of each waits for the sink.
+        // All bodies have begun, and the larger part of each waits for the sink.
         while crawler.core.network.paused_len() < 6 {
             assert_eq!(
                 turn(&mut crawler, Some(Duration::from_millis(1))),

@@ -11,8 +11,8 @@ use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Turn};
 use crate::io::sim::{Origins, Sim};
 
-/// A crawl of one page, and the page's number. It ends at 5 s, and its disk is full from 2.5 s to 60 s: it
-/// writes the rest until then.
+/// A crawl of one page, and the page's number. Its time limit is 5 s, and its disk is full from 2.5 s to
+/// 60 s, when the remaining lines are written.
 fn crawl(origins: Origins) -> (Crawler<Sim>, u64) {
     let config = Config::default().with("CLOSESPIDER_TIMEOUT", 5);
     let mut crawler = crawl_of(origins, config.expect("a setting"));
@@ -27,7 +27,7 @@ fn turn_until(crawler: &mut Crawler<Sim>, seconds: u64) {
     }
 }
 
-/// Runs the crawl to its time limit: this request has one final line, or is pending once.
+/// Runs the crawl to its time limit. Checks that this request has one final line, or is pending once.
 fn check_ends_once(crawler: &mut Crawler<Sim>, id: u64) {
     let reason = run(crawler);
     assert_eq!(reason, FinishReason::Timeout, "{:?}", crawler.write_error());

@@ -24,7 +24,7 @@ fn count(web: &Web, target: &str) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Crawls a host and its sitemaps to the end, a request a second.
+/// Crawls a host and its sitemaps to the end, at one request per second.
 fn crawl_sitemaps(web: &Web, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, SinkRecord) {
     let (mut crawler, record) = crawl_web(web, |config, _| {
         config.frontier.follow = Follow::Host;
@@ -40,7 +40,7 @@ fn crawl_sitemaps(web: &Web, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, S
     (crawler, record)
 }
 
-/// How many sitemaps below `/s/` were asked for.
+/// Number of requested sitemaps below `/s/`.
 fn sitemaps_asked(web: &Web) -> usize {
     let asked = web.asked();
     let sitemaps = asked.iter().filter(|asked| asked.target.starts_with("/s/"));

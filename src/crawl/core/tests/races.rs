@@ -14,7 +14,7 @@ use crate::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
 
-/// `10.0.0.1` and `10.0.0.2`, each with its round trip, or silent.
+/// `10.0.0.1` and `10.0.0.2`, each with this round trip; `None` if it never answers.
 struct TwoAddresses {
     round_trips: [Option<Duration>; 2],
 }

@@ -4,7 +4,7 @@ use crate::crawl::config::Config;
 use crate::crawl::{Crawler, Parts};
 use crate::sink::function::FunctionSink;
 
-/// How the tables of scopes and of URLs of one more crawl on the kernel hash a text.
+/// Hashes of a text in a new crawl on the kernel: by its table of scopes, and by its table of URLs.
 fn hashes(seed: Option<u64>) -> (u64, u64) {
     let mut config = Config::default();
     config.random_seed = seed;
@@ -19,7 +19,7 @@ fn hashes(seed: Option<u64>) -> (u64, u64) {
 
 #[test]
 fn each_kernel_crawl_hashes_all_its_tables_under_its_own_secret() {
-    // A user may publish the seed; the secret under which names are hashed stays unknown.
+    // The seed may be published, so the secret must not depend on it.
     for seed in [None, Some(1)] {
         let (one, other) = (hashes(seed), hashes(seed));
         assert_eq!(one.0, one.1, "one secret for all tables");

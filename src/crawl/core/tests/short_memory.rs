@@ -16,7 +16,7 @@ fn used(megabytes: u64) -> Memory {
     }
 }
 
-/// So many requests.
+/// A source of this many requests.
 struct Many(u32);
 
 impl RequestSource for Many {

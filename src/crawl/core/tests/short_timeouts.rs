@@ -9,7 +9,7 @@ use crate::crawl::core::tests::trial::{crawl, get, turn};
 use crate::io::sim::{Answer, ConnId, Net, World};
 use crate::sink::page::Page;
 
-/// Hosts 100 ms away, which all answer alike.
+/// Hosts at a distance of 100 ms, all with the same answer.
 struct Far(Answer);
 
 impl World for Far {
@@ -52,7 +52,7 @@ fn a_requests_own_timeout_that_is_too_short_to_connect_counts_against_no_host() 
             false => assert_eq!(code.as_deref(), Some("timeout.total")),
         }
     }
-    // Each was retried RETRY_TIMES times.
+    // Each request was retried RETRY_TIMES times.
     assert_eq!(pages.len(), HOSTS as usize * (5 * 2 + 1));
 }
 

@@ -16,7 +16,7 @@ use crate::frontier::request::Request;
 use crate::io::sim::{Origins, Sim};
 use crate::sink::page::Page;
 
-/// A few requests, each a second after the one before.
+/// A source of a few requests, one per second.
 struct Slow(u32);
 
 impl RequestSource for Slow {
@@ -35,7 +35,7 @@ impl RequestSource for Slow {
 #[test]
 fn every_timer_is_set_and_fires() {
     let mut watch = Watch::default();
-    // Refusals, silence, names without an answer, late admission.
+    // Refused connections, timeouts, names without an answer, late admission.
     let (mut crawler, _, _) = crawl(FaultyServers::new(8), 1, |config, _| {
         config.throttle.default.delay = Duration::from_millis(300);
         config.frontier.robots_obey = true;
@@ -47,11 +47,11 @@ fn every_timer_is_set_and_fires() {
     let unknown = Request::get("http://nowhere.test/");
     crawler.submit(unknown).expect("a request");
     watch.run(&mut crawler);
-    // A source that has nothing at times.
+    // A source that has no request at times.
     let source: Box<dyn RequestSource> = Box::new(Slow(0));
     let (mut crawler, _) = crawl_from(Some(source), calm(Duration::from_millis(5)), 1, |_, _| {});
     watch.run(&mut crawler);
-    // A redirect that is to wait, a sink that is full at times, and a limit of time.
+    // A redirect with Retry-After, a sink that is full at times, and a time limit.
     let mut origins = Origins::default();
     let later =
         b"HTTP/1.1 302 Found\r\nretry-after: 60\r\nlocation: /99\r\ncontent-length: 0\r\n\r\n";
@@ -69,7 +69,7 @@ fn every_timer_is_set_and_fires() {
     while watch.turn(&mut crawler, None) == Turn::GoesOn {
         record.change_room(&mut rng);
     }
-    // A stop that does not wait for a slow reply.
+    // A stop whose grace time is shorter than a reply.
     let (mut crawler, _, _) = crawl(calm(Duration::from_secs(50)), 1, |_, _| {});
     crawler.submit(get(1, 1)).expect("a request");
     run_for(&mut crawler, Duration::from_secs(1));

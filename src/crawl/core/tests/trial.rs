@@ -74,7 +74,7 @@ impl SinkRecord {
     }
 }
 
-/// A crawler through a world, its handle, and the record of its sink.
+/// A crawler of simulated servers, its handle, and the record of its sink.
 pub fn crawl(
     world: impl World + 'static,
     seed: u64,
@@ -85,7 +85,7 @@ pub fn crawl(
     (crawler, handle, record)
 }
 
-/// The same, fed by a source.
+/// A crawler as of [`crawl`], with a source.
 pub fn crawl_from(
     source: Option<Box<dyn RequestSource>>,
     world: impl World + 'static,
@@ -95,7 +95,7 @@ pub fn crawl_from(
     crawl_under(Faults::default(), source, world, seed, edit)
 }
 
-/// The same on a network with faults.
+/// A crawler as of [`crawl`], on a network with faults.
 pub fn crawl_under(
     faults: Faults,
     source: Option<Box<dyn RequestSource>>,
@@ -106,7 +106,7 @@ pub fn crawl_under(
     crawl_in(faults, source, Box::new(world), seed, edit)
 }
 
-/// The same through a web of one function.
+/// A crawler of a [`Web`], and the record of its sink.
 pub fn crawl_web(
     web: &Web,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
@@ -114,7 +114,7 @@ pub fn crawl_web(
     crawl_in(Faults::default(), None, web.world(), 1, edit)
 }
 
-/// No delay and no robots.txt; the world's addresses may be asked.
+/// Settings without delay and robots.txt, which allow the simulated addresses.
 pub fn config(seed: u64) -> Config {
     let mut config = Config::default();
     config.throttle.default.delay = Duration::ZERO;
@@ -158,7 +158,7 @@ fn crawl_in(
     (crawler, record)
 }
 
-/// Servers at 10.0.0.1 to 10.0.0.3, each with many pages, after so long a thought.
+/// Servers at 10.0.0.1 to 10.0.0.3, each with many pages, which answer after `think`.
 pub fn calm(think: Duration) -> Shared<Origins> {
     let mut origins = Origins::default();
     for host in 1..=3 {
@@ -177,12 +177,12 @@ pub fn get(host: u32, page: u32) -> Request {
     Request::get(format!("http://10.0.0.{host}/{page}"))
 }
 
-/// One turn, whose timers are checked.
+/// Runs one turn, and checks the timers.
 pub fn turn(crawler: &mut Crawler<Sim>, patience: Option<Duration>) -> Turn {
     Watch::default().turn(crawler, patience)
 }
 
-/// Goes on for so long.
+/// Runs turns for this long.
 pub fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> usize {
     let until = crawler.io().now() + span;
     let mut turns = 0;
@@ -206,7 +206,7 @@ pub fn finish(crawler: &mut Crawler<Sim>) -> FinishReason {
 }
 
 impl SinkRecord {
-    /// The sink may have room for a few pages more, or for any number.
+    /// Gives the sink room for a few more pages, or for any number.
     pub fn change_room(&self, rng: &mut Rng) {
         let taken = self.pages.borrow().len();
         self.room

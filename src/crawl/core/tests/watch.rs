@@ -8,21 +8,21 @@ use crate::crawl::{Crawler, Turn};
 use crate::io::Io;
 use crate::io::sim::Sim;
 
-/// Takes turns and checks the timers around each.
+/// Runs turns, and checks the timers before and after each.
 #[derive(Default)]
 pub struct Watch {
     /// Timers that were set and then fired.
     pub fired: Vec<Timer>,
-    /// Turns in a row that took no time and after which no timer had changed.
+    /// Consecutive turns that took no time and changed no timer.
     idle: usize,
 }
 
-/// Turns without progress in a row that show a timer which stays due.
+/// This many consecutive turns without progress are an error: a timer stays due.
 const IDLE_MAX: usize = 1000;
 
 impl Watch {
-    /// One turn. It waits beyond no timer, each timer that was due has fired or moved or a further turn
-    /// follows at once, and turns do not repeat without progress.
+    /// Runs one turn. Checks that it does not wait beyond a timer, that each timer that was due has fired
+    /// or moved unless a further turn follows at once, and that turns make progress.
     pub fn turn(&mut self, crawler: &mut Crawler<Sim>, patience: Option<Duration>) -> Turn {
         let before = deadlines(crawler);
         let earliest = before.iter().filter_map(|(_, at)| *at).min();
@@ -52,9 +52,9 @@ impl Watch {
                 continue;
             }
             let has_fired = is != was;
-            // These are due again at once while there is more to do.
+            // These timers are due again at once while there is more to do.
             let repeats = matches!(timer, Timer::Again | Timer::Source);
-            // A further turn continues what did not fit into this one.
+            // A further turn continues work that did not fit into this one.
             let goes_on = core.wakeups.is_unfinished() || core.control.phase().is_over();
             assert!(
                 has_fired || goes_on || repeats,
@@ -69,7 +69,7 @@ impl Watch {
         assert!(self.idle < IDLE_MAX, "it spins: {after:?}");
     }
 
-    /// Takes turns to the end.
+    /// Runs turns to the end of the crawl.
     pub fn run(&mut self, crawler: &mut Crawler<Sim>) {
         while self.turn(crawler, None) == Turn::GoesOn {
             assert!(crawler.elapsed() < Duration::from_secs(24 * 3600));
