@@ -15,12 +15,12 @@ static COUNTING: Counting = Counting;
 
 #[test]
 fn memory_of_a_queued_url_on_its_own_host_is_bounded() {
-    // Just before the tables of hashes grow, and just after. A host's name is there twice, as the
-    // frontier's host and as the throttle's scope: 27 bytes since neither knows the other.
+    // Just before the hash tables grow, and just after. A host's name is stored twice, by the frontier as
+    // a host and by the throttle as a scope: 27 bytes, because neither depends on the other.
     for (hosts, bytes_max) in [(28_500, 240), (29_500, 250)] {
         let sink = FunctionSink::new(|_: Page| {});
         let mut crawler = Crawler::new(Config::default(), Parts::new(sink)).expect("an epoll");
-        // What is made once, or kept of the first ten thousand scopes, is not counted.
+        // Not counted: what is allocated once, or for the first ten thousand scopes.
         admit(&mut crawler, 0..11_000);
         let before = held();
         counting::forget_most();

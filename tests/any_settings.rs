@@ -18,7 +18,7 @@ use argiope::{Config, Crawler, Page, Request, Turn};
 
 use loopback::{Reply, Server};
 
-/// Nothing here takes long, but all of it may take so long on a busy machine.
+/// Limit of each step. All are short, except on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Values that a user may write, valid or not.
@@ -217,7 +217,7 @@ fn value(rng: &mut Rng, depth: u32) -> Value {
     }
 }
 
-/// A value that a setting has by default, or something like it.
+/// The default of a setting, or a similar value.
 fn like(rng: &mut Rng, own: Value) -> Value {
     match own {
         Value::Number(number) if rng.chance(0.7) => {
@@ -255,7 +255,7 @@ fn scope(rng: &mut Rng) -> Value {
     pairs.collect::<Map<_, _>>().into()
 }
 
-/// Says something of some setting.
+/// A random value of a random setting.
 fn say(rng: &mut Rng) -> (String, Value) {
     let setting: &Setting = &all()[rng.below(all().len() as u64) as usize];
     let name = match rng.below(20) {
@@ -288,7 +288,7 @@ fn every_value_is_accepted_or_rejected_with_one_line() {
             }
             Ok(config) => {
                 taken += 1;
-                // What it says of itself it takes back.
+                // The value that it returns is accepted again.
                 let own = config.get(&name).expect("it is a setting");
                 let again = Config::default().with(&name, own.clone());
                 let again = again.unwrap_or_else(|error| panic!("{what:.300}: {error}"));
@@ -321,7 +321,7 @@ fn web() -> Origins {
     web
 }
 
-/// Crawls a little with it; whether it was over by then.
+/// Crawls briefly with this configuration. Returns whether the crawl was over by then.
 fn crawl(config: Config, seed: u64) -> Option<bool> {
     let io = Sim::with(
         seed,

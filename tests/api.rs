@@ -20,7 +20,7 @@ use argiope::{
 
 use loopback::{Reply, Server};
 
-/// No crawl here takes longer, however busy the machine.
+/// No crawl here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
@@ -97,8 +97,7 @@ fn a_full_sink_pauses_the_crawl_and_loses_nothing() {
     }
     let began = Clock::now();
     assert_eq!(crawler.run(), FinishReason::Finished);
-    // The reader needs a tenth of a second; a crawl that asked once a second whether it was ready
-    // would need twelve.
+    // The reader takes 0.1 s. A crawl that polled it once a second would take 12 s.
     assert!(began.elapsed() < Duration::from_secs(8), "it overslept");
     drop(crawler);
     assert_eq!(reader.join().expect("the reader is well"), PAGES);
@@ -174,14 +173,14 @@ fn stop_now_cancels_requests_in_flight_and_returns_them_too() {
 
 #[test]
 fn waiting_for_the_descriptor_alone_meets_every_deadline() {
-    // A machine that is busy elsewhere may hold a request up for as long as the tick of a second would; it
-    // does not each time.
+    // A busy machine may delay a request for as long as a tick of one second does, but not in every run.
     let mut longest = (0..3).map(|_| longest_gap_by_descriptor());
     let is_met = |longest| longest < Duration::from_millis(900);
     assert!(longest.any(is_met), "a gap of 60 ms waits for a tick");
 }
 
-/// Crawls six pages at a gap of 60 ms, and waits for the descriptor in between; returns the longest gap.
+/// Crawls six pages with a delay of 60 ms, and waits for the descriptor in between. Returns the longest
+/// gap.
 fn longest_gap_by_descriptor() -> Duration {
     let server = Server::start(|asked| match asked.host.as_str() {
         "silent.test" => Reply::page("too late").after(PATIENCE * 2),
@@ -231,7 +230,7 @@ fn longest_gap_by_descriptor() -> Duration {
         .map(|asked| asked.at)
         .collect();
     let gaps = paced.windows(2).map(|pair| pair[1] - pair[0]);
-    // Arrivals jitter by the server's own threads; the sends do not.
+    // Arrivals vary because of the server's threads; the sends do not.
     let check =
         |between: &Duration| assert!(*between > gap.mul_f64(0.5), "{between:?} is too soon");
     gaps.inspect(check).max().expect("two requests")
@@ -333,7 +332,7 @@ fn scope_map_classifier_and_strategy_are_replaceable() {
 
 #[test]
 fn statistics_count_as_refused_what_the_throttle_classifies_so() {
-    /// A 403 of this server means too many requests; a 503 is about none of the scopes.
+    /// A 403 of this server means too many requests; a 503 concerns none of the scopes.
     struct Forbidding;
     impl Classify for Forbidding {
         fn classify(&self, answer: &Answer<'_>) -> Signal {
@@ -463,7 +462,7 @@ fn f90_dont_adjust_delay_ignores_a_slow_reply() {
             _ => Reply::page("fast"),
         });
         let config = set(server.config(), "AUTOTHROTTLE_ENABLED", true);
-        // There one reply is enough to see.
+        // In this mode one reply shows the effect.
         let config = set(config, "AUTOTHROTTLE_MODE", "scrapy");
         let config = set(config, "AUTOTHROTTLE_START_DELAY", "50ms");
         let config = set(config, "CONCURRENT_REQUESTS_PER_DOMAIN", 1);
@@ -635,7 +634,7 @@ fn f17_invalid_costs_are_rejected_and_valid_costs_are_pending() {
     assert_eq!(pending[0].request.scope_costs, [1.0, 2.5]);
 }
 
-/// Has the scopes of `slow.test` looked up elsewhere, and those of others by their host.
+/// Defers the scopes of `slow.test`; other requests have their host as scope.
 struct LookedUp<F> {
     asked: Shared<Vec<String>>,
     look_up: F,
@@ -652,7 +651,7 @@ impl<F: Fn(DeferredScopes) + Send> ScopeMap for LookedUp<F> {
     }
 }
 
-/// A crawler under such a map, its pages, and the paths that the map was asked about.
+/// A crawler with such a map, its pages, and the paths for which the map was queried.
 fn looked_up(
     config: Config,
     look_up: impl Fn(DeferredScopes) + Send + 'static,
@@ -685,7 +684,7 @@ fn f67_a_slow_map_is_called_once_and_delays_no_other_request() {
     let (mut crawler, pages, asked) = looked_up(config, move |later| {
         let server = Arc::clone(&looks);
         thread::spawn(move || {
-            // Until all others had their pages.
+            // Waits until the other pages were requested.
             while server.asked().len() < 3 {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -704,7 +703,7 @@ fn f67_a_slow_map_is_called_once_and_delays_no_other_request() {
         .map(|asked| asked.target.clone())
         .collect();
     assert_eq!(paths, ["/0", "/1", "/2", "/slow", "/slow", "/next"]);
-    // The second try knows its scopes; where it is redirected to is another request.
+    // The retry keeps its scopes; the target of the redirect is another request.
     assert_eq!(*asked.borrow(), ["/slow", "/0", "/1", "/2", "/next"]);
     for page in &pages.borrow()[3..] {
         let mut scopes = page.scopes.to_vec();
@@ -743,7 +742,7 @@ fn f67_requests_waiting_for_scopes_keep_the_crawl_alive_and_are_pending_after_a_
         assert_eq!(crawler.turn(Some(Duration::from_millis(1))), Turn::GoesOn);
     }
     crawler.stopper().stop();
-    // An answer on the way changes nothing any more.
+    // An answer after the stop has no effect.
     let last = unanswered.borrow_mut().pop().expect("two wait");
     last.answer("late");
     assert_eq!(to_the_end(&mut crawler), FinishReason::Shutdown);
@@ -799,7 +798,7 @@ fn build_rejects_an_invalid_default_header() {
     }
 }
 
-/// Stops the crawl from another thread once the server has been asked something.
+/// Stops the crawl from another thread once the server has a request.
 fn stop_once_asked(server: Server, crawler: &Crawler, at_once: bool) {
     let stopper = crawler.stopper();
     thread::spawn(move || {
@@ -814,7 +813,7 @@ fn stop_once_asked(server: Server, crawler: &Crawler, at_once: bool) {
     });
 }
 
-/// Takes turns until the crawl ends; returns why it ended.
+/// Runs turns until the crawl ends; returns the reason.
 fn to_the_end(crawler: &mut Crawler) -> FinishReason {
     let began = Clock::now();
     loop {
@@ -825,7 +824,7 @@ fn to_the_end(crawler: &mut Crawler) -> FinishReason {
     }
 }
 
-/// The same with a change.
+/// Returns the signal with this change.
 fn with(mut signal: Signal, change: impl FnOnce(&mut Signal)) -> Signal {
     change(&mut signal);
     signal

@@ -44,7 +44,7 @@ fn two_crawlers_work_in_a_program_whose_default_provider_is_ring() {
 }
 
 fn crawl_twice() {
-    // The program's own choice of ciphers, which differs from the crawler's.
+    // The program's choice of ciphers, which differs from the crawler's.
     let chacha = |suite: &rustls::SupportedCipherSuite| {
         suite.suite() == CipherSuite::TLS13_CHACHA20_POLY1305_SHA256
     };
@@ -85,8 +85,7 @@ fn crawl_twice() {
     assert!(now.cipher_suites.iter().all(chacha), "it is still there");
 }
 
-/// What a process has once: who handles signals, how many files it may open, what is logged, where it
-/// stands, and which files it makes for whom.
+/// State of the process: signal handlers, open-file limits, log level, current directory and umask.
 fn state() -> String {
     let actions: Vec<_> = (1..32)
         .filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
@@ -116,7 +115,7 @@ fn state() -> String {
     )
 }
 
-/// Lets the process open fewer files than it may, so that there is something to raise.
+/// Lowers the soft limit of open files, so that there is room to raise it.
 fn lower_open_files() {
     // SAFETY: both calls only touch the limit, which is ours.
     unsafe {
@@ -137,7 +136,7 @@ fn config(io: &str, port: u16, ca_file: &str) -> Config {
     ])
 }
 
-/// Crawls some pages; says by which ciphers they came.
+/// Crawls some pages; returns the cipher of each.
 fn crawl(config: Config, port: u16) -> Vec<String> {
     let request = |number| Request::get(format!("https://a.test:{port}/{number}"));
     let pages = crawling::crawl(config, (0..PAGES).map(request).collect());
@@ -149,7 +148,7 @@ fn crawl(config: Config, port: u16) -> Vec<String> {
     pages.into_iter().map(cipher).collect()
 }
 
-/// A server that answers each request with a page, and what makes its certificate known.
+/// A server that answers each request with a page, and the PEM text of its authority.
 fn serve(provider: Arc<CryptoProvider>) -> (Server, String) {
     let authority = Authority::new();
     let (config, _) = authority.chain_server(provider, "a.test");

@@ -47,7 +47,8 @@ measures = {
 print(json.dumps({"measures": measures, "spans": spans}))
 "#;
 
-/// Says aloud what is not checked: past the test harness, which keeps what passing tests print.
+/// Reports what is not checked. Written to stderr directly, because the test harness captures the output
+/// of passing tests.
 fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
@@ -73,8 +74,8 @@ fn median(mut spans: Vec<f64>) -> f64 {
     spans[spans.len() / 2]
 }
 
-/// What the server took by our account, by its own, and how late we were: medians, while our own
-/// thread is kept busy. `None` where the kernel has not this interface for us.
+/// Medians, while our thread is kept busy: the server's latency as we measure it, as the server measures
+/// it, and our lateness. `None` if the kernel does not support this back end.
 fn stalled(io: &str) -> Option<(f64, f64, f64)> {
     let server = Server::start(|_| Reply::page("a page").after(Duration::from_millis(20)));
     let output = Command::new(env!("CARGO_BIN_EXE_argiope"))
@@ -121,7 +122,7 @@ fn a_stalled_probe_measures_the_servers_time() {
             assert_eq!(io, "uring", "every Linux has epoll");
             continue;
         };
-        // A thread that did nothing but sleep would be a tenth of that late.
+        // A thread that only sleeps is a tenth of that late.
         assert!(lateness > 0.005, "{io}: it is busy: {lateness} s");
         let apart = (ours - theirs).abs();
         assert!(
@@ -138,15 +139,15 @@ fn the_hdr_log_has_the_percentiles_of_the_report() {
     let server = Server::start(move |_| {
         let asked = asked.fetch_add(1, Ordering::Relaxed);
         let mut after = Duration::from_millis(asked % 20);
-        // What is asked within two seconds of the hundredth is answered after them, so that there are
-        // intervals without an answer however well the machine does.
+        // Requests within two seconds of the hundredth are answered after them, so that some intervals
+        // have no answer on any machine.
         let mut silence = silence.lock().expect("no server panics");
         if asked >= 100 {
             let until = *silence.get_or_insert(loopback::now() + Duration::from_millis(2100));
             after = after.max(until.saturating_sub(loopback::now()));
         }
         let page = Reply::page("a page").after(after);
-        // Some connections are to be set up while it measures, however quick its pages are.
+        // Some connections are set up during the measurement, however fast the pages are.
         match asked % 10 {
             0 => page.field("Connection", "close"),
             _ => page,
@@ -187,7 +188,7 @@ fn the_hdr_log_has_the_percentiles_of_the_report() {
             );
         }
     }
-    // An interval a second, but none where nothing was answered; stamps have whole milliseconds.
+    // One interval per second, and none without an answer. Stamps are in whole milliseconds.
     let spans = theirs["spans"].as_array().expect("a list").iter();
     let due: Vec<(f64, f64)> = spans
         .filter(|span| span[0] == "due")

@@ -36,7 +36,8 @@ fn stdout(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("stdout is UTF-8")
 }
 
-/// The command line is refused: exit code 2, nothing on stdout, one line on stderr with these parts.
+/// Checks that a command line is refused: exit code 2, nothing on stdout, one line on stderr with these
+/// parts.
 fn check_refused(args: &[&str], parts: &[&str]) {
     let output = argiope(args);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -98,7 +99,7 @@ fn every_command_is_in_the_list_of_this_test() {
     assert_eq!(listed, COMMANDS);
 }
 
-/// The long flags that the help of a command names as its own.
+/// The long flags in the help of a command, without the global ones.
 fn flags_of(command: &str) -> Vec<String> {
     let help = stdout(&["help", command]);
     let (_, options) = help.split_once("Options:").expect("options");
@@ -127,7 +128,7 @@ fn completions_of_every_shell_know_every_command_and_flag() {
         for command in COMMANDS {
             assert!(script.contains(command), "{shell} does not know {command}");
             for flag in flags_of(command) {
-                // fish writes them without their hyphens.
+                // fish completions name flags without hyphens.
                 let name = match *shell {
                     "fish" => format!("-l {}", flag.trim_start_matches('-')),
                     _ => flag,
@@ -143,7 +144,7 @@ fn completions_of_every_shell_know_every_command_and_flag() {
 #[test]
 fn each_command_has_a_man_page_with_its_flags_and_examples() {
     let folder = tempfile::tempdir().expect("a folder");
-    // It need not be there before; a second time it is.
+    // The directory is created the first time, and exists the second time.
     let pages = folder.path().join("share/man1");
     let dir = pages.to_str().expect("a UTF-8 path");
     for _ in 0..2 {
@@ -571,7 +572,7 @@ fn printed_toml_gives_the_same_config() {
             all.extend(args);
             let mut rows: Vec<Value> = serde_json::from_str(&stdout(&all)).expect("JSON");
             for row in &mut rows {
-                // Where a value stands is another place now; that somebody chose it is not.
+                // The source of a value is another one now; whether it is the default stays the same.
                 row["source"] = (row["source"] == "default").into();
             }
             rows
@@ -580,7 +581,7 @@ fn printed_toml_gives_the_same_config() {
         all.extend(args);
         let file = folder.file("printed.toml", &stdout(&all));
         assert_eq!(rows(&["--config", &file]), rows(args));
-        // Printed again from the file, it is the same text.
+        // Printing the settings of that file gives the same text.
         assert_eq!(
             stdout(&["settings", "--toml", "--config", &file]),
             stdout(&all)

@@ -10,7 +10,7 @@ use argiope::wire::http::{Framing, Item, Limits, ResponseReader};
 use data_encoding::BASE64;
 use serde_json::Value;
 
-/// Where nearly all clients agree and we do not, each with its reason.
+/// Cases in which nearly all clients agree and we differ, each with its reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "llhttp-030",
@@ -23,7 +23,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Where clients disagree: whether we take the reply, and why.
+/// Cases in which clients disagree: whether we accept the reply, and why.
 const CONTESTED: &[(&str, bool, &str)] = &[
     ("curl-1116", true, "chunk lines may end with LF alone"),
     ("curl-1417", true, "trailers may end with LF alone"),
@@ -110,7 +110,8 @@ fn contested_replies_have_a_fixed_result() {
     }
 }
 
-/// The reply is what everyone has read, in every cut. Says whether it is framed.
+/// Checks that all readings give the result that all clients agree on. Returns whether the reply is
+/// framed.
 fn check_read(case: &Case) -> bool {
     let readings = case.readings();
     for read in &readings {
@@ -163,7 +164,7 @@ struct Case {
     interim: Vec<u16>,
 }
 
-/// What we made of a reply.
+/// The result of reading a reply.
 #[derive(Debug, Default)]
 struct Reading {
     status: u16,
@@ -175,13 +176,14 @@ struct Reading {
 }
 
 impl Case {
-    /// One reading for each cut and each way the connection can go on after the last byte.
+    /// Readings of the reply in pieces of several sizes; of a framed reply also on a connection that
+    /// stays open.
     fn readings(&self) -> Vec<Reading> {
         let mut readings = Vec::new();
         for bytes in [self.raw.len().max(1), 1, 7] {
             let closed = read(self.raw.chunks(bytes), self.decode, true);
             if closed.framed && closed.error.is_none() {
-                // Held open, or reset: either way the end must have been seen by now.
+                // The end of a framed reply is detected without the end of the connection.
                 readings.push(read(self.raw.chunks(bytes), self.decode, false));
             }
             readings.push(closed);
@@ -190,8 +192,7 @@ impl Case {
     }
 }
 
-/// Reads a reply; `close` tells the reader that the connection ended, otherwise only what came
-/// counts.
+/// Reads a reply. If `close`, the connection ends after it; otherwise it stays open.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, decode: bool, close: bool) -> Reading {
     let mut reader = ResponseReader::new(false, Limits::default());
     let mut reading = Reading::default();
@@ -265,7 +266,7 @@ fn case(json: &Value) -> Case {
     };
     let number = |value: &Value| value.as_u64().map(|number| number as u16);
     let expect = &json["expect"];
-    // What clients of the web made of it outweighs what its own suite says.
+    // The results of web clients have priority over those of the case's own suite.
     let read = json.get("web").unwrap_or(expect);
     let headers = read["headers"].as_array().map(|list| {
         list.iter()

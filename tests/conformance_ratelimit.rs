@@ -26,7 +26,7 @@ fn examples_of_every_draft_are_parsed() {
         let expect = &case.expect;
         assert_eq!(found.limit, expect.limit, "limit");
         assert_eq!(found.remaining, expect.remaining, "remaining");
-        // The draft shows two ways to write one reset; the first is the one that counts.
+        // The draft has two notations of one reset; the first one is tested here.
         let reset_date = expect.reset_date.as_deref().map(|line| {
             let line = [("RateLimit-Reset".to_owned(), line.to_owned())];
             RateLimit::read(&self::headers(&line), now).reset
@@ -109,7 +109,7 @@ fn retry_after_is_parsed_in_its_two_forms_only() {
                 assert!(["ignore", "120-or-ignore"].contains(&&**word), "ignored");
             }
             (Value::String(word), Some(wait)) if word == "clamp" => {
-                // How much of it is kept is for the crawl's settings; here it must be whole.
+                // The crawl's settings limit the wait later; the parser must not.
                 assert!(wait >= Duration::from_secs(1_000_000) && wait <= WAIT_MAX);
             }
             (Value::String(word), Some(wait)) => {
@@ -195,7 +195,7 @@ impl Identified for RetryAfter {
     }
 }
 
-/// Checks every case; the first that fails is named before its assertion tells what is wrong.
+/// Checks every case, and prints the name of the first that fails before its assertion does.
 fn check_all<T: Identified>(group: &str, cases: &[T], check: impl Fn(&T)) {
     assert!(!cases.is_empty(), "no case among {group}");
     for case in cases {
@@ -205,7 +205,7 @@ fn check_all<T: Identified>(group: &str, cases: &[T], check: impl Fn(&T)) {
     println!("{group}: all {}", cases.len());
 }
 
-/// What is malformed is not among what is found.
+/// Removes malformed values from the expected ones: the parser does not return them.
 fn well_formed(expected: &[Named]) -> Vec<Named> {
     let is_malformed = |named: &&Named| matches!(named, Named::Malformed { .. });
     let kept = expected.iter().filter(|named| !is_malformed(named));
@@ -221,7 +221,7 @@ fn wall_of(timestamp: &str) -> Wall {
     date::timestamp(timestamp.as_bytes()).expect("a time")
 }
 
-/// The header fields as a reply brings them.
+/// The header fields, parsed from a reply.
 fn headers(fields: &[(String, String)]) -> Headers {
     let mut reply = "HTTP/1.1 200 OK\r\n".to_owned();
     for (name, value) in fields {

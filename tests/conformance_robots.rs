@@ -10,7 +10,7 @@ use argiope::wire::robots::Robots;
 use argiope::wire::url::request_target_of;
 use serde::Deserialize;
 
-/// Cases that most implementations answer otherwise than we do, and why we do.
+/// Cases in which we differ from most implementations, and the reasons.
 const MAJORITY_EXCEPTIONS: &[(&str, &[&str])] = &[
     (
         "the agent asked for is reduced to its product token as the file's are",
@@ -73,7 +73,7 @@ fn majority_cases_that_follow_the_rfc_match() {
     assert!(stale.is_empty(), "no exceptions any more: {stale:?}");
 }
 
-/// Where the field is split there is no right answer; these are ours.
+/// Implementations disagree on these cases; our results are fixed.
 #[test]
 fn contested_cases_have_a_fixed_result() {
     let Some(cases) = cases() else { return };

@@ -11,7 +11,7 @@ use argiope::{Config, Crawler, FinishReason, Page, Request};
 
 use loopback::{Asked, Reply, Server};
 
-/// Sets a cookie at the login, and tells everybody's.
+/// A server that sets two cookies at the login: one for the host, and one for the domain.
 fn server() -> Server {
     Server::start(|asked| match asked.target.as_str() {
         "/login" | "/login?out" => Reply::redirect("302 Found", "/home")
@@ -83,7 +83,7 @@ fn own_cookie_header_and_dont_merge_cookies_bypass_the_jar() {
     crawl(
         on(&server),
         vec![
-            // Only this response has its value.
+            // The cookies of this response are not stored.
             get("http://a.test/login?out").dont_merge_cookies(),
             get("http://a.test/1"),
             get("http://a.test/login"),

@@ -15,7 +15,7 @@ use argiope::{Accuracy, Config, Crawler, Page, Request};
 use authority::Authority;
 use loopback::{Reply, Server};
 
-/// A server that shows two certificates, and what they are.
+/// A server with a chain of two certificates, and the certificates.
 fn serve() -> (server::Server, Vec<Vec<u8>>) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let (config, chain) = Authority::new().chain_server(provider, "a.test");
@@ -27,7 +27,7 @@ fn set(config: Config, name: &str, value: impl Into<SettingValue>) -> Config {
     config.with(name, value).expect("the setting is sound")
 }
 
-/// The pages of these requests, one after the other.
+/// The pages of these requests, sent one after the other.
 fn pages(config: Config, requests: Vec<Request>) -> Vec<Page> {
     let config = set(config, "CONCURRENT_REQUESTS_PER_DOMAIN", 1);
     let mut crawler = Crawler::builder(config).build().expect("a crawler");
@@ -57,7 +57,7 @@ fn certificates_are_shared_by_pages_and_known_after_resumption() {
             set(config, name, value)
         });
     let get = |page| Request::get(format!("https://a.test/{page}"));
-    // What is not to be sent twice has a connection of its own.
+    // A request that may not be sent twice gets a new connection.
     let again = Request::post("https://a.test/3", "body");
     let pages = pages(config, vec![get(1), get(2), again]);
     for page in &pages {

@@ -70,7 +70,7 @@ fn replies_of_dnsmasq_are_parsed() {
     }
 }
 
-/// The same questions for every peer, all of one small zone.
+/// Sends the same queries to every peer, all for one small zone.
 fn check_peer(peer: &Peer) {
     let mut driver = Driver::new(peer.address, 1);
     let check = |driver: &mut Driver, host, expected: Result<&[&str], &str>| {
@@ -98,7 +98,7 @@ fn check_peer(peer: &Peer) {
     assert!(big.len() >= 16, "as many as are kept: {}", big.len());
     assert_eq!(driver.resolver.stats().tcp_fallbacks, 1);
 
-    // Many at once, over several ports.
+    // Many queries at once, over several ports.
     let mut driver = Driver::new(peer.address, 2);
     for number in 0..200 {
         let host = format!("none-{number}.test");
@@ -111,7 +111,7 @@ fn check_peer(peer: &Peer) {
     assert_eq!(driver.resolver.stats().strays, 0);
 }
 
-/// A name server of our own, ended when dropped.
+/// A child process with a name server, killed when dropped.
 struct Peer {
     child: Child,
     address: SocketAddr,
@@ -126,7 +126,7 @@ impl Peer {
         for _ in 0..TRIES {
             match Peer::start_once(program, config, arguments) {
                 Ok(peer) => return peer,
-                // Another process may have taken the port since it was free.
+                // Another process may have taken the port in the meantime.
                 Err(error) => last = error,
             }
         }
@@ -159,7 +159,7 @@ impl Peer {
         let child = match spawned {
             Ok(child) => child,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                // Past the harness, which keeps what passing tests print.
+                // Directly, because the harness captures the output of passing tests.
                 let _ = writeln!(
                     std::io::stderr(),
                     "SKIPPED: {program} is not installed, so nothing was checked against it"
@@ -189,7 +189,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may have ended by itself, and then there is nothing to do.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -239,7 +239,7 @@ impl Driver {
         }
     }
 
-    /// Works until no name is being resolved.
+    /// Runs until no name is being resolved.
     fn run(&mut self) -> Vec<Result<Vec<String>, &'static str>> {
         while !self.resolver.is_empty() {
             self.act();
@@ -327,7 +327,7 @@ fn free_address() -> SocketAddr {
     listener.local_addr().expect("it is bound")
 }
 
-/// The zone's addresses as a hosts file, which is how dnsmasq wants them.
+/// The zone's addresses as a hosts file, for dnsmasq.
 fn hosts() -> String {
     let mut hosts = String::from("192.0.2.1 a.test\n2001:db8::1 a.test\n192.0.2.4 four.test\n");
     for last in 1..=BIG {
@@ -336,13 +336,13 @@ fn hosts() -> String {
     hosts
 }
 
-/// Name servers are often where only the administrator's shell looks.
+/// The search path with the `sbin` directories, where name servers are often installed.
 fn path_with_sbin() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:/usr/local/sbin:/usr/sbin:/sbin")
 }
 
-/// How often a server is started, on another port each time.
+/// Attempts to start a server, each on another port.
 const TRIES: u32 = 3;
 
 /// Addresses of the name whose answer fits no datagram: 16 bytes each are beyond 1232.

@@ -157,7 +157,7 @@ fn every_error_is_non_exhaustive_with_code_and_is_retryable() {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("the folder is readable") {
             let path = entry.expect("an entry").path();
-            // What the kernel says never leaves its floor as such, and a program is not a library.
+            // Errors of `io` are converted on the floors above it, and `cli` is not part of the library.
             let is_inside = path.ends_with("src/io") || path.ends_with("src/cli");
             if path.is_dir() && !is_inside {
                 folders.push(path);
@@ -182,8 +182,7 @@ fn every_error_is_non_exhaustive_with_code_and_is_retryable() {
     );
 }
 
-/// The names of the error types in a file that everybody can see, and whether a variant may be added
-/// to each.
+/// The names of the public error types in a file, and whether each is non-exhaustive.
 fn errors(code: &str) -> Vec<(&str, bool)> {
     let mut found = Vec::new();
     for derive in code.split("#[derive(").skip(1) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use argiope::testkit::server::{Acceptor, loopback};
 use argiope::{BodyMode, Crawler, Flow, Page, Reply, Request, Sink, Turn};
 
-/// Takes bodies as they come, and counts their bytes.
+/// A sink that takes bodies in pieces, and counts their bytes.
 #[derive(Clone, Default)]
 struct Takes(Arc<AtomicUsize>);
 
@@ -29,7 +29,7 @@ impl Sink for Takes {
     fn put(&mut self, _page: &mut Page) {}
 }
 
-/// Blocks of deflate that decode to 8 MiB and can be repeated; a hundredth as long, which is allowed.
+/// Deflate blocks that decode to 8 MiB and can be repeated. The ratio is a hundred, which is allowed.
 fn blocks() -> Vec<u8> {
     let mut text = vec![0; 8 << 20];
     let mut state = 1_u64;
@@ -46,16 +46,16 @@ fn blocks() -> Vec<u8> {
     coded
 }
 
-/// A server that answers each connection with gzip for ever, once so many have come.
+/// A server that sends endless gzip on each connection, once this many have arrived.
 fn endless(connections: usize) -> Acceptor {
     let (coded, all) = (blocks(), Barrier::new(connections));
     Acceptor::start(loopback(), move |mut stream, _| {
-        // A request is short: it comes in one.
+        // A request is short, so one read gets it whole.
         let _ = stream.read(&mut [0; 4096])?;
         all.wait();
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n")?;
         stream.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255])?;
-        // It ends when the crawl has had enough.
+        // Ends with an error when the crawl closes the connection.
         loop {
             stream.write_all(&coded)?;
         }
@@ -100,7 +100,7 @@ fn a_turn_decodes_a_bounded_number_of_expanding_bodies() {
     while taken() < 10 * HOSTS {
         let before = taken();
         crawler.turn(Some(Duration::from_millis(100)));
-        // First of all each is given what came of it at once.
+        // Not counted: the first bytes of each body, which arrive at once.
         if before > 2 * HOSTS {
             most = most.max(taken() - before);
         }

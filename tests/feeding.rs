@@ -14,10 +14,10 @@ use argiope::{
 
 use loopback::{Reply as Answer, Server};
 
-/// No crawl here takes longer, however busy the machine.
+/// No crawl here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Hands each page, with what holds it open, to a thread that looks for its links.
+/// A sink that sends each page, with its [`LinksLater`], to a thread that finds its links.
 struct ToThread {
     pages: Sender<(Page, LinksLater)>,
     open: Vec<(u64, LinksLater)>,
@@ -61,7 +61,7 @@ fn links_from_a_slow_thread_are_followed() {
     let finds = thread::spawn(move || {
         let mut depths = Vec::new();
         for (page, later) in looks {
-            // The crawl has long had nothing else to do.
+            // By then the crawl has no other work.
             thread::sleep(Duration::from_millis(3));
             depths.push(page.depth);
             let number = depths.len() + 1;
@@ -78,7 +78,7 @@ fn links_from_a_slow_thread_are_followed() {
     assert_eq!(depths, (0..PAGES as u32).collect::<Vec<_>>());
 }
 
-/// What comes by a channel, until that ends.
+/// A source of the requests in a channel.
 struct FromChannel {
     requests: Receiver<Request>,
     wakes: Sender<Wake>,
@@ -133,7 +133,7 @@ fn a_source_that_is_fed_by_another_thread_wakes_the_crawl_within_a_millisecond()
         let mut quickest = PATIENCE;
         for tag in 1..=12 {
             let wake = hears.recv_timeout(PATIENCE).expect("it is asked");
-            // It has been asleep for a while.
+            // Long enough for the crawl to sleep.
             thread::sleep(Duration::from_millis(5));
             while turns.try_recv().is_ok() {}
             let request = Request::get(format!("http://a.test/{tag}")).tag(tag);
@@ -144,7 +144,7 @@ fn a_source_that_is_fed_by_another_thread_wakes_the_crawl_within_a_millisecond()
             quickest = quickest.min(woken.saturating_duration_since(said));
             assert_eq!(acknowledged.recv_timeout(PATIENCE), Ok(tag));
         }
-        // Others need the processor, too: now and then none of them does.
+        // Other processes may delay a wake, but not every one.
         assert!(quickest < Duration::from_millis(1), "{io}: {quickest:?}");
         drop(requests);
         let wake = hears.recv_timeout(PATIENCE).expect("it is asked");

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, epoll};
 
 use loopback::{Reply, Server};
 
-/// No crawl here takes longer, however busy the machine.
+/// No crawl here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const fn is_send<T: Send>() {}
@@ -26,7 +26,7 @@ const fn is_shared<T: Clone + Send + Sync + 'static>() {}
 const fn is_shown<T: std::fmt::Debug>() {}
 const fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 
-/// Checked where it is compiled.
+/// Checked by the compiler.
 const _: () = {
     is_send::<Crawler>();
     is_send::<Crawler<argiope::io::sim::Sim>>();
@@ -86,7 +86,7 @@ fn a_crawl_can_move_between_threads() {
                 .submit(Request::get(format!("http://a.test/{number}")))
                 .expect("it is a URL");
         }
-        // Made here, driven by threads that end: first until half is done, then to the end.
+        // Built on this thread, and driven by two others: the first does half of it, the second the rest.
         let handle = crawler.handle();
         let mut crawler = thread::spawn({
             let pages = pages.clone();
@@ -123,8 +123,8 @@ fn a_moved_crawl_does_not_interrupt_its_former_thread() {
     while server.asked().is_empty() {
         crawler.turn(Some(Duration::from_millis(5)));
     }
-    // The reply comes while another thread drives. What the kernel still did in our name would
-    // break off our own wait.
+    // The reply arrives while another thread drives the crawl. Work that the kernel still did for this
+    // thread would interrupt its wait.
     let (sender, receiver) = std::sync::mpsc::channel();
     let driver = thread::spawn(move || {
         crawler.turn(Some(Duration::ZERO));
@@ -142,7 +142,7 @@ fn a_moved_crawl_does_not_interrupt_its_former_thread() {
     assert_eq!(pages.borrow()[0].status, Some(200));
 }
 
-/// Drives a crawl by waiting for its descriptor, with this, to its end.
+/// Drives a crawl to its end; `wait` waits for its descriptor between turns.
 fn drive(crawler: &mut Crawler, mut wait: impl FnMut(&Crawler)) -> usize {
     let began = Clock::now();
     let mut turns = 0;
@@ -154,7 +154,7 @@ fn drive(crawler: &mut Crawler, mut wait: impl FnMut(&Crawler)) -> usize {
     turns
 }
 
-/// Waits for the level: until the descriptor is readable.
+/// Waits until the descriptor is readable (level-triggered).
 fn level(crawler: &Crawler) {
     let mut fds = [PollFd::new(crawler, PollFlags::IN)];
     let bound = PATIENCE.try_into().expect("it fits");
@@ -162,7 +162,7 @@ fn level(crawler: &Crawler) {
     assert_eq!(ready, 1, "the descriptor carries every deadline");
 }
 
-/// Waits for an edge: until the descriptor becomes readable anew.
+/// Waits until the descriptor becomes readable again (edge-triggered).
 fn edge() -> impl FnMut(&Crawler) {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
     let mut is_new = true;
@@ -171,7 +171,7 @@ fn edge() -> impl FnMut(&Crawler) {
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
             epoll::add(&epoll, crawler, epoll::EventData::new_u64(0), flags).expect("it is one");
         }
-        // An io_uring that works in our name may break a wait off, which does no harm.
+        // An io_uring that works for this thread may interrupt the wait, which is harmless.
         let woken = waited(&epoll, PATIENCE);
         assert_ne!(woken, Ok(0), "the descriptor reports everything");
     }
@@ -185,8 +185,8 @@ fn the_descriptor_signals_each_deadline_within_a_millisecond() {
         ("uring", false),
         ("uring", true),
     ] {
-        // Others need the processor, too, and may have it for milliseconds each time that we would;
-        // a deadline that the descriptor does not carry is missed in every run.
+        // Other processes may delay a run by milliseconds. A deadline that the descriptor does not report
+        // is missed in every run.
         let mut runs = (0..10).map(|_| late_by_the_descriptor(io, edges));
         assert!(
             runs.any(|late| late < Duration::from_millis(1)),
@@ -195,7 +195,7 @@ fn the_descriptor_signals_each_deadline_within_a_millisecond() {
     }
 }
 
-/// How late requests leave in the median, of a crawl whose turns the descriptor alone begins.
+/// The median lateness of requests, in a crawl whose turns begin only when its descriptor is readable.
 fn late_by_the_descriptor(io: &str, edges: bool) -> Duration {
     const PAGES: usize = 25;
     let server = Server::start(|_| Reply::page("a page"));
@@ -229,7 +229,7 @@ fn submit_makes_the_descriptor_readable() {
         let server = Server::start(|_| Reply::page("a page"));
         let (pages, mut crawler) = kept(set(server.config(), "IO", io));
         let handle = crawler.handle();
-        // Nothing is left to be done, not even a tick, when the request comes.
+        // When the request arrives, the crawl has no work left, not even a tick.
         let mut settled = 0;
         while settled < 3 {
             assert_eq!(crawler.turn(Some(Duration::ZERO)), Turn::GoesOn);
@@ -267,7 +267,7 @@ fn each_command_wakes_a_sleeping_crawl() {
         });
         let quickest = |what: &str, word: &dyn Fn()| {
             let tries = (0..12).map(|_| {
-                // It has been asleep for a while.
+                // Long enough for the crawl to sleep.
                 thread::sleep(Duration::from_millis(5));
                 while wakes.try_recv().is_ok() {}
                 let said = Clock::now();
@@ -275,7 +275,7 @@ fn each_command_wakes_a_sleeping_crawl() {
                 let woke = wakes.recv_timeout(PATIENCE).expect("it wakes");
                 woke.saturating_duration_since(said)
             });
-            // Others need the processor, too: now and then none of them does.
+            // Other processes may delay a wake, but not every one.
             let quickest = tries.min().expect("some tries");
             assert!(
                 quickest < Duration::from_millis(1),
@@ -284,7 +284,7 @@ fn each_command_wakes_a_sleeping_crawl() {
         };
         quickest("stats", &|| drop(handle.stats()));
         quickest("try_submit", &|| {
-            // What it leads to is no wake of its own.
+            // This request is rejected, so that nothing else wakes the crawl.
             let refused = Request::get("http://0.0.0.0/");
             handle.try_submit(refused).expect("there is room");
         });
@@ -349,7 +349,7 @@ fn invalid_scope_patch_is_rejected_by_the_call() {
     for name in ["", " a.test", "http://a.test/", "a*b", "ip/here"] {
         assert!(handle.set_scope(name, nothing()).is_err(), "{name:?}");
     }
-    // What can be written down is fit to be used, at its edges, too.
+    // Every value that the types allow is usable, also the extreme ones.
     let edges = [
         nothing().delay(Duration::from_secs(3_000_000_000)),
         nothing().quota(f64::MAX).window(Duration::ZERO),
@@ -375,7 +375,7 @@ fn stats_returns_a_fresh_snapshot() {
     let server = Server::start(|_| Reply::page("a page"));
     let (_, mut crawler) = kept(server.config());
     let handle = crawler.handle();
-    // Nobody drives it yet: what is known was said when it was made.
+    // No thread drives it yet, so this is the snapshot of its start.
     assert_eq!(handle.stats().pages, 0);
     let driver = thread::spawn(move || (crawler.run(), crawler));
     for number in 1..=3 {
@@ -434,7 +434,7 @@ fn an_idle_crawl_uses_no_processor_time() {
     }
 }
 
-/// Waits on an epoll; how many events there were.
+/// Waits on an epoll; returns the number of events.
 fn waited(epoll: &OwnedFd, patience: Duration) -> Result<usize, rustix::io::Errno> {
     let mut events = [epoll::Event {
         flags: epoll::EventFlags::empty(),

@@ -28,10 +28,10 @@ use tokio::runtime::Runtime;
 
 use loopback::{Reply, Server, gaps};
 
-/// No crawl here takes longer, however busy the machine.
+/// No crawl here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Who reads an example wants to see all of it at once.
+/// An example fits on one screen.
 const LINES_MAX: usize = 40;
 
 #[test]
@@ -69,7 +69,7 @@ fn a_tokio_program_keeps_a_pace_to_the_millisecond() {
     const PAGES: usize = 12;
     let pace = Duration::from_millis(50);
     let mut seen = Vec::new();
-    // Others need the processor, too. What a loop rounds it rounds for most.
+    // Other processes may delay some requests. A loop that rounds its timeouts delays most.
     for _ in 0..5 {
         let server = Server::start(|_| Reply::page("a page"));
         let config = set(server.config(), "DOWNLOAD_DELAY", "50ms");
@@ -105,7 +105,7 @@ fn untaken_pages_in_tokio_pause_the_crawl_and_none_is_lost() {
         while inbox.recv().await.is_some() {
             taken += 1;
             if taken == 1 {
-                // The crawl's task has this thread until it has nothing left to do.
+                // Runs the crawl's task on this thread until it has no work left.
                 for _ in 0..100_000 {
                     tokio::task::yield_now().await;
                 }
@@ -126,7 +126,7 @@ fn an_epoll_loop_runs_a_crawl_and_its_own_descriptors() {
     let crawler = builder.build().expect("an epoll");
     let crawl = std::thread::spawn(|| in_epoll::crawl(crawler, reads).map_err(|e| e.to_string()));
     let say = |mut pipe: &PipeWriter, text: &str| pipe.write_all(text.as_bytes());
-    // Each comes when nothing else is under way, and one of them in two pieces.
+    // Each line arrives when nothing is in flight, and one of them in two pieces.
     for (before, text) in [
         (0, "http://a.test/1\n"),
         (1, "http://a.test/2\nhttp://a.te"),
@@ -184,7 +184,7 @@ fn a_shell_script_drives_a_crawl_through_pipes() {
             (&200.into(), &number.into())
         );
     }
-    // A crawl that gathered lines for a second would take one for each.
+    // A crawl that collected lines for a second would take one second for each.
     let took = began.elapsed();
     assert!(took < Duration::from_secs(4), "{took:?}");
     writeln!(seeds, "http://a.test/moved").expect("it reads");

@@ -22,12 +22,12 @@ use counting::{Counting, held};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The URL itself stays in the seen set: 8 bytes, in a table that is half full after it has grown.
+/// Bytes of the URL in the seen set: 8, in a table that is half full after it has grown.
 const SEEN: f64 = 19.0;
 
 #[test]
 fn memory_of_an_idle_host_is_bounded() {
-    // Shards of tables grow at different times, so the figures are those of the worst moment: 17 bytes a
+    // The shards of a table grow at different times, so the bounds are for the worst moment: 17 bytes per
     // slot, and half of the slots empty.
     let record = 37.0;
     check("without a record", nothing_counted(), SEEN + 1.0);
@@ -46,7 +46,7 @@ fn memory_of_cached_robots_txt_is_bounded() {
         robots_memory: 160_000,
         ..nothing_counted()
     };
-    // A thousand of them, at 160 bytes each.
+    // This memory holds a thousand of them, at 160 bytes each.
     check("with a robots.txt", kept.clone(), SEEN + 8.0);
     let kept = FrontierSettings {
         robots_memory: 256 << 20,
@@ -79,7 +79,7 @@ fn check(name: &str, settings: FrontierSettings, bytes_max: f64) {
     assert!(each < bytes_max, "{name}: {each:.1} bytes a host");
 }
 
-/// Visits so many hosts, one page each, one after the other.
+/// Visits this many hosts one after the other, one page each.
 fn bytes_per_host(settings: &FrontierSettings, hosts: u32) -> f64 {
     let mut frontier = Frontier::new(settings.clone(), &Secret::from_seed(1));
     let mut now = Instant::START;

@@ -43,7 +43,7 @@ fn check(mut io: impl Io) {
     assert_eq!(asked() - before, 0);
 }
 
-/// Connects, asks, reads the answer, closes.
+/// Connects, sends a byte, reads the answer, and closes.
 fn exchange(io: &mut impl Io, events: &mut Vec<Event>, peer: SocketAddr, generation: u32) {
     let token = Token {
         slot: 0,

@@ -57,7 +57,7 @@ fn a_stuck_reader_can_be_dropped() {
         unsafe { libc::dup2(writer.as_raw_fd(), 1) };
         let folder = tempfile::tempdir().expect("a folder");
         let mut io = back_end();
-        // Where an assertion fails this is dropped before `io`, which waits for the reader.
+        // If an assertion fails, this is dropped before `io`, whose drop waits for the reader.
         let reader = reader;
         io.disk(DiskJob::Stdout { file: FileId(1) });
         let line = [b'!'; 1000];
@@ -96,7 +96,7 @@ fn a_stuck_reader_can_be_dropped() {
             [(1, late), (2, None), (1, late)]
         );
         assert_eq!(fs::read(path).expect("it was written"), line);
-        // Nothing holds it up that it goes.
+        // Dropping the back end does not block.
         drop(io);
         drop(reader);
         std::process::exit(7);
@@ -110,7 +110,7 @@ fn a_closed_pipe_is_an_error_and_not_a_signal() {
     if inside() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
-        // Signals are as in a host that is no Rust program.
+        // Restores the default of SIGPIPE, which a Rust program ignores.
         // SAFETY: both descriptors are open, and the default disposition has no handler.
         unsafe {
             libc::dup2(writer.as_raw_fd(), 1);
@@ -130,7 +130,7 @@ fn a_closed_pipe_is_an_error_and_not_a_signal() {
 #[test]
 fn sending_to_a_closed_peer_is_an_error_and_not_a_signal() {
     if inside() {
-        // Signals are as in a host that is no Rust program.
+        // Restores the default of SIGPIPE, which a Rust program ignores.
         // SAFETY: the default disposition has no handler.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -189,7 +189,7 @@ fn without_descriptors_connect_fails() {
         let mut io = back_end();
         assert_eq!(io.capacity(), 36, "some are kept back for files");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        // Someone else in the process takes what was kept back.
+        // Another part of the process uses the reserved descriptors.
         let mut taken = Vec::new();
         while let Ok(file) = fs::File::open("/dev/null") {
             taken.push(file);
@@ -264,7 +264,7 @@ fn stale_bytes_are_not_delivered_to_a_reused_slot() {
         peers.push(peer);
         let mut received = 0;
         let until = io.now() + Duration::from_secs(9);
-        // Some are closed before they are received, some in the middle, some afterwards.
+        // Some connections are closed before the bytes are received, some in the middle, some afterwards.
         while received < generation % 3 * 50 {
             assert!(io.now() < until, "{received} bytes were received in 9 s");
             io.wait(Some(until), &mut events);
@@ -285,7 +285,7 @@ fn stale_bytes_are_not_delivered_to_a_reused_slot() {
         }
         io.close(token, argiope::io::Close::Reset);
     }
-    // The kernel has closed them all: their peers see it.
+    // All peers see that the kernel has closed the connections.
     io.submit();
     for mut peer in peers {
         assert_eq!(
@@ -332,7 +332,7 @@ fn check_late_accept(mut io: impl Io) {
     assert!(events.is_empty(), "{events:?}");
     assert!(turns < 20, "{turns} turns in a second");
     drop(taken);
-    // Nothing but the listener's own next try ends this.
+    // Only the listener's own retry ends this wait.
     while events.is_empty() {
         io.wait(None, &mut events);
     }
@@ -386,7 +386,7 @@ fn epoll_is_used_if_io_uring_is_forbidden() {
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 
-/// As a container's sandbox does: io_uring_setup ends with EPERM.
+/// Makes io_uring_setup fail with EPERM, as in a container's sandbox.
 fn forbid_io_uring() {
     let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
         code: code as u16,
@@ -395,7 +395,7 @@ fn forbid_io_uring() {
         k,
     };
     let mut program = [
-        // The number of the system call stands first.
+        // The number of the system call is the first word.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         statement(
             libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
@@ -427,7 +427,7 @@ fn forbid_io_uring() {
     assert!(done, "{}", std::io::Error::last_os_error());
 }
 
-/// The back end on io_uring, if there is one to be had.
+/// The back end on io_uring, if it is available.
 fn uring() -> Option<Uring> {
     Uring::new(IoSettings::default())
         .inspect_err(|reason| loud::skip(reason))
@@ -438,7 +438,7 @@ fn inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// This program again, to run one test only.
+/// Starts this program again, for one test only.
 fn again(test: &str) -> Child {
     Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "--nocapture", test])

@@ -5,12 +5,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Crates in the tree of a build without features: ourselves and procedural macros included, what
-/// builds C left out.
+/// Most crates in the tree of a build without features: argiope and procedural macros included, build
+/// dependencies excluded.
 const CRATES_MAX: usize = 95;
 
-/// What only a program decides on, so the command alone has it: flags, bars, errors of all kinds,
-/// signals, files of settings and memory. Its logger it writes itself.
+/// Crates that only a program should choose, so only the command has them: flags, progress bars, error
+/// reports, signals, settings files and allocators. Its logger is its own.
 const PROGRAMS_OWN: &[&str] = &[
     "anyhow",
     "clap",
@@ -22,7 +22,8 @@ const PROGRAMS_OWN: &[&str] = &[
     "toml",
 ];
 
-/// The same by others: loggers, allocators, loops, and TLS beside that of rustls.
+/// Crates that neither uses: other loggers, allocators and async runtimes, and other TLS than that of
+/// rustls.
 const NEVER: &[&str] = &[
     "async-std",
     "ctrlc",
@@ -38,7 +39,7 @@ const NEVER: &[&str] = &[
     "tracing-subscriber",
 ];
 
-/// Each feature, and the crates that show that it is on.
+/// Each feature, and the crates that it enables.
 const FEATURES: &[(&str, &[&str])] = &[
     ("brotli", &["brotli-decompressor"]),
     ("cookies", &["cookie_store"]),
@@ -120,7 +121,7 @@ fn every_feature_is_documented() {
     }
 }
 
-/// The names and versions in the tree of the library with these features, as a program gets it.
+/// The names and versions of the crates that a program gets with the library and these features.
 fn tree(features: &[&str]) -> Tree {
     let features = features.join(",");
     let lines = cargo(&[
@@ -135,7 +136,7 @@ fn tree(features: &[&str]) -> Tree {
         "--format",
         "{p}",
     ]);
-    // `name v1.2.3`, then perhaps where it comes from, and a star where it stood before.
+    // `name v1.2.3`, then perhaps its path, and a star if it was listed before.
     let name = |line: &str| {
         let mut words = line.split(' ');
         let (name, version) = (words.next()?, words.next()?);
@@ -162,7 +163,7 @@ impl Tree {
     }
 }
 
-/// Output of cargo about this package, offline: everything is downloaded, since this test was built.
+/// Output of cargo for this package, offline: everything was downloaded to build this test.
 fn cargo(arguments: &[&str]) -> String {
     let ran = Command::new(env!("CARGO"))
         .args(arguments)

@@ -22,15 +22,15 @@ use counting::{Counting, held, held_most};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes a second that the sink takes.
+/// Bytes per second that the sink takes.
 const RATE: f64 = 1e6;
-/// What it has room for.
+/// Bytes that the sink has room for.
 const QUEUE: usize = 256 << 10;
-/// What the kernel has, on our side of a connection: the server sends as long as there is room.
+/// Bytes that the kernel has room for, on our side of a connection.
 const WINDOW: usize = 256 << 10;
-/// How often the server looks whether there is.
+/// Interval in which the server checks for room.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
-/// What such a body may cost in all: the crawl's buffers, the kernel's, and whatever else there is.
+/// Most memory for such a body: the crawl's buffers, the simulated kernel's, and all else.
 const HELD_MAX: isize = 8 << 20;
 
 #[test]
@@ -64,7 +64,8 @@ fn expanding_bodies_do_not_block_other_pages() {
         }
     }
     assert_eq!(taken.get(), LENGTH);
-    // As it comes, and as it goes on at the end of the same turn; the last piece goes over.
+    // A body may be read twice in a turn: when it arrives, and when it resumes at the end of the turn.
+    // The last piece of each may exceed the limit.
     assert!(
         turn_most <= 2 * (ENOUGH + PIECE_MAX),
         "{turn_most} bytes in a turn"
@@ -76,7 +77,8 @@ fn expanding_bodies_do_not_block_other_pages() {
     );
 }
 
-/// Two servers at the same distance, which answer at the same moment: one with this, one shortly.
+/// Two servers with the same round trip, which answer at the same moment: one with this body, one with a
+/// short page.
 struct Both {
     coded: Vec<u8>,
 }
@@ -105,7 +107,7 @@ impl World for Both {
 #[derive(Clone, Default)]
 struct Ready {
     taken: Shared<usize>,
-    /// What it had taken of the long body when the short page came.
+    /// Bytes of the long body that it had taken when the short page arrived.
     taken_before: Shared<usize>,
 }
 
@@ -130,7 +132,7 @@ impl Sink for Ready {
     }
 }
 
-/// A crawl of this world.
+/// A crawl of these servers.
 fn crawler(
     world: impl World + 'static,
     piece_gap_max: Duration,
@@ -156,7 +158,7 @@ fn crawler(
     Crawler::on(sim, config, names, Parts::new(sink)).expect("a crawl that can begin")
 }
 
-/// Fetches a body of so many bytes.
+/// Fetches a body of this length.
 fn check(length: u64) {
     let pattern = pattern();
     let endless = Endless {
@@ -203,11 +205,11 @@ fn check(length: u64) {
     assert!(most <= HELD_MAX, "{most} bytes");
 }
 
-/// A server of one body, which is made as it is sent.
+/// A server of one body, which is generated while it is sent.
 struct Endless {
     length: u64,
     pattern: Arc<[u8]>,
-    /// How much of it each connection was sent, once it asked.
+    /// Bytes sent on each connection with a request.
     sent: BTreeMap<ConnId, u64>,
 }
 
@@ -244,7 +246,7 @@ impl World for Endless {
     }
 }
 
-/// A sink that takes so much a second.
+/// A sink that takes [`RATE`] bytes per second.
 struct Slow {
     record: Shared<SinkRecord>,
     pattern: Arc<[u8]>,
@@ -253,7 +255,7 @@ struct Slow {
 #[derive(Default)]
 struct SinkRecord {
     taken: u64,
-    /// Bytes that it was given and has not got rid of.
+    /// Bytes that it was given and has not processed.
     level: f64,
     is_full: bool,
     resume: Option<Resume>,
@@ -261,12 +263,12 @@ struct SinkRecord {
 }
 
 impl SinkRecord {
-    /// When to look at it again.
+    /// Time until it is polled again.
     fn patience(&self) -> Duration {
         Duration::from_secs_f64((self.level / 2.0 / RATE).max(0.001))
     }
 
-    /// Time passes.
+    /// Processes bytes for this long.
     fn pass(&mut self, time: Duration) {
         self.level = (self.level - time.as_secs_f64() * RATE).max(0.0);
         if self.is_full && self.level <= QUEUE as f64 / 2.0 {
@@ -300,10 +302,9 @@ impl Sink for Slow {
     }
 }
 
-/// No stretch of the body is longer than is made at once.
+/// Most bytes of the body that are generated at once.
 const PIECE_MAX: usize = 64 << 10;
-/// After so many bytes the body begins anew: a prime, so that nothing that is lost or comes twice by
-/// whole buffers goes unseen.
+/// Period of the body. It is a prime, so that a buffer that is lost or duplicated is detected.
 const PERIOD: u64 = 1_000_003;
 
 fn pattern() -> Arc<[u8]> {
@@ -314,7 +315,7 @@ fn pattern() -> Arc<[u8]> {
     bytes.into()
 }
 
-/// So many bytes of the body from there on.
+/// The bytes of the body from this position on.
 fn stretch(pattern: &[u8], from: u64, length: usize) -> &[u8] {
     let start = (from % PERIOD) as usize;
     &pattern[start..start + length]

@@ -22,11 +22,11 @@ static COUNTING: Counting = Counting;
 const PAGES: usize = 3000;
 const WARM: usize = 500;
 
-/// Drops pages, and notes how often the allocator had been asked when so many of them had come.
+/// A sink that drops pages, and records the number of allocations at two of them.
 #[derive(Default)]
 struct Noting {
     pages: usize,
-    /// At the first page that counts, and at the last.
+    /// Allocations at the first page that counts, and at the last.
     asked: Shared<[usize; 2]>,
 }
 
@@ -58,8 +58,8 @@ fn a_page_on_a_new_connection_allocates_only_its_url() {
     check("close", 1.0);
 }
 
-/// Crawls where connections are kept or closed, and holds what a page allocates in the mean against
-/// `most`.
+/// Crawls with connections that are kept or closed. Checks that a page makes at most `most` allocations
+/// in the mean.
 #[track_caller]
 fn check(connection: &'static str, most: f64) {
     let server = answering(connection);
@@ -76,7 +76,7 @@ fn check(connection: &'static str, most: f64) {
     assert_eq!(crawler.run(), FinishReason::Finished);
     let [first, last] = noted.get();
     let each = (last - first) as f64 / (PAGES - WARM) as f64;
-    // Tables that grow do so now and then.
+    // Tables grow from time to time.
     assert!(each <= most + 0.01, "{each} allocations a page");
 }
 

@@ -21,10 +21,10 @@ use peers::warc::{self, Record};
 use peers::web::Web;
 use peers::{folder, names, signal, tell};
 
-/// The gap that the crawls ask for, in seconds.
+/// The configured delay of the crawls, in seconds.
 const DELAY: f64 = 0.3;
 const JITTER_OFF: &str = "RANDOMIZE_DOWNLOAD_DELAY=false";
-/// nginx's times are milliseconds of its event loop.
+/// In seconds. nginx's times have the resolution of its event loop, a millisecond.
 const TOLERANCE: f64 = 0.003;
 
 #[test]
@@ -82,9 +82,9 @@ fn connections_are_kept_and_tls_sessions_resumed() {
         assert_eq!(connections(name), 1, "{name} lets connections stay");
         assert!(of(name).iter().any(|served| served.connection_requests > 3));
     }
-    // One more for the page that a redirect led to, when its host had nothing left to send.
+    // A redirect may lead to it when its host has nothing else queued, which takes a second connection.
     assert!(connections("secure.test") <= 2);
-    // robots.txt and five pages.
+    // One for robots.txt, and one for each of five pages.
     assert_eq!(connections("remade.test"), 6);
     assert_eq!(connections("short.test"), 2);
     for name in ["secure.test", "remade.test", "short.test"] {
@@ -200,7 +200,7 @@ fn a_stopped_crawl_leaves_complete_files_and_loses_no_url() {
     for line in &results {
         check_line(line);
     }
-    // What was in flight was waited for.
+    // The crawl waited for requests in flight.
     let slow = nginx.web.url("http://slow.test/");
     let slow = results
         .iter()
@@ -224,7 +224,7 @@ fn a_stopped_crawl_leaves_complete_files_and_loses_no_url() {
     assert_eq!(known, all, "each root was read, so every page was known");
     assert!(pending.len() > 20, "it was ended midway: {}", pending.len());
 
-    // What was left is a list of seeds: a second crawl does the rest, and nothing twice.
+    // The pending requests are a list of seeds: a second crawl fetches the rest, and nothing twice.
     let rest = folder.join("rest");
     let left = out.join("pending.jsonl");
     let left = left.to_str().expect("text");
@@ -380,7 +380,7 @@ fn a_closed_terminal_shuts_a_crawl_down_unless_hup_is_ignored() {
     let resolve = format!("*:{}:127.0.0.1", nginx.web.http);
     let arguments = [&url, "--resolve", &resolve, "-s", "DOWNLOAD_DELAY=0.05"];
     let hung_up = folder.join("hung-up");
-    // We may be run by `nohup` ourselves.
+    // This test may itself be run by `nohup`.
     let mut minding = Command::new("env");
     minding.args(["--default-signal=HUP", crawl::BINARY]);
     let child = crawl::start_by(minding, &hung_up, &arguments);
@@ -388,7 +388,7 @@ fn a_closed_terminal_shuts_a_crawl_down_unless_hup_is_ignored() {
     nohup.arg(crawl::BINARY);
     let minding_not = folder.join("minding-not");
     let other = crawl::start_by(nohup, &minding_not, &arguments);
-    // Then each of them has 40 pages before it.
+    // At that point each crawl has 40 pages left.
     nginx.wait_until(|served| served.iter().filter(|one| one.uri == "/").count() == 2);
     signal(&child, libc::SIGHUP);
     signal(&other, libc::SIGHUP);
@@ -425,7 +425,7 @@ fn a_closed_reader_ends_the_crawl_quietly() {
     assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
 }
 
-/// The one crawl that most tests look at.
+/// The crawl that most tests check.
 fn with_unbound() -> Option<&'static Crawled> {
     static CRAWLED: OnceLock<Option<Crawled>> = OnceLock::new();
     CRAWLED
@@ -440,7 +440,7 @@ fn with_unbound() -> Option<&'static Crawled> {
         .as_ref()
 }
 
-/// A crawl that has ended, as both sides tell it.
+/// The records of a crawl that has ended, from both sides.
 struct Crawled {
     web: Web,
     out: PathBuf,
@@ -479,7 +479,7 @@ impl Crawled {
         Crawled::of(nginx, out)
     }
 
-    /// A crawl that has ended by now, of a web that gets no more requests.
+    /// Ends nginx after a crawl, and reads the records of both sides.
     fn of(nginx: Nginx, out: PathBuf) -> Self {
         let (web, served) = nginx.end();
         let results = crawl::lines(&out.join("results.jsonl"));
@@ -491,7 +491,7 @@ impl Crawled {
         }
     }
 
-    /// What each host was asked, by name and port, in order of arrival.
+    /// The requests to each host, by name and port, in order of arrival.
     fn by_host(&self) -> BTreeMap<(String, u16), Vec<&Served>> {
         let mut hosts: BTreeMap<_, Vec<&Served>> = BTreeMap::new();
         for served in &self.served {
@@ -501,7 +501,7 @@ impl Crawled {
         hosts
     }
 
-    /// The one page line of a URL.
+    /// The only line of a URL's page.
     fn line(&self, url: &str) -> &Value {
         let mut found = self
             .results
@@ -530,11 +530,11 @@ impl Crawled {
         assert_eq!(asked, self.web.asked());
         for (url, times) in robots {
             let expected = match url.as_str() {
-                // It is refused with a 503, and tried again as a page would be.
+                // It is answered with 503, and retried as a page is.
                 url if url.contains("//broken.") => 3,
-                // One of its pages has a link to it.
+                // Requested again, because one of its pages links to it.
                 url if url.contains("//plain.") => 2,
-                // Once for itself, and once where its plain sister's leads.
+                // Requested for its host, and as the target of a redirect from the host without TLS.
                 url if url.starts_with("https://upgrade.") => 2,
                 _ => 1,
             };
@@ -542,8 +542,8 @@ impl Crawled {
         }
     }
 
-    /// Gaps, as nginx saw them. A stamp of nginx's is late where its process had to wait for the
-    /// processor, and then the next gap looks short: the times of our sends show by how much.
+    /// Checks the gaps as nginx records them. If its process had to wait for the processor, its stamp is
+    /// late and the next gap looks short; the times of our sends show by how much.
     fn check_gaps(&self, delay_set: f64) {
         let sent = self.sent();
         let mut excused = 0;
@@ -572,8 +572,8 @@ impl Crawled {
             assert!(last.arrived() - first.arrived() >= shortest, "{host}");
         }
         assert!(gaps > 50, "only {gaps} gaps");
-        // On a starved machine nginx is a poor witness by itself; what it says is then read
-        // together with when we sent, and that is said.
+        // On a busy machine nginx's stamps alone are not reliable. Gaps that look short are then compared
+        // with our sends, and the test reports their number.
         assert!(excused * 2 <= gaps, "{excused} of {gaps} gaps looked short");
         if excused * 10 > gaps {
             tell(&format!(
@@ -582,7 +582,7 @@ impl Crawled {
         }
     }
 
-    /// When each request was sent.
+    /// Departure time of each request.
     fn sent(&self) -> HashMap<Exchange, f64> {
         let lines = self.lines_sent().into_iter();
         lines
@@ -590,7 +590,7 @@ impl Crawled {
             .collect()
     }
 
-    /// The lines of all requests that were sent, each with the exchange that it tells of.
+    /// The lines of all requests that were sent, each with its exchange.
     fn lines_sent(&self) -> Vec<(Exchange, &Value)> {
         let mut lines: Vec<&Value> = self
             .results
@@ -738,13 +738,13 @@ impl Crawled {
                 assert!(reply.decoded == self.web.fill_in(served), "{line}");
             }
         }
-        // Chunked and packed, chunked, and whole.
+        // Chunked and gzipped, chunked, and with a length.
         let expected = [(true, true), (true, false), (false, false)];
         assert_eq!(ways, BTreeSet::from(expected));
     }
 }
 
-/// What is true of every result line.
+/// Checks what is true of every result line.
 fn check_line(line: &Value) {
     let keys: Vec<&str> = line
         .as_object()
@@ -825,7 +825,7 @@ fn exchange_of(served: &Served) -> Exchange {
     (ends.0, ends.1, served.connection_requests)
 }
 
-/// Each stands in every line, whatever happened.
+/// Keys that every line has, whatever happened.
 const KEYS: &[&str] = &[
     "id",
     "parent",

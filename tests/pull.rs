@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use loopback::{Reply, Server};
 
-/// No crawl here takes longer, however busy the machine.
+/// No crawl here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn set(config: Config, name: &str, value: impl Into<SettingValue>) -> Config {
@@ -43,7 +43,7 @@ fn a_crawl_continues_while_results_lead_to_requests() {
         assert_eq!(page.status, Some(200), "{:?}", page.failure);
         assert_eq!(page.body, format!("/{}", taken.len()).as_bytes());
         taken.push(number(&page));
-        // The last there is is in our hand: nothing else keeps the crawl from its end.
+        // The last result was taken: only a new request keeps the crawl from ending.
         if taken.len() < 20 {
             submit(&mut crawler, 1, taken.len() as u32);
         }
@@ -69,7 +69,7 @@ fn untaken_results_pause_the_crawl_and_none_is_lost() {
         for page in 0..pages {
             submit(&mut crawler, page, page);
         }
-        // Nobody takes any, for as long as something comes.
+        // Takes no result while requests still arrive.
         let mut since = (0, Clock::now());
         while since.1.elapsed() < Duration::from_millis(300) {
             assert_eq!(crawler.turn(Some(Duration::from_millis(20))), Turn::GoesOn);
@@ -92,9 +92,9 @@ fn untaken_results_pause_the_crawl_and_none_is_lost() {
         assert_eq!(taken, (0..pages).collect::<Vec<_>>());
     };
     check(40, 5, 10, 5);
-    // Each is kept twice, as it came and decoded.
+    // Each body counts twice, raw and decoded.
     check(20, 1000, 1 << 20, 4);
-    // Not even one fits, and they come all the same.
+    // No body fits into the bound, and all arrive nevertheless.
     check(8, 1000, 9 << 20, 1);
 }
 
@@ -140,7 +140,7 @@ fn waiting_for_the_descriptor_alone_misses_no_result() {
                 let ready = poll(&mut fds, Some(&patience)).expect("poll works");
                 assert_eq!(ready, 1, "{io}, {results_max}, {takes_first}: it sleeps");
             }
-            // A crawl that asked now and then whether there is room would be slower.
+            // A crawl that polled for room would be slower.
             assert!(began.elapsed() < PATIENCE);
             take(&mut crawler);
             taken.sort_unstable();

@@ -75,14 +75,14 @@ fn memory_of_a_queued_request_with_options_is_bounded() {
     });
 }
 
-/// Queues many of these; at no number of them does one cost more than it may.
+/// Queues many of these requests, and checks the bytes per request at each number of them.
 fn check(kind: &str, make: impl Fn(u32) -> Request) {
     let config = Config::default();
     let mut crawler = Crawler::builder(config)
         .sink(|_: Page| {})
         .build()
         .expect("an epoll");
-    // What is made once is not counted.
+    // Not counted: what is allocated once.
     for number in 0..1000 {
         crawler.submit(make(number)).expect("it is new");
     }

@@ -14,7 +14,7 @@ const LIBRARY: &str = include_str!("../src/lib.md");
 const FAILURES: &str = include_str!("../src/fetch/failure.rs");
 const SETTINGS: &str = include_str!("../src/settings.md");
 const ROWS: &str = include_str!("throttling_rows.md");
-/// What stands in place of the tests of a row that is not judged yet.
+/// Stands in place of the tests in a row that has none yet.
 const PENDING: &str = "pending";
 
 #[test]
@@ -96,7 +96,7 @@ fn every_named_setting_exists() {
                 && !word.starts_with("ARGIOPE_")
                 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
             let there = || argiope::settings::all().iter().any(|s| s.name == word);
-            // A constant of the kernel's.
+            // A constant of the kernel.
             let known = || word == "TCP_INFO" || there();
             assert!(
                 !shouted || known(),
@@ -205,7 +205,7 @@ fn readable(value: &Value, kind: &str) -> String {
     }
 }
 
-/// Text that means nothing to Markdown.
+/// Text with Markdown's special characters escaped.
 fn escaped(text: &str) -> String {
     let marks = ['*', '[', ']', '<', '_'];
     text.chars()
@@ -223,7 +223,7 @@ fn in_code(text: &str) -> String {
 
 #[test]
 fn error_codes_in_tests_are_listed_with_their_kind() {
-    // What looks like one and is none.
+    // Strings that only look like codes.
     const OTHERS: [&str; 4] = ["dns.test", "robots.json", "robots.txt", "tls.provider"];
     let (_, kinds) = FAILURES
         .split_once("pub enum FailureKind {")
@@ -238,7 +238,7 @@ fn error_codes_in_tests_are_listed_with_their_kind() {
     let code: Vec<String> = ["src", "tests"].iter().flat_map(|f| sources(f)).collect();
     let mut known = 0;
     for (kind, documented) in FailureKind::ALL.iter().zip(documented) {
-        // The names of filters stand elsewhere.
+        // The codes of filters are their names.
         if *kind == FailureKind::Filtered {
             continue;
         }
@@ -260,7 +260,7 @@ fn error_codes_in_tests_are_listed_with_their_kind() {
     assert!(known > 100, "{known}");
 }
 
-/// The row that a test judges by its name: `F05` of `f05_the_global_cap_holds`.
+/// The row of a test, by its name: `F05` of `f05_the_global_cap_holds`.
 fn row_of(name: &str) -> Option<String> {
     let (number, _) = name.strip_prefix('f')?.split_once('_')?;
     number.parse::<u32>().ok()?;
@@ -273,7 +273,7 @@ fn functions(code: &str) -> impl Iterator<Item = &str> {
     declared.filter_map(|rest| rest.split(['(', '<']).next())
 }
 
-/// What stands under a heading, down to the next one.
+/// The text under a heading, up to the next one.
 fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let (_, rest) = page
         .split_once(&format!("\n{heading}\n"))
@@ -289,7 +289,7 @@ fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
         .skip(1)
 }
 
-/// What stands in backticks.
+/// The texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     let outside_blocks = text.split("```").step_by(2);
     outside_blocks.flat_map(|part| part.split('`').skip(1).step_by(2))

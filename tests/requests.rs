@@ -124,7 +124,7 @@ fn dont_follow_and_dont_filter_have_their_effect() {
             Request::get("http://a.test/denied")
                 .dont_follow()
                 .dont_filter(),
-            // Seen before, and it leads to what is denied.
+            // A duplicate, and a redirect to a denied URL.
             Request::get("http://a.test/end")
                 .dont_follow()
                 .dont_filter(),
@@ -206,7 +206,7 @@ fn option_values_at_their_bounds_work() {
     assert_eq!(length, Some("0"));
 }
 
-/// The same with a change.
+/// Returns the request with this change.
 fn with(mut request: Request, change: impl FnOnce(&mut Request)) -> Request {
     change(&mut request);
     request

@@ -18,7 +18,7 @@ use argiope::testkit::server::{Server, loopback};
 use argiope::testkit::stamp::Stamping;
 use argiope::{Config, Crawler, FinishReason, Page};
 
-/// What an origin does about a request for each path; what is not in it is answered with 404.
+/// What an origin does with a request, by path. Other paths are answered with 404.
 type Script = BTreeMap<&'static str, Vec<Step>>;
 
 fn script() -> Script {
@@ -195,9 +195,9 @@ fn lines<I: Io>(io: I, at: SocketAddr, refuses: SocketAddr) -> Vec<Value> {
     alike(lines.take())
 }
 
-/// The lines in the order of their URLs and attempts, without what may differ.
+/// The lines in the order of their URLs and attempts, without the values that may differ.
 fn alike(mut lines: Vec<Value>) -> Vec<Value> {
-    // How many stamps are lost depends on what else the machine does: tools/latency_judge.py measures that.
+    // The number of lost stamps depends on the load of the machine; tools/latency_judge.py measures it.
     let by_kernel = lines
         .iter()
         .filter(|line| line["clock"] == "kernel")
@@ -224,10 +224,10 @@ fn alike(mut lines: Vec<Value>) -> Vec<Value> {
     lines
 }
 
-/// What a busy machine may make different, or chance.
+/// Keys whose values differ by chance or on a busy machine.
 const DIFFERING: [&str; 4] = ["id", "local", "bound", "delay"];
 
-/// Of these it matters whether they are there.
+/// Keys of which only the presence is compared.
 const TIMES: [&str; 13] = [
     "clock",
     "connect",

@@ -168,7 +168,7 @@ fn a_custom_pace_shows_at_the_origin() {
     }
 }
 
-/// Crawls these to the end; gives the pages in the order of their end.
+/// Crawls these to the end; returns the pages in the order of their end.
 fn crawl(web: &Web, config: Config, requests: impl IntoIterator<Item = Request>) -> Vec<Page> {
     let (sender, received) = channel();
     let mut crawler = Crawler::builder(config)
@@ -194,7 +194,7 @@ fn set(config: Config, name: &str, value: &str) -> Config {
     config.with(name, value).expect("the setting is sound")
 }
 
-/// What comes meanwhile costs no time there, so the clock does not end such a turn.
+/// In the simulation requests that arrive during a turn take no time, so the clock does not end the turn.
 #[test]
 fn a_turn_without_patience_is_bounded() {
     let web = Web::new(|_| Reply::page("a page"));
@@ -222,7 +222,7 @@ fn a_turn_without_patience_is_bounded() {
     assert!(pages.load(Ordering::Relaxed) > 10);
 }
 
-/// Notes what it is asked to commit; it is prepared when it was asked for the third time.
+/// A sink that records what it is asked to commit. It is prepared at the third query.
 struct Committing {
     calls: Shared<Vec<String>>,
     asked: AtomicU32,

@@ -38,11 +38,11 @@ const LOOKUP: Duration = Duration::from_millis(30);
 const HEAD: Duration = Duration::from_millis(20);
 /// Time from there to the rest of the body.
 const BODY: Duration = Duration::from_millis(10);
-/// How long after that the end of the connection, which is all that tells the end of the body.
+/// Time from there to the end of the connection, which alone ends the body.
 const END: Duration = Duration::from_millis(15);
 
-/// A back end whose thread does something else before each attempt to connect, before what was
-/// handed over is sent, and before each look for news.
+/// A back end whose thread is stalled before each connect, before each submission of sends, and before
+/// each wait for events.
 struct Late<I> {
     io: I,
     /// Lets time pass. Events of a simulation meanwhile are reported later.
@@ -174,12 +174,12 @@ impl<I: Io> Io for Late<I> {
     }
 }
 
-/// No event of the kernel is read meanwhile.
+/// Reads no event of the kernel in the meantime.
 fn sleep<I>(_: &mut I, span: Duration, _: &mut Vec<Event>) {
     thread::sleep(span);
 }
 
-/// The simulation continues, and its events keep their stamps.
+/// Runs the simulation, whose events keep their stamps.
 fn pass(sim: &mut Sim, span: Duration, queued_events: &mut Vec<Event>) {
     let until = sim.now() + span;
     while sim.now() < until {
@@ -233,7 +233,7 @@ fn simulation() -> Late<Sim> {
 struct Servers {
     pages: Acceptor,
     names: SocketAddr,
-    /// The spans by their own clock; longer on a busy machine.
+    /// The spans as the servers measure them; longer on a busy machine.
     took: Took,
 }
 
@@ -245,7 +245,7 @@ impl Servers {
         let taken = Arc::clone(&took);
         let pages = Acceptor::start(loopback(), move |stream, _| serve_page(stream, &taken));
         let taken = Arc::clone(&took);
-        // One at a time: queries are four times as far apart as an answer takes.
+        // Answers one query at a time: the interval of queries is four times the time of an answer.
         let names = dns::serve(move |_| {
             wait(Measure::Dns, LOOKUP, &taken);
             dns::Answer::Address(Ipv4Addr::LOCALHOST)
@@ -259,7 +259,7 @@ impl Servers {
         let spans = took.iter().filter(|(of, _)| *of == measure);
         let mut spans: Vec<_> = spans.map(|(_, span)| *span).collect();
         spans.sort_unstable();
-        // Servers take no part in TCP's handshake.
+        // No span was recorded of TCP's handshake, which the servers do not see.
         let median = spans.get(spans.len() / 2).copied().unwrap_or_default();
         median.as_secs_f64() * 1e3
     }
@@ -339,7 +339,7 @@ fn a_late_loop_measures_every_phase_exactly() {
         for share in [0.0, 1.0] {
             let taken = millis(&report, measure, share);
             let name = measure.as_str();
-            // A distribution has three digits.
+            // A distribution has a precision of three digits.
             assert!(
                 (taken / took - 1.0).abs() < 1e-3,
                 "{name}: {taken}, not {took} ms"
@@ -391,7 +391,7 @@ fn requests_that_share_a_lookup_each_have_their_own_wait() {
     assert_eq!(report.spread(Measure::Dns).count(), 2);
     let longest = millis(&report, Measure::Dns, 1.0);
     assert!((37.9..38.1).contains(&longest), "{longest} ms");
-    // It was due 20 ms after the other one, and joined its lookup.
+    // The second request was due 20 ms after the first, and joined its lookup.
     let shortest = millis(&report, Measure::Dns, 0.0);
     assert!((14.0..=22.0).contains(&shortest), "{shortest} ms");
 }

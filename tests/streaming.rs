@@ -18,16 +18,16 @@ use argiope::{BodyMode, Crawler, FinishReason, Flow, Page, Reply, Request, Resum
 
 use loopback::{Reply as Answer, Server};
 
-/// Pieces in a channel at once.
+/// Most pieces in a channel.
 const PIECES: usize = 16;
-/// No piece is longer.
+/// Most bytes of a piece.
 const PIECE_MAX: usize = 64 << 10;
 
 /// Calls that a sink has received.
 #[derive(Default)]
 struct SinkRecord {
     ended: Vec<Page>,
-    /// What did not fit into the channel yet, and its length at the most.
+    /// Bytes that did not fit into the channel yet; `over_max` is their maximum.
     over: Vec<u8>,
     over_max: usize,
     resume: Option<Resume>,
@@ -92,7 +92,7 @@ fn crawler(server: &Server) -> (Crawler, Arc<Mutex<SinkRecord>>, Receiver<Vec<u8
     (crawler.expect("a crawler"), record, reader)
 }
 
-/// Not two stretches of it are alike, so none can be lost or come twice.
+/// A body without repetitions, so that lost or duplicated parts are detected.
 fn long_body(bytes: usize) -> String {
     let numbers = (0_u64..).map(|number| format!("{number:015}\n"));
     numbers.take(bytes / 16).collect()
@@ -110,7 +110,7 @@ fn a_long_body_is_streamed_at_the_speed_of_its_sink() {
     crawler
         .submit(Request::get("http://a.test/taken").tag(7))
         .expect("a sound seed");
-    // Of another host: it does not wait for the held one.
+    // On another host, so that it does not wait for the held body.
     crawler
         .submit(Request::get("http://b.test/short"))
         .expect("a sound seed");
@@ -118,7 +118,7 @@ fn a_long_body_is_streamed_at_the_speed_of_its_sink() {
     let others = Arc::clone(&record);
     let reads = thread::spawn(move || {
         let mut whole = Vec::new();
-        // Nothing is read until the other page is there: the long one is held by then, or soon.
+        // Reads nothing until the other page has arrived: by then the long body is held, or will be soon.
         while lock(&others).ended.is_empty() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -218,7 +218,7 @@ fn a_reply_cancelled_by_the_sink_is_not_retried() {
 struct PieceByPiece {
     whole: Vec<u8>,
     longest: usize,
-    /// It is full since the last piece.
+    /// Whether it is full since the last piece.
     is_full: bool,
     after_full: usize,
     resume: Option<Resume>,
@@ -251,14 +251,15 @@ impl Sink for OneAtATime {
     }
 }
 
-/// A server that answers everything with this, and then closes the connection.
+/// A server that sends this reply to every request, and then closes the connection.
 fn answers_with(reply: Vec<u8>) -> server::Server {
     server::Server::start(move |_| vec![Step::Send(reply.clone()), Step::Close])
 }
 
 #[test]
 fn an_expanding_body_is_streamed_and_stops_when_the_sink_is_full() {
-    // The noise earns what the zeros may expand to; all of these come in one read.
+    // The noise keeps the ratio of expansion within the limit, although the zeros alone exceed it. All of
+    // these arrive in one read.
     let mut body = noise(256 << 10);
     body.resize(body.len() + (8 << 20), 0);
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -292,7 +293,7 @@ fn an_expanding_body_is_streamed_and_stops_when_the_sink_is_full() {
         while crawler.turn(Some(Duration::from_millis(1))) == Turn::GoesOn {
             let mut record = record.lock().expect("no test panics");
             turns = if record.is_full { turns + 1 } else { turns };
-            // Nothing comes in the turns between.
+            // No piece arrives in the turns in between.
             if turns == 3 {
                 (record.is_full, turns) = (false, 0);
                 record.resume.as_ref().expect("a head came").resume();
@@ -316,7 +317,7 @@ fn an_expanding_body_is_streamed_and_stops_when_the_sink_is_full() {
     }
 }
 
-/// Bytes that no coding makes fewer of.
+/// Bytes that no coding can compress.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 7_u64;
     let next = || {
@@ -328,7 +329,8 @@ fn noise(bytes: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(bytes).collect()
 }
 
-/// Takes what ends on `/taken`, and has no room after any piece; remembers how to go on.
+/// A sink that takes the bodies of `/taken` in pieces, and is full after each piece. Keeps the handles
+/// that resume them.
 #[derive(Clone, Default)]
 struct NeverReady {
     ended: Arc<Mutex<Vec<String>>>,
@@ -400,7 +402,7 @@ fn streamed_bodies_do_not_count_towards_kept_bodies() {
     while ended() < 6 {
         assert_eq!(crawler.turn(None), Turn::GoesOn);
     }
-    // The held ones go on from piece to piece.
+    // Resumes the held bodies piece by piece.
     while ended() < 9 {
         for resume in &*sink.resumes.lock().expect("whole") {
             resume.resume();

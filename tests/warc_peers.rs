@@ -135,7 +135,7 @@ fn a_result_line_points_to_the_gzip_member_of_its_reply() {
     }
 }
 
-/// One page of each kind that records may trip over.
+/// One page of each kind that is special in a record.
 fn every_kind_of_page() -> Vec<Page> {
     let zipped = gzip(b"hello, hello, hello");
     let chunked = |body: &[u8]| {
@@ -302,7 +302,7 @@ fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
     page
 }
 
-/// What a crawl of some pages left on the disk.
+/// The files of a crawl of some pages.
 struct Crawl {
     folder: tempfile::TempDir,
     warcs: Vec<PathBuf>,
@@ -338,7 +338,7 @@ impl Crawl {
     }
 }
 
-/// Does disk jobs at once.
+/// A disk that performs jobs at once.
 #[derive(Default)]
 struct Disk {
     open: BTreeMap<FileId, (PathBuf, File)>,
@@ -360,7 +360,7 @@ impl Disk {
         Some(job.done(Ok(written)))
     }
 
-    /// Where it wrote; `None` for a job that is not reported.
+    /// Performs a job. Returns where it wrote; `None` for a job that is not reported.
     fn perform(&mut self, job: &DiskJob) -> Option<Written> {
         match job {
             DiskJob::Create { file, path } => {
@@ -424,7 +424,7 @@ fn warcio(arguments: &[&str], file: &Path) -> Option<(bool, String)> {
     let output = match Command::new("warcio").args(arguments).arg(file).output() {
         Ok(output) if output.status.code() != Some(127) => output,
         _ => {
-            // Past the harness, which keeps what passing tests print.
+            // Directly, because the harness captures the output of passing tests.
             let _ = writeln!(
                 std::io::stderr(),
                 "SKIPPED: warcio is not installed; `pip install warcio` to have files checked"
@@ -437,7 +437,7 @@ fn warcio(arguments: &[&str], file: &Path) -> Option<(bool, String)> {
     Some((output.status.success(), output_text))
 }
 
-/// The same with a change.
+/// Returns the page with this change.
 fn with(mut page: Page, change: impl FnOnce(&mut Page)) -> Page {
     change(&mut page);
     page
