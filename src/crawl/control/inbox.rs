@@ -161,7 +161,7 @@ impl Inbox {
         shared.snapshot_taken.notify_all();
     }
 
-    /// The crawl is over: nothing more is accepted. What was accepted before can still be taken.
+    /// Accepts nothing more: called when the crawl is over. What was accepted before can still be taken.
     pub fn close(&mut self) {
         let shared = self.shared();
         let mut submitted = shared.submitted();
@@ -232,7 +232,7 @@ mod tests {
         (inbox, wakes)
     }
 
-    /// Takes so many requests as they arrive.
+    /// Takes this many requests as they arrive.
     fn take(inbox: &mut Inbox, total: usize) {
         let mut taken = 0;
         while taken < total {
@@ -275,7 +275,7 @@ mod tests {
         submits.join().expect("it does not wait for ever");
     }
 
-    /// Waits until a thread waits.
+    /// Waits until a thread sleeps.
     fn until_asleep(task: &Path) {
         let is_asleep = || {
             let stat = fs::read_to_string(task.join("stat")).expect("it lives");

@@ -126,7 +126,7 @@ impl Submitted {
 }
 
 impl<'a> RoomWait<'a> {
-    /// It does not wait yet.
+    /// A wait that has not begun.
     pub fn new(shared: &'a Shared) -> Self {
         RoomWait {
             shared,
@@ -134,8 +134,8 @@ impl<'a> RoomWait<'a> {
         }
     }
 
-    /// Waits if there is no room and the crawl is not over; this task is woken once that changes. Returns
-    /// whether it waits.
+    /// Registers this task to be woken, if there is no room and the crawl is not over. Returns whether it
+    /// waits.
     pub fn poll_wait(&mut self, task: &task::Waker) -> bool {
         let mut submitted = self.shared.submitted();
         if submitted.closed || !submitted.is_full() {
@@ -196,7 +196,7 @@ impl Shared {
         lock(&self.submitted)
     }
 
-    /// The same once there is room, or the crawl is over.
+    /// Locks the submissions, once there is room or the crawl is over.
     pub fn when_there_is_room(&self) -> MutexGuard<'_, Submitted> {
         let full = |submitted: &mut Submitted| !submitted.closed && submitted.is_full();
         self.room
@@ -204,7 +204,7 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is room, or the crawl is over: wakes all that wait.
+    /// Wakes all threads and tasks that wait: called when there is room, or the crawl is over.
     pub fn notify_room(&self, mut submitted: MutexGuard<'_, Submitted>) {
         let places: Vec<Key> = submitted.tasks.iter().map(|(place, _)| place).collect();
         let tasks = places
@@ -229,7 +229,7 @@ impl Shared {
         Ok(commands.len() == 1)
     }
 
-    /// Only a shorter grace has an effect.
+    /// Requests a stop within this grace time. A time longer than that of an earlier request has no effect.
     pub fn stop_within(&self, nanos: u64) {
         self.grace.fetch_min(nanos, Ordering::SeqCst);
     }
@@ -251,7 +251,8 @@ impl Shared {
     }
 }
 
-/// A thread that panicked while holding one of these left it consistent.
+/// Locks a mutex, also after a panic: a thread that panicked with one of these locks left the data
+/// consistent.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
