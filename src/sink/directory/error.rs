@@ -1,0 +1,77 @@
+//! Errors of output directories.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::PathBuf;
+
+use crate::base::machine;
+use crate::sink::directory::lock::Owner;
+
+/// Why a directory cannot be used for a crawl.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// Another crawl is writing to it.
+    #[error(
+        "{} is in use by another crawl ({owner}): wait for its end, or choose another directory with \
+         --out",
+        folder.display()
+    )]
+    InUse {
+        /// The directory.
+        folder: PathBuf,
+        /// The other crawl.
+        owner: Owner,
+    },
+    /// It contains a crawl, and `--overwrite` was not given.
+    #[error(
+        "{} already holds a crawl ({}): choose another directory with --out, \
+         or delete that crawl's files with --overwrite",
+        folder.display(), found.display()
+    )]
+    HoldsACrawl {
+        /// The directory.
+        folder: PathBuf,
+        /// The file that shows it.
+        found: PathBuf,
+    },
+    /// It contains a durable frontier, which may represent days of work.
+    #[error("{} holds the state of a crawl: choose another directory with --out, or delete it by hand", .0.display())]
+    HoldsState(PathBuf),
+    /// The path is not a directory, or leads through a file.
+    #[error("{} is not a directory: choose another one with --out", .0.display())]
+    NotADirectory(PathBuf),
+    /// The file system refuses.
+    #[error("cannot write to {}: {cause}: choose another directory with --out, or mend the cause", path.display())]
+    Unusable {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+impl DirectoryError {
+    /// Stable error code.
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            DirectoryError::InUse { .. } => "directory.in_use".into(),
+            DirectoryError::HoldsACrawl { .. } => "directory.holds_a_crawl".into(),
+            DirectoryError::HoldsState(_) => "directory.holds_state".into(),
+            DirectoryError::NotADirectory(_) => "directory.not_one".into(),
+            DirectoryError::Unusable { cause, .. } => {
+                format!("directory.{}", machine::code(cause)).into()
+            }
+        }
+    }
+
+    /// Returns whether it may be usable later without any change.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            DirectoryError::InUse { .. } => true,
+            DirectoryError::Unusable { cause, .. } => machine::is_temporary(cause),
+            _ => false,
+        }
+    }
+}
