@@ -3,6 +3,8 @@
 
 mod error;
 mod lock;
+mod outputs;
+mod resume;
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -12,6 +14,8 @@ use std::path::{Path, PathBuf};
 pub use self::error::DirectoryError;
 use self::lock::Locked;
 pub use self::lock::{DirectoryLock, Owner};
+use self::outputs::{WARCS, entries, is_warc_of_ours};
+use crate::sink::commit::Commit;
 
 /// Prepares `folder` for a crawl, and locks it. Keep the lock until everything is written.
 ///
@@ -21,7 +25,7 @@ pub use self::lock::{DirectoryLock, Owner};
 /// warning; no file is replaced. A file to which standard output is redirected is kept, and does
 /// not count as an earlier crawl.
 ///
-/// Makes blocking calls to the file system, as the only function of this floor: it runs once,
+/// Makes blocking calls to the file system, as only the functions of this file do on this floor: they run
 /// before the crawl's loop.
 ///
 /// # Errors
@@ -43,15 +47,7 @@ pub fn prepare(
     })?;
 
     // Before anything is checked: a crawl that has just started has no files yet.
-    let lock = match DirectoryLock::take(folder).map_err(|cause| failed(folder, cause))? {
-        Locked::Ours(lock) => lock,
-        Locked::Others(owner) => {
-            return Err(DirectoryError::InUse {
-                folder: folder.to_owned(),
-                owner,
-            });
-        }
-    };
+    let lock = lock(folder)?;
     let mut old = EarlierCrawl::find(folder).map_err(|(path, cause)| failed(&path, cause))?;
     if let Some(output) = in_use.output {
         let outputs = std::slice::from_ref(output);
@@ -85,6 +81,49 @@ pub fn prepare(
     fs::write(&probe, b"").map_err(|cause| failed(folder, cause))?;
     fs::remove_file(&probe).map_err(|cause| failed(&probe, cause))?;
     Ok(lock)
+}
+
+/// Locks the directory of a crawl that is to be resumed. Only then may its state be read: until it is
+/// locked, another process may be writing to it.
+///
+/// Makes blocking calls to the file system.
+///
+/// # Errors
+/// [`DirectoryError`], if another process has locked it, or it cannot be locked.
+pub fn lock(folder: &Path) -> Result<DirectoryLock, DirectoryError> {
+    let cause = match DirectoryLock::take(folder) {
+        Ok(Locked::Ours(lock)) => return Ok(lock),
+        Ok(Locked::Others(owner)) => {
+            return Err(DirectoryError::InUse {
+                folder: folder.to_owned(),
+                owner,
+            });
+        }
+        Err(cause) => cause,
+    };
+    Err(DirectoryError::Unusable {
+        path: folder.to_owned(),
+        cause,
+    })
+}
+
+/// Makes the output files in a locked directory those of the crawl's last commit, before it is resumed:
+///
+/// - A file of the commit that is longer is cut. A WARC file that was being written gets its final name:
+///   the resumed crawl begins another.
+/// - A file that was begun after the commit is deleted; without a commit, every one that has not its final
+///   name.
+/// - A WARC file with its final name is not changed, and may have been moved away.
+///
+/// Everything is durable when it returns. After a crash in between it can be called again. The paths of
+/// the commit begin with the path that was locked. Makes blocking calls to the file system.
+///
+/// # Errors
+/// [`DirectoryError::Changed`] if a file has less than was committed, or is not in the commit; then nothing
+/// is changed. [`DirectoryError::Unusable`] if the file system refuses.
+pub fn resume(lock: &DirectoryLock, last: Option<&Commit>) -> Result<(), DirectoryError> {
+    let steps = resume::plan(lock.locked_path(), last)?;
+    steps.iter().try_for_each(resume::perform)
 }
 
 /// Files that a crawl is about to use, under any name.
@@ -147,12 +186,9 @@ impl EarlierCrawl {
                 Err(error) => return Err((path, error)),
             }
         }
-        for path in entries(&folder.join("warc"))? {
-            let name = path.file_name().and_then(|name| name.to_str());
-            if name.is_some_and(is_warc_of_ours) {
-                old.files.push(path);
-            }
-        }
+        let warcs = entries(&folder.join(WARCS))?;
+        let ours = warcs.into_iter().filter(|path| is_warc_of_ours(path));
+        old.files.extend(ours);
         let state = folder.join("state");
         old.state = (!entries(&state)?.is_empty()).then_some(state);
         Ok(old)
@@ -162,27 +198,6 @@ impl EarlierCrawl {
     fn first(&self) -> Option<PathBuf> {
         self.files.first().or(self.state.as_ref()).cloned()
     }
-}
-
-/// A folder's entries sorted by name; empty if the folder does not exist.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
-    let list = || -> io::Result<Vec<PathBuf>> {
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(folder)? {
-            paths.push(entry?.path());
-        }
-        paths.sort();
-        Ok(paths)
-    };
-    match list() {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.map_err(|error| (folder.to_owned(), error)),
-    }
-}
-
-fn is_warc_of_ours(name: &str) -> bool {
-    let name = name.strip_suffix(".open").unwrap_or(name);
-    name.starts_with("argiope-") && name.ends_with(".warc.gz")
 }
 
 /// Files that a crawl writes directly into its directory.

@@ -41,6 +41,17 @@ pub enum DirectoryError {
     /// The path is not a directory, or leads through a file.
     #[error("{} is not a directory: choose another one with --out", .0.display())]
     NotADirectory(PathBuf),
+    /// A file is not as the last commit of the crawl left it, so the crawl cannot be resumed.
+    #[error(
+        "cannot resume: {} {reason}: restore it, or begin a new crawl in another directory with --out",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, after its name.
+        reason: String,
+    },
     /// The file system refuses.
     #[error("cannot write to {}: {cause}: choose another directory with --out, or mend the cause", path.display())]
     Unusable {
@@ -59,6 +70,7 @@ impl DirectoryError {
             DirectoryError::InUse { .. } => "directory.in_use".into(),
             DirectoryError::HoldsACrawl { .. } => "directory.holds_a_crawl".into(),
             DirectoryError::HoldsState(_) => "directory.holds_state".into(),
+            DirectoryError::Changed { .. } => "directory.changed".into(),
             DirectoryError::NotADirectory(_) => "directory.not_one".into(),
             DirectoryError::Unusable { cause, .. } => {
                 format!("directory.{}", machine::code(cause)).into()

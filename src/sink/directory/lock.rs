@@ -104,6 +104,11 @@ impl DirectoryLock {
         is_there && is_at_or(&self.file, fs::symlink_metadata(&self.path), true)
     }
 
+    /// The path that was locked.
+    pub(super) fn locked_path(&self) -> &Path {
+        &self.folder
+    }
+
     /// The present path of the directory while it is ours to write to: it may have been moved.
     ///
     /// Makes blocking calls to the file system.

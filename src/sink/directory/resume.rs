@@ -1,0 +1,345 @@
+//! Cuts the files of an output directory to the last commit of their crawl.
+//!
+//! First everything is checked, which changes nothing; the result is a list of steps. Each step has the
+//! same effect if it is done twice, and the list made after any part of it leads to the same files: a
+//! crash while it is performed is mended by the next resume.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use crate::sink::commit::{Commit, FileLength};
+use crate::sink::directory::error::DirectoryError;
+use crate::sink::directory::outputs::{DECISIONS, OPEN, RESULTS, WARCS, entries, is_warc_of_ours};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Cuts a file to this length, and syncs it.
+    Cut(FileLength),
+    /// Gives a file its final name.
+    Rename { from: PathBuf, to: PathBuf },
+    /// Deletes a file.
+    Delete(PathBuf),
+    /// Syncs the entries of a folder.
+    SyncFolder(PathBuf),
+}
+
+/// The changes after which the files of `folder` are those of its last commit.
+pub(super) fn plan(folder: &Path, last: Option<&Commit>) -> Result<Vec<Step>, DirectoryError> {
+    let listed = last.map_or(&[][..], |commit| &commit.files);
+    let is_listed = |path: &Path| listed.iter().any(|file| file.path == path);
+    let warcs = folder.join(WARCS);
+    let mut steps = Vec::new();
+    for file in listed {
+        if file.path.parent() == Some(&warcs) && is_warc_of_ours(&file.path) {
+            plan_warc(file, &mut steps)?;
+        } else if file.path.starts_with(folder) {
+            plan_continued(folder, file, &mut steps)?;
+        }
+    }
+    let results = folder.join(RESULTS);
+    if !is_listed(&results) && length_of(&results)?.is_some() {
+        if last.is_some() {
+            return Err(DirectoryError::Changed {
+                path: results,
+                reason: "is not in the last commit of the state".to_owned(),
+            });
+        }
+        steps.push(Step::Delete(results));
+    }
+    let decisions = folder.join(DECISIONS);
+    if !is_listed(&decisions) && length_of(&decisions)?.is_some() {
+        steps.push(Step::Delete(decisions));
+    }
+    let found = entries(&warcs).map_err(|(path, cause)| unusable(&path, cause))?;
+    let has_warcs = !found.is_empty();
+    for path in found {
+        // Any other has its final name, which it got after a commit.
+        let is_open = path.extension() == Some(OPEN[1..].as_ref());
+        if is_open && is_warc_of_ours(&path) && !is_listed(&path.with_extension("")) {
+            steps.push(Step::Delete(path));
+        }
+    }
+    steps.extend(has_warcs.then_some(Step::SyncFolder(warcs)));
+    steps.push(Step::SyncFolder(folder.to_owned()));
+    Ok(steps)
+}
+
+/// A WARC file keeps its whole records and gets its final name: new ones go to another file.
+fn plan_warc(file: &FileLength, steps: &mut Vec<Step>) -> Result<(), DirectoryError> {
+    let mut open = file.path.clone().into_os_string();
+    open.push(OPEN);
+    let open = PathBuf::from(open);
+    match (length_of(&open)?, length_of(&file.path)?) {
+        (Some(_), Some(_)) => {
+            return Err(DirectoryError::Changed {
+                path: file.path.clone(),
+                reason: format!("exists twice, also with {OPEN}"),
+            });
+        }
+        (Some(_), None) if file.length == 0 => steps.push(Step::Delete(open)),
+        (Some(length), None) => {
+            check(&open, Some(length), file.length)?;
+            steps.push(Step::Cut(FileLength::new(open.clone(), file.length)));
+            steps.push(Step::Rename {
+                from: open,
+                to: file.path.clone(),
+            });
+        }
+        (None, Some(length)) => check(&file.path, Some(length), file.length)?,
+        // A file with a final name may be moved away, and an empty one was deleted.
+        (None, None) if file.length == 0 => {}
+        (None, None) => log::warn!(
+            "{} is in the last commit but not in the directory: taken as complete and moved away",
+            file.path.display()
+        ),
+    }
+    Ok(())
+}
+
+/// Lines are continued. A file of another sink may still have another name.
+fn plan_continued(
+    folder: &Path,
+    file: &FileLength,
+    steps: &mut Vec<Step>,
+) -> Result<(), DirectoryError> {
+    let length = length_of(&file.path)?;
+    let is_ours = [RESULTS, DECISIONS]
+        .iter()
+        .any(|name| folder.join(name) == file.path);
+    if length.is_some() || is_ours {
+        check(&file.path, length, file.length)?;
+        steps.push(Step::Cut(file.clone()));
+    }
+    Ok(())
+}
+
+/// An error if a file does not have all that was committed.
+fn check(path: &Path, length: Option<u64>, committed: u64) -> Result<(), DirectoryError> {
+    let reason = match length {
+        Some(length) if length >= committed => return Ok(()),
+        Some(length) => {
+            format!("is cut short: it has {length} bytes, and {committed} were committed")
+        }
+        None => format!("is missing, and {committed} bytes of it were committed"),
+    };
+    Err(DirectoryError::Changed {
+        path: path.to_owned(),
+        reason,
+    })
+}
+
+/// `None` if there is no such file.
+fn length_of(path: &Path) -> Result<Option<u64>, DirectoryError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unusable(path, error)),
+    }
+}
+
+/// Makes a change.
+pub(super) fn perform(step: &Step) -> Result<(), DirectoryError> {
+    let cut = |file: &FileLength| -> io::Result<()> {
+        let handle = OpenOptions::new().write(true).open(&file.path)?;
+        handle.set_len(file.length)?;
+        handle.sync_all()
+    };
+    match step {
+        Step::Cut(file) => cut(file).map_err(|cause| unusable(&file.path, cause)),
+        Step::Rename { from, to } => fs::rename(from, to).map_err(|cause| unusable(to, cause)),
+        Step::Delete(path) => fs::remove_file(path).map_err(|cause| unusable(path, cause)),
+        Step::SyncFolder(path) => File::open(path)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|cause| unusable(path, cause)),
+    }
+}
+
+fn unusable(path: &Path, cause: io::Error) -> DirectoryError {
+    DirectoryError::Unusable {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::sink::commit::Epoch;
+
+    type Contents = BTreeMap<String, String>;
+
+    fn contents(files: &[(&str, &str)]) -> Contents {
+        let owned = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        files.iter().map(owned).collect()
+    }
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn read(folder: &Path) -> Contents {
+        let mut found = Contents::new();
+        for below in [folder.to_owned(), folder.join(WARCS)] {
+            for path in entries(&below).unwrap() {
+                if path.is_file() {
+                    let name = path.strip_prefix(folder).unwrap().display().to_string();
+                    found.insert(name, fs::read_to_string(&path).unwrap());
+                }
+            }
+        }
+        found
+    }
+
+    fn commit(folder: &Path, files: &[(&str, u64)]) -> Commit {
+        let length = |(name, length): &(&str, u64)| FileLength::new(folder.join(name), *length);
+        Commit {
+            epoch: Epoch(1),
+            files: files.iter().map(length).collect(),
+        }
+    }
+
+    fn resume(folder: &Path, last: Option<&Commit>) -> Result<(), DirectoryError> {
+        plan(folder, last)?.iter().try_for_each(perform)
+    }
+
+    /// Resumes with these files and this commit, after each number of steps of a first try and again after
+    /// the whole.
+    fn check(files: &[(&str, &str)], listed: Option<&[(&str, u64)]>, expected: &[(&str, &str)]) {
+        for done in 0.. {
+            let folder = folder(files);
+            let folder = folder.path();
+            let last = listed.map(|files| commit(folder, files));
+            let steps = plan(folder, last.as_ref()).unwrap();
+            steps
+                .iter()
+                .take(done)
+                .for_each(|step| perform(step).unwrap());
+            for _ in 0..2 {
+                resume(folder, last.as_ref()).unwrap();
+                assert_eq!(read(folder), contents(expected), "after {done} steps");
+            }
+            if done == steps.len() {
+                break;
+            }
+        }
+    }
+
+    const A: &str = "warc/argiope-20261121000001020-00000-a.warc.gz";
+    const B: &str = "warc/argiope-20261121000001021-00001-a.warc.gz";
+    const B_OPEN: &str = "warc/argiope-20261121000001021-00001-a.warc.gz.open";
+    const C_OPEN: &str = "warc/argiope-20261121000001022-00002-a.warc.gz.open";
+
+    #[test]
+    fn files_are_cut_to_the_commit_and_newer_ones_deleted() {
+        let files = [
+            ("results.jsonl", "one\ntwo\nto"),
+            ("throttle.jsonl", "all\n"),
+            (A, "complete"),
+            (B_OPEN, "record\0\0\0"),
+            (C_OPEN, "newer"),
+        ];
+        let listed = [("results.jsonl", 8), ("throttle.jsonl", 4), (B, 6)];
+        let expected = [
+            ("results.jsonl", "one\ntwo\n"),
+            ("throttle.jsonl", "all\n"),
+            (A, "complete"),
+            (B, "record"),
+        ];
+        check(&files, Some(&listed), &expected);
+    }
+
+    #[test]
+    fn complete_files_keep_their_content_and_may_be_moved_away() {
+        let lines = ("results.jsonl", "one\n");
+        let listed = [("results.jsonl", 4), (A, 8), (B, 6)];
+        check(
+            &[lines, (A, "complete")],
+            Some(&listed),
+            &[lines, (A, "complete")],
+        );
+    }
+
+    #[test]
+    fn an_empty_warc_file_is_deleted() {
+        let lines = ("results.jsonl", "");
+        let listed = [("results.jsonl", 0), (B, 0)];
+        check(&[lines, (B_OPEN, "begun")], Some(&listed), &[lines]);
+    }
+
+    #[test]
+    fn files_begun_after_the_commit_are_deleted() {
+        let files = [("results.jsonl", ""), ("throttle.jsonl", "new\n")];
+        check(
+            &files,
+            Some(&[("results.jsonl", 0)]),
+            &[("results.jsonl", "")],
+        );
+        let files = [("results.jsonl", "new\n"), (A, "complete"), (B_OPEN, "new")];
+        check(&files, None, &[(A, "complete")]);
+    }
+
+    #[test]
+    fn files_of_others_are_kept() {
+        let others = [
+            ("notes.txt", "ours"),
+            ("results.jsonl.bak", "ours"),
+            ("warc/mine.warc.gz.open", "ours"),
+            ("warc/argiope-list.open", "ours"),
+        ];
+        check(&others, None, &others);
+        check(&others, Some(&[]), &others);
+        // A sink may still have its file under another name.
+        check(&others, Some(&[("urls.txt", 3)]), &others);
+        check(
+            &[("urls.txt", "1234")],
+            Some(&[("urls.txt", 3)]),
+            &[("urls.txt", "123")],
+        );
+    }
+
+    #[test]
+    fn a_file_that_lacks_committed_bytes_is_an_error_and_nothing_is_changed() {
+        let check = |files: &[(&str, &str)], listed: &[(&str, u64)], named: &[&str]| {
+            let folder = folder(files);
+            let last = commit(folder.path(), listed);
+            let error = resume(folder.path(), Some(&last)).expect_err("it is refused");
+            let message = error.to_string();
+            for name in named {
+                assert!(message.contains(name), "{name} is not in {message}");
+            }
+            assert!(!message.contains('\n'), "{message}");
+            assert_eq!(error.code(), "directory.changed");
+            assert_eq!(read(folder.path()), contents(files));
+        };
+        let lines = ("results.jsonl", "one\ntwo\n");
+        check(
+            &[lines],
+            &[("results.jsonl", 9)],
+            &["results.jsonl", "8", "9", "--out"],
+        );
+        check(&[], &[("results.jsonl", 0)], &["results.jsonl", "missing"]);
+        let listed = [("results.jsonl", 4), (B, 7)];
+        check(&[lines, (B, "record")], &listed, &[B, "6", "7"]);
+        check(&[lines, (B_OPEN, "record")], &listed, &[B_OPEN, "6", "7"]);
+        check(
+            &[lines, (B, "records"), (B_OPEN, "records")],
+            &listed,
+            &[B, "twice"],
+        );
+        check(
+            &[lines, (C_OPEN, "newer")],
+            &[],
+            &["results.jsonl", "last commit"],
+        );
+    }
+}
