@@ -14,16 +14,19 @@ impl Records {
     /// Appends a byte string.
     pub fn push(&mut self, label: u8, value: &[u8]) {
         let mut bytes = std::mem::take(&mut self.0).into_vec();
-        bytes.reserve_exact(1 + length_bytes(value.len()) + value.len());
-        bytes.push(label);
-        let mut rest = value.len();
-        while rest > LOW {
-            bytes.push((rest & LOW) as u8 | MORE);
-            rest >>= 7;
-        }
-        bytes.push(rest as u8);
-        bytes.extend_from_slice(value);
+        bytes.reserve_exact(encoded_bytes(value));
+        encode(label, value, &mut bytes);
         self.0 = bytes.into_boxed_slice();
+    }
+
+    /// From byte strings as [`encode`] appends them, one after the other. `None` if the last one is
+    /// incomplete.
+    pub fn from_encoded(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            (_, _, rest) = split_first(rest)?;
+        }
+        Some(Records(bytes.into()))
     }
 
     /// Appends a number, in as few bytes as possible.
@@ -55,20 +58,12 @@ impl Records {
     pub fn iter(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let mut rest = &*self.0;
         std::iter::from_fn(move || {
-            let (label, mut behind) = rest.split_first()?;
-            let (mut length, mut shift) = (0, 0);
-            loop {
-                let (byte, more) = behind.split_first().expect("a label has its length");
-                behind = more;
-                length |= usize::from(byte & !MORE) << shift;
-                shift += 7;
-                if byte & MORE == 0 {
-                    break;
-                }
+            if rest.is_empty() {
+                return None;
             }
-            let (value, others) = behind.split_at(length);
+            let (label, value, others) = split_first(rest).expect("they are complete");
             rest = others;
-            Some((*label, value))
+            Some((label, value))
         })
     }
 
@@ -88,6 +83,49 @@ impl Records {
     pub fn remove(&mut self, label: u8) {
         self.retain(|other, _| other != label);
     }
+}
+
+/// Appends a labelled byte string: its label, its length (7 bits a byte, the lowest first), its bytes.
+/// The state on disk has this form, too.
+pub fn encode(label: u8, value: &[u8], out: &mut Vec<u8>) {
+    out.push(label);
+    let mut rest = value.len();
+    while rest > LOW {
+        out.push((rest & LOW) as u8 | MORE);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+    out.extend_from_slice(value);
+}
+
+/// Number of bytes that [`encode`] appends.
+pub fn encoded_bytes(value: &[u8]) -> usize {
+    1 + length_bytes(value.len()) + value.len()
+}
+
+/// The label and the value of the first byte string, and the bytes after it; `None` if it is incomplete.
+fn split_first(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (label, mut rest) = bytes.split_first()?;
+    let (mut length, mut shift) = (0, 0);
+    loop {
+        let (byte, more) = rest.split_first()?;
+        rest = more;
+        let bits = usize::from(byte & !MORE);
+        if shift >= usize::BITS || bits << shift >> shift != bits {
+            return None;
+        }
+        length |= bits << shift;
+        shift += 7;
+        if byte & MORE == 0 {
+            // A length has one form, so that equal records have equal bytes.
+            if bits == 0 && shift > 7 {
+                return None;
+            }
+            break;
+        }
+    }
+    let (value, rest) = rest.split_at_checked(length)?;
+    Some((*label, value, rest))
 }
 
 /// Number of bytes of an encoded length.
@@ -125,6 +163,31 @@ mod tests {
         assert!(records.all(2).eq([&b""[..], &long[..128]]));
         let heads = 2 + 2 + 4 + 2 + 3;
         assert_eq!(records.0.len(), heads + 3 + 20_000 + 127 + 128);
+    }
+
+    #[test]
+    fn encoded_records_are_read_up_to_an_incomplete_one() {
+        let long = vec![7; 300];
+        let mut bytes = Vec::new();
+        let mut borders = vec![0];
+        for (label, value) in [(1, &b"one"[..]), (2, b""), (1, &long)] {
+            encode(label, value, &mut bytes);
+            let last = borders.last().expect("a border");
+            assert_eq!(bytes.len(), last + encoded_bytes(value));
+            borders.push(bytes.len());
+        }
+        for cut in 0..=bytes.len() {
+            let read = Records::from_encoded(&bytes[..cut]);
+            assert_eq!(read.is_some(), borders.contains(&cut), "{cut}");
+        }
+        let records = Records::from_encoded(&bytes).expect("complete");
+        assert!(records.iter().eq([(1, &b"one"[..]), (2, b""), (1, &long)]));
+        // A length that does not fit into a word.
+        let endless = [&[1][..], &[0xff; 9], &[0x7f]].concat();
+        assert_eq!(Records::from_encoded(&endless), None);
+        assert_eq!(Records::from_encoded(&[0xff; 40]), None);
+        // A length in more bytes than it needs.
+        assert_eq!(Records::from_encoded(&[1, 0x81, 0, 7]), None);
     }
 
     #[test]
