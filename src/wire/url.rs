@@ -119,6 +119,41 @@ impl CrawlUrl {
         }
     }
 
+    /// From the text of a URL, as [`CrawlUrl::as_str`] returned it: it is split, not parsed. `None` if
+    /// it lacks a part, or has a character that no such text has.
+    pub(crate) fn from_canonical(text: &str) -> Option<Self> {
+        let is_plain = text.bytes().all(|byte| matches!(byte, b'!'..=b'~'));
+        if !is_plain || text.len() > LENGTH_MAX {
+            return None;
+        }
+        let (host_start, own_port) = match text.strip_prefix("http")? {
+            rest if rest.starts_with("://") => (7, 80),
+            rest if rest.starts_with("s://") => (8, 443),
+            _ => return None,
+        };
+        let path_start = host_start + text[host_start..].find('/')?;
+        let authority = &text[host_start..path_start];
+        if authority.contains(['?', '#', '@']) {
+            return None;
+        }
+        let host_length = match authority.find(']') {
+            Some(bracket) if authority.starts_with('[') => bracket + 1,
+            _ => authority.find(':').unwrap_or(authority.len()),
+        };
+        let port = match &authority[host_length..] {
+            "" => own_port,
+            port => port.strip_prefix(':')?.parse().ok()?,
+        };
+        let query = text[path_start..].find('?');
+        (host_length > 0).then(|| CrawlUrl {
+            text: text.into(),
+            host_end: (host_start + host_length) as u16,
+            path_start: path_start as u16,
+            path_end: query.map_or(text.len(), |at| path_start + at) as u16,
+            port,
+        })
+    }
+
     /// Resolves a reference found on this page. For many references, create a [`Base`] once.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ fn check(input: &str, canonical: &str) {
         url,
         "it can be rebuilt from its parts"
     );
+    assert_eq!(CrawlUrl::from_canonical(canonical), Some(url));
 }
 
 fn refused(input: &str, code: &str) {
@@ -249,6 +250,31 @@ fn parameters_are_dropped_by_name_and_by_prefix() {
 }
 
 #[test]
+fn a_text_without_a_part_of_a_url_is_not_split() {
+    let long = format!("http://a.test/{}", "x".repeat(LENGTH_MAX));
+    for text in [
+        "",
+        "http",
+        "ftp://a.test/",
+        "http:/a.test/",
+        "http://a.test",
+        "http:///",
+        "http://:80/",
+        "http://a.test:/",
+        "http://a.test:65536/",
+        "http://[::1/",
+        "http://[::1]x/",
+        "http://a.test?/",
+        "http://u@a.test/",
+        "http://a.test/ü",
+        "http://a.test/ ",
+        &long,
+    ] {
+        assert_eq!(CrawlUrl::from_canonical(text), None, "{text:.40}");
+    }
+}
+
+#[test]
 fn a_query_value_is_decoded_as_in_a_form() {
     let value = |query: &str, name: &str| url(&format!("http://a.test/?{query}")).query_value(name);
     assert_eq!(value("a=1&b=2&a=3", "a"), Some("1".to_owned()));
@@ -275,6 +301,7 @@ proptest! {
         for url in [CrawlUrl::parse(&input), CrawlUrl::parse_seed(&input)].into_iter().flatten() {
             let url = url.clone().drop_parameters(&patterns);
             prop_assert_eq!(&CrawlUrl::parse(url.as_str()).unwrap(), &url);
+            prop_assert_eq!(CrawlUrl::from_canonical(url.as_str()), Some(url.clone()));
             prop_assert_eq!(format!("{}{}", url.origin(), url.request_target()), url.as_str());
             prop_assert!(url.path().starts_with('/'));
             prop_assert!(!url.host_str().is_empty());
