@@ -41,55 +41,100 @@ pub struct Flags {
 /// Expected costs of a request, in those scopes of its lane for which it has one.
 pub type Costs = SmallVec<[(ScopeId, f64); 2]>;
 
-/// Label of a record.
+/// Label of a record. The state on disk has these numbers: none is changed or used again.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Label {
     /// The caller's number.
-    Tag,
+    Tag = 0,
     /// The first attempt of its chain of retries and redirects.
-    Root,
+    Root = 1,
     /// The method; absent for GET.
-    Method,
+    Method = 2,
     /// A header field: its name, NUL, its value.
-    Field,
+    Field = 3,
     /// The name of a header field that is sent to its origin only.
-    Private,
+    Private = 4,
     /// It is sent without the credentials among `DEFAULT_REQUEST_HEADERS`.
-    WithoutCredentials,
+    WithoutCredentials = 5,
     /// The body.
-    Body,
+    Body = 6,
     /// Maximum time of its fetch, in nanoseconds.
-    Timeout,
+    Timeout = 7,
     /// Maximum size of its body, in bytes.
-    BodyMax,
+    BodyMax = 8,
     /// Its scopes are known, and their records follow. The value is their [`Origin`].
-    Scopes,
+    Scopes = 9,
     /// The name of a scope.
-    ScopeName,
+    ScopeName = 10,
     /// The expected cost in the scope of the previous record.
-    ScopeCost,
+    ScopeCost = 11,
     /// Scopes of its lane by number, each with the expected cost. The lane's reference keeps the numbers
     /// valid.
-    Costs,
+    Costs = 12,
     /// The key of a URL that redirected to this one.
-    RedirectedFrom,
+    RedirectedFrom = 13,
     /// The origin whose robots.txt this fetch is for.
-    RobotsFor,
+    RobotsFor = 14,
     /// Depth of the sitemap: number of sitemaps that led to it.
-    Nesting,
+    Nesting = 15,
 }
 
-/// Source of a request's known scopes.
+/// Source of a request's known scopes. The numbers are those of the state on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Origin {
     /// The request named them: they apply to its redirects, too, and are unordered.
-    Request,
+    Request = 0,
     /// A late answer of the scope map, ordered.
-    Mapped,
+    Mapped = 1,
     /// A late answer of the scope map, unordered.
-    MappedUnordered,
+    MappedUnordered = 2,
+}
+
+impl Label {
+    /// Those of records that can be stored: all but [`Label::Costs`] and [`Label::RobotsFor`], whose
+    /// numbers are valid in one process only.
+    const STORED: [Label; 14] = [
+        Label::Tag,
+        Label::Root,
+        Label::Method,
+        Label::Field,
+        Label::Private,
+        Label::WithoutCredentials,
+        Label::Body,
+        Label::Timeout,
+        Label::BodyMax,
+        Label::Scopes,
+        Label::ScopeName,
+        Label::ScopeCost,
+        Label::RedirectedFrom,
+        Label::Nesting,
+    ];
+
+    /// The label of a record that can be stored.
+    fn stored(number: u8) -> Option<Label> {
+        let mut labels = Self::STORED.into_iter();
+        labels.find(|label| *label as u8 == number)
+    }
+
+    /// Whether a record with this label can have this value.
+    fn allows(self, value: &[u8]) -> bool {
+        match self {
+            Label::Tag | Label::Root | Label::Timeout | Label::BodyMax | Label::Nesting => {
+                value.len() <= size_of::<u64>()
+            }
+            Label::Method | Label::Field | Label::Private | Label::ScopeName => {
+                std::str::from_utf8(value).is_ok()
+            }
+            Label::WithoutCredentials => value.is_empty(),
+            Label::Body => true,
+            Label::Scopes => matches!(value, [] | [1 | 2]),
+            Label::ScopeCost => value.len() == size_of::<f64>(),
+            Label::RedirectedFrom => value.len() == size_of::<u64>(),
+            Label::Costs | Label::RobotsFor => false,
+        }
+    }
 }
 
 /// Bytes of a scope's number and its cost in [`Label::Costs`].
@@ -153,6 +198,32 @@ impl Extra {
         }
         let has_own = extra.records != Records::default() || extra.meta.is_some();
         (has_own || extra.route.is_some()).then(|| Box::new(extra))
+    }
+
+    /// The records that can be stored, with their labels: all that do not name things by numbers of this
+    /// process.
+    pub(crate) fn stored_records(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        let records = self.records.iter();
+        records.filter(|(label, _)| Label::stored(*label).is_some())
+    }
+
+    /// From stored records, as [`encode`](crate::base::records::encode) appends them. `None` if one is
+    /// incomplete, has a label that is not stored, or a value that the label does not allow.
+    pub(crate) fn from_stored(
+        records: &[u8],
+        meta: Option<Box<RawValue>>,
+        route: Option<Box<Route>>,
+    ) -> Option<Self> {
+        let records = Records::from_encoded(records)?;
+        let is_valid = |(label, value): (u8, &[u8])| {
+            Label::stored(label).is_some_and(|label| label.allows(value))
+        };
+        let are_valid = records.iter().all(is_valid);
+        are_valid.then_some(Extra {
+            records,
+            meta,
+            route,
+        })
     }
 
     /// Whether it has fields that the result line does not have. (The line has the method and the
@@ -417,6 +488,7 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::records::encode;
     use crate::frontier::job::Job;
     use crate::wire::url::CrawlUrl;
 
@@ -486,6 +558,57 @@ mod tests {
             extra.set_costs(costs);
             assert_eq!(&extra.costs()[..], costs);
         }
+    }
+
+    /// The records that are stored, in their stored form.
+    fn stored(extra: &Extra) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (label, value) in extra.stored_records() {
+            encode(label, value, &mut bytes);
+        }
+        bytes
+    }
+
+    #[test]
+    fn records_with_numbers_of_the_process_are_not_stored() {
+        let request = Request::post("http://a.test/", "x").tag(7);
+        let mut extra = of(&request.scope_cost("s", 2.5).header("A", "b"));
+        extra.add_redirected_from(UrlKey(9));
+        let before = stored(&extra);
+        extra.set_costs(&[(ScopeId(1), 1.0)]);
+        extra.set_robots_for(3);
+        assert_eq!(stored(&extra), before);
+        let again = Extra::from_stored(&before, None, None).expect("valid");
+        assert_eq!((again.robots_for(), again.costs().len()), (None, 0));
+        extra.set_costs(&[]);
+        extra.records.remove(Label::RobotsFor as u8);
+        assert_eq!(again.records, extra.records);
+    }
+
+    #[test]
+    fn a_stored_record_has_a_known_label_and_a_valid_value() {
+        let check = |label: u8, value: &[u8], is_valid: bool| {
+            let mut bytes = Vec::new();
+            encode(label, value, &mut bytes);
+            let read = Extra::from_stored(&bytes, None, None);
+            assert_eq!(read.is_some(), is_valid, "{label} {value:?}");
+        };
+        check(Label::Tag as u8, &[1; 8], true);
+        check(Label::Tag as u8, &[1; 9], false);
+        check(Label::Method as u8, b"PUT", true);
+        check(Label::Method as u8, &[0xff], false);
+        check(Label::WithoutCredentials as u8, &[], true);
+        check(Label::WithoutCredentials as u8, &[0], false);
+        check(Label::Body as u8, &[0xff], true);
+        check(Label::Scopes as u8, &[2], true);
+        check(Label::Scopes as u8, &[3], false);
+        check(Label::ScopeCost as u8, &[0; 8], true);
+        check(Label::ScopeCost as u8, &[0; 7], false);
+        check(Label::RedirectedFrom as u8, &[0; 9], false);
+        check(Label::Costs as u8, &[0; COST_BYTES], false);
+        check(Label::RobotsFor as u8, &[1], false);
+        check(Label::Nesting as u8 + 1, &[], false);
+        assert!(Extra::from_stored(&[0, 1], None, None).is_none());
     }
 
     #[test]
