@@ -18,6 +18,7 @@ pub mod fetch;
 pub mod throttle;
 #[doc(hidden)]
 pub mod frontier;
+mod state;
 pub mod sink;
 #[doc(hidden)]
 pub mod crawl;

@@ -18,12 +18,14 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("fetch", &["base", "wire"]),
     ("throttle", &["base", "wire", "fetch"]),
     ("frontier", &["base", "wire"]),
+    // The durable form of the frontier: bytes in, bytes out.
+    ("state", &["base", "wire", "frontier"]),
     // A sink may find links, and links are requests.
     ("sink", &["base", "wire", "fetch", "throttle", "frontier"]),
     (
         "crawl",
         &[
-            "base", "io", "wire", "fetch", "throttle", "frontier", "sink",
+            "base", "io", "wire", "fetch", "throttle", "frontier", "state", "sink",
         ],
     ),
     // Servers must not err as the crawler does: they know nothing of it.
@@ -41,6 +43,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         &["src/crawl/classifier.rs", "src/base/sharded.rs"],
     ),
     ("siphasher", &["src/base/keys.rs"]),
+    ("crc32fast", &["src/state/journal.rs"]),
     ("io_uring", &["src/io/uring/ring.rs"]),
     ("rustls", &["src/fetch/tls.rs", "src/testkit/stream.rs"]),
     ("webpki_roots", &["src/fetch/tls.rs"]),
@@ -126,6 +129,7 @@ fn imports_go_down() {
 /// Events of a connection are returned, and the core decides what they mean.
 const ABOVE_NETWORK: &[&str] = &[
     "crate::frontier::",
+    "crate::state::",
     "crate::throttle::",
     "crate::crawl::breaker::",
     "crate::crawl::classifier::",

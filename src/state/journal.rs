@@ -1,0 +1,278 @@
+//! Frames of the journal: records in a segment, each with a checksum. The only file that imports
+//! `crc32fast`.
+//!
+//! ```text
+//! segment = magic (8 bytes), version (4), number of the segment (8), crawl (8), checksum (4), frames
+//! frame   = length of the payload (4), checksum (4), payload: one record
+//! ```
+//!
+//! Numbers are little-endian. The checksum of a frame covers the crawl, the segment's number, the offset of
+//! the frame in it and the length, so that a frame at another place or of another crawl is not intact. The
+//! header has this form in every version.
+
+use std::cell::Cell;
+
+use thiserror::Error;
+
+use super::record::{Record, RecordError};
+
+/// Appends framed records of one segment to a buffer.
+///
+/// It counts the bytes of the segment: all that it returns or appends is written, in this order.
+#[derive(Debug)]
+pub struct Framer {
+    header: [u8; HEADER_BYTES],
+    /// Checksum of what comes before the offset, in each frame.
+    place: u32,
+    /// Offset of the next frame.
+    offset: Cell<u64>,
+}
+
+/// Reads the records of one segment.
+///
+/// It stops at the end, or at the first frame that is incomplete or damaged.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    segment: u64,
+    crawl: u64,
+    place: u32,
+    /// Offset of the next frame.
+    offset: usize,
+    is_torn: bool,
+}
+
+/// Why a segment of the journal cannot be read, or one of its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// The bytes do not begin as a segment does.
+    #[error("not a segment of a journal")]
+    NotAJournal,
+    /// The header is missing or incomplete: its write was interrupted.
+    #[error("the header of the segment is incomplete ({length} of {HEADER_BYTES} bytes)")]
+    Incomplete {
+        /// Number of bytes that there are.
+        length: usize,
+    },
+    /// A newer version wrote it.
+    #[error(
+        "the state has version {version}, and this program reads up to {supported}; \
+         use the version of argiope that wrote it, or a later one"
+    )]
+    Newer {
+        /// Its version.
+        version: u32,
+        /// The newest version that is read.
+        supported: u32,
+    },
+    /// The header does not match its checksum.
+    #[error("the header of the segment is damaged")]
+    Damaged,
+    /// A frame is intact, but is not a record.
+    #[error("the record at byte {offset} cannot be read: {cause}")]
+    Record {
+        /// Offset of the frame in the segment.
+        offset: u64,
+        /// What was wrong.
+        #[source]
+        cause: RecordError,
+    },
+}
+
+impl SegmentError {
+    /// The stable code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            SegmentError::NotAJournal => "journal.unknown",
+            SegmentError::Incomplete { .. } => "journal.incomplete",
+            SegmentError::Newer { .. } => "journal.newer",
+            SegmentError::Damaged => "journal.damaged",
+            SegmentError::Record { cause, .. } => cause.code(),
+        }
+    }
+}
+
+impl Framer {
+    /// For the segment with this number, of this crawl.
+    pub fn new(segment: u64, crawl: u64) -> Self {
+        let (header, place) = header(VERSION, segment, crawl);
+        Framer {
+            header,
+            place,
+            offset: Cell::new(HEADER_BYTES as u64),
+        }
+    }
+
+    /// The first bytes of the segment.
+    pub fn header(&self) -> Vec<u8> {
+        self.header.to_vec()
+    }
+
+    /// Appends a frame whose payload is what `encode` appends: one record.
+    ///
+    /// # Panics
+    /// The record has no bytes, or more than [`PAYLOAD_MAX`].
+    pub fn frame(&self, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+        let start = out.len();
+        out.extend_from_slice(&[0; FRAME_HEAD]);
+        encode(out);
+        let (head, payload) = out[start..].split_at_mut(FRAME_HEAD);
+        assert!(
+            (1..=PAYLOAD_MAX).contains(&payload.len()),
+            "a record has 1 to {PAYLOAD_MAX} bytes, and not {}",
+            payload.len()
+        );
+        let offset = self.offset.get();
+        let length = payload.len() as u32;
+        head[..4].copy_from_slice(&length.to_le_bytes());
+        head[4..].copy_from_slice(&checksum(self.place, offset, payload).to_le_bytes());
+        self.offset
+            .set(offset + (FRAME_HEAD + payload.len()) as u64);
+    }
+
+    /// Number of bytes of the segment so far, its header included.
+    pub fn length(&self) -> u64 {
+        self.offset.get()
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a segment, which is all of these bytes.
+    ///
+    /// # Errors
+    /// The header is not that of a segment, or of a newer version.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, SegmentError> {
+        let is_empty = || bytes.iter().all(|byte| *byte == 0);
+        let Some((header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+            let length = bytes.len();
+            return match MAGIC.starts_with(&bytes[..length.min(8)]) || is_empty() {
+                true => Err(SegmentError::Incomplete { length }),
+                false => Err(SegmentError::NotAJournal),
+            };
+        };
+        if header[..8] != MAGIC {
+            return match is_empty() {
+                // Room was reserved for it, and nothing was written.
+                true => Err(SegmentError::Incomplete { length: 0 }),
+                false => Err(SegmentError::NotAJournal),
+            };
+        }
+        let word = |at: usize| u32::from_le_bytes(array(&header[at..at + 4]));
+        let number = |at: usize| u64::from_le_bytes(array(&header[at..at + 8]));
+        let place = crc32fast::hash(&header[..28]);
+        if word(28) != place {
+            return Err(SegmentError::Damaged);
+        }
+        match word(8) {
+            VERSION => {}
+            0 => return Err(SegmentError::Damaged),
+            version => {
+                return Err(SegmentError::Newer {
+                    version,
+                    supported: VERSION,
+                });
+            }
+        }
+        Ok(Reader {
+            bytes,
+            segment: number(12),
+            crawl: number(20),
+            place,
+            offset: HEADER_BYTES,
+            is_torn: false,
+        })
+    }
+
+    /// The number of the segment.
+    pub fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// The crawl that wrote it.
+    pub fn crawl(&self) -> u64 {
+        self.crawl
+    }
+
+    /// Number of bytes up to the end of the last intact frame that was read, the header included.
+    pub fn intact(&self) -> u64 {
+        self.offset as u64
+    }
+
+    /// Whether reading stopped before the end of the bytes, at an incomplete or damaged frame. Room that
+    /// was reserved and not written counts as one.
+    pub fn is_torn(&self) -> bool {
+        self.is_torn
+    }
+
+    /// The payload of the frame at the offset, if it is intact.
+    fn payload(&self) -> Option<&'a [u8]> {
+        let (head, rest) = self.bytes[self.offset..].split_first_chunk::<FRAME_HEAD>()?;
+        let length = u32::from_le_bytes(array(&head[..4])) as usize;
+        if !(1..=PAYLOAD_MAX).contains(&length) {
+            return None;
+        }
+        let payload = rest.get(..length)?;
+        let expected = u32::from_le_bytes(array(&head[4..]));
+        (checksum(self.place, self.offset as u64, payload) == expected).then_some(payload)
+    }
+}
+
+/// The records. An error is a frame that is intact, but is not a record; the next call reads the frame
+/// after it.
+impl Iterator for Reader<'_> {
+    type Item = Result<Record, SegmentError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_torn || self.offset == self.bytes.len() {
+            return None;
+        }
+        let Some(payload) = self.payload() else {
+            self.is_torn = true;
+            return None;
+        };
+        let offset = self.offset as u64;
+        self.offset += FRAME_HEAD + payload.len();
+        let record = Record::decode(payload);
+        Some(record.map_err(|cause| SegmentError::Record { offset, cause }))
+    }
+}
+
+/// The header of a segment, and its checksum.
+fn header(version: u32, segment: u64, crawl: u64) -> ([u8; HEADER_BYTES], u32) {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..12].copy_from_slice(&version.to_le_bytes());
+    header[12..20].copy_from_slice(&segment.to_le_bytes());
+    header[20..28].copy_from_slice(&crawl.to_le_bytes());
+    let checksum = crc32fast::hash(&header[..28]);
+    header[28..].copy_from_slice(&checksum.to_le_bytes());
+    (header, checksum)
+}
+
+/// The checksum of a frame.
+fn checksum(place: u32, offset: u64, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(place);
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(&(payload.len() as u32).to_le_bytes());
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("it has this length")
+}
+
+/// The first bytes of a segment.
+const MAGIC: [u8; 8] = *b"argiope\n";
+/// The version that is written, and the newest that is read.
+const VERSION: u32 = 1;
+/// Bytes of a segment's header.
+const HEADER_BYTES: usize = 32;
+/// Bytes of a frame before its payload.
+const FRAME_HEAD: usize = 8;
+/// Most bytes of a record, so that a damaged length does not make a reader ask for gigabytes.
+pub const PAYLOAD_MAX: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,452 @@
+//! The records of the journal, and their bytes.
+//!
+//! ```text
+//! record = kind (1 byte), fields
+//! entry  = flags, id, [parent], [replaces], [not before], [depth], [redirects], [attempt], [priority],
+//!          URL without its scheme, [via], [meta], [route], [records of optional fields]
+//! ```
+//!
+//! Numbers are in LEB128, texts follow their length. Fields in brackets are there if a flag says so. An
+//! unknown kind, an unknown flag and bytes after the last field are errors: a record is never read in part.
+
+mod codec;
+
+use std::sync::Arc;
+
+use codec::{Input, put_bytes, put_number, put_signed};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use crate::base::records;
+use crate::frontier::extra::{Extra, Flags};
+use crate::frontier::job::Job;
+use crate::frontier::request::PageKind;
+use crate::wire::proxy::Route;
+use crate::wire::url::CrawlUrl;
+
+/// What the journal records, in order.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// The beginning of a crawl, or of a compacted journal.
+    Begin {
+        /// The keys of the crawl: [`Keys::to_bytes`](crate::base::keys::Keys::to_bytes).
+        keys: [u8; 16],
+        /// Its settings, as JSON.
+        settings: String,
+    },
+    /// A request was admitted: it is to be fetched until [`Record::Ended`].
+    Admitted(Entry),
+    /// A request was offered. Its answer comes later: [`Record::Admitted`] with the same number, or
+    /// [`Record::Dropped`].
+    Offered(Entry),
+    /// The offer of this number was not admitted.
+    Dropped(u64),
+    /// The attempt of this number ended: its result was passed to the sink.
+    Ended(u64),
+    /// Keys of URLs admitted earlier, whose entries are no longer in the journal (after compaction).
+    Seen(Vec<u64>),
+    /// Number of lines of the list of seeds that were taken, from its start.
+    SeedsTaken(u64),
+    /// The records so far belong to this epoch or to earlier ones.
+    EpochEnd(u64),
+    /// The epoch is committed.
+    Commit(CommitRecord),
+}
+
+/// A request to be fetched.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The attempt. Its share of a quota is not stored, nor its costs by scope number.
+    pub job: Job,
+    /// The attempt that it replaces, as a retry or the target of a redirect; 0 for none.
+    pub replaces: u64,
+    /// Wall-clock time before which it is not sent, in nanoseconds since the Unix epoch: of a delayed
+    /// redirect.
+    pub not_before: Option<u64>,
+}
+
+/// A commit of an epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitRecord {
+    /// The epoch.
+    pub epoch: u64,
+    /// The durable length of each output file.
+    pub files: Vec<(String, u64)>,
+    /// The next number of an attempt.
+    pub next_number: u64,
+    /// Wall-clock time in nanoseconds since the Unix epoch.
+    pub at: u64,
+}
+
+/// Why bytes are not a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RecordError {
+    /// The bytes end before or within this field.
+    #[error("the record ends before or within its field {0:?}")]
+    Truncated(&'static str),
+    /// The kind is unknown.
+    #[error("record kind {0} is unknown (known are {BEGIN} to {COMMIT})")]
+    Kind(u8),
+    /// Flags are unknown.
+    #[error("record flags {0:#x} are unknown")]
+    Flags(u64),
+    /// A field has an invalid value.
+    #[error("the record's field {0:?} has an invalid value")]
+    Value(&'static str),
+    /// Bytes follow the last field.
+    #[error("{0} bytes follow the record's last field")]
+    Trailing(usize),
+}
+
+impl RecordError {
+    /// The stable code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            RecordError::Truncated(_) => "record.truncated",
+            RecordError::Kind(_) => "record.kind",
+            RecordError::Flags(_) => "record.flags",
+            RecordError::Value(_) => "record.value",
+            RecordError::Trailing(_) => "record.trailing",
+        }
+    }
+}
+
+impl Record {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Begin { keys, settings } => {
+                out.push(BEGIN);
+                out.extend_from_slice(keys);
+                put_bytes(settings.as_bytes(), out);
+            }
+            Record::Admitted(entry) => {
+                encode_admitted(&entry.job, entry.replaces, entry.not_before, out);
+            }
+            Record::Offered(entry) => {
+                encode_offered(&entry.job, entry.replaces, entry.not_before, out);
+            }
+            Record::Dropped(number) => put_counter(DROPPED, *number, out),
+            Record::Ended(number) => put_counter(ENDED, *number, out),
+            Record::Seen(keys) => {
+                out.push(SEEN);
+                out.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
+            }
+            Record::SeedsTaken(lines) => put_counter(SEEDS_TAKEN, *lines, out),
+            Record::EpochEnd(epoch) => put_counter(EPOCH_END, *epoch, out),
+            Record::Commit(commit) => commit.encode(out),
+        }
+    }
+
+    /// Reads a record, which is all of these bytes.
+    ///
+    /// # Errors
+    /// [`RecordError`], which names the field that was wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
+        let mut input = Input::new(bytes);
+        let record = match input.byte("kind")? {
+            BEGIN => Record::Begin {
+                keys: input.array("keys")?,
+                settings: input.text("settings")?.to_owned(),
+            },
+            ADMITTED => Record::Admitted(Entry::decode(&mut input)?),
+            OFFERED => Record::Offered(Entry::decode(&mut input)?),
+            DROPPED => Record::Dropped(input.number("number")?),
+            ENDED => Record::Ended(input.number("number")?),
+            SEEN => {
+                let keys = input.take(input.len(), "keys")?;
+                let (keys, rest) = keys.as_chunks::<8>();
+                if !rest.is_empty() {
+                    return Err(RecordError::Truncated("keys"));
+                }
+                Record::Seen(keys.iter().copied().map(u64::from_le_bytes).collect())
+            }
+            SEEDS_TAKEN => Record::SeedsTaken(input.number("lines")?),
+            EPOCH_END => Record::EpochEnd(input.number("epoch")?),
+            COMMIT => Record::Commit(CommitRecord::decode(&mut input)?),
+            kind => return Err(RecordError::Kind(kind)),
+        };
+        input.finish()?;
+        Ok(record)
+    }
+}
+
+/// Appends the bytes of [`Record::Admitted`], without a copy of the job.
+pub fn encode_admitted(job: &Job, replaces: u64, not_before: Option<u64>, out: &mut Vec<u8>) {
+    out.push(ADMITTED);
+    encode_entry(job, replaces, not_before, out);
+}
+
+/// Appends the bytes of [`Record::Offered`], without a copy of the job.
+pub fn encode_offered(job: &Job, replaces: u64, not_before: Option<u64>, out: &mut Vec<u8>) {
+    out.push(OFFERED);
+    encode_entry(job, replaces, not_before, out);
+}
+
+fn put_counter(kind: u8, value: u64, out: &mut Vec<u8>) {
+    out.push(kind);
+    put_number(value, out);
+}
+
+fn encode_entry(job: &Job, replaces: u64, not_before: Option<u64>, out: &mut Vec<u8>) {
+    // Other attempts are mostly near in number.
+    let distance = |number: u64| job.id.wrapping_sub(number) as i64;
+    put_number(flags_of(job, replaces, not_before), out);
+    put_number(job.id, out);
+    if job.parent != 0 {
+        put_signed(distance(job.parent), out);
+    }
+    if replaces != 0 {
+        put_signed(distance(replaces), out);
+    }
+    if let Some(moment) = not_before {
+        put_number(moment, out);
+    }
+    if job.depth != 0 {
+        put_number(job.depth.into(), out);
+    }
+    if job.redirects != 0 {
+        put_number(job.redirects.into(), out);
+    }
+    if job.attempt != 1 {
+        put_number(job.attempt.into(), out);
+    }
+    if job.priority != 0 {
+        put_signed(job.priority.into(), out);
+    }
+    let url = job.url.as_str();
+    put_bytes(&url.as_bytes()[scheme_of(job.url.is_https()).len()..], out);
+    if let Some(via) = &job.via {
+        let shared = shared_bytes(url, via);
+        put_number(shared as u64, out);
+        put_bytes(&via.as_bytes()[shared..], out);
+    }
+    let Some(extra) = &job.extra else {
+        return;
+    };
+    if let Some(meta) = &extra.meta {
+        put_bytes(meta.get().as_bytes(), out);
+    }
+    if let Some(route) = &extra.route {
+        put_bytes(route.to_text().as_bytes(), out);
+    }
+    let stored = extra.stored_records();
+    let length: usize = stored.map(|(_, value)| records::encoded_bytes(value)).sum();
+    put_number(length as u64, out);
+    for (label, value) in extra.stored_records() {
+        records::encode(label, value, out);
+    }
+}
+
+/// The flags of an entry: which fields follow, and those of the job.
+fn flags_of(job: &Job, replaces: u64, not_before: Option<u64>) -> u64 {
+    let extra = job.extra.as_ref();
+    let flags = [
+        (HTTPS, job.url.is_https()),
+        (SEED, job.seed),
+        (PARENT, job.parent != 0),
+        (VIA, job.via.is_some()),
+        (DEPTH, job.depth != 0),
+        (PRIORITY, job.priority != 0),
+        (REPLACES, replaces != 0),
+        (REDIRECTS, job.redirects != 0),
+        (ATTEMPT, job.attempt != 1),
+        (FRESH, job.fresh),
+        (AWAITED, job.awaited),
+        (NOT_BEFORE, not_before.is_some()),
+        (ROBOTS, job.kind == PageKind::Robots),
+        (SITEMAP, job.kind == PageKind::Sitemap),
+        (EXTRA, extra.is_some()),
+        (META, extra.is_some_and(|extra| extra.meta.is_some())),
+        (ROUTE, extra.is_some_and(|extra| extra.route.is_some())),
+        (DONT_ADJUST_DELAY, job.flags.dont_adjust_delay),
+        (IGNORE_ROBOTS, job.flags.ignore_robots),
+        (DONT_FOLLOW, job.flags.dont_follow),
+        (DONT_FILTER, job.flags.dont_filter),
+        (DONT_MERGE_COOKIES, job.flags.dont_merge_cookies),
+    ];
+    let set = flags.into_iter().filter(|(_, is_set)| *is_set);
+    set.fold(0, |all, (flag, _)| all | flag)
+}
+
+impl Entry {
+    fn decode(input: &mut Input<'_>) -> Result<Entry, RecordError> {
+        let flags = input.number("flags")?;
+        let has = |flag: u64| flags & flag != 0;
+        let is_known = flags & !ALL_FLAGS == 0;
+        let is_one_kind = !(has(ROBOTS) && has(SITEMAP));
+        let has_extra = has(EXTRA) || !(has(META) || has(ROUTE));
+        if !(is_known && is_one_kind && has_extra) {
+            return Err(RecordError::Flags(flags));
+        }
+        let id = input.number("id")?;
+        let mut number = |is_there: bool, what| match is_there {
+            true => Ok(id.wrapping_sub(input.signed(what)? as u64)),
+            false => Ok(0),
+        };
+        let parent = number(has(PARENT), "parent")?;
+        let replaces = number(has(REPLACES), "replaces")?;
+        let moment = has(NOT_BEFORE).then(|| input.number("not_before"));
+        let depth = has(DEPTH).then(|| input.number_as("depth"));
+        let redirects = has(REDIRECTS).then(|| input.number_as("redirects"));
+        let attempt = has(ATTEMPT).then(|| input.number_as("attempt"));
+        let priority = match has(PRIORITY) {
+            true => i32::try_from(input.signed("priority")?)
+                .map_err(|_| RecordError::Value("priority"))?,
+            false => 0,
+        };
+        let url = [scheme_of(has(HTTPS)), input.text("url")?].concat();
+        let url = CrawlUrl::from_canonical(&url).ok_or(RecordError::Value("url"))?;
+        let via = match has(VIA) {
+            true => {
+                let shared: usize = input.number_as("via")?;
+                let shared = url.as_str().get(..shared);
+                let shared = shared.ok_or(RecordError::Value("via"))?;
+                Some(Arc::from([shared, input.text("via")?].concat()))
+            }
+            false => None,
+        };
+        let extra = match has(EXTRA) {
+            true => Some(Box::new(decode_extra(input, has(META), has(ROUTE))?)),
+            false => None,
+        };
+        let job = Job {
+            id,
+            parent,
+            via,
+            url,
+            kind: match () {
+                () if has(ROBOTS) => PageKind::Robots,
+                () if has(SITEMAP) => PageKind::Sitemap,
+                () => PageKind::Page,
+            },
+            seed: has(SEED),
+            fresh: has(FRESH),
+            awaited: has(AWAITED),
+            redirects: redirects.transpose()?.unwrap_or(0),
+            attempt: attempt.transpose()?.unwrap_or(1),
+            depth: depth.transpose()?.unwrap_or(0),
+            priority,
+            share: 0.0,
+            flags: Flags {
+                dont_adjust_delay: has(DONT_ADJUST_DELAY),
+                ignore_robots: has(IGNORE_ROBOTS),
+                dont_follow: has(DONT_FOLLOW),
+                dont_filter: has(DONT_FILTER),
+                dont_merge_cookies: has(DONT_MERGE_COOKIES),
+            },
+            extra,
+        };
+        Ok(Entry {
+            job,
+            replaces,
+            not_before: moment.transpose()?,
+        })
+    }
+}
+
+fn decode_extra(
+    input: &mut Input<'_>,
+    has_meta: bool,
+    has_route: bool,
+) -> Result<Extra, RecordError> {
+    let mut meta = None;
+    if has_meta {
+        let text = input.text("meta")?.to_owned();
+        meta = Some(RawValue::from_string(text).map_err(|_| RecordError::Value("meta"))?);
+    }
+    let mut route = None;
+    if has_route {
+        let text = input.text("route")?;
+        let read: Route = text.parse().map_err(|_| RecordError::Value("route"))?;
+        route = Some(Box::new(read));
+    }
+    let stored = input.bytes("extra")?;
+    Extra::from_stored(stored, meta, route).ok_or(RecordError::Value("extra"))
+}
+
+impl CommitRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(COMMIT);
+        for number in [self.epoch, self.next_number, self.at] {
+            put_number(number, out);
+        }
+        put_number(self.files.len() as u64, out);
+        for (name, length) in &self.files {
+            put_bytes(name.as_bytes(), out);
+            put_number(*length, out);
+        }
+    }
+
+    fn decode(input: &mut Input<'_>) -> Result<CommitRecord, RecordError> {
+        let epoch = input.number("epoch")?;
+        let next_number = input.number("next_number")?;
+        let at = input.number("at")?;
+        let count: u64 = input.number("files")?;
+        let files = (0..count).map(|_| {
+            let name = input.text("file name")?.to_owned();
+            Ok((name, input.number("file length")?))
+        });
+        Ok(CommitRecord {
+            epoch,
+            files: files.collect::<Result<_, _>>()?,
+            next_number,
+            at,
+        })
+    }
+}
+
+fn scheme_of(is_https: bool) -> &'static str {
+    match is_https {
+        true => "https://",
+        false => "http://",
+    }
+}
+
+/// Number of bytes at the start that both texts have, up to the end of a character of both.
+fn shared_bytes(url: &str, via: &str) -> usize {
+    let pairs = url.bytes().zip(via.bytes());
+    let shared = pairs.take_while(|(one, other)| one == other).count();
+    // A URL is ASCII: a border of its characters is one of the other's, too.
+    debug_assert!(url.is_char_boundary(shared) && via.is_char_boundary(shared));
+    shared
+}
+
+// Kinds of records. None is changed or used again.
+const BEGIN: u8 = 1;
+const ADMITTED: u8 = 2;
+const OFFERED: u8 = 3;
+const DROPPED: u8 = 4;
+const ENDED: u8 = 5;
+const SEEN: u8 = 6;
+const SEEDS_TAKEN: u8 = 7;
+const EPOCH_END: u8 = 8;
+const COMMIT: u8 = 9;
+
+// Flags of an entry. None is changed or used again. Those of a plain link are in the first byte.
+const HTTPS: u64 = 1 << 0;
+const SEED: u64 = 1 << 1;
+const PARENT: u64 = 1 << 2;
+const VIA: u64 = 1 << 3;
+const DEPTH: u64 = 1 << 4;
+const PRIORITY: u64 = 1 << 5;
+const REPLACES: u64 = 1 << 6;
+const REDIRECTS: u64 = 1 << 7;
+const ATTEMPT: u64 = 1 << 8;
+const FRESH: u64 = 1 << 9;
+const AWAITED: u64 = 1 << 10;
+const NOT_BEFORE: u64 = 1 << 11;
+const ROBOTS: u64 = 1 << 12;
+const SITEMAP: u64 = 1 << 13;
+const EXTRA: u64 = 1 << 14;
+const META: u64 = 1 << 15;
+const ROUTE: u64 = 1 << 16;
+const DONT_ADJUST_DELAY: u64 = 1 << 17;
+const IGNORE_ROBOTS: u64 = 1 << 18;
+const DONT_FOLLOW: u64 = 1 << 19;
+const DONT_FILTER: u64 = 1 << 20;
+const DONT_MERGE_COOKIES: u64 = 1 << 21;
+const ALL_FLAGS: u64 = (1 << 22) - 1;
+
+#[cfg(test)]
+mod tests;
