@@ -1,0 +1,309 @@
+//! The state of a crawl at its last commit, from the records of its journal in order.
+//!
+//! ```text
+//! push ──► pending ──(commit of its epoch)──► committed ──► finish
+//! ```
+//!
+//! A commit of an epoch applies the records up to the end of that epoch. It may come after records of later
+//! epochs: these wait for their own commit, and count for nothing if it never comes. So does the `Begin` of
+//! a compacted journal: until a commit comes after it, the state before it holds.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+use thiserror::Error;
+
+use super::record::{CommitRecord, Entry, Record};
+use crate::base::keys::Keys;
+use crate::base::secret::Known;
+use crate::frontier::job::Job;
+use crate::frontier::request::PageKind;
+
+/// What is left of a crawl, from the records of its journal in order.
+///
+/// In memory are the entries that have not ended, one key per URL of those that have, and the records after
+/// the last commit.
+#[derive(Debug, Default)]
+pub struct Replay {
+    committed: Option<Committed>,
+    /// Records after the end of the last committed epoch.
+    pending: VecDeque<Record>,
+    /// The last epoch that ended since the last `Begin`.
+    last_epoch: Option<u64>,
+}
+
+/// A crawl at its last commit.
+#[derive(Debug)]
+pub struct Restored {
+    /// The keys of the crawl: [`Keys::from_bytes`].
+    pub keys: [u8; 16],
+    /// Its settings, as JSON.
+    pub settings: String,
+    /// Attempts that have not ended, by number.
+    pub admitted: Vec<Entry>,
+    /// Offers without an answer, by number.
+    pub offered: Vec<Entry>,
+    /// Keys of URLs admitted before the journal was compacted.
+    pub seen: Vec<u64>,
+    /// Keys of the URLs of attempts that have ended, and whether each was a seed. A URL that was attempted
+    /// again is there several times; robots.txt files, and targets of redirects of sitemaps, are not: the
+    /// seen set does not hold them.
+    pub ended_urls: Vec<(u64, bool)>,
+    /// The last commit; none if the crawl ended before its first.
+    pub commit: Option<CommitRecord>,
+    /// Number of lines of the list of seeds that were taken.
+    pub seeds_taken: u64,
+    /// Number of the next attempt, greater than all before.
+    pub next_number: u64,
+}
+
+/// Why records are not the journal of a crawl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The first record does not begin a crawl, or there is no record.
+    #[error("the journal lacks its beginning")]
+    NoBegin,
+    /// An epoch ended after an equal or later one.
+    #[error("epoch {epoch} ended after epoch {last}")]
+    EpochOrder {
+        /// The epoch.
+        epoch: u64,
+        /// The epoch before it.
+        last: u64,
+    },
+    /// The end of a committed epoch is missing, or was committed before.
+    #[error(
+        "epoch {epoch} is committed, but its end is not in the journal since the commit before"
+    )]
+    UnknownEpoch {
+        /// The epoch.
+        epoch: u64,
+    },
+}
+
+impl ReplayError {
+    /// The stable code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            ReplayError::NoBegin => "journal.no_begin",
+            ReplayError::EpochOrder { .. } => "journal.epoch_order",
+            ReplayError::UnknownEpoch { .. } => "journal.unknown_epoch",
+        }
+    }
+}
+
+impl Replay {
+    /// Before the first record.
+    pub fn new() -> Self {
+        Replay::default()
+    }
+
+    /// Adds the next record.
+    ///
+    /// # Errors
+    /// The record cannot follow those before it. It is not added.
+    pub fn push(&mut self, record: Record) -> Result<(), ReplayError> {
+        let is_first = self.committed.is_none() && self.pending.is_empty();
+        match &record {
+            Record::Begin { .. } => self.last_epoch = None,
+            _ if is_first => return Err(ReplayError::NoBegin),
+            Record::EpochEnd(epoch) => {
+                if let Some(last) = self.last_epoch.filter(|last| last >= epoch) {
+                    return Err(ReplayError::EpochOrder {
+                        epoch: *epoch,
+                        last,
+                    });
+                }
+                self.last_epoch = Some(*epoch);
+            }
+            _ => {}
+        }
+        match record {
+            Record::Commit(commit) => self.commit(commit),
+            record => {
+                self.pending.push_back(record);
+                Ok(())
+            }
+        }
+    }
+
+    /// The state as of the last commit. Without a commit it is the last `Begin`, with the `Seen` that follow
+    /// it directly.
+    ///
+    /// # Errors
+    /// There is no `Begin`.
+    pub fn finish(self) -> Result<Restored, ReplayError> {
+        let committed = match self.committed {
+            Some(committed) => committed,
+            None => Committed::before_first_commit(self.pending)?,
+        };
+        Ok(committed.restore())
+    }
+
+    /// Applies the records up to the end of the epoch.
+    fn commit(&mut self, commit: CommitRecord) -> Result<(), ReplayError> {
+        let is_end =
+            |record: &Record| matches!(record, Record::EpochEnd(epoch) if *epoch == commit.epoch);
+        let Some(end) = self.pending.iter().rposition(is_end) else {
+            return Err(ReplayError::UnknownEpoch {
+                epoch: commit.epoch,
+            });
+        };
+        for record in self.pending.drain(..=end) {
+            match (&mut self.committed, record) {
+                (committed, Record::Begin { keys, settings }) => {
+                    *committed = Some(Committed::new(keys, settings));
+                }
+                (Some(committed), record) => committed.apply(record),
+                (None, _) => unreachable!("the first record is a Begin"),
+            }
+        }
+        let committed = self.committed.as_mut().expect("the first is a Begin");
+        committed.next_number = committed.next_number.max(commit.next_number);
+        committed.commit = Some(commit);
+        Ok(())
+    }
+}
+
+/// The state after the records up to the last commit.
+#[derive(Debug)]
+struct Committed {
+    keys: Keys,
+    settings: String,
+    /// Attempts that have not ended.
+    admitted: HashMap<u64, Entry, Known>,
+    /// Offers without an answer.
+    offered: HashMap<u64, Entry, Known>,
+    seen: Vec<u64>,
+    ended_urls: Vec<(u64, bool)>,
+    commit: Option<CommitRecord>,
+    seeds_taken: u64,
+    next_number: u64,
+}
+
+impl Committed {
+    fn new(keys: [u8; 16], settings: String) -> Self {
+        Committed {
+            keys: Keys::from_bytes(keys),
+            settings,
+            admitted: HashMap::default(),
+            offered: HashMap::default(),
+            seen: Vec::new(),
+            ended_urls: Vec::new(),
+            commit: None,
+            seeds_taken: 0,
+            next_number: 1,
+        }
+    }
+
+    /// The last `Begin`, and the `Seen` that follow it directly.
+    fn before_first_commit(records: VecDeque<Record>) -> Result<Self, ReplayError> {
+        let begin = |record: &Record| matches!(record, Record::Begin { .. });
+        let last = records.iter().rposition(begin);
+        let mut records = records.into_iter().skip(last.unwrap_or(0));
+        let Some(Record::Begin { keys, settings }) = records.next() else {
+            return Err(ReplayError::NoBegin);
+        };
+        let mut committed = Committed::new(keys, settings);
+        for record in records.take_while(|record| matches!(record, Record::Seen(_))) {
+            committed.apply(record);
+        }
+        Ok(committed)
+    }
+
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Admitted(entry) => {
+                self.count(&entry);
+                self.offered.remove(&entry.job.id);
+                self.admitted.insert(entry.job.id, entry);
+            }
+            Record::Offered(entry) => {
+                self.count(&entry);
+                self.offered.insert(entry.job.id, entry);
+            }
+            Record::Dropped(number) => {
+                self.count_number(number);
+                self.offered.remove(&number);
+            }
+            Record::Ended(number) => {
+                self.count_number(number);
+                self.end(number);
+            }
+            Record::Seen(mut keys) => self.seen.append(&mut keys),
+            Record::SeedsTaken(lines) => self.seeds_taken = lines,
+            Record::EpochEnd(_) => {}
+            Record::Begin { .. } | Record::Commit(_) => {
+                unreachable!("handled by Replay::commit")
+            }
+        }
+    }
+
+    /// An attempt ended; so have those that it replaced: their results came before its own, if at all.
+    fn end(&mut self, number: u64) {
+        let mut number = number;
+        while let Some(entry) = self.admitted.remove(&number) {
+            if is_in_seen_set(&entry.job) {
+                let key = self.keys.url(entry.job.url.as_str());
+                self.ended_urls.push((key.0, entry.job.seed));
+            }
+            number = entry.replaces;
+        }
+    }
+
+    fn count(&mut self, entry: &Entry) {
+        for number in [entry.job.id, entry.job.parent, entry.replaces] {
+            self.count_number(number);
+        }
+    }
+
+    fn count_number(&mut self, number: u64) {
+        self.next_number = self.next_number.max(number.saturating_add(1));
+    }
+
+    fn restore(mut self) -> Restored {
+        // An attempt that has not ended is made again, and has its own successor then.
+        let is_superseded = |entry: &Entry| self.admitted.contains_key(&entry.replaces);
+        let superseded: Vec<u64> = self
+            .admitted
+            .values()
+            .filter(|entry| is_superseded(entry))
+            .map(|entry| entry.job.id)
+            .collect();
+        self.offered.retain(|_, entry| !is_superseded(entry));
+        for number in superseded {
+            self.admitted.remove(&number);
+        }
+        Restored {
+            keys: self.keys.to_bytes(),
+            settings: self.settings,
+            admitted: by_number(self.admitted),
+            offered: by_number(self.offered),
+            seen: self.seen,
+            ended_urls: self.ended_urls,
+            commit: self.commit,
+            seeds_taken: self.seeds_taken,
+            next_number: self.next_number,
+        }
+    }
+}
+
+/// Whether the seen set holds the URL of a request: not those that the crawl fetches for its own use by
+/// name or by redirect, which anyone may fetch as a page.
+fn is_in_seen_set(job: &Job) -> bool {
+    match job.kind {
+        PageKind::Page => true,
+        PageKind::Sitemap => job.redirects == 0,
+        PageKind::Robots => false,
+    }
+}
+
+fn by_number(entries: HashMap<u64, Entry, Known>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = entries.into_values().collect();
+    entries.sort_unstable_by_key(|entry| entry.job.id);
+    entries
+}
+
+#[cfg(test)]
+mod tests;

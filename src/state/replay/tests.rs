@@ -1,0 +1,516 @@
+//! Single rules, and random histories against the definition of what is left.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::base::rng::Rng;
+use crate::state::journal::{Framer, Reader};
+use crate::wire::url::CrawlUrl;
+
+const KEYS: [u8; 16] = [7; 16];
+
+fn begin() -> Record {
+    Record::Begin {
+        keys: KEYS,
+        settings: "{}".to_owned(),
+    }
+}
+
+/// A page of its own URL.
+fn entry(id: u64, replaces: u64) -> Entry {
+    let url = CrawlUrl::parse(&format!("http://a.test/{id}")).expect("a URL");
+    Entry {
+        job: Job::seed(id, url),
+        replaces,
+        not_before: None,
+    }
+}
+
+fn admitted(id: u64, replaces: u64) -> Record {
+    Record::Admitted(entry(id, replaces))
+}
+
+fn offered(id: u64, replaces: u64) -> Record {
+    Record::Offered(entry(id, replaces))
+}
+
+fn commit_record(epoch: u64) -> CommitRecord {
+    CommitRecord {
+        epoch,
+        files: vec![("results.jsonl".to_owned(), epoch)],
+        next_number: 0,
+        at: epoch,
+    }
+}
+
+fn commit(epoch: u64) -> [Record; 2] {
+    [
+        Record::EpochEnd(epoch),
+        Record::Commit(commit_record(epoch)),
+    ]
+}
+
+fn key_of(url: &str) -> u64 {
+    Keys::from_bytes(KEYS).url(url).0
+}
+
+fn replay(records: impl IntoIterator<Item = Record>) -> Result<Restored, ReplayError> {
+    let mut replay = Replay::new();
+    for record in records {
+        replay.push(record)?;
+    }
+    replay.finish()
+}
+
+/// What is left after a `Begin`, these records, and a commit.
+fn committed(records: impl IntoIterator<Item = Record>) -> Restored {
+    let records = [begin()].into_iter().chain(records).chain(commit(1));
+    replay(records).expect("a journal")
+}
+
+fn numbers(entries: &[Entry]) -> Vec<u64> {
+    entries.iter().map(|entry| entry.job.id).collect()
+}
+
+fn check_left(records: impl IntoIterator<Item = Record>, left: &[u64], offers: &[u64]) {
+    let restored = committed(records);
+    assert_eq!(numbers(&restored.admitted), left);
+    assert_eq!(numbers(&restored.offered), offers);
+}
+
+#[test]
+fn attempts_that_have_not_ended_are_left_and_the_others_leave_their_keys() {
+    let restored = committed([
+        admitted(2, 0),
+        admitted(1, 0),
+        admitted(3, 0),
+        Record::Ended(2),
+        Record::Ended(99),
+    ]);
+    assert_eq!(numbers(&restored.admitted), [1, 3]);
+    assert_eq!(restored.ended_urls, [(key_of("http://a.test/2"), true)]);
+    assert_eq!((restored.keys, restored.settings.as_str()), (KEYS, "{}"));
+    assert_eq!(restored.commit, Some(commit_record(1)));
+}
+
+#[test]
+fn an_offer_waits_until_it_is_admitted_or_dropped() {
+    let offers = || [offered(1, 0), offered(2, 0), offered(3, 0)];
+    check_left(offers(), &[], &[1, 2, 3]);
+    let answers = [admitted(2, 0), Record::Dropped(3), Record::Dropped(9)];
+    check_left(offers().into_iter().chain(answers), &[2], &[1]);
+    // Only what was admitted ends.
+    let end = [Record::Ended(1)];
+    check_left(offers().into_iter().chain(end), &[], &[1, 2, 3]);
+}
+
+#[test]
+fn records_after_the_end_of_the_committed_epoch_do_not_count() {
+    let restored = replay([
+        begin(),
+        admitted(1, 0),
+        Record::SeedsTaken(5),
+        Record::EpochEnd(1),
+        admitted(2, 0),
+        Record::Ended(1),
+        Record::SeedsTaken(6),
+        Record::Seen(vec![1]),
+        Record::EpochEnd(2),
+        admitted(3, 0),
+        Record::Commit(commit_record(1)),
+        admitted(4, 0),
+    ]);
+    let restored = restored.expect("a journal");
+    assert_eq!(numbers(&restored.admitted), [1]);
+    assert!(restored.seen.is_empty() && restored.ended_urls.is_empty());
+    assert_eq!((restored.seeds_taken, restored.next_number), (5, 2));
+}
+
+#[test]
+fn a_commit_covers_earlier_epochs_too() {
+    let restored = replay([
+        begin(),
+        admitted(1, 0),
+        Record::EpochEnd(1),
+        admitted(2, 0),
+        Record::EpochEnd(2),
+        Record::Commit(commit_record(2)),
+    ]);
+    assert_eq!(numbers(&restored.expect("a journal").admitted), [1, 2]);
+}
+
+#[test]
+fn without_a_commit_the_beginning_and_its_seen_urls_count() {
+    let restored = replay([
+        begin(),
+        Record::Seen(vec![1, 2]),
+        Record::Seen(vec![3]),
+        admitted(1, 0),
+        Record::Seen(vec![4]),
+        Record::SeedsTaken(2),
+        Record::EpochEnd(1),
+    ]);
+    let restored = restored.expect("a journal");
+    assert_eq!(restored.seen, [1, 2, 3]);
+    assert!(restored.admitted.is_empty() && restored.commit.is_none());
+    assert_eq!((restored.seeds_taken, restored.next_number), (0, 1));
+}
+
+#[test]
+fn a_journal_begins_with_begin() {
+    let check = |records: Vec<Record>, expected: ReplayError| {
+        assert_eq!(replay(records).expect_err("not a journal"), expected);
+    };
+    check(vec![], ReplayError::NoBegin);
+    check(vec![admitted(1, 0)], ReplayError::NoBegin);
+    check(commit(1).into(), ReplayError::NoBegin);
+    assert_eq!(ReplayError::NoBegin.code(), "journal.no_begin");
+}
+
+#[test]
+fn epochs_end_in_order_and_are_committed_once() {
+    let check = |records: Vec<Record>, expected: ReplayError| {
+        let records = [begin()].into_iter().chain(records);
+        assert_eq!(replay(records).expect_err("not a journal"), expected);
+    };
+    let order = ReplayError::EpochOrder { epoch: 2, last: 2 };
+    check(vec![Record::EpochEnd(2), Record::EpochEnd(2)], order);
+    let unknown = ReplayError::UnknownEpoch { epoch: 2 };
+    check(
+        vec![Record::EpochEnd(1), Record::Commit(commit_record(2))],
+        unknown,
+    );
+    let [end, first] = commit(2);
+    check(vec![end, first.clone(), first], unknown);
+}
+
+#[test]
+fn a_successor_of_an_attempt_that_has_not_ended_is_dropped() {
+    check_left([admitted(1, 0), admitted(2, 1)], &[1], &[]);
+    check_left([admitted(1, 0), admitted(2, 1), admitted(3, 2)], &[1], &[]);
+    check_left([admitted(1, 0), offered(2, 1)], &[1], &[]);
+    let restored = committed([admitted(1, 0), admitted(2, 1)]);
+    // It is offered again: its URL does not count as seen.
+    assert!(restored.ended_urls.is_empty());
+    assert_eq!(restored.next_number, 3);
+}
+
+#[test]
+fn a_successor_of_an_ended_or_unknown_attempt_is_left() {
+    let chain = || [admitted(1, 0), admitted(2, 1)];
+    check_left(chain().into_iter().chain([Record::Ended(1)]), &[2], &[]);
+    check_left([admitted(2, 1), offered(4, 3)], &[2], &[4]);
+    let offer = [admitted(1, 0), offered(2, 1), Record::Ended(1)];
+    check_left(offer, &[], &[2]);
+}
+
+#[test]
+fn the_end_of_a_successor_ends_the_attempts_before_it() {
+    let chain = || [admitted(1, 0), admitted(2, 1), admitted(3, 2)];
+    let end = |number| chain().into_iter().chain([Record::Ended(number)]);
+    check_left(end(3), &[], &[]);
+    check_left(end(2), &[3], &[]);
+    let mut keys: Vec<u64> = committed(end(3))
+        .ended_urls
+        .iter()
+        .map(|url| url.0)
+        .collect();
+    let mut expected = [1, 2, 3].map(|id| key_of(&format!("http://a.test/{id}")));
+    keys.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
+}
+
+#[test]
+fn urls_that_the_seen_set_does_not_hold_leave_no_key() {
+    let check = |kind: PageKind, redirects: u8, is_kept: bool| {
+        let mut entry = entry(1, 0);
+        (entry.job.kind, entry.job.redirects) = (kind, redirects);
+        let restored = committed([Record::Admitted(entry), Record::Ended(1)]);
+        assert_eq!(restored.ended_urls.len(), usize::from(is_kept), "{kind}");
+    };
+    check(PageKind::Page, 1, true);
+    check(PageKind::Sitemap, 0, true);
+    check(PageKind::Sitemap, 1, false);
+    check(PageKind::Robots, 0, false);
+}
+
+#[test]
+fn the_next_number_is_beyond_all_numbers_and_that_of_the_commit() {
+    let check = |record: Record, expected: u64| {
+        assert_eq!(committed([record]).next_number, expected);
+    };
+    check(admitted(8, 0), 9);
+    check(offered(8, 0), 9);
+    check(offered(3, 8), 9);
+    check(Record::Dropped(8), 9);
+    check(Record::Ended(8), 9);
+    check(Record::Ended(u64::MAX), u64::MAX);
+    let mut last = commit_record(1);
+    last.next_number = 50;
+    let records = [
+        begin(),
+        admitted(8, 0),
+        Record::EpochEnd(1),
+        Record::Commit(last),
+    ];
+    assert_eq!(replay(records).expect("a journal").next_number, 50);
+}
+
+#[test]
+fn a_compacted_journal_replaces_the_state_at_its_first_commit() {
+    let mut records = vec![begin(), admitted(1, 0), Record::SeedsTaken(3)];
+    records.extend(commit(4));
+    records.extend([begin(), Record::Seen(vec![5]), admitted(6, 0)]);
+    let before = replay(records.clone()).expect("a journal");
+    assert_eq!(numbers(&before.admitted), [1]);
+    assert!(before.seen.is_empty());
+    assert_eq!(before.commit, Some(commit_record(4)));
+    // Its epochs may begin anew.
+    records.extend(commit(1));
+    let after = replay(records).expect("a journal");
+    assert_eq!(numbers(&after.admitted), [6]);
+    assert_eq!((after.seen.as_slice(), after.seeds_taken), (&[5][..], 0));
+    assert_eq!(after.commit, Some(commit_record(1)));
+}
+
+/// What is left, in a form that can be compared.
+#[derive(Debug, PartialEq, Eq)]
+struct Summary {
+    admitted: Vec<(u64, u64)>,
+    offered: Vec<(u64, u64)>,
+    seen: Vec<u64>,
+    ended_urls: Vec<(u64, bool)>,
+    commit: Option<CommitRecord>,
+    seeds_taken: u64,
+    next_number: u64,
+}
+
+impl Summary {
+    fn of(restored: Restored) -> Self {
+        let pairs = |entries: Vec<Entry>| {
+            let pairs = entries.iter().map(|entry| (entry.job.id, entry.replaces));
+            pairs.collect()
+        };
+        let mut ended_urls = restored.ended_urls;
+        ended_urls.sort_unstable();
+        Summary {
+            admitted: pairs(restored.admitted),
+            offered: pairs(restored.offered),
+            seen: restored.seen,
+            ended_urls,
+            commit: restored.commit,
+            seeds_taken: restored.seeds_taken,
+            next_number: restored.next_number,
+        }
+    }
+
+    /// By definition: the committed records as a whole are looked at once for each question.
+    fn by_definition(records: &[Record]) -> Option<Self> {
+        let is_begin = |record: &Record| matches!(record, Record::Begin { .. });
+        let last_commit = records.iter().enumerate().rev().find_map(|(at, record)| {
+            let Record::Commit(commit) = record else {
+                return None;
+            };
+            let is_end = |record: &Record| matches!(record, Record::EpochEnd(epoch) if *epoch == commit.epoch);
+            let end = records[..at].iter().rposition(is_end).expect("it ended");
+            Some((commit.clone(), end + 1))
+        });
+        let (commit, records) = match last_commit {
+            Some((commit, end)) => (Some(commit), &records[..end]),
+            None => {
+                let start = records.iter().rposition(is_begin)?;
+                let is_seen = |record: &&Record| matches!(record, Record::Seen(_));
+                let seen = records[start + 1..].iter().take_while(is_seen).count();
+                (None, &records[..start + 1 + seen])
+            }
+        };
+        let records = &records[records.iter().rposition(is_begin)?..];
+        let mut entries: BTreeMap<u64, &Entry> = BTreeMap::new();
+        let (mut admitted, mut offered) = (BTreeSet::new(), BTreeSet::new());
+        let (mut over, mut answered) = (BTreeSet::new(), BTreeSet::new());
+        let (mut seen, mut seeds_taken, mut greatest) = (Vec::new(), 0, 0);
+        for record in records {
+            match record {
+                Record::Admitted(entry) => {
+                    entries.insert(entry.job.id, entry);
+                    admitted.insert(entry.job.id);
+                    greatest = greatest.max(entry.job.id);
+                }
+                Record::Offered(entry) => {
+                    entries.insert(entry.job.id, entry);
+                    offered.insert(entry.job.id);
+                    greatest = greatest.max(entry.job.id);
+                }
+                Record::Dropped(number) => {
+                    answered.insert(*number);
+                    greatest = greatest.max(*number);
+                }
+                Record::Ended(number) => {
+                    over.insert(*number);
+                    greatest = greatest.max(*number);
+                }
+                Record::Seen(keys) => seen.extend_from_slice(keys),
+                Record::SeedsTaken(lines) => seeds_taken = *lines,
+                _ => {}
+            }
+        }
+        greatest = entries
+            .values()
+            .map(|entry| entry.replaces)
+            .fold(greatest, u64::max);
+        over.retain(|number| admitted.contains(number));
+        // What a successor that is over replaced is over, as often as that adds one.
+        loop {
+            let before = over.len();
+            let replaced: Vec<u64> = over.iter().map(|number| entries[number].replaces).collect();
+            over.extend(replaced.iter().filter(|number| admitted.contains(number)));
+            if over.len() == before {
+                break;
+            }
+        }
+        let live: BTreeSet<u64> = admitted.difference(&over).copied().collect();
+        let left = |numbers: Vec<u64>| {
+            let pairs = numbers
+                .iter()
+                .map(|number| (*number, entries[number].replaces));
+            pairs
+                .filter(|(_, replaces)| !live.contains(replaces))
+                .collect()
+        };
+        let is_open = |number: &&u64| !admitted.contains(number) && !answered.contains(number);
+        let urls = over.iter().map(|number| &entries[number].job);
+        let mut ended_urls: Vec<(u64, bool)> = urls
+            .map(|job| (key_of(job.url.as_str()), job.seed))
+            .collect();
+        ended_urls.sort_unstable();
+        Some(Summary {
+            admitted: left(live.iter().copied().collect()),
+            offered: left(offered.iter().filter(is_open).copied().collect()),
+            seen,
+            ended_urls,
+            next_number: commit
+                .as_ref()
+                .map_or(1, |commit| commit.next_number)
+                .max(greatest + 1),
+            commit,
+            seeds_taken,
+        })
+    }
+}
+
+/// A random history: admissions, offers and their answers, ends with and without successors, epochs that
+/// are committed late or not at all, compactions.
+fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
+    let mut records = vec![begin()];
+    let mut next = 1;
+    // Numbers of attempts that are under way, and of offers.
+    let (mut open, mut offers): (Vec<u64>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
+    let (mut epoch, mut uncommitted) = (0, Vec::new());
+    let pick = |rng: &mut Rng, count: usize| rng.below(count as u64) as usize;
+    while records.len() < length {
+        match rng.below(20) {
+            0..4 => {
+                records.push(admitted(next, 0));
+                open.push(next);
+                next += 1;
+            }
+            // A retry or a redirect, before or after the end of what it replaces.
+            4..9 if !open.is_empty() => {
+                let replaced = open.swap_remove(pick(rng, open.len()));
+                let is_end_first = rng.chance(0.4);
+                if is_end_first {
+                    records.push(Record::Ended(replaced));
+                } else if rng.chance(0.5) {
+                    // Its end comes later or never.
+                    open.push(replaced);
+                }
+                match rng.chance(0.3) {
+                    true => {
+                        records.push(offered(next, replaced));
+                        offers.push((next, replaced));
+                    }
+                    false => {
+                        records.push(admitted(next, replaced));
+                        open.push(next);
+                    }
+                }
+                next += 1;
+            }
+            9..12 if !open.is_empty() => {
+                records.push(Record::Ended(open.swap_remove(pick(rng, open.len()))));
+            }
+            12 => {
+                records.push(offered(next, 0));
+                offers.push((next, 0));
+                next += 1;
+            }
+            13 if !offers.is_empty() => {
+                let (number, replaces) = offers.swap_remove(pick(rng, offers.len()));
+                records.push(match rng.chance(0.5) {
+                    true => Record::Dropped(number),
+                    false => {
+                        open.push(number);
+                        admitted(number, replaces)
+                    }
+                });
+            }
+            14 => records.push(Record::SeedsTaken(rng.below(100))),
+            15..17 => {
+                epoch += 1;
+                records.push(Record::EpochEnd(epoch));
+                uncommitted.push(epoch);
+            }
+            17..19 if !uncommitted.is_empty() => {
+                let at = pick(rng, uncommitted.len());
+                let mut commit = commit_record(uncommitted[at]);
+                // A block of numbers is reserved.
+                commit.next_number = next + 2;
+                uncommitted.drain(..=at);
+                records.push(Record::Commit(commit));
+            }
+            // Numbers of before the compaction end as well: they are unknown then.
+            19 if rng.chance(0.3) => {
+                records.push(begin());
+                records.push(Record::Seen(vec![rng.next_u64()]));
+            }
+            _ => {}
+        }
+    }
+    records
+}
+
+#[test]
+fn what_is_left_of_random_histories_is_by_definition() {
+    let mut rng = Rng::from_seed(21);
+    let (mut superseded, mut restored_after_begin) = (0, 0);
+    for round in 0..400 {
+        let records = history(&mut rng, 60);
+        let framer = Framer::new(round, 1);
+        let mut bytes = framer.header();
+        let mut ends = vec![bytes.len()];
+        for record in &records {
+            framer.frame(&mut bytes, |out| record.encode(out));
+            ends.push(bytes.len());
+        }
+        for cut in 0..60 {
+            // At every border of two frames, and anywhere.
+            let cut = match round % 2 {
+                0 => ends[cut],
+                _ => ends[0] + rng.below((bytes.len() - ends[0]) as u64) as usize,
+            };
+            let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
+            let expected = Summary::by_definition(&records[..whole]);
+            let reader = Reader::new(&bytes[..cut]).expect("a segment");
+            let restored = replay(reader.map(|record| record.expect("a record")));
+            assert_eq!(restored.ok().map(Summary::of), expected, "{round}: {cut}");
+            let Some(left) = expected else { continue };
+            superseded += usize::from(left.next_number > 20 && left.admitted.len() < 3);
+            restored_after_begin += usize::from(left.commit.is_some() && !left.seen.is_empty());
+        }
+    }
+    assert!(
+        superseded > 100 && restored_after_begin > 100,
+        "the histories have all cases"
+    );
+}
