@@ -607,7 +607,7 @@ impl DiskSink for FileSink {
         files.into_iter().map(length_of).collect()
     }
 
-    fn committed(&mut self, _epoch: Epoch) {
+    fn committed(&mut self, _epoch: Epoch, _disk: &mut Vec<DiskJob>) {
         self.epoch_end = None;
     }
 

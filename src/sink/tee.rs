@@ -207,9 +207,9 @@ impl<A: DiskSink, B: DiskSink> DiskSink for Tee<A, B> {
         Some(files)
     }
 
-    fn committed(&mut self, epoch: Epoch) {
-        self.first.committed(epoch);
-        self.second.committed(epoch);
+    fn committed(&mut self, epoch: Epoch, disk: &mut Vec<DiskJob>) {
+        self.first.committed(epoch, disk);
+        self.second.committed(epoch, disk);
     }
 
     fn resumed(&mut self, last: Option<&Commit>, disk: &mut Vec<DiskJob>) {

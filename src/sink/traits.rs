@@ -298,7 +298,7 @@ pub trait DiskSink: Send {
     }
 
     /// As [`Sink::committed`].
-    fn committed(&mut self, _epoch: Epoch) {}
+    fn committed(&mut self, _epoch: Epoch, _disk: &mut Vec<DiskJob>) {}
 
     /// As [`Sink::resumed`]: cut each file to its length in `last`, and delete those that it does not
     /// name.
@@ -354,7 +354,7 @@ impl<S: Sink> DiskSink for S {
         Sink::is_prepared(self, epoch).then(Vec::new)
     }
 
-    fn committed(&mut self, epoch: Epoch) {
+    fn committed(&mut self, epoch: Epoch, _disk: &mut Vec<DiskJob>) {
         Sink::committed(self, epoch);
     }
 

@@ -217,7 +217,7 @@ impl Output {
     /// The crawl is over: commits the last epoch if it is durable.
     pub fn commit(&mut self) {
         if self.last_epoch == LastEpoch::Prepared && self.sink.failure().is_none() {
-            self.sink.committed(LAST_EPOCH);
+            self.sink.committed(LAST_EPOCH, &mut self.jobs);
         }
     }
 

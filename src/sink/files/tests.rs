@@ -602,6 +602,13 @@ fn prepare(disk: &mut Disk, sink: &mut FileSink, epoch: Epoch) {
     disk.todo.extend(jobs);
 }
 
+/// Ends the commit of an epoch.
+fn commit(disk: &mut Disk, sink: &mut FileSink, epoch: Epoch) {
+    let mut jobs = Vec::new();
+    sink.committed(epoch, &mut jobs);
+    disk.todo.extend(jobs);
+}
+
 #[test]
 fn an_epoch_is_prepared_once_the_disk_has_synced_its_lines_and_records() {
     let options = FileSinkOptions {
@@ -643,7 +650,7 @@ fn an_epoch_is_prepared_once_the_disk_has_synced_its_lines_and_records() {
         .count();
     assert_eq!(replies, 3);
 
-    sink.committed(Epoch(1));
+    commit(&mut disk, &mut sink, Epoch(1));
     disk.finish(&mut sink);
     assert!(sink.prepared(Epoch(2)).is_none(), "it was not asked for");
     prepare(&mut disk, &mut sink, Epoch(2));

@@ -60,7 +60,7 @@ impl DiskSink for Witness {
         Some(Vec::new())
     }
 
-    fn committed(&mut self, epoch: Epoch) {
+    fn committed(&mut self, epoch: Epoch, _disk: &mut Vec<DiskJob>) {
         self.calls.borrow_mut().push(Call::Committed(epoch));
     }
 }
