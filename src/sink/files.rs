@@ -8,14 +8,15 @@ use std::sync::Arc;
 use crate::base::disk::{DiskDone, DiskJob, FileId, Written};
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
-use crate::sink::commit::{Epoch, FileLength};
+use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::decisions;
+use crate::sink::durable::DurableFiles;
 use crate::sink::page::Page;
-use crate::sink::prepared::Prepared;
+use crate::sink::prepared::{Prepared, PreparedRecord};
 pub use crate::sink::results::{RecordPlace, write_line};
 use crate::sink::results::{write_from_place, write_place, write_until_place};
 pub use crate::sink::warc::WarcOptions;
-use crate::sink::warc::{CLOSE_TAG, WarcFiles};
+use crate::sink::warc::{CLOSE_TAG, WarcFiles, serial_of};
 use crate::sink::{DiskSink, WriteError, unwritten};
 use crate::throttle::decision::Decision;
 use crate::wire::warc::Digest;
@@ -35,6 +36,9 @@ pub struct FileSinkOptions {
     pub decisions: bool,
     /// WARC files, if any.
     pub warc: Option<WarcOptions>,
+    /// Whether the crawl has a state on disk, from which it can be resumed: a full WARC file then gets its
+    /// final name only after a commit that covers it, and else when it is full.
+    pub commits: bool,
     /// Maximum bytes waiting for the disk before the sink asks the crawl to wait. Enough to
     /// compress a hundred pages of the usual size while others arrive.
     pub held_max: usize,
@@ -52,6 +56,7 @@ impl FileSinkOptions {
             results_name: PathBuf::from("results.jsonl"),
             decisions: false,
             warc: None,
+            commits: false,
             held_max: 64 << 20,
             files_from: FileId(1 << 16),
         }
@@ -73,6 +78,10 @@ pub enum Results {
 ///
 /// A line contains the position of its reply's record, so it waits until the disk has written the
 /// record, and later lines wait as well. Waiting lines count as held.
+///
+/// Each commit lists the length of each file whose final length was in none before, and the last WARC file.
+/// To resume a crawl, first [`directory::resume`](crate::sink::directory::resume) cuts the files to the
+/// commit; [`DiskSink::resumed`] then continues at these lengths, and with the next serial number.
 #[derive(Debug)]
 pub struct FileSink {
     options: FileSinkOptions,
@@ -100,8 +109,21 @@ pub struct FileSink {
     unwritten: Vec<u8>,
     /// The epoch that is being committed.
     epoch_end: Option<EpochEnd>,
-    /// Lengths of the files that were synced to be closed.
-    closed: BTreeMap<FileId, u64>,
+    durable: DurableFiles,
+    resumed: Resumed,
+}
+
+/// The files of an earlier run of the crawl.
+#[derive(Debug, Default)]
+struct Resumed {
+    /// Length of the result lines.
+    results: Option<u64>,
+    /// Length of the decisions.
+    decisions: Option<u64>,
+    /// The last WARC file. Commits list it until another is begun, for its serial number.
+    warc: Option<FileLength>,
+    /// Files to which this run adds nothing.
+    others: Vec<FileLength>,
 }
 
 /// The end of an epoch, until it is committed.
@@ -112,10 +134,6 @@ struct EpochEnd {
     line: u64,
     /// Whether all of its lines, and a sync behind them, were handed to the disk.
     is_handed_over: bool,
-    /// Number of its WARC files.
-    warc_files: usize,
-    /// Lengths of the files that are open at this end, as their syncs report them.
-    lengths: BTreeMap<FileId, u64>,
 }
 
 /// The requests of unwritten lines, if they contain more than their lines.
@@ -179,8 +197,9 @@ impl FileSink {
     pub fn new(options: FileSinkOptions) -> Self {
         let warc_from = FileId(options.files_from.0 + WARC_OFFSET);
         let warc = options.warc.clone();
+        let new = |warc| WarcFiles::new(options.folder.clone(), warc, warc_from, options.commits);
         FileSink {
-            warc: warc.map(|warc| WarcFiles::new(options.folder.clone(), warc, warc_from)),
+            warc: warc.map(new),
             preparing: BTreeMap::new(),
             waiting: VecDeque::new(),
             waiting_size: 0,
@@ -194,7 +213,8 @@ impl FileSink {
             failure: None,
             unwritten: Vec::new(),
             epoch_end: None,
-            closed: BTreeMap::new(),
+            durable: DurableFiles::default(),
+            resumed: Resumed::default(),
             options,
         }
     }
@@ -213,8 +233,8 @@ impl FileSink {
         FileId(self.options.files_from.0 + 1)
     }
 
-    fn warc_file(&self, serial: usize) -> FileId {
-        FileId(self.options.files_from.0 + WARC_OFFSET + serial as u32)
+    fn first_warc_file(&self) -> FileId {
+        FileId(self.options.files_from.0 + WARC_OFFSET)
     }
 
     fn decisions_path(&self) -> PathBuf {
@@ -235,19 +255,61 @@ impl FileSink {
         self.stage = Stage::Open;
         let file = self.results_file();
         match self.options.results {
-            Results::File => disk.push(DiskJob::Create {
-                file,
-                path: self.results_path(),
-            }),
-            Results::Stdout => disk.push(DiskJob::Stdout { file }),
+            Results::File => {
+                self.open_lines(file, self.results_path(), self.resumed.results, disk);
+            }
+            Results::Stdout => {
+                disk.push(DiskJob::Stdout { file });
+                self.durable.append(file);
+            }
             Results::None => {}
         }
         if self.options.decisions {
-            disk.push(DiskJob::Create {
-                file: self.decisions_file(),
-                path: self.decisions_path(),
-            });
+            let (file, path) = (self.decisions_file(), self.decisions_path());
+            self.open_lines(file, path, self.resumed.decisions, disk);
         }
+    }
+
+    /// Creates a file of lines, or continues it at this length.
+    fn open_lines(
+        &mut self,
+        file: FileId,
+        path: PathBuf,
+        length: Option<u64>,
+        disk: &mut Vec<DiskJob>,
+    ) {
+        match length {
+            Some(length) => {
+                disk.push(DiskJob::Open { file, path, length });
+                self.durable.resume(file, length);
+            }
+            None => {
+                disk.push(DiskJob::Create { file, path });
+                self.durable.append(file);
+            }
+        }
+    }
+
+    /// Writes a page's records; returns the name of their file if the page has a reply.
+    fn put_records(
+        &mut self,
+        page: &Page,
+        digest: Option<Digest>,
+        reply: Option<PreparedRecord>,
+        number: u64,
+        disk: &mut Vec<DiskJob>,
+    ) -> Option<Arc<str>> {
+        let warc = self.warc.as_mut()?;
+        let (before, jobs) = (warc.open_file(), disk.len());
+        let record = warc.put(page, digest, reply, number, disk);
+        if disk.len() > jobs {
+            let now = warc.open_file();
+            if let Some(full) = before.filter(|_| before != now) {
+                self.durable.complete(full);
+            }
+            now.into_iter().for_each(|file| self.durable.append(file));
+        }
+        record
     }
 
     fn put_line(
@@ -332,7 +394,23 @@ impl FileSink {
             self.batches
                 .push_back(self.next - self.waiting.len() as u64);
         }
-        hand_over(self.results_file(), &mut self.batch, disk);
+        let file = self.results_file();
+        hand_over(file, &mut self.batch, &mut self.durable, disk);
+    }
+
+    fn hand_over_decisions(&mut self, disk: &mut Vec<DiskJob>) {
+        let file = self.decisions_file();
+        hand_over(file, &mut self.decision_batch, &mut self.durable, disk);
+    }
+
+    /// Syncs a file of lines, and closes it.
+    fn close_lines(&mut self, file: FileId, disk: &mut Vec<DiskJob>) {
+        self.durable.sync(file);
+        disk.push(DiskJob::Sync {
+            file,
+            tag: CLOSE_TAG,
+        });
+        disk.push(DiskJob::Finish { file, rename: None });
     }
 
     /// The lines below this number may enter the batch.
@@ -351,9 +429,13 @@ impl FileSink {
             return;
         }
         self.hand_over_batch(disk);
-        if self.stage == Stage::Open && self.options.results != Results::None {
-            let (file, tag) = (self.results_file(), EPOCH_TAG);
-            disk.push(DiskJob::Sync { file, tag });
+        let file = self.results_file();
+        match (self.options.results, self.stage) {
+            (Results::None, _) => {}
+            (_, Stage::Open) => self.durable.add_synced(file, EPOCH_TAG, disk),
+            (Results::File, _) => self.durable.add(file),
+            // It cannot be synced, and the sink is done only when all is written.
+            (Results::Stdout, _) => {}
         }
         if let Some(end) = &mut self.epoch_end {
             end.is_handed_over = true;
@@ -377,11 +459,7 @@ impl FileSink {
             let file = self.results_file();
             self.stage = match self.options.results {
                 Results::File => {
-                    disk.push(DiskJob::Sync {
-                        file,
-                        tag: CLOSE_TAG,
-                    });
-                    disk.push(DiskJob::Finish { file, rename: None });
+                    self.close_lines(file, disk);
                     Stage::Syncing
                 }
                 Results::Stdout | Results::None => Stage::Done,
@@ -452,8 +530,7 @@ impl DiskSink for FileSink {
             Some(prepared) => prepared.finish(),
             None => (page.digest(), None),
         };
-        let warc = self.warc.as_mut();
-        let record = warc.and_then(|warc| warc.put(page, digest, reply, number, disk));
+        let record = self.put_records(page, digest, reply, number, disk);
         if self.options.results != Results::None {
             self.put_line(number, page, digest, record);
         }
@@ -470,7 +547,7 @@ impl DiskSink for FileSink {
         self.open(disk);
         decisions::write_line(decision, at, &mut self.decision_batch);
         if self.decision_batch.len() >= BATCH_SIZE {
-            hand_over(self.decisions_file(), &mut self.decision_batch, disk);
+            self.hand_over_decisions(disk);
         }
         self.account(before, disk);
     }
@@ -486,15 +563,13 @@ impl DiskSink for FileSink {
         {
             self.failure = Some(WriteError::new(path, error));
         }
-        if let Ok(written) = &done.result {
-            match done.tag {
-                CLOSE_TAG => drop(self.closed.insert(file, written.offset)),
-                EPOCH_TAG => {
-                    let end = self.epoch_end.as_mut();
-                    end.map(|end| end.lengths.insert(file, written.offset));
-                }
-                _ => {}
+        match (&done.result, done.tag) {
+            (Ok(synced), CLOSE_TAG | EPOCH_TAG) => {
+                self.durable.handle_synced(file, synced.offset);
             }
+            // The only job without bytes and tag that succeeds.
+            (result, 0) if done.held == 0 => self.durable.handle_renamed(file, result.is_ok()),
+            _ => {}
         }
         if file == self.results_file() {
             match done.tag {
@@ -526,26 +601,24 @@ impl DiskSink for FileSink {
         let before = disk.len();
         self.open(disk);
         self.hand_over_batch(disk);
-        hand_over(self.decisions_file(), &mut self.decision_batch, disk);
+        self.hand_over_decisions(disk);
         self.account(before, disk);
     }
 
     fn finish(&mut self, disk: &mut Vec<DiskJob>) {
         let before = disk.len();
         self.open(disk);
-        if let Some(warc) = &mut self.warc {
+        if let Some(warc) = &mut self.warc
+            && let Some(open) = warc.open_file()
+        {
             warc.finish(disk);
+            self.durable.complete(open);
         }
         if self.stage == Stage::Open {
             self.stage = Stage::Finishing;
             if self.options.decisions {
-                let file = self.decisions_file();
-                hand_over(file, &mut self.decision_batch, disk);
-                disk.push(DiskJob::Sync {
-                    file,
-                    tag: CLOSE_TAG,
-                });
-                disk.push(DiskJob::Finish { file, rename: None });
+                self.hand_over_decisions(disk);
+                self.close_lines(self.decisions_file(), disk);
             }
         }
         self.advance(disk);
@@ -553,7 +626,7 @@ impl DiskSink for FileSink {
     }
 
     fn is_done(&self) -> bool {
-        self.stage == Stage::Done && self.held == 0
+        self.stage == Stage::Done && self.held == 0 && !self.durable.is_renaming()
     }
 
     fn failure(&self) -> Option<&WriteError> {
@@ -563,24 +636,20 @@ impl DiskSink for FileSink {
     fn prepare(&mut self, epoch: Epoch, disk: &mut Vec<DiskJob>) {
         let before = disk.len();
         self.open(disk);
-        // Those that are closed have been synced before.
-        if self.stage == Stage::Open {
-            let decisions = self.options.decisions.then(|| self.decisions_file());
-            if let Some(file) = decisions {
-                hand_over(file, &mut self.decision_batch, disk);
-            }
-            let warc = self.warc.as_ref().and_then(WarcFiles::open_file);
-            disk.extend(decisions.into_iter().chain(warc).map(|file| DiskJob::Sync {
-                file,
-                tag: EPOCH_TAG,
-            }));
+        let first_warc = self.first_warc_file();
+        self.durable.begin(first_warc);
+        if self.options.decisions {
+            self.hand_over_decisions(disk);
+            self.durable
+                .add_synced(self.decisions_file(), EPOCH_TAG, disk);
+        }
+        for file in self.durable.files_from(first_warc) {
+            self.durable.add_synced(file, EPOCH_TAG, disk);
         }
         self.epoch_end = Some(EpochEnd {
             epoch,
             line: self.next,
             is_handed_over: false,
-            warc_files: self.warc.as_ref().map_or(0, WarcFiles::count),
-            lengths: BTreeMap::new(),
         });
         self.advance(disk);
         self.account(before, disk);
@@ -588,27 +657,56 @@ impl DiskSink for FileSink {
 
     fn prepared(&self, epoch: Epoch) -> Option<Vec<FileLength>> {
         let end = self.epoch_end.as_ref()?;
-        let is_open = self.stage == Stage::Open;
-        let is_written = end.epoch == epoch && end.is_handed_over && (is_open || self.is_done());
-        if !is_written || self.failure.is_some() {
+        let is_written = self.stage == Stage::Open || self.is_done();
+        let is_over = end.epoch == epoch && end.is_handed_over && is_written;
+        if !is_over || self.failure.is_some() {
             return None;
         }
-        let synced = |file| end.lengths.get(&file).or_else(|| self.closed.get(&file));
-        let mut files = Vec::new();
-        match self.options.results {
-            Results::File => files.push(self.results_file()),
-            // What is read from a pipe has no length to record, but it must have been written.
-            Results::Stdout if is_open => drop(synced(self.results_file())?),
-            Results::Stdout | Results::None => {}
-        }
-        files.extend(self.options.decisions.then(|| self.decisions_file()));
-        files.extend((0..end.warc_files).map(|serial| self.warc_file(serial)));
-        let length_of = |file| Some(FileLength::new(self.path(file)?, *synced(file)?));
-        files.into_iter().map(length_of).collect()
+        let lengths = self.durable.lengths()?;
+        let has_warc = lengths
+            .iter()
+            .any(|(file, _)| *file >= self.first_warc_file());
+        let is_pipe = |file| file == self.results_file() && self.options.results == Results::Stdout;
+        let files = lengths.into_iter().filter(|(file, _)| !is_pipe(*file));
+        let files =
+            files.filter_map(|(file, length)| Some(FileLength::new(self.path(file)?, length)));
+        let last_warc = self.resumed.warc.iter().filter(|_| !has_warc);
+        let earlier = self.resumed.others.iter().chain(last_warc).cloned();
+        Some(files.chain(earlier).collect())
     }
 
-    fn committed(&mut self, _epoch: Epoch, _disk: &mut Vec<DiskJob>) {
+    fn committed(&mut self, _epoch: Epoch, disk: &mut Vec<DiskJob>) {
         self.epoch_end = None;
+        for file in self.durable.end() {
+            match &self.warc {
+                Some(warc) if self.options.commits => disk.push(warc.rename(file)),
+                // It was renamed when it was full.
+                _ => self.durable.handle_renamed(file, true),
+            }
+        }
+    }
+
+    fn resumed(&mut self, last: Option<&Commit>, _disk: &mut Vec<DiskJob>) {
+        let files = last.into_iter().flat_map(|commit| &commit.files);
+        let (results, decisions) = (self.results_path(), self.decisions_path());
+        let mut last_serial = 0;
+        for file in files {
+            if file.path == results && self.options.results == Results::File {
+                self.resumed.results = Some(file.length);
+            } else if file.path == decisions && self.options.decisions {
+                self.resumed.decisions = Some(file.length);
+            } else if let Some(serial) = serial_of(&self.options.folder, &file.path) {
+                if let Some(warc) = &mut self.warc {
+                    warc.resume_after(serial);
+                }
+                if self.resumed.warc.is_none() || serial >= last_serial {
+                    last_serial = serial;
+                    self.resumed.warc = Some(file.clone());
+                }
+            } else if file.path == results || file.path == decisions {
+                self.resumed.others.push(file.clone());
+            }
+        }
     }
 
     fn take_unwritten(&mut self) -> Vec<Request> {
@@ -666,8 +764,14 @@ impl PendingRequest {
 }
 
 /// Hands the complete lines to the disk.
-fn hand_over(file: FileId, lines: &mut Vec<u8>, disk: &mut Vec<DiskJob>) {
+fn hand_over(
+    file: FileId,
+    lines: &mut Vec<u8>,
+    durable: &mut DurableFiles,
+    disk: &mut Vec<DiskJob>,
+) {
     if !lines.is_empty() {
+        durable.append(file);
         disk.push(DiskJob::Append {
             file,
             bytes: std::mem::take(lines),

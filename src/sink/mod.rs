@@ -10,6 +10,7 @@ mod line;
 #[doc(hidden)]
 pub mod results;
 mod decisions;
+mod durable;
 mod prepared;
 mod unwritten;
 mod warc;

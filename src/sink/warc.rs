@@ -1,6 +1,6 @@
 //! The WARC files of a crawl: the records of each page, and when a new file is started.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::disk::{DiskDone, DiskJob, FileId};
@@ -50,22 +50,39 @@ pub(super) struct WarcFiles {
     ids: RecordIds,
     /// Id of the first file; the others follow.
     files_from: FileId,
-    /// The files' names relative to the output directory, by serial number.
+    /// Serial number of the first file; the others follow.
+    first_serial: u32,
+    /// Whether a file gets its final name by [`WarcFiles::rename`], instead of when it is closed.
+    commits: bool,
+    /// The files' names relative to the output directory, in order.
     names: Vec<Arc<str>>,
     open: Option<OpenFile>,
 }
 
 impl WarcFiles {
-    /// Files in `folder`, the output directory. The first is created for the first record.
-    pub(super) fn new(folder: PathBuf, options: WarcOptions, files_from: FileId) -> Self {
+    /// Files in `folder`, the output directory. The first is created for the first record. With `commits`
+    /// they get their final names by [`WarcFiles::rename`].
+    pub(super) fn new(
+        folder: PathBuf,
+        options: WarcOptions,
+        files_from: FileId,
+        commits: bool,
+    ) -> Self {
         WarcFiles {
             folder,
             ids: RecordIds::new(options.seed),
             options,
             files_from,
+            first_serial: 0,
+            commits,
             names: Vec::new(),
             open: None,
         }
+    }
+
+    /// An earlier run of the crawl wrote a file with this number: others continue after it.
+    pub(super) fn resume_after(&mut self, serial: u32) {
+        self.first_serial = self.first_serial.max(serial.saturating_add(1));
     }
 
     /// Writes the records of a page: its reply, its request, and its metadata.
@@ -123,7 +140,7 @@ impl WarcFiles {
         }
     }
 
-    /// Closes the open file and gives it its final name.
+    /// Closes the open file.
     pub(super) fn finish(&mut self, disk: &mut Vec<DiskJob>) {
         if let Some(open) = self.open.take() {
             self.close(open, disk);
@@ -135,24 +152,27 @@ impl WarcFiles {
         self.open.as_ref().map(|open| open.file)
     }
 
-    /// Number of files begun.
-    pub(super) fn count(&self) -> usize {
-        self.names.len()
+    /// The job that gives a closed file its final name.
+    pub(super) fn rename(&self, file: FileId) -> DiskJob {
+        DiskJob::Finish {
+            file,
+            rename: self.path(file),
+        }
     }
 
     /// The final path of a file; `None` if it is not a file of this crawl.
     pub(super) fn path(&self, file: FileId) -> Option<PathBuf> {
-        let serial = file.0.checked_sub(self.files_from.0)?;
-        let name = self.names.get(serial as usize)?;
+        let index = file.0.checked_sub(self.files_from.0)?;
+        let name = self.names.get(index as usize)?;
         Some(self.folder.join(&**name))
     }
 
     fn open_next(&mut self, now: Wall, disk: &mut Vec<DiskJob>) -> OpenFile {
-        let serial = self.names.len() as u32;
-        let name = file_name(now, serial, &self.options.host);
+        let index = self.names.len() as u32;
+        let name = file_name(now, self.first_serial + index, &self.options.host);
         let path = format!("warc/{name}");
         let mut open = OpenFile {
-            file: FileId(self.files_from.0 + serial),
+            file: FileId(self.files_from.0 + index),
             info: self.ids.draw(),
             end: 0,
             in_flight: 0,
@@ -185,10 +205,9 @@ impl WarcFiles {
             file: open.file,
             tag: CLOSE_TAG,
         });
-        disk.push(DiskJob::Finish {
-            file: open.file,
-            rename: self.path(open.file),
-        });
+        if !self.commits {
+            disk.push(self.rename(open.file));
+        }
     }
 }
 
@@ -409,6 +428,14 @@ fn file_name(now: Wall, serial: u32, host: &str) -> String {
     format!(
         "argiope-{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{millis:03}-{serial:05}-{host}.warc.gz"
     )
+}
+
+/// The serial number in the path of a WARC file of a crawl in `folder`, as [`file_name`] writes it.
+pub(super) fn serial_of(folder: &Path, path: &Path) -> Option<u32> {
+    let name = path.strip_prefix(folder.join("warc")).ok()?.to_str()?;
+    let (_, name) = name.strip_prefix("argiope-")?.split_once('-')?;
+    let (serial, host) = name.split_once('-')?;
+    serial.parse().ok().filter(|_| host.ends_with(".warc.gz"))
 }
 
 /// URL of the format's specification.

@@ -684,3 +684,192 @@ fn lines_on_standard_output_are_prepared_once_written_and_have_no_length() {
     while disk.turn(&mut sink) {}
     assert_eq!(sink.prepared(Epoch(1)), Some(Vec::new()));
 }
+
+fn with_commits() -> FileSinkOptions {
+    let mut options = FileSinkOptions {
+        commits: true,
+        ..with_warc()
+    };
+    options.warc.as_mut().unwrap().size_max = 20_000;
+    options
+}
+
+/// Commits an epoch; returns its files.
+fn commit_all(disk: &mut Disk, sink: &mut FileSink, epoch: u64) -> BTreeMap<String, u64> {
+    prepare(disk, sink, Epoch(epoch));
+    while sink.prepared(Epoch(epoch)).is_none() {
+        assert!(disk.turn(sink), "epoch {epoch} is not prepared");
+    }
+    let files = sink.prepared(Epoch(epoch)).expect("it is prepared");
+    commit(disk, sink, Epoch(epoch));
+    let name = |file: FileLength| (file.path.to_str().unwrap().to_owned(), file.length);
+    files.into_iter().map(name).collect()
+}
+
+/// The names of the WARC files on the disk.
+fn warcs(disk: &Disk) -> Vec<String> {
+    let names = disk.files.keys().filter(|name| name.contains("/warc/"));
+    names.cloned().collect()
+}
+
+#[test]
+fn a_warc_file_gets_its_final_name_once_all_of_it_is_committed() {
+    let (mut sink, mut disk) = (FileSink::new(with_commits()), Disk::default());
+    let mut committed: BTreeMap<String, u64> = BTreeMap::new();
+    let mut id = 0;
+    for epoch in 1..=20 {
+        // The file may become full before or after the end of an epoch.
+        for _ in 0..epoch % 5 {
+            id += 1;
+            disk.put(&mut sink, samples::page(id));
+        }
+        prepare(&mut disk, &mut sink, Epoch(epoch));
+        for _ in 0..epoch % 7 {
+            id += 1;
+            disk.put(&mut sink, samples::page(id));
+        }
+        while sink.prepared(Epoch(epoch)).is_none() || epoch % 3 == 0 && !disk.todo.is_empty() {
+            assert!(disk.turn(&mut sink));
+        }
+        let named = |disk: &Disk| {
+            let names = warcs(disk).into_iter();
+            names
+                .filter(|name| !name.ends_with(".open"))
+                .collect::<Vec<_>>()
+        };
+        for name in named(&disk) {
+            assert_eq!(committed[&name], disk.files[&name].len() as u64, "{name}");
+        }
+        let files = sink.prepared(Epoch(epoch)).expect("it is prepared");
+        for FileLength { path, length } in files {
+            committed.insert(path.to_str().unwrap().to_owned(), length);
+        }
+        commit(&mut disk, &mut sink, Epoch(epoch));
+        while disk.turn(&mut sink) {}
+        let finished = named(&disk).len();
+        assert!(finished + 2 >= warcs(&disk).len(), "{:?}", warcs(&disk));
+    }
+    disk.finish(&mut sink);
+    assert!(sink.is_done() && warcs(&disk).iter().any(|name| name.ends_with(".open")));
+    commit_all(&mut disk, &mut sink, 21);
+    assert!(!sink.is_done(), "files are being renamed");
+    while disk.turn(&mut sink) {}
+    assert!(sink.is_done() && !warcs(&disk).iter().any(|name| name.ends_with(".open")));
+    assert_eq!(disk.ids("out/results.jsonl"), (1..=id).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_renamed_warc_file_is_listed_until_it_has_its_name_and_another_follows() {
+    let (mut sink, mut disk) = (FileSink::new(with_commits()), Disk::default());
+    for id in 1..=20 {
+        disk.put(&mut sink, samples::page(id));
+    }
+    let first = commit_all(&mut disk, &mut sink, 1);
+    let all = warcs(&disk).len();
+    assert!(all > 2 && first.len() == all + 1);
+    // The jobs that rename them wait.
+    assert_eq!(commit_all(&mut disk, &mut sink, 2), first);
+    while disk.turn(&mut sink) {}
+    assert_eq!(
+        commit_all(&mut disk, &mut sink, 3).len(),
+        2,
+        "the lines and the open file"
+    );
+    disk.finish(&mut sink);
+    let last = commit_all(&mut disk, &mut sink, 4);
+    while disk.turn(&mut sink) {}
+    assert_eq!(
+        commit_all(&mut disk, &mut sink, 5),
+        last,
+        "it has the last number"
+    );
+}
+
+#[test]
+fn a_file_without_new_content_is_not_synced_again() {
+    let options = FileSinkOptions {
+        decisions: true,
+        ..with_commits()
+    };
+    let (mut sink, mut disk) = (FileSink::new(options), Disk::default());
+    let syncs = |disk: &Disk| {
+        let jobs = disk.todo.iter();
+        jobs.filter(|job| matches!(job, DiskJob::Sync { .. }))
+            .count()
+    };
+    disk.put(&mut sink, samples::page(1));
+    let files = commit_all(&mut disk, &mut sink, 1);
+    prepare(&mut disk, &mut sink, Epoch(2));
+    assert_eq!(syncs(&disk), 0);
+    assert_eq!(sink.prepared(Epoch(2)).map(|files| files.len()), Some(3));
+    commit(&mut disk, &mut sink, Epoch(2));
+    decide(&mut disk, &mut sink, 1);
+    prepare(&mut disk, &mut sink, Epoch(3));
+    assert_eq!(syncs(&disk), 1, "the decisions");
+    while disk.turn(&mut sink) {}
+    let third = sink.prepared(Epoch(3)).expect("it is prepared");
+    let grown = third
+        .iter()
+        .filter(|file| files[file.path.to_str().unwrap()] != file.length);
+    assert_eq!(grown.count(), 1);
+}
+
+#[test]
+fn a_resumed_sink_continues_its_files_and_serial_numbers() {
+    let options = FileSinkOptions {
+        decisions: true,
+        ..with_commits()
+    };
+    let (mut sink, mut disk) = (FileSink::new(options.clone()), Disk::default());
+    for id in 1..=20 {
+        disk.put(&mut sink, samples::page(id));
+        decide(&mut disk, &mut sink, id);
+    }
+    disk.finish(&mut sink);
+    commit_all(&mut disk, &mut sink, 1);
+    while disk.turn(&mut sink) {}
+    let files = commit_all(&mut disk, &mut sink, 2);
+    let count = warcs(&disk).len();
+    let last = Commit {
+        epoch: Epoch(2),
+        files: files
+            .iter()
+            .map(|(path, length)| FileLength::new(path, *length))
+            .collect(),
+    };
+    let resume = |options: &FileSinkOptions| {
+        let mut sink = FileSink::new(options.clone());
+        let mut jobs = Vec::new();
+        sink.resumed(Some(&last), &mut jobs);
+        assert!(jobs.is_empty());
+        sink
+    };
+    // Without decisions and records their files stay in the commits.
+    let fewer = FileSinkOptions::new("out");
+    disk.open.clear();
+    assert_eq!(commit_all(&mut disk, &mut resume(&fewer), 3), files);
+    disk.open.clear();
+    let mut sink = resume(&options);
+    assert_eq!(
+        commit_all(&mut disk, &mut sink, 3),
+        files,
+        "the last record file is listed"
+    );
+    disk.put(&mut sink, samples::page(21));
+    decide(&mut disk, &mut sink, 21);
+    let more = commit_all(&mut disk, &mut sink, 4);
+    let ids: Vec<_> = (1..=21).collect();
+    assert_eq!(disk.ids("out/results.jsonl"), ids);
+    assert_eq!(disk.ids("out/throttle.jsonl"), ids);
+    let name = more
+        .keys()
+        .find(|name| name.contains("/warc/"))
+        .expect("a new one");
+    assert!(name.contains(&format!("-{count:05}-")), "{name}");
+    assert_eq!(more.len(), 3);
+    for (name, length) in more {
+        let open = format!("{name}.open");
+        let file = disk.files.get(&name).or_else(|| disk.files.get(&open));
+        assert_eq!(file.expect("it exists").len() as u64, length, "{name}");
+    }
+}
