@@ -284,3 +284,17 @@ pub(crate) fn gunzip(member: &[u8]) -> Vec<u8> {
         .expect("a whole gzip member");
     content
 }
+
+/// The content of each gzip member of a file.
+#[cfg(test)]
+pub(crate) fn gunzip_members(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut members = Vec::new();
+    while !bytes.is_empty() {
+        let mut decoder = flate2::bufread::GzDecoder::new(bytes);
+        let mut content = Vec::new();
+        io::Read::read_to_end(&mut decoder, &mut content).expect("a whole gzip member");
+        members.push(content);
+        bytes = decoder.into_inner();
+    }
+    members
+}

@@ -21,3 +21,4 @@ mod short_timeouts;
 pub mod adversity;
 mod handshakes;
 mod races;
+mod resumed_files;

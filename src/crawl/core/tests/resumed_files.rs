@@ -1,0 +1,249 @@
+//! Output files on the real disk that are committed often, torn by crashes, and continued.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::base::disk::DiskJob;
+use crate::base::rng::Rng;
+use crate::base::time::Wall;
+use crate::io::{Epoll, Event, Io, IoSettings, gunzip_members};
+use crate::sink::DiskSink;
+use crate::sink::commit::{Commit, Epoch};
+use crate::sink::directory;
+use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use crate::sink::page::samples;
+use crate::throttle::decision::{Decision, sample};
+
+/// A crawl's output over several runs.
+struct Output {
+    folder: tempfile::TempDir,
+    rng: Rng,
+    /// Ids of the pages put so far in this run, and before it.
+    put: Vec<u64>,
+    /// The last commit that was recorded, and the pages that it has.
+    last: Option<Commit>,
+    committed: Vec<u64>,
+    next_id: u64,
+}
+
+/// A run of the crawl.
+struct Run {
+    io: Epoll,
+    sink: FileSink,
+    jobs: Vec<DiskJob>,
+    /// The epoch that is being committed, and the number of its pages.
+    preparing: Option<(Epoch, usize)>,
+}
+
+#[test]
+fn each_committed_line_and_record_is_there_once_after_any_crash() {
+    for seed in 0..8 {
+        let mut output = Output {
+            folder: tempfile::tempdir().unwrap(),
+            rng: Rng::from_seed(seed),
+            put: Vec::new(),
+            last: None,
+            committed: Vec::new(),
+            next_id: 1,
+        };
+        for _ in 0..8 {
+            let mut run = output.resume();
+            for _ in 0..output.rng.below(80) {
+                if !output.step(&mut run) {
+                    break;
+                }
+            }
+            output.crash(run);
+        }
+        let mut run = output.resume();
+        (0..5).for_each(|_| output.put(&mut run));
+        while run.preparing.is_some() {
+            output.advance(&mut run);
+        }
+        run.sink.finish(&mut run.jobs);
+        output.prepare(&mut run);
+        while run.preparing.is_some() || !run.sink.is_done() {
+            output.advance(&mut run);
+        }
+        drop(run);
+        output.check();
+        let names = output.warcs().into_iter();
+        let open = names.filter(|path| path.extension() == Some("open".as_ref()));
+        assert_eq!(open.count(), 0, "seed {seed}");
+    }
+}
+
+impl Output {
+    fn resume(&mut self) -> Run {
+        let lock = directory::lock(self.folder.path()).unwrap();
+        for _ in 0..2 {
+            directory::resume(&lock, self.last.as_ref()).unwrap();
+            self.check();
+        }
+        self.put.clone_from(&self.committed);
+        let mut warc = WarcOptions::new("a.test", [self.next_id as u8; 16]);
+        // One page a file, or several.
+        warc.size_max = [3000, 12_000][self.rng.below(2) as usize];
+        let mut sink = FileSink::new(FileSinkOptions {
+            warc: Some(warc),
+            decisions: true,
+            commits: true,
+            ..FileSinkOptions::new(self.folder.path())
+        });
+        let mut jobs = Vec::new();
+        sink.resumed(self.last.as_ref(), &mut jobs);
+        Run {
+            io: Epoll::new(IoSettings::default()).unwrap(),
+            sink,
+            jobs,
+            preparing: None,
+        }
+    }
+
+    fn put(&mut self, run: &mut Run) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let decision = Decision {
+            id: Some(id),
+            ..sample()
+        };
+        run.sink.decision(&decision, Wall(0), &mut run.jobs);
+        run.sink.put(&mut samples::page(id), &mut run.jobs);
+        self.put.push(id);
+    }
+
+    fn prepare(&mut self, run: &mut Run) {
+        let epoch = Epoch(self.last.as_ref().map_or(1, |last| last.epoch.0 + 1));
+        run.sink.prepare(epoch, &mut run.jobs);
+        run.preparing = Some((epoch, self.put.len()));
+    }
+
+    /// Something happens; `false` for a crash.
+    fn step(&mut self, run: &mut Run) -> bool {
+        match self.rng.below(6) {
+            0..=2 => self.put(run),
+            3 => run.sink.flush(&mut run.jobs),
+            4 if run.preparing.is_none() => self.prepare(run),
+            _ => return self.advance(run) || self.rng.below(4) > 0,
+        }
+        true
+    }
+
+    /// Records the epoch if it is prepared, and does jobs otherwise; `false` if the crawl may end before
+    /// its sink is told.
+    fn advance(&mut self, run: &mut Run) -> bool {
+        if let Some((epoch, count)) = run.preparing
+            && let Some(files) = run.sink.prepared(epoch)
+        {
+            self.last = Some(Commit { epoch, files });
+            self.committed = self.put[..count].to_vec();
+            let is_told = self.rng.below(8) > 0;
+            if is_told {
+                run.sink.committed(epoch, &mut run.jobs);
+                run.preparing = None;
+            }
+            return is_told;
+        }
+        run.jobs.drain(..).for_each(|job| run.io.disk(job));
+        run.io.submit();
+        let mut events = Vec::new();
+        let until = run.io.now() + Duration::from_millis(2);
+        run.io.wait(Some(until), &mut events);
+        for event in events {
+            if let Event::Disk(done) = event {
+                done.result.as_ref().expect("the disk works");
+                run.sink.disk_done(&done, &mut run.jobs);
+            }
+        }
+        true
+    }
+
+    /// Some of the jobs are lost, and what was not committed is torn.
+    fn crash(&mut self, mut run: Run) {
+        let count = self.rng.below(run.jobs.len() as u64 + 1) as usize;
+        run.jobs.drain(..count).for_each(|job| run.io.disk(job));
+        drop(run);
+        let folder = self.folder.path().to_owned();
+        let lines = ["results.jsonl", "throttle.jsonl"].map(|name| folder.join(name));
+        let open = self.warcs().into_iter();
+        let open = open.filter(|path| path.extension() == Some("open".as_ref()));
+        for path in open.chain(lines).filter(|path| path.exists()) {
+            let listed = self.last.iter().flat_map(|commit| &commit.files);
+            let is_it = |name: &Path| name == path || name == path.with_extension("");
+            let committed = listed
+                .filter(|file| is_it(&file.path))
+                .map(|file| file.length);
+            let committed = committed.max().unwrap_or(0);
+            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            let rest = file.metadata().unwrap().len() - committed;
+            file.set_len(committed + self.rng.below(rest + 1)).unwrap();
+            let torn = [0, b'x', b'\n'][self.rng.below(3) as usize];
+            file.write_all(&vec![torn; self.rng.below(50) as usize])
+                .unwrap();
+        }
+    }
+
+    fn warcs(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.folder.path().join("warc")) else {
+            return Vec::new();
+        };
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    fn lines(&self, name: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+        assert!(text.is_empty() || text.ends_with('\n'));
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// The files have what is committed, and nothing else.
+    fn check(&self) {
+        let ids = |lines: &[Value]| -> Vec<u64> {
+            lines
+                .iter()
+                .map(|line| line["id"].as_u64().unwrap())
+                .collect()
+        };
+        let results = self.lines("results.jsonl");
+        assert_eq!(ids(&results), self.committed);
+        assert_eq!(ids(&self.lines("throttle.jsonl")), self.committed);
+        for line in results {
+            let warc = &line["warc"];
+            let number = |name: &str| warc[name].as_u64().unwrap() as usize;
+            let path = self.folder.path().join(warc["file"].as_str().unwrap());
+            let bytes = fs::read(path).unwrap();
+            let record = &bytes[number("offset")..][..number("length")];
+            let record = gunzip_members(record).pop().expect("a record");
+            let target = format!("WARC-Target-URI: {}\r\n", line["url"].as_str().unwrap());
+            assert!(String::from_utf8_lossy(&record).contains(&target));
+        }
+        let mut replies = 0;
+        let mut serials = BTreeSet::new();
+        for path in self.warcs() {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(name.ends_with(".warc.gz"), "{name}");
+            assert!(
+                serials.insert(name.split('-').nth(2).unwrap().to_owned()),
+                "{name}"
+            );
+            let records = gunzip_members(&fs::read(path).unwrap());
+            let is_reply =
+                |record: &&Vec<u8>| record.starts_with(b"WARC/1.1\r\nWARC-Type: response\r\n");
+            replies += records.iter().filter(is_reply).count();
+            assert!(
+                records
+                    .iter()
+                    .all(|record| record.starts_with(b"WARC/1.1\r\n"))
+            );
+        }
+        assert_eq!(replies, self.committed.len(), "each record has its line");
+    }
+}
