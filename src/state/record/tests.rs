@@ -12,10 +12,11 @@ fn bytes_of(record: &Record) -> Vec<u8> {
     bytes
 }
 
-/// The record that these bytes are; `expected` in the form of `Debug`, which has all fields but passwords.
+/// The record is read again from its bytes.
 fn check(record: &Record) {
     let bytes = bytes_of(record);
     let read = Record::decode(&bytes).expect("a record");
+    // This form has all fields but passwords.
     assert_eq!(format!("{read:?}"), format!("{record:?}"));
     // The bytes have the passwords as well.
     assert_eq!(bytes_of(&read), bytes, "{record:?}");
@@ -181,6 +182,73 @@ fn the_bytes_of_an_entry_stay_as_they_are() {
         bytes.escape_ascii().to_string(),
         expected.concat().escape_ascii().to_string()
     );
+}
+
+#[test]
+fn kinds_and_flags_keep_their_numbers() {
+    let entry = |job: Job, replaces: u64, not_before: Option<u64>| Entry {
+        job,
+        replaces,
+        not_before,
+    };
+    let plain = || Job {
+        seed: false,
+        ..job("http://a.test/")
+    };
+    let check_kind = |record: Record, expected: u8| {
+        assert_eq!(bytes_of(&record)[0], expected, "{record:?}");
+    };
+    let begin = Record::Begin {
+        keys: [0; 16],
+        settings: String::new(),
+    };
+    check_kind(begin, 1);
+    check_kind(Record::Admitted(entry(plain(), 0, None)), 2);
+    check_kind(Record::Offered(entry(plain(), 0, None)), 3);
+    check_kind(Record::Dropped(0), 4);
+    check_kind(Record::Ended(0), 5);
+    check_kind(Record::Seen(Vec::new()), 6);
+    check_kind(Record::SeedsTaken(0), 7);
+    check_kind(Record::EpochEnd(0), 8);
+    let commit = CommitRecord {
+        epoch: 0,
+        files: Vec::new(),
+        next_number: 1,
+        at: 0,
+    };
+    check_kind(Record::Commit(commit), 9);
+
+    assert_eq!(flags_of(&plain(), 0, None), 0);
+    assert_eq!(flags_of(&job("https://a.test/"), 0, None), 1 << 0 | 1 << 1);
+    assert_eq!(flags_of(&plain(), 1, None), 1 << 6);
+    assert_eq!(flags_of(&plain(), 0, Some(0)), 1 << 11);
+    let check_flag = |change: fn(&mut Job), bit: u32| {
+        let mut job = plain();
+        change(&mut job);
+        assert_eq!(flags_of(&job, 0, None), 1 << bit, "{job:?}");
+    };
+    check_flag(|job| job.parent = 1, 2);
+    check_flag(|job| job.via = Some(Arc::from("")), 3);
+    check_flag(|job| job.depth = 1, 4);
+    check_flag(|job| job.priority = 1, 5);
+    check_flag(|job| job.redirects = 1, 7);
+    check_flag(|job| job.attempt = 2, 8);
+    check_flag(|job| job.fresh = true, 9);
+    check_flag(|job| job.awaited = true, 10);
+    check_flag(|job| job.kind = PageKind::Robots, 12);
+    check_flag(|job| job.kind = PageKind::Sitemap, 13);
+    check_flag(|job| job.extra = Some(Box::default()), 14);
+    check_flag(|job| job.flags.dont_adjust_delay = true, 17);
+    check_flag(|job| job.flags.ignore_robots = true, 18);
+    check_flag(|job| job.flags.dont_follow = true, 19);
+    check_flag(|job| job.flags.dont_filter = true, 20);
+    check_flag(|job| job.flags.dont_merge_cookies = true, 21);
+    let request = Request::get("http://a.test/").meta(1).without_proxy();
+    let mut job = plain();
+    job.extra = Extra::of(&request);
+    assert_eq!(flags_of(&job, 0, None), 1 << 14 | 1 << 15 | 1 << 16);
+    job.extra_mut().route = None;
+    assert_eq!(flags_of(&job, 0, None), 1 << 14 | 1 << 15);
 }
 
 #[test]
