@@ -186,6 +186,8 @@ mod tests {
         let endless = [&[1][..], &[0xff; 9], &[0x7f]].concat();
         assert_eq!(Records::from_encoded(&endless), None);
         assert_eq!(Records::from_encoded(&[0xff; 40]), None);
+        let wrapped = [&[1][..], &[0x80; 9], &[2]].concat();
+        assert_eq!(Records::from_encoded(&wrapped), None);
         // A length in more bytes than it needs.
         assert_eq!(Records::from_encoded(&[1, 0x81, 0, 7]), None);
     }
