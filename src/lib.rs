@@ -38,8 +38,8 @@ pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
     AdmitError, Builder, ControlError, Crawler, EndedRequest, FinishReason, Handle, Pending,
-    RequestEnd, RequestSource, SetUpError, Snapshot, SourceError, SourcePoll, Stopper, SubmitError,
-    Turn, Wake,
+    RequestEnd, RequestSource, SetUpError, Snapshot, SourceError, SourcePoll, State,
+    StateBeginning, StateError, Stopper, SubmitError, Turn, Wake,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;

@@ -230,7 +230,7 @@ fn machines_of_a_crawl_do_not_import_each_other() {
 /// order of the fields of `Core`. A further machine in a row is a further coupling: pass a value, or move
 /// the method to where its machines are.
 const TOUCHED: &[(&str, &str)] = &[
-    ("cancelling", "work throttle flights network"),
+    ("cancelling", "work throttle flights network journal"),
     ("commands", "control work frontier throttle outage pages"),
     (
         "connecting",
@@ -240,6 +240,7 @@ const TOUCHED: &[(&str, &str)] = &[
         "connections",
         "workload frontier flights network pages output",
     ),
+    ("commits", "control work frontier network output journal"),
     ("drive", "control network output"),
     ("exchanges", "requests flights network output"),
     ("finding", "frontier"),
@@ -252,16 +253,20 @@ const TOUCHED: &[(&str, &str)] = &[
     ("inputs", "control workload work frontier network output"),
     ("lanes", "frontier throttle network outage"),
     ("names", "frontier requests throttle network outage"),
-    ("offers", "work frontier pages"),
+    ("offers", "work frontier pages journal"),
     ("outage", "frontier throttle flights network outage"),
     ("outage_probes", "frontier network outage"),
     ("owner", "control workload requests throttle network output"),
     ("pages", "workload frontier network pages output"),
     ("pending", "control work frontier requests pages output"),
     ("phase", "control workload frontier throttle network output"),
-    ("progress", "control throttle network output"),
+    ("progress", "control throttle network output journal"),
     ("reading", "control workload flights network output"),
     ("report", "control workload work throttle network output"),
+    (
+        "restoring",
+        "work frontier requests throttle network journal",
+    ),
     ("scopes", "work frontier throttle"),
     ("set_up", ""),
     (

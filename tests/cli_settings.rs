@@ -217,7 +217,9 @@ fn a_usage_error_is_one_line() {
     );
     check_refused(&["settings", "--timout", "3"], &["did you mean --timeout?"]);
     check_refused(&["crawl", "x", "--timeout"], &["--timeout <D>"]);
-    check_refused(&["crawl", "--resume", "x"], &["'--resume'"]);
+    check_refused(&["crawl", "--salvage", "x"], &["'--salvage'"]);
+    let missing = ["crawl", "--resume", "--out", "/no/such/folder"];
+    check_refused(&missing, &["--resume: ", "/no/such/folder"]);
     check_refused(&["settings", "--json", "--toml"], &["--json", "--toml"]);
     check_refused(&["simulate", "x"], &["'simulate'"]);
 }

@@ -4,13 +4,14 @@ mod probe;
 pub mod sources;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
 use super::generate::Shell;
 use super::links::LinksArgs;
+use super::resume::Resumed;
 use super::robots::RobotsArgs;
 use super::url::UrlArgs;
 use super::{Usage, examples, settings};
@@ -116,7 +117,7 @@ impl Command {
 #[derive(Debug, Args)]
 pub struct Crawl {
     /// URLs to start from
-    #[arg(value_name = "URL", required_unless_present = "seeds")]
+    #[arg(value_name = "URL", required_unless_present_any = ["seeds", "resume"])]
     pub urls: Vec<String>,
     /// Start from the lines of a file: URLs, hosts, rank,host or JSON; - is stdin; .gz and .zst are read
     #[arg(long, value_name = "FILE")]
@@ -127,6 +128,10 @@ pub struct Crawl {
     /// Replace an earlier crawl in that directory; deletes only files of a crawl, and none of --seeds
     #[arg(long)]
     pub overwrite: bool,
+    /// Continue the crawl in that directory, after any end; settings and seeds are its own, and more may be
+    /// given
+    #[arg(long, conflicts_with_all = ["overwrite", "results"])]
+    pub resume: bool,
     /// Write result lines to stdout; without --out nothing is written to disk
     #[arg(long, value_name = "-", value_parser = ["-"])]
     pub results: Option<String>,
@@ -179,6 +184,12 @@ impl Crawl {
     /// The sources of its settings besides flags.
     pub fn configured(&self) -> &Configured {
         &self.sockets.configured
+    }
+
+    /// The crawl that it continues, if it does.
+    pub fn resumed(&self) -> anyhow::Result<Option<Resumed>> {
+        let out = self.out.as_deref().unwrap_or(Path::new("crawl"));
+        self.resume.then(|| Resumed::load(out)).transpose()
     }
 
     /// The settings that its flags set.

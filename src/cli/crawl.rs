@@ -11,7 +11,7 @@ use anyhow::Context;
 use argiope::FinishReason;
 use argiope::sink::directory::{self, DirectoryError, DirectoryLock, InUse};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
-use argiope::{Builder, Config, Crawler, SetUpError, Turn};
+use argiope::{Builder, Config, Crawler, SetUpError, State, Turn};
 
 use super::Usage;
 use super::allocator;
@@ -19,12 +19,13 @@ use super::args::Crawl;
 use super::feed::{self, Feeder, Seeds, Unfed};
 use super::pending;
 use super::progress::Shown;
+use super::resume::{Resumed, RunInputs};
 use super::signals::Received;
 use super::stderr;
 use super::summary::summary;
 
 /// Runs the command; returns its exit code.
-pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
+pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Result<i32> {
     let received = Received::watch()?;
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let inputs = inputs(&args.seeds)?;
@@ -38,14 +39,54 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         (None, true) => None,
         (None, false) => Some(PathBuf::from("crawl")),
     };
-    let sink = FileSink::new(sink_options(&config, out.as_deref(), to_stdout)?);
+    let mut options = sink_options(&config, out.as_deref(), to_stdout)?;
     // Dropped last: the crawler writes until it is dropped.
     let lock: Arc<OnceLock<DirectoryLock>> = Arc::default();
-    let mut builder = Crawler::builder(config).sink(sink);
+    let is_resumed = resumed.is_some();
+    let given = RunInputs::of(&config, &args.urls, &args.seeds);
+    let mut seeds = seeds;
+    let state = match (resumed, &out) {
+        (Some(resumed), Some(out)) => {
+            if !has_state(&config) {
+                return Err(Usage("--resume: STATE is false; set it to true".to_owned()).into());
+            }
+            let Resumed {
+                lock: locked,
+                state,
+                inputs: before,
+            } = resumed;
+            directory::resume(&locked, state.commit()).map_err(refused)?;
+            state.remove_stale()?;
+            lock.set(locked).expect("it is set only once");
+            if state.queued() == 0 && state.seeds_taken().is_none() && given.has_no_seeds() {
+                if !args.quiet {
+                    let out = out.display();
+                    stderr::write_line(&format!(
+                        "the crawl in {out} is finished: nothing is left to be fetched"
+                    ));
+                }
+                return Ok(0);
+            }
+            let (state, all) = continued(state, before, given, seeds)?;
+            seeds = all;
+            Some(state)
+        }
+        (None, Some(out)) if has_state(&config) && !to_stdout => {
+            let secret = random_bits()?;
+            Some(State::new(out, given.to_text(), secret))
+        }
+        _ => None,
+    };
+    options.commits = state.is_some();
+    let beginning = state.as_ref().map(State::beginning);
+    let mut builder = Crawler::builder(config).sink(FileSink::new(options));
     if let Some(out) = &out {
         builder = builder
             .stats_path(out.join("stats.json"))
             .stats_while(held(&lock, out));
+    }
+    if let Some(state) = state {
+        builder = builder.state(state);
     }
     let mut crawler = set_up(builder)?;
     // Until a pipe has delivered the first seed, a stop signal ends the process by its default action.
@@ -53,7 +94,14 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     if !waits_for_seeds {
         received.stop_on_signal(crawler.stopper())?;
     }
-    let Some(feeder) = feed::feed(seeds, crawler.handle(), crawler.config(), &received)? else {
+    let fed = feed::feed(
+        seeds,
+        crawler.handle(),
+        crawler.config(),
+        &received,
+        is_resumed,
+    );
+    let Some(feeder) = fed? else {
         log::info!("stopped before the crawl started");
         return Ok(3);
     };
@@ -67,8 +115,13 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
             inputs: &inputs,
             output: stdout.as_ref(),
         };
-        let prepared = directory::prepare(out, args.overwrite, in_use).map_err(refused)?;
-        lock.set(prepared).expect("it is set only here");
+        if !is_resumed {
+            let prepared = directory::prepare(out, args.overwrite, in_use).map_err(refused)?;
+            lock.set(prepared).expect("it is set only once");
+            if let Some(beginning) = beginning {
+                beginning.write()?;
+            }
+        }
     }
     if waits_for_seeds {
         received.stop_on_signal(crawler.stopper())?;
@@ -132,6 +185,44 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         None if watched.reason == FinishReason::Shutdown => Ok(3),
         None => Ok(0),
     }
+}
+
+/// Whether the crawl has a state on disk.
+fn has_state(config: &Config) -> bool {
+    config.get("STATE") == Some(true.into())
+}
+
+/// The state that is continued, and all seeds: those of the earlier run that it had not taken, and those
+/// given now.
+fn continued(
+    mut state: State,
+    before: RunInputs,
+    given: RunInputs,
+    now: Seeds,
+) -> anyhow::Result<(State, Seeds)> {
+    let Some(taken) = state.seeds_taken() else {
+        state.set_inputs(given.to_text(), 0);
+        return Ok((state, now));
+    };
+    let is_file = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.is_file());
+    let (files, others): (Vec<_>, Vec<_>) = before.seeds.into_iter().partition(is_file);
+    for other in others {
+        log::warn!(
+            "--resume: {} is not read again; lines that the earlier run had not taken are missing",
+            other.display()
+        );
+    }
+    let mut seeds = Seeds::open(&before.urls, &files)?;
+    seeds
+        .skip(taken)
+        .map_err(|error| Usage(format!("--resume: {error}")))?;
+    let all = RunInputs {
+        settings: given.settings,
+        urls: [before.urls, given.urls].concat(),
+        seeds: [files, given.seeds].concat(),
+    };
+    state.set_inputs(all.to_text(), taken);
+    Ok((state, seeds.then(now)))
 }
 
 /// Metadata of the seeds files, which `--overwrite` must not delete.

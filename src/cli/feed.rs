@@ -27,6 +27,10 @@ pub struct Seeds {
     bad: u64,
     /// Whether a pipe is being read, which may block indefinitely.
     is_at_pipe: Arc<AtomicBool>,
+    /// Number of URLs and lines taken.
+    position: u64,
+    /// The seeds after these.
+    then: Option<Box<Seeds>>,
 }
 
 /// A file or pipe of seeds.
@@ -54,6 +58,8 @@ struct Seed {
     request: Request,
     /// Its file and line; `None` for a URL of the command line.
     line: Option<(Arc<str>, u64)>,
+    /// Its position in the list of all seeds, from 1.
+    position: u64,
 }
 
 /// Seeds that are checked for public hosts before the first request is sent.
@@ -84,7 +90,32 @@ impl Seeds {
             inputs: files.into_iter().chain(pipes).collect(),
             bad: 0,
             is_at_pipe: Arc::default(),
+            position: 0,
+            then: None,
         })
+    }
+
+    /// These seeds, then `others`.
+    pub fn then(self, others: Seeds) -> Self {
+        Seeds {
+            then: Some(Box::new(others)),
+            ..self
+        }
+    }
+
+    /// Skips what an earlier run took: so many URLs and lines.
+    ///
+    /// # Errors
+    /// Reading a file failed.
+    pub fn skip(&mut self, count: u64) -> Result<(), SeedLinesError> {
+        while self.position < count {
+            match self.take() {
+                Taken::End => break,
+                Taken::Failed(error) => return Err(error),
+                Taken::Url(_) | Taken::Line(..) | Taken::BadLine(_) | Taken::FileEnd => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether a pipe is next.
@@ -132,47 +163,27 @@ impl Seeds {
         seed.warn(why);
     }
 
-    /// Reads one line.
+    /// Takes one URL or line.
     fn step(&mut self) -> Result<Step, SeedLinesError> {
-        if let Some(url) = self.named.pop_front() {
-            return Ok(self.seed(&url, None));
-        }
-        let Some(Input {
-            name,
-            lines,
-            is_pipe,
-        }) = self.inputs.front_mut()
-        else {
-            return Ok(Step::End);
-        };
-        self.is_at_pipe.store(*is_pipe, Ordering::SeqCst);
-        let line = lines.next();
-        self.is_at_pipe.store(false, Ordering::SeqCst);
-        match line {
-            None => {
-                self.inputs.pop_front();
-                Ok(Step::Nothing)
-            }
-            Some(Ok(SeedLine { number, text })) => {
-                let line = (Arc::clone(name), number);
-                Ok(self.seed(&text, Some(line)))
-            }
-            Some(Err(error)) if error.is_of_one_line() => {
+        let (text, line) = match self.take() {
+            Taken::Url(url) => (url, None),
+            Taken::Line(name, line) => (line.text, Some((name, line.number))),
+            Taken::BadLine(error) => {
                 self.bad += 1;
                 log::warn!("{error}");
-                Ok(Step::Nothing)
+                return Ok(Step::Nothing);
             }
-            Some(Err(error)) => {
-                self.inputs.pop_front();
-                Err(error)
-            }
-        }
-    }
-
-    /// The seed of a line.
-    fn seed(&mut self, text: &str, line: Option<(Arc<str>, u64)>) -> Step {
-        match Request::from_line(text) {
-            Ok(Some(request)) => Step::Seed(Seed { request, line }),
+            Taken::FileEnd => return Ok(Step::Nothing),
+            Taken::Failed(error) => return Err(error),
+            Taken::End => return Ok(Step::End),
+        };
+        let position = self.position;
+        Ok(match Request::from_line(&text) {
+            Ok(Some(request)) => Step::Seed(Seed {
+                request,
+                line,
+                position,
+            }),
             Ok(None) => Step::Nothing,
             Err(error) => {
                 self.bad += 1;
@@ -182,8 +193,62 @@ impl Seeds {
                 }
                 Step::Nothing
             }
+        })
+    }
+
+    /// Takes one URL or line, and counts it.
+    fn take(&mut self) -> Taken {
+        if let Some(url) = self.named.pop_front() {
+            self.position += 1;
+            return Taken::Url(url);
+        }
+        let Some(Input {
+            name,
+            lines,
+            is_pipe,
+        }) = self.inputs.front_mut()
+        else {
+            let Some(then) = self.then.take() else {
+                return Taken::End;
+            };
+            self.named = then.named;
+            self.inputs = then.inputs;
+            self.then = then.then;
+            return Taken::FileEnd;
+        };
+        self.is_at_pipe.store(*is_pipe, Ordering::SeqCst);
+        let line = lines.next();
+        self.is_at_pipe.store(false, Ordering::SeqCst);
+        self.position += u64::from(line.is_some());
+        match line {
+            None => {
+                self.inputs.pop_front();
+                Taken::FileEnd
+            }
+            Some(Ok(line)) => Taken::Line(Arc::clone(name), line),
+            Some(Err(error)) if error.is_of_one_line() => Taken::BadLine(error),
+            Some(Err(error)) => {
+                self.inputs.pop_front();
+                Taken::Failed(error)
+            }
         }
     }
+}
+
+/// What was taken from the seeds.
+enum Taken {
+    /// A URL of the command line.
+    Url(String),
+    /// A line of the file of this name.
+    Line(Arc<str>, SeedLine),
+    /// A line that cannot be a seed.
+    BadLine(SeedLinesError),
+    /// A file has ended.
+    FileEnd,
+    /// A file cannot be read on.
+    Failed(SeedLinesError),
+    /// All have ended.
+    End,
 }
 
 impl Seed {
@@ -313,12 +378,14 @@ const PIPE_PATIENCE: Duration = Duration::from_millis(300);
 /// `None` if a stop signal arrives before the first seed is submitted.
 ///
 /// # Errors
-/// The seeds have too many public hosts for a crawl without a contact, cannot be read, or are empty.
+/// The seeds have too many public hosts for a crawl without a contact, cannot be read, or are empty unless
+/// `may_be_empty`.
 pub fn feed(
     mut seeds: Seeds,
     handle: Handle,
     config: &Config,
     received: &Received,
+    may_be_empty: bool,
 ) -> Result<Option<Feeder>, anyhow::Error> {
     let mut public = PublicHosts::new(config);
     let mut first = VecDeque::new();
@@ -350,7 +417,7 @@ pub fn feed(
     if let Some(error) = failed {
         return Err(Usage(format!("--seeds: {error}")).into());
     }
-    if first.is_empty() {
+    if first.is_empty() && !may_be_empty {
         return Err(Usage(
             "the seeds contain no URL; give one per line, like https://example.com/".to_owned(),
         )
@@ -368,12 +435,19 @@ pub fn feed(
             let mut held = first;
             loop {
                 handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
-                let Seed { request, line } = match held.pop_front() {
+                let Seed {
+                    request,
+                    line,
+                    position,
+                } = match held.pop_front() {
                     Some(checked) => checked,
                     None => match seeds.step() {
                         Ok(Step::Seed(seed)) => seed,
                         Ok(Step::Nothing) => continue,
-                        Ok(Step::End) => break,
+                        Ok(Step::End) => {
+                            handle.end_seeds();
+                            break;
+                        }
                         Err(error) => {
                             fail(format!("--seeds: {error}"));
                             break;
@@ -382,18 +456,31 @@ pub fn feed(
                 };
                 if !admits(&mut public, &request) {
                     fail(no_contact().0);
-                    held.push_front(Seed { request, line });
+                    held.push_front(Seed {
+                        request,
+                        line,
+                        position,
+                    });
                     break;
                 }
-                match handle.submit_seed(request) {
+                match handle.submit_seed_at(request, position) {
                     Ok(()) => {}
                     Err(SubmitError::Rejected { request, why }) => {
                         let request = *request;
-                        Seed { request, line }.warn(&why);
+                        Seed {
+                            request,
+                            line,
+                            position,
+                        }
+                        .warn(&why);
                     }
                     Err(over) => {
                         let request = over.into_request();
-                        held.push_front(Seed { request, line });
+                        held.push_front(Seed {
+                            request,
+                            line,
+                            position,
+                        });
                         break;
                     }
                 }

@@ -16,6 +16,7 @@ mod seeds;
 mod pending;
 mod signals;
 mod progress;
+mod resume;
 mod summary;
 mod links;
 mod robots;
@@ -63,7 +64,10 @@ fn run(command: Command) -> anyhow::Result<i32> {
     argiope::raise_open_files();
     match command {
         Command::Crawl(args) => {
-            crawl::run(settings::load(args.configured(), &args.given()?)?, args)
+            let resumed = args.resumed()?;
+            let stored = resumed.as_ref().map(|resumed| &resumed.inputs.settings);
+            let config = settings::load_resumed(stored, args.configured(), &args.given()?)?;
+            crawl::run(config, args, resumed)
         }
         Command::Fetch(args) => {
             let config = settings::load_over(&fetch::VALUES, args.configured(), &args.given())?;

@@ -21,6 +21,20 @@ pub fn load(configured: &Configured, flags: &[Given]) -> anyhow::Result<Config> 
     load_over(&NO_VALUES, configured, flags)
 }
 
+/// The same over the settings of the crawl that is resumed, if one is. Everything given overrides them.
+pub fn load_resumed(
+    stored: Option<&Map<String, Value>>,
+    configured: &Configured,
+    flags: &[Given],
+) -> anyhow::Result<Config> {
+    let mut config = Config::default();
+    for (name, value) in stored.into_iter().flatten() {
+        let source = SettingSource::Preset("the resumed crawl".to_owned());
+        config.set(name, value, source)?;
+    }
+    finished(gather_over(config, &NO_VALUES, configured, flags)?)
+}
+
 /// As [`load`], with a command's own defaults. File, `-s` and flags override them; a preset does
 /// not, because it is not specific to a command.
 pub fn load_over(
@@ -28,7 +42,11 @@ pub fn load_over(
     configured: &Configured,
     flags: &[Given],
 ) -> anyhow::Result<Config> {
-    let config = gather(values, configured, flags)?.finish()?;
+    finished(gather(values, configured, flags)?)
+}
+
+fn finished(config: Config) -> anyhow::Result<Config> {
+    let config = config.finish()?;
     if config.is_insecure() {
         let place = config.source("INSECURE");
         log::warn!(
@@ -54,7 +72,15 @@ fn gather(
     configured: &Configured,
     flags: &[Given],
 ) -> anyhow::Result<Config> {
-    let mut config = Config::default();
+    gather_over(Config::default(), usual, configured, flags)
+}
+
+fn gather_over(
+    mut config: Config,
+    usual: &CommandValues,
+    configured: &Configured,
+    flags: &[Given],
+) -> anyhow::Result<Config> {
     if let Some(preset) = &configured.preset {
         config.preset(preset)?;
     }

@@ -9,6 +9,7 @@ use crate::base::keys::Keys;
 use crate::base::machine;
 use crate::crawl::config::ConfigError;
 use crate::crawl::control::feed::RequestSource;
+use crate::crawl::journal::state::State;
 use crate::fetch::tls::TlsConfigError;
 use crate::sink::DiskSink;
 use crate::sink::pull::Results;
@@ -44,6 +45,8 @@ pub struct Parts {
     pub entropy: Option<u64>,
     /// Stable keys, as other shards of the crawl or an earlier run of it have them; `None`: new ones.
     pub keys: Option<Keys>,
+    /// The state on disk, if the crawl has one.
+    pub state: Option<State>,
     /// Name of the setting that bounds the requests in flight.
     pub in_flight_named: &'static str,
 }
@@ -67,6 +70,7 @@ impl Parts {
             stats_while: None,
             entropy: None,
             keys: None,
+            state: None,
             in_flight_named: "CONCURRENT_REQUESTS",
         }
     }

@@ -28,6 +28,8 @@ pub enum Timer {
     Admission,
     /// An idle connection has been kept for long enough.
     Pool,
+    /// What was recorded since the last commit is to be committed.
+    Commit,
     /// Statistics are written, sinks flushed, limits checked.
     Tick,
     /// A held lane may be offered again.
@@ -44,7 +46,7 @@ pub enum Timer {
 
 impl Timer {
     /// All of them.
-    pub const ALL: [Timer; 15] = [
+    pub const ALL: [Timer; 16] = [
         Timer::Again,
         Timer::Sink,
         Timer::Throttle,
@@ -54,6 +56,7 @@ impl Timer {
         Timer::Delayed,
         Timer::Admission,
         Timer::Pool,
+        Timer::Commit,
         Timer::Tick,
         Timer::Frontier,
         Timer::Arrival,
@@ -66,13 +69,14 @@ impl Timer {
     ///
     /// The breaker goes first: others may wait for its verdict. The tick goes ahead of the frontier,
     /// whose lanes may be very many.
-    pub const FIRED: [Timer; 8] = [
+    pub const FIRED: [Timer; 9] = [
         Timer::Outage,
         Timer::Slots,
         Timer::Resolver,
         Timer::Delayed,
         Timer::Admission,
         Timer::Pool,
+        Timer::Commit,
         Timer::Tick,
         Timer::Frontier,
     ];

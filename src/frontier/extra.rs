@@ -207,6 +207,12 @@ impl Extra {
         records.filter(|(label, _)| Label::stored(*label).is_some())
     }
 
+    /// Bytes of everything that is stored.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        let records: usize = self.stored_records().map(|(_, value)| value.len()).sum();
+        records + self.meta.as_ref().map_or(0, |meta| meta.get().len())
+    }
+
     /// From stored records, as [`encode`](crate::base::records::encode) appends them. `None` if one is
     /// incomplete, has a label that is not stored, or a value that the label does not allow.
     pub(crate) fn from_stored(

@@ -5,7 +5,7 @@ use std::fmt;
 use hashbrown::HashTable;
 
 use super::settings::{Follow, FrontierSettings};
-use crate::base::keys::Keys;
+use crate::base::keys::{HostKey, Keys};
 use crate::base::secret::Secret;
 use crate::wire::url::CrawlUrl;
 
@@ -119,10 +119,14 @@ impl Site {
     /// Adds the registrable domain of a seed's URL.
     pub fn add(&mut self, follow: Follow, url: &CrawlUrl) {
         if follow == Follow::Domain {
-            let key = self.keys.host(url.registrable_domain()).0;
-            let entry = self.domains.entry(key, |other| *other == key, |key| *key);
-            entry.or_insert(key);
+            self.restore(self.keys.host(url.registrable_domain()));
         }
+    }
+
+    /// Adds a registrable domain by its key.
+    pub fn restore(&mut self, HostKey(key): HostKey) {
+        let entry = self.domains.entry(key, |other| *other == key, |key| *key);
+        entry.or_insert(key);
     }
 
     /// Returns whether `--follow` includes the URL. `seed_host`: its host is a seed's.

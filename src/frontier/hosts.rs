@@ -284,6 +284,11 @@ impl Hosts {
         }
     }
 
+    /// A host that no request names yet is a seed's.
+    pub fn restore_seed(&mut self, key: HostKey) {
+        self.records.update(key, |record| record.is_seed = true);
+    }
+
     /// Whether a host is a seed's, and the pages counted of it, whether it is held or forgotten.
     pub fn standing(&self, name: &str) -> (bool, u32) {
         match self.names.get(name).map(HostId) {

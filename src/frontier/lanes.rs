@@ -64,6 +64,8 @@ pub struct Frontier {
     proxy_host: Option<HostId>,
     /// The Crawl-delay that each lane already has as one of its scopes.
     crawl_delays: HashMap<LaneId, Duration, Secret>,
+    /// Crawl-delays of hosts that an earlier run of the crawl found.
+    earlier_crawl_delays: HashMap<String, Duration, Secret>,
     origins: Origins,
     rules: RulesCache,
     /// Verdicts on the first requests of lanes (by number), recorded when a robots.txt arrives and its
@@ -167,6 +169,7 @@ impl Frontier {
             routes: HashMap::with_hasher(*secret),
             proxy_host: None,
             crawl_delays: HashMap::with_hasher(*secret),
+            earlier_crawl_delays: HashMap::with_hasher(*secret),
             origins: Origins::new(secret),
             hosts,
             site: Site::new(secret),

@@ -33,6 +33,11 @@ impl Numbers {
         last.expect("a shard makes fewer than 2^40 attempts") + 1
     }
 
+    /// Continues from `next` on, the next number of an earlier run.
+    pub fn continue_from(&self, next: u64) {
+        self.0.fetch_max(next - 1, Ordering::Relaxed);
+    }
+
     /// The last number returned; one below the first if there was none.
     pub fn last(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

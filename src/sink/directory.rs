@@ -74,6 +74,12 @@ pub fn prepare(
         for file in useless {
             fs::remove_file(file).map_err(|cause| failed(file, cause))?;
         }
+        match fs::remove_dir(folder.join(STATE)) {
+            Err(cause) if cause.kind() != ErrorKind::NotFound => {
+                return Err(failed(&folder.join(STATE), cause));
+            }
+            _ => {}
+        }
     }
 
     // Permissions, read-only mounts and quotas are best tested by writing.
@@ -171,7 +177,7 @@ fn is_any_of(path: &Path, files: &[Metadata]) -> bool {
 struct EarlierCrawl {
     /// Output files, which may be deleted.
     files: Vec<PathBuf>,
-    /// The folder of a durable frontier.
+    /// The folder of a state, if it has files of another program or version.
     state: Option<PathBuf>,
 }
 
@@ -189,8 +195,11 @@ impl EarlierCrawl {
         let warcs = entries(&folder.join(WARCS))?;
         let ours = warcs.into_iter().filter(|path| is_warc_of_ours(path));
         old.files.extend(ours);
-        let state = folder.join("state");
-        old.state = (!entries(&state)?.is_empty()).then_some(state);
+        let state = folder.join(STATE);
+        let (ours, others): (Vec<_>, Vec<_>) =
+            (entries(&state)?.into_iter()).partition(|path| is_journal_of_ours(path));
+        old.files.extend(ours);
+        old.state = (!others.is_empty()).then_some(state);
         Ok(old)
     }
 
@@ -199,6 +208,19 @@ impl EarlierCrawl {
         self.files.first().or(self.state.as_ref()).cloned()
     }
 }
+
+/// Whether a path is that of a segment of a journal, by its name.
+fn is_journal_of_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.strip_prefix(JOURNAL));
+    number.is_some_and(|number| number.len() >= 8 && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The folder of a crawl's state.
+pub(crate) const STATE: &str = "state";
+
+/// How the names of its journal's segments begin; a number of eight digits follows.
+pub(crate) const JOURNAL: &str = "journal-";
 
 /// Files that a crawl writes directly into its directory.
 const FILES: [&str; 6] = [
@@ -399,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn overwriting_never_deletes_a_durable_frontier() {
+    fn overwriting_never_deletes_unknown_files_of_a_state() {
         let folder = folder(&["state/log", "results.jsonl"]);
         assert!(error(folder.path(), true).contains("holds the state of a crawl"));
         assert!(folder.path().join("results.jsonl").exists());

@@ -91,6 +91,11 @@ impl SegmentError {
             SegmentError::Record { cause, .. } => cause.code(),
         }
     }
+
+    /// Whether a retry could succeed: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
 }
 
 impl Framer {
@@ -132,6 +137,7 @@ impl Framer {
     }
 
     /// Number of bytes of the segment so far, its header included.
+    #[cfg(test)]
     pub fn length(&self) -> u64 {
         self.offset.get()
     }

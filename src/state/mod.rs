@@ -10,11 +10,6 @@
 //! - [`journal`]: frames with checksums, in segments.
 //! - [`replay`]: the state of the crawl at its last commit.
 
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the crawl uses it from the next commit on")
-)]
-
 pub mod journal;
 pub mod record;
 pub mod replay;

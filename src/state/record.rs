@@ -45,6 +45,15 @@ pub enum Record {
     Ended(u64),
     /// Keys of URLs admitted earlier, whose entries are no longer in the journal (after compaction).
     Seen(Vec<u64>),
+    /// Keys of the host and of the registrable domain of each seed whose entry is no longer in the journal.
+    SeedHosts(Vec<(u64, u64)>),
+    /// The Crawl-delay of a host's robots.txt, in ns: its name, with the port if that is not the usual one.
+    CrawlDelay {
+        /// The host.
+        host: String,
+        /// Nanoseconds.
+        delay: u64,
+    },
     /// Number of lines of the list of seeds that were taken, from its start.
     SeedsTaken(u64),
     /// The records so far belong to this epoch or to earlier ones.
@@ -80,6 +89,7 @@ pub struct CommitRecord {
 
 /// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum RecordError {
     /// The bytes end before or within this field.
     #[error("the record ends before or within its field {0:?}")]
@@ -109,6 +119,11 @@ impl RecordError {
             RecordError::Trailing(_) => "record.trailing",
         }
     }
+
+    /// Whether a retry could succeed: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
 }
 
 impl Record {
@@ -132,6 +147,15 @@ impl Record {
                 out.push(SEEN);
                 out.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
             }
+            Record::SeedHosts(hosts) => {
+                out.push(SEED_HOSTS);
+                let keys = hosts.iter().flat_map(|(host, domain)| [host, domain]);
+                out.extend(keys.flat_map(|key| key.to_le_bytes()));
+            }
+            Record::CrawlDelay { host, delay } => {
+                put_counter(CRAWL_DELAY, *delay, out);
+                put_bytes(host.as_bytes(), out);
+            }
             Record::SeedsTaken(lines) => put_counter(SEEDS_TAKEN, *lines, out),
             Record::EpochEnd(epoch) => put_counter(EPOCH_END, *epoch, out),
             Record::Commit(commit) => commit.encode(out),
@@ -153,13 +177,24 @@ impl Record {
             OFFERED => Record::Offered(Entry::decode(&mut input)?),
             DROPPED => Record::Dropped(input.number("number")?),
             ENDED => Record::Ended(input.number("number")?),
-            SEEN => {
-                let keys = input.take(input.len(), "keys")?;
-                let (keys, rest) = keys.as_chunks::<8>();
+            SEEN => Record::Seen(input.keys()?),
+            SEED_HOSTS => {
+                let keys = input.keys()?;
+                let (pairs, rest) = keys.as_chunks::<2>();
                 if !rest.is_empty() {
                     return Err(RecordError::Truncated("keys"));
                 }
-                Record::Seen(keys.iter().copied().map(u64::from_le_bytes).collect())
+                Record::SeedHosts(
+                    pairs
+                        .iter()
+                        .map(|[host, domain]| (*host, *domain))
+                        .collect(),
+                )
+            }
+            CRAWL_DELAY => {
+                let delay = input.number("delay")?;
+                let host = input.text("host")?.to_owned();
+                Record::CrawlDelay { host, delay }
             }
             SEEDS_TAKEN => Record::SeedsTaken(input.number("lines")?),
             EPOCH_END => Record::EpochEnd(input.number("epoch")?),
@@ -422,6 +457,8 @@ const SEEN: u8 = 6;
 const SEEDS_TAKEN: u8 = 7;
 const EPOCH_END: u8 = 8;
 const COMMIT: u8 = 9;
+const SEED_HOSTS: u8 = 10;
+const CRAWL_DELAY: u8 = 11;
 
 // Flags of an entry. None is changed or used again. Those of a plain link are in the first byte.
 const HTTPS: u64 = 1 << 0;

@@ -8,7 +8,7 @@
 //! epochs: these wait for their own commit, and count for nothing if it never comes. So does the `Begin` of
 //! a compacted journal: until a commit comes after it, the state before it holds.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
 use thiserror::Error;
@@ -43,12 +43,14 @@ pub struct Restored {
     pub admitted: Vec<Entry>,
     /// Offers without an answer, by number.
     pub offered: Vec<Entry>,
-    /// Keys of URLs admitted before the journal was compacted.
+    /// Keys of the URLs of attempts that have ended. A URL that was attempted again is there several times;
+    /// robots.txt files, and targets of redirects of sitemaps, are not: the seen set does not hold them.
     pub seen: Vec<u64>,
-    /// Keys of the URLs of attempts that have ended, and whether each was a seed. A URL that was attempted
-    /// again is there several times; robots.txt files, and targets of redirects of sitemaps, are not: the
-    /// seen set does not hold them.
-    pub ended_urls: Vec<(u64, bool)>,
+    /// Keys of the host and of the registrable domain of each seed that has ended. They may be there several
+    /// times.
+    pub seed_hosts: Vec<(u64, u64)>,
+    /// The Crawl-delay of each host that has one, in ns.
+    pub crawl_delays: Vec<(String, u64)>,
     /// The last commit; none if the crawl ended before its first.
     pub commit: Option<CommitRecord>,
     /// Number of lines of the list of seeds that were taken.
@@ -90,6 +92,11 @@ impl ReplayError {
             ReplayError::EpochOrder { .. } => "journal.epoch_order",
             ReplayError::UnknownEpoch { .. } => "journal.unknown_epoch",
         }
+    }
+
+    /// Whether a retry could succeed: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
     }
 }
 
@@ -176,7 +183,8 @@ struct Committed {
     /// Offers without an answer.
     offered: HashMap<u64, Entry, Known>,
     seen: Vec<u64>,
-    ended_urls: Vec<(u64, bool)>,
+    seed_hosts: Vec<(u64, u64)>,
+    crawl_delays: BTreeMap<String, u64>,
     commit: Option<CommitRecord>,
     seeds_taken: u64,
     next_number: u64,
@@ -190,7 +198,8 @@ impl Committed {
             admitted: HashMap::default(),
             offered: HashMap::default(),
             seen: Vec::new(),
-            ended_urls: Vec::new(),
+            seed_hosts: Vec::new(),
+            crawl_delays: BTreeMap::new(),
             commit: None,
             seeds_taken: 0,
             next_number: 1,
@@ -206,7 +215,9 @@ impl Committed {
             return Err(ReplayError::NoBegin);
         };
         let mut committed = Committed::new(keys, settings);
-        for record in records.take_while(|record| matches!(record, Record::Seen(_))) {
+        for record in
+            records.take_while(|record| matches!(record, Record::Seen(_) | Record::SeedHosts(_)))
+        {
             committed.apply(record);
         }
         Ok(committed)
@@ -232,6 +243,10 @@ impl Committed {
                 self.end(number);
             }
             Record::Seen(mut keys) => self.seen.append(&mut keys),
+            Record::SeedHosts(mut hosts) => self.seed_hosts.append(&mut hosts),
+            Record::CrawlDelay { host, delay } => {
+                self.crawl_delays.insert(host, delay);
+            }
             Record::SeedsTaken(lines) => self.seeds_taken = lines,
             Record::EpochEnd(_) => {}
             Record::Begin { .. } | Record::Commit(_) => {
@@ -245,8 +260,13 @@ impl Committed {
         let mut number = number;
         while let Some(entry) = self.admitted.remove(&number) {
             if is_in_seen_set(&entry.job) {
-                let key = self.keys.url(entry.job.url.as_str());
-                self.ended_urls.push((key.0, entry.job.seed));
+                let url = &entry.job.url;
+                self.seen.push(self.keys.url(url.as_str()).0);
+                if entry.job.seed {
+                    let host = self.keys.host(url.host_str()).0;
+                    let domain = self.keys.host(url.registrable_domain()).0;
+                    self.seed_hosts.push((host, domain));
+                }
             }
             number = entry.replaces;
         }
@@ -281,7 +301,8 @@ impl Committed {
             admitted: by_number(self.admitted),
             offered: by_number(self.offered),
             seen: self.seen,
-            ended_urls: self.ended_urls,
+            seed_hosts: self.seed_hosts,
+            crawl_delays: self.crawl_delays.into_iter().collect(),
             commit: self.commit,
             seeds_taken: self.seeds_taken,
             next_number: self.next_number,

@@ -23,7 +23,18 @@ pub fn record(rng: &mut Rng) -> Record {
         3 => Record::Offered(entry(rng)),
         4 => Record::Dropped(number(rng)),
         5 => Record::Ended(number(rng)),
-        6 => Record::Seen((0..rng.below(5)).map(|_| rng.next_u64()).collect()),
+        6 => match rng.below(3) {
+            2 => Record::CrawlDelay {
+                host: format!("h{}.test", rng.below(3)),
+                delay: number(rng),
+            },
+            0 => Record::Seen((0..rng.below(5)).map(|_| rng.next_u64()).collect()),
+            _ => Record::SeedHosts(
+                (0..rng.below(5))
+                    .map(|_| (rng.next_u64(), rng.next_u64()))
+                    .collect(),
+            ),
+        },
         7 => match rng.chance(0.5) {
             true => Record::SeedsTaken(number(rng)),
             false => Record::EpochEnd(number(rng)),

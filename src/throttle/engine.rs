@@ -63,6 +63,8 @@ pub struct Throttle {
     profiles: BTreeMap<String, Arc<Profile>>,
     strategies: Strategies,
     initial: Option<InitialFeedback>,
+    /// The first request of a scope waits for a gap after this.
+    first_gaps_from: Option<Instant>,
     /// The latest time known; the initial state of a new scope counts from it.
     clock: Instant,
     /// Addresses are scopes even if `CONCURRENT_REQUESTS_PER_IP` is 0.
@@ -159,6 +161,7 @@ impl Throttle {
             profiles,
             strategies: Strategies::default(),
             initial: None,
+            first_gaps_from: None,
             clock: start,
             addresses: false,
             scope_table: ScopeTable::new(&secret),

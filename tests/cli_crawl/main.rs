@@ -29,6 +29,7 @@ mod probing;
 mod redirects;
 mod replies;
 mod requests;
+mod resuming;
 mod seeds;
 mod stopping;
 mod timeouts;

@@ -90,6 +90,12 @@ impl Going {
         self.child.stdout.take().expect("nobody reads stdout yet")
     }
 
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        let ended = self.child.try_wait().expect("it can be waited for");
+        ended.is_none()
+    }
+
     /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use argiope::FinishReason;
 use argiope::base::disk::{DiskDone, DiskJob};
 use argiope::base::rng::Rng;
 use argiope::base::shared::Shared;
@@ -19,6 +18,7 @@ use argiope::sink::page::Page;
 use argiope::sink::reply::{BodyMode, Flow, Reply};
 use argiope::throttle::decision::Decision;
 use argiope::{DiskSink, WriteError};
+use argiope::{Epoch, FileLength, FinishReason, State};
 use serde_json::{Value, json};
 
 use super::many_seeds::each_seed;
@@ -162,6 +162,8 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "STOP_GRACE" => seconds(rng, &[0.0, 25.0]),
         "WARC" => flag(rng),
         "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
+        "STATE" => flag(rng),
+        "STATE_SYNC" => seconds(rng, &[0.0, 0.05, 1.0, 60.0]),
         other => panic!("{other} has no values here: give it some, or a reason in LEFT_OUT"),
     })
 }
@@ -228,6 +230,18 @@ impl DiskSink for FullNowAndThen {
         self.inner.is_done()
     }
 
+    fn prepare(&mut self, epoch: Epoch, disk: &mut Vec<DiskJob>) {
+        self.inner.prepare(epoch, disk);
+    }
+
+    fn prepared(&self, epoch: Epoch) -> Option<Vec<FileLength>> {
+        self.inner.prepared(epoch)
+    }
+
+    fn committed(&mut self, epoch: Epoch, disk: &mut Vec<DiskJob>) {
+        self.inner.committed(epoch, disk);
+    }
+
     fn failure(&self) -> Option<&WriteError> {
         self.inner.failure()
     }
@@ -237,12 +251,18 @@ impl DiskSink for FullNowAndThen {
 fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
     let mut case = case(seed);
     let mut rng = Rng::from_seed(seed).fork("every setting");
+    // So that the cases stay as they were before there was a state.
+    let mut of_state = Rng::from_seed(seed).fork("state");
     let mut said = BTreeMap::new();
     for setting in all() {
         if LEFT_OUT.iter().any(|(name, _)| *name == setting.name) {
             continue;
         }
-        if let Some(value) = value_of(setting.name, &mut rng) {
+        let rng = match setting.name.starts_with("STATE") {
+            true => &mut of_state,
+            false => &mut rng,
+        };
+        if let Some(value) = value_of(setting.name, rng) {
             said.insert(setting.name, value);
         }
     }
@@ -330,11 +350,15 @@ fn check(seed: u64) {
     let mut options = FileSinkOptions::new("out");
     options.decisions = is_on("AUTOTHROTTLE_DEBUG");
     options.warc = is_on("WARC").then(|| WarcOptions::new("a.test", [7; 16]));
+    let has_state = said.get("STATE") != Some(&json!(false));
+    options.commits = has_state;
     let sink = FullNowAndThen {
         inner: FileSink::new(options),
         is_full: Shared::clone(&is_full),
     };
     let mut parts = Parts::new(sink);
+    let new_state = || State::new("out".as_ref(), String::new(), [seed as u8; 16]);
+    parts.state = has_state.then(new_state);
     parts.stats_path = Some("out/stats.json".into());
     let mut run = case.plan.begin_with(&web, parts);
     let handle = run.crawler.handle();
@@ -403,6 +427,17 @@ fn check(seed: u64) {
         let busy = left.queued + left.in_flight + left.buffered + left.scopes_waiting;
         assert_eq!(busy, 0, "seed {seed}: {left:?} under {said:?}");
         assert_eq!(pending.len(), 0, "seed {seed}: {pending:?} under {said:?}");
+    }
+    if has_state {
+        // What a resume would fetch is what is pending.
+        let state = State::load_from("out".as_ref(), run.crawler.io().files());
+        let state = state.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        for url in state.queued_urls() {
+            assert!(
+                pending.contains(url),
+                "seed {seed}: {url} is not pending ({reason}) under {said:?}"
+            );
+        }
     }
 }
 

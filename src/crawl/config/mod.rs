@@ -95,6 +95,10 @@ pub struct Config {
     pub(crate) outage_breaker: bool,
     /// `CLOSESPIDER_TIMEOUT` and `--max-time`: the time after which the crawl ends.
     pub(crate) max_time: Option<Duration>,
+    /// `STATE`: what is still to be fetched is kept on disk.
+    pub(crate) state: bool,
+    /// `STATE_SYNC`: interval of commits.
+    pub(crate) state_sync: Duration,
     /// `WARC`: exchanges are written to WARC files.
     pub(crate) warc: bool,
     /// `WARC_SIZE_MAX`: bytes after which a new WARC file is started.
@@ -183,6 +187,8 @@ impl Default for Config {
             outage_breaker: true,
             // Below the 30 s that service managers and clusters commonly wait before they kill.
             stop_grace: Duration::from_secs(25),
+            state: true,
+            state_sync: Duration::from_secs(1),
             max_time: None,
             warc: true,
             // The size that WARC's guidelines recommend.

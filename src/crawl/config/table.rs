@@ -332,4 +332,8 @@ static TABLE: &[Setting] = &[
         "exchanges are written to WARC files"),
     row!("WARC_SIZE_MAX", Bytes<u64>, warc_size_max,
         "size at which a new WARC file is started"),
+    row!("STATE", Flag, state,
+        "what is still to be fetched is kept on disk, for --resume after any end"),
+    row!("STATE_SYNC", Delay, state_sync,
+        "interval of commits: a crash repeats at most the requests since the last one"),
 ];

@@ -165,6 +165,13 @@ impl Handle {
     /// [`Stats::seeds_bad`]: crate::Stats::seeds_bad
     /// [`Progress::filtered`]: crate::Progress::filtered
     pub fn submit_seed(&self, request: Request) -> Result<(), SubmitError> {
+        self.submit_seed_at(request, 0)
+    }
+
+    /// The same for the seed at this position of the list of seeds, from 1: a crawl with a state on disk
+    /// records how far the list was taken. Positions must ascend.
+    #[doc(hidden)]
+    pub fn submit_seed_at(&self, request: Request, position: u64) -> Result<(), SubmitError> {
         let shared = &self.stopper.shared;
         let job = match job_of(&request, &shared.config) {
             Ok(job) => Box::new(job),
@@ -178,8 +185,17 @@ impl Handle {
         if submitted.closed {
             return Err(SubmitError::Over(Box::new(request)));
         }
-        self.wake_if(submitted.add(Waiting::Seed(job)));
+        self.wake_if(submitted.add(Waiting::Seed(job, position)));
         Ok(())
+    }
+
+    /// The list of seeds has ended: every entry was submitted.
+    #[doc(hidden)]
+    pub fn end_seeds(&self) {
+        let mut submitted = self.stopper.shared.when_there_is_room();
+        if !submitted.closed {
+            self.wake_if(submitted.add(Waiting::SeedsEnd));
+        }
     }
 
     /// Cancels the request of this number in any state: waiting, in flight, or to be retried. Its last

@@ -88,7 +88,7 @@ impl Inbox {
             .iter()
             .filter_map(|waiting| match waiting {
                 Waiting::Numbered(job) => Some(job.id),
-                Waiting::Seed(_) => None,
+                Waiting::Seed(..) | Waiting::SeedsEnd => None,
             });
         numbers.min()
     }

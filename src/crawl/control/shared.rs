@@ -63,8 +63,10 @@ pub struct RoomWait<'a> {
 pub enum Waiting {
     /// It has its number, and its submitter is notified of its end.
     Numbered(Box<Job>),
-    /// It has no number.
-    Seed(Box<Job>),
+    /// A seed without a number, and its position in the list of seeds, from 1; 0 if it is in none.
+    Seed(Box<Job>, u64),
+    /// The list of seeds has ended.
+    SeedsEnd,
 }
 
 /// A command to a crawl.

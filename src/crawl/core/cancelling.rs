@@ -6,7 +6,7 @@ use crate::base::ids::ScopeId;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::flights::{Flight, Stage};
-use crate::crawl::work::unsent::cancelled;
+use crate::crawl::work::unsent::{STOPPED, cancelled};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
@@ -46,12 +46,13 @@ impl<I: Io> Core<I> {
             let Stage::Exchanging { socket } = flight.stage else {
                 continue;
             };
-            if flight.job.kind != PageKind::Robots && !flight.job.awaited {
+            let is_pending = flight.job.kind != PageKind::Robots && !flight.job.awaited;
+            if is_pending && !self.journal.is_on() {
                 self.work.keep_cancelled(flight.job.clone());
             }
             let failure = Failure::new(
                 FailureKind::Cancelled,
-                "stopped",
+                STOPPED,
                 "the crawl was stopped before the reply was complete",
             );
             if let Some(event) = self.network.abort(socket, failure, self.now) {

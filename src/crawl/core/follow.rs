@@ -10,7 +10,7 @@ use crate::crawl::pages::finding::Finding;
 use crate::crawl::requests::credentials::is_private;
 use crate::crawl::work::admission::without_dropped;
 use crate::crawl::work::offers::OfferOrigin;
-use crate::crawl::work::unsent::CANCELLED;
+use crate::crawl::work::unsent::{CANCELLED, STOPPED};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::filter;
 use crate::frontier::job::Job;
@@ -33,6 +33,12 @@ const RETRIES_MAX: u32 = 60_000;
 fn is_cancelled(page: &Page) -> bool {
     let failure = page.failure.as_ref();
     failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.name == CANCELLED)
+}
+
+/// Whether the attempt was cancelled because the crawl stops.
+fn is_stopped(page: &Page) -> bool {
+    let failure = page.failure.as_ref();
+    failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.name == STOPPED)
 }
 
 /// Remaining work for a finished attempt.
@@ -66,6 +72,9 @@ impl<I: Io> Core<I> {
         if is_cancelled(page) {
             // What it leads to was not meant to be fetched.
             page.is_final = true;
+            return Followed::nothing();
+        }
+        if is_stopped(page) && self.continues_later(job) {
             return Followed::nothing();
         }
         let standing = self.host_standing(job, page);
@@ -140,6 +149,7 @@ impl<I: Io> Core<I> {
             ..job.clone()
         };
         again.extra_mut().set_root(job.root());
+        self.record_successor(&again, job);
         self.release_later(again);
     }
 

@@ -6,6 +6,7 @@ use crate::base::time::Instant;
 use crate::crawl::control::found::LinkEvent;
 use crate::crawl::control::shared::Waiting;
 use crate::crawl::core::Core;
+use crate::crawl::journal::state::ALL_SEEDS;
 use crate::crawl::work::admission::{AdmitError, job_of};
 use crate::crawl::work::offers::OfferOrigin;
 use crate::crawl::workload::Arrival;
@@ -54,7 +55,16 @@ impl<I: Io> Core<I> {
         match self.control.poll_submission() {
             None => return false,
             Some(Waiting::Numbered(job)) => self.admit(*job, OfferOrigin::Submitter),
-            Some(Waiting::Seed(job)) => self.admit(*job, OfferOrigin::List),
+            Some(Waiting::Seed(job, position)) => {
+                self.admit(*job, OfferOrigin::List);
+                if position > 0 {
+                    self.record_seeds_taken(position);
+                }
+            }
+            Some(Waiting::SeedsEnd) => {
+                self.record_seeds_taken(ALL_SEEDS);
+                return true;
+            }
         }
         self.count_seed_memory();
         true

@@ -66,7 +66,18 @@ impl<I: Io> Core<I> {
         let Some(front) = self.frontier.front_url(lane) else {
             return;
         };
-        let host = front.scope_key();
+        self.join_crawl_delay(lane, front.scope_key(), delay);
+    }
+
+    /// The Crawl-delay that an earlier run found, if any, becomes one of the scopes of a new lane: the host's
+    /// robots.txt itself waits for it.
+    pub fn restore_crawl_delay(&mut self, lane: LaneId, host: &str) {
+        if let Some(delay) = self.frontier.earlier_crawl_delay(host) {
+            self.join_crawl_delay(lane, host, delay);
+        }
+    }
+
+    fn join_crawl_delay(&mut self, lane: LaneId, host: &str, delay: Duration) {
         if let Some(own) = self.throttle.poll_crawl_delay_warning(host, delay) {
             log::warn!(
                 "{host}: the scope's own {} used instead of the Crawl-delay of {delay:?} in robots.txt \
@@ -77,6 +88,7 @@ impl<I: Io> Core<I> {
         if !self.throttle.applies_crawl_delay(host) {
             return;
         }
+        self.record_crawl_delay(host, delay);
         let scope = self.throttle.crawl_delay_scope(host, delay);
         self.throttle.note_crawl_delay(scope, delay, self.now);
         self.throttle.follow_lane(scope, lane);

@@ -3,6 +3,7 @@
 pub(super) mod life;
 mod cancelling;
 mod commands;
+mod commits;
 mod connecting;
 mod connections;
 mod drive;
@@ -25,6 +26,7 @@ mod progress;
 mod questions;
 mod reading;
 mod report;
+mod restoring;
 mod scopes;
 mod set_up;
 mod signals;
@@ -39,6 +41,7 @@ use crate::crawl::classifier::Classifier;
 use crate::crawl::config::Config;
 use crate::crawl::control::Control;
 use crate::crawl::flights::Flights;
+use crate::crawl::journal::Journal;
 use crate::crawl::network::Network;
 use crate::crawl::network::socket::key_of;
 use crate::crawl::outage::Outage;
@@ -85,6 +88,8 @@ pub(super) struct Core<I: Io> {
     pages: Pages,
     /// The sink and the disk.
     output: Output,
+    /// The state on disk.
+    journal: Journal,
 }
 
 /// After so many events what is due by then is released and departs: reading a page takes long.
@@ -173,6 +178,7 @@ impl<I: Io> Core<I> {
     /// Hands over what is to be written and sent.
     fn hand_over(&mut self) {
         self.report_decisions();
+        self.advance_commit();
         self.hand_to_disk();
         self.end_handshakes();
         self.network.submit();
@@ -227,7 +233,9 @@ impl<I: Io> Core<I> {
                 again.then_some(self.now)
             }
             Timer::Sink => {
-                let waits = self.control.phase().is_flushing() || self.output.was_full();
+                let waits = self.control.phase().is_flushing()
+                    || self.output.was_full()
+                    || self.output.is_preparing();
                 waits.then(|| self.now + self.sink_interval())
             }
             Timer::Throttle => self.throttle.next_wake(),
@@ -237,6 +245,7 @@ impl<I: Io> Core<I> {
             Timer::Delayed => self.work.next_delayed(),
             Timer::Admission => self.frontier.next_answer(),
             Timer::Pool => self.network.idle_deadline(),
+            Timer::Commit => self.commit_due(),
             Timer::Tick => self.wakeups.next_tick(),
             Timer::Frontier => self.frontier.next_wake(),
             Timer::Arrival => self.workload.next_arrival(),
@@ -268,7 +277,7 @@ impl<I: Io> Core<I> {
                 self.network.release(chunk);
             }
             Event::Ended { token, stamp } => self.on_ended(key_of(token), stamp),
-            Event::Disk(done) => self.output.handle_disk(&done),
+            Event::Disk(done) => self.on_disk(&done),
             Event::DiskFull(error) => self.output.handle_disk_full(&error, self.now),
             Event::DiskRoom => {
                 self.output.handle_disk_room(self.now);
@@ -303,6 +312,7 @@ impl<I: Io> Core<I> {
                 }
                 Timer::Admission => self.take_due_answer(),
                 Timer::Pool => self.close_expired(),
+                Timer::Commit => self.begin_commit(),
                 Timer::Tick => self.tick(),
                 Timer::Frontier => {
                     self.frontier.expire(self.now);

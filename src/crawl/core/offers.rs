@@ -1,6 +1,7 @@
 //! Admission in two phases: a request is offered to the frontier, whose answer may come later.
 
 use crate::crawl::core::Core;
+use crate::crawl::core::commits::replaced_by;
 use crate::crawl::work::offers::{OfferOrigin, Offered};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::filter::Filtered;
@@ -40,6 +41,7 @@ impl<I: Io> Core<I> {
         if job.id == 0 {
             job.id = self.frontier.number();
         }
+        self.record_admitted(&job, origin);
         let OfferOrigin::Redirect(Some(at)) = origin else {
             return self.release_later(job);
         };
@@ -58,9 +60,10 @@ impl<I: Io> Core<I> {
     fn wait_for_answer(&mut self, id: OfferId, mut job: Job, origin: OfferOrigin) {
         // A seed of a list gets its number when it is admitted; whatever a page leads to can be
         // cancelled from now on.
-        if job.id == 0 && origin != OfferOrigin::List {
+        if job.id == 0 && (origin != OfferOrigin::List || self.journal.is_on()) {
             job.id = self.frontier.number();
         }
+        self.journal.record_offered(&job, replaced_by(&job, origin));
         self.work.wait_for_answer(id, job, origin);
     }
 
@@ -86,7 +89,10 @@ impl<I: Io> Core<I> {
         }
         let admission = match answer.is_admitted {
             true => Admission::Admitted,
-            false => Admission::Duplicate,
+            false => {
+                self.journal.record_dropped(&job);
+                Admission::Duplicate
+            }
         };
         self.on_admission(admission, *job, origin);
     }
@@ -106,6 +112,15 @@ impl<I: Io> Core<I> {
                 job.id = self.frontier.number();
             }
             if matches!(origin, OfferOrigin::Redirect(_)) {
+                if self.journal.is_on()
+                    && let Some(redirecting) = self.pages.waiting_for(id).cloned()
+                {
+                    // The next run may find that the target was seen: only then is the redirect final.
+                    self.journal.record_dropped(&job);
+                    self.continue_later(&redirecting);
+                    self.conclude_redirect(id, true);
+                    continue;
+                }
                 self.conclude_redirect(id, true);
             }
             self.work.keep_cancelled(*job);

@@ -25,15 +25,16 @@ impl<I: Io> Core<I> {
         let jobs = self.frontier.drain(outside);
         let submitted = std::iter::from_fn(|| self.control.poll_submission());
         let submitted: Vec<Waiting> = submitted.collect();
-        let submitted = submitted.into_iter().map(|waiting| match waiting {
-            Waiting::Numbered(job) => Pending {
+        let submitted = submitted.into_iter().filter_map(|waiting| match waiting {
+            Waiting::Numbered(job) => Some(Pending {
                 id: Some(job.root()),
                 request: job.to_request(),
-            },
-            Waiting::Seed(job) => Pending {
+            }),
+            Waiting::Seed(job, _) => Some(Pending {
                 id: None,
                 request: job.to_request(),
-            },
+            }),
+            Waiting::SeedsEnd => None,
         });
         // A robots.txt is requested again for what waits for it.
         let control = &self.control;

@@ -15,7 +15,7 @@ const READER_PATIENCE: Duration = Duration::from_secs(1);
 impl<I: Io> Core<I> {
     /// Enters the next phase once this one has nothing left to do.
     pub fn advance_phase(&mut self) {
-        if self.output.failure().is_some() && !self.control.phase().has_failed() {
+        if self.has_lost_writes() && !self.control.phase().has_failed() {
             return self.fail();
         }
         match self.control.phase() {
@@ -86,8 +86,9 @@ impl<I: Io> Core<I> {
 
     fn advance_flushing(&mut self, reason: FinishReason, until: Option<Instant>) {
         let is_time_up = until.is_some_and(|until| until <= self.now);
-        if self.output.poll_done() || is_time_up && reason == FinishReason::SinkFailed {
-            self.output.commit();
+        self.finish_output();
+        if self.is_written() || is_time_up && reason == FinishReason::SinkFailed {
+            self.end_commits();
             self.control.set_phase(Phase::Over { reason });
         } else if let Some(grace) = self.control.poll_stop() {
             let grace = grace.max(READER_PATIENCE);
@@ -146,7 +147,7 @@ impl<I: Io> Core<I> {
         self.throttle.conclude(self.now);
         self.write_stats();
         self.report_decisions();
-        self.output.finish();
+        self.finish_output();
         self.hand_to_disk();
         self.network.submit();
         self.wakeups.turn_again();

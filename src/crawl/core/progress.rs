@@ -48,7 +48,7 @@ impl<I: Io> Core<I> {
     }
 
     pub fn hand_to_disk(&mut self) {
-        for job in self.output.poll_jobs() {
+        for job in self.output.poll_jobs().chain(self.journal.poll_jobs()) {
             self.network.disk(job);
         }
     }

@@ -240,6 +240,7 @@ impl<I: Io> Core<I> {
         let has_more = may_be_pending && job.has_more_than_line();
         let asked_by: Option<&dyn Fn() -> Request> = if has_more { Some(&request) } else { None };
         let buffers = self.output.put(page, asked_by);
+        self.record_ended(job);
         if let Some(end) = end {
             self.control.handle_end(end);
         }

@@ -53,6 +53,7 @@ impl<I: Io> Core<I> {
             Err(new) => {
                 let lane = self.throttle.open_lane(&set);
                 self.frontier.open_lane(new, lane);
+                self.restore_crawl_delay(lane, job.url.scope_key());
                 lane
             }
         };

@@ -10,6 +10,8 @@ use crate::crawl::config::Config;
 use crate::crawl::control::Control;
 use crate::crawl::core::Core;
 use crate::crawl::flights::Flights;
+use crate::crawl::journal::Journal;
+use crate::crawl::journal::state::State;
 use crate::crawl::network::Network;
 use crate::crawl::network::guard::Guard;
 use crate::crawl::network::names::Names;
@@ -53,7 +55,8 @@ impl<I: Io> Core<I> {
             Some(_) => Secret::random(),
             None => Secret::from_seed(seed),
         };
-        let secret = &match parts.keys {
+        let earlier = parts.state.as_ref().map(State::keys);
+        let secret = &match earlier.or(parts.keys) {
             Some(keys) => secret.with_keys(keys),
             None => secret,
         };
@@ -111,7 +114,15 @@ impl<I: Io> Core<I> {
         let resolver = Resolver::new(resolver, rng.fork("resolver"), secret);
         let names = Names::new(resolver, guard, secret);
         check_limit(io.memory(), &config);
-        let core = Core {
+        let last = parts.state.as_ref().and_then(State::commit).cloned();
+        let (journal, restored) = match parts.state {
+            None => (Journal::none(), None),
+            Some(state) => {
+                let journal = Journal::new(state.start, config.state_sync, now);
+                (journal, state.restored)
+            }
+        };
+        let mut core = Core {
             network: Network::new(io, Arc::clone(&config), tls, names, room, secret, now),
             now,
             wakeups: Wakeups::new(now),
@@ -130,9 +141,14 @@ impl<I: Io> Core<I> {
                 Stats::new().with_secret(secret),
                 StatsFile::new(parts.stats_path, parts.stats_while, now),
             ),
+            journal,
             classifier: Classifier::new(classify, wall),
             config,
         };
+        if let Some(restored) = restored {
+            core.output.resume(last.as_ref());
+            core.restore(restored);
+        }
         core.answer_handles();
         Ok(core)
     }

@@ -10,6 +10,7 @@ use crate::base::keys::Keys;
 use crate::crawl::config::Config;
 use crate::crawl::control::feed::RequestSource;
 use crate::crawl::crawler::Crawler;
+use crate::crawl::journal::state::State;
 use crate::crawl::set_up::{NamedManager, Parts, SetUpError};
 use crate::fetch::resolver;
 use crate::io::sim::web::Web;
@@ -134,6 +135,13 @@ impl Builder {
     #[doc(hidden)]
     pub fn keys(mut self, secret: [u8; 16]) -> Self {
         self.parts.keys = Some(Keys::from_bytes(secret));
+        self
+    }
+
+    /// Keeps the crawl's state on disk, in the output directory of this [`State`], or continues the crawl
+    /// whose state was read. The sink must take part in commits: see [Commits](crate::Sink#commits).
+    pub fn state(mut self, state: State) -> Self {
+        self.parts.state = Some(state);
         self
     }
 

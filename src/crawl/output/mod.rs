@@ -18,7 +18,7 @@ use crate::base::time::{Instant, Wall};
 use crate::crawl::stats::Stats;
 use crate::fetch::exchange::{Buffers, Exchange};
 use crate::frontier::request::Request;
-use crate::sink::commit::Epoch;
+use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::page::Page;
 use crate::sink::pull::Results;
 use crate::sink::{DiskSink, WriteError};
@@ -38,22 +38,20 @@ pub struct Output {
     intake: Intake,
     storage: Storage,
     spare: Spare,
-    last_epoch: LastEpoch,
+    commit: CommitStage,
+    is_finished: bool,
 }
 
-/// The commit of the epoch that ends with the crawl: `Open → Preparing → Prepared`. It is the only one, as
-/// the crawl has no state on disk.
+/// Stage of the commit under way: `None → Preparing → Prepared → None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LastEpoch {
-    /// More pages may come, or a result could not be written: it is not committed.
-    Open,
-    /// The sink makes it durable.
-    Preparing,
-    /// It is durable.
-    Prepared,
+enum CommitStage {
+    /// None is under way.
+    None,
+    /// The sink makes the epoch durable.
+    Preparing(Epoch),
+    /// It is durable, and not recorded yet.
+    Prepared(Epoch),
 }
-
-const LAST_EPOCH: Epoch = Epoch(1);
 
 /// Requests that wait while the sink is not ready, for the warning.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +82,8 @@ impl Output {
             intake: Intake::Ready,
             storage: Storage::default(),
             spare: Spare::default(),
-            last_epoch: LastEpoch::Open,
+            commit: CommitStage::None,
+            is_finished: false,
         }
     }
 
@@ -194,31 +193,59 @@ impl Output {
         self.sink.flush(&mut self.jobs);
     }
 
-    /// The crawl has ended: the sink writes the rest, and prepares the last epoch unless a result is lost.
+    /// The crawl continues from its last commit.
+    pub fn resume(&mut self, last: Option<&Commit>) {
+        self.sink.resumed(last, &mut self.jobs);
+    }
+
+    /// The sink begins to make an epoch durable, unless a result is lost.
+    pub fn prepare(&mut self, epoch: Epoch) {
+        if self.sink.failure().is_none() {
+            self.sink.prepare(epoch, &mut self.jobs);
+            self.commit = CommitStage::Preparing(epoch);
+        }
+    }
+
+    /// The files of the epoch, once it is durable.
+    pub fn poll_prepared(&mut self) -> Option<Vec<FileLength>> {
+        let CommitStage::Preparing(epoch) = self.commit else {
+            return None;
+        };
+        let files = self.sink.prepared(epoch)?;
+        self.commit = CommitStage::Prepared(epoch);
+        Some(files)
+    }
+
+    /// The epoch is recorded, if it is durable and no result was lost since.
+    pub fn commit(&mut self) {
+        if let CommitStage::Prepared(epoch) = self.commit
+            && self.sink.failure().is_none()
+        {
+            self.sink.committed(epoch, &mut self.jobs);
+            self.commit = CommitStage::None;
+        }
+    }
+
+    /// The crawl has ended: the sink writes the rest.
     pub fn finish(&mut self) {
         self.sink.finish(&mut self.jobs);
-        if self.sink.failure().is_none() {
-            self.sink.prepare(LAST_EPOCH, &mut self.jobs);
-            self.last_epoch = LastEpoch::Preparing;
-        }
+        self.is_finished = true;
+    }
+
+    /// Whether [`Output::finish`] was called.
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// Whether the sink makes an epoch durable.
+    pub fn is_preparing(&self) -> bool {
+        matches!(self.commit, CommitStage::Preparing(_))
     }
 
     /// Whether all is written and durable, or cannot be. Asked after [`Output::finish`].
-    pub fn poll_done(&mut self) -> bool {
-        // Without a state on disk the lengths of the files have nowhere to be recorded.
-        if self.last_epoch == LastEpoch::Preparing && self.sink.prepared(LAST_EPOCH).is_some() {
-            self.last_epoch = LastEpoch::Prepared;
-        }
+    pub fn is_done(&self) -> bool {
         let is_lost = self.sink.failure().is_some();
-        let is_settled = self.last_epoch == LastEpoch::Prepared || is_lost;
-        is_settled && self.sink.is_done() && self.stats_file.is_done()
-    }
-
-    /// The crawl is over: commits the last epoch if it is durable.
-    pub fn commit(&mut self) {
-        if self.last_epoch == LastEpoch::Prepared && self.sink.failure().is_none() {
-            self.sink.committed(LAST_EPOCH, &mut self.jobs);
-        }
+        (!self.is_preparing() || is_lost) && self.sink.is_done() && self.stats_file.is_done()
     }
 
     /// The requests whose results could not be written, each once.

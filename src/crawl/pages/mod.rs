@@ -145,6 +145,11 @@ impl Pages {
         true
     }
 
+    /// The request whose redirect waits for this answer.
+    pub fn waiting_for(&self, target: OfferId) -> Option<&Job> {
+        self.waiting.get(&target).map(|task| &task.job)
+    }
+
     /// Whether no reply is under way or waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

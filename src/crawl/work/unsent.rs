@@ -11,6 +11,9 @@ use crate::frontier::request::PageKind;
 /// The code of a request that was cancelled by a command.
 pub const CANCELLED: &str = "asked";
 
+/// The code of a request that was cancelled in flight because the crawl stops.
+pub const STOPPED: &str = "stopped";
+
 /// A request that has ended unsent and is still to be given to the sink.
 #[derive(Debug)]
 pub struct Unsent {

@@ -1,6 +1,7 @@
 //! Admits URLs that pass all filters and were not seen before.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Frontier;
 use crate::base::keys::{HostKey, UrlKey};
@@ -43,6 +44,35 @@ impl Frontier {
         self.seen.insert(self.seen.key(url));
         if seed {
             self.add_seed(url);
+        }
+    }
+
+    /// Adds what an earlier run has seen: the keys of URLs.
+    pub fn restore_seen(&mut self, keys: &[u64]) {
+        for key in keys {
+            self.seen.insert(UrlKey(*key));
+        }
+    }
+
+    /// Adds the Crawl-delay of a host that an earlier run found.
+    pub fn restore_crawl_delay(&mut self, host: String, delay: Duration) {
+        self.earlier_crawl_delays.insert(host, delay);
+    }
+
+    /// The Crawl-delay of a host that an earlier run found, if robots.txt is obeyed.
+    pub fn earlier_crawl_delay(&self, host: &str) -> Option<Duration> {
+        match self.settings.robots_obey && !self.earlier_crawl_delays.is_empty() {
+            true => self.earlier_crawl_delays.get(host).copied(),
+            false => None,
+        }
+    }
+
+    /// Adds a seed of an earlier run: the keys of its host and of its registrable domain.
+    pub fn restore_seed(&mut self, host: HostKey, domain: HostKey) {
+        match self.settings.follow {
+            Follow::Host => self.hosts.restore_seed(host),
+            Follow::Domain => self.site.restore(domain),
+            Follow::None | Follow::All => {}
         }
     }
 

@@ -25,7 +25,7 @@ pub enum DirectoryError {
     },
     /// It contains a crawl, and `--overwrite` was not given.
     #[error(
-        "{} already holds a crawl ({}): choose another directory with --out, \
+        "{} already holds a crawl ({}): continue it with --resume, choose another directory with --out, \
          or delete that crawl's files with --overwrite",
         folder.display(), found.display()
     )]
@@ -35,8 +35,8 @@ pub enum DirectoryError {
         /// The file that shows it.
         found: PathBuf,
     },
-    /// It contains a durable frontier, which may represent days of work.
-    #[error("{} holds the state of a crawl: choose another directory with --out, or delete it by hand", .0.display())]
+    /// Its state has files of another program or version.
+    #[error("{} holds the state of a crawl of another version: choose another directory with --out, or delete it by hand", .0.display())]
     HoldsState(PathBuf),
     /// The path is not a directory, or leads through a file.
     #[error("{} is not a directory: choose another one with --out", .0.display())]

@@ -34,11 +34,6 @@ impl<'a> Input<'a> {
         Input { rest: bytes }
     }
 
-    /// Number of bytes that are left.
-    pub fn len(&self) -> usize {
-        self.rest.len()
-    }
-
     /// This many bytes.
     pub fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], RecordError> {
         let (taken, rest) = self
@@ -47,6 +42,16 @@ impl<'a> Input<'a> {
             .ok_or(RecordError::Truncated(what))?;
         self.rest = rest;
         Ok(taken)
+    }
+
+    /// Keys, to the end.
+    pub fn keys(&mut self) -> Result<Vec<u64>, RecordError> {
+        let (keys, rest) = self.rest.as_chunks::<8>();
+        if !rest.is_empty() {
+            return Err(RecordError::Truncated("keys"));
+        }
+        self.rest = rest;
+        Ok(keys.iter().copied().map(u64::from_le_bytes).collect())
     }
 
     /// As many bytes as the array has.

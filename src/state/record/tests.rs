@@ -60,6 +60,9 @@ fn every_cut_of_a_record_is_an_error() {
             match (&record, read) {
                 // As many keys as there are bytes for.
                 (Record::Seen(keys), Ok(Record::Seen(read))) => assert!(keys.starts_with(&read)),
+                (Record::SeedHosts(hosts), Ok(Record::SeedHosts(read))) => {
+                    assert!(hosts.starts_with(&read));
+                }
                 (_, Err(RecordError::Truncated(_))) => {}
                 (_, read) => panic!("{cut} bytes of {record:?}: {read:?}"),
             }
@@ -74,7 +77,7 @@ fn bytes_after_a_record_are_an_error() {
         let record = samples::record(&mut rng);
         let bytes = [&bytes_of(&record)[..], &[0]].concat();
         let expected = match record {
-            Record::Seen(_) => RecordError::Truncated("keys"),
+            Record::Seen(_) | Record::SeedHosts(_) => RecordError::Truncated("keys"),
             _ => RecordError::Trailing(1),
         };
         assert_eq!(Record::decode(&bytes).expect_err("too long"), expected);
@@ -107,7 +110,7 @@ fn unknown_kinds_and_flags_are_errors() {
         assert_eq!(error, expected, "{bytes:?}");
     };
     check(&[], RecordError::Truncated("kind"));
-    for kind in [0, COMMIT + 1, u8::MAX] {
+    for kind in [0, CRAWL_DELAY + 1, u8::MAX] {
         check(&[kind, 1], RecordError::Kind(kind));
     }
     for flags in [ALL_FLAGS + 1, ROBOTS | SITEMAP, META, ROUTE] {

@@ -88,7 +88,9 @@ fn attempts_that_have_not_ended_are_left_and_the_others_leave_their_keys() {
         Record::Ended(99),
     ]);
     assert_eq!(numbers(&restored.admitted), [1, 3]);
-    assert_eq!(restored.ended_urls, [(key_of("http://a.test/2"), true)]);
+    assert_eq!(restored.seen, [key_of("http://a.test/2")]);
+    let host = Keys::from_bytes(KEYS).host("a.test").0;
+    assert_eq!(restored.seed_hosts, [(host, host)], "it was a seed");
     assert_eq!((restored.keys, restored.settings.as_str()), (KEYS, "{}"));
     assert_eq!(restored.commit, Some(commit_record(1)));
 }
@@ -122,7 +124,7 @@ fn records_after_the_end_of_the_committed_epoch_do_not_count() {
     ]);
     let restored = restored.expect("a journal");
     assert_eq!(numbers(&restored.admitted), [1]);
-    assert!(restored.seen.is_empty() && restored.ended_urls.is_empty());
+    assert!(restored.seen.is_empty() && restored.seed_hosts.is_empty());
     assert_eq!((restored.seeds_taken, restored.next_number), (5, 2));
 }
 
@@ -191,7 +193,7 @@ fn a_successor_of_an_attempt_that_has_not_ended_is_dropped() {
     check_left([admitted(1, 0), offered(2, 1)], &[1], &[]);
     let restored = committed([admitted(1, 0), admitted(2, 1)]);
     // It is offered again: its URL does not count as seen.
-    assert!(restored.ended_urls.is_empty());
+    assert!(restored.seen.is_empty());
     assert_eq!(restored.next_number, 3);
 }
 
@@ -210,11 +212,7 @@ fn the_end_of_a_successor_ends_the_attempts_before_it() {
     let end = |number| chain().into_iter().chain([Record::Ended(number)]);
     check_left(end(3), &[], &[]);
     check_left(end(2), &[3], &[]);
-    let mut keys: Vec<u64> = committed(end(3))
-        .ended_urls
-        .iter()
-        .map(|url| url.0)
-        .collect();
+    let mut keys = committed(end(3)).seen;
     let mut expected = [1, 2, 3].map(|id| key_of(&format!("http://a.test/{id}")));
     keys.sort_unstable();
     expected.sort_unstable();
@@ -227,7 +225,7 @@ fn urls_that_the_seen_set_does_not_hold_leave_no_key() {
         let mut entry = entry(1, 0);
         (entry.job.kind, entry.job.redirects) = (kind, redirects);
         let restored = committed([Record::Admitted(entry), Record::Ended(1)]);
-        assert_eq!(restored.ended_urls.len(), usize::from(is_kept), "{kind}");
+        assert_eq!(restored.seen.len(), usize::from(is_kept), "{kind}");
     };
     check(PageKind::Page, 1, true);
     check(PageKind::Sitemap, 0, true);
@@ -280,7 +278,8 @@ struct Summary {
     admitted: Vec<(u64, u64)>,
     offered: Vec<(u64, u64)>,
     seen: Vec<u64>,
-    ended_urls: Vec<(u64, bool)>,
+    seed_hosts: Vec<(u64, u64)>,
+    crawl_delays: Vec<(String, u64)>,
     commit: Option<CommitRecord>,
     seeds_taken: u64,
     next_number: u64,
@@ -292,13 +291,15 @@ impl Summary {
             let pairs = entries.iter().map(|entry| (entry.job.id, entry.replaces));
             pairs.collect()
         };
-        let mut ended_urls = restored.ended_urls;
-        ended_urls.sort_unstable();
+        let (mut seen, mut seed_hosts) = (restored.seen, restored.seed_hosts);
+        seen.sort_unstable();
+        seed_hosts.sort_unstable();
         Summary {
             admitted: pairs(restored.admitted),
             offered: pairs(restored.offered),
-            seen: restored.seen,
-            ended_urls,
+            seen,
+            seed_hosts,
+            crawl_delays: restored.crawl_delays,
             commit: restored.commit,
             seeds_taken: restored.seeds_taken,
             next_number: restored.next_number,
@@ -320,7 +321,8 @@ impl Summary {
             Some((commit, end)) => (Some(commit), &records[..end]),
             None => {
                 let start = records.iter().rposition(is_begin)?;
-                let is_seen = |record: &&Record| matches!(record, Record::Seen(_));
+                let is_seen =
+                    |record: &&Record| matches!(record, Record::Seen(_) | Record::SeedHosts(_));
                 let seen = records[start + 1..].iter().take_while(is_seen).count();
                 (None, &records[..start + 1 + seen])
             }
@@ -330,6 +332,8 @@ impl Summary {
         let (mut admitted, mut offered) = (BTreeSet::new(), BTreeSet::new());
         let (mut over, mut answered) = (BTreeSet::new(), BTreeSet::new());
         let (mut seen, mut seeds_taken, mut greatest) = (Vec::new(), 0, 0);
+        let mut seed_hosts: Vec<(u64, u64)> = Vec::new();
+        let mut crawl_delays = BTreeMap::new();
         for record in records {
             match record {
                 Record::Admitted(entry) => {
@@ -351,6 +355,10 @@ impl Summary {
                     greatest = greatest.max(*number);
                 }
                 Record::Seen(keys) => seen.extend_from_slice(keys),
+                Record::SeedHosts(hosts) => seed_hosts.extend_from_slice(hosts),
+                Record::CrawlDelay { host, delay } => {
+                    crawl_delays.insert(host.clone(), *delay);
+                }
                 Record::SeedsTaken(lines) => seeds_taken = *lines,
                 _ => {}
             }
@@ -380,15 +388,22 @@ impl Summary {
         };
         let is_open = |number: &&u64| !admitted.contains(number) && !answered.contains(number);
         let urls = over.iter().map(|number| &entries[number].job);
-        let mut ended_urls: Vec<(u64, bool)> = urls
-            .map(|job| (key_of(job.url.as_str()), job.seed))
-            .collect();
-        ended_urls.sort_unstable();
+        let keys = Keys::from_bytes(KEYS);
+        seen.extend(urls.clone().map(|job| key_of(job.url.as_str())));
+        seen.sort_unstable();
+        let hosts_of = |url: &CrawlUrl| {
+            let [host, domain] = [url.host_str(), url.registrable_domain()];
+            (keys.host(host).0, keys.host(domain).0)
+        };
+        let seeds = urls.filter(|job| job.seed).map(|job| hosts_of(&job.url));
+        seed_hosts.extend(seeds);
+        seed_hosts.sort_unstable();
         Some(Summary {
             admitted: left(live.iter().copied().collect()),
             offered: left(offered.iter().filter(is_open).copied().collect()),
             seen,
-            ended_urls,
+            seed_hosts,
+            crawl_delays: crawl_delays.into_iter().collect(),
             next_number: commit
                 .as_ref()
                 .map_or(1, |commit| commit.next_number)

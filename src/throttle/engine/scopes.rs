@@ -20,6 +20,20 @@ impl Throttle {
         self.scope_table.find(name)
     }
 
+    /// From now on the first request of a scope waits for a full gap after `now`: an earlier run of the
+    /// crawl may have sent one just before.
+    pub(crate) fn wait_for_first_gaps(&mut self, now: Instant) {
+        self.first_gaps_from = Some(now);
+    }
+
+    /// A new scope, whose first gap may have begun.
+    fn begun(&self, mut scope: Scope) -> Scope {
+        if let Some(from) = self.first_gaps_from {
+            scope.follow(from);
+        }
+        scope
+    }
+
     /// The scope with this name; created if it does not exist.
     pub fn scope(&mut self, name: &str) -> ScopeId {
         if let Some(id) = self.scope_table.find(name) {
@@ -27,7 +41,9 @@ impl Throttle {
         }
         let profile = Arc::clone(self.profile_of(name));
         let custom = self.strategies.of(name, &profile.settings);
-        let id = self.scope_table.add(name, Scope::new(profile, custom));
+        let id = self
+            .scope_table
+            .add(name, self.begun(Scope::new(profile, custom)));
         let configured = self.profiles.contains_key(name);
         self.open_account(id, configured);
         self.restore_learned(id);
@@ -191,7 +207,9 @@ impl Throttle {
             is_implicit: true,
             ..Profile::of(settings)
         });
-        let id = self.scope_table.add(name, Scope::new(profile, None));
+        let id = self
+            .scope_table
+            .add(name, self.begun(Scope::new(profile, None)));
         self.open_account(id, false);
         id
     }

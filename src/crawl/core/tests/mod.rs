@@ -14,6 +14,7 @@ mod late_admission;
 mod late_ends;
 mod many_rules;
 mod full_disks;
+mod resuming;
 mod secrets;
 mod stable_keys;
 mod short_memory;

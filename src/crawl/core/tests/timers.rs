@@ -7,10 +7,11 @@ use super::trial::{calm, config, crawl, crawl_from, get, run_for};
 use super::watch::Watch;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
-use crate::crawl::Turn;
 use crate::crawl::control::feed::{EndedRequest, RequestSource, SourceError, SourcePoll, Wake};
+use crate::crawl::journal::state::State;
 use crate::crawl::probe::{Length, Probe, ProbeSettings};
 use crate::crawl::timer::Timer;
+use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
 use crate::io::sim::{Origins, Sim};
@@ -86,6 +87,14 @@ fn every_timer_is_set_and_fires() {
     let mut probe = Probe::on(io, names, config(1), settings, &[get(1, 1)], |_: Page| {})
         .expect("it can be set up");
     watch.run(probe.crawler_mut());
+    // A state on disk.
+    let io = Sim::new(1, Box::new(calm(Duration::from_millis(5))));
+    let mut parts = Parts::new(|_: Page| {});
+    parts.state = Some(State::new("out".as_ref(), String::new(), [1; 16]));
+    let names = resolver::ResolverSettings::default();
+    let mut crawler = Crawler::on(io, config(1), names, parts).expect("it can be set up");
+    crawler.submit(get(1, 1)).expect("a request");
+    watch.run(&mut crawler);
     let missing: Vec<Timer> = Timer::ALL
         .into_iter()
         .filter(|timer| !watch.fired.contains(timer))

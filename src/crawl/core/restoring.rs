@@ -1,0 +1,70 @@
+//! Continues an earlier run of the crawl from its state on disk.
+
+use std::time::Duration;
+
+use crate::base::keys::HostKey;
+use crate::base::time::Wall;
+use crate::crawl::core::Core;
+use crate::crawl::work::offers::OfferOrigin;
+use crate::io::Io;
+use crate::state::record::Entry;
+use crate::state::replay::Restored;
+
+impl<I: Io> Core<I> {
+    /// Admits what an earlier run left, under its numbers. Each scope waits for a full gap from now on:
+    /// when the earlier run sent its last request is not known.
+    pub fn restore(&mut self, restored: Restored) {
+        self.frontier
+            .numbers()
+            .continue_from(restored.next_number.max(1));
+        self.throttle.wait_for_first_gaps(self.now);
+        self.frontier.restore_seen(&restored.seen);
+        for (host, domain) in &restored.seed_hosts {
+            self.frontier.restore_seed(HostKey(*host), HostKey(*domain));
+        }
+        for (host, delay) in restored.crawl_delays {
+            let delay = Duration::from_nanos(delay);
+            self.journal.record_crawl_delay(&host, delay);
+            self.frontier.restore_crawl_delay(host, delay);
+        }
+        self.journal.record_seen(restored.seen, restored.seed_hosts);
+        if restored.seeds_taken > 0 {
+            self.journal.record_seeds_taken(restored.seeds_taken);
+        }
+        for entry in restored.admitted {
+            self.restore_admitted(entry);
+        }
+        for Entry { mut job, .. } in restored.offered {
+            job.awaited = false;
+            if !job.is_without_credentials() && job.seed {
+                self.requests.add_origin_of(&job.url);
+            }
+            let admission = self.offer(&job);
+            self.on_admission(admission, job, OfferOrigin::Link);
+        }
+    }
+
+    fn restore_admitted(&mut self, entry: Entry) {
+        let Entry {
+            mut job,
+            not_before,
+            ..
+        } = entry;
+        // Its submitter is gone.
+        job.awaited = false;
+        self.frontier.mark_seen(&job.url, job.seed);
+        if job.seed && job.redirects == 0 && !job.is_without_credentials() {
+            self.requests.add_origin_of(&job.url);
+        }
+        let wall = self.network.wall_at(self.now);
+        let wait = not_before.map_or(Duration::ZERO, |at| Wall(at).saturating_since(wall));
+        // What it replaced has ended.
+        self.journal.record_admitted(&job, 0, not_before.map(Wall));
+        if wait.is_zero() {
+            return self.release_later(job);
+        }
+        if let Some(early) = self.work.delay(job, self.now + wait) {
+            self.release_later(early);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Crawls that end at any turn and are continued from their journal, in virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::base::rng::Rng;
+use crate::base::shared::Shared;
+use crate::base::time::Instant;
+use crate::crawl::core::tests::trial::{config, run_for};
+use crate::crawl::finish::FinishReason;
+use crate::crawl::journal::state::{State, StateError};
+use crate::crawl::{Crawler, Parts, Turn};
+use crate::fetch::resolver::ResolverSettings;
+use crate::frontier::request::{PageKind, Request};
+use crate::frontier::settings::Follow;
+use crate::io::IoSettings;
+use crate::io::sim::web::{Asked, Reply, Web};
+use crate::io::sim::{Faults, Sim};
+use crate::sink::Sink;
+use crate::sink::commit::Epoch;
+use crate::sink::page::Page;
+
+const HOSTS: u64 = 5;
+const PAGES: u64 = 30;
+/// Crawls that are tried.
+const SEEDS: u64 = 40;
+
+/// A page that links to others and to the next host; some redirect, some fail for a while or for ever.
+fn answer(asked: &Asked, rng: &mut Rng) -> Reply {
+    let number = asked.target.trim_start_matches('/').parse().unwrap_or(0);
+    let after = Duration::from_millis(rng.below(40));
+    match number % 10 {
+        3 => Reply::status(302).field("location", format!("/{}", (number + 1) % PAGES)),
+        5 => Reply::status(404),
+        6 if number == 6 => Reply::reset(),
+        7 => Reply::status(503),
+        _ => {
+            let host: u64 = asked
+                .host
+                .trim_start_matches('h')
+                .trim_end_matches(".test")
+                .parse()
+                .unwrap_or(0);
+            let links =
+                [1, 2, 13].map(|step| format!("<a href=/{}>x</a>", (number + step) % PAGES));
+            let next = format!("<a href=http://h{}.test/{number}>y</a>", (host + 1) % HOSTS);
+            Reply::page(links.concat() + &next)
+        }
+    }
+    .after(after)
+}
+
+/// A line, as far as a law is about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    id: u64,
+    /// The first attempt of its chain.
+    root: u64,
+    url: String,
+    is_final: bool,
+    is_robots: bool,
+}
+
+/// Lines that are committed in epochs.
+#[derive(Clone, Default)]
+struct Lines {
+    open: Shared<Vec<Line>>,
+    /// Those of the epoch under way.
+    prepared: Shared<Option<(Epoch, Vec<Line>)>>,
+    committed: Shared<Vec<Line>>,
+}
+
+impl Sink for Lines {
+    fn put(&mut self, page: &mut Page) {
+        self.open.borrow_mut().push(Line {
+            id: page.id,
+            root: page.root,
+            url: page.url.clone(),
+            is_final: page.is_final,
+            is_robots: page.kind == PageKind::Robots,
+        });
+    }
+
+    fn prepare(&mut self, epoch: Epoch) {
+        let lines = std::mem::take(&mut *self.open.borrow_mut());
+        *self.prepared.borrow_mut() = Some((epoch, lines));
+    }
+
+    fn committed(&mut self, epoch: Epoch) {
+        let (prepared, lines) = self.prepared.borrow_mut().take().expect("it was prepared");
+        assert_eq!(epoch, prepared);
+        self.committed.borrow_mut().extend(lines);
+    }
+}
+
+impl Lines {
+    /// The crawl ended, and its last recorded epoch was this: later lines are gone.
+    fn cut(&self, last: Option<Epoch>) {
+        self.open.borrow_mut().clear();
+        if let Some((epoch, lines)) = self.prepared.borrow_mut().take()
+            && Some(epoch) == last
+        {
+            self.committed.borrow_mut().extend(lines);
+        }
+    }
+}
+
+fn out() -> &'static Path {
+    Path::new("out")
+}
+
+/// Runs the crawl until it is over, or for so many turns; returns its end and what the disk has.
+fn run(
+    state: State,
+    lines: &Lines,
+    seed: u64,
+    turns: usize,
+    rng: &mut Rng,
+) -> (Option<FinishReason>, BTreeMap<PathBuf, Vec<u8>>) {
+    let mut answers = Rng::from_seed(rng.next_u64());
+    let web = Web::new(move |asked| answer(asked, &mut answers));
+    let mut config = config(seed);
+    config.frontier.follow = Follow::All;
+    config.frontier.robots_obey = rng.below(2) == 0;
+    config.frontier.retry_times = 2;
+    config.state_sync = Duration::from_millis(rng.below(300));
+    config.throttle.default.delay = Duration::from_millis(rng.below(30));
+    config.throttle.default.concurrency = 3;
+    config.outage_breaker = false;
+    config.stop_grace = Duration::from_millis(rng.below(200));
+    let faults = Faults {
+        disk_latency_max: Duration::from_millis(rng.below(80)),
+        ..Faults::default()
+    };
+    let resolver = ResolverSettings {
+        servers: vec![Web::name_server()],
+        ..ResolverSettings::default()
+    };
+    let io = Sim::with(rng.next_u64(), IoSettings::default(), faults, web.world());
+    let lacks_seed = state.seeds_taken() == Some(0);
+    let mut parts = Parts::new(lines.clone());
+    parts.state = Some(state);
+    let config = config.finish().expect("a sound config");
+    let mut crawler = Crawler::on(io, config, resolver, parts).expect("a crawler");
+    if rng.below(3) == 0 {
+        crawler.delay_admission(rng.next_u64());
+    }
+    if lacks_seed {
+        let seed = Request::get("http://h0.test/0");
+        crawler
+            .handle()
+            .submit_seed_at(seed, 1)
+            .expect("there is room");
+    }
+    let stops = rng.below(4) == 0;
+    let mut reason = None;
+    for turn in 0..turns {
+        if stops && turn == turns / 2 {
+            crawler.stopper().stop();
+        }
+        if let Turn::Over(over) = crawler.turn(None) {
+            reason = Some(over);
+            break;
+        }
+    }
+    let synced = crawler.io().synced();
+    let kept = crawler.io().files().iter().map(|(path, bytes)| {
+        // Of what is not synced any part survives.
+        let synced = synced.get(path).copied().unwrap_or(0);
+        let more = rng.below((bytes.len() - synced) as u64 + 1) as usize;
+        (path.clone(), bytes[..synced + more].to_vec())
+    });
+    (reason, kept.collect())
+}
+
+/// The lines of a crawl that ends `ends` times before it is over.
+fn lines_of(seed: u64, ends: usize) -> Vec<Line> {
+    let mut rng = Rng::from_seed(seed);
+    let lines = Lines::default();
+    let mut segments: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
+    let secret = [seed as u8; 16];
+    let mut state = State::new(out(), "{}".to_owned(), secret);
+    for run_number in 0..10_000 {
+        let turns = match run_number < ends {
+            true => 1 + rng.below(400) as usize,
+            false => 1_000_000,
+        };
+        let (reason, files) = run(state, &lines, seed, turns, &mut rng);
+        segments.extend(files);
+        state = match State::load_from(out(), &segments) {
+            // It ended before anything was durable.
+            Err(StateError::None(_)) => {
+                segments.clear();
+                State::new(out(), "{}".to_owned(), secret)
+            }
+            read => read.expect("it can be read"),
+        };
+        lines.cut(state.commit().map(|commit| commit.epoch));
+        if reason == Some(FinishReason::Finished) {
+            assert_eq!(state.queued(), 0, "seed {seed}: all has ended");
+            return lines.committed.borrow().clone();
+        }
+    }
+    panic!("seed {seed}: the crawl does not end");
+}
+
+/// The URLs that have lines; each chain of attempts has one final line, and each URL at most one.
+fn check(lines: &[Line], seed: u64) -> BTreeSet<String> {
+    let lines: Vec<&Line> = lines.iter().filter(|line| !line.is_robots).collect();
+    let finals = || lines.iter().filter(|line| line.is_final);
+    let mut urls = BTreeSet::new();
+    for line in finals() {
+        let is_new = urls.insert(&line.url);
+        assert!(is_new, "seed {seed}: {} has two final lines", line.url);
+    }
+    let roots: BTreeSet<u64> = lines.iter().map(|line| line.root).collect();
+    let ended: BTreeSet<u64> = finals().map(|line| line.root).collect();
+    assert_eq!(ended, roots, "seed {seed}: each chain has its end");
+    assert_eq!(finals().count(), ended.len(), "seed {seed}: and no other");
+    let numbers: BTreeSet<u64> = lines.iter().map(|line| line.id).collect();
+    assert_eq!(
+        numbers.len(),
+        lines.len(),
+        "seed {seed}: each line has a number"
+    );
+    lines.iter().map(|line| line.url.clone()).collect()
+}
+
+#[test]
+fn each_admitted_url_has_one_final_line_whenever_the_crawl_ends() {
+    let whole = check(&lines_of(0, 0), 0);
+    assert!(whole.len() > 100, "{}", whole.len());
+    for seed in 1..=SEEDS {
+        let lines = lines_of(seed, 1 + seed as usize % 12);
+        assert_eq!(check(&lines, seed), whole, "seed {seed}");
+    }
+}
+
+/// The first requests to two hosts in a run of a minute, by host, and what the disk has.
+fn first_requests(state: State) -> (BTreeMap<String, Duration>, BTreeMap<PathBuf, Vec<u8>>) {
+    let web = Web::new(|asked: &Asked| match (&*asked.host, &*asked.target) {
+        ("slow.test", "/robots.txt") => Reply::text("user-agent: *\ncrawl-delay: 10\n"),
+        _ => {
+            let links = (0..30).map(|page| format!("<a href=/{page}>x</a>"));
+            Reply::page(links.collect::<String>())
+        }
+    });
+    let mut config = config(1);
+    config.frontier.robots_obey = true;
+    config.throttle.default.delay = Duration::from_secs(2);
+    let resolver = ResolverSettings {
+        servers: vec![Web::name_server()],
+        ..ResolverSettings::default()
+    };
+    let io = Sim::with(1, IoSettings::default(), Faults::default(), web.world());
+    let lacks_seeds = state.seeds_taken() == Some(0);
+    let mut parts = Parts::new(Lines::default());
+    parts.state = Some(state);
+    let config = config.finish().expect("a sound config");
+    let mut crawler = Crawler::on(io, config, resolver, parts).expect("a crawler");
+    if lacks_seeds {
+        for (position, host) in (1..).zip(["slow.test", "quick.test"]) {
+            let seed = Request::get(format!("http://{host}/"));
+            crawler
+                .handle()
+                .submit_seed_at(seed, position)
+                .expect("there is room");
+        }
+    }
+    run_for(&mut crawler, Duration::from_secs(15));
+    let mut first = BTreeMap::new();
+    for asked in web.asked() {
+        let at = asked.at.saturating_since(Instant::START);
+        first.entry(asked.host).or_insert(at);
+    }
+    (first, crawler.io().files().clone())
+}
+
+#[test]
+fn each_scope_waits_for_a_full_gap_after_a_resume() {
+    let new = State::new(out(), String::new(), [1; 16]);
+    let (_, files) = first_requests(new);
+    let (first, _) = first_requests(State::load_from(out(), &files).expect("it can be read"));
+    assert!(first["quick.test"] >= Duration::from_secs(2), "{first:?}");
+    assert!(first["quick.test"] < Duration::from_secs(3), "{first:?}");
+    // Its robots.txt, too, waits for the delay that the earlier run found in it.
+    assert!(first["slow.test"] >= Duration::from_secs(10), "{first:?}");
+    assert!(first["slow.test"] < Duration::from_secs(11), "{first:?}");
+}

@@ -1,0 +1,378 @@
+//! The journal of a crawl: records what is still to be fetched, and commits it together with the results.
+//!
+//! ```text
+//! Idle ── due, and something was recorded ──► Preparing: the sink and the journal make the epoch durable
+//!   ▲                                                            │
+//!   └── Recorded ◄── Recording: the commit becomes durable ◄─────┘
+//! ```
+//!
+//! A request is recorded when it is admitted, and again when its result was passed to the sink; both belong
+//! to the same epoch as that result. After a crash, what was admitted and has not ended in the last
+//! committed epoch is still to be fetched, and files are cut to the lengths of that epoch.
+
+pub mod state;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::base::disk::{DiskDone, DiskJob, FileId};
+use crate::base::keys::Keys;
+use crate::base::time::{Instant, Wall};
+use crate::frontier::job::Job;
+use crate::frontier::request::PageKind;
+use crate::sink::WriteError;
+use crate::sink::commit::{Epoch, FileLength};
+use crate::state::journal::Framer;
+use crate::state::record::{self, CommitRecord, Record};
+
+/// The journal, or none: a crawl without a state on disk.
+pub struct Journal {
+    open: Option<Box<Open>>,
+}
+
+/// A journal that is written.
+struct Open {
+    folder: PathBuf,
+    path: PathBuf,
+    framer: Framer,
+    /// Records that were not handed to the disk yet.
+    records: Vec<u8>,
+    /// Whether anything was recorded since the last commit began.
+    has_new: bool,
+    jobs: Vec<DiskJob>,
+    /// `STATE_SYNC`.
+    interval: Duration,
+    /// The last epoch that was begun.
+    epoch: Epoch,
+    stage: Stage,
+    failure: Option<WriteError>,
+}
+
+/// What a journal begins with.
+#[derive(Debug)]
+pub struct JournalStart {
+    /// The output directory: files in commits are named relative to it.
+    pub folder: PathBuf,
+    /// The path of the segment, which does not exist yet.
+    pub path: PathBuf,
+    /// Its number.
+    pub segment: u64,
+    /// The number of the crawl, in each of its segments.
+    pub crawl: u64,
+    /// The last epoch that was committed; 0 for none.
+    pub epoch: u64,
+    /// The secret of the crawl's stable keys.
+    pub keys: Keys,
+    /// What the crawl was given, as text.
+    pub settings: String,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Nothing is being committed; the next commit is due then.
+    Idle { due: Instant },
+    /// The epoch is being made durable.
+    Preparing {
+        /// The sink's files, once it is prepared.
+        files: Option<Vec<FileLength>>,
+        /// Whether the records of the epoch are durable.
+        is_synced: bool,
+    },
+    /// The commit is being made durable.
+    Recording,
+    /// It is durable.
+    Recorded,
+}
+
+/// The journal's file among those of the disk. Those of the sink are numbered from
+/// [`FILES_FROM`](crate::sink::files::FILES_FROM) on.
+const FILE: FileId = FileId(0);
+
+/// Records are handed to the disk when there are so many bytes of them, if no commit does so before.
+const BATCH_SIZE: usize = 256 << 10;
+
+/// Most bytes of the optional fields of a request, its body among them, that a record can hold. A larger
+/// one is not in the journal: it is lost if the crawl ends before it is sent.
+const STORED_MAX: usize = 32 << 20;
+
+/// Keys in one record.
+const KEYS_PER_RECORD: usize = 4096;
+
+/// Tags of the journal's disk jobs.
+const APPEND: u64 = 0;
+const RECORDS: u64 = 1;
+const COMMIT: u64 = 2;
+
+impl Journal {
+    /// A crawl without a state on disk.
+    pub fn none() -> Self {
+        Journal { open: None }
+    }
+
+    /// A journal with a commit every `interval` (`STATE_SYNC`).
+    pub fn new(start: JournalStart, interval: Duration, now: Instant) -> Self {
+        let framer = Framer::new(start.segment, start.crawl);
+        let create = DiskJob::Create {
+            file: FILE,
+            path: start.path.clone(),
+        };
+        let mut open = Open {
+            records: framer.header(),
+            framer,
+            epoch: Epoch(start.epoch),
+            has_new: false,
+            jobs: vec![create],
+            interval,
+            // What is restored is committed at once.
+            stage: Stage::Idle { due: now },
+            failure: None,
+            folder: start.folder,
+            path: start.path,
+        };
+        let begin = begin(start.keys, start.settings);
+        open.record(|out| begin.encode(out));
+        Journal {
+            open: Some(Box::new(open)),
+        }
+    }
+
+    /// Whether the crawl has a state on disk.
+    pub fn is_on(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// The first write that failed.
+    pub fn failure(&self) -> Option<&WriteError> {
+        self.open.as_ref()?.failure.as_ref()
+    }
+
+    /// Records that a request was admitted. `replaces`: the attempt that it continues, by a retry or a
+    /// redirect; 0 for none. `not_before`: it is not sent before that time.
+    pub fn record_admitted(&mut self, job: &Job, replaces: u64, not_before: Option<Wall>) {
+        if let Some(open) = self.open_for(job) {
+            let not_before = not_before.map(|wall| wall.0);
+            open.record(|out| record::encode_admitted(job, replaces, not_before, out));
+        }
+    }
+
+    /// Records that a request was offered: the answer comes later.
+    pub fn record_offered(&mut self, job: &Job, replaces: u64) {
+        if let Some(open) = self.open_for(job) {
+            open.record(|out| record::encode_offered(job, replaces, None, out));
+        }
+    }
+
+    /// Records that a request that was offered is not admitted.
+    pub fn record_dropped(&mut self, job: &Job) {
+        if let Some(open) = self.open_for(job) {
+            open.record(|out| Record::Dropped(job.id).encode(out));
+        }
+    }
+
+    /// Records that the sink has the result of an attempt.
+    pub fn record_ended(&mut self, job: &Job) {
+        if let Some(open) = self.open_for(job) {
+            open.record(|out| Record::Ended(job.id).encode(out));
+        }
+    }
+
+    /// Records what an earlier run has seen: keys of URLs, and of the hosts and domains of its seeds.
+    pub fn record_seen(&mut self, urls: Vec<u64>, seed_hosts: Vec<(u64, u64)>) {
+        let Some(open) = &mut self.open else {
+            return;
+        };
+        for keys in urls.chunks(KEYS_PER_RECORD) {
+            open.record(|out| Record::Seen(keys.to_vec()).encode(out));
+        }
+        for keys in seed_hosts.chunks(KEYS_PER_RECORD) {
+            open.record(|out| Record::SeedHosts(keys.to_vec()).encode(out));
+        }
+    }
+
+    /// Records the Crawl-delay of a host.
+    pub fn record_crawl_delay(&mut self, host: &str, delay: Duration) {
+        if let Some(open) = &mut self.open {
+            let record = Record::CrawlDelay {
+                host: host.to_owned(),
+                delay: u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX),
+            };
+            open.record(|out| record.encode(out));
+        }
+    }
+
+    /// Records how far the list of seeds was taken.
+    pub fn record_seeds_taken(&mut self, position: u64) {
+        if let Some(open) = &mut self.open {
+            open.record(|out| Record::SeedsTaken(position).encode(out));
+        }
+    }
+
+    /// The journal, for a request that it has: no robots.txt, which is fetched again when it is needed.
+    fn open_for(&mut self, job: &Job) -> Option<&mut Open> {
+        self.open
+            .as_deref_mut()
+            .filter(|_| job.kind != PageKind::Robots && is_storable(job))
+    }
+
+    /// When the next commit is due; `None` while one is under way, or nothing was recorded.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let open = self.open.as_ref()?;
+        match open.stage {
+            Stage::Idle { due } if open.has_new && open.failure.is_none() => Some(due),
+            _ => None,
+        }
+    }
+
+    /// Whether no commit is under way.
+    pub fn is_idle(&self) -> bool {
+        let open = self.open.as_ref();
+        open.is_none_or(|open| matches!(open.stage, Stage::Idle { .. }))
+    }
+
+    /// Begins a commit: ends the epoch. The caller has the sink prepare the same epoch.
+    pub fn begin_commit(&mut self) -> Option<Epoch> {
+        let open = self.open.as_deref_mut()?;
+        debug_assert!(matches!(open.stage, Stage::Idle { .. }), "one at a time");
+        open.epoch.0 += 1;
+        let epoch = open.epoch;
+        open.record(|out| Record::EpochEnd(epoch.0).encode(out));
+        open.has_new = false;
+        open.hand_over();
+        open.jobs.push(DiskJob::Sync {
+            file: FILE,
+            tag: RECORDS,
+        });
+        open.stage = Stage::Preparing {
+            files: None,
+            is_synced: false,
+        };
+        Some(epoch)
+    }
+
+    /// The sink has prepared the epoch: all of it is durable in these files.
+    pub fn handle_prepared(&mut self, durable: Vec<FileLength>) {
+        if let Some(open) = self.open.as_deref_mut()
+            && let Stage::Preparing { files, .. } = &mut open.stage
+        {
+            *files = Some(durable);
+        }
+    }
+
+    /// Records the commit once the records and the results of the epoch are durable. `next_number`: of the
+    /// next attempt; `at`: now.
+    pub fn record_commit(&mut self, next_number: u64, at: Wall) {
+        let Some(open) = self.open.as_deref_mut() else {
+            return;
+        };
+        let Stage::Preparing {
+            files,
+            is_synced: true,
+        } = &mut open.stage
+        else {
+            return;
+        };
+        let Some(files) = files.take() else {
+            return;
+        };
+        let name = |file: &FileLength| {
+            let path = file.path.strip_prefix(&open.folder).unwrap_or(&file.path);
+            (path.to_string_lossy().into_owned(), file.length)
+        };
+        let commit = CommitRecord {
+            epoch: open.epoch.0,
+            files: files.iter().map(name).collect(),
+            next_number,
+            at: at.0,
+        };
+        // It is no reason for another commit.
+        let has_new = open.has_new;
+        open.record(|out| Record::Commit(commit).encode(out));
+        open.has_new = has_new;
+        open.hand_over();
+        open.jobs.push(DiskJob::Sync {
+            file: FILE,
+            tag: COMMIT,
+        });
+        open.stage = Stage::Recording;
+    }
+
+    /// The epoch whose commit has just become durable. The next one is due an interval later.
+    pub fn poll_committed(&mut self, now: Instant) -> Option<Epoch> {
+        let open = self.open.as_deref_mut()?;
+        if !matches!(open.stage, Stage::Recorded) {
+            return None;
+        }
+        open.stage = Stage::Idle {
+            due: now + open.interval,
+        };
+        Some(open.epoch)
+    }
+
+    /// Jobs for the disk since the last call.
+    pub fn poll_jobs(&mut self) -> Vec<DiskJob> {
+        match &mut self.open {
+            Some(open) if !open.jobs.is_empty() => std::mem::take(&mut open.jobs),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The disk has finished a job. Returns whether it was the journal's.
+    pub fn handle_disk(&mut self, done: &DiskDone) -> bool {
+        let Some(open) = self.open.as_deref_mut() else {
+            return false;
+        };
+        if done.file != Some(FILE) {
+            return false;
+        }
+        if let Err(error) = &done.result {
+            let path = open.path.clone();
+            open.failure
+                .get_or_insert_with(|| WriteError::new(path, error));
+        } else if done.tag == RECORDS
+            && let Stage::Preparing { is_synced, .. } = &mut open.stage
+        {
+            *is_synced = true;
+        } else if done.tag == COMMIT {
+            open.stage = Stage::Recorded;
+        }
+        true
+    }
+}
+
+/// Whether a record can hold a request.
+fn is_storable(job: &Job) -> bool {
+    let extra = job.extra.as_ref();
+    let bytes = extra.map_or(0, |extra| extra.stored_bytes());
+    bytes <= STORED_MAX
+}
+
+/// The first record of a segment.
+fn begin(keys: Keys, settings: String) -> Record {
+    Record::Begin {
+        keys: keys.to_bytes(),
+        settings,
+    }
+}
+
+impl Open {
+    /// Appends a record.
+    fn record(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.framer.frame(&mut self.records, encode);
+        self.has_new = true;
+        if self.records.len() >= BATCH_SIZE {
+            self.hand_over();
+        }
+    }
+
+    /// Hands the records to the disk.
+    fn hand_over(&mut self) {
+        if !self.records.is_empty() {
+            self.jobs.push(DiskJob::Append {
+                file: FILE,
+                bytes: std::mem::take(&mut self.records),
+                gzip: false,
+                tag: APPEND,
+            });
+        }
+    }
+}

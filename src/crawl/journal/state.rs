@@ -1,0 +1,369 @@
+//! The state of a crawl as files: begun, or read to continue the crawl.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::base::keys::Keys;
+use crate::base::machine;
+use crate::crawl::journal::{JournalStart, begin};
+use crate::sink::commit::{Commit, Epoch, FileLength};
+use crate::sink::directory::{JOURNAL, STATE};
+use crate::state::journal::{Framer, Reader, SegmentError};
+use crate::state::replay::{Replay, ReplayError, Restored};
+
+/// The state of a crawl on disk: what is still to be fetched, and what was seen.
+///
+/// It is in `state/` of the output directory, readable by its owner only: requests may hold credentials.
+/// A crawl writes it while it runs, and commits it together with its results every `STATE_SYNC`.
+#[derive(Debug)]
+pub struct State {
+    pub(in crate::crawl) start: JournalStart,
+    pub(in crate::crawl) restored: Option<Restored>,
+    commit: Option<Commit>,
+    /// Files that it is not read from.
+    stale: Vec<PathBuf>,
+}
+
+/// The first file of a state: what the crawl was given.
+#[derive(Debug)]
+pub struct StateBeginning {
+    out: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// Why a state cannot be begun or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// There is none.
+    #[error("{} has no state of a crawl to resume: name the directory of one with --out", .0.display())]
+    None(PathBuf),
+    /// A file or folder cannot be read or made.
+    #[error("{}: {cause}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+    /// A file is damaged, or of a newer version.
+    #[error("{}: {cause}", path.display())]
+    Segment {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        cause: SegmentError,
+    },
+    /// The records of a file contradict each other.
+    #[error("{}: {cause}", path.display())]
+    Replay {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with them.
+        #[source]
+        cause: ReplayError,
+    },
+}
+
+/// The segment with the beginning of a crawl alone. That of its first run follows.
+const FIRST_SEGMENT: u64 = 0;
+
+/// Position of the end of a list of seeds: all were taken.
+pub const ALL_SEEDS: u64 = u64::MAX;
+
+impl State {
+    /// The state of a new crawl with this output directory. `settings`: any text, for [`State::settings`] of
+    /// the run that resumes it. `secret`: unpredictable bytes, from which the keys of URLs are made.
+    pub fn new(out: &Path, settings: String, secret: [u8; 16]) -> Self {
+        let keys = Keys::from_bytes(secret);
+        State {
+            start: JournalStart {
+                folder: out.to_owned(),
+                path: path_of(out, 1),
+                segment: 1,
+                crawl: keys.scope("number of the crawl").0,
+                epoch: 0,
+                keys,
+                settings,
+            },
+            restored: None,
+            commit: None,
+            stale: Vec::new(),
+        }
+    }
+
+    /// Reads the state in an output directory.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn load(out: &Path) -> Result<Self, StateError> {
+        let read = |segment| {
+            let path = path_of(out, segment);
+            fs::read(&path).map_err(|cause| StateError::Io { path, cause })
+        };
+        State::load_segments(out, segments(out)?, read)
+    }
+
+    /// The same of files in memory, by their paths.
+    #[doc(hidden)]
+    pub fn load_from(out: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Self, StateError> {
+        let folder = out.join(STATE);
+        let ours = files.keys().filter(|path| path.starts_with(&folder));
+        let numbers = ours.filter_map(|path| number_of(path.file_name()?.to_str()?));
+        let read = |segment| Ok(files[&path_of(out, segment)].clone());
+        State::load_segments(out, numbers.collect(), read)
+    }
+
+    fn load_segments(
+        out: &Path,
+        segments: Vec<u64>,
+        read: impl Fn(u64) -> Result<Vec<u8>, StateError>,
+    ) -> Result<Self, StateError> {
+        let newest = segments.last().copied();
+        let newest = newest.ok_or_else(|| StateError::None(out.to_owned()))?;
+        // The newest has no commit if the run that began it ended too early: then the one before holds.
+        let mut found = None;
+        let mut holds = newest;
+        for segment in segments.iter().copied().rev() {
+            let left = replay(&path_of(out, segment), &read(segment)?)?;
+            let has_commit = left.as_ref().is_some_and(|(_, left)| left.commit.is_some());
+            if has_commit || found.is_none() {
+                found = left.or(found);
+                holds = segment;
+            }
+            if has_commit {
+                break;
+            }
+        }
+        let (crawl, restored) = found.ok_or_else(|| StateError::None(out.to_owned()))?;
+        let commit = restored.commit.as_ref().map(|commit| Commit {
+            epoch: Epoch(commit.epoch),
+            files: (commit.files.iter())
+                .map(|(name, length)| FileLength::new(out.join(name), *length))
+                .collect(),
+        });
+        Ok(State {
+            start: JournalStart {
+                folder: out.to_owned(),
+                path: path_of(out, newest + 1),
+                segment: newest + 1,
+                crawl,
+                epoch: commit.as_ref().map_or(0, |commit| commit.epoch.0),
+                keys: Keys::from_bytes(restored.keys),
+                settings: restored.settings.clone(),
+            },
+            restored: Some(restored),
+            commit,
+            stale: (segments.into_iter())
+                .filter(|segment| *segment != holds)
+                .map(|segment| path_of(out, segment))
+                .collect(),
+        })
+    }
+
+    /// Removes files of earlier runs that hold nothing any more. Call it once the directory is locked.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn remove_stale(&self) -> Result<(), StateError> {
+        for path in &self.stale {
+            fs::remove_file(path).map_err(|cause| StateError::Io {
+                path: path.clone(),
+                cause,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The beginning of the state of a new crawl, to be written before it runs.
+    pub fn beginning(&self) -> StateBeginning {
+        let framer = Framer::new(FIRST_SEGMENT, self.start.crawl);
+        let mut bytes = framer.header();
+        let begin = begin(self.start.keys, self.start.settings.clone());
+        framer.frame(&mut bytes, |out| begin.encode(out));
+        StateBeginning {
+            out: self.start.folder.clone(),
+            bytes,
+        }
+    }
+
+    /// The secret of the crawl's stable keys.
+    pub(in crate::crawl) fn keys(&self) -> Keys {
+        self.start.keys
+    }
+
+    /// The settings, as they were given to [`State::new`].
+    pub fn settings(&self) -> &str {
+        &self.start.settings
+    }
+
+    /// Sets what a later run is told: the settings of this run, and how far its list of seeds was taken by
+    /// earlier ones.
+    pub fn set_inputs(&mut self, settings: String, seeds_taken: u64) {
+        self.start.settings = settings;
+        if let Some(restored) = &mut self.restored {
+            restored.seeds_taken = seeds_taken;
+        }
+    }
+
+    /// The last commit, to which the output files are cut; `None` if there was none.
+    pub fn commit(&self) -> Option<&Commit> {
+        self.commit.as_ref()
+    }
+
+    /// Number of requests that are still to be fetched.
+    pub fn queued(&self) -> usize {
+        let restored = self.restored.as_ref();
+        restored.map_or(0, |left| left.admitted.len() + left.offered.len())
+    }
+
+    /// URLs of the requests that are still to be fetched.
+    #[doc(hidden)]
+    pub fn queued_urls(&self) -> impl Iterator<Item = &str> {
+        let restored = self.restored.iter();
+        let entries = restored.flat_map(|left| left.admitted.iter().chain(&left.offered));
+        entries.map(|entry| entry.job.url.as_str())
+    }
+
+    /// Entries of the list of seeds that were taken, from its start; `None` if all were.
+    pub fn seeds_taken(&self) -> Option<u64> {
+        let taken = self.restored.as_ref().map_or(0, |left| left.seeds_taken);
+        (taken != ALL_SEEDS).then_some(taken)
+    }
+}
+
+impl StateBeginning {
+    /// Writes it into the output directory, once that is prepared: from then on the crawl can be resumed.
+    /// The folder is for its owner only. Makes blocking calls to the file system.
+    ///
+    /// # Errors
+    /// A folder or file cannot be made.
+    pub fn write(&self) -> Result<(), StateError> {
+        let out = &self.out;
+        let folder = out.join(STATE);
+        let failed = |path: &Path, cause| StateError::Io {
+            path: path.to_owned(),
+            cause,
+        };
+        let made = match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        };
+        made.map_err(|cause| failed(&folder, cause))?;
+        let path = path_of(out, FIRST_SEGMENT);
+        let write = || {
+            let mut file = File::create_new(&path)?;
+            file.write_all(&self.bytes)?;
+            file.sync_all()
+        };
+        write().map_err(|cause| failed(&path, cause))?;
+        for folder in [&folder, out] {
+            let sync = File::open(folder).and_then(|folder| folder.sync_all());
+            sync.map_err(|cause| failed(folder, cause))?;
+        }
+        Ok(())
+    }
+}
+
+impl StateError {
+    /// The stable code.
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            StateError::None(_) => "state.none".into(),
+            StateError::Io { cause, .. } => format!("file.{}", machine::code(cause)).into(),
+            StateError::Segment { cause, .. } => cause.code().into(),
+            StateError::Replay { cause, .. } => cause.code().into(),
+        }
+    }
+
+    /// Returns whether a retry may succeed.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            StateError::None(_) => false,
+            StateError::Io { cause, .. } => machine::is_temporary(cause),
+            StateError::Segment { cause, .. } => cause.is_retryable(),
+            StateError::Replay { cause, .. } => cause.is_retryable(),
+        }
+    }
+}
+
+fn path_of(out: &Path, segment: u64) -> PathBuf {
+    out.join(STATE).join(format!("{JOURNAL}{segment:08}"))
+}
+
+/// The numbers of the segments, ascending.
+fn segments(out: &Path) -> Result<Vec<u64>, StateError> {
+    let folder = out.join(STATE);
+    let entries = match fs::read_dir(&folder) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(cause) => {
+            return Err(StateError::Io {
+                path: folder,
+                cause,
+            });
+        }
+        Ok(entries) => entries,
+    };
+    let mut segments = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|cause| StateError::Io {
+            path: folder.clone(),
+            cause,
+        })?;
+        segments.extend(entry.file_name().to_str().and_then(number_of));
+    }
+    segments.sort_unstable();
+    Ok(segments)
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    name.strip_prefix(JOURNAL)?.parse().ok()
+}
+
+/// What a segment leaves, and the number of its crawl. `None` if it has not even its beginning.
+fn replay(path: &Path, bytes: &[u8]) -> Result<Option<(u64, Restored)>, StateError> {
+    let in_segment = |cause| StateError::Segment {
+        path: path.to_owned(),
+        cause,
+    };
+    let in_records = |cause| StateError::Replay {
+        path: path.to_owned(),
+        cause,
+    };
+    let mut reader = match Reader::new(bytes) {
+        Ok(reader) => reader,
+        Err(SegmentError::Incomplete { .. }) => return Ok(None),
+        Err(cause) => return Err(in_segment(cause)),
+    };
+    let name = path.file_name().and_then(|name| name.to_str());
+    if name.and_then(number_of) != Some(reader.segment()) {
+        return Err(in_segment(SegmentError::Damaged));
+    }
+    let crawl = reader.crawl();
+    let mut replay = Replay::new();
+    for record in reader.by_ref() {
+        replay
+            .push(record.map_err(in_segment)?)
+            .map_err(in_records)?;
+    }
+    if reader.is_torn() {
+        log::warn!(
+            "{}: the last {} of {} bytes are not intact and were dropped: they were being written when \
+             the crawl ended",
+            path.display(),
+            bytes.len() as u64 - reader.intact(),
+            bytes.len()
+        );
+    }
+    match replay.finish() {
+        Ok(restored) => Ok(Some((crawl, restored))),
+        Err(ReplayError::NoBegin) => Ok(None),
+        Err(cause) => Err(in_records(cause)),
+    }
+}

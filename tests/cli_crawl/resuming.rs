@@ -1,0 +1,186 @@
+//! `--resume`: nothing is lost and nothing has two lines, whatever ended the crawl before.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::run::{Crawl, Crawled, Ended, Going, read_lines, text};
+use crate::server::{Asked, Server, Step, page, redirect, reply};
+
+const HOSTS: u32 = 6;
+const PAGES: u32 = 40;
+
+/// A web of several hosts: each page links to others, some redirect, some fail once or for ever.
+fn web(asked: &Asked) -> Vec<Step> {
+    let host = asked.header("host").unwrap_or_default().to_owned();
+    let number = asked.target.trim_start_matches("/p").parse();
+    let Ok(number): Result<u32, _> = number else {
+        return page("the start: <a href=/p0>0</a>");
+    };
+    let wait = Step::Wait(Duration::from_millis(u64::from(number * 7 % 13)));
+    let answer = match number % 11 {
+        3 => redirect("302 Found", &format!("/p{}", (number + 1) % PAGES)),
+        5 => reply("404 Not Found", &["Content-Type: text/plain"], b"no"),
+        7 => reply("503 Service Unavailable", &[], b""),
+        _ => {
+            let mut body = format!("page {number} of {host}\n");
+            for step in [1, 2, 17] {
+                body += &format!("<a href=/p{}>x</a>\n", (number + step) % PAGES);
+            }
+            let (name, port) = host.split_once(':').unwrap_or((&host, "80"));
+            let next: u32 = name
+                .trim_start_matches('h')
+                .trim_end_matches(".test")
+                .parse()
+                .unwrap_or(0);
+            let next = (next + 1) % HOSTS;
+            body += &format!("<a href=http://h{next}.test:{port}/p{number}>y</a>\n");
+            page(&body)
+        }
+    };
+    [vec![wait], answer].concat()
+}
+
+fn crawl(server: &Server) -> Crawl {
+    let everywhere = format!("*:{}:127.0.0.1", server.port());
+    Crawl::of(&[&format!("http://h0.test:{}/p0", server.port())])
+        .with(&["--follow", "all", "--resolve", &everywhere])
+        .with(&["-s", "DOWNLOAD_DELAY=12ms", "-s", "RETRY_TIMES=1"])
+        .with(&[
+            "-s",
+            "CONCURRENT_REQUESTS_PER_DOMAIN=4",
+            "-s",
+            "STATE_SYNC=20ms",
+        ])
+        .with(&["-s", "BACKOFF_ENABLED=false"])
+}
+
+/// Runs a command line in a folder.
+fn argiope_in(folder: &Path, args: &[&str]) -> Ended {
+    Going::start(args, folder, b"").wait()
+}
+
+/// Continues the crawl in this folder: nothing else is given.
+fn resume(folder: &Path) -> Going {
+    Going::start(
+        &["crawl", "--quiet", "--resume", "--out", "out"],
+        folder,
+        b"",
+    )
+}
+
+/// Checks that each URL has one final line at most, each chain of attempts an end, and each line a number.
+/// Returns the URLs of pages that have lines.
+fn check_lines(lines: &[Value], port: u16) -> BTreeSet<String> {
+    let pages = || lines.iter().filter(|line| line["kind"] == "page");
+    let mut finals = BTreeSet::new();
+    for line in pages().filter(|line| line["final"] == true) {
+        let url = text(&line["url"]);
+        assert!(finals.insert(url.clone()), "{url} has two final lines");
+    }
+    let parents: BTreeSet<u64> = pages().filter_map(|line| line["parent"].as_u64()).collect();
+    for line in pages().filter(|line| line["final"] == false) {
+        let id = line["id"].as_u64().expect("a number");
+        assert!(parents.contains(&id), "nothing follows {line}");
+    }
+    let ids: BTreeSet<u64> = lines
+        .iter()
+        .filter_map(|line| line["id"].as_u64())
+        .collect();
+    assert_eq!(ids.len(), lines.len(), "each line has a number of its own");
+    let port = port.to_string();
+    pages()
+        .map(|line| text(&line["url"]).replace(&port, "PORT"))
+        .collect()
+}
+
+/// Each line has its record: a whole gzip member at its place.
+fn check_records(out: &Path, lines: &[Value]) {
+    let mut with_record = 0;
+    for line in lines {
+        let warc = &line["warc"];
+        let Some(file) = warc["file"].as_str() else {
+            continue;
+        };
+        let (Some(offset), Some(length)) = (warc["offset"].as_u64(), warc["length"].as_u64())
+        else {
+            panic!("a place is numbers: {warc}");
+        };
+        let bytes = fs::read(out.join(file)).expect("the WARC file is there");
+        let member = &bytes[offset as usize..(offset + length) as usize];
+        let mut record = String::new();
+        flate2::read::GzDecoder::new(member)
+            .read_to_string(&mut record)
+            .expect("a whole member of text");
+        assert!(record.starts_with("WARC/1.1\r\n"), "{record}");
+        assert!(record.contains(&text(&line["url"])), "{record}");
+        with_record += 1;
+    }
+    assert!(with_record > 0, "some lines have records");
+}
+
+/// The URLs that an uninterrupted crawl requests.
+fn whole() -> BTreeSet<String> {
+    let server = Server::new(web);
+    check_lines(&crawl(&server).run().lines(), server.port())
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_a_crawl_is_killed_again_and_again() {
+    let expected = whole();
+    assert!(expected.len() > 150, "{}", expected.len());
+    let server = Server::new(web);
+    let first = crawl(&server);
+    let mut going = first.start();
+    server.wait_for_requests(3);
+    let mut kills = 0;
+    let ended: Ended = loop {
+        thread::sleep(Duration::from_millis(30 + kills * 37 % 90));
+        if !going.is_running() {
+            break going.wait();
+        }
+        going.signal(Signal::KILL);
+        drop(going);
+        kills += 1;
+        assert!(kills < 200, "the crawl makes no progress");
+        going = resume(first.folder());
+    };
+    let ended = ended.expect(0);
+    assert!(kills >= 3, "it was killed {kills} times");
+    let crawled: Crawled = first.left(ended);
+    let lines = crawled.lines();
+    assert_eq!(check_lines(&lines, server.port()), expected);
+    check_records(&crawled.out(), &lines);
+    drop(crawled.warc());
+}
+
+#[test]
+fn a_crawl_that_was_stopped_is_resumed_and_a_finished_one_has_nothing_left() {
+    let expected = whole();
+    let server = Server::new(web);
+    let first = crawl(&server).with(&["--stop-grace", "10ms"]);
+    let going = first.start();
+    server.wait_for_requests(40);
+    going.signal(Signal::INT);
+    going.wait().expect(3);
+    let before = fs::read_to_string(first.folder().join("out/results.jsonl")).expect("lines");
+    let before = read_lines(&before).len();
+    let ended = resume(first.folder()).wait().expect(0);
+    let crawled = first.left(ended);
+    let lines = crawled.lines();
+    assert!(before < lines.len());
+    assert_eq!(check_lines(&lines, server.port()), expected);
+    let asked = server.asked().len();
+    let folder = crawled.out();
+    let folder = folder.parent().expect("it is in a folder");
+    let again = argiope_in(folder, &["crawl", "--resume", "--out", "out"]).expect(0);
+    assert!(again.err.contains("is finished"), "{}", again.err);
+    assert_eq!(crawled.lines().len(), lines.len());
+    assert_eq!(server.asked().len(), asked);
+}
