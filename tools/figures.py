@@ -33,6 +33,8 @@ timed from their first request to their last page.
   tls      new TLS 1.3 connections with resumption, over 1 000 addresses, relative to a bare loop with
            rustls: the lesser of the ratio of rates and the ratio of processor times, because the rate
            means nothing if nginx is slower than the client
+  state    rate on kept connections with the state on disk (STATE, for --resume), relative to the rate
+           without. All other rows are without: builds before it had none
   growth   processor time per page at 10 million scopes, relative to 1 000 scopes
   memory   resident memory of 1 million and of 10 million scopes with one queued URL each
   wheel    nanoseconds to pop one of 10 million entries and arm it again, and bytes per entry
@@ -56,7 +58,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import raw
-from speed.stage import ROOT, TLS_ADDRESSES, TLS_PORT, PORT, Stage, Trouble, check_machine, enter_namespace, median
+from speed.stage import (
+    PORT, ROOT, TLS_ADDRESSES, TLS_PORT, WITH_STATE, WITHOUT_STATE, Stage, Trouble, check_machine, enter_namespace,
+    median)
 
 SPEED = Path(__file__).resolve().parent / "speed"
 NO_ROBOTS = "ROBOTSTXT_OBEY=false"
@@ -97,6 +101,7 @@ ROWS = [
     Row("robots", "the same with robots.txt obeyed", (), (), "{:.3f}"),
     Row("user", "user-space CPU per page beyond the bare loop's", (4,), (1.5,), "{:.1f} µs", less=True),
     Row("kept", "kept connections, against wrk -t1", (0.80,), (1.00,), "{:.3f}"),
+    Row("state", "kept connections with the state on disk, against without", (0.90,), (0.97,), "{:.3f}"),
     Row("aiohttp", "new connections, against aiohttp + uvloop", (7,), (10,), "{:.1f}×"),
     Row("pycurl", "new connections, against libcurl multi (pycurl)", (7,), (10,), "{:.1f}×"),
     Row("libcurl", "the same at its best, in C", (), (), "{:.1f}×"),
@@ -229,6 +234,7 @@ class Measures:
         for keys, measure in (
             (("new", "robots", "user"), self.new_connections),
             (("kept",), self.kept_connections),
+            (("state",), self.state_on_disk),
             (tuple(dict(self.size.peer_pages)), self.peers),
             (("tls",), self.tls),
             (("growth",), self.growth),
@@ -281,6 +287,18 @@ class Measures:
                 self.see("kept", ours.rate / wrk.rate, by=by)
                 text += f"; {by} {speed(ours)}"
             self.progress(text)
+
+    def state_on_disk(self):
+        pages, many = self.size.kept_pages, "CONCURRENT_REQUESTS_PER_DOMAIN=64"
+        for number in range(self.size.rounds):
+            names = [WITHOUT_STATE, WITH_STATE]
+            rates = {}
+            for state in names if number % 2 == 0 else names[::-1]:
+                run, _ = self.stage.crawl("kept", pages, NO_ROBOTS, many, state, argiope=self.commands[AFTER])
+                rates[state] = self.ran("state", number, state, run)
+            self.see("state", rates[WITH_STATE].rate / rates[WITHOUT_STATE].rate)
+            text = "; ".join(f"{state} {speed(run)}" for state, run in rates.items())
+            self.progress(f"state on disk, round {number + 1}: {text}")
 
     def peers(self):
         stage = self.stage

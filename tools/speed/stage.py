@@ -23,6 +23,7 @@ TLS_ADDRESSES = 1_000
 KEPT_ADDRESSES = 4
 IN_FLIGHT = 256
 CLIENT_CORE, SERVER_CORE = "0", "1"
+WITH_STATE, WITHOUT_STATE = "STATE=true", "STATE=false"
 
 NGINX = """
 daemon off;
@@ -116,6 +117,7 @@ class Stage:
         self.argiope = argiope or binaries / "argiope"
         self.examples = binaries / "examples"
         self.children = set()
+        self.stateful = {}
 
     def __enter__(self):
         self.dir = Path(tempfile.mkdtemp(prefix="figures-"))
@@ -236,10 +238,21 @@ class Stage:
         return self.run([self.examples / "bare_loop", "--requests", requests, "--in-flight", IN_FLIGHT, *more],
                         requests)
 
+    def can_have_state(self, argiope):
+        """Whether this build of the command has the setting STATE."""
+        if argiope not in self.stateful:
+            listed = subprocess.run([argiope, "settings", "--json"], capture_output=True, text=True)
+            self.stateful[argiope] = '"name":"STATE"' in listed.stdout.replace(" ", "")
+        return self.stateful[argiope]
+
     def crawl(self, kind, pages, *settings, argiope=None):
-        """A whole crawl with result lines, and its stats. Every page must have come."""
+        """A whole crawl with result lines, and its stats. Every page must have come. Without a state on disk,
+        unless the settings ask for it."""
+        argiope = argiope or self.argiope
+        if WITH_STATE not in settings and self.can_have_state(argiope):
+            settings = (*settings, WITHOUT_STATE)
         out = self.dir / "crawl"
-        command = [argiope or self.argiope, "crawl", "--seeds", self.urls(kind, pages), "--out", out, "--overwrite",
+        command = [argiope, "crawl", "--seeds", self.urls(kind, pages), "--out", out, "--overwrite",
                    "--quiet", "--no-warc", "--follow", "none", "--allow-net", "loopback",
                    "--contact", "figures@example.com", "--ca-file", self.dir / "ca.pem"]
         for setting in ("DOWNLOAD_DELAY=0", "DOWNLOAD_DELAY_PER_SLOT=0", f"CONCURRENT_REQUESTS={IN_FLIGHT}",
