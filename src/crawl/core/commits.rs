@@ -9,6 +9,7 @@ use crate::crawl::work::offers::OfferOrigin;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::Io;
+use crate::sink::WriteError;
 use crate::sink::commit::Epoch;
 
 /// The only epoch of a crawl without a state on disk.
@@ -131,9 +132,14 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Whether a write of the sink or of the journal has failed.
+    /// The first write of the sink or of the journal that failed.
+    pub fn write_error(&self) -> Option<&WriteError> {
+        self.output.failure().or_else(|| self.journal.failure())
+    }
+
+    /// Whether there is such a write.
     pub fn has_lost_writes(&self) -> bool {
-        self.output.failure().is_some() || self.journal.failure().is_some()
+        self.write_error().is_some()
     }
 
     /// Passes the result of a disk job on.

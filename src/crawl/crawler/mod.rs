@@ -220,7 +220,7 @@ impl<I: Io> Crawler<I> {
 
     /// The result that could not be written, after `sink_failed`.
     pub fn write_error(&self) -> Option<&WriteError> {
-        self.core.output().failure()
+        self.core.write_error()
     }
 
     /// The error of the source, after `source_failed`.

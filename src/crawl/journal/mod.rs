@@ -84,8 +84,7 @@ enum Stage {
     Recorded,
 }
 
-/// The journal's file among those of the disk. Those of the sink are numbered from
-/// [`FILES_FROM`](crate::sink::files::FILES_FROM) on.
+/// The journal's file among those of the disk. Those of the sink have greater numbers.
 const FILE: FileId = FileId(0);
 
 /// Records are handed to the disk when there are so many bytes of them, if no commit does so before.
