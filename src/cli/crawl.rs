@@ -204,24 +204,38 @@ fn continued(
         state.set_inputs(given.to_text(), 0);
         return Ok((state, now));
     };
-    let is_file = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.is_file());
-    let (files, others): (Vec<_>, Vec<_>) = before.seeds.into_iter().partition(is_file);
-    for other in others {
-        log::warn!(
-            "--resume: {} is not read again; lines that the earlier run had not taken are missing",
-            other.display()
-        );
+    let mut lists = Vec::new();
+    let mut seeds: Option<Seeds> = None;
+    for mut list in before.lists {
+        list.files.retain(|path| {
+            let is_file = fs::metadata(path).is_ok_and(|found| found.is_file());
+            if !is_file {
+                log::warn!(
+                    "--resume: {path} is not read again; lines that the earlier run had not taken are missing"
+                );
+            }
+            is_file
+        });
+        let files: Vec<PathBuf> = list.files.iter().map(PathBuf::from).collect();
+        let of_list = Seeds::open(&list.urls, &files)?;
+        seeds = Some(match seeds {
+            Some(before) => before.then(of_list),
+            None => of_list,
+        });
+        lists.push(list);
     }
-    let mut seeds = Seeds::open(&before.urls, &files)?;
-    seeds
+    let Some(mut seeds) = seeds else {
+        state.set_inputs(given.to_text(), 0);
+        return Ok((state, now));
+    };
+    let taken = seeds
         .skip(taken)
         .map_err(|error| Usage(format!("--resume: {error}")))?;
-    let all = RunInputs {
-        settings: given.settings,
-        urls: [before.urls, given.urls].concat(),
-        seeds: [files, given.seeds].concat(),
-    };
-    state.set_inputs(all.to_text(), taken);
+    if !given.has_no_seeds() {
+        lists.extend(given.lists);
+    }
+    let settings = given.settings;
+    state.set_inputs(RunInputs { settings, lists }.to_text(), taken);
     Ok((state, seeds.then(now)))
 }
 

@@ -96,18 +96,21 @@ impl Seeds {
     }
 
     /// These seeds, then `others`.
-    pub fn then(self, others: Seeds) -> Self {
-        Seeds {
-            then: Some(Box::new(others)),
-            ..self
-        }
+    pub fn then(mut self, others: Seeds) -> Self {
+        let others = match self.then.take() {
+            Some(then) => then.then(others),
+            None => others,
+        };
+        self.then = Some(Box::new(others));
+        self
     }
 
-    /// Skips what an earlier run took: so many URLs and lines.
+    /// Skips what an earlier run took: so many URLs and lines. Returns how many there were: fewer where it
+    /// read a pipe, too.
     ///
     /// # Errors
     /// Reading a file failed.
-    pub fn skip(&mut self, count: u64) -> Result<(), SeedLinesError> {
+    pub fn skip(&mut self, count: u64) -> Result<u64, SeedLinesError> {
         while self.position < count {
             match self.take() {
                 Taken::End => break,
@@ -115,7 +118,7 @@ impl Seeds {
                 Taken::Url(_) | Taken::Line(..) | Taken::BadLine(_) | Taken::FileEnd => {}
             }
         }
-        Ok(())
+        Ok(self.position)
     }
 
     /// Whether a pipe is next.

@@ -5,19 +5,27 @@ use std::path::{Path, PathBuf};
 use argiope::settings::{SettingSource, all as settings};
 use argiope::sink::directory::{self, DirectoryLock};
 use argiope::{Config, State};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::Usage;
 
 /// What a crawl was given: settings, and seeds in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunInputs {
     /// Settings that are not at their defaults.
     pub settings: Map<String, Value>,
+    /// The seeds of each run, in order.
+    pub lists: Vec<SeedList>,
+}
+
+/// The seeds of one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeedList {
     /// URLs of the command line.
     pub urls: Vec<String>,
     /// Seeds files, by absolute paths; `-` is standard input.
-    pub seeds: Vec<PathBuf>,
+    pub files: Vec<String>,
 }
 
 /// A crawl to be continued.
@@ -40,37 +48,22 @@ impl RunInputs {
             settings: set
                 .map(|setting| (setting.name.to_owned(), value_of(setting.name)))
                 .collect(),
-            urls: urls.to_vec(),
-            seeds: seeds.iter().map(|path| absolute(path)).collect(),
+            lists: vec![SeedList {
+                urls: urls.to_vec(),
+                files: seeds.iter().map(|path| absolute(path)).collect(),
+            }],
         }
     }
 
     /// Whether there are neither URLs nor seeds files.
     pub fn has_no_seeds(&self) -> bool {
-        self.urls.is_empty() && self.seeds.is_empty()
+        let is_empty = |list: &SeedList| list.urls.is_empty() && list.files.is_empty();
+        self.lists.iter().all(is_empty)
     }
 
     /// As text, for the state.
     pub fn to_text(&self) -> String {
-        let seeds: Vec<_> = self
-            .seeds
-            .iter()
-            .map(|path| path.to_string_lossy())
-            .collect();
-        json!({"settings": self.settings, "urls": self.urls, "seeds": seeds}).to_string()
-    }
-
-    fn from_text(text: &str) -> Option<Self> {
-        let value: Value = serde_json::from_str(text).ok()?;
-        let texts = |name: &str| -> Option<Vec<String>> {
-            let items = value.get(name)?.as_array()?.iter();
-            items.map(|item| item.as_str().map(str::to_owned)).collect()
-        };
-        Some(RunInputs {
-            settings: value.get("settings")?.as_object()?.clone(),
-            urls: texts("urls")?,
-            seeds: texts("seeds")?.into_iter().map(PathBuf::from).collect(),
-        })
+        serde_json::to_string(self).expect("a tree of texts")
     }
 }
 
@@ -79,7 +72,7 @@ impl Resumed {
     pub fn load(out: &Path) -> anyhow::Result<Self> {
         let lock = directory::lock(out).map_err(|error| Usage(format!("--resume: {error}")))?;
         let state = State::load(out).map_err(|error| Usage(format!("--resume: {error}")))?;
-        let inputs = RunInputs::from_text(state.settings()).ok_or_else(|| {
+        let inputs = serde_json::from_str(state.settings()).map_err(|_| {
             Usage(format!(
                 "--resume: the state in {} was not written by this command",
                 out.display()
@@ -93,11 +86,12 @@ impl Resumed {
     }
 }
 
-fn absolute(path: &Path) -> PathBuf {
-    match path.as_os_str() == "-" {
+fn absolute(path: &Path) -> String {
+    let absolute = match path.as_os_str() == "-" {
         true => path.to_owned(),
         false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-    }
+    };
+    absolute.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -113,7 +107,7 @@ mod tests {
         let urls = ["http://a.test/".to_owned()];
         let inputs = RunInputs::of(&config, &urls, &["-".into(), "/s.txt".into()]);
         assert_eq!(inputs.settings.len(), 2);
-        assert_eq!(RunInputs::from_text(&inputs.to_text()), Some(inputs));
-        assert_eq!(RunInputs::from_text("{}"), None);
+        let read: RunInputs = serde_json::from_str(&inputs.to_text()).expect("it is its own");
+        assert_eq!(read, inputs);
     }
 }

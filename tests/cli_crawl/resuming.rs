@@ -184,3 +184,54 @@ fn a_crawl_that_was_stopped_is_resumed_and_a_finished_one_has_nothing_left() {
     assert_eq!(crawled.lines().len(), lines.len());
     assert_eq!(server.asked().len(), asked);
 }
+
+#[test]
+fn each_seed_is_taken_once_when_a_crawl_is_killed_while_it_reads_them() {
+    let server =
+        Server::new(|_: &Asked| [vec![Step::Wait(Duration::from_millis(3))], page("p")].concat());
+    let lines_of = |list: &str| {
+        let seeds = (0..120).map(|n| match n % 10 {
+            4 => "# a comment".to_owned(),
+            7 => "no seed".to_owned(),
+            _ => server.url(&format!("/{list}{n}")),
+        });
+        seeds.collect::<Vec<_>>().join("\n")
+    };
+    let seeds = [
+        "--seeds",
+        "a",
+        "--seeds",
+        "b",
+        "--follow",
+        "none",
+        "-s",
+        "FRONTIER_MAX=5",
+    ];
+    let first = Crawl::of(&[&server.url("/first")])
+        .with(&seeds)
+        .with(&["-s", "STATE_SYNC=10ms", "-s", "DOWNLOAD_DELAY=4ms"])
+        .with(&["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=2"]);
+    for list in ["a", "b", "c"] {
+        first.file(list, lines_of(list).as_bytes());
+    }
+    let mut going = first.start();
+    server.wait_for_requests(30);
+    let third = server.url("/third");
+    let more: [&[&str]; 4] = [&[], &[&third], &["--seeds", "c"], &[]];
+    for given in more {
+        going.signal(Signal::KILL);
+        drop(going);
+        let args = [&["crawl", "--quiet", "--resume", "--out", "out"], given].concat();
+        going = Going::start(&args, first.folder(), b"");
+        let asked = server.asked().len();
+        server.wait_for_requests(asked + 30);
+    }
+    let ended = going.wait().expect(0);
+    let crawled = first.left(ended);
+    let found = check_lines(&crawled.lines(), server.port());
+    assert_eq!(
+        found.len(),
+        3 * 96 + 2,
+        "all seeds of three files, and two URLs"
+    );
+}

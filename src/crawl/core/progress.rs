@@ -48,7 +48,8 @@ impl<I: Io> Core<I> {
     }
 
     pub fn hand_to_disk(&mut self) {
-        for job in self.output.poll_jobs().chain(self.journal.poll_jobs()) {
+        let journal = self.journal.poll_jobs().into_iter();
+        for job in journal.chain(self.output.poll_jobs()) {
             self.network.disk(job);
         }
     }

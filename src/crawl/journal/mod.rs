@@ -37,6 +37,8 @@ struct Open {
     framer: Framer,
     /// Records that were not handed to the disk yet.
     records: Vec<u8>,
+    /// How far the list of seeds was taken, if that is not recorded yet.
+    seeds_taken: Option<u64>,
     /// Whether anything was recorded since the last commit began.
     has_new: bool,
     jobs: Vec<DiskJob>,
@@ -119,6 +121,7 @@ impl Journal {
             records: framer.header(),
             framer,
             epoch: Epoch(start.epoch),
+            seeds_taken: None,
             has_new: false,
             jobs: vec![create],
             interval,
@@ -202,7 +205,9 @@ impl Journal {
     /// Records how far the list of seeds was taken.
     pub fn record_seeds_taken(&mut self, position: u64) {
         if let Some(open) = &mut self.open {
-            open.record(|out| Record::SeedsTaken(position).encode(out));
+            // The last position before a commit is enough.
+            open.seeds_taken = Some(position);
+            open.has_new = true;
         }
     }
 
@@ -234,6 +239,9 @@ impl Journal {
         debug_assert!(matches!(open.stage, Stage::Idle { .. }), "one at a time");
         open.epoch.0 += 1;
         let epoch = open.epoch;
+        if let Some(position) = open.seeds_taken.take() {
+            open.record(|out| Record::SeedsTaken(position).encode(out));
+        }
         open.record(|out| Record::EpochEnd(epoch.0).encode(out));
         open.has_new = false;
         open.hand_over();
