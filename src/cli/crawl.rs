@@ -11,12 +11,12 @@ use anyhow::Context;
 use argiope::FinishReason;
 use argiope::sink::directory::{self, DirectoryError, DirectoryLock, InUse};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
-use argiope::{Builder, Config, Crawler, SetUpError, State, Turn};
+use argiope::{Builder, Config, Crawler, SetUpError, State, StateError, Turn};
 
 use super::Usage;
 use super::allocator;
 use super::args::Crawl;
-use super::feed::{self, Feeder, Seeds, Unfed};
+use super::feed::{self, Feeder, Seeds, Unfed, is_read_last};
 use super::pending;
 use super::progress::Shown;
 use super::resume::{Resumed, RunInputs};
@@ -56,7 +56,6 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
                 inputs: before,
             } = resumed;
             directory::resume(&locked, state.commit()).map_err(refused)?;
-            state.remove_stale()?;
             lock.set(locked).expect("it is set only once");
             if state.queued() == 0 && state.seeds_taken().is_none() && given.has_no_seeds() {
                 if !args.quiet {
@@ -73,7 +72,7 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
         }
         (None, Some(out)) if has_state(&config) && !to_stdout => {
             let secret = random_bits()?;
-            Some(State::new(out, given.to_text(), secret))
+            Some(State::new(out, given.to_text(), secret).map_err(unusable)?)
         }
         _ => None,
     };
@@ -118,9 +117,9 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
         if !is_resumed {
             let prepared = directory::prepare(out, args.overwrite, in_use).map_err(refused)?;
             lock.set(prepared).expect("it is set only once");
-            if let Some(beginning) = beginning {
-                beginning.write()?;
-            }
+        }
+        if let Some(beginning) = beginning {
+            beginning.write()?;
         }
     }
     if waits_for_seeds {
@@ -201,21 +200,24 @@ fn continued(
     now: Seeds,
 ) -> anyhow::Result<(State, Seeds)> {
     let Some(taken) = state.seeds_taken() else {
-        state.set_inputs(given.to_text(), 0);
+        state.set_inputs(given.to_text(), 0).map_err(unusable)?;
         return Ok((state, now));
     };
     let mut lists = Vec::new();
     let mut seeds: Option<Seeds> = None;
     for mut list in before.lists {
-        list.files.retain(|path| {
-            let is_file = fs::metadata(path).is_ok_and(|found| found.is_file());
-            if !is_file {
-                log::warn!(
-                    "--resume: {path} is not read again; lines that the earlier run had not taken are missing"
-                );
-            }
-            is_file
-        });
+        // Without it the lines of later files would be taken for those of this one.
+        if let Some(missing) = list.files.iter().find(|path| is_read_last(path.as_ref())) {
+            return Err(Usage(format!(
+                "--resume: the seeds file {missing} is missing: put it back, unchanged"
+            ))
+            .into());
+        }
+        for pipe in std::mem::take(&mut list.pipes) {
+            log::warn!(
+                "--resume: {pipe} is not read again; lines that the earlier run had not taken are missing"
+            );
+        }
         let files: Vec<PathBuf> = list.files.iter().map(PathBuf::from).collect();
         let of_list = Seeds::open(&list.urls, &files)?;
         seeds = Some(match seeds {
@@ -225,7 +227,7 @@ fn continued(
         lists.push(list);
     }
     let Some(mut seeds) = seeds else {
-        state.set_inputs(given.to_text(), 0);
+        state.set_inputs(given.to_text(), 0).map_err(unusable)?;
         return Ok((state, now));
     };
     let taken = seeds
@@ -235,7 +237,8 @@ fn continued(
         lists.extend(given.lists);
     }
     let settings = given.settings;
-    state.set_inputs(RunInputs { settings, lists }.to_text(), taken);
+    let all = RunInputs { settings, lists };
+    state.set_inputs(all.to_text(), taken).map_err(unusable)?;
     Ok((state, seeds.then(now)))
 }
 
@@ -342,6 +345,10 @@ pub fn set_up(builder: Builder) -> anyhow::Result<Crawler> {
         SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
         error => Usage(error.to_string()).into(),
     })
+}
+
+fn unusable(error: StateError) -> Usage {
+    Usage(error.to_string())
 }
 
 fn refused(error: DirectoryError) -> anyhow::Error {

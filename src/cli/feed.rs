@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -76,7 +76,7 @@ impl Seeds {
         let open = |path: &PathBuf| {
             let name: Arc<str> = path.display().to_string().into();
             let lines = seeds::open(&name).map_err(|error| Usage(format!("--seeds: {error}")))?;
-            let is_pipe = !lines.source().metadata().is_ok_and(|meta| meta.is_file());
+            let is_pipe = is_read_last(path);
             Ok(Input {
                 name,
                 lines,
@@ -361,6 +361,15 @@ impl Iterator for Unfed {
             }
         }
     }
+}
+
+/// Whether an input is read after all files, and not again by a run that resumes the crawl: standard input
+/// and everything but a regular file.
+pub fn is_read_last(path: &Path) -> bool {
+    let is_device = ["-", "/dev", "/proc"]
+        .iter()
+        .any(|root| path.starts_with(root));
+    is_device || !std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
 fn warn_silent_pipe() {

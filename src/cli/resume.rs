@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use argiope::settings::{SettingSource, all as settings};
+use argiope::settings::{Setting, SettingSource, all as settings};
 use argiope::sink::directory::{self, DirectoryLock};
 use argiope::{Config, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Usage;
+use super::feed::is_read_last;
 
 /// What a crawl was given: settings, and seeds in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +25,10 @@ pub struct RunInputs {
 pub struct SeedList {
     /// URLs of the command line.
     pub urls: Vec<String>,
-    /// Seeds files, by absolute paths; `-` is standard input.
+    /// Seeds files, by absolute paths.
     pub files: Vec<String>,
+    /// Other inputs, which were read after the files and cannot be read again.
+    pub pipes: Vec<String>,
 }
 
 /// A crawl to be continued.
@@ -43,21 +46,31 @@ impl RunInputs {
     pub fn of(config: &Config, urls: &[String], seeds: &[PathBuf]) -> Self {
         let is_set = |name: &str| *config.source(name) != SettingSource::Default;
         let set = settings().iter().filter(|setting| is_set(setting.name));
-        let value_of = |name: &str| config.get(name).map_or(Value::Null, Value::from);
+        let value_of = |setting: &Setting| {
+            let value = config.get(setting.name).map_or(Value::Null, Value::from);
+            // The run that resumes the crawl may be started elsewhere.
+            match (setting.kind, value.as_str()) {
+                ("path", Some(path)) => absolute(Path::new(path)).into(),
+                _ => value,
+            }
+        };
+        let (pipes, files): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            seeds.iter().partition(|path| is_read_last(path));
         RunInputs {
             settings: set
-                .map(|setting| (setting.name.to_owned(), value_of(setting.name)))
+                .map(|setting| (setting.name.to_owned(), value_of(setting)))
                 .collect(),
             lists: vec![SeedList {
                 urls: urls.to_vec(),
-                files: seeds.iter().map(|path| absolute(path)).collect(),
+                files: files.into_iter().map(|path| absolute(path)).collect(),
+                pipes: pipes.into_iter().map(|path| absolute(path)).collect(),
             }],
         }
     }
 
     /// Whether there are neither URLs nor seeds files.
     pub fn has_no_seeds(&self) -> bool {
-        let is_empty = |list: &SeedList| list.urls.is_empty() && list.files.is_empty();
+        let is_empty = |list: &SeedList| *list == SeedList::default();
         self.lists.iter().all(is_empty)
     }
 

@@ -135,8 +135,8 @@ impl Replay {
         }
     }
 
-    /// The state as of the last commit. Without a commit it is the last `Begin`, with the `Seen` that follow
-    /// it directly.
+    /// The state as of the last commit. Without a commit it is the last `Begin`, with the records of a
+    /// beginning that follow it directly.
     ///
     /// # Errors
     /// There is no `Begin`.
@@ -206,7 +206,7 @@ impl Committed {
         }
     }
 
-    /// The last `Begin`, and the `Seen` that follow it directly.
+    /// The last `Begin`, and the records of a beginning that follow it directly.
     fn before_first_commit(records: VecDeque<Record>) -> Result<Self, ReplayError> {
         let begin = |record: &Record| matches!(record, Record::Begin { .. });
         let last = records.iter().rposition(begin);
@@ -215,9 +215,7 @@ impl Committed {
             return Err(ReplayError::NoBegin);
         };
         let mut committed = Committed::new(keys, settings);
-        for record in
-            records.take_while(|record| matches!(record, Record::Seen(_) | Record::SeedHosts(_)))
-        {
+        for record in records.take_while(is_of_beginning) {
             committed.apply(record);
         }
         Ok(committed)
@@ -258,7 +256,10 @@ impl Committed {
     /// An attempt ended; so have those that it replaced: their results came before its own, if at all.
     fn end(&mut self, number: u64) {
         let mut number = number;
-        while let Some(entry) = self.admitted.remove(&number) {
+        // One that was cancelled may have been offered only.
+        while let Some(entry) =
+            (self.admitted.remove(&number)).or_else(|| self.offered.remove(&number))
+        {
             if is_in_seen_set(&entry.job) {
                 let url = &entry.job.url;
                 self.seen.push(self.keys.url(url.as_str()).0);
@@ -310,9 +311,17 @@ impl Committed {
     }
 }
 
+/// Whether a record is of the beginning of a segment, after its `Begin`: valid without a commit.
+fn is_of_beginning(record: &Record) -> bool {
+    matches!(
+        record,
+        Record::SeedsTaken(_) | Record::Seen(_) | Record::SeedHosts(_)
+    )
+}
+
 /// Whether the seen set holds the URL of a request: not those that the crawl fetches for its own use by
 /// name or by redirect, which anyone may fetch as a page.
-fn is_in_seen_set(job: &Job) -> bool {
+pub fn is_in_seen_set(job: &Job) -> bool {
     match job.kind {
         PageKind::Page => true,
         PageKind::Sitemap => job.redirects == 0,

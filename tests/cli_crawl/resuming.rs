@@ -235,3 +235,39 @@ fn each_seed_is_taken_once_when_a_crawl_is_killed_while_it_reads_them() {
         "all seeds of three files, and two URLs"
     );
 }
+
+#[test]
+fn a_resume_without_a_seeds_file_of_the_crawl_is_refused_and_loses_nothing() {
+    let server = Server::new(|_: &Asked| page("p"));
+    let seeds = |list: &str| {
+        let urls = (0..30).map(|n| server.url(&format!("/{list}{n}")));
+        urls.collect::<Vec<_>>().join("\n")
+    };
+    // Standard input is read last, whatever it is.
+    let args = [
+        "--seeds", "-", "--seeds", "a", "--seeds", "b", "--follow", "none",
+    ];
+    let first = Crawl::of(&args)
+        .with(&["--max-pages", "35", "-s", "FRONTIER_MAX=5"])
+        .with(&["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=1"])
+        .input(server.url("/last").as_bytes());
+    for list in ["a", "b"] {
+        first.file(list, seeds(list).as_bytes());
+    }
+    first.try_run().expect(0);
+    let moved = first.folder().join("elsewhere");
+    fs::rename(first.folder().join("a"), &moved).expect("it can be moved");
+    let args = ["crawl", "--resume", "--out", "out", "--max-pages", "0"];
+    let refused = argiope_in(first.folder(), &args).expect(2);
+    assert!(
+        refused.err.contains("is missing: put it back"),
+        "{}",
+        refused.err
+    );
+    fs::rename(&moved, first.folder().join("a")).expect("it can be moved back");
+    let ended = argiope_in(first.folder(), &args).expect(0);
+    assert!(ended.err.contains("- is not read again"), "{}", ended.err);
+    let crawled = first.left(ended);
+    let found = check_lines(&crawled.lines(), server.port());
+    assert_eq!(found.len(), 60);
+}

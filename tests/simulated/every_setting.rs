@@ -358,7 +358,7 @@ fn check(seed: u64) {
     };
     let mut parts = Parts::new(sink);
     let new_state = || State::new("out".as_ref(), String::new(), [seed as u8; 16]);
-    parts.state = has_state.then(new_state);
+    parts.state = has_state.then(|| new_state().expect("it is short"));
     parts.stats_path = Some("out/stats.json".into());
     let mut run = case.plan.begin_with(&web, parts);
     let handle = run.crawler.handle();

@@ -8,7 +8,7 @@ use crate::crawl::core::Core;
 use crate::crawl::work::offers::OfferOrigin;
 use crate::io::Io;
 use crate::state::record::Entry;
-use crate::state::replay::Restored;
+use crate::state::replay::{Restored, is_in_seen_set};
 
 impl<I: Io> Core<I> {
     /// Admits what an earlier run left, under its numbers. Each scope waits for a full gap from now on:
@@ -28,9 +28,6 @@ impl<I: Io> Core<I> {
             self.frontier.restore_crawl_delay(host, delay);
         }
         self.journal.record_seen(restored.seen, restored.seed_hosts);
-        if restored.seeds_taken > 0 {
-            self.journal.record_seeds_taken(restored.seeds_taken);
-        }
         for entry in restored.admitted {
             self.restore_admitted(entry);
         }
@@ -52,7 +49,10 @@ impl<I: Io> Core<I> {
         } = entry;
         // Its submitter is gone.
         job.awaited = false;
-        self.frontier.mark_seen(&job.url, job.seed);
+        // Anyone may fetch it as a page where the seen set does not hold it.
+        if is_in_seen_set(&job) {
+            self.frontier.mark_seen(&job.url, job.seed);
+        }
         if job.seed && job.redirects == 0 && !job.is_without_credentials() {
             self.requests.add_origin_of(&job.url);
         }

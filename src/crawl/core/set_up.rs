@@ -48,6 +48,14 @@ impl<I: Io> Core<I> {
         mut parts: Parts,
     ) -> Result<Self, SetUpError> {
         let config = config.finish()?;
+        if parts.state.is_some() && parts.results.is_some() {
+            return Err(SetUpError::Setting {
+                setting: "STATE",
+                reason: "results that are pulled are lost in a crash, and their requests would count as \
+                         done; give the builder a sink"
+                    .to_owned(),
+            });
+        }
         let now = io.now();
         let wall = io.wall_at_start();
         let seed = config.random_seed.or(parts.entropy).unwrap_or(wall.0);

@@ -67,6 +67,19 @@ pub struct JournalStart {
     pub keys: Keys,
     /// What the crawl was given, as text.
     pub settings: String,
+    /// How far earlier runs took its list of seeds.
+    pub seeds_taken: u64,
+}
+
+impl JournalStart {
+    /// The first records of a segment.
+    pub fn first_records(&self) -> [Record; 2] {
+        let begin = Record::Begin {
+            keys: self.keys.to_bytes(),
+            settings: self.settings.clone(),
+        };
+        [begin, Record::SeedsTaken(self.seeds_taken)]
+    }
 }
 
 #[derive(Debug)]
@@ -113,6 +126,7 @@ impl Journal {
     /// A journal with a commit every `interval` (`STATE_SYNC`).
     pub fn new(start: JournalStart, interval: Duration, now: Instant) -> Self {
         let framer = Framer::new(start.segment, start.crawl);
+        let first = start.first_records();
         let create = DiskJob::Create {
             file: FILE,
             path: start.path.clone(),
@@ -131,8 +145,9 @@ impl Journal {
             folder: start.folder,
             path: start.path,
         };
-        let begin = begin(start.keys, start.settings);
-        open.record(|out| begin.encode(out));
+        for record in first {
+            open.record(|out| record.encode(out));
+        }
         Journal {
             open: Some(Box::new(open)),
         }
@@ -351,14 +366,6 @@ fn is_storable(job: &Job) -> bool {
     let extra = job.extra.as_ref();
     let bytes = extra.map_or(0, |extra| extra.stored_bytes());
     bytes <= STORED_MAX
-}
-
-/// The first record of a segment.
-fn begin(keys: Keys, settings: String) -> Record {
-    Record::Begin {
-        keys: keys.to_bytes(),
-        settings,
-    }
 }
 
 impl Open {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::keys::Keys;
 use crate::base::machine;
-use crate::crawl::journal::{JournalStart, begin};
+use crate::crawl::journal::JournalStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{JOURNAL, STATE};
 use crate::state::journal::{Framer, Reader, SegmentError};
@@ -24,15 +24,19 @@ pub struct State {
     pub(in crate::crawl) start: JournalStart,
     pub(in crate::crawl) restored: Option<Restored>,
     commit: Option<Commit>,
-    /// Files that it is not read from.
+    /// The number of the segment with its beginning.
+    beginning: u64,
+    /// Files of earlier runs that hold nothing once the beginning is written.
     stale: Vec<PathBuf>,
 }
 
-/// The first file of a state: what the crawl was given.
+/// The first file of a run's state: what the run was given.
 #[derive(Debug)]
 pub struct StateBeginning {
     out: PathBuf,
-    bytes: Vec<u8>,
+    segment: u64,
+    pub(in crate::crawl) bytes: Vec<u8>,
+    stale: Vec<PathBuf>,
 }
 
 /// Why a state cannot be begun or read.
@@ -50,6 +54,15 @@ pub enum StateError {
         /// The system's error.
         #[source]
         cause: io::Error,
+    },
+    /// What the crawl was given is too long for a record.
+    #[error(
+        "settings and URLs of the command line are {bytes} bytes, and the state holds {SETTINGS_MAX}: give \
+         URLs in a seeds file, or set STATE to false"
+    )]
+    Settings {
+        /// Its length.
+        bytes: usize,
     },
     /// A file is damaged, or of a newer version.
     #[error("{}: {cause}", path.display())]
@@ -74,28 +87,37 @@ pub enum StateError {
 /// The segment with the beginning of a crawl alone. That of its first run follows.
 const FIRST_SEGMENT: u64 = 0;
 
+/// Greatest length of what a crawl was given, in bytes.
+const SETTINGS_MAX: usize = 32 << 20;
+
 /// Position of the end of a list of seeds: all were taken.
 pub const ALL_SEEDS: u64 = u64::MAX;
 
 impl State {
     /// The state of a new crawl with this output directory. `settings`: any text, for [`State::settings`] of
     /// the run that resumes it. `secret`: unpredictable bytes, from which the keys of URLs are made.
-    pub fn new(out: &Path, settings: String, secret: [u8; 16]) -> Self {
+    ///
+    /// # Errors
+    /// [`StateError::Settings`]: more than 32 MiB.
+    pub fn new(out: &Path, settings: String, secret: [u8; 16]) -> Result<Self, StateError> {
         let keys = Keys::from_bytes(secret);
-        State {
+        let segment = FIRST_SEGMENT + 1;
+        Ok(State {
             start: JournalStart {
                 folder: out.to_owned(),
-                path: path_of(out, 1),
-                segment: 1,
+                path: path_of(out, segment),
+                segment,
                 crawl: keys.scope("number of the crawl").0,
                 epoch: 0,
                 keys,
-                settings,
+                settings: checked(settings)?,
+                seeds_taken: 0,
             },
             restored: None,
             commit: None,
+            beginning: FIRST_SEGMENT,
             stale: Vec::new(),
-        }
+        })
     }
 
     /// Reads the state in an output directory.
@@ -127,11 +149,16 @@ impl State {
     ) -> Result<Self, StateError> {
         let newest = segments.last().copied();
         let newest = newest.ok_or_else(|| StateError::None(out.to_owned()))?;
-        // The newest has no commit if the run that began it ended too early: then the one before holds.
+        // The newest has no commit if the run that began it ended too early: then the one before holds, but
+        // for what that run was given.
         let mut found = None;
+        let mut given = None;
         let mut holds = newest;
         for segment in segments.iter().copied().rev() {
             let left = replay(&path_of(out, segment), &read(segment)?)?;
+            if let Some((_, left)) = &left {
+                given.get_or_insert_with(|| (left.settings.clone(), left.seeds_taken));
+            }
             let has_commit = left.as_ref().is_some_and(|(_, left)| left.commit.is_some());
             if has_commit || found.is_none() {
                 found = left.or(found);
@@ -141,7 +168,9 @@ impl State {
                 break;
             }
         }
-        let (crawl, restored) = found.ok_or_else(|| StateError::None(out.to_owned()))?;
+        let none = || StateError::None(out.to_owned());
+        let (crawl, restored) = found.ok_or_else(none)?;
+        let (settings, seeds_taken) = given.ok_or_else(none)?;
         let commit = restored.commit.as_ref().map(|commit| Commit {
             epoch: Epoch(commit.epoch),
             files: (commit.files.iter())
@@ -151,15 +180,17 @@ impl State {
         Ok(State {
             start: JournalStart {
                 folder: out.to_owned(),
-                path: path_of(out, newest + 1),
-                segment: newest + 1,
+                path: path_of(out, newest + 2),
+                segment: newest + 2,
                 crawl,
                 epoch: commit.as_ref().map_or(0, |commit| commit.epoch.0),
                 keys: Keys::from_bytes(restored.keys),
-                settings: restored.settings.clone(),
+                settings,
+                seeds_taken,
             },
             restored: Some(restored),
             commit,
+            beginning: newest + 1,
             stale: (segments.into_iter())
                 .filter(|segment| *segment != holds)
                 .map(|segment| path_of(out, segment))
@@ -167,29 +198,18 @@ impl State {
         })
     }
 
-    /// Removes files of earlier runs that hold nothing any more. Call it once the directory is locked.
-    ///
-    /// # Errors
-    /// A file cannot be removed.
-    pub fn remove_stale(&self) -> Result<(), StateError> {
-        for path in &self.stale {
-            fs::remove_file(path).map_err(|cause| StateError::Io {
-                path: path.clone(),
-                cause,
-            })?;
-        }
-        Ok(())
-    }
-
-    /// The beginning of the state of a new crawl, to be written before it runs.
+    /// The beginning of the state of this run, to be written before it runs.
     pub fn beginning(&self) -> StateBeginning {
-        let framer = Framer::new(FIRST_SEGMENT, self.start.crawl);
+        let framer = Framer::new(self.beginning, self.start.crawl);
         let mut bytes = framer.header();
-        let begin = begin(self.start.keys, self.start.settings.clone());
-        framer.frame(&mut bytes, |out| begin.encode(out));
+        for record in self.start.first_records() {
+            framer.frame(&mut bytes, |out| record.encode(out));
+        }
         StateBeginning {
             out: self.start.folder.clone(),
+            segment: self.beginning,
             bytes,
+            stale: self.stale.clone(),
         }
     }
 
@@ -205,11 +225,13 @@ impl State {
 
     /// Sets what a later run is told: the settings of this run, and how far its list of seeds was taken by
     /// earlier ones.
-    pub fn set_inputs(&mut self, settings: String, seeds_taken: u64) {
-        self.start.settings = settings;
-        if let Some(restored) = &mut self.restored {
-            restored.seeds_taken = seeds_taken;
-        }
+    ///
+    /// # Errors
+    /// As [`State::new`].
+    pub fn set_inputs(&mut self, settings: String, seeds_taken: u64) -> Result<(), StateError> {
+        self.start.settings = checked(settings)?;
+        self.start.seeds_taken = seeds_taken;
+        Ok(())
     }
 
     /// The last commit, to which the output files are cut; `None` if there was none.
@@ -233,17 +255,18 @@ impl State {
 
     /// Entries of the list of seeds that were taken, from its start; `None` if all were.
     pub fn seeds_taken(&self) -> Option<u64> {
-        let taken = self.restored.as_ref().map_or(0, |left| left.seeds_taken);
+        let taken = self.start.seeds_taken;
         (taken != ALL_SEEDS).then_some(taken)
     }
 }
 
 impl StateBeginning {
-    /// Writes it into the output directory, once that is prepared: from then on the crawl can be resumed.
+    /// Writes it into the output directory, once that is prepared or locked: from then on the crawl can be
+    /// resumed. Files of earlier runs that hold nothing any more are removed.
     /// The folder is for its owner only. Makes blocking calls to the file system.
     ///
     /// # Errors
-    /// A folder or file cannot be made.
+    /// A folder or file cannot be made or removed.
     pub fn write(&self) -> Result<(), StateError> {
         let out = &self.out;
         let folder = out.join(STATE);
@@ -256,7 +279,7 @@ impl StateBeginning {
             made => made,
         };
         made.map_err(|cause| failed(&folder, cause))?;
-        let path = path_of(out, FIRST_SEGMENT);
+        let path = path_of(out, self.segment);
         let write = || {
             let mut file = File::create_new(&path)?;
             file.write_all(&self.bytes)?;
@@ -267,6 +290,9 @@ impl StateBeginning {
             let sync = File::open(folder).and_then(|folder| folder.sync_all());
             sync.map_err(|cause| failed(folder, cause))?;
         }
+        for path in &self.stale {
+            fs::remove_file(path).map_err(|cause| failed(path, cause))?;
+        }
         Ok(())
     }
 }
@@ -276,6 +302,7 @@ impl StateError {
     pub fn code(&self) -> Cow<'static, str> {
         match self {
             StateError::None(_) => "state.none".into(),
+            StateError::Settings { .. } => "state.settings".into(),
             StateError::Io { cause, .. } => format!("file.{}", machine::code(cause)).into(),
             StateError::Segment { cause, .. } => cause.code().into(),
             StateError::Replay { cause, .. } => cause.code().into(),
@@ -285,7 +312,7 @@ impl StateError {
     /// Returns whether a retry may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
-            StateError::None(_) => false,
+            StateError::None(_) | StateError::Settings { .. } => false,
             StateError::Io { cause, .. } => machine::is_temporary(cause),
             StateError::Segment { cause, .. } => cause.is_retryable(),
             StateError::Replay { cause, .. } => cause.is_retryable(),
@@ -320,6 +347,14 @@ fn segments(out: &Path) -> Result<Vec<u64>, StateError> {
     }
     segments.sort_unstable();
     Ok(segments)
+}
+
+/// What a crawl was given, if it is short enough.
+fn checked(settings: String) -> Result<String, StateError> {
+    match settings.len() {
+        0..=SETTINGS_MAX => Ok(settings),
+        bytes => Err(StateError::Settings { bytes }),
+    }
 }
 
 fn number_of(name: &str) -> Option<u64> {

@@ -101,9 +101,8 @@ fn an_offer_waits_until_it_is_admitted_or_dropped() {
     check_left(offers(), &[], &[1, 2, 3]);
     let answers = [admitted(2, 0), Record::Dropped(3), Record::Dropped(9)];
     check_left(offers().into_iter().chain(answers), &[2], &[1]);
-    // Only what was admitted ends.
     let end = [Record::Ended(1)];
-    check_left(offers().into_iter().chain(end), &[], &[1, 2, 3]);
+    check_left(offers().into_iter().chain(end), &[], &[2, 3]);
 }
 
 #[test]
@@ -142,9 +141,10 @@ fn a_commit_covers_earlier_epochs_too() {
 }
 
 #[test]
-fn without_a_commit_the_beginning_and_its_seen_urls_count() {
+fn without_a_commit_the_beginning_and_what_follows_it_directly_count() {
     let restored = replay([
         begin(),
+        Record::SeedsTaken(7),
         Record::Seen(vec![1, 2]),
         Record::Seen(vec![3]),
         admitted(1, 0),
@@ -155,7 +155,7 @@ fn without_a_commit_the_beginning_and_its_seen_urls_count() {
     let restored = restored.expect("a journal");
     assert_eq!(restored.seen, [1, 2, 3]);
     assert!(restored.admitted.is_empty() && restored.commit.is_none());
-    assert_eq!((restored.seeds_taken, restored.next_number), (0, 1));
+    assert_eq!((restored.seeds_taken, restored.next_number), (7, 1));
 }
 
 #[test]
@@ -321,10 +321,13 @@ impl Summary {
             Some((commit, end)) => (Some(commit), &records[..end]),
             None => {
                 let start = records.iter().rposition(is_begin)?;
-                let is_seen =
-                    |record: &&Record| matches!(record, Record::Seen(_) | Record::SeedHosts(_));
-                let seen = records[start + 1..].iter().take_while(is_seen).count();
-                (None, &records[..start + 1 + seen])
+                let valid = records[start + 1..].iter().take_while(|record| {
+                    matches!(
+                        record,
+                        Record::SeedsTaken(_) | Record::Seen(_) | Record::SeedHosts(_)
+                    )
+                });
+                (None, &records[..start + 1 + valid.count()])
             }
         };
         let records = &records[records.iter().rposition(is_begin)?..];
@@ -367,12 +370,16 @@ impl Summary {
             .values()
             .map(|entry| entry.replaces)
             .fold(greatest, u64::max);
-        over.retain(|number| admitted.contains(number));
+        // An offer may end, too, unless it was dropped.
+        let is_known = |number: &u64| {
+            admitted.contains(number) || (offered.contains(number) && !answered.contains(number))
+        };
+        over.retain(is_known);
         // What a successor that is over replaced is over, as often as that adds one.
         loop {
             let before = over.len();
             let replaced: Vec<u64> = over.iter().map(|number| entries[number].replaces).collect();
-            over.extend(replaced.iter().filter(|number| admitted.contains(number)));
+            over.extend(replaced.iter().filter(|number| is_known(number)));
             if over.len() == before {
                 break;
             }
@@ -386,7 +393,9 @@ impl Summary {
                 .filter(|(_, replaces)| !live.contains(replaces))
                 .collect()
         };
-        let is_open = |number: &&u64| !admitted.contains(number) && !answered.contains(number);
+        let is_open = |number: &&u64| {
+            !admitted.contains(number) && !answered.contains(number) && !over.contains(number)
+        };
         let urls = over.iter().map(|number| &entries[number].job);
         let keys = Keys::from_bytes(KEYS);
         seen.extend(urls.clone().map(|job| key_of(job.url.as_str())));
@@ -464,6 +473,8 @@ fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
                 let (number, replaces) = offers.swap_remove(pick(rng, offers.len()));
                 records.push(match rng.chance(0.5) {
                     true => Record::Dropped(number),
+                    // One that is cancelled ends without having been admitted.
+                    false if rng.chance(0.3) => Record::Ended(number),
                     false => {
                         open.push(number);
                         admitted(number, replaces)

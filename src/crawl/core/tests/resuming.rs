@@ -180,7 +180,7 @@ fn lines_of(seed: u64, ends: usize) -> Vec<Line> {
     let lines = Lines::default();
     let mut segments: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     let secret = [seed as u8; 16];
-    let mut state = State::new(out(), "{}".to_owned(), secret);
+    let mut state = State::new(out(), "{}".to_owned(), secret).expect("it is short");
     for run_number in 0..10_000 {
         let turns = match run_number < ends {
             true => 1 + rng.below(400) as usize,
@@ -192,7 +192,7 @@ fn lines_of(seed: u64, ends: usize) -> Vec<Line> {
             // It ended before anything was durable.
             Err(StateError::None(_)) => {
                 segments.clear();
-                State::new(out(), "{}".to_owned(), secret)
+                State::new(out(), "{}".to_owned(), secret).expect("it is short")
             }
             read => read.expect("it can be read"),
         };
@@ -279,7 +279,7 @@ fn first_requests(state: State) -> (BTreeMap<String, Duration>, BTreeMap<PathBuf
 
 #[test]
 fn each_scope_waits_for_a_full_gap_after_a_resume() {
-    let new = State::new(out(), String::new(), [1; 16]);
+    let new = State::new(out(), String::new(), [1; 16]).expect("it is short");
     let (_, files) = first_requests(new);
     let (first, _) = first_requests(State::load_from(out(), &files).expect("it can be read"));
     assert!(first["quick.test"] >= Duration::from_secs(2), "{first:?}");
@@ -287,4 +287,23 @@ fn each_scope_waits_for_a_full_gap_after_a_resume() {
     // Its robots.txt, too, waits for the delay that the earlier run found in it.
     assert!(first["slow.test"] >= Duration::from_secs(10), "{first:?}");
     assert!(first["slow.test"] < Duration::from_secs(11), "{first:?}");
+}
+
+/// The run that continues a crawl is killed before its first commit.
+#[test]
+fn what_a_run_was_given_is_kept_though_it_never_committed() {
+    let new = State::new(out(), "first".to_owned(), [1; 16]).expect("it is short");
+    let (_, mut files) = first_requests(new);
+    let mut state = State::load_from(out(), &files).expect("it can be read");
+    let left = state.queued();
+    assert_eq!((state.settings(), state.seeds_taken()), ("first", Some(2)));
+    state
+        .set_inputs("second".to_owned(), 1)
+        .expect("it is short");
+    files.insert("out/state/journal-00000002".into(), state.beginning().bytes);
+    // The run's own journal was made, and nothing of it was written.
+    files.insert("out/state/journal-00000003".into(), Vec::new());
+    let again = State::load_from(out(), &files).expect("it can be read");
+    assert_eq!((again.settings(), again.seeds_taken()), ("second", Some(1)));
+    assert_eq!(again.queued(), left);
 }

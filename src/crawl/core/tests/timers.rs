@@ -90,7 +90,8 @@ fn every_timer_is_set_and_fires() {
     // A state on disk.
     let io = Sim::new(1, Box::new(calm(Duration::from_millis(5))));
     let mut parts = Parts::new(|_: Page| {});
-    parts.state = Some(State::new("out".as_ref(), String::new(), [1; 16]));
+    let state = State::new("out".as_ref(), String::new(), [1; 16]);
+    parts.state = Some(state.expect("it is short"));
     let names = resolver::ResolverSettings::default();
     let mut crawler = Crawler::on(io, config(1), names, parts).expect("it can be set up");
     crawler.submit(get(1, 1)).expect("a request");
