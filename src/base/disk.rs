@@ -68,13 +68,37 @@ pub enum DiskJob {
         /// Returned in [`DiskDone`].
         tag: u64,
     },
+    /// Reads bytes of a file that was written before; fails if it has fewer.
+    Read {
+        /// Returned in [`DiskDone`]: the owner. The file need not be open under this id.
+        file: FileId,
+        /// The file to read.
+        path: PathBuf,
+        /// Offset of the first byte.
+        offset: u64,
+        /// As many bytes are read as these are; their values do not matter.
+        bytes: Vec<u8>,
+        /// Returned in [`DiskDone`].
+        tag: u64,
+    },
+    /// Removes a file; it is no error if it is missing. The removal may be undone by a crash of the machine.
+    Remove {
+        /// Returned in [`DiskDone`]: the owner. The file must not be open.
+        file: FileId,
+        /// The file to remove.
+        path: PathBuf,
+        /// Returned in [`DiskDone`].
+        tag: u64,
+    },
 }
 
 impl DiskJob {
     /// Bytes of memory that the job occupies until it is done.
     pub fn held(&self) -> usize {
         match self {
-            DiskJob::Append { bytes, .. } | DiskJob::Replace { bytes, .. } => bytes.len(),
+            DiskJob::Append { bytes, .. }
+            | DiskJob::Replace { bytes, .. }
+            | DiskJob::Read { bytes, .. } => bytes.len(),
             _ => 0,
         }
     }
@@ -83,7 +107,7 @@ impl DiskJob {
     /// append returns its bytes.
     pub fn done(self, result: io::Result<Written>) -> DiskDone {
         let held = self.held();
-        let mut unwritten = Vec::new();
+        let (mut unwritten, mut read) = (Vec::new(), Vec::new());
         let (file, tag) = match self {
             DiskJob::Create { file, .. }
             | DiskJob::Open { file, .. }
@@ -99,6 +123,15 @@ impl DiskJob {
             }
             DiskJob::Sync { file, tag } => (Some(file), tag),
             DiskJob::Replace { tag, .. } => (None, tag),
+            DiskJob::Read {
+                file, bytes, tag, ..
+            } => {
+                if result.is_ok() {
+                    read = bytes;
+                }
+                (Some(file), tag)
+            }
+            DiskJob::Remove { file, tag, .. } => (Some(file), tag),
         };
         DiskDone {
             tag,
@@ -106,12 +139,13 @@ impl DiskJob {
             held,
             result,
             unwritten,
+            read,
         }
     }
 }
 
-/// Result of a job. Every job reports failure; `Append`, `Sync`, `Replace` and a `Finish` that renames
-/// report success as well.
+/// Result of a job. Every job reports failure; `Append`, `Sync`, `Replace`, `Read`, `Remove` and a `Finish`
+/// that renames report success as well.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DiskDone {
@@ -125,6 +159,8 @@ pub struct DiskDone {
     pub result: io::Result<Written>,
     /// The bytes of a failed append, before compression; otherwise empty.
     pub unwritten: Vec<u8>,
+    /// The bytes of a read that succeeded; otherwise empty.
+    pub read: Vec<u8>,
 }
 
 /// Position of appended bytes in their file.

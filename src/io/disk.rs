@@ -186,9 +186,11 @@ fn work(
     space: &SpaceWait,
 ) {
     block_signals();
-    while let Ok(job) = inbox.recv() {
+    while let Ok(mut job) = inbox.recv() {
         let silent = is_silent(&job);
-        let result = perform(&mut files, &job, space, |event| report(done, wake, event));
+        let result = perform(&mut files, &mut job, space, |event| {
+            report(done, wake, event)
+        });
         if result.is_err() || !silent {
             report(done, wake, Event::Disk(job.done(result)));
         }
@@ -198,7 +200,7 @@ fn work(
 /// Does a job, retrying while there is no space for it.
 fn perform(
     files: &mut Files,
-    job: &DiskJob,
+    job: &mut DiskJob,
     space: &SpaceWait,
     mut report: impl FnMut(Event),
 ) -> io::Result<Written> {
@@ -234,7 +236,11 @@ pub(super) fn is_silent(job: &DiskJob) -> bool {
     match job {
         DiskJob::Create { .. } | DiskJob::Open { .. } | DiskJob::Stdout { .. } => true,
         DiskJob::Finish { rename, .. } => rename.is_none(),
-        DiskJob::Append { .. } | DiskJob::Sync { .. } | DiskJob::Replace { .. } => false,
+        DiskJob::Append { .. }
+        | DiskJob::Sync { .. }
+        | DiskJob::Replace { .. }
+        | DiskJob::Read { .. }
+        | DiskJob::Remove { .. } => false,
     }
 }
 

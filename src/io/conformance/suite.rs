@@ -502,6 +502,52 @@ fn a_file_is_continued_at_its_length<B: Bench>() {
     assert_eq!(watch.bench.content(&path), Some(b"onetwo".to_vec()));
 }
 
+fn what_was_appended_is_read_and_a_removed_file_is_gone<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let path = watch.bench.folder().join("queue");
+    let create = DiskJob::Create {
+        file: FileId(1),
+        path: path.clone(),
+    };
+    watch.io().disk(create);
+    let append = DiskJob::Append {
+        file: FileId(1),
+        bytes: b"0123456789".to_vec(),
+        gzip: false,
+        tag: 1,
+    };
+    watch.disk(append).result.expect("there is room");
+    let read = |offset, length| DiskJob::Read {
+        file: FileId(9),
+        path: path.clone(),
+        offset,
+        bytes: vec![0; length],
+        tag: 2,
+    };
+    let done = watch.disk(read(3, 4));
+    assert_eq!((done.file, done.tag, done.held), (Some(FileId(9)), 2, 4));
+    assert!(done.result.is_ok() && done.read == b"3456");
+    for (offset, length) in [(8, 3), (11, 1), (u64::MAX, 1)] {
+        let done = watch.disk(read(offset, length));
+        let error = done.result.expect_err("it has ten bytes");
+        assert!(error.to_string().contains(&path.display().to_string()));
+        assert!(done.read.is_empty());
+    }
+    let remove = || DiskJob::Remove {
+        file: FileId(9),
+        path: path.clone(),
+        tag: 3,
+    };
+    for _ in 0..2 {
+        let done = watch.disk(remove());
+        assert_eq!((done.file, done.tag), (Some(FileId(9)), 3));
+        done.result.expect("a missing file is as good as removed");
+    }
+    assert_eq!(watch.bench.content(&path), None);
+    let error = watch.disk(read(0, 1)).result.expect_err("it is gone");
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
 fn each_gzip_append_is_a_member_of_its_own<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let path = watch.bench.folder().join("pages.gz");
@@ -626,6 +672,7 @@ suite! {
     a_datagram_to_a_port_without_a_listener_fails
     the_disk_does_its_jobs_in_order
     a_file_is_continued_at_its_length
+    what_was_appended_is_read_and_a_removed_file_is_gone
     each_gzip_append_is_a_member_of_its_own
     a_disk_error_names_the_operation_and_the_path
 }

@@ -54,7 +54,7 @@ impl Files {
     }
 
     /// Does a job. The error names what failed, and where.
-    pub(super) fn perform(&mut self, job: &DiskJob) -> io::Result<Written> {
+    pub(super) fn perform(&mut self, job: &mut DiskJob) -> io::Result<Written> {
         match job {
             DiskJob::Create { file, path } => self.create(*file, path),
             DiskJob::Open { file, path, length } => self.open(*file, path, *length),
@@ -65,6 +65,13 @@ impl Files {
             DiskJob::Sync { file, .. } => find(&mut self.open, *file)?.sync(),
             DiskJob::Finish { file, rename } => self.finish(*file, rename.as_deref()),
             DiskJob::Replace { path, bytes, .. } => replace(path, bytes),
+            DiskJob::Read {
+                path,
+                offset,
+                bytes,
+                ..
+            } => read(path, *offset, bytes),
+            DiskJob::Remove { path, .. } => remove(path),
         }
     }
 
@@ -282,6 +289,24 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<Written> {
         offset: 0,
         length: bytes.len() as u64,
     })
+}
+
+/// Fills `bytes` from a file.
+fn read(path: &Path, offset: u64, bytes: &mut [u8]) -> io::Result<Written> {
+    let read = File::open(path).and_then(|file| file.read_exact_at(bytes, offset));
+    read.map_err(|error| at("cannot read", path, &error))?;
+    Ok(Written {
+        offset,
+        length: bytes.len() as u64,
+    })
+}
+
+/// Removes a file that may be missing.
+fn remove(path: &Path) -> io::Result<Written> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(at("cannot remove", path, &error)),
+        _ => Ok(Written::default()),
+    }
 }
 
 /// Syncs a file's directory entry.

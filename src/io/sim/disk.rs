@@ -108,8 +108,8 @@ impl Disk {
 
     fn run(&mut self, was_full: bool, now: Instant, events: &mut Vec<Event>) -> Option<Instant> {
         let mut was_full = was_full;
-        while let Some(job) = self.waiting.pop_front() {
-            match self.perform(&job, now) {
+        while let Some(mut job) = self.waiting.pop_front() {
+            match self.perform(&mut job, now) {
                 Err(error) if waits_for_space(&job, &error) && !self.given_up => {
                     if !was_full {
                         events.push(Event::DiskFull(error));
@@ -133,7 +133,7 @@ impl Disk {
     }
 
     /// Does a job, with the results of the real disk.
-    fn perform(&mut self, job: &DiskJob, now: Instant) -> io::Result<Written> {
+    fn perform(&mut self, job: &mut DiskJob, now: Instant) -> io::Result<Written> {
         match job {
             DiskJob::Create { file, path } => {
                 if self.files.contains_key(path) {
@@ -189,7 +189,34 @@ impl Disk {
                     length: bytes.len() as u64,
                 })
             }
+            DiskJob::Read {
+                path,
+                offset,
+                bytes,
+                ..
+            } => self.read(path, *offset, bytes),
+            DiskJob::Remove { path, .. } => {
+                self.synced.remove(path);
+                let removed = self.files.remove(path);
+                self.space += removed.map_or(0, |content| content.len() as u64);
+                Ok(Written::default())
+            }
         }
+    }
+
+    /// Fills `bytes` from a file.
+    fn read(&self, path: &Path, offset: u64, bytes: &mut [u8]) -> io::Result<Written> {
+        let Some(content) = self.files.get(path) else {
+            return Err(at(ErrorKind::NotFound, "cannot read", path));
+        };
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let found = content.get(from..).and_then(|rest| rest.get(..bytes.len()));
+        let found = found.ok_or_else(|| at(ErrorKind::UnexpectedEof, "cannot read", path))?;
+        bytes.copy_from_slice(found);
+        Ok(Written {
+            offset,
+            length: bytes.len() as u64,
+        })
     }
 
     fn append(

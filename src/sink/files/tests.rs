@@ -72,7 +72,9 @@ impl Disk {
                 };
                 (tag, file, Ok(end))
             }
-            DiskJob::Replace { .. } => panic!("a sink replaces no file"),
+            DiskJob::Replace { .. } | DiskJob::Read { .. } | DiskJob::Remove { .. } => {
+                panic!("a sink neither replaces, reads nor removes a file")
+            }
         };
         let full = || Err(io::ErrorKind::StorageFull.into());
         Some(DiskDone {
@@ -81,6 +83,7 @@ impl Disk {
             held,
             result: if self.full { full() } else { result },
             unwritten: if self.full { lost } else { Vec::new() },
+            read: Vec::new(),
         })
     }
 
@@ -496,6 +499,7 @@ fn jobs_of_other_owners_are_ignored() {
         held: 10,
         result: Err(io::ErrorKind::StorageFull.into()),
         unwritten: b"other".to_vec(),
+        read: Vec::new(),
     };
     sink.disk_done(&other, &mut Vec::new());
     assert_eq!(sink.held(), held);
