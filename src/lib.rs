@@ -37,8 +37,8 @@ pub use crawl::probe;
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
-    AdmitError, Builder, ControlError, Crawler, EndedRequest, FinishReason, Handle, Pending,
-    RequestEnd, RequestSource, SetUpError, Snapshot, SourceError, SourcePoll, State,
+    AdmitError, Builder, ControlError, Crawler, Damage, EndedRequest, FinishReason, Handle,
+    Pending, RequestEnd, RequestSource, SetUpError, Snapshot, SourceError, SourcePoll, State,
     StateBeginning, StateError, Stopper, SubmitError, Turn, Wake,
 };
 #[doc(inline)]

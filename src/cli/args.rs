@@ -132,6 +132,10 @@ pub struct Crawl {
     /// given
     #[arg(long, conflicts_with_all = ["overwrite", "results"])]
     pub resume: bool,
+    /// With --resume: continue without the damaged parts of the crawl's state; what may be missing is
+    /// reported
+    #[arg(long, requires = "resume")]
+    salvage: bool,
     /// Write result lines to stdout; without --out nothing is written to disk
     #[arg(long, value_name = "-", value_parser = ["-"])]
     pub results: Option<String>,
@@ -189,7 +193,9 @@ impl Crawl {
     /// The crawl that it continues, if it does.
     pub fn resumed(&self) -> anyhow::Result<Option<Resumed>> {
         let out = self.out.as_deref().unwrap_or(Path::new("crawl"));
-        self.resume.then(|| Resumed::load(out)).transpose()
+        self.resume
+            .then(|| Resumed::load(out, self.salvage))
+            .transpose()
     }
 
     /// The settings that its flags set.

@@ -81,10 +81,11 @@ impl RunInputs {
 }
 
 impl Resumed {
-    /// Reads the state of the crawl in this directory.
-    pub fn load(out: &Path) -> anyhow::Result<Self> {
+    /// Reads the state of the crawl in this directory; with `salvage` without its damaged parts.
+    pub fn load(out: &Path, salvage: bool) -> anyhow::Result<Self> {
         let lock = directory::lock(out).map_err(|error| Usage(format!("--resume: {error}")))?;
-        let state = State::load(out).map_err(|error| Usage(format!("--resume: {error}")))?;
+        let read = if salvage { State::salvage } else { State::load };
+        let state = read(out).map_err(|error| Usage(format!("--resume: {error}")))?;
         let inputs = serde_json::from_str(state.settings()).map_err(|_| {
             Usage(format!(
                 "--resume: the state in {} was not written by this command",

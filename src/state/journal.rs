@@ -30,7 +30,8 @@ pub struct Framer {
 
 /// Reads the records of one segment.
 ///
-/// It stops at the end, or at the first frame that is incomplete or damaged.
+/// It stops at the end, or at the first frame that is incomplete or damaged. [`Reader::skip_damage`] goes on
+/// with the next one that is intact.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -164,13 +165,11 @@ impl<'a> Reader<'a> {
                 false => Err(SegmentError::NotAJournal),
             };
         }
-        let word = |at: usize| u32::from_le_bytes(array(&header[at..at + 4]));
-        let number = |at: usize| u64::from_le_bytes(array(&header[at..at + 8]));
         let place = crc32fast::hash(&header[..28]);
-        if word(28) != place {
+        if word(header, 28) != place {
             return Err(SegmentError::Damaged);
         }
-        match word(8) {
+        match word(header, 8) {
             VERSION => {}
             0 => return Err(SegmentError::Damaged),
             version => {
@@ -182,12 +181,49 @@ impl<'a> Reader<'a> {
         }
         Ok(Reader {
             bytes,
-            segment: number(12),
-            crawl: number(20),
+            segment: number(header, 12),
+            crawl: number(header, 20),
             place,
             offset: HEADER_BYTES,
             is_torn: false,
         })
+    }
+
+    /// Reads a segment whose header is damaged, by its number and that of its crawl, if it is known: the
+    /// frames show which bytes of the header are right. `None` if no frame is intact.
+    pub fn without_header(bytes: &'a [u8], segment: u64, crawl: Option<u64>) -> Option<Self> {
+        let damaged = bytes.first_chunk::<HEADER_BYTES>()?;
+        let (_, of_number) = header(VERSION, segment, number(damaged, 20));
+        let known = crawl.map(|crawl| header(VERSION, segment, crawl).1);
+        let places = [Some(word(damaged, 28)), Some(of_number), known];
+        places.into_iter().flatten().find_map(|place| {
+            let mut reader = Reader {
+                bytes,
+                segment,
+                crawl: crawl.unwrap_or_else(|| number(damaged, 20)),
+                place,
+                offset: HEADER_BYTES,
+                is_torn: true,
+            };
+            let is_intact = reader.payload().is_some() || reader.skip_damage().is_some();
+            reader.offset = HEADER_BYTES;
+            reader.is_torn = false;
+            is_intact.then_some(reader)
+        })
+    }
+
+    /// After the records ended at a damaged frame: goes to the next frame that is intact, and returns the
+    /// number of bytes before it. `None` if there is no other; then the reader stays at the damaged one.
+    pub fn skip_damage(&mut self) -> Option<u64> {
+        let damaged = self.offset;
+        if !self.is_torn {
+            return None;
+        }
+        let is_intact = |offset: &usize| self.payload_at(*offset).is_some();
+        let next = (damaged + 1..self.bytes.len()).find(is_intact)?;
+        self.offset = next;
+        self.is_torn = false;
+        Some((next - damaged) as u64)
     }
 
     /// The number of the segment.
@@ -207,20 +243,26 @@ impl<'a> Reader<'a> {
 
     /// Whether reading stopped before the end of the bytes, at an incomplete or damaged frame. Room that
     /// was reserved and not written counts as one.
+    #[cfg(test)]
     pub fn is_torn(&self) -> bool {
         self.is_torn
     }
 
-    /// The payload of the frame at the offset, if it is intact.
+    /// The payload of the next frame, if it is intact.
     fn payload(&self) -> Option<&'a [u8]> {
-        let (head, rest) = self.bytes[self.offset..].split_first_chunk::<FRAME_HEAD>()?;
+        self.payload_at(self.offset)
+    }
+
+    /// The payload of the frame at this offset, if it is intact.
+    fn payload_at(&self, offset: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.bytes[offset..].split_first_chunk::<FRAME_HEAD>()?;
         let length = u32::from_le_bytes(array(&head[..4])) as usize;
         if !(1..=PAYLOAD_MAX).contains(&length) {
             return None;
         }
         let payload = rest.get(..length)?;
         let expected = u32::from_le_bytes(array(&head[4..]));
-        (checksum(self.place, self.offset as u64, payload) == expected).then_some(payload)
+        (checksum(self.place, offset as u64, payload) == expected).then_some(payload)
     }
 }
 
@@ -263,6 +305,16 @@ fn checksum(place: u32, offset: u64, payload: &[u8]) -> u32 {
     hasher.update(&(payload.len() as u32).to_le_bytes());
     hasher.update(payload);
     hasher.finalize()
+}
+
+/// The number at this offset of a header.
+fn number(header: &[u8; HEADER_BYTES], at: usize) -> u64 {
+    u64::from_le_bytes(array(&header[at..at + 8]))
+}
+
+/// The short number at this offset of a header.
+fn word(header: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes(array(&header[at..at + 4]))
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {

@@ -30,6 +30,18 @@ pub struct Replay {
     pending: VecDeque<Record>,
     /// The last epoch that ended since the last `Begin`.
     last_epoch: Option<u64>,
+    /// Places of damage among the pending records: how many of them came before it.
+    gaps: VecDeque<usize>,
+    losses: Losses,
+}
+
+/// What damage took from the committed epochs of a journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Number of places in committed epochs at which records are missing.
+    pub gaps: usize,
+    /// Number of attempts that ended, whose own records are missing: the seen set lacks their URLs.
+    pub unknown_ends: u64,
 }
 
 /// A crawl at its last commit.
@@ -135,6 +147,20 @@ impl Replay {
         }
     }
 
+    /// Records are missing here, because a part of the segment is damaged.
+    pub fn skip(&mut self) {
+        self.gaps.push_back(self.pending.len());
+    }
+
+    /// What damage took from the committed epochs so far.
+    pub fn losses(&self) -> Losses {
+        let unknown_ends = self.committed.as_ref().map_or(0, |all| all.unknown_ends);
+        Losses {
+            unknown_ends,
+            ..self.losses
+        }
+    }
+
     /// The state as of the last commit. Without a commit it is the last `Begin`, with the records of a
     /// beginning that follow it directly.
     ///
@@ -152,12 +178,18 @@ impl Replay {
     fn commit(&mut self, commit: CommitRecord) -> Result<(), ReplayError> {
         let is_end =
             |record: &Record| matches!(record, Record::EpochEnd(epoch) if *epoch == commit.epoch);
-        let Some(end) = self.pending.iter().rposition(is_end) else {
-            return Err(ReplayError::UnknownEpoch {
-                epoch: commit.epoch,
-            });
+        let end = self.pending.iter().rposition(is_end);
+        let (whole, uncertain) = match (end, self.gaps.front(), self.gaps.back()) {
+            (Some(end), ..) => (end + 1, 0),
+            // The end was in the damaged bytes.
+            (None, Some(first), Some(last)) => (*first, last - first),
+            (None, ..) => {
+                return Err(ReplayError::UnknownEpoch {
+                    epoch: commit.epoch,
+                });
+            }
         };
-        for record in self.pending.drain(..=end) {
+        for record in self.pending.drain(..whole) {
             match (&mut self.committed, record) {
                 (committed, Record::Begin { keys, settings }) => {
                     *committed = Some(Committed::new(keys, settings));
@@ -166,7 +198,28 @@ impl Replay {
                 (None, _) => unreachable!("the first record is a Begin"),
             }
         }
-        let committed = self.committed.as_mut().expect("the first is a Begin");
+        let Some(committed) = &mut self.committed else {
+            return Err(ReplayError::NoBegin);
+        };
+        // Of this epoch or of the next: requests are kept, and an end is no reason to drop one.
+        let uncertain = self.pending.drain(..uncertain);
+        let is_kept = |record: &Record| {
+            !matches!(
+                record,
+                Record::Begin { .. } | Record::Ended(_) | Record::Dropped(_)
+            )
+        };
+        uncertain
+            .filter(is_kept)
+            .for_each(|record| committed.apply(record));
+        let covers = |gap: &usize| end.is_none_or(|end| *gap <= end);
+        while self.gaps.front().is_some_and(covers) {
+            self.gaps.pop_front();
+            self.losses.gaps += 1;
+        }
+        for gap in &mut self.gaps {
+            *gap -= whole;
+        }
         committed.next_number = committed.next_number.max(commit.next_number);
         committed.commit = Some(commit);
         Ok(())
@@ -188,6 +241,8 @@ struct Committed {
     commit: Option<CommitRecord>,
     seeds_taken: u64,
     next_number: u64,
+    /// Number of ends of attempts that are not known.
+    unknown_ends: u64,
 }
 
 impl Committed {
@@ -203,6 +258,7 @@ impl Committed {
             commit: None,
             seeds_taken: 0,
             next_number: 1,
+            unknown_ends: 0,
         }
     }
 
@@ -255,6 +311,8 @@ impl Committed {
 
     /// An attempt ended; so have those that it replaced: their results came before its own, if at all.
     fn end(&mut self, number: u64) {
+        let is_known = self.admitted.contains_key(&number) || self.offered.contains_key(&number);
+        self.unknown_ends += u64::from(!is_known);
         let mut number = number;
         // One that was cancelled may have been offered only.
         while let Some(entry) =

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::run::{Crawl, Crawled, Ended, Going, read_lines, text};
+use crate::run::{Crawl, Crawled, Ended, Going, check_refused, read_lines, text};
 use crate::server::{Asked, Server, Step, page, redirect, reply};
 
 const HOSTS: u32 = 6;
@@ -270,4 +270,67 @@ fn a_resume_without_a_seeds_file_of_the_crawl_is_refused_and_loses_nothing() {
     let crawled = first.left(ended);
     let found = check_lines(&crawled.lines(), server.port());
     assert_eq!(found.len(), 60);
+}
+
+#[test]
+fn a_damaged_state_is_refused_with_its_place_and_salvaged_on_request() {
+    let server = Server::new(web);
+    let first = crawl(&server);
+    let going = first.start();
+    server.wait_for_requests(60);
+    going.signal(Signal::KILL);
+    going.wait();
+    let journal = first.folder().join("out/state/journal-00000001");
+    let mut bytes = fs::read(&journal).expect("a journal");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&journal, &bytes).expect("it is changed");
+    let args = ["crawl", "--resume", "--out", "out"];
+    let lines = fs::read(first.folder().join("out/results.jsonl")).expect("lines");
+    let refused = argiope_in(first.folder(), &args);
+    check_refused(
+        &refused,
+        &["journal-00000001 is damaged", "from byte ", "--salvage"],
+    );
+    let unchanged = fs::read(&journal).expect("the journal");
+    assert_eq!(unchanged, bytes, "a refusal changes nothing");
+    let unchanged = fs::read(first.folder().join("out/results.jsonl")).expect("lines");
+    assert_eq!(unchanged, lines, "a refusal changes nothing");
+    let args = ["crawl", "--quiet", "--resume", "--salvage", "--out", "out"];
+    let ended = argiope_in(first.folder(), &args).expect(0);
+    assert!(ended.err.contains("is damaged"), "{}", ended.err);
+    assert!(ended.err.contains("are missing, unless"), "{}", ended.err);
+    let found: BTreeSet<String> = (first.left(ended).lines().iter())
+        .filter(|line| line["kind"] == "page")
+        .map(|line| text(&line["url"]).replace(&server.port().to_string(), "PORT"))
+        .collect();
+    let expected = whole();
+    let missing: Vec<&String> = expected.difference(&found).collect();
+    assert!(missing.len() <= 2, "one damaged record: {missing:?}");
+}
+
+#[test]
+fn a_state_of_a_newer_version_is_refused_and_not_changed() {
+    let server = Server::new(|_: &Asked| page("p"));
+    let crawled = Crawl::of(&[&server.url("/")]).run();
+    let journal = crawled.out().join("state/journal-00000001");
+    let mut bytes = fs::read(&journal).expect("a journal");
+    bytes[8] = 2;
+    let checksum = crc32fast::hash(&bytes[..28]);
+    bytes[28..32].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(&journal, &bytes).expect("it is changed");
+    let folder = crawled.out();
+    let folder = folder.parent().expect("it is in a folder");
+    for salvage in [&[][..], &["--salvage"]] {
+        let args = [&["crawl", "--resume", "--out", "out"], salvage].concat();
+        let refused = argiope_in(folder, &args);
+        check_refused(
+            &refused,
+            &[
+                "journal-00000001: the state has version 2",
+                "or a later one",
+            ],
+        );
+        assert_eq!(fs::read(&journal).expect("the journal"), bytes);
+    }
 }

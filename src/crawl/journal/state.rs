@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use crate::base::keys::Keys;
 use crate::base::machine;
 use crate::crawl::journal::JournalStart;
+use crate::crawl::journal::damage::Damage;
+use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment};
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{JOURNAL, STATE};
-use crate::state::journal::{Framer, Reader, SegmentError};
-use crate::state::replay::{Replay, ReplayError, Restored};
+use crate::state::journal::{Framer, SegmentError};
+use crate::state::replay::{ReplayError, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
 ///
@@ -28,6 +30,9 @@ pub struct State {
     beginning: u64,
     /// Files of earlier runs that hold nothing once the beginning is written.
     stale: Vec<PathBuf>,
+    damages: Vec<Damage>,
+    /// Files that end with bytes that are not intact, and how many: they were being written.
+    unfinished: Vec<(PathBuf, u64)>,
 }
 
 /// The first file of a run's state: what the run was given.
@@ -73,6 +78,12 @@ pub enum StateError {
         #[source]
         cause: SegmentError,
     },
+    /// A part of a file is not as it was written.
+    #[error(
+        "{0}: restore the file from a backup, or continue with what is intact by adding --salvage to \
+         --resume"
+    )]
+    Damaged(Box<Damage>),
     /// The records of a file contradict each other.
     #[error("{}: {cause}", path.display())]
     Replay {
@@ -117,49 +128,99 @@ impl State {
             commit: None,
             beginning: FIRST_SEGMENT,
             stale: Vec::new(),
+            damages: Vec::new(),
+            unfinished: Vec::new(),
         })
     }
 
     /// Reads the state in an output directory.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// There is none, or it cannot be read. [`StateError::Damaged`]: a file is damaged before the last
+    /// commit. What was being written when the crawl ended is no damage.
     pub fn load(out: &Path) -> Result<Self, StateError> {
+        let state = State::read_folder(out, OnDamage::Refuse)?;
+        state.warn();
+        Ok(state)
+    }
+
+    /// The same, without the damaged parts of its files: [`State::damages`] has what is missing.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read; or the damage leaves nothing to continue.
+    pub fn salvage(out: &Path) -> Result<Self, StateError> {
+        let state = State::read_folder(out, OnDamage::Skip)?;
+        state.warn();
+        Ok(state)
+    }
+
+    /// Reads it while the crawl may be running.
+    pub(in crate::crawl) fn read_folder(
+        out: &Path,
+        on_damage: OnDamage,
+    ) -> Result<Self, StateError> {
         let read = |segment| {
             let path = path_of(out, segment);
             fs::read(&path).map_err(|cause| StateError::Io { path, cause })
         };
-        State::load_segments(out, segments(out)?, read)
+        State::load_segments(out, segments(out)?, read, on_damage)
     }
 
-    /// The same of files in memory, by their paths.
+    /// As [`State::load`], of files in memory, by their paths.
     #[doc(hidden)]
     pub fn load_from(out: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Self, StateError> {
+        State::read_files(out, files, OnDamage::Refuse)
+    }
+
+    /// The same with any treatment of damage.
+    pub(in crate::crawl) fn read_files(
+        out: &Path,
+        files: &BTreeMap<PathBuf, Vec<u8>>,
+        on_damage: OnDamage,
+    ) -> Result<Self, StateError> {
         let folder = out.join(STATE);
         let ours = files.keys().filter(|path| path.starts_with(&folder));
         let numbers = ours.filter_map(|path| number_of(path.file_name()?.to_str()?));
         let read = |segment| Ok(files[&path_of(out, segment)].clone());
-        State::load_segments(out, numbers.collect(), read)
+        State::load_segments(out, numbers.collect(), read, on_damage)
     }
 
     fn load_segments(
         out: &Path,
         segments: Vec<u64>,
         read: impl Fn(u64) -> Result<Vec<u8>, StateError>,
+        on_damage: OnDamage,
     ) -> Result<Self, StateError> {
         let newest = segments.last().copied();
         let newest = newest.ok_or_else(|| StateError::None(out.to_owned()))?;
+        let mut hints = Hints::default();
+        if on_damage == OnDamage::Skip {
+            for segment in &segments {
+                hints.add(&read(*segment)?);
+            }
+        }
         // The newest has no commit if the run that began it ended too early: then the one before holds, but
         // for what that run was given.
         let mut found = None;
         let mut given = None;
         let mut holds = newest;
+        let mut damages = Vec::new();
+        let mut unfinished = Vec::new();
         for segment in segments.iter().copied().rev() {
-            let left = replay(&path_of(out, segment), &read(segment)?)?;
-            if let Some((_, left)) = &left {
-                given.get_or_insert_with(|| (left.settings.clone(), left.seeds_taken));
+            let path = path_of(out, segment);
+            let left = Segment::read(&path, segment, &read(segment)?, &hints, on_damage);
+            let mut left = left.map_err(|cause| StateError::in_file(&path, cause))?;
+            if let Some(left) = &mut left {
+                let restored = &left.restored;
+                given.get_or_insert_with(|| (restored.settings.clone(), restored.seeds_taken));
+                damages.extend(left.damage.take());
+                if left.unfinished > 0 {
+                    unfinished.push((path, left.unfinished));
+                }
             }
-            let has_commit = left.as_ref().is_some_and(|(_, left)| left.commit.is_some());
+            let has_commit = left
+                .as_ref()
+                .is_some_and(|left| left.restored.commit.is_some());
             if has_commit || found.is_none() {
                 found = left.or(found);
                 holds = segment;
@@ -169,7 +230,9 @@ impl State {
             }
         }
         let none = || StateError::None(out.to_owned());
-        let (crawl, restored) = found.ok_or_else(none)?;
+        let Segment {
+            crawl, restored, ..
+        } = found.ok_or_else(none)?;
         let (settings, seeds_taken) = given.ok_or_else(none)?;
         let commit = restored.commit.as_ref().map(|commit| Commit {
             epoch: Epoch(commit.epoch),
@@ -195,6 +258,8 @@ impl State {
                 .filter(|segment| *segment != holds)
                 .map(|segment| path_of(out, segment))
                 .collect(),
+            damages,
+            unfinished,
         })
     }
 
@@ -253,6 +318,30 @@ impl State {
         entries.map(|entry| entry.job.url.as_str())
     }
 
+    /// The damaged parts of its files, which [`State::salvage`] left out.
+    pub fn damages(&self) -> &[Damage] {
+        &self.damages
+    }
+
+    /// Logs what of its files is not intact.
+    fn warn(&self) {
+        for damage in &self.damages {
+            log::error!(
+                "{damage}. Requests that were admitted in the damaged part are missing, unless a page that \
+                 is fetched again links to them; those that ended in it are fetched again; {} ended whose \
+                 URLs are not known, and which are fetched again where a page links to them",
+                damage.unknown_ends
+            );
+        }
+        for (path, bytes) in &self.unfinished {
+            log::warn!(
+                "{}: the last {bytes} bytes are not intact and were dropped: they were being written when \
+                 the crawl ended",
+                path.display()
+            );
+        }
+    }
+
     /// Entries of the list of seeds that were taken, from its start; `None` if all were.
     pub fn seeds_taken(&self) -> Option<u64> {
         let taken = self.start.seeds_taken;
@@ -298,6 +387,15 @@ impl StateBeginning {
 }
 
 impl StateError {
+    fn in_file(path: &Path, cause: ReadError) -> Self {
+        let path = path.to_owned();
+        match cause {
+            ReadError::Segment(cause) => StateError::Segment { path, cause },
+            ReadError::Damaged(damage) => StateError::Damaged(Box::new(damage)),
+            ReadError::Replay(cause) => StateError::Replay { path, cause },
+        }
+    }
+
     /// The stable code.
     pub fn code(&self) -> Cow<'static, str> {
         match self {
@@ -305,6 +403,7 @@ impl StateError {
             StateError::Settings { .. } => "state.settings".into(),
             StateError::Io { cause, .. } => format!("file.{}", machine::code(cause)).into(),
             StateError::Segment { cause, .. } => cause.code().into(),
+            StateError::Damaged(_) => "journal.damaged".into(),
             StateError::Replay { cause, .. } => cause.code().into(),
         }
     }
@@ -312,7 +411,7 @@ impl StateError {
     /// Returns whether a retry may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
-            StateError::None(_) | StateError::Settings { .. } => false,
+            StateError::None(_) | StateError::Settings { .. } | StateError::Damaged(_) => false,
             StateError::Io { cause, .. } => machine::is_temporary(cause),
             StateError::Segment { cause, .. } => cause.is_retryable(),
             StateError::Replay { cause, .. } => cause.is_retryable(),
@@ -359,46 +458,4 @@ fn checked(settings: String) -> Result<String, StateError> {
 
 fn number_of(name: &str) -> Option<u64> {
     name.strip_prefix(JOURNAL)?.parse().ok()
-}
-
-/// What a segment leaves, and the number of its crawl. `None` if it has not even its beginning.
-fn replay(path: &Path, bytes: &[u8]) -> Result<Option<(u64, Restored)>, StateError> {
-    let in_segment = |cause| StateError::Segment {
-        path: path.to_owned(),
-        cause,
-    };
-    let in_records = |cause| StateError::Replay {
-        path: path.to_owned(),
-        cause,
-    };
-    let mut reader = match Reader::new(bytes) {
-        Ok(reader) => reader,
-        Err(SegmentError::Incomplete { .. }) => return Ok(None),
-        Err(cause) => return Err(in_segment(cause)),
-    };
-    let name = path.file_name().and_then(|name| name.to_str());
-    if name.and_then(number_of) != Some(reader.segment()) {
-        return Err(in_segment(SegmentError::Damaged));
-    }
-    let crawl = reader.crawl();
-    let mut replay = Replay::new();
-    for record in reader.by_ref() {
-        replay
-            .push(record.map_err(in_segment)?)
-            .map_err(in_records)?;
-    }
-    if reader.is_torn() {
-        log::warn!(
-            "{}: the last {} of {} bytes are not intact and were dropped: they were being written when \
-             the crawl ended",
-            path.display(),
-            bytes.len() as u64 - reader.intact(),
-            bytes.len()
-        );
-    }
-    match replay.finish() {
-        Ok(restored) => Ok(Some((crawl, restored))),
-        Err(ReplayError::NoBegin) => Ok(None),
-        Err(cause) => Err(in_records(cause)),
-    }
 }

@@ -1,0 +1,374 @@
+//! Reads one segment of a journal, and finds what of it is damaged.
+//!
+//! Bytes that are not intact after the end of the last committed epoch were being written when the crawl
+//! ended: a power cut may leave later bytes intact and lose earlier ones. Before that end everything was
+//! synced, so that they are damage.
+
+use std::path::Path;
+
+use crate::crawl::journal::damage::Damage;
+use crate::state::journal::{Reader, SegmentError};
+use crate::state::record::Record;
+use crate::state::replay::{Replay, ReplayError, Restored};
+
+/// What a segment leaves.
+pub struct Segment {
+    /// The number of its crawl.
+    pub crawl: u64,
+    /// The crawl at its last commit.
+    pub restored: Restored,
+    /// The damage that was skipped.
+    pub damage: Option<Damage>,
+    /// Number of bytes at its end that were being written.
+    pub unfinished: u64,
+}
+
+/// How damaged segments are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDamage {
+    /// Damage is an error.
+    Refuse,
+    /// Damaged bytes are skipped.
+    Skip,
+}
+
+/// Why a segment cannot be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// It is not a segment, or of a newer version.
+    Segment(SegmentError),
+    /// It is damaged.
+    Damaged(Damage),
+    /// Its records contradict each other.
+    Replay(ReplayError),
+}
+
+/// What intact segments know of the damaged ones.
+#[derive(Clone, Debug, Default)]
+pub struct Hints {
+    /// The number of the crawl.
+    crawl: Option<u64>,
+    /// The first record of a segment.
+    begin: Option<Record>,
+}
+
+impl Hints {
+    /// Adds what a segment knows.
+    pub fn add(&mut self, bytes: &[u8]) {
+        let Ok(mut reader) = Reader::new(bytes) else {
+            return;
+        };
+        self.crawl = Some(reader.crawl());
+        if let Some(Ok(begin @ Record::Begin { .. })) = reader.next() {
+            self.begin = Some(begin);
+        }
+    }
+}
+
+impl Segment {
+    /// Reads the segment with this number. `None` if it has not even its beginning.
+    pub fn read(
+        path: &Path,
+        number: u64,
+        bytes: &[u8],
+        hints: &Hints,
+        on_damage: OnDamage,
+    ) -> Result<Option<Self>, ReadError> {
+        // The damaged bytes, and the number of records before each.
+        let mut damaged = Vec::new();
+        let mut reader = match Reader::new(bytes) {
+            Ok(reader) => reader,
+            Err(SegmentError::Incomplete { .. }) => return Ok(None),
+            Err(cause @ (SegmentError::NotAJournal | SegmentError::Damaged)) => {
+                let reader = Reader::without_header(bytes, number, hints.crawl);
+                let reader = reader.ok_or(ReadError::Segment(cause))?;
+                damaged.push((0..reader.intact(), 0));
+                reader
+            }
+            Err(cause) => return Err(ReadError::Segment(cause)),
+        };
+        if reader.segment() != number {
+            return Err(ReadError::Segment(SegmentError::Damaged));
+        }
+        let mut replay = Replay::new();
+        let mut records = 0_u64;
+        let mut has_begin = true;
+        loop {
+            for record in reader.by_ref() {
+                let record = record.map_err(ReadError::Segment)?;
+                let mut record = Some(record);
+                if records == 0 && !damaged.is_empty() {
+                    let begin =
+                        match record.take_if(|record| matches!(record, Record::Begin { .. })) {
+                            Some(begin) => begin,
+                            None => {
+                                has_begin = false;
+                                hints.begin_or_any(on_damage)?
+                            }
+                        };
+                    replay.push(begin).map_err(ReadError::Replay)?;
+                    damaged.iter().for_each(|_| replay.skip());
+                }
+                records += 1;
+                if let Some(record) = record {
+                    replay.push(record).map_err(ReadError::Replay)?;
+                }
+            }
+            let start = reader.intact();
+            if reader.skip_damage().is_none() {
+                break;
+            }
+            damaged.push((start..reader.intact(), records));
+            if records > 0 {
+                replay.skip();
+            }
+        }
+        let losses = replay.losses();
+        let tail = damaged.split_off(losses.gaps);
+        let end = tail
+            .first()
+            .map_or(reader.intact(), |(range, _)| range.start);
+        let unfinished = bytes.len() as u64 - end;
+        let damage = damaged.first().map(|(_, records_before)| Damage {
+            path: path.to_owned(),
+            length: bytes.len() as u64,
+            ranges: damaged.iter().map(|(range, _)| range.clone()).collect(),
+            records_before: *records_before,
+            records_after: records - records_before,
+            unknown_ends: losses.unknown_ends,
+        });
+        let damage = match (damage, on_damage) {
+            (Some(damage), OnDamage::Refuse) => return Err(ReadError::Damaged(damage)),
+            (damage, _) => damage,
+        };
+        let crawl = reader.crawl();
+        match replay.finish() {
+            // Of what it was given nothing is known.
+            Ok(restored) if !has_begin && restored.commit.is_none() => Ok(None),
+            Ok(restored) => Ok(Some(Segment {
+                crawl,
+                restored,
+                damage,
+                unfinished,
+            })),
+            Err(ReplayError::NoBegin) => Ok(None),
+            Err(cause) => Err(ReadError::Replay(cause)),
+        }
+    }
+}
+
+impl Hints {
+    /// The first record for a segment that has lost its own. Where damage is refused, any will do.
+    fn begin_or_any(&self, on_damage: OnDamage) -> Result<Record, ReadError> {
+        let any = || Record::Begin {
+            keys: [0; 16],
+            settings: String::new(),
+        };
+        match (&self.begin, on_damage) {
+            (Some(begin), _) => Ok(begin.clone()),
+            (None, OnDamage::Refuse) => Ok(any()),
+            (None, OnDamage::Skip) => Err(ReadError::Replay(ReplayError::NoBegin)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::crawl::journal::state::{State, StateError};
+    use crate::frontier::job::Job;
+    use crate::state::journal::Framer;
+    use crate::state::record::{CommitRecord, Entry};
+    use crate::wire::url::CrawlUrl;
+
+    /// The journal of a crawl, with the bytes at which each frame begins.
+    struct Journal {
+        bytes: Vec<u8>,
+        frames: Vec<(u64, Record)>,
+        framer: Framer,
+    }
+
+    impl Journal {
+        fn new() -> Self {
+            let framer = Framer::new(1, 77);
+            let mut journal = Journal {
+                bytes: framer.header(),
+                frames: Vec::new(),
+                framer,
+            };
+            journal.push(Record::Begin {
+                keys: [7; 16],
+                settings: "{}".to_owned(),
+            });
+            journal.push(Record::SeedsTaken(0));
+            journal
+        }
+
+        fn push(&mut self, record: Record) {
+            self.frames.push((self.bytes.len() as u64, record.clone()));
+            self.framer.frame(&mut self.bytes, |out| record.encode(out));
+        }
+
+        fn admit(&mut self, id: u64) {
+            let url = CrawlUrl::parse(&format!("http://a.test/{id}")).expect("a URL");
+            self.push(Record::Admitted(Entry {
+                job: Job::seed(id, url),
+                replaces: 0,
+                not_before: None,
+            }));
+        }
+
+        /// Three epochs, and records after the last commit. Records of the next epoch come before a commit.
+        fn of_three_epochs() -> Self {
+            let mut journal = Journal::new();
+            let mut id = 0;
+            for epoch in 1..=3 {
+                for _ in 0..4 {
+                    id += 1;
+                    journal.admit(id);
+                }
+                journal.push(Record::Ended(id - 1));
+                journal.push(Record::EpochEnd(epoch));
+                id += 1;
+                journal.admit(id);
+                journal.push(Record::Commit(CommitRecord {
+                    epoch,
+                    files: vec![("results.jsonl".to_owned(), epoch)],
+                    next_number: id + 1,
+                    at: epoch,
+                }));
+            }
+            id += 1;
+            journal.admit(id);
+            journal.push(Record::Ended(1));
+            journal
+        }
+
+        /// What is queued at the last commit of these bytes.
+        fn queued(&self, until: u64) -> BTreeSet<u64> {
+            let mut replay = Replay::new();
+            for (_, record) in self.frames.iter().filter(|(at, _)| *at < until) {
+                replay.push(record.clone()).expect("they are in order");
+            }
+            let restored = replay.finish().expect("it has a beginning");
+            restored.admitted.iter().map(|entry| entry.job.id).collect()
+        }
+    }
+
+    fn read(bytes: &[u8], on_damage: OnDamage) -> Result<State, StateError> {
+        let beginning = Framer::new(0, 77);
+        let mut first = beginning.header();
+        let begin = Record::Begin {
+            keys: [7; 16],
+            settings: "{}".to_owned(),
+        };
+        for record in [begin, Record::SeedsTaken(0)] {
+            beginning.frame(&mut first, |out| record.encode(out));
+        }
+        let files = BTreeMap::from([
+            (PathBuf::from("out/state/journal-00000000"), first),
+            (PathBuf::from("out/state/journal-00000001"), bytes.to_vec()),
+        ]);
+        State::read_files("out".as_ref(), &files, on_damage)
+    }
+
+    fn numbers(state: &State) -> BTreeSet<u64> {
+        let restored = state.restored.as_ref().expect("it was read");
+        restored.admitted.iter().map(|entry| entry.job.id).collect()
+    }
+
+    #[test]
+    fn every_changed_byte_before_the_last_committed_end_is_reported_and_the_rest_is_salvaged() {
+        let journal = Journal::of_three_epochs();
+        let length = journal.bytes.len() as u64;
+        let whole = journal.queued(length);
+        let start_of = |wanted: &dyn Fn(&Record) -> bool| {
+            let mut found = journal.frames.iter().rev();
+            found
+                .find(|(_, record)| wanted(record))
+                .expect("it is there")
+                .0
+        };
+        let last_end = start_of(&|record| matches!(record, Record::EpochEnd(3)));
+        let last_commit = start_of(&|record| matches!(record, Record::Commit(_)));
+        let after_commit = start_of(&|record| matches!(record, Record::Admitted(_)));
+        let before = journal.queued(last_commit);
+        assert_ne!(before, whole);
+        for at in 0..length {
+            let mut changed = journal.bytes.clone();
+            changed[at as usize] ^= 0x20;
+            let frame = journal.frames.iter().rev().find(|(start, _)| *start <= at);
+            let strict = read(&changed, OnDamage::Refuse);
+            let salvaged = read(&changed, OnDamage::Skip).expect("the rest is intact");
+            let found = numbers(&salvaged);
+            // A frame that is longer now may hide the end of the epoch, but not the commit after it.
+            let is_committed = at < last_end + 10;
+            if is_committed {
+                let error = strict.expect_err("it is damaged");
+                let StateError::Damaged(damage) = &error else {
+                    panic!("byte {at}: {error}");
+                };
+                assert_eq!(Some(&**damage), salvaged.damages().first());
+                assert!(
+                    damage.ranges.iter().any(|range| range.contains(&at)),
+                    "byte {at}: {damage:?}"
+                );
+                assert_eq!(error.code(), "journal.damaged");
+                let text = error.to_string();
+                assert!(
+                    text.contains("journal-00000001 is damaged") && text.contains("--salvage"),
+                    "{text}"
+                );
+            } else {
+                let expected = match at {
+                    _ if (last_commit..after_commit).contains(&at) => &before,
+                    _ => &whole,
+                };
+                assert_eq!(
+                    numbers(&strict.expect("it is not committed")),
+                    *expected,
+                    "byte {at}"
+                );
+                assert!(salvaged.damages().is_empty());
+            }
+            // Only what the changed frame held is missing, and what ended in it is made again.
+            let lost = match frame {
+                Some((_, Record::Admitted(entry))) if is_committed => Some(entry.job.id),
+                _ => None,
+            };
+            let base = if is_committed || at >= after_commit || at < last_commit {
+                &whole
+            } else {
+                &before
+            };
+            for id in base {
+                assert!(
+                    found.contains(id) || lost == Some(*id),
+                    "byte {at}: {id} is lost"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_hole_after_the_last_committed_end_is_what_a_power_cut_leaves() {
+        let mut journal = Journal::new();
+        journal.admit(1);
+        journal.push(Record::EpochEnd(1));
+        let hole = journal.bytes.len();
+        journal.admit(2);
+        let commit = journal.bytes.len();
+        journal.push(Record::Commit(CommitRecord {
+            epoch: 1,
+            files: Vec::new(),
+            next_number: 2,
+            at: 1,
+        }));
+        journal.bytes[hole..commit].fill(0);
+        let state = read(&journal.bytes, OnDamage::Refuse).expect("nothing of it was synced");
+        assert_eq!(numbers(&state), [1].into());
+    }
+}
