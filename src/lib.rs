@@ -38,8 +38,8 @@ pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
     AdmitError, Builder, ControlError, Crawler, Damage, EndedRequest, FinishReason, Handle,
-    Pending, RequestEnd, RequestSource, SetUpError, Snapshot, SourceError, SourcePoll, State,
-    StateBeginning, StateError, Stopper, SubmitError, Turn, Wake,
+    Pending, QueuedRequest, RequestEnd, RequestSource, SetUpError, Snapshot, SourceError,
+    SourcePoll, State, StateBeginning, StateContents, StateError, Stopper, SubmitError, Turn, Wake,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;

@@ -13,6 +13,7 @@ use super::generate::Shell;
 use super::links::LinksArgs;
 use super::resume::Resumed;
 use super::robots::RobotsArgs;
+use super::state::{StateArgs, Subject};
 use super::url::UrlArgs;
 use super::{Usage, examples, settings};
 
@@ -98,6 +99,9 @@ pub enum Command {
     /// Start a web of many domains on the loopback device, and crawl it as a test
     #[command(after_help = examples::DEMO)]
     Demo(Demo),
+    /// Show what the state of a crawl holds, also of one that is running
+    #[command(after_help = examples::STATE)]
+    State(State),
     /// Print the completions of a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(Completions),
@@ -365,6 +369,50 @@ pub struct Demo {
 
     #[command(flatten)]
     pub configured: Configured,
+}
+
+/// Arguments of `state`.
+#[derive(Debug, Args)]
+pub struct State {
+    /// The output directory of the crawl
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// JSON
+    #[arg(long, conflicts_with = "export")]
+    pub json: bool,
+    /// Everything about one host, with the port if that is not the usual one
+    #[arg(long, value_name = "NAME", group = "subject")]
+    pub host: Option<String>,
+    /// Everything about one throttling scope
+    #[arg(long, value_name = "NAME", group = "subject")]
+    pub scope: Option<String>,
+    /// Everything about one URL, and why it has not been sent
+    #[arg(long, value_name = "URL", group = "subject")]
+    pub url: Option<String>,
+    /// Write all that is still to be fetched as seeds lines, with the seeds that were not read yet
+    #[arg(long, group = "subject")]
+    pub export: bool,
+    /// Number of hosts, or of requests, that are listed
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+}
+
+impl From<State> for StateArgs {
+    fn from(args: State) -> StateArgs {
+        let subject = match (args.host, args.scope, args.url) {
+            (Some(host), ..) => Subject::Host(host),
+            (_, Some(scope), _) => Subject::Scope(scope),
+            (.., Some(url)) => Subject::Url(url),
+            (None, None, None) if args.export => Subject::Export,
+            (None, None, None) => Subject::All,
+        };
+        StateArgs {
+            folder: args.dir,
+            subject,
+            json: args.json,
+            top: args.top,
+        }
+    }
 }
 
 /// Arguments of `completions`.

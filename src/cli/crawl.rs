@@ -16,7 +16,7 @@ use argiope::{Builder, Config, Crawler, SetUpError, State, StateError, Turn};
 use super::Usage;
 use super::allocator;
 use super::args::Crawl;
-use super::feed::{self, Feeder, Seeds, Unfed, is_read_last};
+use super::feed::{self, Feeder, Seeds, Unfed};
 use super::pending;
 use super::progress::Shown;
 use super::resume::{Resumed, RunInputs};
@@ -203,29 +203,7 @@ fn continued(
         state.set_inputs(given.to_text(), 0).map_err(unusable)?;
         return Ok((state, now));
     };
-    let mut lists = Vec::new();
-    let mut seeds: Option<Seeds> = None;
-    for mut list in before.lists {
-        // Without it the lines of later files would be taken for those of this one.
-        if let Some(missing) = list.files.iter().find(|path| is_read_last(path.as_ref())) {
-            return Err(Usage(format!(
-                "--resume: the seeds file {missing} is missing: put it back, unchanged"
-            ))
-            .into());
-        }
-        for pipe in std::mem::take(&mut list.pipes) {
-            log::warn!(
-                "--resume: {pipe} is not read again; lines that the earlier run had not taken are missing"
-            );
-        }
-        let files: Vec<PathBuf> = list.files.iter().map(PathBuf::from).collect();
-        let of_list = Seeds::open(&list.urls, &files)?;
-        seeds = Some(match seeds {
-            Some(before) => before.then(of_list),
-            None => of_list,
-        });
-        lists.push(list);
-    }
+    let (mut lists, seeds) = before.reopen("--resume")?;
     let Some(mut seeds) = seeds else {
         state.set_inputs(given.to_text(), 0).map_err(unusable)?;
         return Ok((state, now));

@@ -71,3 +71,10 @@ pub const MAN: &str = "\
 Examples:
   argiope man ~/.local/share/man/man1
   man argiope-crawl";
+
+pub const STATE: &str = "\
+Examples:
+  argiope state crawl
+  argiope state crawl --host example.com --json
+  argiope state crawl --url https://example.com/page
+  argiope state crawl --export > rest.jsonl";

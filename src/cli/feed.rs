@@ -326,6 +326,16 @@ impl Feeder {
 }
 
 impl Unfed {
+    /// All of these seeds.
+    pub fn all_of(seeds: Seeds) -> Self {
+        Unfed {
+            held: VecDeque::new(),
+            seeds,
+            until: None,
+            failure: None,
+        }
+    }
+
     /// The error that stopped the reading of a file, if any.
     pub fn failure(self) -> Option<String> {
         self.failure

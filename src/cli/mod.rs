@@ -17,6 +17,7 @@ mod pending;
 mod signals;
 mod progress;
 mod resume;
+mod state;
 mod summary;
 mod links;
 mod robots;
@@ -97,6 +98,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
             let config = settings::load_over(&demo::VALUES, &args.configured, &[])?;
             demo::run(config, args)
         }
+        Command::State(args) => self::state::run(&args.into()),
         Command::Completions(args) => generate::completions(args.shell, self::args::command_line()),
         Command::Man(args) => generate::man_pages(&args.dir, self::args::command_line()),
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Usage;
-use super::feed::is_read_last;
+use super::feed::{Seeds, is_read_last};
 
 /// What a crawl was given: settings, and seeds in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +72,35 @@ impl RunInputs {
     pub fn has_no_seeds(&self) -> bool {
         let is_empty = |list: &SeedList| *list == SeedList::default();
         self.lists.iter().all(is_empty)
+    }
+
+    /// Opens the seeds files again. Returns the lists without what cannot be read again, and all their seeds;
+    /// none if there are no lists. `what`: the option for which this is done.
+    pub fn reopen(self, what: &str) -> anyhow::Result<(Vec<SeedList>, Option<Seeds>)> {
+        let mut lists = Vec::new();
+        let mut seeds: Option<Seeds> = None;
+        for mut list in self.lists {
+            // Without it the lines of later files would be taken for those of this one.
+            if let Some(missing) = list.files.iter().find(|path| is_read_last(path.as_ref())) {
+                return Err(Usage(format!(
+                    "{what}: the seeds file {missing} is missing: put it back, unchanged"
+                ))
+                .into());
+            }
+            for pipe in std::mem::take(&mut list.pipes) {
+                log::warn!(
+                    "{what}: {pipe} is not read again; lines that the earlier run had not taken are missing"
+                );
+            }
+            let files: Vec<PathBuf> = list.files.iter().map(PathBuf::from).collect();
+            let of_list = Seeds::open(&list.urls, &files)?;
+            seeds = Some(match seeds {
+                Some(before) => before.then(of_list),
+                None => of_list,
+            });
+            lists.push(list);
+        }
+        Ok((lists, seeds))
     }
 
     /// As text, for the state.

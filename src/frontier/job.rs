@@ -215,7 +215,7 @@ impl Job {
     ///
     /// By kind (robots.txt, then sitemaps, which alternate with pages), priority, share of a quota (never
     /// negative, so that its bits have its order), and order of admission.
-    pub(super) fn rank(&self) -> Rank {
+    pub fn rank(&self) -> Rank {
         let kind = match self.kind {
             PageKind::Robots => 2,
             PageKind::Sitemap => 1,
@@ -226,4 +226,4 @@ impl Job {
 }
 
 /// Rank of a request: the greater is fetched first.
-pub(super) type Rank = (u8, i32, u32, Reverse<u64>);
+pub type Rank = (u8, i32, u32, Reverse<u64>);

@@ -113,6 +113,17 @@ pub fn lock(folder: &Path) -> Result<DirectoryLock, DirectoryError> {
     })
 }
 
+/// The process that has locked a directory, if one has: the crawl that writes to it. Nothing is locked or
+/// changed. One that ended without removing its lock does not count, unless it was on another machine.
+///
+/// Makes blocking calls to the file system.
+///
+/// # Errors
+/// The lock cannot be read.
+pub fn owner(folder: &Path) -> io::Result<Option<Owner>> {
+    lock::live_owner(folder)
+}
+
 /// Makes the output files in a locked directory those of the crawl's last commit, before it is resumed:
 ///
 /// - A file of the commit that is longer is cut. A WARC file that was being written gets its final name:

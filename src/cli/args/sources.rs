@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use serde_json::Value;
 
 /// Sources of settings besides flags.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Settings")]
 pub struct Configured {
     /// Read settings from a TOML file (`argiope settings --toml` prints one)

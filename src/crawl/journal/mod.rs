@@ -10,6 +10,7 @@
 //! to the same epoch as that result. After a crash, what was admitted and has not ended in the last
 //! committed epoch is still to be fetched, and files are cut to the lengths of that epoch.
 
+pub mod contents;
 pub mod damage;
 mod segment;
 pub mod state;

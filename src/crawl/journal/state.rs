@@ -166,6 +166,12 @@ impl State {
         State::load_segments(out, segments(out)?, read, on_damage)
     }
 
+    /// The paths of its segments, in order.
+    pub(in crate::crawl) fn segment_paths(out: &Path) -> Result<Vec<PathBuf>, StateError> {
+        let segments = segments(out)?.into_iter();
+        Ok(segments.map(|segment| path_of(out, segment)).collect())
+    }
+
     /// As [`State::load`], of files in memory, by their paths.
     #[doc(hidden)]
     pub fn load_from(out: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Self, StateError> {

@@ -48,6 +48,40 @@ impl fmt::Display for Owner {
     }
 }
 
+/// The process that has locked a directory, if one has. Nothing is locked or changed.
+///
+/// A lock file names its process, and remains after a crash: the process counts if it still has the file
+/// open. That of another machine, and one whose files may not be looked at, count if they may be running.
+pub(super) fn live_owner(folder: &Path) -> io::Result<Option<Owner>> {
+    let mut file = match File::open(folder.join(NAME)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let owner = owner(&mut file)?;
+    let words: Vec<&str> = owner.name.split(' ').collect();
+    let ["process", id, "on", machine] = words[..] else {
+        // It has just created the file.
+        return Ok(Some(owner));
+    };
+    if machine != host() {
+        return Ok(Some(owner));
+    }
+    let process = Path::new("/proc").join(id);
+    let opened = match fs::read_dir(process.join("fd")) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Some(owner)),
+        // It has ended.
+        Err(_) => return Ok(None),
+    };
+    let lock = file.metadata()?;
+    let is_lock = |entry: io::Result<fs::DirEntry>| {
+        let there = entry.and_then(|entry| fs::metadata(entry.path()));
+        there.is_ok_and(|there| (there.dev(), there.ino()) == (lock.dev(), lock.ino()))
+    };
+    Ok(opened.into_iter().any(is_lock).then_some(owner))
+}
+
 /// Result of trying to lock a directory.
 #[derive(Debug)]
 pub(super) enum Locked {
@@ -219,6 +253,34 @@ mod tests {
         drop(lock);
         assert!(!folder.path().join(NAME).exists());
         assert!(matches!(take(folder.path()), Locked::Ours(_)));
+    }
+
+    #[test]
+    fn the_live_owner_is_found_without_a_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = || live_owner(folder.path()).expect("it can be read");
+        assert_eq!(found(), None);
+        let Locked::Ours(lock) = take(folder.path()) else {
+            panic!("it is not locked");
+        };
+        let us = format!("process {} on ", std::process::id());
+        assert!(found().expect("an owner").name.starts_with(&us));
+        drop(lock);
+        assert_eq!(found(), None);
+        // After a crash the file remains; and another process may have its number.
+        let mut other = std::process::Command::new("sleep")
+            .arg("9")
+            .spawn()
+            .unwrap();
+        for id in [other.id(), u32::MAX] {
+            let text = format!("process {id} on {}\n", host());
+            fs::write(folder.path().join(NAME), text).unwrap();
+            assert_eq!(found(), None);
+        }
+        other.kill().and_then(|()| other.wait()).unwrap();
+        fs::write(folder.path().join(NAME), "process 1 on another.test\n").unwrap();
+        let owner = found().expect("it may be running");
+        assert_eq!(owner.name, "process 1 on another.test");
     }
 
     #[test]

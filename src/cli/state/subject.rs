@@ -1,0 +1,281 @@
+//! All that a state knows of one host, scope or URL, and why its requests have not been sent.
+
+use std::fmt::Write as _;
+
+use argiope::{Config, CrawlUrl, QueuedRequest};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::overview::{DamagedFile, LastCommit, commit_text, damages, running_text};
+use super::{Crawl, Subject};
+use crate::cli::Usage;
+
+/// A subject that can be compared with requests.
+pub struct Matched {
+    kind: &'static str,
+    name: String,
+    url: Option<CrawlUrl>,
+    config: Config,
+}
+
+/// What the state knows of it.
+#[derive(Serialize)]
+pub struct Report {
+    subject: &'static str,
+    name: String,
+    running: Option<String>,
+    commit: Option<LastCommit>,
+    /// Of a URL: `queued`, `delayed`, `offered`, `ended` or `never_seen`.
+    standing: Option<&'static str>,
+    /// Number of its requests that are still to be fetched.
+    requests: usize,
+    /// Of a host, or of the host of the URL, in seconds.
+    crawl_delay: Option<f64>,
+    /// The first of them in the order in which they are fetched.
+    next: Vec<Waiting>,
+    damage: Vec<DamagedFile>,
+}
+
+/// A request that has not ended.
+#[derive(Serialize)]
+struct Waiting {
+    id: u64,
+    parent: Option<u64>,
+    url: String,
+    kind: &'static str,
+    standing: &'static str,
+    method: String,
+    seed: bool,
+    depth: u32,
+    priority: i32,
+    attempt: u32,
+    redirects: u32,
+    scopes: Vec<String>,
+    meta: Option<Box<RawValue>>,
+    not_before: Option<String>,
+    /// Its place in its queue, from 1.
+    position: usize,
+    /// Why it has not been sent, as far as the files show.
+    why: Vec<&'static str>,
+    #[serde(skip)]
+    why_text: String,
+}
+
+impl Matched {
+    /// # Errors
+    /// The URL is not one.
+    pub fn new(subject: &Subject, config: &Config) -> Result<Self, Usage> {
+        let (kind, name) = match subject {
+            Subject::Host(name) => ("host", name),
+            Subject::Scope(name) => ("scope", name),
+            Subject::Url(name) => ("url", name),
+            Subject::All | Subject::Export => unreachable!("they have reports of their own"),
+        };
+        let url = match kind {
+            "url" => Some(CrawlUrl::parse(name).map_err(|error| {
+                Usage(format!(
+                    "--url {name}: {error}; give an absolute URL, like https://example.com/page"
+                ))
+            })?),
+            _ => None,
+        };
+        Ok(Matched {
+            kind,
+            name: match (&url, kind) {
+                (Some(url), _) => url.as_str().to_owned(),
+                (None, "host") => name.to_lowercase(),
+                (None, _) => name.clone(),
+            },
+            url,
+            config: config.clone(),
+        })
+    }
+
+    fn has(&self, queued: &QueuedRequest<'_>) -> bool {
+        let url = queued.url();
+        match (&self.url, self.kind) {
+            (Some(wanted), _) => url.as_str() == wanted.as_str(),
+            (None, "host") => [url.scope_key(), url.host_str()].contains(&self.name.as_str()),
+            (None, _) => self.scopes_of(queued).contains(&self.name),
+        }
+    }
+
+    /// The scopes of a request.
+    fn scopes_of(&self, queued: &QueuedRequest<'_>) -> Vec<String> {
+        let own = queued.request().scopes;
+        own.unwrap_or_else(|| self.config.scopes_of(queued.url()))
+    }
+
+    /// Whether a Crawl-delay is that of its host.
+    fn has_host(&self, host: &str) -> bool {
+        match &self.url {
+            Some(url) => url.scope_key() == host,
+            None => self.name == host,
+        }
+    }
+}
+
+impl Report {
+    /// Of this crawl, with so many requests.
+    pub fn of(crawl: &Crawl, matched: &Matched, top: usize) -> Self {
+        let contents = &crawl.contents;
+        let mut found: Vec<QueuedRequest<'_>> = contents
+            .queued()
+            .filter(|queued| matched.has(queued))
+            .collect();
+        found.sort_unstable_by(|one, other| {
+            let delayed = |queued: &QueuedRequest<'_>| (queued.is_offered(), queued.not_before());
+            let in_queue = || one.is_before(other).cmp(&other.is_before(one)).reverse();
+            delayed(one).cmp(&delayed(other)).then_with(in_queue)
+        });
+        let requests = found.len();
+        found.truncate(top);
+        let next: Vec<Waiting> = found
+            .iter()
+            .map(|queued| Waiting::of(queued, crawl, matched.scopes_of(queued)))
+            .collect();
+        let standing = matched.url.as_ref().map(|url| match next.first() {
+            Some(waiting) => waiting.standing,
+            None if contents.has_ended(url) => "ended",
+            None => "never_seen",
+        });
+        let mut delays = contents.crawl_delays();
+        Report {
+            subject: matched.kind,
+            name: matched.name.clone(),
+            running: crawl.owner.as_ref().map(ToString::to_string),
+            commit: LastCommit::of(crawl),
+            standing,
+            requests,
+            crawl_delay: delays
+                .find(|(host, _)| matched.has_host(host))
+                .map(|(_, delay)| delay.as_secs_f64()),
+            next,
+            damage: damages(contents),
+        }
+    }
+
+    /// As lines.
+    pub fn to_text(&self) -> String {
+        let mut out = format!("{} {}\n", self.subject, self.name);
+        let mut line = |name: &str, text: &str| {
+            writeln!(out, "  {name:<13} {text}").expect("a text takes all");
+        };
+        line("running", &running_text(self.running.as_deref()));
+        line("last commit", &commit_text(self.commit.as_ref()));
+        match self.standing {
+            Some("ended") => line(
+                "standing",
+                "ended: its lines are in results.jsonl, and it is not admitted again",
+            ),
+            Some("never_seen") => line(
+                "standing",
+                "never seen: not admitted up to the last commit; seeds that were not taken yet are not known",
+            ),
+            Some(standing) => line("standing", standing),
+            None => line("requests", &self.requests.to_string()),
+        }
+        if let Some(delay) = self.crawl_delay {
+            line("Crawl-delay", &format!("{delay} s"));
+        }
+        for damaged in &self.damage {
+            line("damage", damaged.as_text());
+        }
+        for waiting in &self.next {
+            line("request", &waiting.to_text());
+            line("", &format!("not sent: {}", waiting.why_text));
+        }
+        out.pop();
+        out
+    }
+}
+
+impl Waiting {
+    fn of(queued: &QueuedRequest<'_>, crawl: &Crawl, scopes: Vec<String>) -> Self {
+        let request = queued.request();
+        let others = || {
+            let others = crawl.contents.queued();
+            others.filter(|other| !other.is_offered() && other.shares_queue_with(queued))
+        };
+        let ahead = others().filter(|other| other.is_before(queued)).count();
+        let delayed_until = queued.not_before().filter(|at| *at > crawl.now);
+        let mut why = Vec::new();
+        let mut reasons = Vec::new();
+        if queued.is_offered() {
+            why.push("not_decided");
+            reasons.push("its admission was not decided at the last commit".to_owned());
+        } else if let Some(at) = delayed_until {
+            why.push("delayed_redirect");
+            reasons.push(format!("waits for its delayed redirect until {at}"));
+        } else if ahead > 0 {
+            why.push("queued");
+            reasons.push(format!("number {} of its queue", ahead + 1));
+        } else {
+            why.push("first");
+            reasons.push(
+                "first of its queue: it was waiting for its scopes, or in flight, at the last commit"
+                    .to_owned(),
+            );
+        }
+        if crawl.owner.is_none() {
+            why.push("not_running");
+            reasons.push(format!(
+                "the crawl is not running: continue it with `argiope crawl --resume --out {}`",
+                crawl.folder.display()
+            ));
+        }
+        Waiting {
+            id: queued.id(),
+            parent: queued.parent(),
+            url: queued.url().as_str().to_owned(),
+            kind: queued.kind().as_str(),
+            standing: match (queued.is_offered(), delayed_until) {
+                (true, _) => "offered",
+                (false, Some(_)) => "delayed",
+                (false, None) => "queued",
+            },
+            method: match request.method.is_empty() {
+                true => "GET".to_owned(),
+                false => request.method.clone(),
+            },
+            seed: queued.is_seed(),
+            depth: request.depth,
+            priority: request.priority,
+            attempt: queued.attempt(),
+            redirects: queued.redirects(),
+            scopes,
+            meta: (request.meta_json())
+                .and_then(|json| RawValue::from_string(json.to_owned()).ok()),
+            not_before: queued.not_before().map(|at| at.to_string()),
+            position: ahead + 1,
+            why,
+            why_text: reasons.join("; "),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = format!(
+            "{} {} (id {}, {}, depth {}, priority {}, attempt {}, {}",
+            self.method,
+            self.url,
+            self.id,
+            self.kind,
+            self.depth,
+            self.priority,
+            self.attempt,
+            self.standing
+        );
+        if self.seed {
+            text.push_str(", seed");
+        }
+        if !self.scopes.is_empty() {
+            let scopes = self.scopes.join(", ");
+            write!(text, ", scopes {scopes}").expect("a text takes all");
+        }
+        if let Some(meta) = &self.meta {
+            write!(text, ", meta {meta}").expect("a text takes all");
+        }
+        text.push(')');
+        text
+    }
+}

@@ -1,0 +1,184 @@
+//! What the state of a crawl holds, read while the crawl may be running.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::base::time::Wall;
+use crate::crawl::journal::segment::OnDamage;
+use crate::crawl::journal::state::{State, StateError};
+use crate::frontier::job::Job;
+use crate::frontier::request::{PageKind, Request};
+use crate::sink::commit::FileLength;
+use crate::state::record::Entry;
+use crate::wire::url::CrawlUrl;
+
+/// What the state of a crawl holds at its last commit.
+///
+/// It is read without a lock and without any change: the crawl may be running. Damaged parts are left out;
+/// [`State::damages`] has them.
+#[derive(Debug)]
+pub struct StateContents {
+    state: State,
+    segments: Vec<FileLength>,
+}
+
+/// A request that is still to be fetched.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuedRequest<'a> {
+    entry: &'a Entry,
+    is_offered: bool,
+}
+
+impl StateContents {
+    /// Reads the state in an output directory.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn read(out: &Path) -> Result<Self, StateError> {
+        let mut tries = READ_TRIES;
+        loop {
+            tries -= 1;
+            match StateContents::read_once(out) {
+                // A crawl that has just been resumed removes the files of its earlier runs.
+                Err(StateError::Io { cause, .. })
+                    if cause.kind() == io::ErrorKind::NotFound && tries > 0 => {}
+                read => return read,
+            }
+        }
+    }
+
+    fn read_once(out: &Path) -> Result<Self, StateError> {
+        let state = State::read_folder(out, OnDamage::Skip)?;
+        let mut segments = Vec::new();
+        for path in State::segment_paths(out)? {
+            match fs::metadata(&path) {
+                Ok(metadata) => segments.push(FileLength::new(path, metadata.len())),
+                Err(cause) => return Err(StateError::Io { path, cause }),
+            }
+        }
+        Ok(StateContents { state, segments })
+    }
+
+    /// The state.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Its files, and their lengths in bytes.
+    pub fn segments(&self) -> &[FileLength] {
+        &self.segments
+    }
+
+    /// When the last commit was recorded; `None` if there was none.
+    pub fn committed_at(&self) -> Option<Wall> {
+        let restored = self.state.restored.as_ref()?;
+        restored.commit.as_ref().map(|commit| Wall(commit.at))
+    }
+
+    /// The requests that are still to be fetched, in order of admission.
+    pub fn queued(&self) -> impl Iterator<Item = QueuedRequest<'_>> {
+        let restored = self.state.restored.iter();
+        restored.flat_map(|left| {
+            let of = |is_offered| move |entry| QueuedRequest { entry, is_offered };
+            let admitted = left.admitted.iter().map(of(false));
+            admitted.chain(left.offered.iter().map(of(true)))
+        })
+    }
+
+    /// Number of URLs that ended.
+    pub fn ended(&self) -> usize {
+        let restored = self.state.restored.iter();
+        let urls: HashSet<u64> = restored.flat_map(|left| &left.seen).copied().collect();
+        urls.len()
+    }
+
+    /// Whether a request of this URL has ended: a link to it is not admitted again.
+    pub fn has_ended(&self, url: &CrawlUrl) -> bool {
+        let key = self.state.keys().url(url.as_str()).0;
+        let mut restored = self.state.restored.iter();
+        restored.any(|left| left.seen.contains(&key))
+    }
+
+    /// The hosts whose robots.txt has a Crawl-delay, with the port if that is not the usual one.
+    pub fn crawl_delays(&self) -> impl Iterator<Item = (&str, Duration)> {
+        let restored = self.state.restored.iter();
+        let delays = restored.flat_map(|left| &left.crawl_delays);
+        delays.map(|(host, delay)| (host.as_str(), Duration::from_nanos(*delay)))
+    }
+}
+
+impl<'a> QueuedRequest<'a> {
+    fn job(&self) -> &'a Job {
+        &self.entry.job
+    }
+
+    /// The number of its attempt.
+    pub fn id(&self) -> u64 {
+        self.job().id
+    }
+
+    /// The number of the attempt that led to it; `None` if there was none.
+    pub fn parent(&self) -> Option<u64> {
+        Some(self.job().parent).filter(|parent| *parent != 0)
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> &'a CrawlUrl {
+        &self.job().url
+    }
+
+    /// Its purpose.
+    pub fn kind(&self) -> PageKind {
+        self.job().kind
+    }
+
+    /// Whether it is a seed, or the target of a seed's redirect.
+    pub fn is_seed(&self) -> bool {
+        self.job().seed
+    }
+
+    /// Number of the attempt at this URL, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.job().attempt.into()
+    }
+
+    /// Number of redirects that led to it.
+    pub fn redirects(&self) -> u32 {
+        self.job().redirects.into()
+    }
+
+    /// Whether its admission is not decided.
+    pub fn is_offered(&self) -> bool {
+        self.is_offered
+    }
+
+    /// Wall-clock time before which it is not sent: of a delayed redirect.
+    pub fn not_before(&self) -> Option<Wall> {
+        self.entry.not_before.map(Wall)
+    }
+
+    /// The request that has it fetched by another crawl.
+    pub fn request(&self) -> Request {
+        self.job().to_request()
+    }
+
+    /// Whether both wait in one queue, if their URLs have the same scopes.
+    pub fn shares_queue_with(&self, other: &QueuedRequest<'_>) -> bool {
+        let (one, other) = (self.job(), other.job());
+        let names = |job: &Job| job.extra.as_ref()?.own_named_scopes();
+        one.url.origin() == other.url.origin()
+            && one.route() == other.route()
+            && names(one).map(|(names, _)| names) == names(other).map(|(names, _)| names)
+    }
+
+    /// Whether it is fetched before another of its queue.
+    pub fn is_before(&self, other: &QueuedRequest<'_>) -> bool {
+        self.job().rank() > other.job().rank()
+    }
+}
+
+/// How often the files are listed again because one was removed before it was read.
+const READ_TRIES: u32 = 10;

@@ -1,0 +1,279 @@
+//! `argiope state`: what is in the state of a crawl, which may be running.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::run::{Crawl, Ended, Going, check_refused, text};
+use crate::server::{Asked, Server, Step, page, reply};
+
+/// Runs `argiope state out` in a folder.
+fn state(folder: &Path, args: &[&str]) -> Ended {
+    let args = [&["state", "out"], args].concat();
+    Going::start(&args, folder, b"").wait()
+}
+
+fn json(folder: &Path, args: &[&str]) -> Value {
+    let ended = state(folder, &[args, &["--json"]].concat()).expect(0);
+    assert_eq!(ended.err, "");
+    serde_json::from_str(&ended.out).expect("it is JSON")
+}
+
+/// The result once it is as wanted: what is done is committed a little later.
+fn json_when(folder: &Path, args: &[&str], is_wanted: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let found = json(folder, args);
+        if is_wanted(&found) {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{found:#}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// All files below a folder, with their bytes and times.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>, std::time::SystemTime)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => {
+                    let changed = fs::metadata(&path).and_then(|meta| meta.modified());
+                    let bytes = fs::read(&path).expect("a file");
+                    found.push((path.display().to_string(), bytes, changed.expect("a time")));
+                }
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A crawl of one host, whose first page is answered, one is redirected, and the others wait for long.
+fn slow(server: &Server) -> Crawl {
+    let list: String = (0..30).map(|n| server.url(&format!("/q{n}\n"))).collect();
+    let crawl = Crawl::of(&["--seeds", "list"])
+        .with(&[
+            "-s",
+            "STATE_SYNC=10ms",
+            "-s",
+            "CONCURRENT_REQUESTS_PER_DOMAIN=1",
+        ])
+        .with(&["--stop-grace", "10ms", "-s", "DOWNLOAD_DELAY=1h"]);
+    let meta = format!(
+        "{{\"url\": \"{}\", \"priority\": 5, \"depth\": 3, \"meta\": {{\"k\": [1]}}}}\n",
+        server.url("/meta")
+    );
+    let first = format!(
+        "{{\"url\": \"{}\", \"priority\": 9}}\n",
+        server.url("/first")
+    );
+    crawl.file("list", (list + &meta + &first).as_bytes());
+    crawl
+}
+
+#[test]
+fn a_running_crawl_is_shown_without_being_disturbed() {
+    let server = Server::new(|_: &Asked| page("<a href=/link>x</a>"));
+    let crawl = slow(&server);
+    let going = crawl.start();
+    server.wait_for_requests(1);
+    let host = format!("127.0.0.1:{}", server.port());
+    let found = json_when(crawl.folder(), &[], |found| found["ended"] == 1);
+    let running = text(&found["running"]);
+    assert!(
+        running.starts_with(&format!("process {} on ", going.id())),
+        "{running}"
+    );
+    assert_eq!(found["hosts"], 1);
+    // 32 seeds and a link; one has ended.
+    assert_eq!(found["requests"]["total"], 32, "{found:#}");
+    assert_eq!(found["requests"]["kinds"]["page"], 32);
+    assert_eq!(
+        found["longest_queues"][0]["host"],
+        Value::from(host.clone())
+    );
+    assert_eq!(found["damage"], Value::Array(Vec::new()));
+    assert!(
+        found["commit"]["age"]
+            .as_f64()
+            .is_some_and(|age| age < 30.0),
+        "{found:#}"
+    );
+    assert_eq!(found["seeds"]["all"], true);
+    let of_host = json(crawl.folder(), &["--host", &host, "--top", "2"]);
+    assert_eq!(of_host["requests"], 32);
+    assert_eq!(of_host["next"].as_array().map(Vec::len), Some(2));
+    let meta = &of_host["next"][0];
+    assert_eq!(meta["url"], Value::from(server.url("/meta")));
+    assert_eq!(
+        (&meta["priority"], &meta["depth"], &meta["position"]),
+        (&5.into(), &3.into(), &1.into())
+    );
+    assert_eq!(meta["meta"]["k"][0], 1);
+    assert_eq!(meta["why"], serde_json::json!(["first"]));
+    let of_scope = json(crawl.folder(), &["--scope", &text(&meta["scopes"][0])]);
+    assert_eq!(of_scope["requests"], 32);
+    let of_url = json(crawl.folder(), &["--url", &server.url("/q7#x")]);
+    assert_eq!(
+        (&of_url["standing"], &of_url["next"][0]["position"]),
+        (&"queued".into(), &9.into())
+    );
+    assert_eq!(of_url["next"][0]["why"], serde_json::json!(["queued"]));
+    let standing =
+        |path: &str| json(crawl.folder(), &["--url", &server.url(path)])["standing"].clone();
+    assert_eq!(standing("/first"), "ended");
+    assert_eq!(standing("/never"), "never_seen");
+    assert_eq!(standing("/link"), "queued");
+    // Nothing was locked or stopped.
+    going.signal(Signal::INT);
+    going.wait().expect(3);
+    let before = files(crawl.folder());
+    let found = json(crawl.folder(), &[]);
+    assert_eq!(
+        (&found["running"], &found["requests"]["total"]),
+        (&Value::Null, &32.into())
+    );
+    let told = state(crawl.folder(), &["--url", &server.url("/q0")])
+        .expect(0)
+        .out;
+    assert!(
+        told.contains("not running") && told.contains("--resume --out out"),
+        "{told}"
+    );
+    assert!(
+        state(crawl.folder(), &[])
+            .expect(0)
+            .out
+            .contains("32 queued")
+    );
+    assert!(before == files(crawl.folder()), "a file was changed");
+}
+
+#[test]
+fn a_delayed_redirect_shows_until_when_it_waits() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/" => reply("302 Found", &["Location: /target", "Retry-After: 50"], b""),
+        _ => page("p"),
+    });
+    let crawl = Crawl::of(&[&server.url("/")]).with(&["-s", "STATE_SYNC=10ms"]);
+    let going = crawl.start();
+    server.wait_for_requests(1);
+    let target = server.url("/target");
+    let args = ["--url", &target];
+    let found = json_when(crawl.folder(), &args, |found| {
+        found["standing"] != "never_seen"
+    });
+    let next = &found["next"][0];
+    assert_eq!(
+        (&next["redirects"], &next["standing"]),
+        (&1.into(), &"delayed".into())
+    );
+    let told = state(crawl.folder(), &args).expect(0).out;
+    let until = format!(
+        "waits for its delayed redirect until {}",
+        text(&next["not_before"])
+    );
+    assert!(told.contains(&until), "{told}");
+    assert_eq!(json(crawl.folder(), &[])["requests"]["delayed"], 1);
+    going.signal(Signal::KILL);
+    going.wait();
+}
+
+#[test]
+fn an_export_is_the_seeds_of_another_crawl() {
+    let server =
+        Server::new(|_: &Asked| [vec![Step::Wait(Duration::from_millis(2))], page("p")].concat());
+    let list: String = (0..60).map(|n| server.url(&format!("/q{n}\n"))).collect();
+    let crawl = Crawl::of(&["--seeds", "list", "--max-pages", "10"]).with(&[
+        "-s",
+        "FRONTIER_MAX=5",
+        "-s",
+        "CONCURRENT_REQUESTS_PER_DOMAIN=2",
+    ]);
+    crawl.file("list", list.as_bytes());
+    crawl.try_run().expect(0);
+    let exported = state(crawl.folder(), &["--export"]).expect(0).out;
+    let pending =
+        fs::read_to_string(crawl.folder().join("out/pending.jsonl")).expect("it was written");
+    let sorted = |lines: &str| lines.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+    assert_eq!(sorted(&exported), sorted(&pending));
+    let rest = Crawl::of(&["--seeds", "-"]).input(exported.as_bytes());
+    let rest = rest.run();
+    let ended = fs::read_to_string(crawl.folder().join("out/results.jsonl")).expect("lines");
+    let mut all: BTreeSet<String> = rest.urls().into_iter().collect();
+    all.extend(
+        crate::run::read_lines(&ended)
+            .iter()
+            .map(|line| text(&line["url"])),
+    );
+    assert_eq!(all.len(), 60);
+}
+
+#[test]
+fn what_is_not_the_directory_of_a_crawl_is_refused_with_its_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = state(folder.path(), &[]);
+    check_refused(
+        &missing,
+        &["out is not a directory", "name the output directory"],
+    );
+    fs::create_dir(folder.path().join("out")).expect("a folder");
+    check_refused(
+        &state(folder.path(), &[]),
+        &["out has no state", "STATE=true"],
+    );
+    fs::create_dir(folder.path().join("out/state")).expect("a folder");
+    fs::write(
+        folder.path().join("out/state/journal-00000000"),
+        b"not a journal, but long enough for its header",
+    )
+    .expect("a file");
+    check_refused(
+        &state(folder.path(), &[]),
+        &["out/state/journal-00000000", "not a segment of a journal"],
+    );
+    let refused = state(folder.path(), &["--url", "x", "--export"]);
+    check_refused(&refused, &["--url", "--export"]);
+}
+
+#[test]
+fn damage_is_shown_with_what_is_intact() {
+    let server = Server::new(|_: &Asked| page("p"));
+    let crawl = slow(&server);
+    let going = crawl.start();
+    server.wait_for_requests(1);
+    json_when(crawl.folder(), &[], |found| found["ended"] == 1);
+    going.signal(Signal::KILL);
+    going.wait();
+    let journal = crawl.folder().join("out/state/journal-00000001");
+    let mut bytes = fs::read(&journal).expect("a journal");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(&journal, &bytes).expect("it is changed");
+    let found = json(crawl.folder(), &[]);
+    let damage = &found["damage"][0];
+    let (start, end) = (&damage["ranges"][0][0], &damage["ranges"][0][1]);
+    let middle = middle as u64;
+    assert!(
+        start.as_u64().is_some_and(|start| start <= middle),
+        "{damage}"
+    );
+    assert!(end.as_u64().is_some_and(|end| end > middle), "{damage}");
+    let total = found["requests"]["total"].as_u64().expect("a count");
+    assert!((30..=33).contains(&total), "{total}");
+    let told = state(crawl.folder(), &[]).expect(0).out;
+    assert!(told.contains("journal-00000001 is damaged"), "{told}");
+    let exported = state(crawl.folder(), &["--export"]).expect(0);
+    assert!(exported.err.contains("is damaged"), "{}", exported.err);
+    assert!(exported.out.lines().count() as u64 >= total);
+}
