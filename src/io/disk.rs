@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "signal masks are set through libc alone")]
 
 mod files;
+mod reserve;
 
 use std::io;
 use std::mem;
@@ -22,6 +23,7 @@ use super::Event;
 use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
 use files::Files;
+pub(super) use reserve::{check as check_reserve, usual_reserve};
 
 /// A handle of the disk thread. Dropping it waits until all jobs are done, or fail for want of space.
 #[derive(Debug)]
@@ -41,8 +43,9 @@ pub(super) struct Disk {
 struct Wake(Arc<dyn Fn() + Send + Sync>);
 
 impl Disk {
-    /// Starts the thread. `wake` is called when the list of results stops being empty.
-    pub(super) fn start(wake: impl Fn() + Send + Sync + 'static) -> Self {
+    /// Starts the thread. `wake` is called when the list of results stops being empty. `free_min`: what
+    /// remains free on each volume; see [`IoSettings::disk_free_min`](super::IoSettings::disk_free_min).
+    pub(super) fn start(free_min: Option<u64>, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let wake = Wake(Arc::new(wake));
         let done = Arc::new(Mutex::new(Vec::new()));
         let (jobs, inbox) = channel();
@@ -51,7 +54,7 @@ impl Disk {
         let space = Arc::new(SpaceWait::default());
         let thread = {
             let (done, wake, space) = (Arc::clone(&done), wake.clone(), Arc::clone(&space));
-            let files = Files::new(given_up.clone());
+            let files = Files::new(given_up.clone(), free_min);
             thread::Builder::new()
                 .name("disk".into())
                 .spawn(move || work(files, &inbox, &done, &wake, &space))
@@ -206,6 +209,9 @@ fn perform(
 ) -> io::Result<Written> {
     let mut was_full = false;
     loop {
+        if space.is_given_up() {
+            files.use_reserve();
+        }
         match files.perform(job) {
             Err(error) if waits_for_space(job, &error) && !space.is_given_up() => {
                 if !mem::replace(&mut was_full, true) {

@@ -401,6 +401,10 @@ pub struct IoSettings {
     /// This avoids the delay of waking up, at the cost of a busy core: for benchmarks. It concerns
     /// [`Io::wait`], not hosts that wait for [`Io::as_fd`].
     pub spin: Duration,
+    /// Bytes that remain free on each volume that files are written to; `None`: the lesser of 1 GiB and 2 %
+    /// of the volume. A write that would leave less waits as on a full disk. They are written to once
+    /// stalled writes are to fail ([`Io::fail_stalled_writes`]).
+    pub disk_free_min: Option<u64>,
 }
 
 impl Default for IoSettings {
@@ -413,6 +417,7 @@ impl Default for IoSettings {
             buffers_max: 4096,
             timer_slack: Duration::from_nanos(1),
             spin: Duration::ZERO,
+            disk_free_min: None,
         }
     }
 }

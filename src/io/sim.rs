@@ -78,7 +78,7 @@ impl Sim {
     pub fn with(seed: u64, settings: IoSettings, faults: Faults, world: Box<dyn World>) -> Self {
         let rng = Rng::from_seed(seed);
         Sim {
-            disk: Disk::new(rng.fork("disk"), &faults),
+            disk: Disk::new(rng.fork("disk"), &faults, settings.disk_free_min),
             memory: faults.memory.clone(),
             port_search: Duration::ZERO,
             ports: Ports::new(faults.ports_max, faults.port_search),

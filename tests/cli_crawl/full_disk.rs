@@ -48,6 +48,11 @@ struct Nearly {
 
 impl Nearly {
     fn full(below: &str) -> Self {
+        Nearly::with_reserve(below, "0")
+    }
+
+    /// The crawl leaves this much of the volume free.
+    fn with_reserve(below: &str, free_min: &str) -> Self {
         let server = Server::new(noise);
         let crawl = Crawl::of(&["--seeds", "seeds", "--stop-grace", "2s"])
             .with(&[
@@ -55,6 +60,8 @@ impl Nearly {
                 "DOWNLOAD_DELAY=10ms",
                 "-s",
                 "CONCURRENT_REQUESTS_PER_DOMAIN=1",
+                "-s",
+                &format!("DISK_FREE_MIN={free_min}"),
             ])
             .aloud();
         let urls: Vec<String> = (0..PAGES).map(|n| server.url(&format!("/{n}"))).collect();
@@ -235,4 +242,57 @@ fn a_second_signal_drops_a_frontier_that_does_not_fit_on_the_volume() {
             );
         },
     );
+}
+
+#[test]
+fn a_crawl_leaves_its_reserve_of_free_space_and_continues_when_there_is_more() {
+    in_own_mounts(
+        "a_crawl_leaves_its_reserve_of_free_space_and_continues_when_there_is_more",
+        || {
+            let reserve = 100 << 10;
+            for below in ["out", "out/warc"] {
+                let nearly = Nearly::with_reserve(below, "100KiB");
+                let going = nearly.crawl.start();
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_secs(4) {
+                    let volume = statvfs(&nearly.volume).expect("a volume");
+                    let free = volume.f_bavail * volume.f_frsize;
+                    assert!(free >= reserve, "{below}: {free} bytes are free");
+                    thread::sleep(Duration::from_millis(5));
+                }
+                let asked = nearly.server.asked().len();
+                assert!((2..PAGES).contains(&asked), "{below}: {asked} pages");
+                nearly.make_room();
+                let ended = going.wait().expect(0);
+                check_whole(&nearly.crawl.folder().join("out"));
+                let full = ended.err.lines().filter(|l| l.contains("disk full"));
+                let full: Vec<&str> = full.collect();
+                let [line] = full[..] else {
+                    panic!("{below}: one line expected: {}", ended.err);
+                };
+                assert!(line.contains("DISK_FREE_MIN keeps 102400 free"), "{line}");
+            }
+        },
+    );
+}
+
+#[test]
+fn a_stop_below_the_reserve_saves_all_results_in_it() {
+    in_own_mounts("a_stop_below_the_reserve_saves_all_results_in_it", || {
+        let nearly = Nearly::with_reserve("out", "150KiB");
+        let going = nearly.crawl.start();
+        thread::sleep(Duration::from_secs(4));
+        going.signal(Signal::TERM);
+        let ended = going.wait().expect(3);
+        let out = nearly.crawl.folder().join("out");
+        let lines = fs::read_to_string(out.join("results.jsonl")).expect("lines");
+        let lines = crate::run::read_lines(&lines).len();
+        assert_eq!(lines, nearly.server.asked().len(), "{}", ended.err);
+        nearly.make_room();
+        let args = ["crawl", "--quiet", "--resume", "--out", "out"];
+        Going::start(&args, nearly.crawl.folder(), b"")
+            .wait()
+            .expect(0);
+        check_whole(&out);
+    });
 }

@@ -164,6 +164,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
         "STATE" => flag(rng),
         "STATE_SYNC" => seconds(rng, &[0.0, 0.05, 1.0, 60.0]),
+        "DISK_FREE_MIN" => count(rng, &[0, 1, 20_000, 1 << 30]),
         other => panic!("{other} has no values here: give it some, or a reason in LEFT_OUT"),
     })
 }
@@ -253,14 +254,16 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
     let mut rng = Rng::from_seed(seed).fork("every setting");
     // So that the cases stay as they were before there was a state.
     let mut of_state = Rng::from_seed(seed).fork("state");
+    let mut of_operator = Rng::from_seed(seed).fork("operator");
     let mut said = BTreeMap::new();
     for setting in all() {
         if LEFT_OUT.iter().any(|(name, _)| *name == setting.name) {
             continue;
         }
-        let rng = match setting.name.starts_with("STATE") {
-            true => &mut of_state,
-            false => &mut rng,
+        let rng = match setting.name {
+            name if name.starts_with("STATE") => &mut of_state,
+            "DISK_FREE_MIN" => &mut of_operator,
+            _ => &mut rng,
         };
         if let Some(value) = value_of(setting.name, rng) {
             said.insert(setting.name, value);
@@ -335,6 +338,7 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
             below: pick(&mut rng, &parts).into(),
             from,
             until: from + Duration::from_millis(rng.below(30_000)),
+            free: pick(&mut of_operator, &[0, 5_000, 50_000]),
         });
     }
     (case, said)

@@ -525,6 +525,7 @@ fn full(from: u64, until: u64) -> FullDisk {
         below: "out".into(),
         from: Duration::from_secs(from),
         until: Duration::from_secs(until),
+        free: 0,
     }
 }
 

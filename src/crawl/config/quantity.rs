@@ -131,9 +131,9 @@ impl<const MIN: u64> Form for Concurrency<MIN> {
 }
 
 /// A number of bytes, at least 1.
-pub(super) struct Bytes<T>(PhantomData<T>);
+pub(super) struct Bytes<T, const MIN: u64 = 1>(PhantomData<T>);
 
-impl<T> Form for Bytes<T>
+impl<T, const MIN: u64> Form for Bytes<T, MIN>
 where
     T: TryFrom<u64> + TryInto<u64> + Copy,
 {
@@ -145,15 +145,15 @@ where
         match value {
             Value::String(text) => {
                 let bytes = bytes(text).ok_or_else(|| wrong(value, "not a size", MEND))?;
-                Whole::<T, 1>::read(&bytes.into())
+                Whole::<T, MIN>::read(&bytes.into())
             }
-            _ => Whole::<T, 1>::read(value),
+            _ => Whole::<T, MIN>::read(value),
         }
         .map_err(|problem| Problem::new(problem.what, MEND))
     }
 
     fn write(of: &T) -> Value {
-        Whole::<T, 1>::write(of)
+        Whole::<T, MIN>::write(of)
     }
 }
 

@@ -336,4 +336,6 @@ static TABLE: &[Setting] = &[
         "what is still to be fetched is kept on disk, for --resume after any end"),
     row!("STATE_SYNC", Delay, state_sync,
         "interval of commits: a crash repeats at most the requests since the last one"),
+    row!("DISK_FREE_MIN", Maybe<Bytes<u64, 0>>, io.disk_free_min,
+        "free space that remains on the volume of the output: below it the crawl pauses; unset: the lesser of 1 GiB and 2 % of the volume; 0: none"),
 ];

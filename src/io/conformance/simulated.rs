@@ -303,6 +303,7 @@ fn a_disk_with_space_again_does_all_jobs_in_order() {
             below: PathBuf::from("/simulated"),
             from: Duration::from_secs(1),
             until: Duration::from_secs(9),
+            free: 0,
         }],
         ..Faults::default()
     });

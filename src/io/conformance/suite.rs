@@ -463,6 +463,37 @@ fn the_disk_does_its_jobs_in_order<B: Bench>() {
     assert_eq!(watch.bench.content(&last), Some(whole));
 }
 
+fn a_reserve_of_free_space_is_used_only_when_stalled_writes_are_to_fail<B: Bench>() {
+    let mut watch = Watch::<B>::with(IoSettings {
+        disk_free_min: Some(u64::MAX),
+        ..IoSettings::default()
+    });
+    let (file, path) = (FileId(1), watch.bench.folder().join("results"));
+    watch.io().disk(DiskJob::Create {
+        file,
+        path: path.clone(),
+    });
+    watch.io().disk(DiskJob::Append {
+        file,
+        bytes: b"bytes".to_vec(),
+        gzip: false,
+        tag: 1,
+    });
+    let Seen::DiskFull(error) = watch.next() else {
+        panic!("all space is reserved");
+    };
+    assert!(error.contains("results"), "{error}");
+    assert!(
+        error.contains("bytes are free") && error.contains("DISK_FREE_MIN keeps"),
+        "{error}"
+    );
+    assert_ne!(watch.bench.content(&path), Some(b"bytes".to_vec()));
+    watch.io().fail_stalled_writes();
+    assert!(matches!(watch.next(), Seen::DiskRoom));
+    assert!(matches!(watch.next(), Seen::Disk(done) if done.result.is_ok()));
+    assert_eq!(watch.bench.content(&path), Some(b"bytes".to_vec()));
+}
+
 fn a_file_is_continued_at_its_length<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let path = watch.bench.folder().join("results");
@@ -671,6 +702,7 @@ suite! {
     a_datagram_longer_than_a_buffer_is_truncated
     a_datagram_to_a_port_without_a_listener_fails
     the_disk_does_its_jobs_in_order
+    a_reserve_of_free_space_is_used_only_when_stalled_writes_are_to_fail
     a_file_is_continued_at_its_length
     what_was_appended_is_read_and_a_removed_file_is_gone
     each_gzip_append_is_a_member_of_its_own

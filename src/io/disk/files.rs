@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Gzip;
+use super::reserve::Reserve;
 use crate::base::disk::{DiskJob, FileId, Written};
 
 /// The open files.
@@ -18,6 +19,7 @@ use crate::base::disk::{DiskJob, FileId, Written};
 pub(super) struct Files {
     open: BTreeMap<FileId, Open>,
     gzip: Gzip,
+    reserve: Reserve,
     /// Readable once waits for a reader of standard output are to fail.
     given_up: Option<Arc<OwnedFd>>,
 }
@@ -44,13 +46,20 @@ enum Target {
 }
 
 impl Files {
-    /// No files. `given_up` becomes readable once waits for a reader of standard output are to fail.
-    pub(super) fn new(given_up: Option<Arc<OwnedFd>>) -> Self {
+    /// No files. `given_up` becomes readable once waits for a reader of standard output are to fail;
+    /// `free_min` bytes remain free on each volume.
+    pub(super) fn new(given_up: Option<Arc<OwnedFd>>, free_min: Option<u64>) -> Self {
         Files {
             open: BTreeMap::new(),
             gzip: Gzip::default(),
+            reserve: Reserve::new(free_min),
             given_up,
         }
+    }
+
+    /// Writes to what was to remain free, from now on.
+    pub(super) fn use_reserve(&mut self) {
+        self.reserve.use_up();
     }
 
     /// Does a job. The error names what failed, and where.
@@ -64,7 +73,7 @@ impl Files {
             } => self.append(*file, bytes, *gzip),
             DiskJob::Sync { file, .. } => find(&mut self.open, *file)?.sync(),
             DiskJob::Finish { file, rename } => self.finish(*file, rename.as_deref()),
-            DiskJob::Replace { path, bytes, .. } => replace(path, bytes),
+            DiskJob::Replace { path, bytes, .. } => replace(path, bytes, &mut self.reserve),
             DiskJob::Read {
                 path,
                 offset,
@@ -77,10 +86,11 @@ impl Files {
 
     fn create(&mut self, id: FileId, path: &Path) -> io::Result<Written> {
         self.refuse_twice(id)?;
-        let create = || {
+        let mut create = || {
             if let Some(folder) = folder_of(path) {
                 fs::create_dir_all(folder)?;
             }
+            self.reserve.take(open_folder(path)?, 0)?;
             OpenOptions::new().write(true).create_new(true).open(path)
         };
         let open = Open {
@@ -146,9 +156,9 @@ impl Files {
     fn append(&mut self, id: FileId, bytes: &[u8], gzip: bool) -> io::Result<Written> {
         let open = find(&mut self.open, id)?;
         if gzip {
-            open.append(self.gzip.member(bytes))
+            open.append(self.gzip.member(bytes), &mut self.reserve)
         } else {
-            open.append(bytes)
+            open.append(bytes, &mut self.reserve)
         }
     }
 
@@ -172,10 +182,12 @@ impl Files {
 impl Open {
     /// Appends all of the bytes or none: a failed append leaves nothing in the file. Standard output
     /// keeps what was written, and a retry of the same append goes on there.
-    fn append(&mut self, bytes: &[u8]) -> io::Result<Written> {
+    fn append(&mut self, bytes: &[u8], reserve: &mut Reserve) -> io::Result<Written> {
         let offset = self.end;
         let written = match &mut self.target {
-            Target::Path { .. } => self.file.write_all_at(bytes, offset),
+            Target::Path { .. } => reserve
+                .take(&self.file, bytes.len() as u64)
+                .and_then(|()| self.file.write_all_at(bytes, offset)),
             Target::Stdout { given_up, written } => {
                 write_to_reader(&mut self.file, bytes, given_up.as_deref(), written)
             }
@@ -267,14 +279,15 @@ fn find(open: &mut BTreeMap<FileId, Open>, id: FileId) -> io::Result<&mut Open> 
 }
 
 /// Writes a file beside the old one, syncs it, and renames it over the old one.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<Written> {
+fn replace(path: &Path, bytes: &[u8], reserve: &mut Reserve) -> io::Result<Written> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");
     let beside = PathBuf::from(beside);
-    let write = || {
+    let mut write = || {
         if let Some(folder) = folder_of(path) {
             fs::create_dir_all(folder)?;
         }
+        reserve.take(open_folder(path)?, bytes.len() as u64)?;
         let mut file = File::create(&beside)?;
         file.write_all(bytes)?;
         file.sync_data()?;
@@ -311,8 +324,7 @@ fn remove(path: &Path) -> io::Result<Written> {
 
 /// Syncs a file's directory entry.
 fn sync_entry(path: &Path) -> io::Result<()> {
-    let folder = folder_of(path).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    open_folder(path)?.sync_all()
 }
 
 /// Fails if the length of a file to be continued is another.
@@ -322,6 +334,11 @@ fn check_length(length: u64, expected: u64) -> io::Result<()> {
     }
     let message = format!("its length is {length}, not {expected}");
     Err(io::Error::new(ErrorKind::InvalidData, message))
+}
+
+/// Opens the folder of a path.
+fn open_folder(path: &Path) -> io::Result<File> {
+    File::open(folder_of(path).unwrap_or(Path::new(".")))
 }
 
 /// The folder that a path names; `None` for a bare file name.

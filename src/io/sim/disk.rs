@@ -10,13 +10,17 @@ use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, nanos};
 use crate::io::Event;
-use crate::io::disk::{Gzip, RETRY_INTERVAL, is_silent, waits_for_space};
+use crate::io::disk::{
+    Gzip, RETRY_INTERVAL, check_reserve, is_silent, usual_reserve, waits_for_space,
+};
 
 #[derive(Debug)]
 pub(super) struct Disk {
     rng: Rng,
     latency_max: Duration,
     space: u64,
+    /// What remains free of it.
+    free_min: u64,
     full: Vec<FullDisk>,
     /// The job for which there is no space, and those behind it.
     waiting: VecDeque<DiskJob>,
@@ -39,11 +43,12 @@ enum Target {
 }
 
 impl Disk {
-    pub(super) fn new(rng: Rng, faults: &Faults) -> Self {
+    pub(super) fn new(rng: Rng, faults: &Faults, free_min: Option<u64>) -> Self {
         Disk {
             rng,
             latency_max: faults.disk_latency_max,
             space: faults.disk_room,
+            free_min: free_min.unwrap_or_else(|| usual_reserve(faults.disk_room)),
             full: faults.disk_full.clone(),
             waiting: VecDeque::new(),
             given_up: false,
@@ -280,11 +285,22 @@ impl Disk {
     ) -> io::Result<()> {
         let bytes = bytes as u64;
         let since_start = now.saturating_since(Instant::START);
-        let is_full = |full: &FullDisk| {
+        let is_of = |full: &&mut FullDisk| {
             path.starts_with(&full.below) && (full.from..full.until).contains(&since_start)
         };
-        if bytes > self.space || self.full.iter().any(is_full) {
-            return Err(at(ErrorKind::StorageFull, what, path));
+        let free_min = match self.given_up {
+            true => 0,
+            false => self.free_min,
+        };
+        let mut full: Vec<&mut FullDisk> = self.full.iter_mut().filter(is_of).collect();
+        let free = full.iter().map(|full| full.free);
+        let free = free.fold(self.space, u64::min);
+        let needed = bytes.max(u64::from(!full.is_empty()));
+        check_reserve(free, free_min, needed).map_err(|error| {
+            io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+        })?;
+        for full in &mut full {
+            full.free -= bytes;
         }
         self.space -= bytes;
         Ok(())

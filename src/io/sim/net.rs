@@ -83,7 +83,7 @@ pub enum Answer {
     Silence,
 }
 
-/// A period in which a volume is full.
+/// A period in which a volume is full, or has little free space.
 #[derive(Clone, Debug)]
 pub struct FullDisk {
     /// The volume holds the files below this folder.
@@ -92,6 +92,8 @@ pub struct FullDisk {
     pub from: Duration,
     /// Until this time after the start.
     pub until: Duration,
+    /// Bytes that are free at its beginning.
+    pub free: u64,
 }
 
 /// Faults of network, disk and machine.

@@ -15,7 +15,7 @@ use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::io::sim::{Faults, FullDisk, Origins, Sim};
-use crate::io::{Io, IoSettings, gunzip};
+use crate::io::{Io, gunzip};
 use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use crate::throttle::settings::Jitter;
 
@@ -48,12 +48,18 @@ pub fn crawl_of(origins: Origins, config: Config) -> Crawler<Sim> {
     crawl_in("out", FULL_UNTIL, Shared::new(origins), config)
 }
 
-fn crawl_in(
-    below: &str,
-    until: Duration,
-    world: Shared<Origins>,
-    mut config: Config,
-) -> Crawler<Sim> {
+fn crawl_in(below: &str, until: Duration, world: Shared<Origins>, config: Config) -> Crawler<Sim> {
+    let full = FullDisk {
+        below: PathBuf::from(below),
+        from: FULL_FROM,
+        until,
+        free: 0,
+    };
+    crawl_on(full, world, config)
+}
+
+/// A crawl on this disk.
+fn crawl_on(full: FullDisk, world: Shared<Origins>, mut config: Config) -> Crawler<Sim> {
     for (name, value) in [
         ("AUTOTHROTTLE_ENABLED", serde_json::json!(true)),
         ("AUTOTHROTTLE_START_DELAY", serde_json::json!(0.1)),
@@ -69,16 +75,12 @@ fn crawl_in(
     config.allow_net = vec!["10.0.0.0/8".to_owned()];
     config.random_seed = Some(1);
     let faults = Faults {
-        disk_full: vec![FullDisk {
-            below: PathBuf::from(below),
-            from: FULL_FROM,
-            until,
-        }],
+        disk_full: vec![full],
         ..Faults::default()
     };
     let io = Sim::with(
         1,
-        IoSettings::default(),
+        config.io.clone(),
         faults,
         Box::new(Shared::clone(&world)),
     );
@@ -261,4 +263,42 @@ fn stops_while_a_crawl_at_its_limit_waits_for_pages_need_no_third_for_the_disk()
     assert_eq!(run(&mut crawler), FinishReason::SinkFailed);
     let took = crawler.elapsed();
     assert!(took < Duration::from_secs(12), "{took:?}");
+}
+
+#[test]
+fn a_crawl_pauses_at_its_reserve_of_free_space_and_loses_nothing() {
+    capture();
+    let world = calm(Duration::from_millis(10));
+    let config = Config::default()
+        .with("DISK_FREE_MIN", 10_000)
+        .expect("a setting");
+    let full = FullDisk {
+        below: PathBuf::from("out"),
+        from: Duration::ZERO,
+        until: FULL_UNTIL,
+        free: 50_000,
+    };
+    let mut crawler = crawl_on(full, Shared::clone(&world), config);
+    for page in 0..PAGES {
+        crawler.submit(get(1, page)).expect("it is a URL");
+    }
+    while crawler.io().now() < Instant::START + FULL_UNTIL - Duration::from_secs(1) {
+        turn(&mut crawler, Some(Duration::from_millis(100)));
+        let written: usize = crawler.io().files().values().map(Vec::len).sum();
+        assert!(written <= 40_000, "{written} bytes are written");
+    }
+    let asked = world.borrow().hits().len();
+    assert!((10..PAGES as usize).contains(&asked), "{asked} pages");
+    assert_eq!(run(&mut crawler), FinishReason::Finished);
+    check_whole(&crawler);
+    let lines = captured();
+    let full: Vec<&String> = lines
+        .iter()
+        .filter(|line| line.contains("disk full"))
+        .collect();
+    let [line] = full[..] else {
+        panic!("one line expected: {full:?}");
+    };
+    assert!(line.contains("bytes are free on its volume"), "{line}");
+    assert!(line.contains("DISK_FREE_MIN keeps 10000 free"), "{line}");
 }
