@@ -6,6 +6,7 @@
 
 mod listeners;
 mod disk;
+mod files;
 mod net;
 mod origins;
 mod ports;
@@ -38,6 +39,15 @@ use crate::io::IoKind;
 pub use self::net::{Answer, Faults, FullDisk, Net, World};
 pub use self::origins::{Hit, Origins};
 pub use self::socket::ConnId;
+
+/// How a run ends without being asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// Its process is killed: what was written stays.
+    Killed,
+    /// The machine loses its power: what was synced stays.
+    PowerCut,
+}
 
 /// The simulated back end, for crawls in virtual time.
 pub struct Sim {
@@ -110,10 +120,35 @@ impl Sim {
         self.disk.files()
     }
 
-    /// How many bytes of each file survive a crash of the machine, by path.
-    #[cfg(test)]
-    pub(crate) fn synced(&self) -> &BTreeMap<std::path::PathBuf, usize> {
-        self.disk.synced()
+    /// How many bytes of a file survive a crash of the machine.
+    #[doc(hidden)]
+    pub fn synced(&self, path: &std::path::Path) -> usize {
+        self.disk.synced(path)
+    }
+
+    /// Number of disk jobs that failed though there was space.
+    #[doc(hidden)]
+    pub fn disk_errors(&self) -> u64 {
+        self.disk.errors()
+    }
+
+    /// Puts durable files on the disk in place of all others.
+    #[doc(hidden)]
+    pub fn put_files(&mut self, files: BTreeMap<std::path::PathBuf, Vec<u8>>) {
+        self.disk.put_files(files);
+    }
+
+    /// Ends the process, or the power of the machine: returns the files that are left.
+    #[doc(hidden)]
+    pub fn crash(&mut self, crash: Crash, rng: &mut Rng) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
+        let mut jobs = Vec::new();
+        while self.net.next_at().is_some() {
+            if let SimEvent::Disk(job) = self.net.pop() {
+                jobs.push(job);
+            }
+        }
+        let now = self.net.now();
+        self.disk.crash(crash, jobs, now, rng)
     }
 
     /// The bytes written to standard output.
@@ -464,7 +499,7 @@ impl Io for Sim {
     }
 
     fn disk(&mut self, job: DiskJob) {
-        let at = self.disk.done_at(self.net.now());
+        let at = self.disk.done_at(&job, self.net.now());
         self.net.schedule(at, SimEvent::Disk(job));
     }
 

@@ -108,6 +108,11 @@ impl<I: Io> Core<I> {
         self.network.io()
     }
 
+    /// The same, to be changed by a test.
+    pub fn io_mut(&mut self) -> &mut I {
+        self.network.io_mut()
+    }
+
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config

@@ -251,6 +251,12 @@ impl<I: Io> Crawler<I> {
         self.core.io()
     }
 
+    /// The same, to be changed.
+    #[doc(hidden)]
+    pub fn io_mut(&mut self) -> &mut I {
+        self.core.io_mut()
+    }
+
     /// The configuration it runs under.
     pub fn config(&self) -> &Config {
         self.core.config()

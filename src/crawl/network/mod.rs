@@ -134,6 +134,11 @@ impl<I: Io> Network<I> {
         &self.io
     }
 
+    /// The same, to be changed by a test.
+    pub fn io_mut(&mut self) -> &mut I {
+        &mut self.io
+    }
+
     /// The kind of back end.
     pub fn io_kind(&self) -> IoKind {
         self.io.kind()

@@ -1,10 +1,13 @@
-//! The simulated disk: files in memory, written in order, with latency and limited space.
+//! The simulated disk: files in memory, with latency, limited space and errors.
+//!
+//! The jobs of one file are done in order. A sync may take longer, and then jobs of other files overtake it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::files::Files;
 use super::{Faults, FullDisk};
 use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::rng::Rng;
@@ -18,6 +21,11 @@ use crate::io::disk::{
 pub(super) struct Disk {
     rng: Rng,
     latency_max: Duration,
+    sync_delay_max: Duration,
+    /// Probability that a job fails.
+    error: f64,
+    /// Jobs that have failed so.
+    errors: u64,
     space: u64,
     /// What remains free of it.
     free_min: u64,
@@ -28,9 +36,9 @@ pub(super) struct Disk {
     given_up: bool,
     /// When the last queued job is done; the next one begins then.
     busy_until: Instant,
-    files: BTreeMap<PathBuf, Vec<u8>>,
-    /// How much of each file survives a crash.
-    synced: BTreeMap<PathBuf, usize>,
+    /// When the last sync of each file is done, if later jobs of others may be done before.
+    syncing: BTreeMap<FileId, Instant>,
+    files: Files,
     open: BTreeMap<FileId, Target>,
     stdout: Vec<u8>,
     gzip: Gzip,
@@ -38,7 +46,11 @@ pub(super) struct Disk {
 
 #[derive(Clone, Debug)]
 enum Target {
-    Path(PathBuf),
+    /// A file, and where its next bytes go.
+    Path {
+        path: PathBuf,
+        end: usize,
+    },
     Stdout,
 }
 
@@ -47,14 +59,17 @@ impl Disk {
         Disk {
             rng,
             latency_max: faults.disk_latency_max,
+            sync_delay_max: faults.sync_delay_max,
+            error: faults.disk_error,
+            errors: 0,
             space: faults.disk_room,
             free_min: free_min.unwrap_or_else(|| usual_reserve(faults.disk_room)),
             full: faults.disk_full.clone(),
             waiting: VecDeque::new(),
             given_up: false,
             busy_until: Instant::START,
-            files: BTreeMap::new(),
-            synced: BTreeMap::new(),
+            syncing: BTreeMap::new(),
+            files: Files::default(),
             open: BTreeMap::new(),
             stdout: Vec::new(),
             gzip: Gzip::default(),
@@ -62,12 +77,82 @@ impl Disk {
     }
 
     pub(super) fn files(&self) -> &BTreeMap<PathBuf, Vec<u8>> {
-        &self.files
+        self.files.contents()
     }
 
-    #[cfg(test)]
-    pub(super) fn synced(&self) -> &BTreeMap<PathBuf, usize> {
-        &self.synced
+    /// How many bytes of a file survive a power cut.
+    pub(super) fn synced(&self, path: &Path) -> usize {
+        self.files.synced(path)
+    }
+
+    /// Number of jobs that failed though the disk had space.
+    pub(super) fn errors(&self) -> u64 {
+        self.errors
+    }
+
+    /// Puts durable files on the disk in place of all others.
+    pub(super) fn put_files(&mut self, files: BTreeMap<PathBuf, Vec<u8>>) {
+        self.files = files.into();
+    }
+
+    /// Ends amid these jobs: the first of them are done, the next in part. Returns the files that are left
+    /// after the end of the process, or of the machine's power.
+    pub(super) fn crash(
+        &mut self,
+        crash: super::Crash,
+        jobs: Vec<DiskJob>,
+        now: Instant,
+        rng: &mut Rng,
+    ) -> BTreeMap<PathBuf, Vec<u8>> {
+        let done = rng.below(jobs.len() as u64 + 1) as usize;
+        let mut jobs = jobs.into_iter();
+        let mut events = Vec::new();
+        for job in jobs.by_ref().take(done) {
+            let _ = self.handle_job(job, now, &mut events);
+        }
+        if let Some(job) = jobs.next()
+            && self.waiting.is_empty()
+        {
+            self.begin(job, rng);
+        }
+        let files = std::mem::take(&mut self.files);
+        match crash {
+            super::Crash::Killed => files.contents().clone(),
+            super::Crash::PowerCut => files.cut(rng),
+        }
+    }
+
+    /// Does a part of a job.
+    fn begin(&mut self, job: DiskJob, rng: &mut Rng) {
+        match job {
+            DiskJob::Append {
+                file, bytes, gzip, ..
+            } => {
+                let bytes = if gzip {
+                    self.gzip.member(&bytes)
+                } else {
+                    &bytes
+                };
+                if let Some(Target::Path { path, end }) = self.open.get(&file) {
+                    let part = rng.below(bytes.len() as u64 + 1) as usize;
+                    self.files.write(path, *end, &bytes[..part]);
+                }
+            }
+            DiskJob::Finish {
+                file,
+                rename: Some(to),
+            } => {
+                if let Some(Target::Path { path, .. }) = self.open.get(&file) {
+                    self.files.rename(path, &to);
+                }
+            }
+            DiskJob::Create { path, .. } if self.files.get(&path).is_none() => {
+                self.files.create(&path);
+            }
+            DiskJob::Remove { path, .. } => drop(self.files.remove(&path)),
+            DiskJob::Replace { path, bytes, .. } => self.files.replace(&path, &bytes),
+            _ => {}
+        }
     }
 
     pub(super) fn stdout(&self) -> &[u8] {
@@ -75,10 +160,21 @@ impl Disk {
     }
 
     /// When a job that is queued now will be done.
-    pub(super) fn done_at(&mut self, now: Instant) -> Instant {
+    pub(super) fn done_at(&mut self, job: &DiskJob, now: Instant) -> Instant {
         let latency = Duration::from_nanos(self.rng.below(nanos(self.latency_max) + 1));
         self.busy_until = self.busy_until.max(now) + latency;
-        self.busy_until
+        if self.sync_delay_max.is_zero() {
+            return self.busy_until;
+        }
+        let mut at = self.busy_until;
+        if let Some(file) = file_of(job) {
+            at = at.max(self.syncing.get(&file).copied().unwrap_or(at));
+            if let DiskJob::Sync { .. } = job {
+                at += Duration::from_nanos(self.rng.below(nanos(self.sync_delay_max) + 1));
+            }
+            self.syncing.insert(file, at);
+        }
+        at
     }
 
     /// Does a job, or queues it behind those that wait for space. Returns when to retry these, if at
@@ -139,15 +235,19 @@ impl Disk {
 
     /// Does a job, with the results of the real disk.
     fn perform(&mut self, job: &mut DiskJob, now: Instant) -> io::Result<Written> {
+        let fails = self.error > 0.0 && self.rng.chance(self.error);
         match job {
             DiskJob::Create { file, path } => {
-                if self.files.contains_key(path) {
+                if self.files.get(path).is_some() {
                     return Err(at(ErrorKind::AlreadyExists, "cannot create", path));
                 }
+                if fails {
+                    return Err(self.broken("cannot create", path));
+                }
                 self.take_space(0, "cannot create", path, now)?;
-                self.name(*file, Target::Path(path.clone()))?;
-                self.files.insert(path.clone(), Vec::new());
-                Ok(Written::default())
+                let path = path.clone();
+                self.files.create(&path);
+                self.name(*file, Target::Path { path, end: 0 })
             }
             DiskJob::Open { file, path, length } => {
                 let Some(content) = self.files.get(path) else {
@@ -156,57 +256,90 @@ impl Disk {
                 if content.len() as u64 != *length {
                     return Err(at(ErrorKind::InvalidData, "cannot open", path));
                 }
-                self.name(*file, Target::Path(path.clone()))
+                if fails {
+                    return Err(self.broken("cannot open", path));
+                }
+                let target = Target::Path {
+                    path: path.clone(),
+                    end: content.len(),
+                };
+                self.name(*file, target)
             }
             DiskJob::Stdout { file } => self.name(*file, Target::Stdout),
             DiskJob::Append {
                 file, bytes, gzip, ..
-            } => self.append(*file, bytes, *gzip, now),
-            DiskJob::Sync { file, .. } => {
-                let target = self.target(*file)?;
-                let length = self.content(&target).len();
-                if let Target::Path(path) = target {
-                    self.synced.insert(path, length);
-                }
-                Ok(Written {
-                    offset: length as u64,
-                    length: 0,
-                })
-            }
-            DiskJob::Finish { file, rename } => {
-                let target = self.target(*file)?;
-                if let (Target::Path(path), Some(to)) = (target, rename) {
-                    self.take_space(0, "cannot rename to", to, now)?;
-                    let content = self.files.remove(&path).unwrap_or_default();
-                    self.files.insert(to.clone(), content);
-                    if let Some(length) = self.synced.remove(&path) {
-                        self.synced.insert(to.clone(), length);
-                    }
-                }
-                self.open.remove(file);
-                Ok(Written::default())
-            }
+            } => self.append(*file, bytes, *gzip, fails, now),
+            DiskJob::Sync { file, .. } => self.sync(*file, fails),
+            DiskJob::Finish { file, rename } => self.finish(*file, rename.as_deref(), fails, now),
             DiskJob::Replace { path, bytes, .. } => {
+                if fails {
+                    return Err(self.broken("cannot replace", path));
+                }
                 self.take_space(bytes.len(), "cannot replace", path, now)?;
-                self.files.insert(path.clone(), bytes.clone());
+                self.files.replace(path, bytes);
+                self.files.sync_folder(path);
                 Ok(Written {
                     offset: 0,
                     length: bytes.len() as u64,
                 })
             }
+            DiskJob::Read { path, .. } if fails => Err(self.broken("cannot read", path)),
             DiskJob::Read {
                 path,
                 offset,
                 bytes,
                 ..
             } => self.read(path, *offset, bytes),
+            DiskJob::Remove { path, .. } if fails => Err(self.broken("cannot remove", path)),
             DiskJob::Remove { path, .. } => {
-                self.synced.remove(path);
-                let removed = self.files.remove(path);
-                self.space += removed.map_or(0, |content| content.len() as u64);
+                self.space += self.files.remove(path);
                 Ok(Written::default())
             }
         }
+    }
+
+    /// Makes a file durable, and its entry. A sync that fails is the last that could have made the bytes
+    /// before it durable.
+    fn sync(&mut self, file: FileId, fails: bool) -> io::Result<Written> {
+        let offset = match self.target(file)? {
+            Target::Path { path, end } if fails => {
+                self.files.fail_sync(&path, end);
+                return Err(self.broken("cannot sync", &path));
+            }
+            Target::Path { path, end } => {
+                self.files.sync(&path, end);
+                end
+            }
+            Target::Stdout => self.stdout.len(),
+        };
+        Ok(Written {
+            offset: offset as u64,
+            length: 0,
+        })
+    }
+
+    fn finish(
+        &mut self,
+        file: FileId,
+        rename: Option<&Path>,
+        fails: bool,
+        now: Instant,
+    ) -> io::Result<Written> {
+        let target = self.target(file)?;
+        if let (Target::Path { path, .. }, Some(to)) = (target, rename) {
+            if fails && self.rng.chance(0.5) {
+                return Err(self.broken("cannot rename to", to));
+            }
+            self.take_space(0, "cannot rename to", to, now)?;
+            self.files.rename(&path, to);
+            self.open.remove(&file);
+            if fails {
+                return Err(self.broken("cannot sync the new name of", to));
+            }
+            self.files.sync_folder(to);
+        }
+        self.open.remove(&file);
+        Ok(Written::default())
     }
 
     /// Fills `bytes` from a file.
@@ -229,6 +362,7 @@ impl Disk {
         file: FileId,
         bytes: &[u8],
         gzip: bool,
+        fails: bool,
         now: Instant,
     ) -> io::Result<Written> {
         let target = self.target(file)?;
@@ -237,23 +371,36 @@ impl Disk {
         } else {
             bytes.to_vec()
         };
-        if let Target::Path(path) = &target {
-            self.take_space(bytes.len(), "cannot write to", path, now)?;
-        }
-        let content = self.content(&target);
-        let offset = content.len() as u64;
-        content.extend_from_slice(&bytes);
+        let length = bytes.len() as u64;
+        let offset = match target {
+            Target::Path { path, end } => {
+                if fails {
+                    // What was written of it is cut off again, if that does not fail, too.
+                    let left = self.rng.below(length + 1) as usize;
+                    self.files.write(&path, end, &bytes[..left]);
+                    return Err(self.broken("cannot write to", &path));
+                }
+                self.take_space(bytes.len(), "cannot write to", &path, now)?;
+                self.files.write(&path, end, &bytes);
+                let next = end + bytes.len();
+                self.open.insert(file, Target::Path { path, end: next });
+                end
+            }
+            Target::Stdout => {
+                self.stdout.extend_from_slice(&bytes);
+                self.stdout.len() - bytes.len()
+            }
+        };
         Ok(Written {
-            offset,
-            length: bytes.len() as u64,
+            offset: offset as u64,
+            length,
         })
     }
 
-    fn content(&mut self, target: &Target) -> &mut Vec<u8> {
-        match target {
-            Target::Path(path) => self.files.entry(path.clone()).or_default(),
-            Target::Stdout => &mut self.stdout,
-        }
+    /// A job fails though there is space.
+    fn broken(&mut self, what: &str, path: &Path) -> io::Error {
+        self.errors += 1;
+        at(io::Error::from_raw_os_error(EIO).kind(), what, path)
     }
 
     fn name(&mut self, file: FileId, target: Target) -> io::Result<Written> {
@@ -307,6 +454,22 @@ impl Disk {
     }
 }
 
+/// The file of a job whose jobs are done in order.
+fn file_of(job: &DiskJob) -> Option<FileId> {
+    match job {
+        DiskJob::Create { file, .. }
+        | DiskJob::Open { file, .. }
+        | DiskJob::Stdout { file }
+        | DiskJob::Append { file, .. }
+        | DiskJob::Sync { file, .. }
+        | DiskJob::Finish { file, .. } => Some(*file),
+        _ => None,
+    }
+}
+
 fn at(kind: ErrorKind, what: &str, path: &Path) -> io::Error {
     io::Error::new(kind, format!("{what} {}: {kind}", path.display()))
 }
+
+/// Linux's number of an error of the device.
+const EIO: i32 = 5;

@@ -107,6 +107,10 @@ pub struct Faults {
     pub piece_gap_max: Duration,
     /// The longest latency of a disk job.
     pub disk_latency_max: Duration,
+    /// How much longer than other jobs a sync takes at most; meanwhile jobs of other files are done.
+    pub sync_delay_max: Duration,
+    /// Probability that a disk job fails, with the error of a broken disk.
+    pub disk_error: f64,
     /// Free space on the disk, in bytes.
     pub disk_room: u64,
     /// Memory limit and use, each from a time after the start.
@@ -134,6 +138,8 @@ impl Default for Faults {
             piece_bytes_max: 8 * 1024,
             piece_gap_max: Duration::from_micros(200),
             disk_latency_max: Duration::from_millis(2),
+            sync_delay_max: Duration::ZERO,
+            disk_error: 0.0,
             disk_room: u64::MAX,
             memory: Vec::new(),
             disk_full: Vec::new(),

@@ -164,10 +164,9 @@ fn run(
             break;
         }
     }
-    let synced = crawler.io().synced();
     let kept = crawler.io().files().iter().map(|(path, bytes)| {
         // Of what is not synced any part survives.
-        let synced = synced.get(path).copied().unwrap_or(0);
+        let synced = crawler.io().synced(path);
         let more = rng.below((bytes.len() - synced) as u64 + 1) as usize;
         (path.clone(), bytes[..synced + more].to_vec())
     });
