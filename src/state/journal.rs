@@ -159,8 +159,8 @@ impl<'a> Reader<'a> {
             };
         };
         if header[..8] != MAGIC {
-            return match is_empty() {
-                // Room was reserved for it, and nothing was written.
+            return match header.iter().all(|byte| *byte == 0) {
+                // Room was reserved for it, and it was not written, though bytes behind it may be.
                 true => Err(SegmentError::Incomplete { length: 0 }),
                 false => Err(SegmentError::NotAJournal),
             };

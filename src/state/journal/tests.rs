@@ -129,6 +129,9 @@ fn what_is_no_segment_is_an_error_by_its_kind() {
     check(b"", SegmentError::Incomplete { length: 0 });
     check(&[0; 10], SegmentError::Incomplete { length: 10 });
     check(&[0; 100], SegmentError::Incomplete { length: 0 });
+    // The sectors of a write reach the disk in any order.
+    let late = [[0; 512], [7; 512]].concat();
+    check(&late, SegmentError::Incomplete { length: 0 });
     let (mut newer, _) = header(VERSION + 1, 1, 1);
     let error = SegmentError::Newer {
         version: 2,
