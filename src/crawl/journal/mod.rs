@@ -38,6 +38,9 @@ struct Open {
     folder: PathBuf,
     path: PathBuf,
     framer: Framer,
+    /// Whether the beginning of the segment is written. Records follow only then: if it could not be
+    /// written, they would take its place.
+    is_begun: bool,
     /// Records that were not handed to the disk yet.
     records: Vec<u8>,
     /// How far the list of seeds was taken, if that is not recorded yet.
@@ -119,6 +122,7 @@ const KEYS_PER_RECORD: usize = 4096;
 const APPEND: u64 = 0;
 const RECORDS: u64 = 1;
 const COMMIT: u64 = 2;
+const BEGINNING: u64 = 3;
 
 impl Journal {
     /// A crawl without a state on disk.
@@ -135,6 +139,7 @@ impl Journal {
             path: start.path.clone(),
         };
         let mut open = Open {
+            is_begun: false,
             records: framer.header(),
             framer,
             epoch: Epoch(start.epoch),
@@ -151,6 +156,7 @@ impl Journal {
         for record in first {
             open.record(|out| record.encode(out));
         }
+        open.hand_over(BEGINNING);
         Journal {
             open: Some(Box::new(open)),
         }
@@ -240,15 +246,17 @@ impl Journal {
     pub fn next_timeout(&self) -> Option<Instant> {
         let open = self.open.as_ref()?;
         match open.stage {
-            Stage::Idle { due } if open.has_new && open.failure.is_none() => Some(due),
+            Stage::Idle { due } if open.has_new && open.is_begun && open.failure.is_none() => {
+                Some(due)
+            }
             _ => None,
         }
     }
 
-    /// Whether no commit is under way.
+    /// Whether no commit is under way, and one may begin.
     pub fn is_idle(&self) -> bool {
         let open = self.open.as_ref();
-        open.is_none_or(|open| matches!(open.stage, Stage::Idle { .. }))
+        open.is_none_or(|open| open.is_begun && matches!(open.stage, Stage::Idle { .. }))
     }
 
     /// Begins a commit: ends the epoch. The caller has the sink prepare the same epoch.
@@ -262,7 +270,7 @@ impl Journal {
         }
         open.record(|out| Record::EpochEnd(epoch.0).encode(out));
         open.has_new = false;
-        open.hand_over();
+        open.hand_over(APPEND);
         open.jobs.push(DiskJob::Sync {
             file: FILE,
             tag: RECORDS,
@@ -313,7 +321,7 @@ impl Journal {
         let has_new = open.has_new;
         open.record(|out| Record::Commit(commit).encode(out));
         open.has_new = has_new;
-        open.hand_over();
+        open.hand_over(APPEND);
         open.jobs.push(DiskJob::Sync {
             file: FILE,
             tag: COMMIT,
@@ -353,6 +361,10 @@ impl Journal {
             let path = open.path.clone();
             open.failure
                 .get_or_insert_with(|| WriteError::new(path, error));
+        } else if open.failure.is_some() {
+            // What was lost was to be durable before this.
+        } else if done.tag == BEGINNING {
+            open.is_begun = true;
         } else if done.tag == RECORDS
             && let Stage::Preparing { is_synced, .. } = &mut open.stage
         {
@@ -376,19 +388,19 @@ impl Open {
     fn record(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.framer.frame(&mut self.records, encode);
         self.has_new = true;
-        if self.records.len() >= BATCH_SIZE {
-            self.hand_over();
+        if self.records.len() >= BATCH_SIZE && self.is_begun {
+            self.hand_over(APPEND);
         }
     }
 
     /// Hands the records to the disk.
-    fn hand_over(&mut self) {
+    fn hand_over(&mut self, tag: u64) {
         if !self.records.is_empty() {
             self.jobs.push(DiskJob::Append {
                 file: FILE,
                 bytes: std::mem::take(&mut self.records),
                 gzip: false,
-                tag: APPEND,
+                tag,
             });
         }
     }
