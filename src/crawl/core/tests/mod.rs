@@ -22,4 +22,5 @@ mod short_timeouts;
 pub mod adversity;
 mod handshakes;
 mod races;
-mod resumed_files;
+pub mod resumed_files;
+mod durability;

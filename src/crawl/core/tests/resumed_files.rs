@@ -1,6 +1,6 @@
 //! Output files on the real disk that are committed often, torn by crashes, and continued.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn each_committed_line_and_record_is_there_once_after_any_crash() {
         }
         drop(run);
         output.check();
-        let names = output.warcs().into_iter();
+        let names = warcs(output.folder.path()).into_iter();
         let open = names.filter(|path| path.extension() == Some("open".as_ref()));
         assert_eq!(open.count(), 0, "seed {seed}");
     }
@@ -170,7 +170,7 @@ impl Output {
         drop(run);
         let folder = self.folder.path().to_owned();
         let lines = ["results.jsonl", "throttle.jsonl"].map(|name| folder.join(name));
-        let open = self.warcs().into_iter();
+        let open = warcs(&folder).into_iter();
         let open = open.filter(|path| path.extension() == Some("open".as_ref()));
         for path in open.chain(lines).filter(|path| path.exists()) {
             let listed = self.last.iter().flat_map(|commit| &commit.files);
@@ -188,22 +188,6 @@ impl Output {
         }
     }
 
-    fn warcs(&self) -> Vec<PathBuf> {
-        let Ok(entries) = fs::read_dir(self.folder.path().join("warc")) else {
-            return Vec::new();
-        };
-        entries.map(|entry| entry.unwrap().path()).collect()
-    }
-
-    fn lines(&self, name: &str) -> Vec<Value> {
-        let text = fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
-        assert!(text.is_empty() || text.ends_with('\n'));
-        let lines = text.lines();
-        lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-
     /// The files have what is committed, and nothing else.
     fn check(&self) {
         let ids = |lines: &[Value]| -> Vec<u64> {
@@ -212,38 +196,66 @@ impl Output {
                 .map(|line| line["id"].as_u64().unwrap())
                 .collect()
         };
-        let results = self.lines("results.jsonl");
-        assert_eq!(ids(&results), self.committed);
-        assert_eq!(ids(&self.lines("throttle.jsonl")), self.committed);
-        for line in results {
-            let warc = &line["warc"];
-            let number = |name: &str| warc[name].as_u64().unwrap() as usize;
-            let path = self.folder.path().join(warc["file"].as_str().unwrap());
-            let bytes = fs::read(path).unwrap();
-            let record = &bytes[number("offset")..][..number("length")];
-            let record = gunzip_members(record).pop().expect("a record");
-            let target = format!("WARC-Target-URI: {}\r\n", line["url"].as_str().unwrap());
-            assert!(String::from_utf8_lossy(&record).contains(&target));
-        }
-        let mut replies = 0;
-        let mut serials = BTreeSet::new();
-        for path in self.warcs() {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            assert!(name.ends_with(".warc.gz"), "{name}");
-            assert!(
-                serials.insert(name.split('-').nth(2).unwrap().to_owned()),
-                "{name}"
-            );
-            let records = gunzip_members(&fs::read(path).unwrap());
-            let is_reply =
-                |record: &&Vec<u8>| record.starts_with(b"WARC/1.1\r\nWARC-Type: response\r\n");
-            replies += records.iter().filter(is_reply).count();
-            assert!(
-                records
-                    .iter()
-                    .all(|record| record.starts_with(b"WARC/1.1\r\n"))
-            );
-        }
-        assert_eq!(replies, self.committed.len(), "each record has its line");
+        let folder = self.folder.path();
+        assert_eq!(ids(&checked_lines(folder)), self.committed);
+        assert_eq!(ids(&lines(folder, "throttle.jsonl")), self.committed);
     }
+}
+
+fn lines(folder: &Path, name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join(name)).unwrap_or_default();
+    assert!(text.is_empty() || text.ends_with('\n'));
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The WARC files of an output directory.
+fn warcs(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder.join("warc")) else {
+        return Vec::new();
+    };
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// The result lines of an output directory that no crawl writes to. Each line has its record, each reply its
+/// line, and all files are whole.
+pub fn checked_lines(folder: &Path) -> Vec<Value> {
+    let mut contents: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let mut replies = 0;
+    let mut serials = BTreeSet::new();
+    for path in warcs(folder) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(name.ends_with(".warc.gz"), "{name}");
+        assert!(
+            serials.insert(name.split('-').nth(2).unwrap().to_owned()),
+            "{name}"
+        );
+        let bytes = fs::read(path).unwrap();
+        let records = gunzip_members(&bytes);
+        contents.insert(name, bytes);
+        let is_reply =
+            |record: &&Vec<u8>| record.starts_with(b"WARC/1.1\r\nWARC-Type: response\r\n");
+        replies += records.iter().filter(is_reply).count();
+        let mut records = records.iter();
+        assert!(records.all(|record| record.starts_with(b"WARC/1.1\r\n")));
+    }
+    let lines = lines(folder, "results.jsonl");
+    let mut with_record = 0;
+    for line in &lines {
+        let warc = &line["warc"];
+        let Some(file) = warc["file"].as_str() else {
+            continue;
+        };
+        let number = |name: &str| warc[name].as_u64().unwrap() as usize;
+        let bytes = &contents[file.strip_prefix("warc/").unwrap()];
+        let record = &bytes[number("offset")..][..number("length")];
+        let record = gunzip_members(record).pop().expect("a record");
+        let target = format!("WARC-Target-URI: {}\r\n", line["url"].as_str().unwrap());
+        assert!(String::from_utf8_lossy(&record).contains(&target));
+        with_record += 1;
+    }
+    assert_eq!(replies, with_record, "each record has its line");
+    lines
 }

@@ -1,0 +1,403 @@
+//! Crawls into files in virtual time, on a disk that tears, loses, reorders, fills up and fails, which are
+//! ended again and again and continued each time.
+//!
+//! `ARGIOPE_SEEDS` is the number of crawls: `ARGIOPE_SEEDS=10000 cargo test --release --lib -- durability`.
+//! A failure prints the seed; `ARGIOPE_SEED` runs that crawl alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::base::rng::Rng;
+use crate::base::time::Instant;
+use crate::crawl::core::tests::resumed_files::checked_lines;
+use crate::crawl::core::tests::trial::config;
+use crate::crawl::finish::FinishReason;
+use crate::crawl::journal::state::State;
+use crate::crawl::{Crawler, Parts, Turn};
+use crate::fetch::resolver::ResolverSettings;
+use crate::frontier::request::Request;
+use crate::frontier::settings::Follow;
+use crate::io::sim::web::{Asked, Reply, Web};
+use crate::io::sim::{Crash, Faults, FullDisk, Sim};
+use crate::io::{Io, IoSettings};
+use crate::sink::directory;
+use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+
+/// Crawls that are tried unless `ARGIOPE_SEEDS` says otherwise.
+const SEEDS: u64 = 200;
+
+const HOSTS: u64 = 3;
+const PAGES: u64 = 14;
+
+/// Time from the reply of a server to the commit of its line, beyond `STATE_SYNC`, on a quick disk that
+/// works: round trips, the jobs queued before the commit, and its own.
+const COMMIT_TIME: Duration = Duration::from_secs(4);
+
+/// A page that links to others and to the next host; some redirect, some fail for a while or for ever.
+fn answer(asked: &Asked, rng: &mut Rng) -> Reply {
+    let number = asked.target.trim_start_matches('/').parse().unwrap_or(0);
+    let after = Duration::from_millis(rng.below(40));
+    match number % 10 {
+        3 => Reply::status(302).field("location", format!("/{}", (number + 1) % PAGES)),
+        5 => Reply::status(404),
+        6 => Reply::reset(),
+        7 => Reply::status(503),
+        _ => {
+            let host: u64 = asked.host[1..2].parse().unwrap_or(0);
+            let links = [1, 2, 9].map(|step| format!("<a href=/{}>x</a>", (number + step) % PAGES));
+            let next = format!("<a href=http://h{}.test/{number}>y</a>", (host + 1) % HOSTS);
+            Reply::page(links.concat() + &next)
+        }
+    }
+    .after(after)
+}
+
+/// A crawl over several runs.
+struct Trial {
+    seed: u64,
+    rng: Rng,
+    folder: TempDir,
+    /// What was asked of the servers so far.
+    asked: BTreeMap<String, u64>,
+}
+
+/// What a run left.
+struct Left {
+    reason: Option<FinishReason>,
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    asked: Vec<Asked>,
+    crashed_at: Instant,
+    /// Until when lines may be uncommitted: none that was answered before is lost.
+    settled: Option<Duration>,
+}
+
+impl Trial {
+    fn new(seed: u64) -> Self {
+        // Files are synced often: in memory that takes no time.
+        let memory = Path::new("/dev/shm");
+        let folder = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory),
+            false => tempfile::tempdir(),
+        };
+        Trial {
+            seed,
+            rng: Rng::from_seed(seed),
+            folder: folder.expect("a folder"),
+            asked: BTreeMap::new(),
+        }
+    }
+
+    fn out(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs the crawl to its end, with this number of ends before; returns its lines.
+    fn run_to_its_end(&mut self, ends: usize) -> Vec<Value> {
+        let secret = [self.seed as u8; 16];
+        let new = State::new(self.out(), "{}".to_owned(), secret).expect("it is short");
+        new.beginning().write().expect("it can be written");
+        let mut state = new;
+        let mut done = Vec::new();
+        for number in 0..1000 {
+            let has_faults = number < ends;
+            let finals = finals_of(&done);
+            let left = self.run(state, has_faults);
+            for asked in left
+                .asked
+                .iter()
+                .filter(|asked| asked.target != "/robots.txt")
+            {
+                let url = url_of(asked);
+                assert!(
+                    !finals.contains(&url),
+                    "{url} has its line and is asked again"
+                );
+                *self.asked.entry(url).or_default() += 1;
+            }
+            self.put_files(&left.files);
+            let is_over = left.reason == Some(FinishReason::Finished);
+            (state, done) = self.resume();
+            self.check_settled(&left, &done);
+            if is_over {
+                assert_eq!(state.queued(), 0, "all has ended");
+                self.check_asked(&done);
+                return done;
+            }
+            state.beginning().write().expect("it can be written");
+        }
+        panic!("the crawl does not end");
+    }
+
+    /// Reads what is left, as `--resume` does; a resume may be interrupted and begin again.
+    fn resume(&mut self) -> (State, Vec<Value>) {
+        let again = self.rng.below(3);
+        for _ in 0..again {
+            let state = State::load(self.out()).expect("it can be read");
+            let lock = directory::lock(self.out()).expect("it is free");
+            if self.rng.chance(0.5) {
+                directory::resume(&lock, state.commit()).expect("its files can be continued");
+            }
+            if self.rng.chance(0.5) {
+                state.beginning().write().expect("it can be written");
+            }
+        }
+        let state = State::load(self.out()).expect("it can be read");
+        let lock = directory::lock(self.out()).expect("it is free");
+        directory::resume(&lock, state.commit()).expect("its files can be continued");
+        drop(lock);
+        (state, checked_lines(self.out()))
+    }
+
+    /// One run of the crawl.
+    fn run(&mut self, state: State, has_faults: bool) -> Left {
+        let rng = &mut self.rng;
+        let mut answers = Rng::from_seed(rng.next_u64());
+        let web = Web::new(move |asked| answer(asked, &mut answers));
+        let mut config = config(self.seed);
+        config.frontier.follow = Follow::All;
+        config.frontier.robots_obey = rng.below(2) == 0;
+        config.frontier.retry_times = 1;
+        config.state_sync = Duration::from_millis(rng.below(300));
+        config.throttle.default.delay = Duration::from_millis(rng.below(60));
+        config.throttle.default.concurrency = 3;
+        config.outage_breaker = false;
+        config.stop_grace = Duration::from_millis(rng.below(200));
+        let faults = match has_faults {
+            true => faults(self.folder.path(), rng),
+            false => Faults::default(),
+        };
+        let is_quick = faults.disk_latency_max < Duration::from_millis(10);
+        let is_sound = is_quick && faults.disk_error == 0.0 && faults.disk_full.is_empty();
+        let settled = is_sound.then_some(config.state_sync + COMMIT_TIME);
+        let resolver = ResolverSettings {
+            servers: vec![Web::name_server()],
+            ..ResolverSettings::default()
+        };
+        let mut warc = WarcOptions::new("a.test", [rng.below(256) as u8; 16]);
+        warc.size_max = [4000, 20_000][rng.below(2) as usize];
+        let sink = FileSink::new(FileSinkOptions {
+            warc: Some(warc),
+            commits: true,
+            ..FileSinkOptions::new(self.folder.path())
+        });
+        let io_settings = IoSettings {
+            disk_free_min: [None, Some(0), Some(9000)][rng.below(3) as usize],
+            ..IoSettings::default()
+        };
+        let mut io = Sim::with(rng.next_u64(), io_settings, faults, web.world());
+        io.put_files(files_of(self.folder.path()));
+        let lacks_seed = state.seeds_taken() == Some(0);
+        let mut parts = Parts::new(sink);
+        parts.state = Some(state);
+        let config = config.finish().expect("a sound config");
+        let mut crawler = Crawler::on(io, config, resolver, parts).expect("a crawler");
+        // The page of a redirect then waits for the answer about its target.
+        let is_delayed = rng.below(3) == 0;
+        if is_delayed {
+            crawler.delay_admission(rng.next_u64());
+        }
+        if lacks_seed {
+            let seed = Request::get("http://h0.test/0");
+            let handle = crawler.handle();
+            handle.submit_seed_at(seed, 1).expect("there is room");
+        }
+        let turns = match has_faults {
+            true => 1 + rng.below(600),
+            false => 1_000_000,
+        };
+        let stops_at = (has_faults && rng.below(4) == 0).then(|| rng.below(turns));
+        let mut reason = None;
+        for turn in 0..turns {
+            if stops_at == Some(turn) {
+                crawler.stopper().stop();
+            }
+            if let Turn::Over(over) = crawler.turn(None) {
+                reason = Some(over);
+                break;
+            }
+        }
+        let is_broken = crawler.io().disk_errors() > 0;
+        if reason == Some(FinishReason::Finished) {
+            assert!(!is_broken, "a crawl whose disk failed is not finished");
+        }
+        let crashed_at = crawler.io().now();
+        let crash = [Crash::Killed, Crash::PowerCut][rng.below(2) as usize];
+        Left {
+            reason,
+            files: crawler.io_mut().crash(crash, rng),
+            asked: web.asked(),
+            crashed_at,
+            settled: settled.filter(|_| reason.is_none() && !is_delayed),
+        }
+    }
+
+    /// Makes the folder's files these.
+    fn put_files(&self, files: &BTreeMap<PathBuf, Vec<u8>>) {
+        for path in files_of(self.out())
+            .keys()
+            .filter(|path| !files.contains_key(*path))
+        {
+            fs::remove_file(path).expect("it is there");
+        }
+        for (path, content) in files {
+            let folder = path.parent().expect("it has a folder");
+            fs::create_dir_all(folder).expect("it can be made");
+            fs::write(path, content).expect("it can be written");
+        }
+    }
+
+    /// Replies that came long before the crash have their lines.
+    fn check_settled(&self, left: &Left, done: &[Value]) {
+        let Some(settled) = left.settled else {
+            return;
+        };
+        let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+        for line in done {
+            *lines.entry(text(&line["url"])).or_default() += 1;
+        }
+        for asked in &left.asked {
+            let is_settled =
+                (asked.answered).is_some_and(|at| left.crashed_at.saturating_since(at) > settled);
+            let url = url_of(asked);
+            assert!(
+                !is_settled || lines.contains_key(&url),
+                "{url} was answered {settled:?} before the crash, and has no line"
+            );
+        }
+    }
+
+    /// Each line that says so was sent.
+    fn check_asked(&self, lines: &[Value]) {
+        let mut sent: BTreeMap<String, u64> = BTreeMap::new();
+        let pages = lines.iter().filter(|line| line["kind"] == "page");
+        for line in pages.filter(|line| !line["sent"].is_null()) {
+            *sent.entry(text(&line["url"])).or_default() += 1;
+        }
+        for (url, lines) in sent {
+            let asked = self.asked.get(&url).copied().unwrap_or(0);
+            assert!(
+                asked >= lines,
+                "{url} has {lines} lines and was asked {asked} times"
+            );
+        }
+    }
+}
+
+/// Faults of a disk.
+fn faults(folder: &Path, rng: &mut Rng) -> Faults {
+    let full = |rng: &mut Rng| {
+        let from = Duration::from_millis(rng.below(3000));
+        FullDisk {
+            below: folder.to_owned(),
+            from,
+            until: from + Duration::from_millis(rng.below(5000)),
+            free: rng.below(20_000),
+        }
+    };
+    Faults {
+        disk_latency_max: Duration::from_millis([8, rng.below(80)][rng.below(2) as usize]),
+        sync_delay_max: Duration::from_millis([0, rng.below(200)][rng.below(2) as usize]),
+        disk_error: [0.0, 0.0, 0.002, 0.02][rng.below(4) as usize],
+        disk_full: (0..rng.below(3).saturating_sub(1))
+            .map(|_| full(rng))
+            .collect(),
+        ..Faults::default()
+    }
+}
+
+/// The files in a folder and its folders, but for its lock.
+fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder).expect("it is there") {
+        let path = entry.expect("it can be listed").path();
+        if path.is_dir() {
+            files.extend(files_of(&path));
+        } else if !path.ends_with(".argiope-lock") {
+            files.insert(path.clone(), fs::read(path).expect("it can be read"));
+        }
+    }
+    files
+}
+
+fn url_of(asked: &Asked) -> String {
+    format!("http://{}{}", asked.host, asked.target)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The URLs of pages that have final lines: one each.
+fn finals_of(lines: &[Value]) -> BTreeSet<String> {
+    let mut finals = BTreeSet::new();
+    for line in lines.iter().filter(|line| line["kind"] == "page") {
+        if line["final"] == true {
+            let url = text(&line["url"]);
+            assert!(finals.insert(url.clone()), "{url} has two final lines");
+        }
+    }
+    finals
+}
+
+/// The URLs that have lines. Each has one final line at most, each attempt that is not final has its
+/// successor, and each line a number of its own.
+fn check(lines: &[Value]) -> BTreeSet<String> {
+    let pages = || lines.iter().filter(|line| line["kind"] == "page");
+    drop(finals_of(lines));
+    let parents: BTreeSet<u64> = pages().filter_map(|line| line["parent"].as_u64()).collect();
+    for line in pages().filter(|line| line["final"] == false) {
+        let id = line["id"].as_u64().expect("a number");
+        assert!(parents.contains(&id), "nothing follows {line}");
+    }
+    let ids: BTreeSet<Option<u64>> = lines.iter().map(|line| line["id"].as_u64()).collect();
+    assert_eq!(ids.len(), lines.len(), "each line has a number of its own");
+    pages().map(|line| text(&line["url"])).collect()
+}
+
+fn number(name: &str) -> Option<u64> {
+    let value = env::var(name).ok()?;
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is a number, not {value:?}")),
+    )
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_on_a_disk_that_fails() {
+    let whole = check(&Trial::new(0).run_to_its_end(0));
+    assert!(whole.len() as u64 > HOSTS * (PAGES - 3), "{whole:?}");
+    let seeds = match number("ARGIOPE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..number("ARGIOPE_SEEDS").unwrap_or(SEEDS) + 1,
+    };
+    let next = AtomicU64::new(seeds.start);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    // The message of what failed comes before this one.
+                    let run = || Trial::new(seed).run_to_its_end(1 + seed as usize % 9);
+                    let lines = catch_unwind(run).unwrap_or_else(|_| {
+                        panic!("the crawl of seed {seed} failed; ARGIOPE_SEED={seed} runs it alone")
+                    });
+                    assert_eq!(check(&lines), whole, "seed {seed}: all pages have lines");
+                }
+            });
+        }
+    });
+}
