@@ -260,7 +260,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("pages", "workload frontier network pages output"),
     ("pending", "control work frontier requests pages output"),
     ("phase", "control workload frontier throttle network output"),
-    ("progress", "control throttle network output journal"),
+    ("progress", "control throttle network output journal spill"),
     ("reading", "control workload flights network output"),
     ("report", "control workload work throttle network output"),
     (
@@ -269,6 +269,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ),
     ("scopes", "work frontier throttle"),
     ("set_up", ""),
+    ("spilling", "work frontier requests network journal spill"),
     (
         "signals",
         "workload throttle classifier flights network output",

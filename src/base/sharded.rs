@@ -32,6 +32,11 @@ impl<T> ShardedTable<T> {
         &mut self.shards[index(hash)]
     }
 
+    /// All records, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.shards.iter().flat_map(HashTable::iter)
+    }
+
     /// Number of records.
     pub fn len(&self) -> usize {
         self.shards.iter().map(HashTable::len).sum()

@@ -17,6 +17,7 @@ mod workload;
 mod crawler;
 mod finish;
 mod set_up;
+mod spill;
 pub mod pace_report;
 pub mod stats;
 pub mod config;

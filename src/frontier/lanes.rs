@@ -79,6 +79,10 @@ pub struct Frontier {
     limited: Limited,
     origins_kept: BinaryHeap<Reverse<(Instant, u32)>>,
     queued: usize,
+    /// Memory of the queued requests beyond their lanes, in bytes.
+    queued_bytes: usize,
+    /// Requests that are queued elsewhere.
+    spilled: usize,
     lanes_open: usize,
     pages: u64,
     pages_in_flight: u64,
@@ -179,6 +183,8 @@ impl Frontier {
             limited: Limited::new(secret),
             origins_kept: BinaryHeap::new(),
             queued: 0,
+            queued_bytes: 0,
+            spilled: 0,
             lanes_open: 0,
             pages: 0,
             pages_in_flight: 0,
@@ -213,7 +219,9 @@ impl Frontier {
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         let first = job.kind == PageKind::Robots;
-        slot.queue.push(Queued::of(job));
+        let queued = Queued::of(job);
+        self.queued_bytes += queued.bytes();
+        slot.queue.push(queued);
         match slot.state {
             LaneState::Idle => self.offer_lane(lane),
             // A robots.txt request needs no robots.txt verdict and no page limit.
@@ -237,7 +245,9 @@ impl Frontier {
             // The lane may be waiting for this very request, which nothing else sends.
             slot.state = LaneState::Released;
         }
-        slot.queue.push(Queued::of(job));
+        let queued = Queued::of(job);
+        self.queued_bytes += queued.bytes();
+        slot.queue.push(queued);
         self.offer_limited(lane);
         self.offer_or_close(lane, now);
     }
@@ -375,6 +385,7 @@ impl Frontier {
         self.queued -= 1;
         let slot = &mut self.lanes[lane.0 as usize];
         let queued = slot.queue.pop().expect("the front was just seen");
+        self.queued_bytes -= queued.bytes();
         queued.into_job(self.address_of(lane))
     }
 
@@ -601,7 +612,18 @@ impl Frontier {
 
     /// Returns whether a seed may be admitted now: fewer than `FRONTIER_MAX` requests are queued.
     pub fn has_room(&self) -> bool {
-        self.queued < self.settings.queued_max
+        let max = self.settings.queued_max;
+        max == 0 || self.queued + self.spilled < max
+    }
+
+    /// So many requests are queued elsewhere.
+    pub fn set_spilled(&mut self, count: usize) {
+        self.spilled = count;
+    }
+
+    /// Memory of the queued requests and of the open lanes with their hosts and scopes, in bytes: an estimate.
+    pub fn memory(&self) -> u64 {
+        (self.queued_bytes + self.lanes_open * LANE_BYTES) as u64
     }
 
     /// Number of requests queued.
@@ -629,6 +651,9 @@ impl Frontier {
         &mut self.settings
     }
 }
+
+/// Memory of a lane with its origin, its host and its scope, in bytes: `tests/queued_memory.rs`.
+const LANE_BYTES: usize = 250;
 
 /// A count of requests in flight, in three bytes: up to 2²⁴ - 1, more than there can be.
 #[derive(Clone, Copy, Debug, Default)]

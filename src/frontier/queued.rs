@@ -73,6 +73,20 @@ impl Queued {
         Queued::Whole(Box::new(job))
     }
 
+    /// Memory behind its pointers, in bytes: an estimate for a whole job.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Queued::Plain(_) => 0,
+            Queued::Link(_) => LINK_USUAL + 16,
+            Queued::LongLink(_) => LINK_LONG + 16,
+            Queued::Whole(job) => {
+                let extra = job.extra.as_ref();
+                let extra = extra.map_or(0, |extra| size_of::<Extra>() + extra.stored_bytes());
+                size_of::<Job>() + 2 * job.url.as_str().len() + extra
+            }
+        }
+    }
+
     /// The request, given the origin of its lane: whether it is https, its host and its port.
     pub fn into_job(self, (is_https, host, port): (bool, &str, u16)) -> Job {
         match self {

@@ -34,8 +34,12 @@ pub struct FrontierSettings {
     /// `EXCLUDE` and `--exclude`: hosts (`example.com`) and domains (`*.example.com`) never asked. CIDRs
     /// go to the address guard.
     pub exclude_hosts: Vec<String>,
-    /// `FRONTIER_MAX`: requests queued at once; links beyond it are dropped and counted, seeds wait.
+    /// `FRONTIER_MAX`: requests queued at once; links beyond it are dropped and counted, seeds wait. 0: no
+    /// limit.
     pub queued_max: usize,
+    /// `FRONTIER_MEMORY`: bytes for queued requests and their lanes. With a state on disk, requests beyond it
+    /// wait there.
+    pub memory_max: u64,
     /// `ROBOTSTXT_OBEY`.
     pub robots_obey: bool,
     /// `ROBOTSTXT_USER_AGENT`: the token looked for in robots.txt.
@@ -90,7 +94,8 @@ impl Default for FrontierSettings {
             allow: Vec::new(),
             deny: Vec::new(),
             exclude_hosts: Vec::new(),
-            queued_max: 10_000_000,
+            queued_max: 0,
+            memory_max: 1 << 30,
             robots_obey: true,
             robots_agent: "argiope".to_owned(),
             robots_lifetime: Duration::from_secs(24 * 3600),

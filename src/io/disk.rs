@@ -23,6 +23,7 @@ use super::Event;
 use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
 use files::Files;
+pub(super) use files::read;
 pub(super) use reserve::{check as check_reserve, usual_reserve};
 
 /// A handle of the disk thread. Dropping it waits until all jobs are done, or fail for want of space.

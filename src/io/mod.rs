@@ -21,6 +21,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,9 @@ pub use self::sockets::accepted::Accepted;
 pub use self::sockets::listening::{Credentials, Endpoint, Peer};
 pub use self::uring::{Unavailable, Uring};
 pub use crate::base::stamp::{Clock, Stamp};
+
+/// Fills bytes from the file at a path, from an offset on.
+pub type FileReader = Box<dyn Fn(&Path, u64, &mut [u8]) -> io::Result<()>>;
 
 /// A back end: epoll, io_uring, or a simulation.
 ///
@@ -128,6 +132,11 @@ pub trait Io {
     /// A job for which there is no space is retried every second, and those behind it wait: reported by
     /// `Event::DiskFull` and `Event::DiskRoom`.
     fn disk(&mut self, job: DiskJob);
+
+    /// A reader of files as they are once the jobs of the disk are done. It blocks: for the end of a crawl.
+    fn file_reader(&self) -> FileReader {
+        Box::new(|path, offset, bytes| disk::read(path, offset, bytes).map(drop))
+    }
 
     /// Fails writes that wait for a reader of standard output or for free disk space, now and later;
     /// such waits have no timeout.

@@ -34,7 +34,7 @@ use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, Wall};
-use crate::io::IoKind;
+use crate::io::{FileReader, IoKind};
 
 pub use self::net::{Answer, Faults, FullDisk, Net, World};
 pub use self::origins::{Hit, Origins};
@@ -501,6 +501,11 @@ impl Io for Sim {
     fn disk(&mut self, job: DiskJob) {
         let at = self.disk.done_at(&job, self.net.now());
         self.net.schedule(at, SimEvent::Disk(job));
+    }
+
+    fn file_reader(&self) -> FileReader {
+        let files = self.disk.files().clone();
+        Box::new(move |path, offset, bytes| disk::read(&files, path, offset, bytes).map(drop))
     }
 
     fn memory(&self) -> Option<Memory> {

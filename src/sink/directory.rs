@@ -208,7 +208,7 @@ impl EarlierCrawl {
         old.files.extend(ours);
         let state = folder.join(STATE);
         let (ours, others): (Vec<_>, Vec<_>) =
-            (entries(&state)?.into_iter()).partition(|path| is_journal_of_ours(path));
+            (entries(&state)?.into_iter()).partition(|path| is_state_of_ours(path));
         old.files.extend(ours);
         old.state = (!others.is_empty()).then_some(state);
         Ok(old)
@@ -220,10 +220,11 @@ impl EarlierCrawl {
     }
 }
 
-/// Whether a path is that of a segment of a journal, by its name.
-fn is_journal_of_ours(path: &Path) -> bool {
+/// Whether a path is that of a file of a state, by its name.
+fn is_state_of_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    let number = name.and_then(|name| name.strip_prefix(JOURNAL));
+    let number = [JOURNAL, QUEUE].into_iter();
+    let number = name.and_then(|name| number.filter_map(|kind| name.strip_prefix(kind)).next());
     number.is_some_and(|number| number.len() >= 8 && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
@@ -232,6 +233,9 @@ pub(crate) const STATE: &str = "state";
 
 /// How the names of its journal's segments begin; a number of eight digits follows.
 pub(crate) const JOURNAL: &str = "journal-";
+
+/// The same of files with requests that do not fit into memory.
+pub(crate) const QUEUE: &str = "queue-";
 
 /// Files that a crawl writes directly into its directory.
 const FILES: [&str; 6] = [

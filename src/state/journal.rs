@@ -138,7 +138,6 @@ impl Framer {
     }
 
     /// Number of bytes of the segment so far, its header included.
-    #[cfg(test)]
     pub fn length(&self) -> u64 {
         self.offset.get()
     }
@@ -255,14 +254,7 @@ impl<'a> Reader<'a> {
 
     /// The payload of the frame at this offset, if it is intact.
     fn payload_at(&self, offset: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.bytes[offset..].split_first_chunk::<FRAME_HEAD>()?;
-        let length = u32::from_le_bytes(array(&head[..4])) as usize;
-        if !(1..=PAYLOAD_MAX).contains(&length) {
-            return None;
-        }
-        let payload = rest.get(..length)?;
-        let expected = u32::from_le_bytes(array(&head[4..]));
-        (checksum(self.place, offset as u64, payload) == expected).then_some(payload)
+        payload_of(self.place, offset as u64, &self.bytes[offset..])
     }
 }
 
@@ -284,6 +276,25 @@ impl Iterator for Reader<'_> {
         let record = Record::decode(payload);
         Some(record.map_err(|cause| SegmentError::Record { offset, cause }))
     }
+}
+
+/// The record in one frame of a segment that is read in parts: these bytes begin with it. `None` if it is not
+/// intact, or not a record.
+pub fn record_at(segment: u64, crawl: u64, offset: u64, bytes: &[u8]) -> Option<Record> {
+    let (_, place) = header(VERSION, segment, crawl);
+    Record::decode(payload_of(place, offset, bytes)?).ok()
+}
+
+/// The payload of the frame with which these bytes begin, if it is intact.
+fn payload_of(place: u32, offset: u64, bytes: &[u8]) -> Option<&[u8]> {
+    let (head, rest) = bytes.split_first_chunk::<FRAME_HEAD>()?;
+    let length = u32::from_le_bytes(array(&head[..4])) as usize;
+    if !(1..=PAYLOAD_MAX).contains(&length) {
+        return None;
+    }
+    let payload = rest.get(..length)?;
+    let expected = u32::from_le_bytes(array(&head[4..]));
+    (checksum(place, offset, payload) == expected).then_some(payload)
 }
 
 /// The header of a segment, and its checksum.

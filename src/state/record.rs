@@ -60,6 +60,45 @@ pub enum Record {
     EpochEnd(u64),
     /// The epoch is committed.
     Commit(CommitRecord),
+    /// In a file of spilled requests: requests of one origin, to be fetched.
+    Spilled {
+        /// The key of the origin.
+        origin: u64,
+        /// The requests, all admitted. None replaces another, and none waits for a moment.
+        entries: Vec<Entry>,
+    },
+    /// Admitted requests were written to a block of a file: it has them from now on, until
+    /// [`Record::Unspilled`].
+    Spill {
+        /// Where they are.
+        block: SpilledBlock,
+        /// Their numbers; none after a compaction, when the journal has no entries of them.
+        numbers: Vec<u64>,
+    },
+    /// The requests of a block were read: each is admitted again after this record.
+    Unspilled {
+        /// The number of the file.
+        file: u64,
+        /// The offset of the block.
+        offset: u64,
+    },
+}
+
+/// A block of a file of spilled requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpilledBlock {
+    /// The number of the file.
+    pub file: u64,
+    /// The offset of its frame in the file.
+    pub offset: u64,
+    /// Bytes of the frame.
+    pub length: u64,
+    /// The key of the origin.
+    pub origin: u64,
+    /// The priority of its requests.
+    pub priority: i32,
+    /// How many there are.
+    pub requests: u64,
 }
 
 /// A request to be fetched.
@@ -95,7 +134,7 @@ pub enum RecordError {
     #[error("the record ends before or within its field {0:?}")]
     Truncated(&'static str),
     /// The kind is unknown.
-    #[error("record kind {0} is unknown (known are {BEGIN} to {COMMIT})")]
+    #[error("record kind {0} is unknown")]
     Kind(u8),
     /// Flags are unknown.
     #[error("record flags {0:#x} are unknown")]
@@ -159,6 +198,23 @@ impl Record {
             Record::SeedsTaken(lines) => put_counter(SEEDS_TAKEN, *lines, out),
             Record::EpochEnd(epoch) => put_counter(EPOCH_END, *epoch, out),
             Record::Commit(commit) => commit.encode(out),
+            Record::Spilled { origin, entries } => {
+                let mut bytes = Vec::new();
+                for Entry {
+                    job,
+                    replaces,
+                    not_before,
+                } in entries
+                {
+                    encode_entry(job, *replaces, *not_before, &mut bytes);
+                }
+                encode_spilled(*origin, entries.len() as u64, &bytes, out);
+            }
+            Record::Spill { block, numbers } => encode_spill(block, numbers, out),
+            Record::Unspilled { file, offset } => {
+                put_counter(UNSPILLED, *file, out);
+                put_number(*offset, out);
+            }
         }
     }
 
@@ -199,6 +255,20 @@ impl Record {
             SEEDS_TAKEN => Record::SeedsTaken(input.number("lines")?),
             EPOCH_END => Record::EpochEnd(input.number("epoch")?),
             COMMIT => Record::Commit(CommitRecord::decode(&mut input)?),
+            SPILLED => {
+                let origin = u64::from_le_bytes(input.array("origin")?);
+                let count: u64 = input.number("count")?;
+                let entries = (0..count).map(|_| Entry::decode(&mut input));
+                Record::Spilled {
+                    origin,
+                    entries: entries.collect::<Result<_, _>>()?,
+                }
+            }
+            SPILL => decode_spill(&mut input)?,
+            UNSPILLED => Record::Unspilled {
+                file: input.number("file")?,
+                offset: input.number("offset")?,
+            },
             kind => return Err(RecordError::Kind(kind)),
         };
         input.finish()?;
@@ -216,6 +286,73 @@ pub fn encode_admitted(job: &Job, replaces: u64, not_before: Option<u64>, out: &
 pub fn encode_offered(job: &Job, replaces: u64, not_before: Option<u64>, out: &mut Vec<u8>) {
     out.push(OFFERED);
     encode_entry(job, replaces, not_before, out);
+}
+
+/// Appends the bytes of a request for [`encode_spilled`].
+pub fn encode_request(job: &Job, out: &mut Vec<u8>) {
+    encode_entry(job, 0, None, out);
+}
+
+/// Reads what [`encode_request`] appended.
+///
+/// # Errors
+/// As [`Record::decode`].
+pub fn decode_request(bytes: &[u8]) -> Result<Entry, RecordError> {
+    let mut input = Input::new(bytes);
+    let entry = Entry::decode(&mut input)?;
+    input.finish()?;
+    Ok(entry)
+}
+
+/// Appends the bytes of [`Record::Spilled`], from those of its requests, one after the other.
+pub fn encode_spilled(origin: u64, count: u64, requests: &[u8], out: &mut Vec<u8>) {
+    out.push(SPILLED);
+    out.extend_from_slice(&origin.to_le_bytes());
+    put_number(count, out);
+    out.extend_from_slice(requests);
+}
+
+/// Appends the bytes of [`Record::Spill`].
+pub fn encode_spill(block: &SpilledBlock, numbers: &[u64], out: &mut Vec<u8>) {
+    put_counter(SPILL, block.file, out);
+    put_number(block.offset, out);
+    put_number(block.length, out);
+    out.extend_from_slice(&block.origin.to_le_bytes());
+    put_signed(block.priority.into(), out);
+    put_number(block.requests, out);
+    put_number(numbers.len() as u64, out);
+    let mut last = 0;
+    for number in numbers {
+        // They are mostly in order, and near.
+        put_signed(number.wrapping_sub(last) as i64, out);
+        last = *number;
+    }
+}
+
+fn decode_spill(input: &mut Input<'_>) -> Result<Record, RecordError> {
+    let file = input.number("file")?;
+    let offset = input.number("offset")?;
+    let length = input.number("length")?;
+    let origin = u64::from_le_bytes(input.array("origin")?);
+    let priority =
+        i32::try_from(input.signed("priority")?).map_err(|_| RecordError::Value("priority"))?;
+    let requests = input.number("requests")?;
+    let count: u64 = input.number("numbers")?;
+    let mut last = 0_u64;
+    let numbers = (0..count).map(|_| {
+        last = last.wrapping_add(input.signed("number")? as u64);
+        Ok(last)
+    });
+    let numbers = numbers.collect::<Result<_, _>>()?;
+    let block = SpilledBlock {
+        file,
+        offset,
+        length,
+        origin,
+        priority,
+        requests,
+    };
+    Ok(Record::Spill { block, numbers })
 }
 
 fn put_counter(kind: u8, value: u64, out: &mut Vec<u8>) {
@@ -459,6 +596,9 @@ const EPOCH_END: u8 = 8;
 const COMMIT: u8 = 9;
 const SEED_HOSTS: u8 = 10;
 const CRAWL_DELAY: u8 = 11;
+const SPILLED: u8 = 12;
+const SPILL: u8 = 13;
+const UNSPILLED: u8 = 31;
 
 // Flags of an entry. None is changed or used again. Those of a plain link are in the first byte.
 const HTTPS: u64 = 1 << 0;

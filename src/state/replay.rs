@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use hashbrown::HashMap;
 use thiserror::Error;
 
-use super::record::{CommitRecord, Entry, Record};
+use super::record::{CommitRecord, Entry, Record, SpilledBlock};
 use crate::base::keys::Keys;
 use crate::base::secret::Known;
 use crate::frontier::job::Job;
@@ -55,7 +55,9 @@ pub struct Restored {
     pub admitted: Vec<Entry>,
     /// Offers without an answer, by number.
     pub offered: Vec<Entry>,
-    /// Keys of the URLs of attempts that have ended. A URL that was attempted again is there several times;
+    /// Blocks of requests that have not ended either, in order of their places.
+    pub spilled: Vec<SpilledBlock>,
+    /// Keys of the URLs of attempts that have ended or are spilled. A URL that was attempted again is there several times;
     /// robots.txt files, and targets of redirects of sitemaps, are not: the seen set does not hold them.
     pub seen: Vec<u64>,
     /// Keys of the host and of the registrable domain of each seed that has ended. They may be there several
@@ -235,6 +237,8 @@ struct Committed {
     admitted: HashMap<u64, Entry, Known>,
     /// Offers without an answer.
     offered: HashMap<u64, Entry, Known>,
+    /// Blocks of spilled requests, by file and offset.
+    spilled: BTreeMap<(u64, u64), SpilledBlock>,
     seen: Vec<u64>,
     seed_hosts: Vec<(u64, u64)>,
     crawl_delays: BTreeMap<String, u64>,
@@ -252,6 +256,7 @@ impl Committed {
             settings,
             admitted: HashMap::default(),
             offered: HashMap::default(),
+            spilled: BTreeMap::new(),
             seen: Vec::new(),
             seed_hosts: Vec::new(),
             crawl_delays: BTreeMap::new(),
@@ -303,6 +308,17 @@ impl Committed {
             }
             Record::SeedsTaken(lines) => self.seeds_taken = lines,
             Record::EpochEnd(_) => {}
+            Record::Spill { block, numbers } => {
+                for number in numbers {
+                    self.spill(number);
+                }
+                self.spilled.insert((block.file, block.offset), block);
+            }
+            Record::Unspilled { file, offset } => {
+                self.spilled.remove(&(file, offset));
+            }
+            // It is in files of its own.
+            Record::Spilled { .. } => {}
             Record::Begin { .. } | Record::Commit(_) => {
                 unreachable!("handled by Replay::commit")
             }
@@ -318,16 +334,29 @@ impl Committed {
         while let Some(entry) =
             (self.admitted.remove(&number)).or_else(|| self.offered.remove(&number))
         {
-            if is_in_seen_set(&entry.job) {
-                let url = &entry.job.url;
-                self.seen.push(self.keys.url(url.as_str()).0);
-                if entry.job.seed {
-                    let host = self.keys.host(url.host_str()).0;
-                    let domain = self.keys.host(url.registrable_domain()).0;
-                    self.seed_hosts.push((host, domain));
-                }
-            }
+            self.remember(&entry.job);
             number = entry.replaces;
+        }
+    }
+
+    /// A request is in a block from now on.
+    fn spill(&mut self, number: u64) {
+        self.count_number(number);
+        if let Some(entry) = self.admitted.remove(&number) {
+            self.remember(&entry.job);
+        }
+    }
+
+    /// Keeps the keys of a request whose entry goes.
+    fn remember(&mut self, job: &Job) {
+        if !is_in_seen_set(job) {
+            return;
+        }
+        self.seen.push(self.keys.url(job.url.as_str()).0);
+        if job.seed {
+            let host = self.keys.host(job.url.host_str()).0;
+            let domain = self.keys.host(job.url.registrable_domain()).0;
+            self.seed_hosts.push((host, domain));
         }
     }
 
@@ -359,6 +388,7 @@ impl Committed {
             settings: self.settings,
             admitted: by_number(self.admitted),
             offered: by_number(self.offered),
+            spilled: self.spilled.into_values().collect(),
             seen: self.seen,
             seed_hosts: self.seed_hosts,
             crawl_delays: self.crawl_delays.into_iter().collect(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::record::{CommitRecord, Entry, Record};
+use super::record::{CommitRecord, Entry, Record, SpilledBlock};
 use crate::base::keys::UrlKey;
 use crate::base::rng::Rng;
 use crate::base::scopes::Scopes;
@@ -14,7 +14,7 @@ use crate::wire::url::CrawlUrl;
 
 /// A record of any kind, with any values.
 pub fn record(rng: &mut Rng) -> Record {
-    match rng.below(9) {
+    match rng.below(11) {
         0 => Record::Begin {
             keys: std::array::from_fn(|_| rng.next_u64() as u8),
             settings: one_of(rng, &["", "{}", r#"{"USER_AGENT":"ä"}"#]).to_owned(),
@@ -38,6 +38,27 @@ pub fn record(rng: &mut Rng) -> Record {
         7 => match rng.chance(0.5) {
             true => Record::SeedsTaken(number(rng)),
             false => Record::EpochEnd(number(rng)),
+        },
+        8 => Record::Spilled {
+            origin: rng.next_u64(),
+            entries: (0..rng.below(4)).map(|_| entry(rng)).collect(),
+        },
+        9 => match rng.chance(0.5) {
+            true => Record::Unspilled {
+                file: number(rng),
+                offset: number(rng),
+            },
+            false => Record::Spill {
+                block: SpilledBlock {
+                    file: number(rng),
+                    offset: number(rng),
+                    length: number(rng),
+                    origin: rng.next_u64(),
+                    priority: number(rng) as i32,
+                    requests: number(rng),
+                },
+                numbers: (0..rng.below(5)).map(|_| number(rng)).collect(),
+            },
         },
         _ => Record::Commit(CommitRecord {
             epoch: number(rng),

@@ -28,13 +28,19 @@ impl<I: Io> Core<I> {
         for command in commands {
             match command {
                 Command::Cancel(id) => {
+                    self.cancel_spilled(id);
                     ids.insert(id);
                     has_cancelled = true;
                 }
                 Command::CancelScope(name, until) => {
                     scopes.extend(self.throttle.known_scope(&name));
+                    let has_spilled = self.has_spilled();
                     let control = &self.control;
-                    let lowest_outside = || control.lowest_number();
+                    let lowest_outside = || match has_spilled {
+                        // It is not looked for in the files.
+                        true => Some(1),
+                        false => control.lowest_number(),
+                    };
                     self.work.cancel_scope(name, until, lowest_outside);
                     has_cancelled = true;
                 }

@@ -34,6 +34,7 @@ impl<I: Io> Core<I> {
     /// Records that the sink has the result of an attempt.
     pub fn record_ended(&mut self, job: &Job) {
         self.journal.record_ended(job);
+        self.count_spilled_end(job);
     }
 
     /// An attempt was cancelled because the crawl stops: the run that resumes the crawl makes it again.
@@ -78,6 +79,7 @@ impl<I: Io> Core<I> {
     /// Begins a commit of everything so far.
     pub fn begin_commit(&mut self) {
         if let Some(epoch) = self.journal.begin_commit() {
+            self.sync_spilled();
             self.output.prepare(epoch);
         }
     }
@@ -92,9 +94,13 @@ impl<I: Io> Core<I> {
         }
         let next_number = self.frontier.numbers().last() + 1;
         let at = self.network.wall_at(self.now);
-        self.journal.record_commit(next_number, at);
+        // The commit names blocks of requests.
+        if self.is_spill_synced() {
+            self.journal.record_commit(next_number, at);
+        }
         if self.journal.poll_committed(self.now).is_some() {
             self.output.commit();
+            self.remove_spilled();
             // The sink may close files now.
             self.wakeups.turn_again();
         }
@@ -112,6 +118,7 @@ impl<I: Io> Core<I> {
             return;
         }
         let epoch = self.journal.begin_commit();
+        self.sync_spilled();
         self.output.prepare(epoch.unwrap_or(ONLY_EPOCH));
     }
 
@@ -132,9 +139,10 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// The first write of the sink or of the journal that failed.
+    /// The first write of the sink or of the state that failed.
     pub fn write_error(&self) -> Option<&WriteError> {
-        self.output.failure().or_else(|| self.journal.failure())
+        let of_state = || self.journal.failure().or_else(|| self.spill_failure());
+        self.output.failure().or_else(of_state)
     }
 
     /// Whether there is such a write.
@@ -144,7 +152,7 @@ impl<I: Io> Core<I> {
 
     /// Passes the result of a disk job on.
     pub fn on_disk(&mut self, done: &DiskDone) {
-        if !self.journal.handle_disk(done) {
+        if !self.journal.handle_disk(done) && !self.on_spill_disk(done) {
             self.output.handle_disk(done);
         }
     }

@@ -30,6 +30,7 @@ mod restoring;
 mod scopes;
 mod set_up;
 mod signals;
+mod spilling;
 #[cfg(test)]
 pub mod tests;
 
@@ -48,6 +49,7 @@ use crate::crawl::outage::Outage;
 use crate::crawl::output::Output;
 use crate::crawl::pages::Pages;
 use crate::crawl::requests::Requests;
+use crate::crawl::spill::Spill;
 use crate::crawl::timer::{SlotTimer, Timer, Wakeups};
 use crate::crawl::work::Work;
 use crate::crawl::workload::Workload;
@@ -90,6 +92,8 @@ pub(super) struct Core<I: Io> {
     output: Output,
     /// The state on disk.
     journal: Journal,
+    /// Requests that do not fit into memory.
+    spill: Spill,
 }
 
 /// After so many events what is due by then is released and departs: reading a page takes long.
@@ -172,6 +176,7 @@ impl<I: Io> Core<I> {
         self.network.resume(number_of, self.now);
         self.resume_bodies();
         self.update_outage();
+        self.advance_spill();
         self.frontier.update_hosts(self.is_held_up(), self.now);
     }
 

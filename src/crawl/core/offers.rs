@@ -43,7 +43,7 @@ impl<I: Io> Core<I> {
         }
         self.record_admitted(&job, origin);
         let OfferOrigin::Redirect(Some(at)) = origin else {
-            return self.release_later(job);
+            return self.queue_admitted(job);
         };
         if let Some(early) = self.work.delay(job, at) {
             self.release_later(early);

@@ -8,7 +8,7 @@ use crate::frontier::request::PageKind;
 use crate::io::Io;
 
 impl<I: Io> Core<I> {
-    /// Requests still to be fetched when the crawl ended, in order of admission.
+    /// Requests still to be fetched when the crawl ended, in order of admission; those in files come last.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         // A source was notified of the ends of its requests, and no results are asked for again.
         let unwritten = match self.control.has_source() {
@@ -22,7 +22,8 @@ impl<I: Io> Core<I> {
             .drain()
             .chain(self.pages.drain().filter(|job| !job.awaited))
             .chain(found);
-        let jobs = self.frontier.drain(outside);
+        let spilled = self.drain_spilled();
+        let jobs = self.frontier.drain(outside).chain(spilled);
         let submitted = std::iter::from_fn(|| self.control.poll_submission());
         let submitted: Vec<Waiting> = submitted.collect();
         let submitted = submitted.into_iter().filter_map(|waiting| match waiting {

@@ -48,8 +48,10 @@ impl<I: Io> Core<I> {
     }
 
     pub fn hand_to_disk(&mut self) {
-        let journal = self.journal.poll_jobs().into_iter();
-        for job in journal.chain(self.output.poll_jobs()) {
+        // A block of requests is durable before the commit of its record.
+        let spill = self.spill.poll_jobs().into_iter();
+        let state = spill.chain(self.journal.poll_jobs());
+        for job in state.chain(self.output.poll_jobs()) {
             self.network.disk(job);
         }
     }

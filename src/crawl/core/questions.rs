@@ -79,6 +79,7 @@ impl<I: Io> Core<I> {
         self.flights.is_empty()
             && self.pages.is_empty()
             && self.frontier.queued() == 0
+            && self.spill.is_empty()
             && self.work.is_empty()
             && !self.work.has_unsent()
             && self.outage.is_idle()
@@ -93,6 +94,7 @@ impl<I: Io> Core<I> {
         self.flights.is_empty()
             && self.network.is_empty()
             && self.frontier.queued() == 0
+            && self.spill.is_empty()
             && self.work.is_empty()
             && !self.work.has_unsent()
             // Those that find no room wait until memory is measured again.
@@ -105,7 +107,7 @@ impl<I: Io> Core<I> {
     /// Requests that wait while the sink is not ready.
     pub fn backlog(&self) -> Backlog {
         Backlog {
-            queued: self.frontier.queued() + self.work.len(),
+            queued: self.frontier.queued() + self.spill.len() + self.work.len(),
             under_way: self.flights.len() + self.pages.len(),
             ended: self.work.unsent_len(),
         }
@@ -124,7 +126,7 @@ impl<I: Io> Core<I> {
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),
-            queued: self.frontier.queued() + self.work.len() + self.outage.held(),
+            queued: self.backlog().queued + self.outage.held(),
             in_flight: self.throttle.in_flight(),
             buffered: self.network.buffered(),
             disk_full_for: self.output.disk_full_for(self.now),

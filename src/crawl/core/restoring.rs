@@ -28,6 +28,7 @@ impl<I: Io> Core<I> {
             self.frontier.restore_crawl_delay(host, delay);
         }
         self.journal.record_seen(restored.seen, restored.seed_hosts);
+        self.restore_spilled(&restored.spilled);
         for entry in restored.admitted {
             self.restore_admitted(entry);
         }
@@ -61,7 +62,7 @@ impl<I: Io> Core<I> {
         // What it replaced has ended.
         self.journal.record_admitted(&job, 0, not_before.map(Wall));
         if wait.is_zero() {
-            return self.release_later(job);
+            return self.queue_admitted(job);
         }
         if let Some(early) = self.work.delay(job, self.now + wait) {
             self.release_later(early);

@@ -21,6 +21,7 @@ use crate::crawl::output::{Output, StatsFile};
 use crate::crawl::pages::Pages;
 use crate::crawl::requests::Requests;
 use crate::crawl::set_up::{NamedManager, Parts, SetUpError};
+use crate::crawl::spill::Spill;
 use crate::crawl::stats::Stats;
 use crate::crawl::timer::Wakeups;
 use crate::crawl::work::Work;
@@ -47,7 +48,10 @@ impl<I: Io> Core<I> {
         mut resolver: resolver::ResolverSettings,
         mut parts: Parts,
     ) -> Result<Self, SetUpError> {
-        let config = config.finish()?;
+        let mut config = config.finish()?;
+        if config.frontier.queued_max == 0 && parts.state.is_none() {
+            config.frontier.queued_max = QUEUED_MAX;
+        }
         if parts.state.is_some() && parts.results.is_some() {
             return Err(SetUpError::Setting {
                 setting: "STATE",
@@ -123,11 +127,12 @@ impl<I: Io> Core<I> {
         let names = Names::new(resolver, guard, secret);
         check_limit(io.memory(), &config);
         let last = parts.state.as_ref().and_then(State::commit).cloned();
-        let (journal, restored) = match parts.state {
-            None => (Journal::none(), None),
+        let (journal, spill, restored) = match parts.state {
+            None => (Journal::none(), Spill::none(), None),
             Some(state) => {
                 let journal = Journal::new(state.start, config.state_sync, now);
-                (journal, state.restored)
+                let spill = Spill::new(state.spill, config.frontier.memory_max);
+                (journal, spill, state.restored)
             }
         };
         let mut core = Core {
@@ -150,6 +155,7 @@ impl<I: Io> Core<I> {
                 StatsFile::new(parts.stats_path, parts.stats_while, now),
             ),
             journal,
+            spill,
             classifier: Classifier::new(classify, wall),
             config,
         };
@@ -161,6 +167,9 @@ impl<I: Io> Core<I> {
         Ok(core)
     }
 }
+
+/// `FRONTIER_MAX` of a crawl whose requests are all in memory.
+const QUEUED_MAX: usize = 10_000_000;
 
 /// Sockets that no request takes: three quarters for the ports of the resolver, the rest for its
 /// connections and for the second address of a race.

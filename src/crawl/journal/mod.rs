@@ -26,7 +26,7 @@ use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
 use crate::sink::commit::{Epoch, FileLength};
 use crate::state::journal::Framer;
-use crate::state::record::{self, CommitRecord, Record};
+use crate::state::record::{self, CommitRecord, Record, SpilledBlock};
 
 /// The journal, or none: a crawl without a state on disk.
 pub struct Journal {
@@ -223,6 +223,20 @@ impl Journal {
                 delay: u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX),
             };
             open.record(|out| record.encode(out));
+        }
+    }
+
+    /// Records that these requests were written to a block.
+    pub fn record_spill(&mut self, block: &SpilledBlock, numbers: &[u64]) {
+        if let Some(open) = &mut self.open {
+            open.record(|out| record::encode_spill(block, numbers, out));
+        }
+    }
+
+    /// Records that the requests of a block were read.
+    pub fn record_unspilled(&mut self, file: u64, offset: u64) {
+        if let Some(open) = &mut self.open {
+            open.record(|out| Record::Unspilled { file, offset }.encode(out));
         }
     }
 

@@ -12,9 +12,11 @@ use crate::base::machine;
 use crate::crawl::journal::JournalStart;
 use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment};
+use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
-use crate::sink::directory::{JOURNAL, STATE};
-use crate::state::journal::{Framer, SegmentError};
+use crate::sink::directory::{JOURNAL, QUEUE, STATE};
+use crate::state::journal::{Framer, SegmentError, record_at};
+use crate::state::record::{Entry, Record, SpilledBlock};
 use crate::state::replay::{ReplayError, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
@@ -25,6 +27,8 @@ use crate::state::replay::{ReplayError, Restored};
 pub struct State {
     pub(in crate::crawl) start: JournalStart,
     pub(in crate::crawl) restored: Option<Restored>,
+    /// Files with requests.
+    pub(in crate::crawl) spill: SpillStart,
     commit: Option<Commit>,
     /// The number of the segment with its beginning.
     beginning: u64,
@@ -113,12 +117,14 @@ impl State {
     pub fn new(out: &Path, settings: String, secret: [u8; 16]) -> Result<Self, StateError> {
         let keys = Keys::from_bytes(secret);
         let segment = FIRST_SEGMENT + 1;
+        let crawl = keys.scope("number of the crawl").0;
         Ok(State {
+            spill: SpillStart::new(out, crawl),
             start: JournalStart {
                 folder: out.to_owned(),
                 path: path_of(out, segment),
                 segment,
-                crawl: keys.scope("number of the crawl").0,
+                crawl,
                 epoch: 0,
                 keys,
                 settings: checked(settings)?,
@@ -163,12 +169,13 @@ impl State {
             let path = path_of(out, segment);
             fs::read(&path).map_err(|cause| StateError::Io { path, cause })
         };
-        State::load_segments(out, segments(out)?, read, on_damage)
+        let (journals, queues) = (numbers(out, JOURNAL)?, numbers(out, QUEUE)?);
+        State::load_segments(out, journals, queues, read, on_damage)
     }
 
     /// The paths of its segments, in order.
     pub(in crate::crawl) fn segment_paths(out: &Path) -> Result<Vec<PathBuf>, StateError> {
-        let segments = segments(out)?.into_iter();
+        let segments = numbers(out, JOURNAL)?.into_iter();
         Ok(segments.map(|segment| path_of(out, segment)).collect())
     }
 
@@ -185,15 +192,19 @@ impl State {
         on_damage: OnDamage,
     ) -> Result<Self, StateError> {
         let folder = out.join(STATE);
-        let ours = files.keys().filter(|path| path.starts_with(&folder));
-        let numbers = ours.filter_map(|path| number_of(path.file_name()?.to_str()?));
+        let numbers = |kind| {
+            let ours = files.keys().filter(|path| path.starts_with(&folder));
+            let numbers = ours.filter_map(|path| number_of(path.file_name()?.to_str()?, kind));
+            numbers.collect()
+        };
         let read = |segment| Ok(files[&path_of(out, segment)].clone());
-        State::load_segments(out, numbers.collect(), read, on_damage)
+        State::load_segments(out, numbers(JOURNAL), numbers(QUEUE), read, on_damage)
     }
 
     fn load_segments(
         out: &Path,
         segments: Vec<u64>,
+        queues: Vec<u64>,
         read: impl Fn(u64) -> Result<Vec<u8>, StateError>,
         on_damage: OnDamage,
     ) -> Result<Self, StateError> {
@@ -247,6 +258,11 @@ impl State {
                 .collect(),
         });
         Ok(State {
+            spill: SpillStart {
+                next_file: queues.last().map_or(0, |last| last + 1),
+                files: queues,
+                ..SpillStart::new(out, crawl)
+            },
             start: JournalStart {
                 folder: out.to_owned(),
                 path: path_of(out, newest + 2),
@@ -313,15 +329,28 @@ impl State {
     /// Number of requests that are still to be fetched.
     pub fn queued(&self) -> usize {
         let restored = self.restored.as_ref();
-        restored.map_or(0, |left| left.admitted.len() + left.offered.len())
+        restored.map_or(0, |left| {
+            let spilled: u64 = left.spilled.iter().map(|block| block.requests).sum();
+            left.admitted.len() + left.offered.len() + spilled as usize
+        })
     }
 
-    /// URLs of the requests that are still to be fetched.
+    /// URLs of the requests that are still to be fetched, of files in memory: [`State::load_from`].
     #[doc(hidden)]
-    pub fn queued_urls(&self) -> impl Iterator<Item = &str> {
-        let restored = self.restored.iter();
-        let entries = restored.flat_map(|left| left.admitted.iter().chain(&left.offered));
-        entries.map(|entry| entry.job.url.as_str())
+    pub fn queued_urls(&self, files: &BTreeMap<PathBuf, Vec<u8>>) -> Vec<String> {
+        let Some(left) = &self.restored else {
+            return Vec::new();
+        };
+        let block = |block: &SpilledBlock| {
+            let bytes = &files[&self.spill.path_of(block.file)][block.offset as usize..];
+            match record_at(block.file, self.spill.crawl, block.offset, bytes) {
+                Some(Record::Spilled { entries, .. }) => entries,
+                other => panic!("{block:?} has {other:?}"),
+            }
+        };
+        let spilled: Vec<Entry> = left.spilled.iter().flat_map(block).collect();
+        let entries = left.admitted.iter().chain(&left.offered).chain(&spilled);
+        entries.map(|entry| entry.job.url.to_string()).collect()
     }
 
     /// The damaged parts of its files, which [`State::salvage`] left out.
@@ -429,8 +458,8 @@ fn path_of(out: &Path, segment: u64) -> PathBuf {
     out.join(STATE).join(format!("{JOURNAL}{segment:08}"))
 }
 
-/// The numbers of the segments, ascending.
-fn segments(out: &Path) -> Result<Vec<u64>, StateError> {
+/// The numbers of the files of a kind, ascending.
+fn numbers(out: &Path, kind: &str) -> Result<Vec<u64>, StateError> {
     let folder = out.join(STATE);
     let entries = match fs::read_dir(&folder) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -442,16 +471,17 @@ fn segments(out: &Path) -> Result<Vec<u64>, StateError> {
         }
         Ok(entries) => entries,
     };
-    let mut segments = Vec::new();
+    let mut numbers = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|cause| StateError::Io {
             path: folder.clone(),
             cause,
         })?;
-        segments.extend(entry.file_name().to_str().and_then(number_of));
+        let name = entry.file_name();
+        numbers.extend(name.to_str().and_then(|name| number_of(name, kind)));
     }
-    segments.sort_unstable();
-    Ok(segments)
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 /// What a crawl was given, if it is short enough.
@@ -462,6 +492,6 @@ fn checked(settings: String) -> Result<String, StateError> {
     }
 }
 
-fn number_of(name: &str) -> Option<u64> {
-    name.strip_prefix(JOURNAL)?.parse().ok()
+fn number_of(name: &str, kind: &str) -> Option<u64> {
+    name.strip_prefix(kind)?.parse().ok()
 }

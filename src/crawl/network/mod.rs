@@ -46,7 +46,7 @@ use crate::fetch::connection::Connection;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::pool::Pool;
 use crate::fetch::tls::TlsConfig;
-use crate::io::{Chunk, Event, Io, IoKind, Memory};
+use crate::io::{Chunk, Event, FileReader, Io, IoKind, Memory};
 
 /// The connections of a crawl, on a back end.
 pub struct Network<I: Io> {
@@ -304,6 +304,11 @@ impl<I: Io> Network<I> {
     /// Queues a job for the disk.
     pub fn disk(&mut self, job: DiskJob) {
         self.io.disk(job);
+    }
+
+    /// A reader of files, for the end of the crawl: it blocks.
+    pub fn file_reader(&self) -> FileReader {
+        self.io.file_reader()
     }
 
     /// Fails writes that wait for a reader or for free disk space.

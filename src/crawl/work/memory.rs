@@ -50,7 +50,12 @@ const BESIDE_BYTES: u64 = 256 << 20;
 
 /// Memory that the configuration may take, in bytes, as far as settings bound it.
 fn may_take(config: &Config) -> u64 {
-    let queued = (config.frontier.queued_max as u64).saturating_mul(QUEUED_BYTES);
+    let frontier = &config.frontier;
+    let queued = match frontier.queued_max {
+        // What does not fit waits on disk.
+        0 => frontier.memory_max,
+        most => (most as u64).saturating_mul(QUEUED_BYTES),
+    };
     queued
         .saturating_add(config.buffered_bodies_max)
         .saturating_add(config.frontier.robots_memory)

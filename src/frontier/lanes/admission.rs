@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Frontier;
-use crate::base::keys::{HostKey, UrlKey};
+use crate::base::keys::{HostKey, OriginKey, UrlKey};
 use crate::base::time::Instant;
 use crate::frontier::filter::{self, Filtered};
 use crate::frontier::offers::{Admission, LateAnswer, Offer, Pending};
@@ -32,6 +32,11 @@ impl Frontier {
             Admission::Admitted | Admission::Later(_) => {}
         }
         admission
+    }
+
+    /// The stable key of a URL's origin.
+    pub fn origin_key(&self, url: &CrawlUrl) -> OriginKey {
+        self.secret.keys().origin(url.origin())
     }
 
     /// The stable key of a URL.
@@ -196,7 +201,7 @@ impl Frontier {
             log::warn!(
                 "{} requests are queued (FRONTIER_MAX): links are dropped while there are so many, \
                  {url} is the first; stats.json counts them as frontier_full",
-                self.queued
+                self.queued + self.spilled
             );
         }
     }

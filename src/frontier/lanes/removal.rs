@@ -30,6 +30,7 @@ impl Frontier {
                 continue;
             }
             self.queued -= out.len();
+            self.queued_bytes -= out.iter().map(Queued::bytes).sum::<usize>();
             if slot.state == LaneState::Offered && !slot.queue.is_empty() {
                 // The first request may be another now, with other costs.
                 self.offer_lane(lane);
@@ -53,6 +54,7 @@ impl Frontier {
             }
         }
         self.queued = 0;
+        self.queued_bytes = 0;
         let others = others.map(|job| (NO_LANE, Queued::Whole(Box::new(job))));
         queued.extend(others);
         // Numbers are unique, so an unstable sort is enough; it allocates nothing.

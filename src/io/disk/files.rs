@@ -305,7 +305,7 @@ fn replace(path: &Path, bytes: &[u8], reserve: &mut Reserve) -> io::Result<Writt
 }
 
 /// Fills `bytes` from a file.
-fn read(path: &Path, offset: u64, bytes: &mut [u8]) -> io::Result<Written> {
+pub(in crate::io) fn read(path: &Path, offset: u64, bytes: &mut [u8]) -> io::Result<Written> {
     let read = File::open(path).and_then(|file| file.read_exact_at(bytes, offset));
     read.map_err(|error| at("cannot read", path, &error))?;
     Ok(Written {

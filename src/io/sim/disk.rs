@@ -289,10 +289,10 @@ impl Disk {
                 offset,
                 bytes,
                 ..
-            } => self.read(path, *offset, bytes),
+            } => read(self.files.contents(), path, *offset, bytes),
             DiskJob::Remove { path, .. } if fails => Err(self.broken("cannot remove", path)),
             DiskJob::Remove { path, .. } => {
-                self.space += self.files.remove(path);
+                self.space = self.space.saturating_add(self.files.remove(path));
                 Ok(Written::default())
             }
         }
@@ -340,21 +340,6 @@ impl Disk {
         }
         self.open.remove(&file);
         Ok(Written::default())
-    }
-
-    /// Fills `bytes` from a file.
-    fn read(&self, path: &Path, offset: u64, bytes: &mut [u8]) -> io::Result<Written> {
-        let Some(content) = self.files.get(path) else {
-            return Err(at(ErrorKind::NotFound, "cannot read", path));
-        };
-        let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        let found = content.get(from..).and_then(|rest| rest.get(..bytes.len()));
-        let found = found.ok_or_else(|| at(ErrorKind::UnexpectedEof, "cannot read", path))?;
-        bytes.copy_from_slice(found);
-        Ok(Written {
-            offset,
-            length: bytes.len() as u64,
-        })
     }
 
     fn append(
@@ -462,9 +447,31 @@ fn file_of(job: &DiskJob) -> Option<FileId> {
         | DiskJob::Stdout { file }
         | DiskJob::Append { file, .. }
         | DiskJob::Sync { file, .. }
-        | DiskJob::Finish { file, .. } => Some(*file),
-        _ => None,
+        | DiskJob::Finish { file, .. }
+        | DiskJob::Read { file, .. }
+        | DiskJob::Remove { file, .. } => Some(*file),
+        DiskJob::Replace { .. } => None,
     }
+}
+
+/// Fills `bytes` from a file.
+pub(super) fn read(
+    files: &BTreeMap<PathBuf, Vec<u8>>,
+    path: &Path,
+    offset: u64,
+    bytes: &mut [u8],
+) -> io::Result<Written> {
+    let Some(content) = files.get(path) else {
+        return Err(at(ErrorKind::NotFound, "cannot read", path));
+    };
+    let from = usize::try_from(offset).unwrap_or(usize::MAX);
+    let found = content.get(from..).and_then(|rest| rest.get(..bytes.len()));
+    let found = found.ok_or_else(|| at(ErrorKind::UnexpectedEof, "cannot read", path))?;
+    bytes.copy_from_slice(found);
+    Ok(Written {
+        offset,
+        length: bytes.len() as u64,
+    })
 }
 
 fn at(kind: ErrorKind, what: &str, path: &Path) -> io::Error {

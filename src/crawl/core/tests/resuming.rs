@@ -19,6 +19,7 @@ use crate::io::sim::web::{Asked, Reply, Web};
 use crate::io::sim::{Faults, Sim};
 use crate::sink::Sink;
 use crate::sink::commit::Epoch;
+use crate::sink::directory::QUEUE;
 use crate::sink::page::Page;
 
 const HOSTS: u64 = 5;
@@ -116,6 +117,7 @@ fn run(
     lines: &Lines,
     seed: u64,
     turns: usize,
+    earlier: &BTreeMap<PathBuf, Vec<u8>>,
     rng: &mut Rng,
 ) -> (Option<FinishReason>, BTreeMap<PathBuf, Vec<u8>>) {
     let mut answers = Rng::from_seed(rng.next_u64());
@@ -124,6 +126,8 @@ fn run(
     config.frontier.follow = Follow::All;
     config.frontier.robots_obey = rng.below(2) == 0;
     config.frontier.retry_times = 2;
+    // All requests fit into memory, or few, or one block.
+    config.frontier.memory_max = [1 << 30, 3000, 1][rng.below(3) as usize];
     config.state_sync = Duration::from_millis(rng.below(300));
     config.throttle.default.delay = Duration::from_millis(rng.below(30));
     config.throttle.default.concurrency = 3;
@@ -137,7 +141,8 @@ fn run(
         servers: vec![Web::name_server()],
         ..ResolverSettings::default()
     };
-    let io = Sim::with(rng.next_u64(), IoSettings::default(), faults, web.world());
+    let mut io = Sim::with(rng.next_u64(), IoSettings::default(), faults, web.world());
+    io.put_files(earlier.clone());
     let lacks_seed = state.seeds_taken() == Some(0);
     let mut parts = Parts::new(lines.clone());
     parts.state = Some(state);
@@ -173,20 +178,25 @@ fn run(
     (reason, kept.collect())
 }
 
-/// The lines of a crawl that ends `ends` times before it is over.
-fn lines_of(seed: u64, ends: usize) -> Vec<Line> {
+/// The lines of a crawl that ends `ends` times before it is over, and whether requests waited in files.
+fn lines_of(seed: u64, ends: usize) -> (Vec<Line>, bool) {
     let mut rng = Rng::from_seed(seed);
     let lines = Lines::default();
     let mut segments: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     let secret = [seed as u8; 16];
     let mut state = State::new(out(), "{}".to_owned(), secret).expect("it is short");
+    let mut has_spilled = false;
     for run_number in 0..10_000 {
         let turns = match run_number < ends {
             true => 1 + rng.below(400) as usize,
             false => 1_000_000,
         };
-        let (reason, files) = run(state, &lines, seed, turns, &mut rng);
-        segments.extend(files);
+        let (reason, files) = run(state, &lines, seed, turns, &segments, &mut rng);
+        segments = files;
+        let mut names = segments
+            .keys()
+            .filter_map(|path| path.file_name()?.to_str());
+        has_spilled |= names.any(|name| name.starts_with(QUEUE));
         state = match State::load_from(out(), &segments) {
             // It ended before anything was durable.
             Err(StateError::None(_)) => {
@@ -198,7 +208,7 @@ fn lines_of(seed: u64, ends: usize) -> Vec<Line> {
         lines.cut(state.commit().map(|commit| commit.epoch));
         if reason == Some(FinishReason::Finished) {
             assert_eq!(state.queued(), 0, "seed {seed}: all has ended");
-            return lines.committed.borrow().clone();
+            return (lines.committed.borrow().clone(), has_spilled);
         }
     }
     panic!("seed {seed}: the crawl does not end");
@@ -228,12 +238,15 @@ fn check(lines: &[Line], seed: u64) -> BTreeSet<String> {
 
 #[test]
 fn each_admitted_url_has_one_final_line_whenever_the_crawl_ends() {
-    let whole = check(&lines_of(0, 0), 0);
+    let whole = check(&lines_of(0, 0).0, 0);
     assert!(whole.len() > 100, "{}", whole.len());
+    let mut spilled = 0;
     for seed in 1..=SEEDS {
-        let lines = lines_of(seed, 1 + seed as usize % 12);
+        let (lines, has_spilled) = lines_of(seed, 1 + seed as usize % 12);
         assert_eq!(check(&lines, seed), whole, "seed {seed}");
+        spilled += u64::from(has_spilled);
     }
+    assert!(spilled > SEEDS / 2, "{spilled}: requests waited in files");
 }
 
 /// The first requests to two hosts in a run of a minute, by host, and what the disk has.

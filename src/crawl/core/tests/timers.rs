@@ -93,8 +93,12 @@ fn every_timer_is_set_and_fires() {
     let state = State::new("out".as_ref(), String::new(), [1; 16]);
     parts.state = Some(state.expect("it is short"));
     let names = resolver::ResolverSettings::default();
-    let mut crawler = Crawler::on(io, config(1), names, parts).expect("it can be set up");
-    crawler.submit(get(1, 1)).expect("a request");
+    let mut config = config(1);
+    config.throttle.default.delay = Duration::from_secs(2);
+    let mut crawler = Crawler::on(io, config, names, parts).expect("it can be set up");
+    for page in 1..5 {
+        crawler.submit(get(1, page)).expect("a request");
+    }
     watch.run(&mut crawler);
     let missing: Vec<Timer> = Timer::ALL
         .into_iter()

@@ -1,0 +1,117 @@
+//! Requests that do not fit into memory wait in files, and come back in turns.
+
+use crate::base::disk::DiskDone;
+use crate::crawl::core::Core;
+use crate::crawl::spill::SpilledRequests;
+use crate::crawl::work::offers::OfferOrigin;
+use crate::crawl::work::unsent::cancelled;
+use crate::frontier::job::Job;
+use crate::frontier::request::PageKind;
+use crate::io::Io;
+use crate::sink::WriteError;
+use crate::state::record::SpilledBlock;
+
+/// Blocks of requests that come back in one turn.
+const BLOCKS_PER_TURN: usize = 4;
+
+impl<I: Io> Core<I> {
+    /// Queues a request that was admitted: in its lane, or in a file.
+    pub fn queue_admitted(&mut self, job: Job) {
+        let frontier = &self.frontier;
+        let origin = || frontier.origin_key(&job.url).0;
+        if !self.spill.takes(origin, &job, frontier.memory()) {
+            return self.release_later(job);
+        }
+        self.spill.put(origin(), &job);
+        self.frontier.set_spilled(self.spill.len());
+    }
+
+    /// Takes requests back that were read, has more read, and records what was written.
+    pub fn advance_spill(&mut self) {
+        if self.is_running() && !self.spill.is_empty() {
+            for _ in 0..BLOCKS_PER_TURN {
+                let Some(read) = self.spill.poll_read() else {
+                    break;
+                };
+                self.take_spilled(read);
+            }
+            self.wakeups.turn_again_if(self.spill.has_read());
+            self.spill.advance(self.frontier.memory());
+        }
+        for (block, numbers) in self.spill.poll_written() {
+            self.journal.record_spill(&block, &numbers);
+        }
+    }
+
+    fn take_spilled(&mut self, read: SpilledRequests) {
+        self.journal.record_unspilled(read.file, read.offset);
+        for entry in read.entries {
+            let job = entry.job;
+            self.record_admitted(&job, OfferOrigin::Link);
+            if job.seed && !job.is_without_credentials() {
+                self.requests.add_origin_of(&job.url);
+            }
+            match self.spill.is_cancelled(job.root()) {
+                true => self.work.end(job, Vec::new(), cancelled()),
+                false => self.release_later(job),
+            }
+        }
+        self.frontier.set_spilled(self.spill.len());
+    }
+
+    /// Adds the blocks that an earlier run wrote.
+    pub fn restore_spilled(&mut self, blocks: &[SpilledBlock]) {
+        for block in blocks {
+            self.journal.record_spill(block, &[]);
+            self.spill.restore(block);
+        }
+        self.frontier.set_spilled(self.spill.len());
+    }
+
+    /// Whether requests wait in files.
+    pub fn has_spilled(&self) -> bool {
+        !self.spill.is_empty()
+    }
+
+    /// A request was cancelled: it may wait in a file.
+    pub fn cancel_spilled(&mut self, number: u64) {
+        self.spill.cancel(number);
+    }
+
+    /// A commit begins: files are synced before it is.
+    pub fn sync_spilled(&mut self) {
+        self.spill.begin_commit();
+    }
+
+    /// A commit is durable: files without requests are removed.
+    pub fn remove_spilled(&mut self) {
+        self.spill.handle_committed();
+    }
+
+    /// Whether what was written so far is durable.
+    pub fn is_spill_synced(&self) -> bool {
+        self.spill.is_synced()
+    }
+
+    /// The first job of these files that failed.
+    pub fn spill_failure(&self) -> Option<&WriteError> {
+        self.spill.failure()
+    }
+
+    /// The disk has finished a job. Returns whether it was one of these files.
+    pub fn on_spill_disk(&mut self, done: &DiskDone) -> bool {
+        self.spill.handle_disk(done)
+    }
+
+    /// All requests that wait in files, at the end of the crawl.
+    pub fn drain_spilled(&mut self) -> impl Iterator<Item = Job> + use<I> {
+        self.spill.drain(self.network.file_reader())
+    }
+
+    /// An attempt has ended: its origin may have its next turn.
+    pub fn count_spilled_end(&mut self, job: &Job) {
+        if self.spill.counts_ends() && job.kind != PageKind::Robots {
+            self.spill.handle_end(self.frontier.origin_key(&job.url).0);
+        }
+    }
+}

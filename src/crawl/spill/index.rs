@@ -1,0 +1,372 @@
+//! Which blocks each origin has, and the lines in which origins wait for their turn.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use hashbrown::hash_table::Entry;
+
+use crate::base::sharded::ShardedTable;
+use crate::state::record::SpilledBlock;
+
+/// The blocks of all origins. An origin with one block takes 16 bytes, and 8 in its line.
+#[derive(Debug, Default)]
+pub struct Index {
+    origins: ShardedTable<(u64, Packed)>,
+    /// The blocks of origins that have several.
+    several: ShardedTable<(u64, Box<Blocks>)>,
+    /// Origins that wait for their turn, by priority. Some may have no such block any more.
+    lines: BTreeMap<Reverse<i32>, Line>,
+    /// Priorities by their numbers.
+    priorities: Vec<i32>,
+}
+
+/// The blocks of an origin, by priority, in the order in which they were written.
+type Blocks = BTreeMap<Reverse<i32>, VecDeque<Packed>>;
+
+/// Where a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The number of the file.
+    pub file: u64,
+    /// The offset in it.
+    pub offset: u64,
+    /// It has at most so many bytes.
+    pub length_max: u64,
+}
+
+/// A location and the number of a priority in 63 bits; [`SEVERAL`] marks an origin with several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packed(u64);
+
+const SEVERAL: Packed = Packed(u64::MAX);
+
+const OFFSET_BITS: u32 = 26;
+const SIZE_BITS: u32 = 7;
+const PRIORITY_BITS: u32 = 8;
+const FILE_BITS: u32 = 63 - OFFSET_BITS - SIZE_BITS - PRIORITY_BITS;
+
+/// Blocks begin before this offset.
+pub const OFFSET_END: u64 = 1 << OFFSET_BITS;
+/// Files have smaller numbers.
+pub const FILES_END: u64 = 1 << FILE_BITS;
+
+impl Index {
+    /// Whether an origin has a block.
+    pub fn has(&self, origin: u64) -> bool {
+        let shard = self.origins.shard(origin);
+        shard.find(origin, |(key, _)| *key == origin).is_some()
+    }
+
+    /// Adds a block. Returns whether its origin had none of this priority.
+    pub fn add(&mut self, block: &SpilledBlock) -> bool {
+        let priority = self.priority_number(block.priority);
+        let packed = Packed::new(block, priority);
+        let origin = block.origin;
+        let shard = self.origins.shard_mut(origin);
+        match shard.entry(origin, |(key, _)| *key == origin, |(key, _)| *key) {
+            Entry::Vacant(slot) => {
+                slot.insert((origin, packed));
+                true
+            }
+            Entry::Occupied(mut slot) => {
+                let first = std::mem::replace(&mut slot.get_mut().1, SEVERAL);
+                if first != SEVERAL {
+                    let priority = self.priorities[first.priority()];
+                    let blocks = Blocks::from([(Reverse(priority), VecDeque::from([first]))]);
+                    let several = self.several.shard_mut(origin);
+                    several.insert_unique(origin, (origin, Box::new(blocks)), |(key, _)| *key);
+                }
+                let priority = self.priorities[priority];
+                let blocks = self.blocks_mut(origin).entry(Reverse(priority));
+                let blocks = blocks.or_default();
+                blocks.push_back(packed);
+                blocks.len() == 1
+            }
+        }
+    }
+
+    /// The first block of an origin with this priority.
+    pub fn first(&self, origin: u64, priority: i32) -> Option<Location> {
+        let shard = self.origins.shard(origin);
+        let (_, packed) = shard.find(origin, |(key, _)| *key == origin)?;
+        if *packed != SEVERAL {
+            let is_it = self.priorities[packed.priority()] == priority;
+            return is_it.then(|| packed.location());
+        }
+        let several = self.several.shard(origin);
+        let (_, blocks) = several.find(origin, |(key, _)| *key == origin)?;
+        Some(blocks.get(&Reverse(priority))?.front()?.location())
+    }
+
+    /// Whether an origin has a block of this priority or a higher one.
+    pub fn is_behind(&self, origin: u64, priority: i32) -> bool {
+        let shard = self.origins.shard(origin);
+        match shard.find(origin, |(key, _)| *key == origin) {
+            None => false,
+            Some((_, SEVERAL)) => self.priorities_of(origin)[0] >= priority,
+            Some((_, packed)) => self.priorities[packed.priority()] >= priority,
+        }
+    }
+
+    /// All blocks, in the order of their locations.
+    pub fn locations(&self) -> Vec<Location> {
+        let single = self.origins.iter().map(|(_, packed)| *packed);
+        let single = single.filter(|packed| *packed != SEVERAL);
+        let several = self.several.iter().flat_map(|(_, blocks)| blocks.values());
+        let all = single.chain(several.flatten().copied());
+        let mut locations: Vec<Location> = all.map(Packed::location).collect();
+        locations.sort_unstable_by_key(|location| (location.file, location.offset));
+        locations
+    }
+
+    /// The priorities of an origin's blocks, the highest first.
+    pub fn priorities_of(&self, origin: u64) -> Vec<i32> {
+        let shard = self.origins.shard(origin);
+        match shard.find(origin, |(key, _)| *key == origin) {
+            None => Vec::new(),
+            Some((_, SEVERAL)) => {
+                let several = self.several.shard(origin);
+                let found = several.find(origin, |(key, _)| *key == origin);
+                let (_, blocks) = found.expect("it has several blocks");
+                blocks.keys().map(|priority| priority.0).collect()
+            }
+            Some((_, packed)) => vec![self.priorities[packed.priority()]],
+        }
+    }
+
+    /// Removes the first block of an origin with this priority.
+    pub fn remove_first(&mut self, origin: u64, priority: i32) {
+        let shard = self.origins.shard_mut(origin);
+        let Ok(slot) = shard.find_entry(origin, |(key, _)| *key == origin) else {
+            return;
+        };
+        if slot.get().1 != SEVERAL {
+            slot.remove();
+            return;
+        }
+        let blocks = self.blocks_mut(origin);
+        if let Some(of_priority) = blocks.get_mut(&Reverse(priority)) {
+            of_priority.pop_front();
+            if of_priority.is_empty() {
+                blocks.remove(&Reverse(priority));
+            }
+        }
+        if blocks.is_empty() {
+            let same = |entry: &(u64, Box<Blocks>)| entry.0 == origin;
+            if let Ok(slot) = self.several.shard_mut(origin).find_entry(origin, same) {
+                slot.remove();
+            }
+            let same = |entry: &(u64, Packed)| entry.0 == origin;
+            if let Ok(slot) = self.origins.shard_mut(origin).find_entry(origin, same) {
+                slot.remove();
+            }
+        }
+    }
+
+    /// An origin waits at the end of the line of this priority.
+    pub fn wait(&mut self, origin: u64, priority: i32) {
+        let number = self.priority_number(priority);
+        let priority = self.priorities[number];
+        self.lines
+            .entry(Reverse(priority))
+            .or_default()
+            .push(origin);
+    }
+
+    /// The next origin, and the priority of its line: the highest first, in a line the first.
+    pub fn next(&mut self) -> Option<(u64, i32)> {
+        let mut first = self.lines.first_entry()?;
+        let priority = first.key().0;
+        let origin = first.get_mut().pop();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        Some((origin?, priority))
+    }
+
+    /// Whether no origin waits.
+    pub fn is_nobody_waiting(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    fn blocks_mut(&mut self, origin: u64) -> &mut Blocks {
+        let several = self.several.shard_mut(origin);
+        let found = several.find_mut(origin, |(key, _)| *key == origin);
+        &mut found.expect("it has several blocks").1
+    }
+
+    /// The number of a priority. Beyond 255 different ones, that of the nearest.
+    fn priority_number(&mut self, priority: i32) -> usize {
+        let known = &self.priorities;
+        if let Some(number) = known.iter().position(|known| *known == priority) {
+            return number;
+        }
+        if known.len() < (1 << PRIORITY_BITS) - 1 {
+            self.priorities.push(priority);
+            return self.priorities.len() - 1;
+        }
+        let distances = known.iter().map(|known| known.abs_diff(priority));
+        let nearest = distances.enumerate().min_by_key(|(_, distance)| *distance);
+        nearest.map_or(0, |(number, _)| number)
+    }
+}
+
+impl Packed {
+    fn new(block: &SpilledBlock, priority: usize) -> Self {
+        assert!(
+            block.file < FILES_END && block.offset < OFFSET_END,
+            "a block in a file of ours: {block:?}"
+        );
+        let packed = block.file << OFFSET_BITS | block.offset;
+        let packed = packed << SIZE_BITS | size_of(block.length);
+        Packed(packed << PRIORITY_BITS | priority as u64)
+    }
+
+    fn priority(self) -> usize {
+        (self.0 & ((1 << PRIORITY_BITS) - 1)) as usize
+    }
+
+    fn location(self) -> Location {
+        let packed = self.0 >> PRIORITY_BITS;
+        let size = packed & ((1 << SIZE_BITS) - 1);
+        let packed = packed >> SIZE_BITS;
+        Location {
+            file: packed >> OFFSET_BITS,
+            offset: packed & (OFFSET_END - 1),
+            length_max: bytes_of(size),
+        }
+    }
+}
+
+/// The least size that holds so many bytes. Sizes grow by a quarter or less.
+fn size_of(length: u64) -> u64 {
+    let sizes = 0..1 << SIZE_BITS;
+    let mut fitting = sizes.filter(|size| bytes_of(*size) >= length);
+    fitting.next().expect("a block is shorter than 2^37 bytes")
+}
+
+fn bytes_of(size: u64) -> u64 {
+    (4 + size % 4) << (4 + size / 4)
+}
+
+/// A queue in pieces, so that it never moves as a whole.
+#[derive(Debug, Default)]
+struct Line {
+    pieces: VecDeque<VecDeque<u64>>,
+}
+
+/// Origins in one piece.
+const PIECE: usize = 4096;
+
+impl Line {
+    fn push(&mut self, origin: u64) {
+        match self.pieces.back_mut() {
+            Some(last) if last.len() < PIECE => last.push_back(origin),
+            _ => self.pieces.push_back(VecDeque::from([origin])),
+        }
+    }
+
+    fn pop(&mut self) -> Option<u64> {
+        let first = self.pieces.front_mut()?;
+        let origin = first.pop_front();
+        if first.is_empty() {
+            self.pieces.pop_front();
+        }
+        origin
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::Rng;
+
+    fn block(origin: u64, priority: i32, file: u64, offset: u64) -> SpilledBlock {
+        SpilledBlock {
+            file,
+            offset,
+            length: 100 + offset,
+            origin,
+            priority,
+            requests: 1,
+        }
+    }
+
+    #[test]
+    fn a_place_keeps_file_and_offset_and_at_most_a_quarter_more_bytes() {
+        for length in [1, 64, 65, 1000, 16_384, 64 << 20, 1 << 30] {
+            let block = SpilledBlock {
+                length,
+                ..block(7, 0, FILES_END - 1, OFFSET_END - 1)
+            };
+            let location = Packed::new(&block, 254).location();
+            assert_eq!((location.file, location.offset), (block.file, block.offset));
+            let most = (length + length / 4).max(64);
+            assert!(
+                (length..=most).contains(&location.length_max),
+                "{location:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn blocks_of_random_origins_come_by_priority_and_then_in_order() {
+        let mut rng = Rng::from_seed(4);
+        let mut index = Index::default();
+        let mut model: BTreeMap<(u64, Reverse<i32>), VecDeque<u64>> = BTreeMap::new();
+        for offset in 1..5000 {
+            let origin = rng.below(40) << 50;
+            let priority = rng.below(3) as i32 - 1;
+            let blocks = model.entry((origin, Reverse(priority))).or_default();
+            if rng.chance(0.55) {
+                let is_first = index.add(&block(origin, priority, 3, offset));
+                assert_eq!(is_first, blocks.is_empty());
+                blocks.push_back(offset);
+            } else if !blocks.is_empty() {
+                index.remove_first(origin, priority);
+                blocks.pop_front();
+            }
+            let first = index
+                .first(origin, priority)
+                .map(|location| location.offset);
+            assert_eq!(first, blocks.front().copied());
+            let of_origin = model.range((origin, Reverse(i32::MAX))..=(origin, Reverse(i32::MIN)));
+            let filled = of_origin.filter(|(_, blocks)| !blocks.is_empty());
+            let priorities: Vec<i32> = filled.map(|((_, priority), _)| priority.0).collect();
+            assert_eq!(index.priorities_of(origin), priorities);
+            assert_eq!(index.has(origin), !priorities.is_empty());
+        }
+    }
+
+    #[test]
+    fn origins_wait_in_the_order_in_which_they_came_the_highest_priority_first() {
+        let mut index = Index::default();
+        for origin in 0..10_000 {
+            index.wait(origin, (origin % 2) as i32);
+        }
+        let order: Vec<(u64, i32)> = std::iter::from_fn(|| index.next()).collect();
+        let odd = (0..5000).map(|n| (2 * n + 1, 1));
+        let expected: Vec<(u64, i32)> = odd.chain((0..5000).map(|n| (2 * n, 0))).collect();
+        assert_eq!(order, expected);
+        assert!(index.is_nobody_waiting());
+    }
+
+    #[test]
+    fn beyond_255_priorities_the_nearest_counts() {
+        let mut index = Index::default();
+        for priority in 0..300 {
+            index.add(&block(1, priority, 0, 5 + priority as u64));
+        }
+        assert_eq!(index.priorities_of(1).len(), 255);
+        let mut blocks = 0;
+        while let Some(priority) = index.priorities_of(1).first() {
+            index.remove_first(1, *priority);
+            blocks += 1;
+        }
+        assert_eq!(blocks, 300);
+    }
+}
