@@ -73,12 +73,16 @@ impl Queued {
         Queued::Whole(Box::new(job))
     }
 
-    /// Memory behind its pointers, in bytes: an estimate for a whole job.
+    /// Memory that it takes in a queue, in bytes: an estimate for a whole job.
     pub fn bytes(&self) -> usize {
+        size_of::<Queued>() + self.bytes_behind()
+    }
+
+    fn bytes_behind(&self) -> usize {
         match self {
             Queued::Plain(_) => 0,
-            Queued::Link(_) => LINK_USUAL + 16,
-            Queued::LongLink(_) => LINK_LONG + 16,
+            Queued::Link(link) => size_of_val(&**link),
+            Queued::LongLink(link) => size_of_val(&**link),
             Queued::Whole(job) => {
                 let extra = job.extra.as_ref();
                 let extra = extra.map_or(0, |extra| size_of::<Extra>() + extra.stored_bytes());

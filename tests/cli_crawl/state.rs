@@ -191,12 +191,27 @@ fn a_delayed_redirect_shows_until_when_it_waits() {
 
 #[test]
 fn an_export_is_the_seeds_of_another_crawl() {
+    check_export("FRONTIER_MAX=5");
+}
+
+#[test]
+fn requests_that_do_not_fit_into_memory_are_shown_and_exported() {
+    let crawl = check_export("FRONTIER_MEMORY=600");
+    let shown = json(crawl.folder(), &[]);
+    let files = shown["files"].as_array().expect("a list");
+    let is_queue = |file: &Value| text(&file["name"]).starts_with("state/queue-");
+    assert!(files.iter().any(is_queue), "{shown:#}");
+    assert_eq!(shown["ended"].as_u64().map(|ended| ended < 20), Some(true));
+}
+
+/// A crawl that ends early under this setting: what is left is exported, and crawled by another.
+fn check_export(setting: &str) -> Crawl {
     let server =
         Server::new(|_: &Asked| [vec![Step::Wait(Duration::from_millis(2))], page("p")].concat());
     let list: String = (0..60).map(|n| server.url(&format!("/q{n}\n"))).collect();
     let crawl = Crawl::of(&["--seeds", "list", "--max-pages", "10"]).with(&[
         "-s",
-        "FRONTIER_MAX=5",
+        setting,
         "-s",
         "CONCURRENT_REQUESTS_PER_DOMAIN=2",
     ]);
@@ -217,6 +232,7 @@ fn an_export_is_the_seeds_of_another_crawl() {
             .map(|line| text(&line["url"])),
     );
     assert_eq!(all.len(), 60);
+    crawl
 }
 
 #[test]

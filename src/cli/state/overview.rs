@@ -98,7 +98,7 @@ impl Overview {
     pub fn of(crawl: &Crawl, top: usize) -> Self {
         let contents = &crawl.contents;
         let mut requests = Counts::default();
-        let mut queues: HashMap<&str, usize> = HashMap::new();
+        let mut queues: HashMap<String, usize> = HashMap::new();
         for queued in contents.queued() {
             requests.total += 1;
             *match (queued.is_offered(), queued.not_before()) {
@@ -109,10 +109,14 @@ impl Overview {
             requests.seeds += usize::from(queued.is_seed());
             requests.retries += usize::from(queued.attempt() > 1);
             *requests.kinds.entry(queued.kind().as_str()).or_default() += 1;
-            *queues.entry(queued.url().scope_key()).or_default() += 1;
+            let host = queued.url().scope_key();
+            match queues.get_mut(host) {
+                Some(count) => *count += 1,
+                None => drop(queues.insert(host.to_owned(), 1)),
+            }
         }
         let hosts = queues.len();
-        let mut longest: Vec<(&str, usize)> = queues.into_iter().collect();
+        let mut longest: Vec<(String, usize)> = queues.into_iter().collect();
         longest.sort_unstable_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then(a.cmp(b)));
         longest.truncate(top);
         let delays: HashMap<&str, f64> = contents
@@ -129,9 +133,9 @@ impl Overview {
             hosts,
             longest_queues: (longest.into_iter())
                 .map(|(host, requests)| HostQueue {
-                    host: host.to_owned(),
+                    crawl_delay: delays.get(host.as_str()).copied(),
+                    host,
                     requests,
-                    crawl_delay: delays.get(host).copied(),
                 })
                 .collect(),
             seeds: Seeds {

@@ -1,8 +1,10 @@
 //! What the state of a crawl holds, read while the crawl may be running.
 
-use std::collections::HashSet;
-use std::fs;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use crate::crawl::journal::state::{State, StateError};
 use crate::frontier::job::Job;
 use crate::frontier::request::{PageKind, Request};
 use crate::sink::commit::FileLength;
-use crate::state::record::Entry;
+use crate::state::record::{Entry, SpilledBlock};
 use crate::wire::url::CrawlUrl;
 
 /// What the state of a crawl holds at its last commit.
@@ -23,12 +25,14 @@ use crate::wire::url::CrawlUrl;
 pub struct StateContents {
     state: State,
     segments: Vec<FileLength>,
+    /// The files with requests that do not fit into memory. They can be read after the crawl has removed them.
+    spilled: BTreeMap<u64, File>,
 }
 
 /// A request that is still to be fetched.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct QueuedRequest<'a> {
-    entry: &'a Entry,
+    entry: Cow<'a, Entry>,
     is_offered: bool,
 }
 
@@ -53,13 +57,28 @@ impl StateContents {
     fn read_once(out: &Path) -> Result<Self, StateError> {
         let state = State::read_folder(out, OnDamage::Skip)?;
         let mut segments = Vec::new();
-        for path in State::segment_paths(out)? {
+        for path in State::file_paths(out)? {
             match fs::metadata(&path) {
                 Ok(metadata) => segments.push(FileLength::new(path, metadata.len())),
                 Err(cause) => return Err(StateError::Io { path, cause }),
             }
         }
-        Ok(StateContents { state, segments })
+        let mut spilled = BTreeMap::new();
+        for block in state.blocks() {
+            if spilled.contains_key(&block.file) {
+                continue;
+            }
+            let path = state.spill.path_of(block.file);
+            match File::open(&path) {
+                Ok(file) => spilled.insert(block.file, file),
+                Err(cause) => return Err(StateError::Io { path, cause }),
+            };
+        }
+        Ok(StateContents {
+            state,
+            segments,
+            spilled,
+        })
     }
 
     /// The state.
@@ -78,13 +97,47 @@ impl StateContents {
         restored.commit.as_ref().map(|commit| Wall(commit.at))
     }
 
-    /// The requests that are still to be fetched, in order of admission.
+    /// The requests that are still to be fetched, in order of admission; those that wait in files come last,
+    /// and are read one block after the other. A block that cannot be read is logged and left out.
     pub fn queued(&self) -> impl Iterator<Item = QueuedRequest<'_>> {
         let restored = self.state.restored.iter();
-        restored.flat_map(|left| {
-            let of = |is_offered| move |entry| QueuedRequest { entry, is_offered };
+        let in_journal = restored.flat_map(|left| {
+            let of = |is_offered| {
+                move |entry| QueuedRequest {
+                    entry: Cow::Borrowed(entry),
+                    is_offered,
+                }
+            };
             let admitted = left.admitted.iter().map(of(false));
             admitted.chain(left.offered.iter().map(of(true)))
+        });
+        let blocks = self.state.blocks().iter();
+        let in_files = blocks
+            .flat_map(|block| self.entries_of(block))
+            .map(|entry| {
+                let entry = Cow::Owned(entry);
+                QueuedRequest {
+                    entry,
+                    is_offered: false,
+                }
+            });
+        in_journal.chain(in_files)
+    }
+
+    /// The requests of a block.
+    fn entries_of(&self, block: &SpilledBlock) -> Vec<Entry> {
+        let mut bytes = vec![0; block.length as usize];
+        let file = self.spilled.get(&block.file).expect("it was opened");
+        let read = file.read_exact_at(&mut bytes, block.offset);
+        let entries = read.and_then(|()| self.state.spill.entries_of(block, &bytes));
+        entries.unwrap_or_else(|error| {
+            let path = self.state.spill.path_of(block.file);
+            log::error!(
+                "{}: {error}; its {} requests are left out",
+                path.display(),
+                block.requests
+            );
+            Vec::new()
         })
     }
 
@@ -92,10 +145,13 @@ impl StateContents {
     pub fn ended(&self) -> usize {
         let restored = self.state.restored.iter();
         let urls: HashSet<u64> = restored.flat_map(|left| &left.seen).copied().collect();
-        urls.len()
+        // The journal has no entries of those that wait in files, but their keys.
+        let blocks = self.state.blocks().iter();
+        let spilled: u64 = blocks.map(|block| block.requests).sum();
+        urls.len().saturating_sub(spilled as usize)
     }
 
-    /// Whether a request of this URL has ended: a link to it is not admitted again.
+    /// Whether a request of this URL that is not queued has ended: a link to it is not admitted again.
     pub fn has_ended(&self, url: &CrawlUrl) -> bool {
         let key = self.state.keys().url(url.as_str()).0;
         let mut restored = self.state.restored.iter();
@@ -110,8 +166,8 @@ impl StateContents {
     }
 }
 
-impl<'a> QueuedRequest<'a> {
-    fn job(&self) -> &'a Job {
+impl QueuedRequest<'_> {
+    fn job(&self) -> &Job {
         &self.entry.job
     }
 
@@ -126,7 +182,7 @@ impl<'a> QueuedRequest<'a> {
     }
 
     /// Its URL.
-    pub fn url(&self) -> &'a CrawlUrl {
+    pub fn url(&self) -> &CrawlUrl {
         &self.job().url
     }
 

@@ -15,8 +15,8 @@ use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{JOURNAL, QUEUE, STATE};
-use crate::state::journal::{Framer, SegmentError, record_at};
-use crate::state::record::{Entry, Record, SpilledBlock};
+use crate::state::journal::{Framer, SegmentError};
+use crate::state::record::{Entry, SpilledBlock};
 use crate::state::replay::{ReplayError, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
@@ -173,10 +173,15 @@ impl State {
         State::load_segments(out, journals, queues, read, on_damage)
     }
 
-    /// The paths of its segments, in order.
-    pub(in crate::crawl) fn segment_paths(out: &Path) -> Result<Vec<PathBuf>, StateError> {
+    /// The paths of the segments of its journal, and of files with requests, in order.
+    pub(in crate::crawl) fn file_paths(out: &Path) -> Result<Vec<PathBuf>, StateError> {
         let segments = numbers(out, JOURNAL)?.into_iter();
-        Ok(segments.map(|segment| path_of(out, segment)).collect())
+        let segments = segments.map(|segment| path_of(out, segment));
+        let queues = numbers(out, QUEUE)?.into_iter();
+        let spill = SpillStart::new(out, 0);
+        Ok(segments
+            .chain(queues.map(|queue| spill.path_of(queue)))
+            .collect())
     }
 
     /// As [`State::load`], of files in memory, by their paths.
@@ -330,9 +335,15 @@ impl State {
     pub fn queued(&self) -> usize {
         let restored = self.restored.as_ref();
         restored.map_or(0, |left| {
-            let spilled: u64 = left.spilled.iter().map(|block| block.requests).sum();
+            let spilled: u64 = self.blocks().iter().map(|block| block.requests).sum();
             left.admitted.len() + left.offered.len() + spilled as usize
         })
+    }
+
+    /// Blocks of requests that wait in files.
+    pub(in crate::crawl) fn blocks(&self) -> &[SpilledBlock] {
+        let restored = self.restored.as_ref();
+        restored.map_or(&[], |left| &left.spilled)
     }
 
     /// URLs of the requests that are still to be fetched, of files in memory: [`State::load_from`].
@@ -343,12 +354,9 @@ impl State {
         };
         let block = |block: &SpilledBlock| {
             let bytes = &files[&self.spill.path_of(block.file)][block.offset as usize..];
-            match record_at(block.file, self.spill.crawl, block.offset, bytes) {
-                Some(Record::Spilled { entries, .. }) => entries,
-                other => panic!("{block:?} has {other:?}"),
-            }
+            self.spill.entries_of(block, bytes).expect("a whole block")
         };
-        let spilled: Vec<Entry> = left.spilled.iter().flat_map(block).collect();
+        let spilled: Vec<Entry> = self.blocks().iter().flat_map(block).collect();
         let entries = left.admitted.iter().chain(&left.offered).chain(&spilled);
         entries.map(|entry| entry.job.url.to_string()).collect()
     }

@@ -173,6 +173,14 @@ impl SpillStart {
         }
     }
 
+    /// The requests of a block, from its bytes.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn entries_of(&self, block: &SpilledBlock, bytes: &[u8]) -> io::Result<Vec<Entry>> {
+        entries_of(block.file, self.crawl, block.offset, bytes)
+    }
+
     /// The path of a file.
     pub fn path_of(&self, number: u64) -> PathBuf {
         path_of(&self.folder, number)
@@ -526,13 +534,7 @@ impl Open {
     }
 
     fn entries_of(&self, location: Location, bytes: &[u8]) -> io::Result<Vec<Entry>> {
-        match record_at(location.file, self.crawl, location.offset, bytes) {
-            Some(Record::Spilled { entries, .. }) => Ok(entries),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("the block at byte {} is damaged", location.offset),
-            )),
-        }
+        entries_of(location.file, self.crawl, location.offset, bytes)
     }
 
     /// Blocks may have been read.
@@ -720,6 +722,17 @@ impl Tail {
             .map(|waiting| &self.bytes[waiting.start..waiting.end]);
         let read = |bytes: &[u8]| record::decode_request(bytes).expect("bytes of a request");
         bytes.map(read).collect()
+    }
+}
+
+/// The requests of a block of a file.
+fn entries_of(file: u64, crawl: u64, offset: u64, bytes: &[u8]) -> io::Result<Vec<Entry>> {
+    match record_at(file, crawl, offset, bytes) {
+        Some(Record::Spilled { entries, .. }) => Ok(entries),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("the block at byte {offset} is damaged"),
+        )),
     }
 }
 

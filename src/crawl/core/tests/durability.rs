@@ -166,6 +166,8 @@ impl Trial {
         config.frontier.follow = Follow::All;
         config.frontier.robots_obey = rng.below(2) == 0;
         config.frontier.retry_times = 1;
+        // All requests fit into memory, or few, or one block.
+        config.frontier.memory_max = [1 << 30, 3000, 1][rng.below(3) as usize];
         config.state_sync = Duration::from_millis(rng.below(300));
         config.throttle.default.delay = Duration::from_millis(rng.below(60));
         config.throttle.default.concurrency = 3;
