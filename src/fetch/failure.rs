@@ -353,6 +353,8 @@ impl FailureKind {
                 "excluded",
                 "excluded_address",
                 "max_pages_per_host",
+                "max_pages_per_domain",
+                "max_bytes_per_domain",
                 "frontier_full",
                 "links_per_page",
                 "sitemap_depth",

@@ -31,6 +31,10 @@ pub enum Filtered {
     Excluded,
     /// `--max-pages-per-host` is reached.
     HostPages,
+    /// Its registrable domain has reached `PAGES_PER_DOMAIN_MAX`.
+    DomainPages,
+    /// Its registrable domain has reached `BYTES_PER_DOMAIN_MAX`.
+    DomainBytes,
     /// `FRONTIER_MAX` requests are queued.
     FrontierFull,
     /// Beyond the first `LINKS_PER_PAGE_MAX` links of its page.
@@ -54,6 +58,8 @@ impl Filtered {
             Filtered::Denied => "denied",
             Filtered::Excluded => "excluded",
             Filtered::HostPages => "max_pages_per_host",
+            Filtered::DomainPages => "max_pages_per_domain",
+            Filtered::DomainBytes => "max_bytes_per_domain",
             Filtered::FrontierFull => "frontier_full",
             Filtered::LinksPerPage => "links_per_page",
             Filtered::SitemapDepth => "sitemap_depth",

@@ -28,6 +28,7 @@ use smallvec::SmallVec;
 
 use self::limits::Limited;
 use self::routes::LaneRoute;
+use super::domains::Domains;
 use super::extra::{Costs, Extra};
 use super::filter::{Filtered, Site};
 use super::hosts::{FORGOTTEN_PER_TURN, Health, HostId, Hosts};
@@ -72,6 +73,7 @@ pub struct Frontier {
     /// rules may be evicted before the lane is released: so each fetch makes progress.
     early_verdicts: HashMap<LaneId, (u64, Verdict), Secret>,
     hosts: Hosts,
+    domains: Domains,
     site: Site,
     seen: Seen,
     offers: Offers,
@@ -152,6 +154,10 @@ pub enum Unsent {
     Unroutable,
     /// `--max-pages-per-host` is reached.
     HostPages,
+    /// `PAGES_PER_DOMAIN_MAX` is reached.
+    DomainPages,
+    /// `BYTES_PER_DOMAIN_MAX` is reached.
+    DomainBytes,
 }
 
 impl Frontier {
@@ -161,6 +167,11 @@ impl Frontier {
         if settings.pages_per_host_max > 0 {
             hosts.count_pages();
         }
+        let domains = Domains::new(
+            settings.pages_per_domain_max,
+            settings.bytes_per_domain_max,
+            secret,
+        );
         Frontier {
             rules: RulesCache::new(settings.robots_memory),
             early_verdicts: HashMap::with_hasher(*secret),
@@ -176,6 +187,7 @@ impl Frontier {
             earlier_crawl_delays: HashMap::with_hasher(*secret),
             origins: Origins::new(secret),
             hosts,
+            domains,
             site: Site::new(secret),
             seen: Seen::new(secret),
             offers: Offers::new(secret),
@@ -235,7 +247,7 @@ impl Frontier {
     /// Requeues a request that could not be sent; its rank makes it the lane's first again. The lane is
     /// offered again.
     pub fn put_back(&mut self, lane: LaneId, job: Job, now: Instant) {
-        self.uncount(&job, lane);
+        self.uncount(&job, lane, false);
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         slot.in_flight.subtract();
@@ -376,6 +388,9 @@ impl Frontier {
             if let Some(count) = self.page_count_mut(lane) {
                 count.in_flight += 1;
             }
+            if let Some(domain) = self.domain_of(lane) {
+                self.domains.begin_page(domain);
+            }
         }
         job
     }
@@ -468,7 +483,7 @@ impl Frontier {
 
     /// Records that an attempt has ended. `page`: it fetched a page that counts against the limits.
     pub fn ended(&mut self, lane: LaneId, job: &Job, page: bool, now: Instant) {
-        self.uncount(job, lane);
+        self.uncount(job, lane, page);
         self.lanes[lane.0 as usize].in_flight.subtract();
         if page && job.kind == PageKind::Page {
             self.pages += 1;

@@ -16,6 +16,7 @@ pub mod extra;
 pub mod filter;
 pub mod seen;
 pub mod hosts;
+mod domains;
 mod host_records;
 pub mod robots;
 pub mod settings;

@@ -27,6 +27,11 @@ pub struct FrontierSettings {
     pub errors_max: u64,
     /// `PAGES_PER_HOST_MAX` and `--max-pages-per-host`: pages fetched of one host; 0: no limit.
     pub pages_per_host_max: u32,
+    /// `PAGES_PER_DOMAIN_MAX`: pages fetched of one registrable domain; 0: no limit.
+    pub pages_per_domain_max: u32,
+    /// `BYTES_PER_DOMAIN_MAX`: bytes received from one registrable domain, after which no request is sent to
+    /// it; 0: no limit.
+    pub bytes_per_domain_max: u64,
     /// `ALLOW` and `--allow`: where there are any, a URL must match one.
     pub allow: Vec<Regex>,
     /// `DENY` and `--deny`: a URL must match none.
@@ -91,6 +96,8 @@ impl Default for FrontierSettings {
             pages_max: 0,
             errors_max: 0,
             pages_per_host_max: 0,
+            pages_per_domain_max: 0,
+            bytes_per_domain_max: 0,
             allow: Vec::new(),
             deny: Vec::new(),
             exclude_hosts: Vec::new(),

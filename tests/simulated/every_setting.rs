@@ -17,7 +17,7 @@ use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use argiope::sink::page::Page;
 use argiope::sink::reply::{BodyMode, Flow, Reply};
 use argiope::throttle::decision::Decision;
-use argiope::{DiskSink, WriteError};
+use argiope::{CrawlUrl, DiskSink, WriteError};
 use argiope::{Epoch, FileLength, FinishReason, State};
 use serde_json::{Value, json};
 
@@ -129,6 +129,8 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "CLOSESPIDER_ERRORCOUNT" => count(rng, &[0, 0, 0, 3]),
         "CLOSESPIDER_TIMEOUT" => seconds(rng, &[0.0, 0.0, 0.0, 20.0]),
         "PAGES_PER_HOST_MAX" => count(rng, &[0, 0, 3]),
+        "PAGES_PER_DOMAIN_MAX" => count(rng, &[0, 0, 1, 5]),
+        "BYTES_PER_DOMAIN_MAX" => count(rng, &[0, 0, 1, 3000]),
         "URLLENGTH_LIMIT" => count(rng, &[40, 8192]),
         "PATH_REPEAT_LIMIT" => count(rng, &[1, 5]),
         "LINKS_PER_PAGE_MAX" => count(rng, &[0, 2, 10_000]),
@@ -267,7 +269,7 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
         let mut own = Rng::from_seed(seed).fork(setting.name);
         let rng = match setting.name {
             name if name.starts_with("STATE") => &mut of_state,
-            "DISK_FREE_MIN" => &mut of_operator,
+            "DISK_FREE_MIN" | "PAGES_PER_DOMAIN_MAX" | "BYTES_PER_DOMAIN_MAX" => &mut of_operator,
             name if DRAWN_APART.contains(&name) => &mut own,
             _ => &mut rng,
         };
@@ -420,6 +422,23 @@ fn check(seed: u64) {
         .filter(|line| line.is_page() && line.is_final())
         .map(|line| line.url())
         .collect();
+    let limit = said.get("PAGES_PER_DOMAIN_MAX").and_then(Value::as_u64);
+    if let Some(limit @ 1..) = limit {
+        let mut pages: BTreeMap<String, u64> = BTreeMap::new();
+        let counted = lines
+            .iter()
+            .filter(|line| line.is_page() && line.is_final());
+        for line in counted.filter(|line| !line.0["status"].is_null()) {
+            let url = CrawlUrl::parse(line.url()).expect("a URL");
+            *pages
+                .entry(url.registrable_domain().to_owned())
+                .or_default() += 1;
+        }
+        assert!(
+            pages.values().all(|count| *count <= limit),
+            "seed {seed}: {pages:?} under {said:?}"
+        );
+    }
     let pending: BTreeSet<String> = run.crawler.take_pending().map(|p| p.request.url).collect();
     for url in &seeds {
         let is_there = done.contains(url.as_str()) || pending.contains(url);

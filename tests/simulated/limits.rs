@@ -75,6 +75,81 @@ fn pages_per_host_limit_is_exact() {
     assert!(beyond.count() > 0);
 }
 
+/// Several hosts of two domains.
+fn domains() -> (PoliteWeb, Vec<String>) {
+    let mut web = PoliteWeb::default();
+    let mut urls = Vec::new();
+    let hosts = [
+        "one.test",
+        "a.one.test",
+        "b.one.test",
+        "b.a.one.test",
+        "two.test",
+    ];
+    for (number, name) in hosts.iter().enumerate() {
+        let site = web.site(name, address(1 + number as u16));
+        for page in 0..10 {
+            let path = format!("/{page}");
+            let reply = match page % 5 {
+                1 => Reply::Reset,
+                2 => Reply::Redirect(301, "http://b.one.test/to".to_owned()),
+                _ => Reply::Page(vec!["http://new.one.test/1".to_owned()]),
+            };
+            let think = Duration::from_millis(20 + 31 * page);
+            site.path(&path, [Step::new(reply).after(think)]);
+            urls.push(format!("http://{name}{path}"));
+        }
+    }
+    web.site("b.one.test", address(3)).page("/to", &[]);
+    web.site("new.one.test", address(9)).page("/1", &[]);
+    (web, urls)
+}
+
+#[test]
+fn pages_per_domain_limit_is_exact_over_all_hosts_of_a_domain() {
+    for max in [1, 4, 9] {
+        let (web, seeds) = domains();
+        let web = web.shared();
+        let run = plan(seeds).set("PAGES_PER_DOMAIN_MAX", max).run(&web);
+        run.check_lines();
+        assert_eq!(pages(&run, "one.test"), max);
+        assert_eq!(pages(&run, "two.test"), max.min(8));
+        let lines = run.lines();
+        let beyond = lines.iter();
+        let beyond = beyond.filter(|line| line.end() == "filtered.max_pages_per_domain");
+        assert!(beyond.count() > 0);
+    }
+}
+
+#[test]
+fn nothing_is_requested_from_a_domain_that_has_sent_as_many_bytes_as_allowed() {
+    for max in [1, 1500] {
+        let (web, seeds) = domains();
+        let web = web.shared();
+        let run = plan(seeds)
+            .set("BYTES_PER_DOMAIN_MAX", max)
+            .set("CONCURRENT_REQUESTS", 1)
+            .run(&web);
+        run.check_lines();
+        let lines = run.lines();
+        let of_domain = lines.iter().filter(|line| line.url().contains("one.test"));
+        let mut bytes = 0;
+        for line in of_domain.filter(|line| !line.0["sent"].is_null()) {
+            assert!(bytes < max, "{bytes} bytes before {}", line.0);
+            bytes += line.0["bytes_wire"].as_u64().expect("a number");
+        }
+        assert!(bytes >= max, "{bytes}");
+        let asked = |host: &str| web.borrow().visits(host).count();
+        let hosts = ["one.test", "a.one.test", "b.one.test", "b.a.one.test"];
+        let asked_in_all: usize = hosts.iter().map(|host| asked(host)).sum();
+        assert!(asked_in_all < 40, "{asked_in_all} requests at the servers");
+        assert!(asked("two.test") > 0);
+        let beyond = lines.iter();
+        let beyond = beyond.filter(|line| line.end() == "filtered.max_bytes_per_domain");
+        assert!(beyond.count() > 0);
+    }
+}
+
 #[test]
 fn links_are_followed_as_deep_as_allowed() {
     let mut web = PoliteWeb::default();

@@ -231,5 +231,15 @@ fn unsent(why: &Unsent) -> Failure {
             "max_pages_per_host",
             "the host has reached PAGES_PER_HOST_MAX",
         ),
+        Unsent::DomainPages => Failure::new(
+            FailureKind::Filtered,
+            "max_pages_per_domain",
+            "the registrable domain has reached PAGES_PER_DOMAIN_MAX",
+        ),
+        Unsent::DomainBytes => Failure::new(
+            FailureKind::Filtered,
+            "max_bytes_per_domain",
+            "the registrable domain has reached BYTES_PER_DOMAIN_MAX",
+        ),
     }
 }

@@ -89,6 +89,7 @@ impl<I: Io> Core<I> {
         } = task;
         self.count_in_scopes(&page, refusals);
         let counts = page.is_final && page.status.is_some();
+        self.frontier.count_bytes(lane, page.bytes_wire);
         let buffers = self.deliver(&job, page);
         self.end_attempt(lane, &job, counts);
         self.release_origin(origin);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Frontier;
 use crate::base::keys::{HostKey, OriginKey, UrlKey};
 use crate::base::time::Instant;
+use crate::frontier::domains::DomainStanding;
 use crate::frontier::filter::{self, Filtered};
 use crate::frontier::offers::{Admission, LateAnswer, Offer, Pending};
 use crate::frontier::request::PageKind;
@@ -108,6 +109,18 @@ impl Frontier {
         let max = self.settings.pages_per_host_max;
         if max > 0 && pages >= max {
             return Err(Filtered::HostPages);
+        }
+        self.filter_domain(url)
+    }
+
+    /// Checks `PAGES_PER_DOMAIN_MAX` and `BYTES_PER_DOMAIN_MAX`.
+    fn filter_domain(&self, url: &CrawlUrl) -> Result<(), Filtered> {
+        if self.domains.are_counted() {
+            match self.domains.standing(self.domains.key_of(url.host_str())) {
+                DomainStanding::Pages => return Err(Filtered::DomainPages),
+                DomainStanding::Bytes => return Err(Filtered::DomainBytes),
+                DomainStanding::Open | DomainStanding::Pending => {}
+            }
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Page limits: of the whole crawl, and of each host.
+//! Limits of pages and bytes: of the whole crawl, of each host, and of each registrable domain.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,9 @@ use hashbrown::HashMap;
 
 use super::{Frontier, LaneState, Next, Unsent};
 use crate::base::ids::LaneId;
+use crate::base::keys::HostKey;
 use crate::base::secret::Secret;
+use crate::frontier::domains::DomainStanding;
 use crate::frontier::hosts::{HostId, PageCount};
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
@@ -20,7 +22,9 @@ pub(super) struct Limited {
     due: usize,
     /// Stopped by the limit of their host: rechecked only when a request to that host ends.
     by_host: HashMap<HostId, Vec<LaneId>, Secret>,
-    /// From `by_host`, to be rechecked.
+    /// Stopped by the limit of pages of their domain: rechecked once a request to it may be sent, or none.
+    by_domain: HashMap<HostKey, Vec<LaneId>, Secret>,
+    /// From `by_host` and `by_domain`, to be rechecked.
     freed: VecDeque<LaneId>,
 }
 
@@ -30,6 +34,7 @@ impl Limited {
             by_crawl: VecDeque::new(),
             due: 0,
             by_host: HashMap::with_hasher(*secret),
+            by_domain: HashMap::with_hasher(*secret),
             freed: VecDeque::new(),
         }
     }
@@ -45,8 +50,8 @@ impl Limited {
 const RECHECKED_PER_END: usize = 8;
 
 impl Frontier {
-    /// Applies the page limits. If that of the crawl is reached, the lane waits; if that of the host is,
-    /// its first request ends unsent. `None` if neither is.
+    /// Applies the limits. If that of the crawl is reached, the lane waits; if one of the host or its domain
+    /// is, its first request ends unsent. `None` if none is.
     pub(super) fn check_page_limits(&mut self, lane: LaneId) -> Option<Next> {
         let max = self.settings.pages_max;
         if max > 0 && self.pages + self.pages_in_flight >= max {
@@ -55,19 +60,52 @@ impl Frontier {
             return Some(Next::Later);
         }
         let max = self.settings.pages_per_host_max;
-        if max == 0 {
-            return None;
-        }
         let host = self.host_of(lane);
-        if self.hosts.page_count(host).pages >= max {
+        if max > 0 && self.hosts.page_count(host).pages >= max {
             return Some(Next::Unsent(self.pop(lane), Unsent::HostPages));
         }
-        if self.is_host_limit_pending(host) {
-            self.lanes[lane.0 as usize].state = LaneState::Limited;
-            self.limited.by_host.entry(host).or_default().push(lane);
-            return Some(Next::Later);
+        let why = match self.domain_of(lane).map(|key| self.domains.standing(key)) {
+            Some(DomainStanding::Pages) => Some(Unsent::DomainPages),
+            Some(DomainStanding::Bytes) => Some(Unsent::DomainBytes),
+            Some(DomainStanding::Open | DomainStanding::Pending) | None => None,
+        };
+        if let Some(why) = why {
+            return Some(Next::Unsent(self.pop(lane), why));
         }
-        None
+        self.waits_for_place(lane).then(|| {
+            self.lanes[lane.0 as usize].state = LaneState::Limited;
+            Next::Later
+        })
+    }
+
+    /// Returns whether the pages in flight would reach a limit of the lane's host or domain; then the lane is
+    /// rechecked after one of them.
+    fn waits_for_place(&mut self, lane: LaneId) -> bool {
+        let host = self.host_of(lane);
+        if self.is_host_limit_pending(host) {
+            self.limited.by_host.entry(host).or_default().push(lane);
+            return true;
+        }
+        match self.domain_of(lane) {
+            Some(domain) if self.domains.standing(domain) == DomainStanding::Pending => {
+                self.limited.by_domain.entry(domain).or_default().push(lane);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The domain of a lane's host; `None` if domains are not counted.
+    pub(super) fn domain_of(&self, lane: LaneId) -> Option<HostKey> {
+        let are_counted = self.domains.are_counted();
+        are_counted.then(|| self.domains.key_of(self.address_of(lane).1))
+    }
+
+    /// Bytes were received by an attempt of a lane.
+    pub fn count_bytes(&mut self, lane: LaneId, bytes: u64) {
+        if let Some(domain) = self.domain_of(lane) {
+            self.domains.count_bytes(domain, bytes);
+        }
     }
 
     /// After the end of a request: rechecks lanes stopped by page limits, up to [`RECHECKED_PER_END`]
@@ -76,6 +114,12 @@ impl Frontier {
         if self.settings.pages_per_host_max > 0 {
             let host = self.host_of(ended);
             let freed = self.limited.by_host.remove(&host);
+            self.limited.freed.extend(freed.into_iter().flatten());
+        }
+        if let Some(domain) = self.domain_of(ended)
+            && self.domains.standing(domain) != DomainStanding::Pending
+        {
+            let freed = self.limited.by_domain.remove(&domain);
             self.limited.freed.extend(freed.into_iter().flatten());
         }
         self.limited.due = self.limited.by_crawl.len();
@@ -107,10 +151,8 @@ impl Frontier {
         else {
             return;
         };
-        let host = self.host_of(lane);
-        match self.is_host_limit_pending(host) {
-            true => self.limited.by_host.entry(host).or_default().push(lane),
-            false => self.offer_lane(lane),
+        if !self.waits_for_place(lane) {
+            self.offer_lane(lane);
         }
     }
 
@@ -124,11 +166,15 @@ impl Frontier {
         max > 0 && count.pages < max && count.pages + count.in_flight >= max
     }
 
-    pub(super) fn uncount(&mut self, job: &Job, lane: LaneId) {
+    /// An attempt is no longer in flight. `counts`: it fetched a page that counts against the limits.
+    pub(super) fn uncount(&mut self, job: &Job, lane: LaneId, counts: bool) {
         if job.kind == PageKind::Page {
             self.pages_in_flight -= 1;
             if let Some(count) = self.page_count_mut(lane) {
                 count.in_flight -= 1;
+            }
+            if let Some(domain) = self.domain_of(lane) {
+                self.domains.end_page(domain, counts);
             }
         }
     }
