@@ -54,6 +54,13 @@ pub enum Record {
         /// Nanoseconds.
         delay: u64,
     },
+    /// The attempt of this number departed. It may be recorded and not committed: then the URL is requested
+    /// again, and this shows that.
+    Departed(u64),
+    /// The attempt of this number, which must not be made twice, may depart once this is committed.
+    Started(u64),
+    /// Keys of URLs that earlier runs requested without a committed result.
+    Requested(Vec<u64>),
     /// Number of lines of the list of seeds that were taken, from its start.
     SeedsTaken(u64),
     /// The records so far belong to this epoch or to earlier ones.
@@ -195,6 +202,12 @@ impl Record {
                 put_counter(CRAWL_DELAY, *delay, out);
                 put_bytes(host.as_bytes(), out);
             }
+            Record::Departed(number) => put_counter(DEPARTED, *number, out),
+            Record::Started(number) => put_counter(STARTED, *number, out),
+            Record::Requested(keys) => {
+                out.push(REQUESTED);
+                out.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
+            }
             Record::SeedsTaken(lines) => put_counter(SEEDS_TAKEN, *lines, out),
             Record::EpochEnd(epoch) => put_counter(EPOCH_END, *epoch, out),
             Record::Commit(commit) => commit.encode(out),
@@ -252,6 +265,9 @@ impl Record {
                 let host = input.text("host")?.to_owned();
                 Record::CrawlDelay { host, delay }
             }
+            DEPARTED => Record::Departed(input.number("number")?),
+            STARTED => Record::Started(input.number("number")?),
+            REQUESTED => Record::Requested(input.keys()?),
             SEEDS_TAKEN => Record::SeedsTaken(input.number("lines")?),
             EPOCH_END => Record::EpochEnd(input.number("epoch")?),
             COMMIT => Record::Commit(CommitRecord::decode(&mut input)?),
@@ -599,6 +615,9 @@ const CRAWL_DELAY: u8 = 11;
 const SPILLED: u8 = 12;
 const SPILL: u8 = 13;
 const UNSPILLED: u8 = 31;
+const DEPARTED: u8 = 30;
+const REQUESTED: u8 = 32;
+const STARTED: u8 = 33;
 
 // Flags of an entry. None is changed or used again. Those of a plain link are in the first byte.
 const HTTPS: u64 = 1 << 0;

@@ -8,9 +8,9 @@
 //! epochs: these wait for their own commit, and count for nothing if it never comes. So does the `Begin` of
 //! a compacted journal: until a commit comes after it, the state before it holds.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
 use super::record::{CommitRecord, Entry, Record, SpilledBlock};
@@ -63,6 +63,10 @@ pub struct Restored {
     /// Keys of the host and of the registrable domain of each seed that has ended. They may be there several
     /// times.
     pub seed_hosts: Vec<(u64, u64)>,
+    /// Numbers of the attempts that must not be made twice and may have been.
+    pub started: Vec<u64>,
+    /// Keys of URLs that were requested, with no committed result.
+    pub requested: Vec<u64>,
     /// The Crawl-delay of each host that has one, in ns.
     pub crawl_delays: Vec<(String, u64)>,
     /// The last commit; none if the crawl ended before its first.
@@ -170,7 +174,10 @@ impl Replay {
     /// There is no `Begin`.
     pub fn finish(self) -> Result<Restored, ReplayError> {
         let committed = match self.committed {
-            Some(committed) => committed,
+            Some(mut committed) => {
+                committed.add_uncommitted(&self.pending);
+                committed
+            }
             None => Committed::before_first_commit(self.pending)?,
         };
         Ok(committed.restore())
@@ -242,6 +249,10 @@ struct Committed {
     seen: Vec<u64>,
     seed_hosts: Vec<(u64, u64)>,
     crawl_delays: BTreeMap<String, u64>,
+    /// Attempts that must not be made twice and may have been.
+    started: BTreeSet<u64>,
+    /// Keys of URLs that were requested, with no result.
+    requested: HashSet<u64, Known>,
     commit: Option<CommitRecord>,
     seeds_taken: u64,
     next_number: u64,
@@ -260,6 +271,8 @@ impl Committed {
             seen: Vec::new(),
             seed_hosts: Vec::new(),
             crawl_delays: BTreeMap::new(),
+            started: BTreeSet::new(),
+            requested: HashSet::default(),
             commit: None,
             seeds_taken: 0,
             next_number: 1,
@@ -268,18 +281,44 @@ impl Committed {
     }
 
     /// The last `Begin`, and the records of a beginning that follow it directly.
-    fn before_first_commit(records: VecDeque<Record>) -> Result<Self, ReplayError> {
+    fn before_first_commit(mut records: VecDeque<Record>) -> Result<Self, ReplayError> {
         let begin = |record: &Record| matches!(record, Record::Begin { .. });
         let last = records.iter().rposition(begin);
-        let mut records = records.into_iter().skip(last.unwrap_or(0));
-        let Some(Record::Begin { keys, settings }) = records.next() else {
+        records.drain(..last.unwrap_or(0));
+        let Some(Record::Begin { keys, settings }) = records.pop_front() else {
             return Err(ReplayError::NoBegin);
         };
         let mut committed = Committed::new(keys, settings);
-        for record in records.take_while(is_of_beginning) {
+        let others = records.iter().position(|record| !is_of_beginning(record));
+        for record in records.drain(..others.unwrap_or(records.len())) {
             committed.apply(record);
         }
+        committed.add_uncommitted(&records);
         Ok(committed)
+    }
+
+    /// Notes which URLs were requested after the last commit: their results are lost.
+    fn add_uncommitted(&mut self, records: &VecDeque<Record>) {
+        let mut admitted: HashMap<u64, u64, Known> = HashMap::default();
+        for record in records {
+            match record {
+                Record::Admitted(entry) => {
+                    admitted.insert(entry.job.id, self.key_of(entry));
+                }
+                Record::Departed(number) => {
+                    let key = admitted.get(number).copied();
+                    let earlier = || self.admitted.get(number).map(|entry| self.key_of(entry));
+                    self.requested.extend(key.or_else(earlier));
+                }
+                Record::Requested(keys) => self.requested.extend(keys),
+                _ => {}
+            }
+        }
+    }
+
+    /// The key of the URL of an entry.
+    fn key_of(&self, entry: &Entry) -> u64 {
+        self.keys.url(entry.job.url.as_str()).0
     }
 
     fn apply(&mut self, record: Record) {
@@ -306,6 +345,14 @@ impl Committed {
             Record::CrawlDelay { host, delay } => {
                 self.crawl_delays.insert(host, delay);
             }
+            Record::Departed(number) => {
+                let key = (self.admitted.get(&number)).map(|entry| self.key_of(entry));
+                self.requested.extend(key);
+            }
+            Record::Started(number) => {
+                self.started.insert(number);
+            }
+            Record::Requested(keys) => self.requested.extend(keys),
             Record::SeedsTaken(lines) => self.seeds_taken = lines,
             Record::EpochEnd(_) => {}
             Record::Spill { block, numbers } => {
@@ -334,6 +381,11 @@ impl Committed {
         while let Some(entry) =
             (self.admitted.remove(&number)).or_else(|| self.offered.remove(&number))
         {
+            if !self.requested.is_empty() {
+                let key = self.key_of(&entry);
+                self.requested.remove(&key);
+            }
+            self.started.remove(&number);
             self.remember(&entry.job);
             number = entry.replaces;
         }
@@ -391,6 +443,8 @@ impl Committed {
             spilled: self.spilled.into_values().collect(),
             seen: self.seen,
             seed_hosts: self.seed_hosts,
+            started: self.started.into_iter().collect(),
+            requested: self.requested.into_iter().collect(),
             crawl_delays: self.crawl_delays.into_iter().collect(),
             commit: self.commit,
             seeds_taken: self.seeds_taken,

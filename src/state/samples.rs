@@ -23,7 +23,10 @@ pub fn record(rng: &mut Rng) -> Record {
         3 => Record::Offered(entry(rng)),
         4 => Record::Dropped(number(rng)),
         5 => Record::Ended(number(rng)),
-        6 => match rng.below(3) {
+        6 => match rng.below(6) {
+            3 => Record::Departed(number(rng)),
+            4 => Record::Started(number(rng)),
+            5 => Record::Requested((0..rng.below(5)).map(|_| rng.next_u64()).collect()),
             2 => Record::CrawlDelay {
                 host: format!("h{}.test", rng.below(3)),
                 delay: number(rng),

@@ -59,7 +59,10 @@ fn every_cut_of_a_record_is_an_error() {
             let read = Record::decode(&bytes[..cut]);
             match (&record, read) {
                 // As many keys as there are bytes for.
-                (Record::Seen(keys), Ok(Record::Seen(read))) => assert!(keys.starts_with(&read)),
+                (Record::Seen(keys), Ok(Record::Seen(read)))
+                | (Record::Requested(keys), Ok(Record::Requested(read))) => {
+                    assert!(keys.starts_with(&read));
+                }
                 (Record::SeedHosts(hosts), Ok(Record::SeedHosts(read))) => {
                     assert!(hosts.starts_with(&read));
                 }
@@ -77,7 +80,9 @@ fn bytes_after_a_record_are_an_error() {
         let record = samples::record(&mut rng);
         let bytes = [&bytes_of(&record)[..], &[0]].concat();
         let expected = match record {
-            Record::Seen(_) | Record::SeedHosts(_) => RecordError::Truncated("keys"),
+            Record::Seen(_) | Record::SeedHosts(_) | Record::Requested(_) => {
+                RecordError::Truncated("keys")
+            }
             _ => RecordError::Trailing(1),
         };
         assert_eq!(Record::decode(&bytes).expect_err("too long"), expected);
