@@ -270,6 +270,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("scopes", "work frontier throttle"),
     ("set_up", ""),
     ("spilling", "work frontier requests network journal spill"),
+    ("starting", "work frontier journal"),
     (
         "signals",
         "workload throttle classifier flights network output",

@@ -199,7 +199,8 @@ pub enum FailureKind {
     Filtered,
     /// The request was cancelled.
     ///
-    /// `stopped`: the crawl was stopped. `asked`: by [`Handle::cancel`](crate::Handle::cancel).
+    /// `stopped`: the crawl was stopped. `outcome_unknown`: the request is not idempotent, and the crawl
+    /// ended after it may have been sent; it is not sent again. `asked`: by [`Handle::cancel`](crate::Handle::cancel).
     /// `by_sink`: by [`BodyMode::Cancel`](crate::BodyMode::Cancel).
     Cancelled,
 }
@@ -362,7 +363,7 @@ impl FailureKind {
                 "over_quota",
                 "no_contact",
             ],
-            FailureKind::Cancelled => &["stopped", "asked", "by_sink"],
+            FailureKind::Cancelled => &["stopped", "outcome_unknown", "asked", "by_sink"],
         }
     }
 

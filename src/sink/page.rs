@@ -67,6 +67,9 @@ pub struct Page {
     pub local: Option<SocketAddr>,
     /// The connection had carried an exchange before.
     pub reused: bool,
+    /// An earlier run of the crawl had requested it, too, and its result was lost by a crash. After a
+    /// crash of the machine that may not be known.
+    pub refetched: bool,
     /// The TLS parameters, if TLS was used.
     pub tls: Option<TlsInfo>,
     /// The certificate chain sent by the server, shared by the pages of a connection; empty without
@@ -255,6 +258,7 @@ pub(crate) mod samples {
             status: Some(200),
             failure: None,
             truncated: None,
+            refetched: false,
             redirect: None,
             version: Some(HttpVersion::Http11),
             content_type: None,

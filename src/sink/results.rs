@@ -131,6 +131,9 @@ pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     if accuracy.is_some_and(|accuracy| accuracy != Accuracy::Exact) {
         field!(line, "bound", true);
     }
+    if page.refetched {
+        field!(line, "refetched", true);
+    }
     field!(line, "lateness", timings.lateness(), with Line::seconds);
     field!(line, "delay", page.delay, with Line::seconds);
     field!(line, "meta", page.meta(), with Line::verbatim);

@@ -156,6 +156,11 @@ fn nothing_is_lost_or_doubled_when_a_crawl_is_killed_again_and_again() {
     assert!(kills >= 3, "it was killed {kills} times");
     let crawled: Crawled = first.left(ended);
     let lines = crawled.lines();
+    let is_again = |line: &&Value| line["refetched"] == true && line["kind"] == "page";
+    assert!(
+        lines.iter().any(|line| is_again(&line)),
+        "some pages were requested again"
+    );
     assert_eq!(check_lines(&lines, server.port()), expected);
     check_records(&crawled.out(), &lines);
     drop(crawled.warc());

@@ -420,7 +420,11 @@ fn check_line(line: &Value) {
         };
         assert!(kind.split('|').any(fits), "{key} of {line} is not {kind}");
     }
-    let allowed = |key: &String| KEYS.iter().any(|(known, _)| known == key) || key == "bound";
+    for flag in ["bound", "refetched"] {
+        assert!(object.get(flag).is_none_or(|is| *is == true), "{line}");
+    }
+    let is_optional = |key: &String| key == "bound" || key == "refetched";
+    let allowed = |key: &String| KEYS.iter().any(|(known, _)| known == key) || is_optional(key);
     assert!(object.keys().all(allowed), "a key more in {line}");
     if let Some(error) = line["error"].as_object() {
         let keys: Vec<&str> = error.keys().map(String::as_str).collect();

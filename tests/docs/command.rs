@@ -227,7 +227,11 @@ fn output_of_a_crawl_has_the_documented_keys() {
         }
     };
     check("throttle.jsonl", "docs/reference/throttle.md", &[]);
-    check("results.jsonl", "docs/reference/results.md", &["bound"]);
+    check(
+        "results.jsonl",
+        "docs/reference/results.md",
+        &["bound", "refetched"],
+    );
 
     let text = fs::read_to_string(out.join("stats.json")).expect("the file is there");
     let stats: Value = serde_json::from_str(&text).expect("it is JSON");

@@ -19,6 +19,7 @@ fn every_key_of_a_result_line_is_documented() {
     page.status = Some(200);
     page.failure = Some(Failure::new(FailureKind::Truncated, "body", "it broke off"));
     page.truncated = Some(Truncation::Disconnect);
+    page.refetched = true;
     page.tls = Some(TlsInfo::new(TlsVersion::Tls13, "TLS13_AES_128_GCM_SHA256"));
     page.timings.due = at(1);
     page.timings.sent = at(2);

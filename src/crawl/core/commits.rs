@@ -37,6 +37,16 @@ impl<I: Io> Core<I> {
         self.count_spilled_end(job);
     }
 
+    /// Records that an attempt departs.
+    pub fn record_departed(&mut self, number: u64) {
+        self.journal.record_departed(number);
+    }
+
+    /// Whether an earlier run requested this URL, too, and its result was lost.
+    pub fn take_requested(&mut self, url: &str) -> bool {
+        self.journal.take_requested(url)
+    }
+
     /// An attempt was cancelled because the crawl stops: the run that resumes the crawl makes it again.
     /// Returns false if none will: the crawl has no state, or a submitter that is told of this end.
     pub fn continues_later(&mut self, job: &Job) -> bool {
@@ -101,6 +111,7 @@ impl<I: Io> Core<I> {
         if self.journal.poll_committed(self.now).is_some() {
             self.output.commit();
             self.remove_spilled();
+            self.resume_started();
             // The sink may close files now.
             self.wakeups.turn_again();
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::crawl::core::Core;
 use crate::crawl::core::health::HostStanding;
+use crate::crawl::core::starting::outcome_unknown;
 use crate::crawl::network::IDLE_CLOSED;
 use crate::crawl::pages::finding::Finding;
 use crate::crawl::requests::credentials::is_private;
@@ -74,8 +75,15 @@ impl<I: Io> Core<I> {
             page.is_final = true;
             return Followed::nothing();
         }
-        if is_stopped(page) && self.continues_later(job) {
-            return Followed::nothing();
+        if is_stopped(page) {
+            if self.has_unknown_outcome(job) {
+                page.failure = Some(outcome_unknown());
+                page.is_final = true;
+                return Followed::nothing();
+            }
+            if self.continues_later(job) {
+                return Followed::nothing();
+            }
         }
         let standing = self.host_standing(job, page);
         if standing == HostStanding::Awaited {

@@ -68,6 +68,10 @@ impl<I: Io> Core<I> {
             let next = self.frontier.next(lane, self.now);
             self.pages.spend_on_rules(self.frontier.take_rule_steps());
             match next {
+                Next::Send(job) if self.waits_for_start(&job, lane) => {
+                    self.throttle.cancel(ticket, self.now);
+                    return self.wait_for_start(job, lane);
+                }
                 Next::Send(job) => {
                     if !self.throttle.recharge(ticket, &job.costs(), self.now) {
                         // It costs more than the one that the lane was offered for.

@@ -31,6 +31,7 @@ mod scopes;
 mod set_up;
 mod signals;
 mod spilling;
+mod starting;
 #[cfg(test)]
 pub mod tests;
 

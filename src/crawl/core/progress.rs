@@ -50,7 +50,7 @@ impl<I: Io> Core<I> {
     pub fn hand_to_disk(&mut self) {
         // A block of requests is durable before the commit of its record.
         let spill = self.spill.poll_jobs().into_iter();
-        let state = spill.chain(self.journal.poll_jobs());
+        let state = spill.chain(self.journal.poll_jobs(self.now));
         for job in state.chain(self.output.poll_jobs()) {
             self.network.disk(job);
         }

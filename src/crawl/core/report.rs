@@ -43,6 +43,7 @@ impl<I: Io> Core<I> {
         page.certificates = carrier.certificates.clone();
         page.timings = outcome.timings;
         page.delay = outcome.timings.sent.map(|_| gap);
+        page.refetched = outcome.timings.sent.is_some() && self.take_requested(&page.url);
         page.bytes_wire = outcome.bytes_wire;
         page.request_bytes = outcome.request_bytes;
         page.response_bytes = outcome.response_bytes;
@@ -93,6 +94,7 @@ impl<I: Io> Core<I> {
             remote,
             local,
             reused,
+            refetched,
             tls,
             certificates,
             bytes_wire,
@@ -136,6 +138,7 @@ impl<I: Io> Core<I> {
         *remote = None;
         *local = None;
         *reused = false;
+        *refetched = false;
         *tls = None;
         *certificates = Certificates::default();
         *bytes_wire = 0;

@@ -29,8 +29,10 @@ impl<I: Io> Core<I> {
         }
         self.journal.record_seen(restored.seen, restored.seed_hosts);
         self.restore_spilled(&restored.spilled);
+        self.journal.record_requested(restored.requested);
         for entry in restored.admitted {
-            self.restore_admitted(entry);
+            let is_started = restored.started.binary_search(&entry.job.id).is_ok();
+            self.restore_admitted(entry, is_started);
         }
         for Entry { mut job, .. } in restored.offered {
             job.awaited = false;
@@ -42,7 +44,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    fn restore_admitted(&mut self, entry: Entry) {
+    fn restore_admitted(&mut self, entry: Entry, is_started: bool) {
         let Entry {
             mut job,
             not_before,
@@ -61,6 +63,9 @@ impl<I: Io> Core<I> {
         let wait = not_before.map_or(Duration::ZERO, |at| Wall(at).saturating_since(wall));
         // What it replaced has ended.
         self.journal.record_admitted(&job, 0, not_before.map(Wall));
+        if is_started {
+            return self.end_started(job);
+        }
         if wait.is_zero() {
             return self.queue_admitted(job);
         }

@@ -13,14 +13,20 @@
 pub mod contents;
 pub mod damage;
 mod segment;
+pub mod starts;
 pub mod state;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hashbrown::HashSet;
+
 use crate::base::disk::{DiskDone, DiskJob, FileId};
+use crate::base::ids::LaneId;
 use crate::base::keys::Keys;
+use crate::base::secret::Known;
 use crate::base::time::{Instant, Wall};
+use crate::crawl::journal::starts::{Start, Starts};
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
@@ -43,6 +49,12 @@ struct Open {
     is_begun: bool,
     /// Records that were not handed to the disk yet.
     records: Vec<u8>,
+    /// When records are handed to the disk next, if no commit does so before.
+    hand_over_at: Instant,
+    keys: Keys,
+    /// Keys of URLs that earlier runs requested without a committed result.
+    requested: HashSet<u64, Known>,
+    starts: Starts,
     /// How far the list of seeds was taken, if that is not recorded yet.
     seeds_taken: Option<u64>,
     /// Whether anything was recorded since the last commit began.
@@ -108,6 +120,10 @@ enum Stage {
 /// The journal's file among those of the disk. Those of the sink have greater numbers.
 const FILE: FileId = FileId(0);
 
+/// Records are handed to the disk at the end of a turn, but not more often: what a process that is killed
+/// had recorded is then known to the run that resumes the crawl.
+const HAND_OVER_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Records are handed to the disk when there are so many bytes of them, if no commit does so before.
 const BATCH_SIZE: usize = 256 << 10;
 
@@ -142,6 +158,10 @@ impl Journal {
             is_begun: false,
             records: framer.header(),
             framer,
+            hand_over_at: now,
+            keys: start.keys,
+            requested: HashSet::default(),
+            starts: Starts::default(),
             epoch: Epoch(start.epoch),
             seeds_taken: None,
             has_new: false,
@@ -199,7 +219,65 @@ impl Journal {
     pub fn record_ended(&mut self, job: &Job) {
         if let Some(open) = self.open_for(job) {
             open.record(|out| Record::Ended(job.id).encode(out));
+            open.starts.end(job.id);
         }
+    }
+
+    /// Records that an attempt departs.
+    pub fn record_departed(&mut self, number: u64) {
+        if let Some(open) = &mut self.open {
+            // It is no reason for a commit.
+            let has_new = open.has_new;
+            open.record(|out| Record::Departed(number).encode(out));
+            open.has_new = has_new;
+        }
+    }
+
+    /// Records the keys of URLs that earlier runs requested without a committed result.
+    pub fn record_requested(&mut self, urls: Vec<u64>) {
+        let Some(open) = &mut self.open else {
+            return;
+        };
+        for keys in urls.chunks(KEYS_PER_RECORD) {
+            open.record(|out| Record::Requested(keys.to_vec()).encode(out));
+        }
+        open.requested = urls.into_iter().collect();
+    }
+
+    /// A URL was requested: whether an earlier run had requested it, and its result was lost.
+    pub fn take_requested(&mut self, url: &str) -> bool {
+        match &mut self.open {
+            Some(open) if !open.requested.is_empty() => {
+                let key = open.keys.url(url).0;
+                open.requested.remove(&key)
+            }
+            _ => false,
+        }
+    }
+
+    /// An attempt that must not be made twice is to depart: it may once its start is committed.
+    pub fn start(&mut self, number: u64, lane: LaneId) -> Start {
+        let Some(open) = self.open.as_deref_mut() else {
+            return Start::Committed;
+        };
+        let start = open.starts.request(number, lane);
+        if start == Start::New {
+            open.record(|out| Record::Started(number).encode(out));
+        }
+        start
+    }
+
+    /// Records that an earlier run has started an attempt.
+    pub fn record_started(&mut self, number: u64) {
+        if let Some(open) = &mut self.open {
+            open.record(|out| Record::Started(number).encode(out));
+        }
+    }
+
+    /// The lanes whose requests may depart after a commit.
+    pub fn poll_started(&mut self) -> Vec<LaneId> {
+        let open = self.open.as_deref_mut();
+        open.map_or_else(Vec::new, |open| open.starts.poll_lanes())
     }
 
     /// Records what an earlier run has seen: keys of URLs, and of the hosts and domains of its seeds.
@@ -261,7 +339,9 @@ impl Journal {
         let open = self.open.as_ref()?;
         match open.stage {
             Stage::Idle { due } if open.has_new && open.is_begun && open.failure.is_none() => {
-                Some(due)
+                // Requests wait for it.
+                let is_awaited = open.starts.is_waiting();
+                Some(if is_awaited { Instant::START } else { due })
             }
             _ => None,
         }
@@ -284,6 +364,7 @@ impl Journal {
         }
         open.record(|out| Record::EpochEnd(epoch.0).encode(out));
         open.has_new = false;
+        open.starts.begin_epoch();
         open.hand_over(APPEND);
         open.jobs.push(DiskJob::Sync {
             file: FILE,
@@ -352,15 +433,20 @@ impl Journal {
         open.stage = Stage::Idle {
             due: now + open.interval,
         };
+        open.starts.commit();
         Some(open.epoch)
     }
 
     /// Jobs for the disk since the last call.
-    pub fn poll_jobs(&mut self) -> Vec<DiskJob> {
-        match &mut self.open {
-            Some(open) if !open.jobs.is_empty() => std::mem::take(&mut open.jobs),
-            _ => Vec::new(),
+    pub fn poll_jobs(&mut self, now: Instant) -> Vec<DiskJob> {
+        let Some(open) = self.open.as_deref_mut() else {
+            return Vec::new();
+        };
+        if open.is_begun && open.hand_over_at <= now {
+            open.hand_over(APPEND);
+            open.hand_over_at = now + HAND_OVER_INTERVAL;
         }
+        std::mem::take(&mut open.jobs)
     }
 
     /// The disk has finished a job. Returns whether it was the journal's.

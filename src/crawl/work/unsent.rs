@@ -14,6 +14,9 @@ pub const CANCELLED: &str = "asked";
 /// The code of a request that was cancelled in flight because the crawl stops.
 pub const STOPPED: &str = "stopped";
 
+/// The code of a request that may have been carried out, and that must not be sent twice.
+pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
+
 /// A request that has ended unsent and is still to be given to the sink.
 #[derive(Debug)]
 pub struct Unsent {

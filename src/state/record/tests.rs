@@ -215,6 +215,9 @@ fn kinds_and_flags_keep_their_numbers() {
     check_kind(Record::Seen(Vec::new()), 6);
     check_kind(Record::SeedsTaken(0), 7);
     check_kind(Record::EpochEnd(0), 8);
+    check_kind(Record::Departed(0), 30);
+    check_kind(Record::Requested(Vec::new()), 32);
+    check_kind(Record::Started(0), 33);
     let spilled = Record::Spilled {
         origin: 0,
         entries: Vec::new(),

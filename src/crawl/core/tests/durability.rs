@@ -42,8 +42,20 @@ const PAGES: u64 = 14;
 /// works: round trips, the jobs queued before the commit, and its own.
 const COMMIT_TIME: Duration = Duration::from_secs(4);
 
+/// Requests in flight to one host.
+const CONCURRENCY: u32 = 3;
+
+/// Requests other than GET, to the first host.
+const ORDERS: u64 = 8;
+
+/// Time from a request's departure to its record on a quick disk that works, while the crawl is busy.
+const RECORD_TIME: Duration = Duration::from_millis(400);
+
 /// A page that links to others and to the next host; some redirect, some fail for a while or for ever.
 fn answer(asked: &Asked, rng: &mut Rng) -> Reply {
+    if asked.method != "GET" {
+        return Reply::text("done").after(Duration::from_millis(rng.below(300)));
+    }
     let number = asked.target.trim_start_matches('/').parse().unwrap_or(0);
     let after = Duration::from_millis(rng.below(40));
     match number % 10 {
@@ -61,6 +73,20 @@ fn answer(asked: &Asked, rng: &mut Rng) -> Reply {
     .after(after)
 }
 
+/// The seeds: a page, and requests of which those of odd numbers must not be made twice.
+fn seeds() -> Vec<Request> {
+    let orders = (0..ORDERS).map(|number| {
+        let mut order = Request::get(format!("http://h0.test/order/{number}"));
+        order.method = ["PUT", "POST"][number as usize % 2].to_owned();
+        order.body = b"one of it".to_vec();
+        order
+    });
+    [Request::get("http://h0.test/0")]
+        .into_iter()
+        .chain(orders)
+        .collect()
+}
+
 /// A crawl over several runs.
 struct Trial {
     seed: u64,
@@ -68,6 +94,12 @@ struct Trial {
     folder: TempDir,
     /// What was asked of the servers so far.
     asked: BTreeMap<String, u64>,
+    /// Runs that ended before the crawl was over.
+    runs: u64,
+    /// How its runs end, if all end so.
+    crash: Option<Crash>,
+    /// URLs that were requested long enough before a kill, and have no line of it.
+    lost: BTreeSet<String>,
 }
 
 /// What a run left.
@@ -76,6 +108,8 @@ struct Left {
     files: BTreeMap<PathBuf, Vec<u8>>,
     asked: Vec<Asked>,
     crashed_at: Instant,
+    /// Whether its disk was quick and did not fail.
+    is_sound: bool,
     /// Until when lines may be uncommitted: none that was answered before is lost.
     settled: Option<Duration>,
 }
@@ -90,6 +124,9 @@ impl Trial {
         };
         Trial {
             seed,
+            crash: [None, Some(Crash::Killed)][seed as usize % 2],
+            lost: BTreeSet::new(),
+            runs: 0,
             rng: Rng::from_seed(seed),
             folder: folder.expect("a folder"),
             asked: BTreeMap::new(),
@@ -127,11 +164,13 @@ impl Trial {
             let is_over = left.reason == Some(FinishReason::Finished);
             (state, done) = self.resume();
             self.check_settled(&left, &done);
+            self.note_lost(&left, &done);
             if is_over {
                 assert_eq!(state.queued(), 0, "all has ended");
                 self.check_asked(&done);
                 return done;
             }
+            self.runs += 1;
             state.beginning().write().expect("it can be written");
         }
         panic!("the crawl does not end");
@@ -170,7 +209,7 @@ impl Trial {
         config.frontier.memory_max = [1 << 30, 3000, 1][rng.below(3) as usize];
         config.state_sync = Duration::from_millis(rng.below(300));
         config.throttle.default.delay = Duration::from_millis(rng.below(60));
-        config.throttle.default.concurrency = 3;
+        config.throttle.default.concurrency = CONCURRENCY;
         config.outage_breaker = false;
         config.stop_grace = Duration::from_millis(rng.below(200));
         let faults = match has_faults {
@@ -197,7 +236,7 @@ impl Trial {
         };
         let mut io = Sim::with(rng.next_u64(), io_settings, faults, web.world());
         io.put_files(files_of(self.folder.path()));
-        let lacks_seed = state.seeds_taken() == Some(0);
+        let taken = state.seeds_taken().unwrap_or(u64::MAX);
         let mut parts = Parts::new(sink);
         parts.state = Some(state);
         let config = config.finish().expect("a sound config");
@@ -207,11 +246,13 @@ impl Trial {
         if is_delayed {
             crawler.delay_admission(rng.next_u64());
         }
-        if lacks_seed {
-            let seed = Request::get("http://h0.test/0");
-            let handle = crawler.handle();
-            handle.submit_seed_at(seed, 1).expect("there is room");
+        let handle = crawler.handle();
+        for (position, seed) in (1..).zip(seeds()).filter(|(position, _)| *position > taken) {
+            handle
+                .submit_seed_at(seed, position)
+                .expect("there is room");
         }
+        drop(handle);
         let turns = match has_faults {
             true => 1 + rng.below(600),
             false => 1_000_000,
@@ -232,12 +273,14 @@ impl Trial {
             assert!(!is_broken, "a crawl whose disk failed is not finished");
         }
         let crashed_at = crawler.io().now();
-        let crash = [Crash::Killed, Crash::PowerCut][rng.below(2) as usize];
+        let any = [Crash::Killed, Crash::PowerCut][rng.below(2) as usize];
+        let crash = self.crash.unwrap_or(any);
         Left {
             reason,
             files: crawler.io_mut().crash(crash, rng),
             asked: web.asked(),
             crashed_at,
+            is_sound,
             settled: settled.filter(|_| reason.is_none() && !is_delayed),
         }
     }
@@ -277,19 +320,69 @@ impl Trial {
         }
     }
 
-    /// Each line that says so was sent.
+    /// Each line that says so was sent, and sent again; nothing else was asked twice that must not be.
     fn check_asked(&self, lines: &[Value]) {
         let mut sent: BTreeMap<String, u64> = BTreeMap::new();
+        let mut again: BTreeMap<String, u64> = BTreeMap::new();
         let pages = lines.iter().filter(|line| line["kind"] == "page");
         for line in pages.filter(|line| !line["sent"].is_null()) {
             *sent.entry(text(&line["url"])).or_default() += 1;
+            if line["refetched"] == true {
+                *again.entry(text(&line["url"])).or_default() += 1;
+            }
         }
-        for (url, lines) in sent {
-            let asked = self.asked.get(&url).copied().unwrap_or(0);
+        let mut lost = 0;
+        for (url, lines) in &sent {
+            let asked = self.asked.get(url).copied().unwrap_or(0);
             assert!(
-                asked >= lines,
+                asked >= *lines,
                 "{url} has {lines} lines and was asked {asked} times"
             );
+            lost += asked - lines;
+        }
+        // Some requests were on their way when their run ended.
+        let most = lost + self.runs * HOSTS * CONCURRENCY as u64;
+        let again_in_all: u64 = again.values().sum();
+        assert!(
+            again_in_all <= most,
+            "{again_in_all} lines are of requests that were made again, and {lost} were lost"
+        );
+        for url in &self.lost {
+            // A request that must not be made twice is not.
+            let is_again = again.contains_key(url) || !sent.contains_key(url);
+            assert!(
+                is_again,
+                "{url} was requested before a kill, and no line says so"
+            );
+        }
+        for (url, times) in self.asked.iter().filter(|(url, _)| is_order(url)) {
+            let is_once = url.ends_with(|last: char| "1357".contains(last));
+            assert!(!is_once || *times == 1, "{url} was asked {times} times");
+        }
+        let orders = lines.iter().filter(|line| is_order(&text(&line["url"])));
+        for line in orders.filter(|line| line["final"] == true) {
+            let is_unknown = line["error"]["code"] == "cancelled.outcome_unknown";
+            let is_done = line["status"] == 200 || line["method"] == "POST" && is_unknown;
+            assert!(is_done, "{line}");
+        }
+    }
+
+    /// Notes what was requested before a kill, long enough for it to be recorded, and is not done.
+    fn note_lost(&mut self, left: &Left, done: &[Value]) {
+        if self.crash != Some(Crash::Killed) || left.reason.is_some() || !left.is_sound {
+            return;
+        }
+        let urls: BTreeSet<String> = done.iter().map(|line| text(&line["url"])).collect();
+        for asked in left
+            .asked
+            .iter()
+            .filter(|asked| asked.target != "/robots.txt")
+        {
+            let age = left.crashed_at.saturating_since(asked.at);
+            let url = url_of(asked);
+            if age > RECORD_TIME && !urls.contains(&url) {
+                self.lost.insert(url);
+            }
         }
     }
 }
@@ -328,6 +421,10 @@ fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     files
+}
+
+fn is_order(url: &str) -> bool {
+    url.starts_with("http://h0.test/order/")
 }
 
 fn url_of(asked: &Asked) -> String {
@@ -377,7 +474,10 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn nothing_is_lost_or_doubled_on_a_disk_that_fails() {
     let whole = check(&Trial::new(0).run_to_its_end(0));
-    assert!(whole.len() as u64 > HOSTS * (PAGES - 3), "{whole:?}");
+    assert!(
+        whole.len() as u64 > HOSTS * (PAGES - 3) + ORDERS,
+        "{whole:?}"
+    );
     let seeds = match number("ARGIOPE_SEED") {
         Some(seed) => seed..seed + 1,
         None => 1..number("ARGIOPE_SEEDS").unwrap_or(SEEDS) + 1,
