@@ -31,8 +31,7 @@ impl Records {
 
     /// Appends a number, in as few bytes as possible.
     pub fn push_number(&mut self, label: u8, number: u64) {
-        let zeros = number.leading_zeros() as usize / 8;
-        self.push(label, &number.to_le_bytes()[..8 - zeros]);
+        self.push(label, &number.to_le_bytes()[..number_bytes(number)]);
     }
 
     /// The first with this label.
@@ -40,11 +39,11 @@ impl Records {
         self.all(label).next()
     }
 
-    /// The first with this label, as a number.
+    /// The first with this label, as a number; `None` also if it has more than 8 bytes.
     pub fn number(&self, label: u8) -> Option<u64> {
         let value = self.get(label)?;
         let mut bytes = [0; 8];
-        bytes[..value.len()].copy_from_slice(value);
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
         Some(u64::from_le_bytes(bytes))
     }
 
@@ -98,6 +97,11 @@ pub fn encode(label: u8, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
+/// Appends a labelled number, as [`Records::push_number`] has it.
+pub fn encode_number(label: u8, number: u64, out: &mut Vec<u8>) {
+    encode(label, &number.to_le_bytes()[..number_bytes(number)], out);
+}
+
 /// Number of bytes that [`encode`] appends.
 pub fn encoded_bytes(value: &[u8]) -> usize {
     1 + length_bytes(value.len()) + value.len()
@@ -126,6 +130,11 @@ fn split_first(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     }
     let (value, rest) = rest.split_at_checked(length)?;
     Some((*label, value, rest))
+}
+
+/// Number of bytes of a number without its leading zeros.
+fn number_bytes(number: u64) -> usize {
+    8 - number.leading_zeros() as usize / 8
 }
 
 /// Number of bytes of an encoded length.

@@ -86,12 +86,21 @@ pub(super) struct Step {
 /// Compact form of the limits that still apply to an idle scope, kept after its eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Learned {
-    gap: u64,
-    refused: u64,
-    known: bool,
-    cuts: u8,
-    lanes: u32,
+    /// The present gap, in nanoseconds; 0 for none.
+    pub gap: u64,
+    /// The slowest refused gap; 0 for none.
+    pub refused: u64,
+    /// The gap is known to work.
+    pub known: bool,
+    /// Number of times that concurrency was halved.
+    pub cuts: u8,
+    /// Rampup's concurrency; 0 without rampup.
+    pub lanes: u32,
 }
+
+/// How long after its last use a learned limit is kept: as long as a robots.txt is valid by default. One
+/// that was not met for so long is likely to be another now.
+pub(super) const LEARNED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Event and reason of a state's step, for the log.
 type StepReason = (DecisionEvent, Cow<'static, str>);

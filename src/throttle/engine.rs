@@ -23,6 +23,7 @@ mod answers;
 mod lanes;
 mod learned;
 mod lines;
+mod saved;
 mod scope_table;
 mod scopes;
 mod tickets;
@@ -38,6 +39,7 @@ pub use self::tickets::TicketId;
 use self::accounts::Accounts;
 use self::lanes::Lane;
 use self::learned::LearnedLimits;
+use self::saved::{SavedScopes, UnsavedScopes};
 use self::scope_table::ScopeTable;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
@@ -63,8 +65,6 @@ pub struct Throttle {
     profiles: BTreeMap<String, Arc<Profile>>,
     strategies: Strategies,
     initial: Option<InitialFeedback>,
-    /// The first request of a scope waits for a gap after this.
-    first_gaps_from: Option<Instant>,
     /// The latest time known; the initial state of a new scope counts from it.
     clock: Instant,
     /// Addresses are scopes even if `CONCURRENT_REQUESTS_PER_IP` is 0.
@@ -110,6 +110,10 @@ pub struct Throttle {
     accounts: Accounts,
     /// Learned limits of evicted scopes.
     learned: LearnedLimits,
+    /// States of scopes that an earlier run of the crawl saved.
+    saved: SavedScopes,
+    /// Scopes that are to be saved for a later one.
+    unsaved: UnsavedScopes,
     secret: Secret,
 }
 
@@ -161,7 +165,6 @@ impl Throttle {
             profiles,
             strategies: Strategies::default(),
             initial: None,
-            first_gaps_from: None,
             clock: start,
             addresses: false,
             scope_table: ScopeTable::new(&secret),
@@ -189,6 +192,8 @@ impl Throttle {
             changes: Vec::new(),
             accounts: Accounts::default(),
             learned: LearnedLimits::default(),
+            saved: SavedScopes::new(&secret),
+            unsaved: UnsavedScopes::default(),
             secret,
         }
     }
@@ -201,6 +206,7 @@ impl Throttle {
             "the secret is set before the first scope is created"
         );
         self.scope_table = ScopeTable::new(secret);
+        self.saved = SavedScopes::new(secret);
         self.secret = *secret;
     }
 

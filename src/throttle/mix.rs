@@ -89,6 +89,19 @@ impl Mix {
         }
     }
 
+    /// The same mix with one class of this usual duration, which counts.
+    pub fn with_usual(mut self, usual: f32) -> Self {
+        self.classes[0] = Class {
+            mean: usual,
+            share: 1.0,
+            seen: CONFIRMED,
+            idle: 0,
+            failed: false,
+        };
+        self.spans = CONFIRMED;
+        self
+    }
+
     /// Returns whether no duration was recorded yet.
     pub fn is_empty(&self) -> bool {
         self.classes.iter().all(|class| class.seen == 0)

@@ -85,6 +85,17 @@ struct View {
     until: Instant,
 }
 
+/// A cost that counts, as it is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SavedCost {
+    /// How long it counts.
+    pub left: Duration,
+    /// In millionths of a unit.
+    pub cost: u64,
+    /// It is the server's own count.
+    pub is_view: bool,
+}
+
 /// Millionths of a unit, saturating at 18 million million units.
 type Micros = u64;
 /// A sum of [`Micros`], wide enough never to overflow.
@@ -96,6 +107,8 @@ const RESERVED: Instant = Instant::FAR_FUTURE;
 /// two slices more than this, about 6 KiB, and no cost is counted for longer than 1/128 of a window
 /// too much.
 const SLICES: u32 = 128;
+/// So many slices of the log are saved as one.
+const SAVED_TOGETHER: usize = 8;
 /// Extra time that `requests_per_minute` looks back beyond a minute. A request that departs late
 /// and arrives fast may closely follow one that departed early and arrived late. One second covers
 /// a segment that is lost twice at usual round trips, and costs less than 2 % of the rate.
@@ -292,6 +305,92 @@ impl Ledger {
     /// Units spent or reserved in the present window, by our count or the server's.
     pub fn consumed_units(&self, now: Instant) -> f64 {
         self.consumed(now) as f64 / MICROS_PER_UNIT
+    }
+
+    /// Counts the whole quota as spent at `at`: what was spent before is not known.
+    pub fn spend_all(&mut self, at: Instant) {
+        self.spend(Sum::from(self.quota), at);
+    }
+
+    /// Costs that count now, each with how long it will: those that may still depart, for a whole window.
+    pub fn save(&self, now: Instant) -> Vec<SavedCost> {
+        let mut costs = Vec::new();
+        let mut add = |until: Instant, cost: Sum, is_view: bool| {
+            let left = until.saturating_since(now).min(self.window);
+            if cost > 0 && !left.is_zero() {
+                costs.push(SavedCost {
+                    left,
+                    cost: Micros::try_from(cost).unwrap_or(Micros::MAX),
+                    is_view,
+                });
+            }
+        };
+        add(now + self.window, self.reserved, false);
+        match &self.spent {
+            Spent::Fixed {
+                started_at,
+                late,
+                sum,
+            } => {
+                let started_at = started_at.unwrap_or(Instant::START);
+                add(started_at + *late + self.window, *sum, false);
+            }
+            // Several slices at a time, which expire with the last of them.
+            Spent::Sliding { log, .. } => {
+                let (slices, rest) = log.as_slices();
+                for slices in slices
+                    .chunks(SAVED_TOGETHER)
+                    .chain(rest.chunks(SAVED_TOGETHER))
+                {
+                    let last = slices.iter().map(|slice| slice.last).max();
+                    let sum = slices.iter().map(|slice| slice.sum).sum();
+                    add(last.unwrap_or(Instant::START) + self.window, sum, false);
+                }
+            }
+        }
+        if let Some(view) = self.view_at(now) {
+            add(view.until, view.spent + self.unanswered, true);
+        }
+        costs
+    }
+
+    /// Counts costs that were saved `elapsed` ago.
+    pub fn restore(&mut self, costs: &[SavedCost], elapsed: Duration, now: Instant) {
+        let window = self.window;
+        let mut costs: Vec<SavedCost> = costs.to_vec();
+        costs.sort_by_key(|cost| cost.left);
+        for cost in costs {
+            // In a window of another length it counts for no longer than that.
+            let left = cost.left.min(window).saturating_sub(elapsed);
+            if left.is_zero() {
+                continue;
+            }
+            let sum = Sum::from(cost.cost);
+            if cost.is_view {
+                let until = now + left;
+                self.view = Some(View { spent: sum, until });
+                continue;
+            }
+            let at = now + left - window;
+            match &mut self.spent {
+                Spent::Fixed {
+                    started_at,
+                    sum: spent,
+                    ..
+                } => {
+                    *started_at = Some(started_at.map_or(at, |before| before.max(at)));
+                    *spent += sum;
+                }
+                Spent::Sliding { log, sum: spent } => {
+                    *spent += sum;
+                    log.push_back(Slice {
+                        first: at,
+                        last: at,
+                        sum,
+                    });
+                }
+            }
+        }
     }
 
     /// Returns whether the ledger equals a new one.

@@ -33,6 +33,17 @@ pub struct Robust {
     bodies: Option<Box<Mix>>,
 }
 
+/// The state of one scope as it is saved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct SavedRobust {
+    /// In nanoseconds.
+    pub delay: u64,
+    /// Usual time to the head, in seconds.
+    pub heads: Option<f32>,
+    /// Usual time from head to end of body, if bodies are slow.
+    pub bodies: Option<f32>,
+}
+
 /// Effect of a reply on the delay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adjusted {
@@ -79,6 +90,32 @@ impl Robust {
             delay: nanos(autothrottle::start_delay(settings, floor)),
             heads: Mix::of_heads(),
             bodies: None,
+        }
+    }
+
+    /// What a later run of the crawl continues with; `None` before the first reply.
+    pub fn save(&self) -> Option<SavedRobust> {
+        let bodies = self.bodies.as_deref().and_then(Mix::usual);
+        (!self.heads.is_empty()).then_some(SavedRobust {
+            delay: self.delay,
+            heads: self.heads.usual(),
+            bodies,
+        })
+    }
+
+    /// Continues with what an earlier run saved.
+    pub fn restored(saved: SavedRobust, settings: &AutoThrottle, floor: Duration) -> Self {
+        let is_time = |seconds: &f32| seconds.is_finite() && *seconds >= 0.0;
+        let heads = saved.heads.filter(is_time);
+        let bodies = saved.bodies.filter(is_time);
+        let most = nanos(ceiling(settings, floor));
+        Robust {
+            delay: saved.delay.clamp(nanos(floor), most),
+            heads: match heads {
+                Some(usual) => Mix::of_heads().with_usual(usual),
+                None => Mix::of_heads(),
+            },
+            bodies: bodies.map(|usual| Box::new(Mix::default().with_usual(usual))),
         }
     }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) use self::rules::{Change, Charges, Hold};
+pub(super) use self::rules::{Change, Charges, Hold, Restoring, SavedRules};
 
 use self::rules::Rules;
 use super::backoff::{self, Learned};
@@ -98,6 +98,18 @@ pub(super) struct Scope {
     pub capped: bool,
     /// Number of answers, up to `MEASURED_AFTER`.
     answered: u8,
+    pub unsaved: Unsaved,
+}
+
+/// Whether the state of a scope changed since it was saved for a later run of the crawl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsaved {
+    /// It did not.
+    No,
+    /// It did: it is saved with the next commit.
+    Yes,
+    /// It has a new hold: it is saved in this turn.
+    Urgent,
 }
 
 /// After this many answers a scope is used for more than a page or two.
@@ -145,6 +157,7 @@ impl Scope {
             queued: Queued::No,
             capped: false,
             answered: 0,
+            unsaved: Unsaved::No,
             profile,
         }
     }
@@ -268,6 +281,28 @@ impl Scope {
         self.rules_mut().restore_learned(&profile, learned, now);
     }
 
+    /// Appends what a later run of the crawl continues with; nothing if that is a new scope.
+    pub fn save(&self, now: Instant, out: &mut Vec<u8>) {
+        if let Some(rules) = &self.rules {
+            rules.save(&self.profile, now, out);
+        }
+    }
+
+    /// Continues with what an earlier run saved.
+    pub fn restore(&mut self, saved: &SavedRules, restoring: Restoring) {
+        let profile = Arc::clone(&self.profile);
+        self.rules_mut().restore(&profile, saved, restoring);
+    }
+
+    /// Makes a new scope wait for a full gap after `from`, and count the sends until then that are not
+    /// known: an earlier run may have sent until then.
+    pub fn begin_after(&mut self, from: Instant, costs_known: bool) {
+        self.follow(from);
+        if let Some(rules) = &mut self.rules {
+            rules.begin_after(&self.profile, from, costs_known);
+        }
+    }
+
     /// Applies the end of an exchange.
     pub fn ended(
         &mut self,
@@ -285,6 +320,13 @@ impl Scope {
     /// the pace, or the effects of refusals are over.
     pub fn is_calm(&self) -> bool {
         self.rules.as_ref().is_none_or(|rules| rules.is_calm())
+    }
+
+    /// Returns whether each send changes what a later run continues with.
+    pub fn counts_sends(&self) -> bool {
+        self.rules
+            .as_ref()
+            .is_some_and(|rules| rules.counts_sends())
     }
 
     /// Returns whether it learns from how a reply ends.

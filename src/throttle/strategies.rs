@@ -170,6 +170,16 @@ impl Strategy for FixedWindow {
     fn forgettable_at(&self) -> Option<Instant> {
         Some(self.window_start + self.window)
     }
+
+    fn save(&self, _: Instant) -> Option<Vec<u8>> {
+        (self.sent > 0).then(Vec::new)
+    }
+
+    /// How many requests the last window had is not known exactly: a window passes.
+    fn restore(&mut self, _: &ScopeSettings, _: &[u8], _: Duration, now: Instant) -> Option<Pace> {
+        (self.window_start, self.sent) = (now, self.requests);
+        None
+    }
 }
 
 fn only(arguments: &Map<String, Value>, known: &[&str]) -> Result<(), String> {

@@ -72,6 +72,26 @@ pub trait Strategy: Send {
     fn forgettable_at(&self) -> Option<Instant> {
         None
     }
+
+    /// What a later run of the crawl is to continue with, in any form; `None`: it starts anew. Called after
+    /// answers and departures, about once per commit of the crawl's state, and never without such a state.
+    /// It may be of a moment shortly before the end of the crawl.
+    fn save(&self, _now: Instant) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Continues with what an earlier run saved `elapsed` ago, by the system's clock. Called after
+    /// [`Strategy::start`] and before the first request, which waits for a full gap in any case. Returns the
+    /// pace; `None`: that of the start.
+    fn restore(
+        &mut self,
+        _settings: &ScopeSettings,
+        _saved: &[u8],
+        _elapsed: Duration,
+        _now: Instant,
+    ) -> Option<Pace> {
+        None
+    }
 }
 
 /// Creates the strategy of each new scope; registered by an embedder.

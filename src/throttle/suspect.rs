@@ -86,6 +86,18 @@ struct Suspected {
     widened: Instant,
 }
 
+/// A suspicion as it is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SavedSuspicion {
+    pub kind: Kind,
+    /// Digest of the block page, if it is always the same.
+    pub digest: Option<u64>,
+    /// Number of blocked replies.
+    pub seen: u32,
+    /// Gap between probes, in milliseconds.
+    pub delay: u32,
+}
+
 /// A suspicion that was raised or cleared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspicion {
@@ -153,6 +165,31 @@ impl Suspect {
     /// The present suspicion.
     pub fn kind(&self) -> Option<Kind> {
         self.suspected.map(|suspected| suspected.kind)
+    }
+
+    /// The present suspicion, for a later run of the crawl.
+    pub fn save(&self) -> Option<SavedSuspicion> {
+        self.suspected.map(|suspected| SavedSuspicion {
+            kind: suspected.kind,
+            digest: suspected.digest,
+            seen: suspected.seen,
+            delay: suspected.delay,
+        })
+    }
+
+    /// Continues with a suspicion of an earlier run. What usual pages are like is learned again.
+    pub fn restored(saved: SavedSuspicion, now: Instant) -> Self {
+        Suspect {
+            suspected: Some(Suspected {
+                kind: saved.kind,
+                digest: saved.digest,
+                seen: saved.seen,
+                normal: 0,
+                delay: saved.delay.clamp(PROBE_FIRST, PROBE_LAST),
+                widened: now,
+            }),
+            ..Suspect::default()
+        }
     }
 
     /// Examines a reply that ended. Call it once for each, in the order in which they end.

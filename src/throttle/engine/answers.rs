@@ -67,6 +67,9 @@ impl Throttle {
                 Queued::Departing => true,
                 Queued::Ready => state.departing == NO_INDEX,
             };
+            if !is_calm {
+                self.mark_changed(*scope);
+            }
             if asked.is_some() || !is_calm || !waits {
                 self.schedule_check(*scope, now);
             }
@@ -145,6 +148,7 @@ impl Throttle {
                 .ended(signal, ending, now, &mut changes);
             self.note(scope, Some(id), None, &mut changes, now);
             self.changes = changes;
+            self.mark_changed(scope);
             self.schedule_check(scope, now);
         }
     }
@@ -178,6 +182,7 @@ impl Throttle {
             self.scope_mut(scope).follow(now);
             self.note(scope, None, None, &mut changes, now);
             self.changes = changes;
+            self.mark_changed(scope);
         }
         self.apply_feedback(scope, feedback, now);
     }
@@ -318,7 +323,9 @@ impl Throttle {
             source,
             probes: true,
         };
-        if !self.scope_mut(scope).hold(hold) {
+        let is_new = self.scope_mut(scope).hold(hold);
+        self.mark_held(scope);
+        if !is_new {
             return;
         }
         let words = match source {
@@ -466,6 +473,7 @@ impl Throttle {
     /// Applies feedback about one scope beyond status and latency.
     pub(super) fn apply_feedback(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
         self.scope_mut(scope).feedback(feedback, now);
+        self.mark_changed(scope);
         if let Some(delay) = feedback.delay {
             let until = now + delay;
             let probes = false;
@@ -475,6 +483,7 @@ impl Throttle {
                 probes,
             };
             let holds = self.scope_mut(scope).hold(hold);
+            self.mark_held(scope);
             if holds && !self.tracing {
                 self.account_decided(scope, DecisionEvent::Hold);
             } else if holds {

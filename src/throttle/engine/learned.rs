@@ -1,15 +1,13 @@
 //! Learned limits of evicted scopes, until they expire.
 
-use std::time::Duration;
-
-use super::super::backoff::Learned;
+use super::super::backoff::{LEARNED_KEPT_FOR, Learned};
 use crate::base::keys::ScopeKey;
 use crate::base::sharded::ShardedTable;
 use crate::base::time::Instant;
 
 /// Learned limits by the keys of their scopes, in 32 bytes each.
 ///
-/// A limit expires [`KEPT_FOR`] to twice that after its scope was evicted: limits are kept in two
+/// A limit expires [`LEARNED_KEPT_FOR`] to twice that after its scope was evicted: limits are kept in two
 /// generations, and the old one is dropped as a whole.
 #[derive(Debug, Default)]
 pub(super) struct LearnedLimits {
@@ -23,10 +21,6 @@ pub(super) struct LearnedLimits {
 
 /// A scope's key, and its limits.
 type Entry = (ScopeKey, Learned);
-
-/// As long as a robots.txt is valid by default. A limit that was not met for so long is likely to be
-/// another now.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
 impl LearnedLimits {
     /// Keeps the limits of a scope that is evicted.
@@ -66,11 +60,11 @@ impl LearnedLimits {
 
     fn expire(&mut self, now: Instant) {
         let age = now.saturating_since(self.since);
-        if age < KEPT_FOR {
+        if age < LEARNED_KEPT_FOR {
             return;
         }
         let young = std::mem::take(&mut self.young);
-        self.old = match age < 2 * KEPT_FOR {
+        self.old = match age < 2 * LEARNED_KEPT_FOR {
             true => young,
             false => ShardedTable::new(),
         };
@@ -80,6 +74,8 @@ impl LearnedLimits {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::throttle::backoff::Backoff;
 

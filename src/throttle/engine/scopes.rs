@@ -20,20 +20,6 @@ impl Throttle {
         self.scope_table.find(name)
     }
 
-    /// From now on the first request of a scope waits for a full gap after `now`: an earlier run of the
-    /// crawl may have sent one just before.
-    pub(crate) fn wait_for_first_gaps(&mut self, now: Instant) {
-        self.first_gaps_from = Some(now);
-    }
-
-    /// A new scope, whose first gap may have begun.
-    fn begun(&self, mut scope: Scope) -> Scope {
-        if let Some(from) = self.first_gaps_from {
-            scope.follow(from);
-        }
-        scope
-    }
-
     /// The scope with this name; created if it does not exist.
     pub fn scope(&mut self, name: &str) -> ScopeId {
         if let Some(id) = self.scope_table.find(name) {
@@ -41,9 +27,8 @@ impl Throttle {
         }
         let profile = Arc::clone(self.profile_of(name));
         let custom = self.strategies.of(name, &profile.settings);
-        let id = self
-            .scope_table
-            .add(name, self.begun(Scope::new(profile, custom)));
+        let scope = self.begun(name, Scope::new(profile, custom));
+        let id = self.scope_table.add(name, scope);
         let configured = self.profiles.contains_key(name);
         self.open_account(id, configured);
         self.restore_learned(id);
@@ -207,9 +192,8 @@ impl Throttle {
             is_implicit: true,
             ..Profile::of(settings)
         });
-        let id = self
-            .scope_table
-            .add(name, self.begun(Scope::new(profile, None)));
+        let scope = self.begun(name, Scope::new(profile, None));
+        let id = self.scope_table.add(name, scope);
         self.open_account(id, false);
         id
     }
@@ -310,6 +294,7 @@ impl Throttle {
             source: DecisionSource::User,
             probes: false,
         });
+        self.mark_held(scope);
         self.schedule_check(scope, now);
     }
 
@@ -326,7 +311,7 @@ impl Throttle {
     }
 
     /// Evicts a scope that holds no state. Returns whether it is gone.
-    pub(super) fn evict_if_blank(&mut self, id: ScopeId, now: Instant) -> bool {
+    pub(in crate::throttle) fn evict_if_blank(&mut self, id: ScopeId, now: Instant) -> bool {
         let Some(scope) = self.scope_table.get(id) else {
             return true;
         };
@@ -334,6 +319,8 @@ impl Throttle {
             return false;
         }
         let row = scope.account;
+        self.save_evicted(id, now);
+        let scope = self.scope_ref(id);
         if let Some(learned) = scope.learned() {
             let name = self.scope_table.name(id);
             let key = self.secret.keys().scope(name);

@@ -209,6 +209,9 @@ impl Throttle {
             gap = gap.max(left);
             scope.depart(*slot, now, factor as f32);
             self.accounts.departed(scope, now);
+            if scope.counts_sends() {
+                self.unsaved.mark(*id, scope);
+            }
         }
         for (id, charge) in &mut state.charges {
             let scope = scope_table.get_mut(*id).expect("a ticket's scopes exist");

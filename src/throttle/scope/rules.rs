@@ -1,7 +1,11 @@
 //! State of the rules that change a scope's pace. Only few scopes have it.
 
+mod saved;
+
 use std::borrow::Cow;
 use std::time::Duration;
+
+pub(in crate::throttle) use self::saved::{Restoring, SavedRules};
 
 use super::slots::Slots;
 use super::{NO_INDEX, Profile};

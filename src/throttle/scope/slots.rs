@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Profile;
 use crate::base::time::Instant;
-use crate::throttle::backoff::{Backoff, Step};
+use crate::throttle::backoff::{Backoff, Learned, Step};
 use crate::throttle::strategy::{Observation, Pace};
 
 /// The N slots for requests in flight of a scope, each with its own state.
@@ -141,6 +141,45 @@ impl Slots {
         if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
             slot.busy = false;
         }
+    }
+
+    /// None is free before this time.
+    pub fn free_from(&mut self, at: Instant) {
+        for slot in &mut self.slots {
+            slot.free_at = slot.free_at.max(at);
+        }
+    }
+
+    /// The limits that slots have learned, with their numbers.
+    pub fn learned(&self) -> impl Iterator<Item = (u16, Learned)> {
+        let slots = (0..).zip(&self.slots);
+        slots.filter_map(|(number, slot)| Some((number, slot.backoff.as_ref()?.compact()?)))
+    }
+
+    /// Restores what a slot had learned.
+    pub fn restore_learned(
+        &mut self,
+        slot: u16,
+        learned: Learned,
+        profile: &Profile,
+        now: Instant,
+    ) {
+        let slot = self.slots.get_mut(usize::from(slot));
+        if let Some(slot) = slot.filter(|_| profile.settings.backoff.per_slot) {
+            slot.backoff = Some(Box::new(Backoff::from_learned(learned, now)));
+            slot.free_at = slot.free_at.max(now + slot.backoff_delay(profile));
+        }
+    }
+
+    /// How many times the scope's concurrency was reduced.
+    pub fn cuts(&self) -> u8 {
+        self.cuts
+    }
+
+    /// Restores such reductions.
+    pub fn restore_cuts(&mut self, cuts: u8, now: Instant) {
+        self.cuts = cuts;
+        self.quiet_since = now;
     }
 
     /// When all of them are free by their own delays.

@@ -1,6 +1,7 @@
 //! A custom strategy, and the specification's vectors for scopes run against the built-in one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::world::*;
 use crate::base::shared::Shared;
@@ -71,6 +72,23 @@ impl Strategy for Recorder {
 
     fn forgettable_at(&self) -> Option<Instant> {
         self.0.forgettable_at.get()
+    }
+
+    fn save(&self, _: Instant) -> Option<Vec<u8>> {
+        Some(self.0.delay.get().to_le_bytes().to_vec())
+    }
+
+    fn restore(
+        &mut self,
+        _: &ScopeSettings,
+        saved: &[u8],
+        elapsed: Duration,
+        _: Instant,
+    ) -> Option<Pace> {
+        self.note(format!("restore {elapsed:?}"));
+        let saved = saved.try_into().ok()?;
+        self.0.delay.set(f64::from_le_bytes(saved));
+        Some(self.pace())
     }
 }
 
@@ -271,4 +289,48 @@ fn f71_vector_a_third_partys_minimum_only_rises() {
         let gaps = world.gaps(lane);
         assert_eq!(gaps[gaps.len() - 2..], [gap, gap], "{asked}");
     }
+}
+
+#[test]
+fn a_strategy_continues_with_what_it_saved() {
+    let (mut world, record) = recorded();
+    let now = world.now;
+    world.throttle.save_scopes();
+    let lane = world.lane(&["own.test"]);
+    record.delay.set(0.5);
+    world.queue(lane, 2, page(0.1));
+    world.run(at(3.0));
+    world.throttle.begin_save();
+    let (name, state) = world.throttle.poll_due(world.now).expect("it has sent");
+    assert_eq!((&*name, world.throttle.poll_due(now)), ("own.test", None));
+    assert_eq!(world.throttle.poll_urgent(now), None);
+
+    let (mut next, record) = recorded();
+    record.delay.set(9.0);
+    next.throttle.continue_from(false, next.now);
+    assert!(
+        next.throttle
+            .restore_scope(&name, &state, Duration::from_secs(7))
+    );
+    let scope = next.throttle.scope("own.test");
+    assert_eq!(next.throttle.pace(scope).delay, secs(0.5));
+    let calls = record.calls.borrow();
+    assert_eq!(calls.last().map(String::as_str), Some("restore 7s"));
+}
+
+#[test]
+fn a_scope_that_is_evicted_before_a_commit_is_saved() {
+    let mut world = World::new(pace(1, 0.25, 0.0));
+    world.throttle.save_scopes();
+    let scope = world.throttle.scope("a.test");
+    world.throttle.hold(scope, world.now + secs(1.0), world.now);
+    // It is saved in this turn.
+    let (name, state) = world.throttle.poll_urgent(world.now).expect("a hold");
+    assert_eq!((&*name, state.is_empty()), ("a.test", false));
+    world.throttle.hold(scope, world.now + secs(2.0), world.now);
+    let later = world.now + secs(3.0);
+    assert!(world.throttle.evict_if_blank(scope, later));
+    let (name, state) = world.throttle.poll_urgent(later).expect("it had changed");
+    assert_eq!((&*name, &*state), ("a.test", &[][..]));
+    assert_eq!(world.throttle.poll_urgent(later), None);
 }

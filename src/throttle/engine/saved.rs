@@ -1,0 +1,197 @@
+//! States of scopes beyond the end of the process: which changed and are to be saved, and those that an
+//! earlier run of the crawl saved.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+use super::super::scope::{Restoring, SavedRules, Scope, Unsaved};
+use super::Throttle;
+use crate::base::ids::ScopeId;
+use crate::base::secret::Secret;
+use crate::base::time::Instant;
+
+/// Scopes whose state changed since it was saved, each at most once per queue.
+#[derive(Debug, Default)]
+pub(super) struct UnsavedScopes {
+    /// Whether states are saved at all.
+    is_on: bool,
+    /// With a new hold.
+    urgent: VecDeque<ScopeId>,
+    others: VecDeque<ScopeId>,
+    /// Scopes that were evicted before they were saved: name and state.
+    evicted: VecDeque<(Box<str>, Vec<u8>)>,
+    /// Number of scopes that are to be saved since [`Throttle::begin_save`].
+    due: usize,
+}
+
+/// States of scopes that do not exist yet in this run.
+#[derive(Debug)]
+pub(super) struct SavedScopes {
+    /// When this run continued an earlier one.
+    resumed_at: Option<Instant>,
+    /// Nothing was sent after the states were saved.
+    is_complete: bool,
+    by_name: HashMap<Box<str>, Saved, Secret>,
+}
+
+#[derive(Debug)]
+struct Saved {
+    /// Time from saving to this run, by the system's clock.
+    elapsed: Duration,
+    state: Box<[u8]>,
+}
+
+impl UnsavedScopes {
+    /// The state of this scope has changed.
+    pub fn mark(&mut self, id: ScopeId, scope: &mut Scope) {
+        if self.is_on && scope.unsaved == Unsaved::No {
+            scope.unsaved = Unsaved::Yes;
+            self.others.push_back(id);
+        }
+    }
+}
+
+impl SavedScopes {
+    pub fn new(secret: &Secret) -> Self {
+        SavedScopes {
+            resumed_at: None,
+            is_complete: false,
+            by_name: HashMap::with_hasher(*secret),
+        }
+    }
+}
+
+impl Throttle {
+    /// Saves the states of scopes from now on.
+    pub(crate) fn save_scopes(&mut self) {
+        self.unsaved.is_on = true;
+    }
+
+    /// This run continues an earlier one of the crawl, which may have sent until now: from now on the first
+    /// request of a scope waits for a full gap. `is_complete`: nothing was sent after its scopes were saved;
+    /// otherwise all of a quota may have been used.
+    pub(crate) fn continue_from(&mut self, is_complete: bool, now: Instant) {
+        self.saved.resumed_at = Some(now);
+        self.saved.is_complete = is_complete;
+    }
+
+    /// A state that the earlier run saved `elapsed` ago, for when its scope is created. Returns false if it
+    /// has no effect any more or cannot be read.
+    pub(crate) fn restore_scope(&mut self, name: &str, state: &[u8], elapsed: Duration) -> bool {
+        if SavedRules::decode(state).is_none_or(|saved| saved.is_over(elapsed)) {
+            return false;
+        }
+        let state = state.into();
+        let saved = Saved { elapsed, state };
+        self.saved.by_name.insert(name.into(), saved);
+        true
+    }
+
+    /// A new scope, as far as an earlier run determines its state.
+    pub(super) fn begun(&mut self, name: &str, mut scope: Scope) -> Scope {
+        let Some(resumed_at) = self.saved.resumed_at else {
+            return scope;
+        };
+        scope.begin_after(resumed_at, self.saved.is_complete);
+        let saved = match self.saved.by_name.is_empty() {
+            true => None,
+            false => self.saved.by_name.remove(name),
+        };
+        if let Some(saved) = saved
+            && let Some(rules) = SavedRules::decode(&saved.state)
+        {
+            let now = self.clock.max(resumed_at);
+            let restoring = Restoring {
+                elapsed: saved.elapsed + now.saturating_since(resumed_at),
+                is_complete: self.saved.is_complete,
+                now,
+            };
+            scope.restore(&rules, restoring);
+        }
+        scope
+    }
+
+    /// The state of a scope has changed.
+    pub(super) fn mark_changed(&mut self, id: ScopeId) {
+        let scope = self.scope_table.get_mut(id);
+        self.unsaved
+            .mark(id, scope.expect("a scope that is named exists"));
+    }
+
+    /// A scope has a new hold.
+    pub(super) fn mark_held(&mut self, id: ScopeId) {
+        if !self.unsaved.is_on {
+            return;
+        }
+        let scope = self
+            .scope_table
+            .get_mut(id)
+            .expect("a scope that is named exists");
+        if scope.unsaved != Unsaved::Urgent {
+            scope.unsaved = Unsaved::Urgent;
+            self.unsaved.urgent.push_back(id);
+        }
+    }
+
+    /// A scope is about to be evicted.
+    pub(super) fn save_evicted(&mut self, id: ScopeId, now: Instant) {
+        let scope = self.scope_ref(id);
+        if scope.unsaved == Unsaved::No {
+            return;
+        }
+        let mut state = Vec::new();
+        scope.save(now, &mut state);
+        let name = self.scope_table.name(id).into();
+        self.unsaved.evicted.push_back((name, state));
+    }
+
+    /// What changed until now is to be saved.
+    pub(crate) fn begin_save(&mut self) {
+        self.unsaved.due = self.unsaved.others.len();
+    }
+
+    /// Name and state of the next scope that has a new hold, or was evicted since it changed. The state is
+    /// empty if it is that of a new scope.
+    pub(crate) fn poll_urgent(&mut self, now: Instant) -> Option<(Box<str>, Vec<u8>)> {
+        if let Some(evicted) = self.unsaved.evicted.pop_front() {
+            return Some(evicted);
+        }
+        while let Some(id) = self.unsaved.urgent.pop_front() {
+            if let Some(saved) = self.save_if(id, Unsaved::Urgent, now) {
+                return Some(saved);
+            }
+        }
+        None
+    }
+
+    /// The same of a scope that had changed when [`Throttle::begin_save`] was called.
+    pub(crate) fn poll_due(&mut self, now: Instant) -> Option<(Box<str>, Vec<u8>)> {
+        while self.unsaved.due > 0 {
+            self.unsaved.due -= 1;
+            let id = self.unsaved.others.pop_front()?;
+            if let Some(saved) = self.save_if(id, Unsaved::Yes, now) {
+                return Some(saved);
+            }
+        }
+        None
+    }
+
+    /// Whether [`Throttle::poll_due`] has more.
+    pub(crate) fn has_due(&self) -> bool {
+        self.unsaved.due > 0
+    }
+
+    /// Saves a scope. Entries of evicted ones are void, as are those of scopes that were saved since.
+    fn save_if(&mut self, id: ScopeId, is: Unsaved, now: Instant) -> Option<(Box<str>, Vec<u8>)> {
+        let scope = self.scope_table.get_mut(id)?;
+        if scope.unsaved != is {
+            return None;
+        }
+        scope.unsaved = Unsaved::No;
+        let mut state = Vec::new();
+        scope.save(now, &mut state);
+        Some((self.scope_table.name(id).into(), state))
+    }
+}
