@@ -89,6 +89,10 @@ pub enum Record {
         /// The offset of the block.
         offset: u64,
     },
+    /// What was learned: valid from now on, also without a commit.
+    Fact(Fact),
+    /// Nothing was sent since the records before, and nothing more will be.
+    Quiet,
 }
 
 /// A block of a file of spilled requests.
@@ -106,6 +110,32 @@ pub struct SpilledBlock {
     pub priority: i32,
     /// How many there are.
     pub requests: u64,
+}
+
+/// What the crawl has learned of something. The newest about it counts, in all segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// The kind of what it is about.
+    pub about: About,
+    /// Its name.
+    pub name: String,
+    /// Wall-clock time in nanoseconds since the Unix epoch.
+    pub at: u64,
+    /// In a form of its own; empty: nothing is known any more.
+    pub value: Vec<u8>,
+}
+
+/// What a [`Fact`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum About {
+    /// The politeness of a scope.
+    Scope,
+    /// The robots.txt of an origin.
+    Robots,
+    /// The health of a host.
+    Host,
+    /// A count of the whole crawl, or another value that there is one of.
+    Crawl,
 }
 
 /// A request to be fetched.
@@ -228,6 +258,8 @@ impl Record {
                 put_counter(UNSPILLED, *file, out);
                 put_number(*offset, out);
             }
+            Record::Fact(fact) => encode_fact(fact.about, &fact.name, fact.at, &fact.value, out),
+            Record::Quiet => out.push(QUIET),
         }
     }
 
@@ -285,6 +317,8 @@ impl Record {
                 file: input.number("file")?,
                 offset: input.number("offset")?,
             },
+            FACT => Record::Fact(Fact::decode(&mut input)?),
+            QUIET => Record::Quiet,
             kind => return Err(RecordError::Kind(kind)),
         };
         input.finish()?;
@@ -369,6 +403,15 @@ fn decode_spill(input: &mut Input<'_>) -> Result<Record, RecordError> {
         requests,
     };
     Ok(Record::Spill { block, numbers })
+}
+
+/// Appends the bytes of [`Record::Fact`].
+pub fn encode_fact(about: About, name: &str, at: u64, value: &[u8], out: &mut Vec<u8>) {
+    out.push(FACT);
+    out.push(about.code());
+    put_number(at, out);
+    put_bytes(name.as_bytes(), out);
+    put_bytes(value, out);
 }
 
 fn put_counter(kind: u8, value: u64, out: &mut Vec<u8>) {
@@ -553,6 +596,34 @@ fn decode_extra(
     Extra::from_stored(stored, meta, route).ok_or(RecordError::Value("extra"))
 }
 
+impl Fact {
+    fn decode(input: &mut Input<'_>) -> Result<Fact, RecordError> {
+        let code = input.byte("about")?;
+        let about = ABOUT.into_iter().find(|about| about.code() == code);
+        Ok(Fact {
+            about: about.ok_or(RecordError::Value("about"))?,
+            at: input.number("at")?,
+            name: input.text("name")?.to_owned(),
+            value: input.bytes("value")?.to_owned(),
+        })
+    }
+}
+
+impl About {
+    /// Its code in records. None is changed or used again.
+    const fn code(self) -> u8 {
+        match self {
+            About::Scope => 1,
+            About::Robots => 2,
+            About::Host => 3,
+            About::Crawl => 4,
+        }
+    }
+}
+
+/// All of them.
+const ABOUT: [About; 4] = [About::Scope, About::Robots, About::Host, About::Crawl];
+
 impl CommitRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(COMMIT);
@@ -618,6 +689,8 @@ const UNSPILLED: u8 = 31;
 const DEPARTED: u8 = 30;
 const REQUESTED: u8 = 32;
 const STARTED: u8 = 33;
+const FACT: u8 = 14;
+const QUIET: u8 = 15;
 
 // Flags of an entry. None is changed or used again. Those of a plain link are in the first byte.
 const HTTPS: u64 = 1 << 0;

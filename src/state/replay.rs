@@ -6,14 +6,15 @@
 //!
 //! A commit of an epoch applies the records up to the end of that epoch. It may come after records of later
 //! epochs: these wait for their own commit, and count for nothing if it never comes. So does the `Begin` of
-//! a compacted journal: until a commit comes after it, the state before it holds.
+//! a compacted journal: until a commit comes after it, the state before it holds. A fact needs no commit: the
+//! newest about something counts, whatever becomes of the epochs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
-use super::record::{CommitRecord, Entry, Record, SpilledBlock};
+use super::record::{About, CommitRecord, Entry, Fact, Record, SpilledBlock};
 use crate::base::keys::Keys;
 use crate::base::secret::Known;
 use crate::frontier::job::Job;
@@ -33,6 +34,48 @@ pub struct Replay {
     /// Places of damage among the pending records: how many of them came before it.
     gaps: VecDeque<usize>,
     losses: Losses,
+    facts: Facts,
+    /// Nothing was sent since the facts: a `Quiet` was the last record, but for those of commits.
+    is_quiet: bool,
+    /// The same, and a commit came after it.
+    is_quiet_committed: bool,
+}
+
+/// The newest fact about each thing.
+#[derive(Clone, Debug, Default)]
+pub struct Facts(BTreeMap<(About, String), (u64, Vec<u8>)>);
+
+impl Facts {
+    /// Adds a fact that is newer than those before.
+    pub fn add(&mut self, fact: Fact) {
+        let key = (fact.about, fact.name);
+        // One that has nothing to say is kept: there may be an older one in another segment.
+        self.0.insert(key, (fact.at, fact.value));
+    }
+
+    /// Adds facts of a newer segment.
+    pub fn extend(&mut self, newer: Facts) {
+        self.0.extend(newer.0);
+    }
+
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The facts that have something to say, in order.
+    pub fn into_known(self) -> impl Iterator<Item = Fact> {
+        let known = self
+            .0
+            .into_iter()
+            .filter(|(_, (_, value))| !value.is_empty());
+        known.map(|((about, name), (at, value))| Fact {
+            about,
+            name,
+            at,
+            value,
+        })
+    }
 }
 
 /// What damage took from the committed epochs of a journal.
@@ -69,6 +112,10 @@ pub struct Restored {
     pub requested: Vec<u64>,
     /// The Crawl-delay of each host that has one, in ns.
     pub crawl_delays: Vec<(String, u64)>,
+    /// What was learned, also after the last commit.
+    pub facts: Facts,
+    /// Nothing was sent after the facts were recorded.
+    pub is_quiet: bool,
     /// The last commit; none if the crawl ended before its first.
     pub commit: Option<CommitRecord>,
     /// Number of lines of the list of seeds that were taken.
@@ -144,13 +191,19 @@ impl Replay {
             }
             _ => {}
         }
-        match record {
-            Record::Commit(commit) => self.commit(commit),
-            record => {
-                self.pending.push_back(record);
-                Ok(())
-            }
+        match &record {
+            Record::Quiet => self.is_quiet = true,
+            Record::Commit(_) => self.is_quiet_committed = self.is_quiet,
+            Record::EpochEnd(_) => {}
+            _ => (self.is_quiet, self.is_quiet_committed) = (false, false),
         }
+        match record {
+            Record::Commit(commit) => self.commit(commit)?,
+            Record::Fact(fact) => self.facts.add(fact),
+            Record::Quiet => {}
+            record => self.pending.push_back(record),
+        }
+        Ok(())
     }
 
     /// Records are missing here, because a part of the segment is damaged.
@@ -180,7 +233,11 @@ impl Replay {
             }
             None => Committed::before_first_commit(self.pending)?,
         };
-        Ok(committed.restore())
+        Ok(Restored {
+            facts: self.facts,
+            is_quiet: self.is_quiet_committed,
+            ..committed.restore()
+        })
     }
 
     /// Applies the records up to the end of the epoch.
@@ -366,8 +423,8 @@ impl Committed {
             }
             // It is in files of its own.
             Record::Spilled { .. } => {}
-            Record::Begin { .. } | Record::Commit(_) => {
-                unreachable!("handled by Replay::commit")
+            Record::Begin { .. } | Record::Commit(_) | Record::Fact(_) | Record::Quiet => {
+                unreachable!("handled by Replay")
             }
         }
     }
@@ -446,6 +503,8 @@ impl Committed {
             started: self.started.into_iter().collect(),
             requested: self.requested.into_iter().collect(),
             crawl_delays: self.crawl_delays.into_iter().collect(),
+            facts: Facts::default(),
+            is_quiet: false,
             commit: self.commit,
             seeds_taken: self.seeds_taken,
             next_number: self.next_number,

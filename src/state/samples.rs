@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::record::{CommitRecord, Entry, Record, SpilledBlock};
+use super::record::{About, CommitRecord, Entry, Fact, Record, SpilledBlock};
 use crate::base::keys::UrlKey;
 use crate::base::rng::Rng;
 use crate::base::scopes::Scopes;
@@ -14,7 +14,7 @@ use crate::wire::url::CrawlUrl;
 
 /// A record of any kind, with any values.
 pub fn record(rng: &mut Rng) -> Record {
-    match rng.below(11) {
+    match rng.below(13) {
         0 => Record::Begin {
             keys: std::array::from_fn(|_| rng.next_u64() as u8),
             settings: one_of(rng, &["", "{}", r#"{"USER_AGENT":"ä"}"#]).to_owned(),
@@ -63,6 +63,8 @@ pub fn record(rng: &mut Rng) -> Record {
                 numbers: (0..rng.below(5)).map(|_| number(rng)).collect(),
             },
         },
+        10 => Record::Fact(fact(rng)),
+        11 => Record::Quiet,
         _ => Record::Commit(CommitRecord {
             epoch: number(rng),
             files: (0..rng.below(3))
@@ -74,6 +76,17 @@ pub fn record(rng: &mut Rng) -> Record {
             next_number: number(rng),
             at: number(rng),
         }),
+    }
+}
+
+/// A fact with any values.
+pub fn fact(rng: &mut Rng) -> Fact {
+    let about = [About::Scope, About::Robots, About::Host, About::Crawl];
+    Fact {
+        about: about[rng.below(4) as usize],
+        name: one_of(rng, &["", "a.test", "host/b.test:81"]).to_owned(),
+        at: number(rng),
+        value: (0..rng.below(4)).map(|_| rng.next_u64() as u8).collect(),
     }
 }
 

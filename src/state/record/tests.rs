@@ -241,6 +241,17 @@ fn kinds_and_flags_keep_their_numbers() {
         at: 0,
     };
     check_kind(Record::Commit(commit), 9);
+    let fact = |about| Fact {
+        about,
+        name: String::new(),
+        at: 0,
+        value: Vec::new(),
+    };
+    check_kind(Record::Fact(fact(About::Scope)), 14);
+    check_kind(Record::Quiet, 15);
+    for (about, code) in ABOUT.into_iter().zip(1..) {
+        assert_eq!(bytes_of(&Record::Fact(fact(about)))[1], code);
+    }
 
     assert_eq!(flags_of(&plain(), 0, None), 0);
     assert_eq!(flags_of(&job("https://a.test/"), 0, None), 1 << 0 | 1 << 1);

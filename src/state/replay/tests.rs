@@ -540,3 +540,53 @@ fn what_is_left_of_random_histories_is_by_definition() {
         "the histories have all cases"
     );
 }
+
+fn fact(name: &str, at: u64, value: &[u8]) -> Record {
+    Record::Fact(Fact {
+        about: About::Scope,
+        name: name.to_owned(),
+        at,
+        value: value.to_owned(),
+    })
+}
+
+#[test]
+fn the_newest_fact_counts_also_without_a_commit() {
+    let restored = replay(
+        [begin(), fact("a", 1, b"x"), fact("b", 2, b"y")]
+            .into_iter()
+            .chain(commit(1))
+            .chain([fact("a", 3, b"z"), admitted(1, 0), fact("b", 4, b"")]),
+    )
+    .expect("a journal");
+    assert!(restored.admitted.is_empty());
+    let known: Vec<Fact> = restored.facts.clone().into_known().collect();
+    let names: Vec<(&str, u64)> = known.iter().map(|fact| (&*fact.name, fact.at)).collect();
+    assert_eq!(names, [("a", 3)]);
+    // That nothing is known any more is newer than what an older segment knows.
+    let Record::Fact(old) = fact("b", 1, b"y") else {
+        unreachable!("it was just made");
+    };
+    let mut facts = Facts::default();
+    facts.add(old);
+    facts.extend(restored.facts);
+    assert_eq!(facts.into_known().count(), 1);
+}
+
+#[test]
+fn a_crawl_is_quiet_if_a_commit_follows_and_nothing_else() {
+    let check = |more: Vec<Record>, expected: bool| {
+        let records = [begin(), fact("a", 1, b"x"), Record::Quiet];
+        let restored = replay(records.into_iter().chain(more)).expect("a journal");
+        assert_eq!(restored.is_quiet, expected);
+    };
+    check(Vec::new(), false);
+    check(vec![Record::EpochEnd(1)], false);
+    check(commit(1).into(), true);
+    let after = |record| commit(1).into_iter().chain([record]).collect();
+    check(after(admitted(1, 0)), false);
+    check(after(fact("a", 2, b"y")), false);
+    let between = |record| [record].into_iter().chain(commit(1)).collect();
+    check(between(admitted(1, 0)), false);
+    check(between(Record::Ended(1)), false);
+}
