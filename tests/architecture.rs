@@ -243,6 +243,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("commits", "control work frontier network output journal"),
     ("drive", "control network output"),
     ("exchanges", "requests flights network output"),
+    ("facts", "throttle network journal"),
     ("finding", "frontier"),
     ("follow", "workload frontier requests classifier network"),
     (
@@ -263,10 +264,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("progress", "control throttle network output journal spill"),
     ("reading", "control workload flights network output"),
     ("report", "control workload work throttle network output"),
-    (
-        "restoring",
-        "work frontier requests throttle network journal",
-    ),
+    ("restoring", "work frontier requests network journal"),
     ("scopes", "work frontier throttle"),
     ("set_up", ""),
     ("spilling", "work frontier requests network journal spill"),

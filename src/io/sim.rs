@@ -52,6 +52,7 @@ pub enum Crash {
 /// The simulated back end, for crawls in virtual time.
 pub struct Sim {
     settings: IoSettings,
+    wall_at_start: Wall,
     world: Box<dyn World>,
     net: Net,
     ports: Ports,
@@ -88,6 +89,7 @@ impl Sim {
     pub fn with(seed: u64, settings: IoSettings, faults: Faults, world: Box<dyn World>) -> Self {
         let rng = Rng::from_seed(seed);
         Sim {
+            wall_at_start: WALL_AT_START,
             disk: Disk::new(rng.fork("disk"), &faults, settings.disk_free_min),
             memory: faults.memory.clone(),
             port_search: Duration::ZERO,
@@ -106,6 +108,13 @@ impl Sim {
             woken: Arc::default(),
             settings,
         }
+    }
+
+    /// Sets the wall clock's time at the start.
+    #[cfg(test)]
+    pub(crate) fn starting_at(mut self, wall: Wall) -> Self {
+        self.wall_at_start = wall;
+        self
     }
 
     /// Whether nothing will apply unless we act: a wait would have no end.
@@ -405,7 +414,7 @@ impl Io for Sim {
     }
 
     fn wall_at_start(&self) -> Wall {
-        WALL_AT_START
+        self.wall_at_start
     }
 
     fn capacity(&self) -> usize {

@@ -88,6 +88,7 @@ impl<I: Io> Core<I> {
 
     /// Begins a commit of everything so far.
     pub fn begin_commit(&mut self) {
+        self.begin_facts();
         if let Some(epoch) = self.journal.begin_commit() {
             self.sync_spilled();
             self.output.prepare(epoch);
@@ -128,6 +129,7 @@ impl<I: Io> Core<I> {
         if has_lost_writes {
             return;
         }
+        self.record_last_facts();
         let epoch = self.journal.begin_commit();
         self.sync_spilled();
         self.output.prepare(epoch.unwrap_or(ONLY_EPOCH));

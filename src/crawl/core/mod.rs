@@ -8,6 +8,7 @@ mod connecting;
 mod connections;
 mod drive;
 mod exchanges;
+mod facts;
 mod finding;
 mod follow;
 mod granting;
@@ -184,6 +185,7 @@ impl<I: Io> Core<I> {
     /// Hands over what is to be written and sent.
     fn hand_over(&mut self) {
         self.report_decisions();
+        self.record_facts();
         self.advance_commit();
         self.hand_to_disk();
         self.end_handshakes();

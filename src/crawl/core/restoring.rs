@@ -11,13 +11,12 @@ use crate::state::record::Entry;
 use crate::state::replay::{Restored, is_in_seen_set};
 
 impl<I: Io> Core<I> {
-    /// Admits what an earlier run left, under its numbers. Each scope waits for a full gap from now on:
-    /// when the earlier run sent its last request is not known.
+    /// Admits what an earlier run left, under its numbers, after what it had learned.
     pub fn restore(&mut self, restored: Restored) {
         self.frontier
             .numbers()
             .continue_from(restored.next_number.max(1));
-        self.throttle.wait_for_first_gaps(self.now);
+        self.restore_facts(restored.facts, restored.is_quiet);
         self.frontier.restore_seen(&restored.seen);
         for (host, domain) in &restored.seed_hosts {
             self.frontier.restore_seed(HostKey(*host), HostKey(*domain));

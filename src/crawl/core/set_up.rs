@@ -159,6 +159,9 @@ impl<I: Io> Core<I> {
             classifier: Classifier::new(classify, wall),
             config,
         };
+        if core.journal.is_on() {
+            core.throttle.save_scopes();
+        }
         if let Some(restored) = restored {
             core.output.resume(last.as_ref());
             core.restore(restored);

@@ -32,7 +32,7 @@ use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
 use crate::sink::commit::{Epoch, FileLength};
 use crate::state::journal::Framer;
-use crate::state::record::{self, CommitRecord, Record, SpilledBlock};
+use crate::state::record::{self, About, CommitRecord, Record, SpilledBlock};
 
 /// The journal, or none: a crawl without a state on disk.
 pub struct Journal {
@@ -59,6 +59,8 @@ struct Open {
     seeds_taken: Option<u64>,
     /// Whether anything was recorded since the last commit began.
     has_new: bool,
+    /// Nothing more is sent: the last commit says so.
+    is_quiet: bool,
     jobs: Vec<DiskJob>,
     /// `STATE_SYNC`.
     interval: Duration,
@@ -165,6 +167,7 @@ impl Journal {
             epoch: Epoch(start.epoch),
             seeds_taken: None,
             has_new: false,
+            is_quiet: false,
             jobs: vec![create],
             interval,
             // What is restored is committed at once.
@@ -318,6 +321,29 @@ impl Journal {
         }
     }
 
+    /// Records what was learned about something: it needs no commit. An empty value: nothing is known any more.
+    pub fn record_fact(&mut self, about: About, name: &str, at: Wall, value: &[u8]) {
+        if let Some(open) = &mut self.open
+            && name.len() + value.len() <= STORED_MAX
+        {
+            open.record(|out| record::encode_fact(about, name, at.0, value, out));
+        }
+    }
+
+    /// Hands what was recorded to the disk, before the next commit.
+    pub fn flush(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.hand_over(APPEND);
+        }
+    }
+
+    /// Records that nothing was sent since the facts, and nothing more will be.
+    pub fn record_quiet(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.is_quiet = true;
+        }
+    }
+
     /// Records how far the list of seeds was taken.
     pub fn record_seeds_taken(&mut self, position: u64) {
         if let Some(open) = &mut self.open {
@@ -361,6 +387,9 @@ impl Journal {
         let epoch = open.epoch;
         if let Some(position) = open.seeds_taken.take() {
             open.record(|out| Record::SeedsTaken(position).encode(out));
+        }
+        if open.is_quiet {
+            open.record(|out| Record::Quiet.encode(out));
         }
         open.record(|out| Record::EpochEnd(epoch.0).encode(out));
         open.has_new = false;

@@ -17,7 +17,7 @@ use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{JOURNAL, QUEUE, STATE};
 use crate::state::journal::{Framer, SegmentError};
 use crate::state::record::{Entry, SpilledBlock};
-use crate::state::replay::{ReplayError, Restored};
+use crate::state::replay::{Facts, ReplayError, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
 ///
@@ -226,6 +226,9 @@ impl State {
         let mut found = None;
         let mut given = None;
         let mut holds = newest;
+        // Facts need no commit: newer segments without one have some, too, and are kept for them.
+        let mut newer_facts = Facts::default();
+        let mut has_facts = Vec::new();
         let mut damages = Vec::new();
         let mut unfinished = Vec::new();
         for segment in segments.iter().copied().rev() {
@@ -239,6 +242,13 @@ impl State {
                 if left.unfinished > 0 {
                     unfinished.push((path, left.unfinished));
                 }
+                let mut facts = std::mem::take(&mut left.restored.facts);
+                if !facts.is_empty() {
+                    has_facts.push(segment);
+                }
+                facts.extend(newer_facts);
+                newer_facts = facts;
+                left.restored.is_quiet &= segment == newest;
             }
             let has_commit = left
                 .as_ref()
@@ -253,8 +263,11 @@ impl State {
         }
         let none = || StateError::None(out.to_owned());
         let Segment {
-            crawl, restored, ..
+            crawl,
+            mut restored,
+            ..
         } = found.ok_or_else(none)?;
+        restored.facts = newer_facts;
         let (settings, seeds_taken) = given.ok_or_else(none)?;
         let commit = restored.commit.as_ref().map(|commit| Commit {
             epoch: Epoch(commit.epoch),
@@ -282,7 +295,7 @@ impl State {
             commit,
             beginning: newest + 1,
             stale: (segments.into_iter())
-                .filter(|segment| *segment != holds)
+                .filter(|segment| *segment != holds && !has_facts.contains(segment))
                 .map(|segment| path_of(out, segment))
                 .collect(),
             damages,

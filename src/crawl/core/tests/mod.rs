@@ -24,3 +24,4 @@ mod handshakes;
 mod races;
 pub mod resumed_files;
 mod durability;
+mod resumed_pace;

@@ -1,0 +1,372 @@
+//! Politeness across the runs of a crawl, measured at the simulated servers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::base::rng::Rng;
+use crate::base::time::{Instant, Wall};
+use crate::crawl::config::Config;
+use crate::crawl::core::tests::trial::config;
+use crate::crawl::journal::state::{State, StateError};
+use crate::crawl::{Crawler, Parts, Turn};
+use crate::fetch::resolver::ResolverSettings;
+use crate::frontier::request::Request;
+use crate::frontier::settings::Follow;
+use crate::io::sim::web::{Asked, Reply, Web};
+use crate::io::sim::{Faults, Sim};
+use crate::io::{Io, IoSettings};
+use crate::sink::function::FunctionSink;
+use crate::sink::page::Page;
+use crate::throttle::settings::{ScopePatch, WindowKind};
+
+/// The simulated world's round trip.
+const ROUND_TRIP: Duration = Duration::from_millis(10);
+/// The first run's start.
+const BEGAN: Wall = Wall(1_767_225_600_000_000_000);
+
+fn out() -> &'static Path {
+    Path::new("out")
+}
+
+/// How runs end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// The process is killed: what it wrote is there.
+    Killed,
+    /// A power cut: of what was not synced any part is there.
+    PowerCut,
+    /// By a signal: it commits and ends.
+    Stopped,
+}
+
+/// A request at its server.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// The true time since the first run began.
+    at: Duration,
+    asked: Asked,
+    run: usize,
+}
+
+/// Runs of one crawl.
+struct Runs {
+    rng: Rng,
+    ends: Ends,
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    seen: Vec<Seen>,
+    /// The true time since the first run began.
+    clock: Duration,
+    /// When each run ended.
+    ended: Vec<Duration>,
+    /// How far the wall clock is off, in seconds.
+    off: i64,
+    run: usize,
+}
+
+impl Runs {
+    fn new(seed: u64, ends: Ends) -> Self {
+        Runs {
+            rng: Rng::from_seed(seed),
+            ends,
+            files: BTreeMap::new(),
+            seen: Vec::new(),
+            clock: Duration::ZERO,
+            ended: Vec::new(),
+            off: 0,
+            run: 0,
+        }
+    }
+
+    /// The state that is left, or a new one.
+    fn state(&mut self) -> State {
+        let new = || State::new(out(), String::new(), [1; 16]).expect("it is short");
+        match self.files.is_empty() {
+            true => new(),
+            false => match State::load_from(out(), &self.files) {
+                Err(StateError::None(_)) => {
+                    self.files.clear();
+                    new()
+                }
+                read => read.expect("it can be read"),
+            },
+        }
+    }
+
+    /// Runs for so long, and is down for so long after.
+    fn run(
+        &mut self,
+        span: Duration,
+        down: Duration,
+        seeds: &[&str],
+        edit: impl FnOnce(&mut Config),
+        answer: impl FnMut(&Asked) -> Reply + Send + 'static,
+    ) {
+        let web = Web::new(answer).round_trip(ROUND_TRIP);
+        let mut config = config(self.rng.below(1 << 32));
+        config.frontier.follow = Follow::All;
+        config.state_sync = Duration::from_millis(self.rng.below(2_000));
+        config.outage_breaker = false;
+        config.stop_grace = Duration::from_millis(self.rng.below(200));
+        edit(&mut config);
+        let faults = Faults {
+            disk_latency_max: match self.ends {
+                Ends::PowerCut => Duration::from_millis(self.rng.below(80)),
+                Ends::Killed | Ends::Stopped => Duration::ZERO,
+            },
+            ..Faults::default()
+        };
+        let resolver = ResolverSettings {
+            servers: vec![Web::name_server()],
+            ..ResolverSettings::default()
+        };
+        let nanos = self.clock.as_nanos() as u64;
+        let wall = BEGAN.0.saturating_add(nanos);
+        let wall = wall.saturating_add_signed(self.off.saturating_mul(1_000_000_000));
+        let settings = IoSettings::default();
+        let io = Sim::with(self.rng.next_u64(), settings, faults, web.world());
+        let io = io.starting_at(Wall(wall));
+        let state = self.state();
+        let taken = state.seeds_taken().unwrap_or(0);
+        let mut parts = Parts::new(FunctionSink::new(|_: Page| {}));
+        parts.state = Some(state);
+        let config = config.finish().expect("a sound config");
+        let mut crawler = Crawler::on(io, config, resolver, parts).expect("a crawler");
+        for (position, seed) in (1..).zip(seeds).skip(taken as usize) {
+            let seed = Request::get(*seed);
+            let submitted = crawler.handle().submit_seed_at(seed, position);
+            submitted.expect("there is room");
+        }
+        let until = crawler.io().now() + span;
+        while crawler.io().now() < until {
+            let left = until.saturating_since(crawler.io().now());
+            if crawler.turn(Some(left)) != Turn::GoesOn {
+                break;
+            }
+        }
+        if self.ends == Ends::Stopped {
+            crawler.stopper().stop();
+            while crawler.turn(None) == Turn::GoesOn {}
+        }
+        for (path, bytes) in crawler.io().files() {
+            let synced = crawler.io().synced(path);
+            let more = match self.ends {
+                Ends::PowerCut => self.rng.below((bytes.len() - synced) as u64 + 1) as usize,
+                Ends::Killed | Ends::Stopped => bytes.len() - synced,
+            };
+            let kept = bytes[..synced + more].to_vec();
+            self.files.insert(path.clone(), kept);
+        }
+        let began = self.clock;
+        let since = |at: Instant| began + at.saturating_since(Instant::START);
+        self.seen.extend(web.asked().into_iter().map(|asked| Seen {
+            at: since(asked.at),
+            asked,
+            run: self.run,
+        }));
+        self.clock = since(crawler.io().now());
+        self.ended.push(self.clock);
+        self.clock += down;
+        self.run += 1;
+    }
+
+    /// The requests of a host, in order.
+    fn of(&self, host: &str) -> Vec<&Seen> {
+        let seen = self.seen.iter();
+        seen.filter(|seen| seen.asked.host == host).collect()
+    }
+
+    /// No two requests of the host are closer than this.
+    fn check_gaps(&self, host: &str, gap: Duration, seed: u64) {
+        for pair in self.of(host).windows(2) {
+            let waited = pair[1].at.saturating_sub(pair[0].at);
+            assert!(
+                waited >= gap,
+                "seed {seed}, {:?}: {host} waited {waited:?} from {:?} of run {} to run {}",
+                self.ends,
+                pair[0].at,
+                pair[0].run,
+                pair[1].run,
+            );
+        }
+    }
+}
+
+/// A page with links to a hundred others.
+fn page() -> Reply {
+    let links = (0..100).map(|page| format!("<a href=/{page}>x</a>"));
+    Reply::page(links.collect::<String>())
+}
+
+const ENDS: [Ends; 3] = [Ends::Killed, Ends::PowerCut, Ends::Stopped];
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn no_gap_is_shorter_than_allowed_across_any_restart() {
+    for seed in 0..30 {
+        let mut runs = Runs::new(seed, ENDS[seed as usize % 3]);
+        for _ in 0..8 {
+            let (span, down) = (runs.rng.below(9_000), runs.rng.below(700));
+            let seeds = ["http://a.test/", "http://slots.test/"];
+            // The clock of the machine is set now and then.
+            runs.off += [0, 0, -5_000, 7_000][runs.rng.below(4) as usize];
+            let edit = |config: &mut Config| {
+                config.throttle.default.delay = millis(800);
+                let slots = ScopePatch {
+                    delay: Some(millis(300)),
+                    delay_per_slot: Some(millis(2_000)),
+                    concurrency: Some(3),
+                    ..ScopePatch::default()
+                };
+                config
+                    .throttle
+                    .scopes
+                    .insert("slots.test".to_owned(), slots);
+            };
+            runs.run(millis(span), millis(down), &seeds, edit, |_| page());
+        }
+        assert!(runs.of("a.test").len() > 8, "seed {seed}");
+        runs.check_gaps("a.test", millis(800), seed);
+        runs.check_gaps("slots.test", millis(300), seed);
+        for three in runs.of("slots.test").windows(4) {
+            let waited = three[3].at - three[0].at;
+            assert!(waited >= millis(2_000), "seed {seed}: {waited:?}");
+        }
+    }
+}
+
+#[test]
+fn a_retry_after_that_was_learned_holds_in_the_next_runs() {
+    let wait = Duration::from_secs(10);
+    let mut held = 0;
+    for seed in 0..40 {
+        let ends = [Ends::Killed, Ends::Stopped][seed as usize % 2];
+        let mut runs = Runs::new(seed, ends);
+        // When refusals were learned, and the end of that run.
+        let mut refusals = Vec::new();
+        for _ in 0..12 {
+            let (span, down) = (runs.rng.below(6_000), runs.rng.below(3_000));
+            let mut answers = Rng::from_seed(runs.rng.next_u64());
+            let refused: Arc<Mutex<Vec<Instant>>> = Arc::default();
+            let refusing = Arc::clone(&refused);
+            let answer = move |asked: &Asked| match answers.below(4) {
+                0 => {
+                    refusing.lock().expect("no panic").push(asked.at);
+                    Reply::status(429).field("Retry-After", wait.as_secs())
+                }
+                _ => page(),
+            };
+            let edit = |config: &mut Config| config.throttle.default.delay = millis(200);
+            let began = runs.clock;
+            let seeds = ["http://a.test/"];
+            runs.run(millis(span), millis(down), &seeds, edit, answer);
+            let ended = runs.ended[runs.ended.len() - 1];
+            for at in refused.lock().expect("no panic").iter() {
+                let learned = began + at.saturating_since(Instant::START) + ROUND_TRIP / 2;
+                if learned < ended {
+                    refusals.push((learned, runs.run - 1));
+                }
+            }
+        }
+        let seen = runs.of("a.test");
+        for (learned, run) in refusals {
+            let Some(next) = seen.iter().find(|seen| seen.at > learned) else {
+                continue;
+            };
+            held += u32::from(next.run > run);
+            assert!(
+                next.at >= learned + wait,
+                "seed {seed}, {ends:?}: learned at {learned:?} in run {run}, sent at {:?} in run {}",
+                next.at,
+                next.run
+            );
+        }
+    }
+    assert!(held > 40, "{held}");
+}
+
+#[test]
+fn no_quota_is_exceeded_in_any_window_across_restarts() {
+    let (units, window) = (5, millis(4_000));
+    for seed in 0..30 {
+        let mut runs = Runs::new(seed, ENDS[seed as usize % 3]);
+        for _ in 0..10 {
+            let (span, down) = (runs.rng.below(12_000), runs.rng.below(3_000));
+            let edit = |config: &mut Config| {
+                config.throttle.default.delay = Duration::ZERO;
+                let quota = ScopePatch {
+                    delay: Some(Duration::ZERO),
+                    concurrency: Some(2),
+                    quota: Some(units as f64),
+                    window: Some(window),
+                    window_kind: Some(WindowKind::Sliding),
+                    ..ScopePatch::default()
+                };
+                config.throttle.scopes.insert("a.test".to_owned(), quota);
+            };
+            let seeds = ["http://a.test/"];
+            runs.run(millis(span), millis(down), &seeds, edit, |_| page());
+        }
+        let seen = runs.of("a.test");
+        assert!(seen.len() > 20, "seed {seed}: {}", seen.len());
+        for more in seen.windows(units + 1) {
+            let took = more[units].at - more[0].at;
+            assert!(
+                took >= window,
+                "seed {seed}, {:?}: {took:?} in runs {} to {}",
+                runs.ends,
+                more[0].run,
+                more[units].run
+            );
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_makes_no_hold_longer_than_it_was() {
+    let wait = Duration::from_secs(20);
+    for off in [-1_000_000, -3, 0, 3, 1_000_000] {
+        let mut runs = Runs::new(1, Ends::Killed);
+        let edit = |config: &mut Config| config.throttle.default.delay = millis(2_000);
+        let seeds = ["http://a.test/"];
+        let refuse = |_: &Asked| Reply::status(429).field("Retry-After", 20);
+        runs.run(millis(1_000), millis(500), &seeds, edit, refuse);
+        runs.off = off;
+        let resumed = runs.clock;
+        runs.run(millis(60_000), millis(0), &seeds, edit, |_| page());
+        let seen = runs.of("a.test");
+        let next = seen.iter().find(|seen| seen.run == 1).expect("it goes on");
+        let waited = next.at - resumed;
+        assert!(waited <= wait + millis(500), "{off}: {waited:?}");
+        assert!(waited >= millis(2_000), "{off}: {waited:?}");
+        if off <= 0 {
+            assert!(next.at >= seen[0].at + wait, "{off}: {waited:?}");
+        }
+    }
+}
+
+#[test]
+fn a_learned_limit_is_kept_by_the_next_run() {
+    let mut runs = Runs::new(1, Ends::Killed);
+    let edit = |config: &mut Config| config.throttle.default.delay = millis(100);
+    let seeds = ["http://a.test/"];
+    let mut last = Instant::START;
+    let answer = move |asked: &Asked| {
+        let waited = asked.at.saturating_since(last);
+        last = asked.at;
+        match waited < millis(900) {
+            true => Reply::status(429),
+            false => page(),
+        }
+    };
+    runs.run(millis(50_000), millis(1_000), &seeds, edit, answer);
+    runs.run(millis(20_000), millis(0), &seeds, edit, |_| page());
+    let seen = runs.of("a.test");
+    let next: Vec<_> = seen.iter().filter(|seen| seen.run == 1).collect();
+    let gap = next[1].at - next[0].at;
+    assert!(gap >= millis(500), "{gap:?}");
+}
