@@ -340,3 +340,47 @@ fn a_state_of_a_newer_version_is_refused_and_not_changed() {
         assert_eq!(fs::read(&journal).expect("the journal"), bytes);
     }
 }
+
+#[test]
+fn damaged_files_of_queued_requests_are_named_and_salvaged() {
+    let list =
+        |server: &Server| -> String { (0..200).map(|n| server.url(&format!("/q{n}\n"))).collect() };
+    for is_missing in [false, true] {
+        let server = Server::new(|_: &Asked| page("p"));
+        let first = Crawl::of(&["--seeds", "list", "--max-pages", "5"])
+            .with(&["-s", "FRONTIER_MEMORY=600", "--follow", "none"])
+            .with(&["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=1"]);
+        first.file("list", list(&server).as_bytes());
+        first.try_run().expect(0);
+        let state = first.folder().join("out/state");
+        let files = fs::read_dir(&state).expect("a state");
+        let mut queues: Vec<_> = files.map(|entry| entry.expect("an entry").path()).collect();
+        queues.retain(|path| path.display().to_string().contains("queue-"));
+        let queue = queues.first().expect("some requests are in files");
+        let name = queue.file_name().expect("a name").to_string_lossy();
+        let args = ["crawl", "--resume", "--max-pages", "0", "--out", "out"];
+        if is_missing {
+            fs::remove_file(queue).expect("it is there");
+            let refused = argiope_in(first.folder(), &args);
+            check_refused(&refused, &[&name, "is damaged", "--salvage"]);
+        } else {
+            let mut bytes = fs::read(queue).expect("a file");
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(queue, bytes).expect("it is changed");
+            let ended = argiope_in(first.folder(), &args).expect(1);
+            assert!(ended.err.contains(&*name), "{}", ended.err);
+            assert!(ended.err.contains("is damaged: restore"), "{}", ended.err);
+        }
+        let args = [&args[..], &["--salvage"]].concat();
+        let ended = argiope_in(first.folder(), &args).expect(0);
+        assert!(ended.err.contains("requests were in it"), "{}", ended.err);
+        let lost = ended.err.split(" requests were in it").next();
+        let lost = lost.and_then(|text| text.rsplit(' ').next()?.parse::<usize>().ok());
+        let lost = lost.expect("a number");
+        assert!(lost > 0, "{}", ended.err);
+        let crawled = first.left(ended);
+        let found = check_lines(&crawled.lines(), server.port());
+        assert_eq!(found.len() + lost, 200, "{}", crawled.ended.err);
+    }
+}

@@ -89,6 +89,7 @@ pub struct DamagedFile {
     records_before: u64,
     records_after: u64,
     unknown_ends: u64,
+    requests: u64,
     #[serde(skip)]
     text: String,
 }
@@ -262,6 +263,7 @@ pub fn damages(contents: &StateContents) -> Vec<DamagedFile> {
         records_before: damage.records_before,
         records_after: damage.records_after,
         unknown_ends: damage.unknown_ends,
+        requests: damage.requests,
         text: damage.to_string(),
     };
     contents.state().damages().iter().map(of).collect()

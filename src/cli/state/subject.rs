@@ -1,5 +1,6 @@
 //! All that a state knows of one host, scope or URL, and why its requests have not been sent.
 
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use argiope::{Config, CrawlUrl, QueuedRequest};
@@ -119,20 +120,27 @@ impl Report {
     /// Of this crawl, with so many requests.
     pub fn of(crawl: &Crawl, matched: &Matched, top: usize) -> Self {
         let contents = &crawl.contents;
-        let mut found: Vec<QueuedRequest<'_>> = contents
-            .queued()
-            .filter(|queued| matched.has(queued))
-            .collect();
-        found.sort_unstable_by(|one, other| {
-            let delayed = |queued: &QueuedRequest<'_>| (queued.is_offered(), queued.not_before());
-            let in_queue = || one.is_before(other).cmp(&other.is_before(one)).reverse();
-            delayed(one).cmp(&delayed(other)).then_with(in_queue)
-        });
-        let requests = found.len();
-        found.truncate(top);
-        let next: Vec<Waiting> = found
+        // There may be more of them than fit into memory.
+        let mut first = Vec::new();
+        let mut requests = 0;
+        for queued in contents.queued().filter(|queued| matched.has(queued)) {
+            requests += 1;
+            let place = first.partition_point(|other| is_listed_before(other, &queued));
+            if place < top {
+                first.truncate(top - 1);
+                first.insert(place, queued);
+            }
+        }
+        let mut ahead = vec![0; first.len()];
+        for other in contents.queued().filter(|other| !other.is_offered()) {
+            for (queued, ahead) in first.iter().zip(&mut ahead) {
+                *ahead += usize::from(other.is_before(queued) && other.shares_queue_with(queued));
+            }
+        }
+        let next: Vec<Waiting> = first
             .iter()
-            .map(|queued| Waiting::of(queued, crawl, matched.scopes_of(queued)))
+            .zip(ahead)
+            .map(|(queued, ahead)| Waiting::of(queued, ahead, crawl, matched.scopes_of(queued)))
             .collect();
         let standing = matched.url.as_ref().map(|url| match next.first() {
             Some(waiting) => waiting.standing,
@@ -190,14 +198,20 @@ impl Report {
     }
 }
 
+/// Whether a request is listed before another: as they are fetched, then delayed ones, then those without a
+/// decision.
+fn is_listed_before(one: &QueuedRequest<'_>, other: &QueuedRequest<'_>) -> bool {
+    let delayed = |queued: &QueuedRequest<'_>| (queued.is_offered(), queued.not_before());
+    match delayed(one).cmp(&delayed(other)) {
+        Ordering::Equal => one.is_before(other),
+        order => order.is_lt(),
+    }
+}
+
 impl Waiting {
-    fn of(queued: &QueuedRequest<'_>, crawl: &Crawl, scopes: Vec<String>) -> Self {
+    /// Of a request behind so many others of its queue.
+    fn of(queued: &QueuedRequest<'_>, ahead: usize, crawl: &Crawl, scopes: Vec<String>) -> Self {
         let request = queued.request();
-        let others = || {
-            let others = crawl.contents.queued();
-            others.filter(|other| !other.is_offered() && other.shares_queue_with(queued))
-        };
-        let ahead = others().filter(|other| other.is_before(queued)).count();
         let delayed_until = queued.not_before().filter(|at| *at > crawl.now);
         let mut why = Vec::new();
         let mut reasons = Vec::new();

@@ -143,9 +143,14 @@ impl StateContents {
 
     /// Number of URLs that ended.
     pub fn ended(&self) -> usize {
-        let restored = self.state.restored.iter();
-        let urls: HashSet<u64> = restored.flat_map(|left| &left.seen).copied().collect();
-        // The journal has no entries of those that wait in files, but their keys.
+        let Some(left) = &self.state.restored else {
+            return 0;
+        };
+        let mut urls: HashSet<u64> = left.seen.iter().copied().collect();
+        // The keys of those that waited in files, or do, are among them.
+        for entry in &left.admitted {
+            urls.remove(&self.state.keys().url(entry.job.url.as_str()).0);
+        }
         let blocks = self.state.blocks().iter();
         let spilled: u64 = blocks.map(|block| block.requests).sum();
         urls.len().saturating_sub(spilled as usize)

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::state::record::SpilledBlock;
+
 /// A damaged segment of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -20,9 +22,18 @@ pub struct Damage {
     pub records_after: u64,
     /// Number of attempts that ended, whose own records are missing: their URLs count as never seen.
     pub unknown_ends: u64,
+    /// Number of requests that were in the damaged part, if it is known: of a file of queued requests.
+    pub requests: u64,
 }
 
 impl Damage {
+    /// Adds a block of requests.
+    pub(in crate::crawl) fn add_block(&mut self, block: &SpilledBlock) {
+        let end = block.offset.saturating_add(block.length);
+        self.ranges.push(block.offset..end);
+        self.requests += block.requests;
+    }
+
     /// Number of bytes that are not intact.
     pub fn bytes(&self) -> u64 {
         let lengths = self.ranges.iter().map(|range| range.end - range.start);
@@ -48,6 +59,10 @@ impl fmt::Display for Damage {
             f,
             "; {} records before that and {} after it are intact",
             self.records_before, self.records_after
-        )
+        )?;
+        match self.requests {
+            0 => Ok(()),
+            requests => write!(f, "; {requests} requests were in it"),
+        }
     }
 }

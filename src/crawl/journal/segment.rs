@@ -136,6 +136,7 @@ impl Segment {
             records_before: *records_before,
             records_after: records - records_before,
             unknown_ends: losses.unknown_ends,
+            requests: 0,
         });
         let damage = match (damage, on_damage) {
             (Some(damage), OnDamage::Refuse) => return Err(ReadError::Damaged(damage)),

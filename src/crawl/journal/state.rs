@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use crate::base::keys::Keys;
@@ -145,7 +145,15 @@ impl State {
     /// There is none, or it cannot be read. [`StateError::Damaged`]: a file is damaged before the last
     /// commit. What was being written when the crawl ended is no damage.
     pub fn load(out: &Path) -> Result<Self, StateError> {
-        let state = State::read_folder(out, OnDamage::Refuse)?;
+        let mut state = State::read_folder(out, OnDamage::Refuse)?;
+        // Their content is read when it is needed.
+        state.drop_blocks_unless(|state, block| {
+            let length = fs::metadata(state.spill.path_of(block.file)).map(|file| file.len());
+            length.is_ok_and(|length| length >= block.offset.saturating_add(block.length))
+        });
+        if let Some(damage) = state.damages.pop() {
+            return Err(StateError::Damaged(Box::new(damage)));
+        }
         state.warn();
         Ok(state)
     }
@@ -155,9 +163,55 @@ impl State {
     /// # Errors
     /// There is none, or it cannot be read; or the damage leaves nothing to continue.
     pub fn salvage(out: &Path) -> Result<Self, StateError> {
-        let state = State::read_folder(out, OnDamage::Skip)?;
+        let mut state = State::read_folder(out, OnDamage::Skip)?;
+        state.drop_blocks_unless(|state, block| {
+            let read = || {
+                let mut bytes = vec![0; usize::try_from(block.length).map_err(io::Error::other)?];
+                let file = File::open(state.spill.path_of(block.file))?;
+                file.read_exact_at(&mut bytes, block.offset)?;
+                state.spill.entries_of(block, &bytes)
+            };
+            read().is_ok()
+        });
         state.warn();
         Ok(state)
+    }
+
+    /// Leaves out the blocks of requests that are not intact.
+    fn drop_blocks_unless(&mut self, is_intact: impl Fn(&State, &SpilledBlock) -> bool) {
+        let Some(mut restored) = self.restored.take() else {
+            return;
+        };
+        for block in std::mem::take(&mut restored.spilled) {
+            let is_intact = is_intact(self, &block);
+            let path = self.spill.path_of(block.file);
+            let damage = self.damages.iter_mut().find(|damage| damage.path == path);
+            match (is_intact, damage) {
+                (true, damage) => {
+                    restored.spilled.push(block);
+                    if let Some(damage) = damage {
+                        damage.records_after += 1;
+                    }
+                }
+                (false, Some(damage)) => damage.add_block(&block),
+                (false, None) => {
+                    let before = restored.spilled.iter();
+                    let before = before.filter(|other| other.file == block.file);
+                    let mut damage = Damage {
+                        length: fs::metadata(&path).map_or(0, |file| file.len()),
+                        path,
+                        ranges: Vec::new(),
+                        records_before: before.count() as u64,
+                        records_after: 0,
+                        unknown_ends: 0,
+                        requests: 0,
+                    };
+                    damage.add_block(&block);
+                    self.damages.push(damage);
+                }
+            }
+        }
+        self.restored = Some(restored);
     }
 
     /// Reads it while the crawl may be running.

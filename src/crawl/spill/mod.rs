@@ -35,6 +35,8 @@ use crate::state::record::{self, Entry, Record, SpilledBlock};
 /// The requests in files, or none: a crawl without a state on disk.
 pub struct Spill {
     open: Option<Box<Open>>,
+    /// The first job that failed, once all requests were taken.
+    last_failure: Option<WriteError>,
 }
 
 /// Where files are, and those of earlier runs.
@@ -190,7 +192,10 @@ impl SpillStart {
 impl Spill {
     /// A crawl without a state on disk: all requests are in memory.
     pub fn none() -> Self {
-        Spill { open: None }
+        Spill {
+            open: None,
+            last_failure: None,
+        }
     }
 
     /// Requests beyond `memory_max` bytes (`FRONTIER_MEMORY`) go to files.
@@ -221,6 +226,7 @@ impl Spill {
         };
         Spill {
             open: Some(Box::new(open)),
+            last_failure: None,
         }
     }
 
@@ -250,7 +256,9 @@ impl Spill {
 
     /// The first job that failed.
     pub fn failure(&self) -> Option<&WriteError> {
-        self.open.as_ref()?.failure.as_ref()
+        let open = self.open.as_ref();
+        let failure = open.and_then(|open| open.failure.as_ref());
+        failure.or(self.last_failure.as_ref())
     }
 
     /// Whether a request that was admitted waits here; `used`: memory of those that do not. Others are
@@ -448,7 +456,8 @@ impl Spill {
     where
         R: Fn(&Path, u64, &mut [u8]) -> io::Result<()>,
     {
-        let open = self.open.take();
+        let mut open = self.open.take();
+        self.last_failure = open.as_mut().and_then(|open| open.failure.take());
         let locations = open.as_ref().map(|open| open.index.locations());
         let mut locations = locations.unwrap_or_default().into_iter();
         let mut tail = open
@@ -731,7 +740,10 @@ fn entries_of(file: u64, crawl: u64, offset: u64, bytes: &[u8]) -> io::Result<Ve
         Some(Record::Spilled { entries, .. }) => Ok(entries),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("the block at byte {offset} is damaged"),
+            format!(
+                "the block at byte {offset} is damaged: restore the file, or continue without it with \
+                 --resume --salvage"
+            ),
         )),
     }
 }
