@@ -63,6 +63,17 @@ pub enum Record {
     Requested(Vec<u64>),
     /// Number of lines of the list of seeds that were taken, from its start.
     SeedsTaken(u64),
+    /// The keys of all URLs admitted so far, but for those of earlier runs, are being written to the run with
+    /// this number.
+    SeenFrozen(u64),
+    /// From now on the seen set has these runs on disk, and no others. All keys of a run that was frozen are
+    /// in them.
+    SeenRuns(Vec<RunRecord>),
+    /// Keys in runs of URLs whose admission is undone: until they are admitted again, they do not count as
+    /// seen.
+    SeenUndone(Vec<u64>),
+    /// The seen set so far is void: all of it follows.
+    SeenReset,
     /// The records so far belong to this epoch or to earlier ones.
     EpochEnd(u64),
     /// The epoch is committed.
@@ -163,6 +174,17 @@ pub struct CommitRecord {
     pub at: u64,
 }
 
+/// A run of keys of the seen set: a file that is complete and durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunRecord {
+    /// Its number. None is used twice.
+    pub number: u64,
+    /// Number of keys.
+    pub keys: u64,
+    /// Number of bytes of the file.
+    pub length: u64,
+}
+
 /// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -223,6 +245,11 @@ impl Record {
                 out.push(SEEN);
                 out.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
             }
+            Record::SeenReset => out.push(SEEN_RESET),
+            Record::SeenUndone(keys) => {
+                put_counter(SEEN_UNDONE, 8 * keys.len() as u64, out);
+                out.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
+            }
             Record::SeedHosts(hosts) => {
                 out.push(SEED_HOSTS);
                 let keys = hosts.iter().flat_map(|(host, domain)| [host, domain]);
@@ -239,6 +266,14 @@ impl Record {
                 out.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
             }
             Record::SeedsTaken(lines) => put_counter(SEEDS_TAKEN, *lines, out),
+            Record::SeenFrozen(run) => put_counter(SEEN_FROZEN, *run, out),
+            Record::SeenRuns(runs) => {
+                put_counter(SEEN_RUNS, runs.len() as u64, out);
+                let numbers = runs
+                    .iter()
+                    .flat_map(|run| [run.number, run.keys, run.length]);
+                numbers.for_each(|number| put_number(number, out));
+            }
             Record::EpochEnd(epoch) => put_counter(EPOCH_END, *epoch, out),
             Record::Commit(commit) => commit.encode(out),
             Record::Spilled { origin, entries } => {
@@ -279,6 +314,11 @@ impl Record {
             DROPPED => Record::Dropped(input.number("number")?),
             ENDED => Record::Ended(input.number("number")?),
             SEEN => Record::Seen(input.keys()?),
+            SEEN_RESET => Record::SeenReset,
+            SEEN_UNDONE => {
+                let mut keys = Input::new(input.bytes("keys")?);
+                Record::SeenUndone(keys.keys()?)
+            }
             SEED_HOSTS => {
                 let keys = input.keys()?;
                 let (pairs, rest) = keys.as_chunks::<2>();
@@ -301,6 +341,12 @@ impl Record {
             STARTED => Record::Started(input.number("number")?),
             REQUESTED => Record::Requested(input.keys()?),
             SEEDS_TAKEN => Record::SeedsTaken(input.number("lines")?),
+            SEEN_FROZEN => Record::SeenFrozen(input.number("run")?),
+            SEEN_RUNS => {
+                let count: u64 = input.number("runs")?;
+                let runs = (0..count).map(|_| RunRecord::decode(&mut input));
+                Record::SeenRuns(runs.collect::<Result<_, _>>()?)
+            }
             EPOCH_END => Record::EpochEnd(input.number("epoch")?),
             COMMIT => Record::Commit(CommitRecord::decode(&mut input)?),
             SPILLED => {
@@ -655,6 +701,16 @@ impl CommitRecord {
     }
 }
 
+impl RunRecord {
+    fn decode(input: &mut Input<'_>) -> Result<RunRecord, RecordError> {
+        Ok(RunRecord {
+            number: input.number("run")?,
+            keys: input.number("keys of a run")?,
+            length: input.number("length of a run")?,
+        })
+    }
+}
+
 fn scheme_of(is_https: bool) -> &'static str {
     match is_https {
         true => "https://",
@@ -691,6 +747,10 @@ const REQUESTED: u8 = 32;
 const STARTED: u8 = 33;
 const FACT: u8 = 14;
 const QUIET: u8 = 15;
+const SEEN_FROZEN: u8 = 20;
+const SEEN_RUNS: u8 = 21;
+const SEEN_UNDONE: u8 = 22;
+const SEEN_RESET: u8 = 23;
 
 // Flags of an entry. None is changed or used again. Those of a plain link are in the first byte.
 const HTTPS: u64 = 1 << 0;

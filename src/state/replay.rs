@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
-use super::record::{About, CommitRecord, Entry, Fact, Record, SpilledBlock};
+use super::record::{About, CommitRecord, Entry, Fact, Record, RunRecord, SpilledBlock};
 use crate::base::keys::Keys;
 use crate::base::secret::Known;
 use crate::frontier::job::Job;
@@ -22,8 +22,8 @@ use crate::frontier::request::PageKind;
 
 /// What is left of a crawl, from the records of its journal in order.
 ///
-/// In memory are the entries that have not ended, one key per URL of those that have, and the records after
-/// the last commit.
+/// In memory are the entries that have not ended, one key per URL that was admitted and is in no run of the
+/// seen set, and the records after the last commit.
 #[derive(Debug, Default)]
 pub struct Replay {
     committed: Option<Committed>,
@@ -100,9 +100,14 @@ pub struct Restored {
     pub offered: Vec<Entry>,
     /// Blocks of requests that have not ended either, in order of their places.
     pub spilled: Vec<SpilledBlock>,
-    /// Keys of the URLs of attempts that have ended or are spilled. A URL that was attempted again is there several times;
-    /// robots.txt files, and targets of redirects of sitemaps, are not: the seen set does not hold them.
+    /// Keys of the URLs that were admitted, but for those in `runs`. A URL that was attempted again is there
+    /// several times; robots.txt files, and targets of redirects of sitemaps, are not: the seen set does not
+    /// hold them.
     pub seen: Vec<u64>,
+    /// The runs of the seen set on disk.
+    pub runs: Vec<RunRecord>,
+    /// Keys in `runs` of URLs whose admission is undone: they do not count as seen.
+    pub undone: Vec<u64>,
     /// Keys of the host and of the registrable domain of each seed that has ended. They may be there several
     /// times.
     pub seed_hosts: Vec<(u64, u64)>,
@@ -303,7 +308,15 @@ struct Committed {
     offered: HashMap<u64, Entry, Known>,
     /// Blocks of spilled requests, by file and offset.
     spilled: BTreeMap<(u64, u64), SpilledBlock>,
+    /// Requests of a block that was read again, whose entries follow: they were admitted before.
+    readmitted: u64,
+    /// Keys of the URLs that were admitted and are in no run.
     seen: Vec<u64>,
+    /// The same, of those that are being written to a run.
+    frozen: Vec<(u64, Vec<u64>)>,
+    runs: Vec<RunRecord>,
+    /// Keys in runs that do not count as seen.
+    undone: HashSet<u64, Known>,
     seed_hosts: Vec<(u64, u64)>,
     crawl_delays: BTreeMap<String, u64>,
     /// Attempts that must not be made twice and may have been.
@@ -325,7 +338,11 @@ impl Committed {
             admitted: HashMap::default(),
             offered: HashMap::default(),
             spilled: BTreeMap::new(),
+            readmitted: 0,
             seen: Vec::new(),
+            frozen: Vec::new(),
+            runs: Vec::new(),
+            undone: HashSet::default(),
             seed_hosts: Vec::new(),
             crawl_delays: BTreeMap::new(),
             started: BTreeSet::new(),
@@ -379,10 +396,15 @@ impl Committed {
     }
 
     fn apply(&mut self, record: Record) {
+        let readmitted = std::mem::take(&mut self.readmitted);
         match record {
             Record::Admitted(entry) => {
                 self.count(&entry);
                 self.offered.remove(&entry.job.id);
+                match readmitted.checked_sub(1) {
+                    Some(left) => self.readmitted = left,
+                    None => self.see(&entry.job),
+                }
                 self.admitted.insert(entry.job.id, entry);
             }
             Record::Offered(entry) => {
@@ -411,6 +433,19 @@ impl Committed {
             }
             Record::Requested(keys) => self.requested.extend(keys),
             Record::SeedsTaken(lines) => self.seeds_taken = lines,
+            Record::SeenFrozen(run) => self.frozen.push((run, std::mem::take(&mut self.seen))),
+            Record::SeenRuns(runs) => {
+                let is_named = |number: u64| runs.iter().any(|run| run.number == number);
+                self.frozen.retain(|(run, _)| !is_named(*run));
+                self.runs = runs;
+            }
+            Record::SeenUndone(keys) => self.undone.extend(keys),
+            Record::SeenReset => {
+                self.seen = Vec::new();
+                self.frozen = Vec::new();
+                self.runs = Vec::new();
+                self.undone.clear();
+            }
             Record::EpochEnd(_) => {}
             Record::Spill { block, numbers } => {
                 for number in numbers {
@@ -419,7 +454,8 @@ impl Committed {
                 self.spilled.insert((block.file, block.offset), block);
             }
             Record::Unspilled { file, offset } => {
-                self.spilled.remove(&(file, offset));
+                let block = self.spilled.remove(&(file, offset));
+                self.readmitted = block.map_or(0, |block| block.requests);
             }
             // It is in files of its own.
             Record::Spilled { .. } => {}
@@ -434,16 +470,24 @@ impl Committed {
         let is_known = self.admitted.contains_key(&number) || self.offered.contains_key(&number);
         self.unknown_ends += u64::from(!is_known);
         let mut number = number;
-        // One that was cancelled may have been offered only.
-        while let Some(entry) =
-            (self.admitted.remove(&number)).or_else(|| self.offered.remove(&number))
-        {
+        loop {
+            let entry = match self.admitted.remove(&number) {
+                Some(entry) => entry,
+                // One that was cancelled may have been offered only.
+                None => match self.offered.remove(&number) {
+                    Some(entry) => {
+                        self.see(&entry.job);
+                        entry
+                    }
+                    None => return,
+                },
+            };
             if !self.requested.is_empty() {
                 let key = self.key_of(&entry);
                 self.requested.remove(&key);
             }
             self.started.remove(&number);
-            self.remember(&entry.job);
+            self.remember_seed(&entry.job);
             number = entry.replaces;
         }
     }
@@ -452,21 +496,55 @@ impl Committed {
     fn spill(&mut self, number: u64) {
         self.count_number(number);
         if let Some(entry) = self.admitted.remove(&number) {
-            self.remember(&entry.job);
+            self.remember_seed(&entry.job);
         }
     }
 
-    /// Keeps the keys of a request whose entry goes.
-    fn remember(&mut self, job: &Job) {
-        if !is_in_seen_set(job) {
-            return;
-        }
-        self.seen.push(self.keys.url(job.url.as_str()).0);
-        if job.seed {
+    /// Keeps the keys of the host of a seed whose entry goes.
+    fn remember_seed(&mut self, job: &Job) {
+        if job.seed && is_in_seen_set(job) {
             let host = self.keys.host(job.url.host_str()).0;
             let domain = self.keys.host(job.url.registrable_domain()).0;
             self.seed_hosts.push((host, domain));
         }
+    }
+
+    /// The URL of a request counts as seen.
+    fn see(&mut self, job: &Job) {
+        if is_in_seen_set(job) {
+            let key = self.keys.url(job.url.as_str()).0;
+            self.undone.remove(&key);
+            self.seen.push(key);
+        }
+    }
+
+    /// Undoes the admission of these attempts, which are not left: their URLs do not count as seen.
+    fn undo(&mut self, attempts: &[Entry]) {
+        let keys = self.keys;
+        let key_of = |entry: &Entry| keys.url(entry.job.url.as_str()).0;
+        let mut counts: HashMap<u64, usize, Known> = HashMap::default();
+        for entry in attempts.iter().filter(|entry| is_in_seen_set(&entry.job)) {
+            *counts.entry(key_of(entry)).or_default() += 1;
+        }
+        if counts.is_empty() {
+            return;
+        }
+        self.seen.retain(|key| match counts.get_mut(key) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                false
+            }
+            _ => true,
+        });
+        if self.runs.is_empty() {
+            return;
+        }
+        // Those that were admitted before the last run was begun are in a run.
+        counts.retain(|_, count| *count > 0);
+        for entry in self.admitted.values() {
+            counts.remove(&key_of(entry));
+        }
+        self.undone.extend(counts.into_keys());
     }
 
     fn count(&mut self, entry: &Entry) {
@@ -489,9 +567,15 @@ impl Committed {
             .map(|entry| entry.job.id)
             .collect();
         self.offered.retain(|_, entry| !is_superseded(entry));
-        for number in superseded {
-            self.admitted.remove(&number);
-        }
+        let superseded: Vec<Entry> = superseded
+            .iter()
+            .filter_map(|number| self.admitted.remove(number))
+            .collect();
+        let frozen = std::mem::take(&mut self.frozen).into_iter();
+        self.seen.extend(frozen.flat_map(|(_, keys)| keys));
+        self.undo(&superseded);
+        let mut undone: Vec<u64> = self.undone.into_iter().collect();
+        undone.sort_unstable();
         Restored {
             keys: self.keys.to_bytes(),
             settings: self.settings,
@@ -499,6 +583,8 @@ impl Committed {
             offered: by_number(self.offered),
             spilled: self.spilled.into_values().collect(),
             seen: self.seen,
+            runs: self.runs,
+            undone,
             seed_hosts: self.seed_hosts,
             started: self.started.into_iter().collect(),
             requested: self.requested.into_iter().collect(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::record::{About, CommitRecord, Entry, Fact, Record, SpilledBlock};
+use super::record::{About, CommitRecord, Entry, Fact, Record, RunRecord, SpilledBlock};
 use crate::base::keys::UrlKey;
 use crate::base::rng::Rng;
 use crate::base::scopes::Scopes;
@@ -23,7 +23,19 @@ pub fn record(rng: &mut Rng) -> Record {
         3 => Record::Offered(entry(rng)),
         4 => Record::Dropped(number(rng)),
         5 => Record::Ended(number(rng)),
-        6 => match rng.below(6) {
+        6 => match rng.below(10) {
+            6 => Record::SeenReset,
+            9 => Record::SeenUndone((0..rng.below(5)).map(|_| rng.next_u64()).collect()),
+            7 => Record::SeenFrozen(number(rng)),
+            8 => Record::SeenRuns(
+                (0..rng.below(4))
+                    .map(|_| RunRecord {
+                        number: number(rng),
+                        keys: number(rng),
+                        length: number(rng),
+                    })
+                    .collect(),
+            ),
             3 => Record::Departed(number(rng)),
             4 => Record::Started(number(rng)),
             5 => Record::Requested((0..rng.below(5)).map(|_| rng.next_u64()).collect()),

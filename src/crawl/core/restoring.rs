@@ -26,13 +26,13 @@ impl<I: Io> Core<I> {
             self.journal.record_crawl_delay(&host, delay);
             self.frontier.restore_crawl_delay(host, delay);
         }
-        self.journal.record_seen(restored.seen, restored.seed_hosts);
         self.restore_spilled(&restored.spilled);
         self.journal.record_requested(restored.requested);
         for entry in restored.admitted {
             let is_started = restored.started.binary_search(&entry.job.id).is_ok();
             self.restore_admitted(entry, is_started);
         }
+        self.journal.record_seen(restored.seen, restored.seed_hosts);
         for Entry { mut job, .. } in restored.offered {
             job.awaited = false;
             if !job.is_without_credentials() && job.seed {
@@ -51,9 +51,9 @@ impl<I: Io> Core<I> {
         } = entry;
         // Its submitter is gone.
         job.awaited = false;
-        // Anyone may fetch it as a page where the seen set does not hold it.
-        if is_in_seen_set(&job) {
-            self.frontier.mark_seen(&job.url, job.seed);
+        // Its URL is in the seen set already, if at all.
+        if job.seed && is_in_seen_set(&job) {
+            self.frontier.add_seed(&job.url);
         }
         if job.seed && job.redirects == 0 && !job.is_without_credentials() {
             self.requests.add_origin_of(&job.url);

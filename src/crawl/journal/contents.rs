@@ -15,6 +15,7 @@ use crate::frontier::job::Job;
 use crate::frontier::request::{PageKind, Request};
 use crate::sink::commit::FileLength;
 use crate::state::record::{Entry, SpilledBlock};
+use crate::state::replay::is_in_seen_set;
 use crate::wire::url::CrawlUrl;
 
 /// What the state of a crawl holds at its last commit.
@@ -143,17 +144,19 @@ impl StateContents {
 
     /// Number of URLs that ended.
     pub fn ended(&self) -> usize {
-        let Some(left) = &self.state.restored else {
+        let Some(restored) = &self.state.restored else {
             return 0;
         };
-        let mut urls: HashSet<u64> = left.seen.iter().copied().collect();
-        // The keys of those that waited in files, or do, are among them.
-        for entry in &left.admitted {
-            urls.remove(&self.state.keys().url(entry.job.url.as_str()).0);
-        }
-        let blocks = self.state.blocks().iter();
-        let spilled: u64 = blocks.map(|block| block.requests).sum();
-        urls.len().saturating_sub(spilled as usize)
+        let in_memory: HashSet<u64> = restored.seen.iter().copied().collect();
+        let in_runs: u64 = restored.runs.iter().map(|run| run.keys).sum();
+        let in_blocks = self.state.blocks().iter().map(|block| block.requests);
+        let queued: HashSet<&str> = (restored.admitted.iter())
+            .filter(|entry| is_in_seen_set(&entry.job))
+            .map(|entry| entry.job.url.as_str())
+            .collect();
+        let seen = in_memory.len() + in_runs as usize;
+        let left = restored.undone.len() + in_blocks.sum::<u64>() as usize + queued.len();
+        seen.saturating_sub(left)
     }
 
     /// Whether a request of this URL that is not queued has ended: a link to it is not admitted again.

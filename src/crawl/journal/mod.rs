@@ -283,11 +283,13 @@ impl Journal {
         open.map_or_else(Vec::new, |open| open.starts.poll_lanes())
     }
 
-    /// Records what an earlier run has seen: keys of URLs, and of the hosts and domains of its seeds.
+    /// Records what an earlier run has seen, in place of all that was recorded so far: keys of URLs. And keys
+    /// of the hosts and domains of its seeds.
     pub fn record_seen(&mut self, urls: Vec<u64>, seed_hosts: Vec<(u64, u64)>) {
         let Some(open) = &mut self.open else {
             return;
         };
+        open.record(|out| Record::SeenReset.encode(out));
         for keys in urls.chunks(KEYS_PER_RECORD) {
             open.record(|out| Record::Seen(keys.to_vec()).encode(out));
         }

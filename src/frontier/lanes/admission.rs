@@ -219,7 +219,8 @@ impl Frontier {
         }
     }
 
-    fn add_seed(&mut self, url: &CrawlUrl) {
+    /// Adds the host of a seed.
+    pub fn add_seed(&mut self, url: &CrawlUrl) {
         if self.settings.follow == Follow::Host {
             self.hosts.add_seed(url.host_str());
         }

@@ -79,7 +79,7 @@ fn check_left(records: impl IntoIterator<Item = Record>, left: &[u64], offers: &
 }
 
 #[test]
-fn attempts_that_have_not_ended_are_left_and_the_others_leave_their_keys() {
+fn attempts_that_have_not_ended_are_left_and_all_leave_their_keys() {
     let restored = committed([
         admitted(2, 0),
         admitted(1, 0),
@@ -88,7 +88,8 @@ fn attempts_that_have_not_ended_are_left_and_the_others_leave_their_keys() {
         Record::Ended(99),
     ]);
     assert_eq!(numbers(&restored.admitted), [1, 3]);
-    assert_eq!(restored.seen, [key_of("http://a.test/2")]);
+    let keys = [2, 1, 3].map(|id| key_of(&format!("http://a.test/{id}")));
+    assert_eq!(restored.seen, keys);
     let host = Keys::from_bytes(KEYS).host("a.test").0;
     assert_eq!(restored.seed_hosts, [(host, host)], "it was a seed");
     assert_eq!((restored.keys, restored.settings.as_str()), (KEYS, "{}"));
@@ -123,7 +124,8 @@ fn records_after_the_end_of_the_committed_epoch_do_not_count() {
     ]);
     let restored = restored.expect("a journal");
     assert_eq!(numbers(&restored.admitted), [1]);
-    assert!(restored.seen.is_empty() && restored.seed_hosts.is_empty());
+    assert_eq!(restored.seen, [key_of("http://a.test/1")]);
+    assert!(restored.seed_hosts.is_empty());
     assert_eq!((restored.seeds_taken, restored.next_number), (5, 2));
 }
 
@@ -193,7 +195,7 @@ fn a_successor_of_an_attempt_that_has_not_ended_is_dropped() {
     check_left([admitted(1, 0), offered(2, 1)], &[1], &[]);
     let restored = committed([admitted(1, 0), admitted(2, 1)]);
     // It is offered again: its URL does not count as seen.
-    assert!(restored.seen.is_empty());
+    assert_eq!(restored.seen, [key_of("http://a.test/1")]);
     assert_eq!(restored.next_number, 3);
 }
 
@@ -262,14 +264,184 @@ fn a_compacted_journal_replaces_the_state_at_its_first_commit() {
     records.extend([begin(), Record::Seen(vec![5]), admitted(6, 0)]);
     let before = replay(records.clone()).expect("a journal");
     assert_eq!(numbers(&before.admitted), [1]);
-    assert!(before.seen.is_empty());
+    assert_eq!(before.seen, [key_of("http://a.test/1")]);
     assert_eq!(before.commit, Some(commit_record(4)));
     // Its epochs may begin anew.
     records.extend(commit(1));
     let after = replay(records).expect("a journal");
     assert_eq!(numbers(&after.admitted), [6]);
-    assert_eq!((after.seen.as_slice(), after.seeds_taken), (&[5][..], 0));
+    let seen = [5, key_of("http://a.test/6")];
+    assert_eq!((after.seen.as_slice(), after.seeds_taken), (&seen[..], 0));
     assert_eq!(after.commit, Some(commit_record(1)));
+}
+
+fn run(number: u64) -> RunRecord {
+    RunRecord {
+        number,
+        keys: 1,
+        length: 1,
+    }
+}
+
+#[test]
+fn keys_of_a_run_are_left_out_once_it_is_named() {
+    let keys = |records: &[Record]| committed(records.to_vec()).seen;
+    let key = |id: u64| key_of(&format!("http://a.test/{id}"));
+    let mut records = vec![
+        admitted(1, 0),
+        Record::Seen(vec![5]),
+        Record::SeenFrozen(7),
+        admitted(2, 0),
+    ];
+    let mut found = keys(&records);
+    found.sort_unstable();
+    let mut all = [key(1), 5, key(2)];
+    all.sort_unstable();
+    assert_eq!(found, all, "it is not complete");
+    records.push(Record::SeenRuns(vec![run(3)]));
+    assert_eq!(keys(&records).len(), 3, "that is another run");
+    records.push(Record::SeenRuns(vec![run(3), run(7)]));
+    assert_eq!(keys(&records), [key(2)]);
+    records.push(Record::SeenRuns(vec![run(8)]));
+    records.push(Record::Ended(1));
+    assert_eq!(keys(&records), [key(2)], "they were merged");
+    assert_eq!(committed(records).runs, [run(8)]);
+}
+
+#[test]
+fn requests_that_are_read_from_a_block_leave_no_second_key() {
+    let block = SpilledBlock {
+        file: 0,
+        offset: 0,
+        length: 9,
+        origin: 0,
+        priority: 0,
+        requests: 2,
+    };
+    let restored = committed([
+        admitted(1, 0),
+        admitted(2, 0),
+        Record::Spill {
+            block,
+            numbers: vec![1, 2],
+        },
+        Record::Unspilled { file: 0, offset: 0 },
+        admitted(1, 0),
+        admitted(2, 0),
+        admitted(3, 0),
+    ]);
+    let keys = [1, 2, 3].map(|id| key_of(&format!("http://a.test/{id}")));
+    assert_eq!(restored.seen, keys);
+}
+
+#[test]
+fn a_reset_of_the_seen_set_leaves_what_follows_it() {
+    let restored = committed([
+        admitted(1, 0),
+        Record::SeenFrozen(1),
+        Record::SeenUndone(vec![9]),
+        admitted(2, 0),
+        Record::SeenRuns(vec![run(4)]),
+        Record::SeenReset,
+        Record::SeenRuns(vec![run(5)]),
+        Record::Seen(vec![6]),
+    ]);
+    assert_eq!((restored.seen, restored.runs), (vec![6], vec![run(5)]));
+    assert!(restored.undone.is_empty());
+    assert_eq!(numbers(&restored.admitted), [1, 2]);
+}
+
+#[test]
+fn a_successor_whose_key_is_in_a_run_is_undone_until_it_is_admitted_again() {
+    let key = key_of("http://a.test/2");
+    let mut records = vec![
+        admitted(1, 0),
+        admitted(2, 1),
+        Record::SeenFrozen(1),
+        Record::SeenRuns(vec![run(1)]),
+    ];
+    let restored = committed(records.clone());
+    assert_eq!((restored.seen, restored.undone), (Vec::new(), vec![key]));
+    let ended = records.iter().cloned().chain([Record::Ended(1)]);
+    assert!(committed(ended).undone.is_empty());
+    // The run that resumes the crawl records it, and admits the URL under another number.
+    records = vec![
+        Record::SeenRuns(vec![run(1)]),
+        Record::SeenUndone(vec![key]),
+    ];
+    assert_eq!(committed(records.clone()).undone, [key]);
+    let mut again = entry(9, 0);
+    again.job.url = CrawlUrl::parse("http://a.test/2").expect("a URL");
+    records.push(Record::Admitted(again));
+    let restored = committed(records);
+    assert_eq!((restored.seen, restored.undone), (vec![key], Vec::new()));
+}
+
+#[test]
+fn runs_and_keys_beside_them_are_the_admitted_urls_of_random_histories() {
+    let mut rng = Rng::from_seed(22);
+    let mut undone = 0;
+    for round in 0..500 {
+        let (mut records, mut number, mut open) = (Vec::new(), 0, Vec::new());
+        let (mut memory, mut frozen, mut in_runs) = (Vec::new(), None, BTreeSet::new());
+        let mut runs = Vec::new();
+        for _ in 0..40 {
+            match rng.below(8) {
+                0..3 => {
+                    number += 1;
+                    let replaces = match open.is_empty() {
+                        false if rng.chance(0.5) => open[rng.below(open.len() as u64) as usize],
+                        _ => 0,
+                    };
+                    records.push(admitted(number, replaces));
+                    memory.push(key_of(&format!("http://a.test/{number}")));
+                    open.push(number);
+                }
+                3 if !open.is_empty() => {
+                    let at = rng.below(open.len() as u64) as usize;
+                    records.push(Record::Ended(open.swap_remove(at)));
+                }
+                4 if frozen.is_none() => {
+                    number += 1;
+                    records.push(Record::SeenFrozen(number));
+                    frozen = Some((number, std::mem::take(&mut memory)));
+                }
+                5 => {
+                    if let Some((number, keys)) = frozen.take() {
+                        in_runs.extend(keys);
+                        // The others are merged into one, by chance.
+                        if rng.chance(0.5) {
+                            runs = vec![run(1000 + number)];
+                        }
+                        runs.push(run(number));
+                        records.push(Record::SeenRuns(runs.clone()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let restored = committed(records.clone());
+        let mut found: BTreeSet<u64> = in_runs.iter().copied().collect();
+        assert!(restored.undone.iter().all(|key| found.remove(key)));
+        undone += restored.undone.len();
+        let beside = restored
+            .seen
+            .iter()
+            .filter(|key| found.insert(**key))
+            .count();
+        assert_eq!(
+            beside,
+            restored.seen.len(),
+            "{round}: none is in memory twice"
+        );
+        // Without runs, all are in memory.
+        let is_of_runs =
+            |record: &Record| matches!(record, Record::SeenFrozen(_) | Record::SeenRuns(_));
+        records.retain(|record| !is_of_runs(record));
+        let expected: BTreeSet<u64> = committed(records).seen.into_iter().collect();
+        assert_eq!(found, expected, "{round}");
+    }
+    assert!(undone > 100, "{undone}");
 }
 
 /// What is left, in a form that can be compared.
@@ -398,7 +570,11 @@ impl Summary {
         };
         let urls = over.iter().map(|number| &entries[number].job);
         let keys = Keys::from_bytes(KEYS);
-        seen.extend(urls.clone().map(|job| key_of(job.url.as_str())));
+        // A successor of one that is left is admitted again.
+        let is_undone =
+            |number: &u64| live.contains(number) && live.contains(&entries[number].replaces);
+        let counts = admitted.union(&over).filter(|number| !is_undone(number));
+        seen.extend(counts.map(|number| key_of(entries[number].job.url.as_str())));
         seen.sort_unstable();
         let hosts_of = |url: &CrawlUrl| {
             let [host, domain] = [url.host_str(), url.registrable_domain()];
