@@ -16,6 +16,7 @@ mod lifecycle;
 mod routes;
 mod limits;
 mod removal;
+mod resuming;
 
 pub use self::lifecycle::NewLane;
 
@@ -40,6 +41,7 @@ use super::queue::Queue;
 use super::queued::Queued;
 use super::request::PageKind;
 use super::robots::{RobotsResult, RobotsState, RulesCache, UNREACHABLE_FOR, Verdict};
+use super::saved_robots::SavedRobots;
 use super::seen::Seen;
 use super::settings::FrontierSettings;
 use crate::base::chunked::ChunkedVec;
@@ -69,6 +71,8 @@ pub struct Frontier {
     earlier_crawl_delays: HashMap<String, Duration, Secret>,
     origins: Origins,
     rules: RulesCache,
+    /// Results of robots.txt fetches for a later run, and those of an earlier one.
+    saved_robots: SavedRobots,
     /// Verdicts on the first requests of lanes (by number), recorded when a robots.txt arrives and its
     /// rules may be evicted before the lane is released: so each fetch makes progress.
     early_verdicts: HashMap<LaneId, (u64, Verdict), Secret>,
@@ -174,6 +178,7 @@ impl Frontier {
         );
         Frontier {
             rules: RulesCache::new(settings.robots_memory),
+            saved_robots: SavedRobots::new(secret),
             early_verdicts: HashMap::with_hasher(*secret),
             settings,
             lanes: ChunkedVec::new(),
@@ -497,23 +502,17 @@ impl Frontier {
 
     /// Applies the result of a robots.txt fetch to the origin that it was for.
     pub fn robots_arrived(&mut self, origin: u32, result: RobotsResult, now: Instant) {
-        let lifetime = self.settings.robots_lifetime;
-        let state = match result {
-            RobotsResult::Rules(rules) => {
-                RobotsState::Known(self.rules.insert(origin, rules, now + lifetime))
-            }
-            RobotsResult::Absent => RobotsState::Absent(now + lifetime),
-            RobotsResult::Unreachable => {
-                RobotsState::Unreachable(now + UNREACHABLE_FOR.min(lifetime))
-            }
+        let lifetime = match result {
+            RobotsResult::Rules(_) | RobotsResult::Absent => self.settings.robots_lifetime,
+            RobotsResult::Unreachable => UNREACHABLE_FOR.min(self.settings.robots_lifetime),
         };
-        let waiting = match self.set_robots(origin, state) {
+        if self.saved_robots.is_on() {
+            self.save_robots(origin, &result, lifetime);
+        }
+        let waiting = match self.apply_robots(origin, result, now + lifetime) {
             RobotsState::Fetching(waiting) => *waiting,
             _ => SmallVec::new(),
         };
-        while let Some(evicted) = self.rules.evict() {
-            self.origins.get_mut(evicted).robots = RobotsState::Unknown;
-        }
         for lane in waiting {
             if self.lanes[lane.0 as usize].state == LaneState::Robots {
                 self.lanes[lane.0 as usize].state = LaneState::Released;
@@ -536,6 +535,27 @@ impl Frontier {
             let verdict = self.rules.verdict(known, front.target(), now);
             self.early_verdicts.insert(lane, (front.id(), verdict));
         }
+    }
+
+    /// Sets the robots.txt state of an origin by a result that is valid until then. Returns the state before.
+    pub(super) fn apply_robots(
+        &mut self,
+        origin: u32,
+        result: RobotsResult,
+        until: Instant,
+    ) -> RobotsState {
+        let state = match result {
+            RobotsResult::Rules(rules) => {
+                RobotsState::Known(self.rules.insert(origin, rules, until))
+            }
+            RobotsResult::Absent => RobotsState::Absent(until),
+            RobotsResult::Unreachable => RobotsState::Unreachable(until),
+        };
+        let before = self.set_robots(origin, state);
+        while let Some(evicted) = self.rules.evict() {
+            self.origins.get_mut(evicted).robots = RobotsState::Unknown;
+        }
+        before
     }
 
     /// Sets the robots.txt state of an origin, drops its rules, and returns the state before.

@@ -19,6 +19,7 @@ pub mod hosts;
 mod domains;
 mod host_records;
 pub mod robots;
+mod saved_robots;
 pub mod settings;
 
 pub use lanes::{Frontier, LaneChange, NewLane, Next, Unsent};

@@ -115,6 +115,11 @@ impl Origins {
         (self.origins[id as usize].key(), route)
     }
 
+    /// Whether it is reached by a route other than the settings'.
+    pub fn has_route(&self, id: u32) -> bool {
+        self.routes.contains_key(&id)
+    }
+
     pub fn get(&self, id: u32) -> &Origin {
         &self.origins[id as usize]
     }

@@ -51,6 +51,9 @@ impl Frontier {
         let (origin, is_new) = self.origins.origin(&job.url, host, route);
         if is_new {
             self.hosts.hold(host);
+            if route.is_none() {
+                self.continue_robots(origin, &job.url);
+            }
         }
         let first = self.origins.get(origin).lane;
         let has_route = |lane| self.routes.get(&lane).map(|way| &way.route) == route;

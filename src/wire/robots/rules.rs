@@ -87,6 +87,36 @@ impl Rules {
         self.delay
     }
 
+    /// These rules in a stable form.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let delay = self.delay.map_or(0, |delay| {
+            u64::try_from(delay.as_nanos()).map_or(u64::MAX, |nanos| nanos.saturating_add(1))
+        });
+        let heads = self.heads.len() as u64;
+        let numbers = [delay.to_le_bytes(), heads.to_le_bytes()].concat();
+        [&numbers[..], &self.heads, self.text.as_bytes()].concat()
+    }
+
+    /// Reads what [`Rules::to_bytes`] wrote. `None` if these bytes are not whole rules.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (delay, bytes) = bytes.split_first_chunk().map(read_number)?;
+        let (heads, bytes) = bytes.split_first_chunk().map(read_number)?;
+        let (heads, text) = bytes.split_at_checked(usize::try_from(heads).ok()?)?;
+        let text = std::str::from_utf8(text).ok()?;
+        let mut rest = (heads, text, 0_u32);
+        while !rest.0.is_empty() {
+            let length = usize::try_from(take_whole_number(&mut rest.0)? >> 1).ok()?;
+            let lines = u32::try_from(take_whole_number(&mut rest.0)?).ok()?;
+            rest.2 = rest.2.checked_add(lines)?;
+            rest.1 = rest.1.split_at_checked(length)?.1;
+        }
+        rest.1.is_empty().then(|| Rules {
+            text: text.into(),
+            heads: heads.into(),
+            delay: delay.checked_sub(1).map(Duration::from_nanos),
+        })
+    }
+
     /// Heap memory in bytes, for a bounded store of rules.
     pub(crate) fn heap_size(&self) -> usize {
         self.text.len() + self.heads.len()
@@ -184,6 +214,16 @@ fn take_number(heads: &mut &[u8]) -> Option<u64> {
         }
     }
     Some(number)
+}
+
+/// The same, of octets that may be no number: `None` if it ends early or has more than 64 bits.
+fn take_whole_number(heads: &mut &[u8]) -> Option<u64> {
+    let length = 1 + heads.iter().position(|octet| octet & 0x80 == 0)?;
+    (length <= 9).then(|| take_number(heads))?
+}
+
+fn read_number<'a>((number, rest): (&[u8; 8], &'a [u8])) -> (u64, &'a [u8]) {
+    (u64::from_le_bytes(*number), rest)
 }
 
 /// Whether a URL may be fetched, and the rule that decided.
