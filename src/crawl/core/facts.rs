@@ -19,6 +19,10 @@ impl<I: Io> Core<I> {
             return;
         }
         let at = self.network.wall_at(self.now);
+        while let Some((origin, robots)) = self.frontier.poll_robots() {
+            self.journal
+                .record_fact(About::Robots, &origin, at, &robots);
+        }
         let mut is_urgent = false;
         while let Some((name, state)) = self.throttle.poll_urgent(self.now) {
             self.journal.record_fact(About::Scope, &name, at, &state);
@@ -67,7 +71,11 @@ impl<I: Io> Core<I> {
             let elapsed = wall.saturating_since(at);
             let is_kept = match about {
                 About::Scope => self.throttle.restore_scope(name, value, elapsed),
-                About::Robots | About::Host | About::Crawl => true,
+                About::Robots => {
+                    let frontier = &mut self.frontier;
+                    frontier.restore_robots(name, value, elapsed, self.now)
+                }
+                About::Host | About::Crawl => true,
             };
             if is_kept {
                 self.journal.record_fact(*about, name, at, value);

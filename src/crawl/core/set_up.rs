@@ -161,6 +161,7 @@ impl<I: Io> Core<I> {
         };
         if core.journal.is_on() {
             core.throttle.save_scopes();
+            core.frontier.start_saving();
         }
         if let Some(restored) = restored {
             core.output.resume(last.as_ref());

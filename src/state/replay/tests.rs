@@ -766,3 +766,25 @@ fn a_crawl_is_quiet_if_a_commit_follows_and_nothing_else() {
     check(between(admitted(1, 0)), false);
     check(between(Record::Ended(1)), false);
 }
+
+#[test]
+fn old_facts_about_robots_are_dropped_beyond_their_bound() {
+    let mut facts = Facts::default();
+    let fact = |about, number: u64| Fact {
+        about,
+        name: format!("{number:04}"),
+        at: number,
+        value: vec![1; 96],
+    };
+    for number in 0..1000 {
+        facts.add_within(fact(About::Scope, number), 10_000);
+        facts.add_within(fact(About::Robots, number % 500), 10_000);
+        assert!(facts.robots_bytes <= 10_000);
+    }
+    let known: Vec<Fact> = facts.into_known().collect();
+    let of = |about| known.iter().filter(move |fact| fact.about == about);
+    assert_eq!(of(About::Scope).count(), 1000);
+    let robots: Vec<u64> = of(About::Robots).map(|fact| fact.at).collect();
+    assert!((50..=100).contains(&robots.len()), "{robots:?}");
+    assert_eq!(robots.last(), Some(&499));
+}

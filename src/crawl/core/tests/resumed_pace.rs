@@ -327,6 +327,55 @@ fn no_quota_is_exceeded_in_any_window_across_restarts() {
 }
 
 #[test]
+fn a_robots_txt_is_asked_for_once_while_it_is_valid() {
+    let (lifetime, sync) = (millis(20_000), millis(1_500));
+    let hosts = ["rules.test", "absent.test", "down.test"];
+    for seed in 0..24 {
+        let mut runs = Runs::new(seed, ENDS[seed as usize % 3]);
+        for _ in 0..9 {
+            let (span, down) = (runs.rng.below(9_000), runs.rng.below(3_000));
+            let edit = |config: &mut Config| {
+                config.throttle.default.delay = millis(300);
+                config.frontier.robots_obey = true;
+                config.frontier.robots_lifetime = lifetime;
+                config.frontier.retry_times = 0;
+                config.state_sync = sync;
+            };
+            let answer = |asked: &Asked| match (&*asked.host, &*asked.target) {
+                ("rules.test", "/robots.txt") => Reply::text("user-agent: *\ndisallow: /1\n"),
+                ("absent.test", "/robots.txt") => Reply::status(404),
+                (_, "/robots.txt") => Reply::status(500),
+                _ => page(),
+            };
+            let urls = hosts.map(|host| format!("http://{host}/"));
+            let seeds = urls.each_ref().map(String::as_str);
+            runs.run(millis(span), millis(down), &seeds, edit, answer);
+        }
+        for host in hosts {
+            let seen = runs.of(host);
+            let is_robots = |seen: &&&Seen| seen.asked.target == "/robots.txt";
+            let robots: Vec<_> = seen.iter().filter(is_robots).collect();
+            for pair in robots.windows(2) {
+                let (at, run) = (pair[0].at, pair[0].run);
+                // It arrived, and was committed.
+                let was_recorded = at + sync * 2 + millis(500) < runs.ended[run];
+                let is_valid = pair[1].at < at + lifetime;
+                assert!(
+                    !(is_valid && was_recorded),
+                    "seed {seed}, {:?}: {host} at {at:?} in run {run} and {:?} in run {}",
+                    runs.ends,
+                    pair[1].at,
+                    pair[1].run
+                );
+            }
+            let disallowed = |seen: &&&Seen| host == "rules.test" && seen.asked.target == "/1";
+            assert_eq!(seen.iter().filter(disallowed).count(), 0);
+        }
+        assert!(runs.of("rules.test").len() > 20, "seed {seed}");
+    }
+}
+
+#[test]
 fn a_clock_that_was_set_makes_no_hold_longer_than_it_was() {
     let wait = Duration::from_secs(20);
     for off in [-1_000_000, -3, 0, 3, 1_000_000] {
