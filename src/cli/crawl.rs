@@ -20,6 +20,7 @@ use super::feed::{self, Feeder, Seeds, Unfed};
 use super::pending;
 use super::progress::Shown;
 use super::resume::{Resumed, RunInputs};
+use super::room::{Room, is_full};
 use super::signals::Received;
 use super::stderr;
 use super::summary::summary;
@@ -119,7 +120,18 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
             lock.set(prepared).expect("it is set only once");
         }
         if let Some(beginning) = beginning {
-            beginning.write()?;
+            let mut room = Room::new("the state", "end the crawl", received.clone());
+            loop {
+                match beginning.write() {
+                    Err(StateError::Io { cause, .. }) if is_full(&cause) => {
+                        if !room.wait(&cause) {
+                            log::info!("stopped before the crawl started");
+                            return Ok(3);
+                        }
+                    }
+                    written => break written?,
+                }
+            }
         }
     }
     if waits_for_seeds {

@@ -14,6 +14,7 @@ mod probe;
 mod feed;
 mod seeds;
 mod pending;
+mod room;
 mod signals;
 mod progress;
 mod resume;

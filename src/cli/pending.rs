@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Context;
 use argiope::Request;
 
+use super::room::{Room, is_full};
 use super::signals::Received;
 
 /// The file's name in the output directory.
@@ -33,7 +33,7 @@ pub fn write(
     if requests.peek().is_none() {
         return Ok(0);
     }
-    let mut room = Room::new(received.clone());
+    let mut room = Room::new(NAME, "discard the queued requests", received.clone());
     let mut wait = |error: &io::Error| room.wait(error);
     let unfinished = folder.join(UNFINISHED);
     let file = retried(&mut wait, || File::create(&unfinished))
@@ -134,46 +134,10 @@ fn retried<T>(
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-    )
-}
-
-/// Waits for space on the disk until a signal asks to stop.
-struct Room {
-    received: Received,
-    stops: usize,
-    reported: bool,
-}
-
-impl Room {
-    fn new(received: Received) -> Self {
-        Room {
-            stops: received.stops(),
-            received,
-            reported: false,
-        }
-    }
-
-    /// Waits for one interval; returns whether to try again.
-    fn wait(&mut self, error: &io::Error) -> bool {
-        if !std::mem::replace(&mut self.reported, true) {
-            log::warn!(
-                "writing {NAME} waits for disk space: {error}; free some, or send a stop signal to discard the queued requests"
-            );
-        }
-        !self.received.wait_for_stop(self.stops, PAUSE)
-    }
-}
-
 /// Size of a write, and so the size of the buffer.
 const PIECE_BYTES: usize = 256 << 10;
 /// Room reserved for a line; most are shorter.
 const LINE_USUAL: usize = 1024;
-/// Interval between attempts on a full disk.
-const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

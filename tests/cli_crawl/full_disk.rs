@@ -62,6 +62,8 @@ impl Nearly {
                 "CONCURRENT_REQUESTS_PER_DOMAIN=1",
                 "-s",
                 &format!("DISK_FREE_MIN={free_min}"),
+                "-s",
+                "STATE_SYNC=20ms",
             ])
             .aloud();
         let urls: Vec<String> = (0..PAGES).map(|n| server.url(&format!("/{n}"))).collect();
@@ -294,5 +296,44 @@ fn a_stop_below_the_reserve_saves_all_results_in_it() {
             .wait()
             .expect(0);
         check_whole(&out);
+    });
+}
+
+#[test]
+fn a_volume_that_fills_again_and_again_loses_nothing() {
+    in_own_mounts("a_volume_that_fills_again_and_again_loses_nothing", || {
+        for reserve in ["0", "60KiB"] {
+            let nearly = Nearly::with_reserve("out", reserve);
+            let mut going = nearly.crawl.start();
+            let filler = nearly.volume.join("filler");
+            let mut kills = 0;
+            // Another program writes and removes files, and the crawl is killed now and then.
+            for (round, size) in
+                (1..400).zip([FILLER, 0, 2 * FILLER, FILLER / 2].into_iter().cycle())
+            {
+                let mut file = fs::File::create(&filler).expect("a file");
+                let _ = file.write_all(&vec![1; size]);
+                drop(file);
+                thread::sleep(Duration::from_millis(60));
+                if !going.is_running() {
+                    break;
+                }
+                if round % 6 == 0 {
+                    going.signal(Signal::KILL);
+                    going.wait();
+                    kills += 1;
+                    fs::write(&filler, b"").expect("a file");
+                    let args = ["crawl", "--quiet", "--resume", "--out", "out"];
+                    going = Going::start(&args, nearly.crawl.folder(), b"");
+                }
+                if round == 40 {
+                    // The pages do not all fit.
+                    nearly.make_room();
+                }
+            }
+            going.wait().expect(0);
+            assert!(kills >= 2, "{kills} kills");
+            check_whole(&nearly.crawl.folder().join("out"));
+        }
     });
 }

@@ -384,3 +384,30 @@ fn damaged_files_of_queued_requests_are_named_and_salvaged() {
         assert_eq!(found.len() + lost, 200, "{}", crawled.ended.err);
     }
 }
+
+#[test]
+fn a_crawl_that_runs_is_named_to_whoever_wants_its_directory() {
+    let server = Server::new(web);
+    let first = crawl(&server);
+    let going = first.start();
+    server.wait_for_requests(3);
+    let owner = format!("process {} on ", going.id());
+    for more in [&["--resume"][..], &["--resume", "--salvage"]] {
+        let args = [&["crawl", "--out", "out"], more].concat();
+        let refused = argiope_in(first.folder(), &args);
+        check_refused(&refused, &["in use by another crawl", &owner, "since"]);
+    }
+    for more in [&[][..], &["--overwrite"]] {
+        let args = [
+            &["crawl", "--quiet", "--out", "out", "http://a.test/"],
+            more,
+        ]
+        .concat();
+        let refused = argiope_in(first.folder(), &args);
+        check_refused(&refused, &["in use by another crawl", &owner, "since"]);
+    }
+    going.signal(Signal::KILL);
+    going.wait();
+    // The kernel has released it.
+    resume(first.folder()).wait().expect(0);
+}

@@ -145,15 +145,9 @@ impl State {
     /// There is none, or it cannot be read. [`StateError::Damaged`]: a file is damaged before the last
     /// commit. What was being written when the crawl ended is no damage.
     pub fn load(out: &Path) -> Result<Self, StateError> {
-        let mut state = State::read_folder(out, OnDamage::Refuse)?;
-        // Their content is read when it is needed.
-        state.drop_blocks_unless(|state, block| {
-            let length = fs::metadata(state.spill.path_of(block.file)).map(|file| file.len());
-            length.is_ok_and(|length| length >= block.offset.saturating_add(block.length))
-        });
-        if let Some(damage) = state.damages.pop() {
-            return Err(StateError::Damaged(Box::new(damage)));
-        }
+        let state = State::read_folder(out, OnDamage::Refuse)?;
+        let length_of = |path: &Path| fs::metadata(path).ok().map(|file| file.len());
+        let state = state.refuse_short_files(length_of)?;
         state.warn();
         Ok(state)
     }
@@ -164,20 +158,43 @@ impl State {
     /// There is none, or it cannot be read; or the damage leaves nothing to continue.
     pub fn salvage(out: &Path) -> Result<Self, StateError> {
         let mut state = State::read_folder(out, OnDamage::Skip)?;
-        state.drop_blocks_unless(|state, block| {
-            let read = || {
-                let mut bytes = vec![0; usize::try_from(block.length).map_err(io::Error::other)?];
-                let file = File::open(state.spill.path_of(block.file))?;
-                file.read_exact_at(&mut bytes, block.offset)?;
-                state.spill.entries_of(block, &bytes)
-            };
-            read().is_ok()
+        state.drop_damaged_blocks(|path, offset, bytes| {
+            File::open(path)?.read_exact_at(bytes, offset)
         });
         state.warn();
         Ok(state)
     }
 
-    /// Leaves out the blocks of requests that are not intact.
+    /// An error if a file of requests is too short for its blocks. Their content is read when it is needed.
+    fn refuse_short_files(
+        mut self,
+        length_of: impl Fn(&Path) -> Option<u64>,
+    ) -> Result<Self, StateError> {
+        self.drop_blocks_unless(|state, block| {
+            let end = block.offset.saturating_add(block.length);
+            length_of(&state.spill.path_of(block.file)).is_some_and(|length| length >= end)
+        });
+        match self.damages.pop() {
+            Some(damage) => Err(StateError::Damaged(Box::new(damage))),
+            None => Ok(self),
+        }
+    }
+
+    /// Leaves out the blocks of requests that are not intact. `read` fills bytes from a file.
+    fn drop_damaged_blocks(&mut self, read: impl Fn(&Path, u64, &mut [u8]) -> io::Result<()>) {
+        self.drop_blocks_unless(|state, block| {
+            let path = state.spill.path_of(block.file);
+            let Ok(length) = usize::try_from(block.length) else {
+                return false;
+            };
+            let mut bytes = vec![0; length];
+            let read = read(&path, block.offset, &mut bytes);
+            read.and_then(|()| state.spill.entries_of(block, &bytes))
+                .is_ok()
+        });
+    }
+
+    /// Leaves out blocks of requests, and remembers them as damage.
     fn drop_blocks_unless(&mut self, is_intact: impl Fn(&State, &SpilledBlock) -> bool) {
         let Some(mut restored) = self.restored.take() else {
             return;
@@ -241,7 +258,26 @@ impl State {
     /// As [`State::load`], of files in memory, by their paths.
     #[doc(hidden)]
     pub fn load_from(out: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Self, StateError> {
-        State::read_files(out, files, OnDamage::Refuse)
+        let state = State::read_files(out, files, OnDamage::Refuse)?;
+        state.refuse_short_files(|path| files.get(path).map(|bytes| bytes.len() as u64))
+    }
+
+    /// As [`State::salvage`], of files in memory.
+    #[cfg(test)]
+    pub fn salvage_from(
+        out: &Path,
+        files: &BTreeMap<PathBuf, Vec<u8>>,
+    ) -> Result<Self, StateError> {
+        let mut state = State::read_files(out, files, OnDamage::Skip)?;
+        state.drop_damaged_blocks(|path, offset, bytes| {
+            let content = files.get(path).and_then(|content| {
+                let offset = usize::try_from(offset).ok()?;
+                content.get(offset..)?.get(..bytes.len())
+            });
+            bytes.copy_from_slice(content.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        });
+        Ok(state)
     }
 
     /// The same with any treatment of damage.
@@ -479,12 +515,13 @@ impl StateBeginning {
         };
         made.map_err(|cause| failed(&folder, cause))?;
         let path = path_of(out, self.segment);
-        let write = || {
-            let mut file = File::create_new(&path)?;
-            file.write_all(&self.bytes)?;
-            file.sync_all()
-        };
-        write().map_err(|cause| failed(&path, cause))?;
+        let mut file = File::create_new(&path).map_err(|cause| failed(&path, cause))?;
+        let written = file.write_all(&self.bytes).and_then(|()| file.sync_all());
+        written.map_err(|cause| {
+            // It may be written later, once there is space.
+            let _ = fs::remove_file(&path);
+            failed(&path, cause)
+        })?;
         for folder in [&folder, out] {
             let sync = File::open(folder).and_then(|folder| folder.sync_all());
             sync.map_err(|cause| failed(folder, cause))?;

@@ -319,3 +319,62 @@ fn what_a_run_was_given_is_kept_though_it_never_committed() {
     assert_eq!((again.settings(), again.seeds_taken()), ("second", Some(1)));
     assert_eq!(again.queued(), left);
 }
+
+#[test]
+fn a_changed_byte_of_a_journal_is_reported_wherever_it_loses_a_request() {
+    let (mut reported, mut kept) = (0, 0);
+    for seed in 0..12 {
+        let mut rng = Rng::from_seed(seed);
+        let lines = Lines::default();
+        let mut files = BTreeMap::new();
+        // Two runs: the journal of the second has what the first one left.
+        for _ in 0..2 {
+            let state = match State::load_from(out(), &files) {
+                Err(StateError::None(_)) => State::new(out(), "{}".to_owned(), [1; 16]),
+                read => read,
+            };
+            let state = state.expect("it can be read");
+            let turns = 300 + rng.below(500) as usize;
+            (_, files) = run(state, &lines, seed, turns, &files, &mut rng);
+            lines.cut(None);
+        }
+        let Ok(whole) = State::load_from(out(), &files) else {
+            continue;
+        };
+        let epoch = whole.commit().map(|commit| commit.epoch);
+        let urls = |state: &State| BTreeSet::from_iter(state.queued_urls(&files));
+        let whole = urls(&whole);
+        let journals = files
+            .keys()
+            .filter(|path| path.display().to_string().contains("journal-"));
+        let journal = journals.max().expect("there is one").clone();
+        for _ in 0..60 {
+            let at = rng.below(files[&journal].len() as u64) as usize;
+            let mut changed = files.clone();
+            changed.get_mut(&journal).expect("it is there")[at] ^= 1 << rng.below(8);
+            let context = format!("seed {seed}, byte {at} of {}", journal.display());
+            match State::load_from(out(), &changed) {
+                Ok(state) => {
+                    // Of the last commit all is kept, or it is undone as a whole.
+                    let is_undone = state.commit().map(|commit| commit.epoch) < epoch;
+                    assert!(is_undone || urls(&state) == whole, "{context}");
+                    kept += 1;
+                }
+                Err(StateError::Damaged(damage)) => {
+                    // What the journal says of a file of requests may be undone, too.
+                    let is_there = |range: &std::ops::Range<u64>| range.contains(&(at as u64));
+                    let is_named = damage.path != journal || damage.ranges.iter().any(is_there);
+                    assert!(is_named, "{context}: {damage}");
+                    let salvaged = State::salvage_from(out(), &changed);
+                    let salvaged = salvaged.unwrap_or_else(|error| panic!("{context}: {error}"));
+                    let lost = whole.difference(&urls(&salvaged)).count();
+                    assert!(lost <= 64, "{context}: {lost} requests are lost");
+                    assert!(!salvaged.damages().is_empty(), "{context}");
+                    reported += 1;
+                }
+                Err(error) => panic!("{context}: {error}"),
+            }
+        }
+    }
+    assert!(reported > 100 && kept > 0, "{reported} {kept}");
+}
