@@ -264,7 +264,7 @@ impl State {
 
     /// As [`State::salvage`], of files in memory.
     #[cfg(test)]
-    pub fn salvage_from(
+    pub(in crate::crawl) fn salvage_from(
         out: &Path,
         files: &BTreeMap<PathBuf, Vec<u8>>,
     ) -> Result<Self, StateError> {
