@@ -29,7 +29,7 @@ pub use control::handle::{Handle, Stopper};
 pub use crawler::builder::Builder;
 pub use crawler::{Crawler, Turn};
 pub use finish::{FinishReason, Pending};
-pub use journal::contents::{QueuedRequest, StateContents};
+pub use journal::contents::{QueuedRequest, ScopeFacts, StateContents};
 pub use journal::damage::Damage;
 pub use journal::state::{State, StateBeginning, StateError};
 pub use set_up::{Parts, SetUpError};

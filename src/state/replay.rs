@@ -104,6 +104,13 @@ impl Facts {
         self.all.is_empty()
     }
 
+    /// The facts of a kind that have something to say: name, time and value.
+    pub fn about(&self, about: About) -> impl Iterator<Item = (&str, u64, &[u8])> {
+        let of_kind = self.all.iter().filter(move |((kind, _), _)| *kind == about);
+        let known = of_kind.filter(|(_, (_, value))| !value.is_empty());
+        known.map(|((_, name), (at, value))| (name.as_str(), *at, value.as_slice()))
+    }
+
     /// The facts that have something to say, in order.
     pub fn into_known(self) -> impl Iterator<Item = Fact> {
         let known = self

@@ -33,6 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::accounts::Account;
+pub use self::saved::summary_of;
 pub use self::scopes::covers_many_scopes;
 pub use self::tickets::TicketId;
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::rules::SavedSummary;
 pub(super) use self::rules::{Change, Charges, Hold, Restoring, SavedRules};
 
 use self::rules::Rules;

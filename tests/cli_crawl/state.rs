@@ -293,3 +293,44 @@ fn damage_is_shown_with_what_is_intact() {
     assert!(exported.err.contains("is damaged"), "{}", exported.err);
     assert!(exported.out.lines().count() as u64 >= total);
 }
+
+#[test]
+fn a_hold_of_a_scope_is_shown_as_the_reason() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/robots.txt" => page(""),
+        _ => reply("429 Too Many Requests", &["Retry-After: 50"], b""),
+    });
+    let crawl = Crawl::of(&[&server.url("/a"), &server.url("/b")])
+        .with(&["-s", "STATE_SYNC=10ms", "-s", "ROBOTSTXT_OBEY=true"])
+        .with(&["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=1"]);
+    let going = crawl.start();
+    server.wait_for_requests(2);
+    let found = json_when(crawl.folder(), &[], |found| {
+        found["holds"]["scopes"] == 1 && found["ended"] == 1
+    });
+    let host = format!("127.0.0.1:{}", server.port());
+    let oldest = &found["holds"]["oldest"];
+    assert_eq!(
+        (&oldest["scope"], &oldest["source"]),
+        (&host.as_str().into(), &"retry-after".into())
+    );
+    let left = oldest["left"].as_f64().expect("a number");
+    assert!((20.0..50.0).contains(&left), "{oldest}");
+    let of_scope = json(crawl.folder(), &["--scope", &host]);
+    assert_eq!(of_scope["scopes"][0]["name"], host.as_str());
+    assert_eq!(of_scope["scopes"][0]["hold"]["until"], oldest["until"]);
+    assert_eq!(
+        of_scope["next"][0]["why"],
+        serde_json::json!(["first", "held"])
+    );
+    assert!(of_scope["next"][0]["url"].as_str().is_some());
+    let of_host = json(crawl.folder(), &["--host", &host]);
+    assert!(of_host["robots_fetched"].as_str().is_some(), "{of_host:#}");
+    let told = state(crawl.folder(), &["--host", &host]).expect(0).out;
+    assert!(
+        told.contains("held: ") && told.contains("(retry-after)"),
+        "{told}"
+    );
+    going.signal(Signal::KILL);
+    going.wait();
+}

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use argiope::{Damage, StateContents};
+use argiope::{Damage, ScopeFacts, StateContents, Wall};
 use serde::Serialize;
 
 use super::Crawl;
@@ -24,6 +25,7 @@ pub struct Overview {
     hosts: usize,
     longest_queues: Vec<HostQueue>,
     seeds: Seeds,
+    holds: Holds,
     files: Vec<OutputFile>,
     state_bytes: u64,
     damage: Vec<DamagedFile>,
@@ -59,6 +61,25 @@ struct HostQueue {
     host: String,
     requests: usize,
     crawl_delay: Option<f64>,
+}
+
+/// Scopes that are held.
+#[derive(Serialize)]
+struct Holds {
+    scopes: usize,
+    /// The one that was recorded first.
+    oldest: Option<Hold>,
+}
+
+/// A hold of a scope.
+#[derive(Serialize)]
+pub struct Hold {
+    scope: String,
+    recorded: String,
+    until: String,
+    /// Seconds from now.
+    left: f64,
+    source: &'static str,
 }
 
 /// How much of the list of seeds was taken.
@@ -143,6 +164,7 @@ impl Overview {
                 taken,
                 all: taken.is_none(),
             },
+            holds: Holds::of(crawl),
             files: files(contents, &crawl.folder),
             state_bytes: contents.segments().iter().map(|file| file.length).sum(),
             damage: damages(contents),
@@ -187,6 +209,17 @@ impl Overview {
                 None => "all taken".to_owned(),
             },
         );
+        line(
+            "holds",
+            match &self.holds.oldest {
+                Some(hold) => format!(
+                    "{} scopes; the oldest: {}",
+                    self.holds.scopes,
+                    hold.to_text()
+                ),
+                None => "none".to_owned(),
+            },
+        );
         for file in &self.files {
             let length = match file.bytes {
                 Some(length) => bytes(length),
@@ -213,6 +246,42 @@ impl Overview {
         }
         out.pop();
         out
+    }
+}
+
+impl Holds {
+    fn of(crawl: &Crawl) -> Self {
+        let scopes = crawl.contents.scopes(crawl.now);
+        let held = scopes.filter(|scope| scope.held_until.is_some());
+        let mut count = 0;
+        let oldest = held.inspect(|_| count += 1).min_by_key(|scope| scope.at);
+        Holds {
+            oldest: oldest.and_then(|scope| Hold::of(&scope, crawl.now)),
+            scopes: count,
+        }
+    }
+}
+
+impl Hold {
+    /// Of this scope, if it is held.
+    pub fn of(scope: &ScopeFacts, now: Wall) -> Option<Self> {
+        let (until, source) = scope.held_until?;
+        Some(Hold {
+            scope: scope.name.clone(),
+            recorded: scope.at.to_string(),
+            until: until.to_string(),
+            left: until.saturating_since(now).as_secs_f64(),
+            source: source.as_str(),
+        })
+    }
+
+    /// In words.
+    pub fn to_text(&self) -> String {
+        let left = span(Duration::from_secs_f64(self.left));
+        format!(
+            "{} until {} ({}), {left} from now",
+            self.scope, self.until, self.source
+        )
     }
 }
 
@@ -245,7 +314,7 @@ pub fn commit_text(commit: Option<&LastCommit>) -> String {
     };
     match (at, age) {
         (Some(at), Some(age)) => {
-            let age = std::time::Duration::from_secs_f64(*age);
+            let age = Duration::from_secs_f64(*age);
             format!("number {epoch} at {at}, {} ago", span(age))
         }
         _ => format!("number {epoch}"),

@@ -1,13 +1,14 @@
 //! All that a state knows of one host, scope or URL, and why its requests have not been sent.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use argiope::{Config, CrawlUrl, QueuedRequest};
+use argiope::{Config, CrawlUrl, QueuedRequest, ScopeFacts, Wall};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::overview::{DamagedFile, LastCommit, commit_text, damages, running_text};
+use super::overview::{DamagedFile, Hold, LastCommit, commit_text, damages, running_text};
 use super::{Crawl, Subject};
 use crate::cli::Usage;
 
@@ -32,9 +33,28 @@ pub struct Report {
     requests: usize,
     /// Of a host, or of the host of the URL, in seconds.
     crawl_delay: Option<f64>,
+    /// When the robots.txt of the host or of the URL's origin was fetched, if its result is known.
+    robots_fetched: Option<String>,
+    /// What was learned of its scopes.
+    scopes: Vec<Scope>,
     /// The first of them in the order in which they are fetched.
     next: Vec<Waiting>,
     damage: Vec<DamagedFile>,
+}
+
+/// What was learned of a scope.
+#[derive(Serialize)]
+struct Scope {
+    name: String,
+    recorded: String,
+    hold: Option<Hold>,
+    /// The gap that was learned from refusals, in seconds.
+    gap: Option<f64>,
+    /// AutoThrottle's delay, in seconds.
+    delay: Option<f64>,
+    /// Number of replies and sends that count in a quota.
+    quota_costs: usize,
+    suspected: bool,
 }
 
 /// A request that has not ended.
@@ -148,7 +168,43 @@ impl Report {
             None => "never_seen",
         });
         let mut delays = contents.crawl_delays();
+        let mut names: BTreeSet<&str> = next
+            .iter()
+            .flat_map(|next| &next.scopes)
+            .map(String::as_str)
+            .collect();
+        let of_url = matched
+            .url
+            .as_ref()
+            .map(|url| matched.config.scopes_of(url));
+        names.extend(of_url.iter().flatten().map(String::as_str));
+        if matched.kind == "scope" {
+            names = BTreeSet::from([matched.name.as_str()]);
+        }
+        let scopes = contents.scopes(crawl.now);
+        let scopes: Vec<Scope> = scopes
+            .filter(|scope| names.contains(scope.name.as_str()))
+            .map(|scope| Scope::of(&scope, crawl.now))
+            .collect();
+        let origins = match (&matched.url, matched.kind) {
+            (Some(url), _) => vec![url.origin().to_owned()],
+            (None, "host") => vec![
+                format!("http://{}", matched.name),
+                format!("https://{}", matched.name),
+            ],
+            (None, _) => Vec::new(),
+        };
+        let mut fetched = origins
+            .iter()
+            .filter_map(|origin| contents.robots_fetched_at(origin));
+        let robots_fetched = fetched.next().map(|at| at.to_string());
+        let mut next = next;
+        for waiting in &mut next {
+            waiting.add_holds(&scopes);
+        }
         Report {
+            robots_fetched,
+            scopes,
             subject: matched.kind,
             name: matched.name.clone(),
             running: crawl.owner.as_ref().map(ToString::to_string),
@@ -186,6 +242,12 @@ impl Report {
         if let Some(delay) = self.crawl_delay {
             line("Crawl-delay", &format!("{delay} s"));
         }
+        if let Some(fetched) = &self.robots_fetched {
+            line("robots.txt", &format!("fetched at {fetched}"));
+        }
+        for scope in &self.scopes {
+            line("scope", &scope.to_text());
+        }
         for damaged in &self.damage {
             line("damage", damaged.as_text());
         }
@@ -208,7 +270,62 @@ fn is_listed_before(one: &QueuedRequest<'_>, other: &QueuedRequest<'_>) -> bool 
     }
 }
 
+impl Scope {
+    fn of(facts: &ScopeFacts, now: Wall) -> Self {
+        Scope {
+            name: facts.name.clone(),
+            recorded: facts.at.to_string(),
+            hold: Hold::of(facts, now),
+            gap: facts.gap.map(|gap| gap.as_secs_f64()),
+            delay: facts.delay.map(|delay| delay.as_secs_f64()),
+            quota_costs: facts.costs,
+            suspected: facts.is_suspected,
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let mut parts = Vec::new();
+        parts.extend(
+            self.hold
+                .as_ref()
+                .map(|hold| format!("held: {}", hold.to_text())),
+        );
+        parts.extend(self.gap.map(|gap| format!("learned gap {gap:.3} s")));
+        parts.extend(
+            self.delay
+                .map(|delay| format!("AutoThrottle's delay {delay:.3} s")),
+        );
+        if self.quota_costs > 0 {
+            parts.push(format!("{} sends count in its quota", self.quota_costs));
+        }
+        if self.suspected {
+            parts.push("its replies are suspected".to_owned());
+        }
+        if parts.is_empty() {
+            parts.push("other limits were learned".to_owned());
+        }
+        format!(
+            "{} ({}; recorded {})",
+            self.name,
+            parts.join("; "),
+            self.recorded
+        )
+    }
+}
+
 impl Waiting {
+    /// Holds of its scopes are reasons that it was not sent.
+    fn add_holds(&mut self, scopes: &[Scope]) {
+        let own = scopes
+            .iter()
+            .filter(|scope| self.scopes.contains(&scope.name));
+        for hold in own.filter_map(|scope| scope.hold.as_ref()) {
+            self.why.push("held");
+            let text = format!("; held: {}", hold.to_text());
+            self.why_text.push_str(&text);
+        }
+    }
+
     /// Of a request behind so many others of its queue.
     fn of(queued: &QueuedRequest<'_>, ahead: usize, crawl: &Crawl, scopes: Vec<String>) -> Self {
         let request = queued.request();

@@ -8,14 +8,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::base::time::Wall;
+use crate::base::time::{Wall, nanos};
 use crate::crawl::journal::segment::OnDamage;
 use crate::crawl::journal::state::{State, StateError};
 use crate::frontier::job::Job;
 use crate::frontier::request::{PageKind, Request};
 use crate::sink::commit::FileLength;
-use crate::state::record::{Entry, SpilledBlock};
+use crate::state::record::{About, Entry, SpilledBlock};
 use crate::state::replay::is_in_seen_set;
+use crate::throttle::decision::DecisionSource;
+use crate::throttle::engine::summary_of;
 use crate::wire::url::CrawlUrl;
 
 /// What the state of a crawl holds at its last commit.
@@ -35,6 +37,26 @@ pub struct StateContents {
 pub struct QueuedRequest<'a> {
     entry: Cow<'a, Entry>,
     is_offered: bool,
+}
+
+/// What the crawl has learned of a throttling scope.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ScopeFacts {
+    /// Its name.
+    pub name: String,
+    /// When this was recorded.
+    pub at: Wall,
+    /// The end of its hold, and why it is held.
+    pub held_until: Option<(Wall, DecisionSource)>,
+    /// The gap that was learned from refusals.
+    pub gap: Option<Duration>,
+    /// AutoThrottle's delay.
+    pub delay: Option<Duration>,
+    /// Number of replies and sends that count in a quota.
+    pub costs: usize,
+    /// The content of replies is suspected.
+    pub is_suspected: bool,
 }
 
 impl StateContents {
@@ -164,6 +186,36 @@ impl StateContents {
         let key = self.state.keys().url(url.as_str()).0;
         let mut restored = self.state.restored.iter();
         restored.any(|left| left.seen.contains(&key))
+    }
+
+    /// What was learned of throttling scopes and still has an effect, in order of their names. Scopes that are
+    /// as new are left out.
+    pub fn scopes(&self, now: Wall) -> impl Iterator<Item = ScopeFacts> {
+        let restored = self.state.restored.iter();
+        let facts = restored.flat_map(|left| left.facts.about(About::Scope));
+        facts.filter_map(move |(name, at, value)| {
+            let at = Wall(at);
+            let summary = summary_of(value, now.saturating_since(at))?;
+            let end_of = |left: Duration| Wall(at.0.saturating_add(nanos(left)));
+            let held_until = summary.hold.map(|(left, source)| (end_of(left), source));
+            Some(ScopeFacts {
+                name: name.to_owned(),
+                at,
+                held_until: held_until.filter(|(until, _)| *until > now),
+                gap: summary.gap,
+                delay: summary.delay,
+                costs: summary.costs,
+                is_suspected: summary.is_suspected,
+            })
+        })
+    }
+
+    /// When the robots.txt of an origin (`http://a.test:81`) was fetched, if its result is in the state.
+    pub fn robots_fetched_at(&self, origin: &str) -> Option<Wall> {
+        let restored = self.state.restored.iter();
+        let mut facts = restored.flat_map(|left| left.facts.about(About::Robots));
+        let (_, at, _) = facts.find(|(name, ..)| *name == origin)?;
+        Some(Wall(at))
     }
 
     /// The hosts whose robots.txt has a Crawl-delay, with the port if that is not the usual one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use super::super::scope::{Restoring, SavedRules, Scope, Unsaved};
+use super::super::scope::{Restoring, SavedRules, SavedSummary, Scope, Unsaved};
 use super::Throttle;
 use crate::base::ids::ScopeId;
 use crate::base::secret::Secret;
@@ -61,6 +61,12 @@ impl SavedScopes {
             by_name: HashMap::with_hasher(*secret),
         }
     }
+}
+
+/// What a saved state has of its scope; `None` if it cannot be read, or has no effect any more.
+pub fn summary_of(state: &[u8], elapsed: Duration) -> Option<SavedSummary> {
+    let saved = SavedRules::decode(state)?;
+    (!saved.is_over(elapsed)).then(|| saved.summary())
 }
 
 impl Throttle {

@@ -5,6 +5,7 @@ mod saved;
 use std::borrow::Cow;
 use std::time::Duration;
 
+pub use self::saved::SavedSummary;
 pub(in crate::throttle) use self::saved::{Restoring, SavedRules};
 
 use super::slots::Slots;

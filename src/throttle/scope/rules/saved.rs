@@ -24,6 +24,21 @@ use crate::throttle::suspect::{Kind, SavedSuspicion, Suspect};
 #[derive(Clone, Debug)]
 pub(in crate::throttle) struct SavedRules(Records);
 
+/// What a saved state has of a scope, for people. Times count from the moment of saving.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SavedSummary {
+    /// A hold: how long it has left, and why.
+    pub hold: Option<(Duration, DecisionSource)>,
+    /// The gap that was learned from refusals.
+    pub gap: Option<Duration>,
+    /// AutoThrottle's delay.
+    pub delay: Option<Duration>,
+    /// Number of replies and sends that count in a quota.
+    pub costs: usize,
+    /// The content of replies is suspected.
+    pub is_suspected: bool,
+}
+
 /// When and how a state is restored.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::throttle) struct Restoring {
@@ -51,6 +66,25 @@ impl SavedRules {
             STRATEGY => false,
             _ => elapsed >= SLOW_KEPT.max(self.longest_cost()),
         })
+    }
+
+    /// What it has.
+    pub fn summary(&self) -> SavedSummary {
+        let fields = &self.0;
+        let limits = fields.get(LIMITS).and_then(decode_limits);
+        let robust = || fields.get(ROBUST).and_then(decode_robust);
+        let scrapy = fields
+            .get(SCRAPY)
+            .and_then(|value| Fields(value).duration());
+        SavedSummary {
+            hold: fields.get(HOLD).and_then(decode_hold),
+            gap: limits
+                .filter(|limits| limits.gap > 0)
+                .map(|limits| Duration::from_nanos(limits.gap)),
+            delay: scrapy.or_else(|| robust().map(|saved| Duration::from_nanos(saved.delay))),
+            costs: self.costs(QUOTA).len() + self.costs(MINUTE).len(),
+            is_suspected: fields.get(SUSPICION).is_some(),
+        }
     }
 
     fn longest_cost(&self) -> Duration {
