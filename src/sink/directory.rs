@@ -225,6 +225,7 @@ fn is_state_of_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let number = [JOURNAL, QUEUE].into_iter();
     let number = name.and_then(|name| number.filter_map(|kind| name.strip_prefix(kind)).next());
+    let number = number.map(|number| number.strip_suffix(UNFINISHED).unwrap_or(number));
     number.is_some_and(|number| number.len() >= 8 && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
@@ -233,6 +234,9 @@ pub(crate) const STATE: &str = "state";
 
 /// How the names of its journal's segments begin; a number of eight digits follows.
 pub(crate) const JOURNAL: &str = "journal-";
+
+/// Appended to the name of a segment that is not complete.
+pub(crate) const UNFINISHED: &str = ".new";
 
 /// The same of files with requests that do not fit into memory.
 pub(crate) const QUEUE: &str = "queue-";

@@ -285,6 +285,68 @@ pub fn record_at(segment: u64, crawl: u64, offset: u64, bytes: &[u8]) -> Option<
     Record::decode(payload_of(place, offset, bytes)?).ok()
 }
 
+/// Frames of a segment that is read in pieces.
+#[derive(Debug)]
+pub struct Pieces {
+    place: u32,
+    /// Offset of the first of the bytes.
+    offset: u64,
+    /// What is left of the pieces: at most a part of a frame.
+    bytes: Vec<u8>,
+}
+
+impl Pieces {
+    /// Of the segment with this number, of this crawl. The first piece begins behind its header.
+    pub fn new(segment: u64, crawl: u64) -> Self {
+        let (_, place) = header(VERSION, segment, crawl);
+        Pieces {
+            place,
+            offset: HEADER_BYTES as u64,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Offset of the next piece.
+    pub fn position(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+
+    /// Offset of the next frame.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether the pieces end where a frame does.
+    pub fn is_between_frames(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Adds the next piece.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.bytes.extend_from_slice(piece);
+    }
+
+    /// Passes the payload of each whole frame on. `None`: a frame is damaged.
+    pub fn each(&mut self, mut take: impl FnMut(&[u8])) -> Option<()> {
+        let mut start = 0;
+        while let Some((head, rest)) = self.bytes[start..].split_first_chunk::<FRAME_HEAD>() {
+            let length = u32::from_le_bytes(array(&head[..4])) as usize;
+            if !(1..=PAYLOAD_MAX).contains(&length) {
+                return None;
+            }
+            if rest.len() < length {
+                break;
+            }
+            let payload = payload_of(self.place, self.offset, &self.bytes[start..])?;
+            take(payload);
+            start += FRAME_HEAD + length;
+            self.offset += (FRAME_HEAD + length) as u64;
+        }
+        self.bytes.drain(..start);
+        Some(())
+    }
+}
+
 /// The payload of the frame with which these bytes begin, if it is intact.
 fn payload_of(place: u32, offset: u64, bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_first_chunk::<FRAME_HEAD>()?;

@@ -9,7 +9,9 @@
 //! - [`record`]: the records, and their bytes.
 //! - [`journal`]: frames with checksums, in segments.
 //! - [`replay`]: the state of the crawl at its last commit.
+//! - [`compaction`]: a segment without what has ended.
 
+pub mod compaction;
 pub mod journal;
 pub mod record;
 pub mod replay;

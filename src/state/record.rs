@@ -93,6 +93,8 @@ pub enum Record {
         /// Their numbers; none after a compaction, when the journal has no entries of them.
         numbers: Vec<u64>,
     },
+    /// So many admissions follow of requests that were admitted before, in a segment that was rewritten.
+    AdmittedBefore(u64),
     /// The requests of a block were read: each is admitted again after this record.
     Unspilled {
         /// The number of the file.
@@ -288,6 +290,7 @@ impl Record {
                 }
                 encode_spilled(*origin, entries.len() as u64, &bytes, out);
             }
+            Record::AdmittedBefore(count) => put_counter(ADMITTED_BEFORE, *count, out),
             Record::Spill { block, numbers } => encode_spill(block, numbers, out),
             Record::Unspilled { file, offset } => {
                 put_counter(UNSPILLED, *file, out);
@@ -358,6 +361,7 @@ impl Record {
                     entries: entries.collect::<Result<_, _>>()?,
                 }
             }
+            ADMITTED_BEFORE => Record::AdmittedBefore(input.number("count")?),
             SPILL => decode_spill(&mut input)?,
             UNSPILLED => Record::Unspilled {
                 file: input.number("file")?,
@@ -742,6 +746,7 @@ const CRAWL_DELAY: u8 = 11;
 const SPILLED: u8 = 12;
 const SPILL: u8 = 13;
 const UNSPILLED: u8 = 31;
+const ADMITTED_BEFORE: u8 = 34;
 const DEPARTED: u8 = 30;
 const REQUESTED: u8 = 32;
 const STARTED: u8 = 33;

@@ -135,6 +135,9 @@ pub struct Losses {
     pub unknown_ends: u64,
 }
 
+/// Keys in one record.
+const KEYS_PER_RECORD: usize = 4096;
+
 /// A crawl at its last commit.
 #[derive(Debug)]
 pub struct Restored {
@@ -293,6 +296,73 @@ impl Replay {
         })
     }
 
+    /// The first record, once there was a commit.
+    pub fn begin(&self) -> Option<Record> {
+        let committed = self.committed.as_ref()?;
+        Some(Record::Begin {
+            keys: committed.keys.to_bytes(),
+            settings: committed.settings.clone(),
+        })
+    }
+
+    /// Records that leave the same as those so far. `None`: there was no commit.
+    ///
+    /// That nothing was sent since the facts is not among them: the next run waits for full gaps.
+    pub fn into_left(self) -> Option<Left> {
+        let begin = self.begin()?;
+        let committed = self.committed?;
+        let commit = CommitRecord {
+            next_number: committed.next_number,
+            ..committed.commit?
+        };
+        // As they came: each run has what was seen before it was begun.
+        let frozen = committed.frozen.into_iter();
+        let frozen = frozen.flat_map(|(run, keys)| {
+            in_records(keys, Record::Seen).chain([Record::SeenFrozen(run)])
+        });
+        let undone: Vec<u64> = committed.undone.into_iter().collect();
+        let requested: Vec<u64> = committed.requested.into_iter().collect();
+        let started = committed.started.into_iter().map(Record::Started);
+        let facts = self.facts.all.into_iter();
+        let facts = facts.map(|((about, name), (at, value))| {
+            Record::Fact(Fact {
+                about,
+                name,
+                at,
+                value,
+            })
+        });
+        let crawl_delays = committed.crawl_delays.into_iter();
+        let crawl_delays = crawl_delays.map(|(host, delay)| Record::CrawlDelay { host, delay });
+        let blocks = committed.spilled.into_values().map(|block| Record::Spill {
+            block,
+            numbers: Vec::new(),
+        });
+        let admitted_before = committed.admitted.len() as u64;
+        let admitted = committed.admitted.into_values().map(Record::Admitted);
+        let offered = committed.offered.into_values().map(Record::Offered);
+        let records = [begin, Record::SeedsTaken(committed.seeds_taken)]
+            .into_iter()
+            .chain([Record::SeenRuns(committed.runs)])
+            .chain(frozen)
+            .chain(in_records(committed.seen, Record::Seen))
+            .chain(in_records(undone, Record::SeenUndone))
+            .chain(in_records(committed.seed_hosts, Record::SeedHosts))
+            .chain(crawl_delays)
+            .chain(facts)
+            .chain(blocks)
+            .chain([Record::AdmittedBefore(admitted_before)])
+            .chain(admitted)
+            .chain(offered)
+            .chain(started)
+            .chain(in_records(requested, Record::Requested))
+            .chain([Record::EpochEnd(commit.epoch), Record::Commit(commit)])
+            .chain(self.pending);
+        Some(Left {
+            records: Box::new(records),
+        })
+    }
+
     /// Applies the records up to the end of the epoch.
     fn commit(&mut self, commit: CommitRecord) -> Result<(), ReplayError> {
         let is_end =
@@ -325,7 +395,11 @@ impl Replay {
         let is_kept = |record: &Record| {
             !matches!(
                 record,
-                Record::Begin { .. } | Record::Ended(_) | Record::Dropped(_)
+                Record::Begin { .. }
+                    | Record::Ended(_)
+                    | Record::Dropped(_)
+                    | Record::Spill { .. }
+                    | Record::Unspilled { .. }
             )
         };
         uncertain
@@ -345,6 +419,25 @@ impl Replay {
     }
 }
 
+/// The records of a journal without what has ended.
+pub struct Left {
+    records: Box<dyn Iterator<Item = Record> + Send>,
+}
+
+impl Iterator for Left {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        self.records.next()
+    }
+}
+
+impl std::fmt::Debug for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Left")
+    }
+}
+
 /// The state after the records up to the last commit.
 #[derive(Debug)]
 struct Committed {
@@ -356,7 +449,8 @@ struct Committed {
     offered: HashMap<u64, Entry, Known>,
     /// Blocks of spilled requests, by file and offset.
     spilled: BTreeMap<(u64, u64), SpilledBlock>,
-    /// Requests of a block that was read again, whose entries follow: they were admitted before.
+    /// Requests whose entries follow, and that were admitted before: of a block that was read again, or of a
+    /// segment that was rewritten.
     readmitted: u64,
     /// Keys of the URLs that were admitted and are in no run.
     seen: Vec<u64>,
@@ -501,6 +595,7 @@ impl Committed {
                 }
                 self.spilled.insert((block.file, block.offset), block);
             }
+            Record::AdmittedBefore(count) => self.readmitted = count,
             Record::Unspilled { file, offset } => {
                 let block = self.spilled.remove(&(file, offset));
                 self.readmitted = block.map_or(0, |block| block.requests);
@@ -662,6 +757,18 @@ pub fn is_in_seen_set(job: &Job) -> bool {
         PageKind::Sitemap => job.redirects == 0,
         PageKind::Robots => false,
     }
+}
+
+/// Keys, in records of some thousand.
+fn in_records<K: Clone + Send + 'static>(
+    keys: Vec<K>,
+    record: fn(Vec<K>) -> Record,
+) -> impl Iterator<Item = Record> {
+    let starts = (0..keys.len()).step_by(KEYS_PER_RECORD);
+    starts.map(move |start| {
+        let end = keys.len().min(start + KEYS_PER_RECORD);
+        record(keys[start..end].to_vec())
+    })
 }
 
 fn by_number(entries: HashMap<u64, Entry, Known>) -> Vec<Entry> {

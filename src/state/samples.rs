@@ -59,6 +59,7 @@ pub fn record(rng: &mut Rng) -> Record {
             entries: (0..rng.below(4)).map(|_| entry(rng)).collect(),
         },
         9 => match rng.chance(0.5) {
+            true if rng.chance(0.3) => Record::AdmittedBefore(number(rng)),
             true => Record::Unspilled {
                 file: number(rng),
                 offset: number(rng),

@@ -109,6 +109,7 @@ impl<I: Io> Core<I> {
         if self.is_spill_synced() {
             self.journal.record_commit(next_number, at);
         }
+        self.journal.advance_rewrite();
         if self.journal.poll_committed(self.now).is_some() {
             self.output.commit();
             self.remove_spilled();

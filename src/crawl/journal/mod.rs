@@ -7,15 +7,18 @@
 //! ```
 //!
 //! A request is recorded when it is admitted, and again when its result was passed to the sink; both belong
-//! to the same epoch as that result. After a crash, what was admitted and has not ended in the last
+//! to the same epoch as that result. A segment that has grown is rewritten without what has ended. After a
+//! crash, what was admitted and has not ended in the last
 //! committed epoch is still to be fetched, and files are cut to the lengths of that epoch.
 
 pub mod contents;
 pub mod damage;
+mod rewrite;
 mod segment;
 pub mod starts;
 pub mod state;
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,11 +29,14 @@ use crate::base::ids::LaneId;
 use crate::base::keys::Keys;
 use crate::base::secret::Known;
 use crate::base::time::{Instant, Wall};
+use crate::crawl::journal::rewrite::{Rewrite, Step};
 use crate::crawl::journal::starts::{Start, Starts};
+use crate::crawl::journal::state::path_of;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
 use crate::sink::commit::{Epoch, FileLength};
+use crate::state::compaction::Unreadable;
 use crate::state::journal::Framer;
 use crate::state::record::{self, About, CommitRecord, Record, SpilledBlock};
 
@@ -43,7 +49,20 @@ pub struct Journal {
 struct Open {
     folder: PathBuf,
     path: PathBuf,
+    /// The number of the segment, and that of the crawl.
+    segment: u64,
+    crawl: u64,
     framer: Framer,
+    /// Records that are framed once the next segment has its name: their bytes, and the length of each.
+    held: Vec<u8>,
+    held_lengths: Vec<usize>,
+    rewrite: Option<Box<Rewrite>>,
+    /// The segment is rewritten when it is so long.
+    rewrite_at: u64,
+    /// Segments that hold nothing more than this one: they are removed after the next commit, and after the
+    /// one under way.
+    old: Vec<PathBuf>,
+    old_next: Vec<PathBuf>,
     /// Whether the beginning of the segment is written. Records follow only then: if it could not be
     /// written, they would take its place.
     is_begun: bool,
@@ -89,6 +108,8 @@ pub struct JournalStart {
     pub settings: String,
     /// How far earlier runs took its list of seeds.
     pub seeds_taken: u64,
+    /// Segments that hold nothing more than this one after its first commit.
+    pub old: Vec<PathBuf>,
 }
 
 impl JournalStart {
@@ -141,6 +162,11 @@ const APPEND: u64 = 0;
 const RECORDS: u64 = 1;
 const COMMIT: u64 = 2;
 const BEGINNING: u64 = 3;
+const REMOVE: u64 = 4;
+
+/// A segment is rewritten when it is so long, and twice as long as it was when it was new. In tests it is so
+/// all the time.
+const REWRITE_MIN: u64 = if cfg!(test) { 3000 } else { 64 << 20 };
 
 impl Journal {
     /// A crawl without a state on disk.
@@ -158,6 +184,14 @@ impl Journal {
         };
         let mut open = Open {
             is_begun: false,
+            segment: start.segment,
+            crawl: start.crawl,
+            held: Vec::new(),
+            held_lengths: Vec::new(),
+            rewrite: None,
+            rewrite_at: REWRITE_MIN,
+            old: start.old,
+            old_next: Vec::new(),
             records: framer.header(),
             framer,
             hand_over_at: now,
@@ -366,7 +400,9 @@ impl Journal {
     pub fn next_timeout(&self) -> Option<Instant> {
         let open = self.open.as_ref()?;
         match open.stage {
-            Stage::Idle { due } if open.has_new && open.is_begun && open.failure.is_none() => {
+            Stage::Idle { due }
+                if open.has_new && open.is_begun && open.failure.is_none() && !open.is_held() =>
+            {
                 // Requests wait for it.
                 let is_awaited = open.starts.is_waiting();
                 Some(if is_awaited { Instant::START } else { due })
@@ -378,7 +414,9 @@ impl Journal {
     /// Whether no commit is under way, and one may begin.
     pub fn is_idle(&self) -> bool {
         let open = self.open.as_ref();
-        open.is_none_or(|open| open.is_begun && matches!(open.stage, Stage::Idle { .. }))
+        open.is_none_or(|open| {
+            open.is_begun && !open.is_held() && matches!(open.stage, Stage::Idle { .. })
+        })
     }
 
     /// Begins a commit: ends the epoch. The caller has the sink prepare the same epoch.
@@ -396,6 +434,7 @@ impl Journal {
         open.record(|out| Record::EpochEnd(epoch.0).encode(out));
         open.has_new = false;
         open.starts.begin_epoch();
+        open.old_next = std::mem::take(&mut open.old);
         open.hand_over(APPEND);
         open.jobs.push(DiskJob::Sync {
             file: FILE,
@@ -465,7 +504,27 @@ impl Journal {
             due: now + open.interval,
         };
         open.starts.commit();
+        for path in std::mem::take(&mut open.old_next) {
+            open.jobs.push(DiskJob::Remove {
+                file: FILE,
+                path,
+                tag: REMOVE,
+            });
+        }
+        if open.framer.length() >= open.rewrite_at && open.rewrite.is_none() {
+            open.begin_rewrite();
+        }
         Some(open.epoch)
+    }
+
+    /// Goes on with the rewriting of the segment. Call it every turn.
+    pub fn advance_rewrite(&mut self) {
+        if let Some(open) = self.open.as_deref_mut()
+            && open.rewrite.is_some()
+            && open.failure.is_none()
+        {
+            open.advance_rewrite();
+        }
     }
 
     /// Jobs for the disk since the last call.
@@ -485,7 +544,8 @@ impl Journal {
         let Some(open) = self.open.as_deref_mut() else {
             return false;
         };
-        if done.file != Some(FILE) {
+        let is_of_rewrite = Rewrite::has(done);
+        if done.file != Some(FILE) && !is_of_rewrite {
             return false;
         }
         if let Err(error) = &done.result {
@@ -494,6 +554,8 @@ impl Journal {
                 .get_or_insert_with(|| WriteError::new(path, error));
         } else if open.failure.is_some() {
             // What was lost was to be durable before this.
+        } else if is_of_rewrite {
+            open.handle_rewrite(done);
         } else if done.tag == BEGINNING {
             open.is_begun = true;
         } else if done.tag == RECORDS
@@ -517,10 +579,108 @@ fn is_storable(job: &Job) -> bool {
 impl Open {
     /// Appends a record.
     fn record(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        self.framer.frame(&mut self.records, encode);
         self.has_new = true;
+        if self.is_held() {
+            let start = self.held.len();
+            encode(&mut self.held);
+            self.held_lengths.push(self.held.len() - start);
+            return;
+        }
+        self.framer.frame(&mut self.records, encode);
         if self.records.len() >= BATCH_SIZE && self.is_begun {
             self.hand_over(APPEND);
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.rewrite
+            .as_ref()
+            .is_some_and(|rewrite| rewrite.is_held())
+    }
+
+    /// Begins to rewrite the segment.
+    fn begin_rewrite(&mut self) {
+        self.hand_over(APPEND);
+        let number = self.segment + 1;
+        let (rewrite, jobs) = Rewrite::new(
+            self.crawl,
+            (self.segment, &self.path, self.framer.length()),
+            (number, path_of(&self.folder, number)),
+        );
+        self.rewrite = Some(Box::new(rewrite));
+        self.jobs.extend(jobs);
+    }
+
+    fn advance_rewrite(&mut self) {
+        let is_idle = matches!(self.stage, Stage::Idle { .. });
+        while let Some(rewrite) = &mut self.rewrite {
+            match rewrite.poll() {
+                Step::Wait => return,
+                Step::Job(job) => self.jobs.push(job),
+                Step::Length => {
+                    let length = self.framer.length();
+                    let is_last = rewrite.is_nearly_done(length);
+                    if is_last && !is_idle {
+                        // A commit is under way: its record is in this segment.
+                        return;
+                    }
+                    rewrite.go_on(length, is_last);
+                    self.hand_over(APPEND);
+                }
+                Step::Done => return self.end_rewrite(),
+                Step::Unreadable(at) => return self.fail_rewrite(at),
+            }
+        }
+    }
+
+    /// A job of the rewriting is done.
+    fn handle_rewrite(&mut self, done: &DiskDone) {
+        let Some(rewrite) = &mut self.rewrite else {
+            return;
+        };
+        match rewrite.handle_disk(done) {
+            Ok(job) => self.jobs.extend(job),
+            Err(at) => self.fail_rewrite(at),
+        }
+    }
+
+    fn fail_rewrite(&mut self, at: Unreadable) {
+        let error = io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("the record at byte {} is damaged", at.offset),
+        );
+        let path = self.path.clone();
+        self.failure
+            .get_or_insert_with(|| WriteError::new(path, &error));
+    }
+
+    /// The next segment takes the place of the present one.
+    fn end_rewrite(&mut self) {
+        let Some(rewrite) = self.rewrite.take() else {
+            return;
+        };
+        let (number, path, framer) = rewrite.into_segment();
+        let length = framer.length();
+        self.jobs.push(DiskJob::Finish {
+            file: FILE,
+            rename: None,
+        });
+        self.jobs.push(DiskJob::Open {
+            file: FILE,
+            path: path.clone(),
+            length,
+        });
+        self.segment = number;
+        self.framer = framer;
+        self.old.push(std::mem::replace(&mut self.path, path));
+        self.rewrite_at = REWRITE_MIN.max(2 * length);
+        let held = std::mem::take(&mut self.held);
+        let mut rest = &held[..];
+        for length in std::mem::take(&mut self.held_lengths) {
+            let (record, after) = rest.split_at(length);
+            self.framer
+                .frame(&mut self.records, |out| out.extend_from_slice(record));
+            rest = after;
         }
     }
 

@@ -11,6 +11,7 @@ use crate::base::keys::Keys;
 use crate::base::machine;
 use crate::crawl::journal::JournalStart;
 use crate::crawl::journal::damage::Damage;
+use crate::crawl::journal::rewrite::unfinished_of;
 use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
@@ -129,6 +130,7 @@ impl State {
                 keys,
                 settings: checked(settings)?,
                 seeds_taken: 0,
+                old: vec![path_of(out, FIRST_SEGMENT)],
             },
             restored: None,
             commit: None,
@@ -380,6 +382,7 @@ impl State {
                 keys: Keys::from_bytes(restored.keys),
                 settings,
                 seeds_taken,
+                old: vec![path_of(out, holds), path_of(out, newest + 1)],
             },
             restored: Some(restored),
             commit,
@@ -387,6 +390,7 @@ impl State {
             stale: (segments.into_iter())
                 .filter(|segment| *segment != holds && !has_facts.contains(segment))
                 .map(|segment| path_of(out, segment))
+                .chain([unfinished_of(path_of(out, newest + 1))])
                 .collect(),
             damages,
             unfinished,
@@ -527,7 +531,12 @@ impl StateBeginning {
             sync.map_err(|cause| failed(folder, cause))?;
         }
         for path in &self.stale {
-            fs::remove_file(path).map_err(|cause| failed(path, cause))?;
+            match fs::remove_file(path) {
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed(path, cause));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -566,7 +575,7 @@ impl StateError {
     }
 }
 
-fn path_of(out: &Path, segment: u64) -> PathBuf {
+pub(super) fn path_of(out: &Path, segment: u64) -> PathBuf {
     out.join(STATE).join(format!("{JOURNAL}{segment:08}"))
 }
 

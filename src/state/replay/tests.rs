@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::base::rng::Rng;
+use crate::state::compaction::Compaction;
 use crate::state::journal::{Framer, Reader};
 use crate::wire::url::CrawlUrl;
 
@@ -449,6 +450,7 @@ fn runs_and_keys_beside_them_are_the_admitted_urls_of_random_histories() {
 struct Summary {
     admitted: Vec<(u64, u64)>,
     offered: Vec<(u64, u64)>,
+    spilled: Vec<SpilledBlock>,
     seen: Vec<u64>,
     seed_hosts: Vec<(u64, u64)>,
     crawl_delays: Vec<(String, u64)>,
@@ -471,6 +473,7 @@ impl Summary {
             offered: pairs(restored.offered),
             seen,
             seed_hosts,
+            spilled: restored.spilled,
             crawl_delays: restored.crawl_delays,
             commit: restored.commit,
             seeds_taken: restored.seeds_taken,
@@ -508,6 +511,12 @@ impl Summary {
         let (mut over, mut answered) = (BTreeSet::new(), BTreeSet::new());
         let (mut seen, mut seeds_taken, mut greatest) = (Vec::new(), 0, 0);
         let mut seed_hosts: Vec<(u64, u64)> = Vec::new();
+        let keys = Keys::from_bytes(KEYS);
+        let hosts_of = |url: &CrawlUrl| {
+            let [host, domain] = [url.host_str(), url.registrable_domain()];
+            (keys.host(host).0, keys.host(domain).0)
+        };
+        let mut spilled: Vec<(SpilledBlock, &[u64])> = Vec::new();
         let mut crawl_delays = BTreeMap::new();
         for record in records {
             match record {
@@ -535,6 +544,16 @@ impl Summary {
                     crawl_delays.insert(host.clone(), *delay);
                 }
                 Record::SeedsTaken(lines) => seeds_taken = *lines,
+                Record::Spill { block, numbers } => {
+                    spilled.push((*block, numbers));
+                    greatest = numbers.iter().copied().fold(greatest, u64::max);
+                    let jobs = numbers.iter().filter_map(|number| entries.get(number));
+                    let jobs = jobs.map(|entry| &entry.job);
+                    seed_hosts.extend(jobs.map(|job| hosts_of(&job.url)));
+                }
+                Record::Unspilled { file, offset } => {
+                    spilled.retain(|(block, _)| (block.file, block.offset) != (*file, *offset));
+                }
                 _ => {}
             }
         }
@@ -556,7 +575,9 @@ impl Summary {
                 break;
             }
         }
-        let live: BTreeSet<u64> = admitted.difference(&over).copied().collect();
+        let mut live: BTreeSet<u64> = admitted.difference(&over).copied().collect();
+        let in_blocks = spilled.iter().flat_map(|(_, numbers)| *numbers);
+        in_blocks.for_each(|number| _ = live.remove(number));
         let left = |numbers: Vec<u64>| {
             let pairs = numbers
                 .iter()
@@ -569,23 +590,19 @@ impl Summary {
             !admitted.contains(number) && !answered.contains(number) && !over.contains(number)
         };
         let urls = over.iter().map(|number| &entries[number].job);
-        let keys = Keys::from_bytes(KEYS);
         // A successor of one that is left is admitted again.
         let is_undone =
             |number: &u64| live.contains(number) && live.contains(&entries[number].replaces);
         let counts = admitted.union(&over).filter(|number| !is_undone(number));
         seen.extend(counts.map(|number| key_of(entries[number].job.url.as_str())));
         seen.sort_unstable();
-        let hosts_of = |url: &CrawlUrl| {
-            let [host, domain] = [url.host_str(), url.registrable_domain()];
-            (keys.host(host).0, keys.host(domain).0)
-        };
         let seeds = urls.filter(|job| job.seed).map(|job| hosts_of(&job.url));
         seed_hosts.extend(seeds);
         seed_hosts.sort_unstable();
         Some(Summary {
             admitted: left(live.iter().copied().collect()),
             offered: left(offered.iter().filter(is_open).copied().collect()),
+            spilled: spilled.iter().map(|(block, _)| *block).collect(),
             seen,
             seed_hosts,
             crawl_delays: crawl_delays.into_iter().collect(),
@@ -607,9 +624,13 @@ fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
     // Numbers of attempts that are under way, and of offers.
     let (mut open, mut offers): (Vec<u64>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
     let (mut epoch, mut uncommitted) = (0, Vec::new());
+    let mut blocks: Vec<(u64, Vec<u64>)> = Vec::new();
+    let mut linked = BTreeSet::new();
+    // Numbers of the present beginning.
+    let mut begun = 1;
     let pick = |rng: &mut Rng, count: usize| rng.below(count as u64) as usize;
     while records.len() < length {
-        match rng.below(20) {
+        match rng.below(22) {
             0..4 => {
                 records.push(admitted(next, 0));
                 open.push(next);
@@ -625,6 +646,7 @@ fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
                     // Its end comes later or never.
                     open.push(replaced);
                 }
+                linked.extend([next, replaced]);
                 match rng.chance(0.3) {
                     true => {
                         records.push(offered(next, replaced));
@@ -671,8 +693,35 @@ fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
                 uncommitted.drain(..=at);
                 records.push(Record::Commit(commit));
             }
+            20 if !open.is_empty() => {
+                // Only what replaces nothing and is not replaced.
+                let is_alone =
+                    |number: &u64| !linked.contains(number) && *number >= begun && number % 3 > 0;
+                let (numbers, rest): (Vec<u64>, Vec<u64>) =
+                    open.iter().partition(|number| is_alone(number));
+                open = rest;
+                let offset = records.len() as u64;
+                let block = SpilledBlock {
+                    file: 0,
+                    offset,
+                    length: 1,
+                    origin: 1,
+                    priority: 0,
+                    requests: numbers.len() as u64,
+                };
+                blocks.push((offset, numbers.clone()));
+                records.push(Record::Spill { block, numbers });
+            }
+            21 if !blocks.is_empty() => {
+                let (offset, numbers) = blocks.swap_remove(pick(rng, blocks.len()));
+                records.push(Record::Unspilled { file: 0, offset });
+                records.extend(numbers.iter().map(|number| admitted(*number, 0)));
+                open.extend(numbers);
+            }
             // Numbers of before the compaction end as well: they are unknown then.
             19 if rng.chance(0.3) => {
+                begun = next;
+                blocks.clear();
                 records.push(begin());
                 records.push(Record::Seen(vec![rng.next_u64()]));
             }
@@ -787,4 +836,130 @@ fn old_facts_about_robots_are_dropped_beyond_their_bound() {
     let robots: Vec<u64> = of(About::Robots).map(|fact| fact.at).collect();
     assert!((50..=100).contains(&robots.len()), "{robots:?}");
     assert_eq!(robots.last(), Some(&499));
+}
+
+/// The records in a segment, and the offsets at which frames end.
+fn segment_of(number: u64, records: &[Record]) -> (Vec<u8>, Vec<usize>) {
+    let framer = Framer::new(number, 1);
+    let mut bytes = framer.header();
+    let mut ends = vec![bytes.len()];
+    for record in records {
+        framer.frame(&mut bytes, |out| record.encode(out));
+        ends.push(bytes.len());
+    }
+    (bytes, ends)
+}
+
+/// Passes bytes on in pieces of any length.
+fn in_pieces(bytes: &[u8], rng: &mut Rng, mut take: impl FnMut(&[u8])) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let most = 1 + rng.below(300) as usize;
+        let (piece, after) = rest.split_at(most.min(rest.len()));
+        take(piece);
+        rest = after;
+    }
+}
+
+/// A record of a kind that random histories lack. `runs`: of the seen set, so far.
+fn extra(rng: &mut Rng, runs: &mut Vec<RunRecord>) -> Record {
+    let number = 1 + rng.below(30);
+    match rng.below(8) {
+        0 => Record::Departed(number),
+        1 => Record::Started(number),
+        2 => Record::Requested(vec![rng.next_u64()]),
+        3 => fact(&format!("h{}", rng.below(3)), number, b"x"),
+        4 => fact("h0", number, b""),
+        5 => Record::SeenUndone(vec![key_of(&format!("http://a.test/{number}"))]),
+        6 => Record::SeenRuns(runs.clone()),
+        _ => {
+            let number = runs.len() as u64;
+            runs.push(RunRecord {
+                number,
+                keys: 1,
+                length: 1,
+            });
+            Record::SeenFrozen(number)
+        }
+    }
+}
+
+#[test]
+fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
+    let mut rng = Rng::from_seed(22);
+    let mut shorter = 0;
+    for round in 0..400 {
+        let records = history(&mut rng, 80);
+        // A running crawl has one beginning.
+        let is_of_one = |record: &&Record| !matches!(record, Record::Begin { .. });
+        let rest = records.iter().filter(is_of_one).cloned();
+        let mut records = vec![begin()];
+        let mut runs = Vec::new();
+        for record in rest {
+            records.push(record);
+            if rng.chance(0.3) {
+                records.push(extra(&mut rng, &mut runs));
+            }
+        }
+        let (bytes, ends) = segment_of(3, &records);
+        let read = 1 + rng.below(records.len() as u64 - 1) as usize;
+        let has_commit = |record: &Record| matches!(record, Record::Commit(_));
+        if !records[..read].iter().any(has_commit) {
+            continue;
+        }
+        let mut compaction = Compaction::new(1, 3, 4);
+        let mut out = compaction.header();
+        in_pieces(&bytes[ends[0]..ends[read]], &mut rng, |piece| {
+            compaction.take(piece, &mut out).expect("a sound segment");
+        });
+        compaction.end_reading().expect("it has a commit");
+        let mut whole = Vec::new();
+        while !compaction.write(1 + rng.below(500) as usize, &mut whole) {
+            out.append(&mut whole);
+        }
+        out.append(&mut whole);
+        let compacted = out.len();
+        assert_eq!(compaction.position(), ends[read] as u64);
+        in_pieces(&bytes[ends[read]..], &mut rng, |piece| {
+            compaction.take(piece, &mut out).expect("a sound segment");
+        });
+        assert_eq!(compaction.into_framer().length(), out.len() as u64);
+        let summary = |bytes: &[u8]| {
+            let reader = Reader::new(bytes).expect("a segment");
+            let restored = replay(reader.map(|record| record.expect("a record")));
+            let mut restored = restored.expect("a journal");
+            let facts: Vec<Fact> = std::mem::take(&mut restored.facts).into_known().collect();
+            restored.requested.sort_unstable();
+            let others = (
+                std::mem::take(&mut restored.runs),
+                std::mem::take(&mut restored.undone),
+                std::mem::take(&mut restored.started),
+                std::mem::take(&mut restored.requested),
+            );
+            let all = format!("{others:?} {facts:?}");
+            (Summary::of(restored), all)
+        };
+        assert_eq!(summary(&out), summary(&bytes), "{round}");
+        shorter += usize::from(compacted < ends[read]);
+    }
+    assert!(shorter > 100, "{shorter}");
+}
+
+#[test]
+fn no_segment_is_made_from_a_damaged_one() {
+    let records: Vec<Record> = [begin(), admitted(1, 0)]
+        .into_iter()
+        .chain(commit(1))
+        .collect();
+    let (bytes, ends) = segment_of(3, &records);
+    for at in ends[0]..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        let mut compaction = Compaction::new(1, 3, 4);
+        let mut out = Vec::new();
+        let taken = compaction.take(&changed[ends[0]..], &mut out);
+        let read = taken.and_then(|()| compaction.end_reading());
+        let error = read.expect_err("a byte is changed");
+        assert!(error.offset <= at as u64, "{at}: {error:?}");
+    }
 }
