@@ -130,7 +130,8 @@ impl State {
                 keys,
                 settings: checked(settings)?,
                 seeds_taken: 0,
-                old: vec![path_of(out, FIRST_SEGMENT)],
+                // The beginning stays: it is what a damaged journal is salvaged with.
+                old: Vec::new(),
             },
             restored: None,
             commit: None,
@@ -382,7 +383,7 @@ impl State {
                 keys: Keys::from_bytes(restored.keys),
                 settings,
                 seeds_taken,
-                old: vec![path_of(out, holds), path_of(out, newest + 1)],
+                old: vec![path_of(out, holds)],
             },
             restored: Some(restored),
             commit,

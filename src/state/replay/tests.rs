@@ -695,8 +695,9 @@ fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
             }
             20 if !open.is_empty() => {
                 // Only what replaces nothing and is not replaced.
-                let is_alone =
-                    |number: &u64| !linked.contains(number) && *number >= begun && number % 3 > 0;
+                let is_alone = |number: &u64| {
+                    !linked.contains(number) && *number >= begun && !number.is_multiple_of(3)
+                };
                 let (numbers, rest): (Vec<u64>, Vec<u64>) =
                     open.iter().partition(|number| is_alone(number));
                 open = rest;
