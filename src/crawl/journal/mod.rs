@@ -624,7 +624,7 @@ impl Open {
                         // A commit is under way: its record is in this segment.
                         return;
                     }
-                    rewrite.go_on(length, is_last);
+                    rewrite.extend_to(length, is_last);
                     self.hand_over(APPEND);
                 }
                 Step::Done => return self.end_rewrite(),

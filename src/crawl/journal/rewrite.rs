@@ -53,7 +53,7 @@ pub enum Step {
     Wait,
     /// A job of the disk; others may follow.
     Job(DiskJob),
-    /// It has read all that it knew of: [`Rewrite::go_on`] tells it of more.
+    /// It has read all that it knew of: [`Rewrite::extend_to`] tells it of more.
     Length,
     /// The new segment is complete.
     Done,
@@ -110,7 +110,7 @@ impl Rewrite {
     }
 
     /// The present segment has this length; `is_last`: it stays so.
-    pub fn go_on(&mut self, length: u64, is_last: bool) {
+    pub fn extend_to(&mut self, length: u64, is_last: bool) {
         self.until = length;
         if is_last {
             self.stage = Stage::Held;

@@ -44,7 +44,7 @@ pub struct State {
 #[derive(Debug)]
 pub struct StateBeginning {
     out: PathBuf,
-    segment: u64,
+    pub(in crate::crawl) segment: u64,
     pub(in crate::crawl) bytes: Vec<u8>,
     stale: Vec<PathBuf>,
 }

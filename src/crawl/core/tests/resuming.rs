@@ -142,7 +142,11 @@ fn run(
         ..ResolverSettings::default()
     };
     let mut io = Sim::with(rng.next_u64(), IoSettings::default(), faults, web.world());
-    io.put_files(earlier.clone());
+    let mut files = earlier.clone();
+    let beginning = state.beginning();
+    let path = format!("out/state/journal-{:08}", beginning.segment);
+    files.insert(path.into(), beginning.bytes);
+    io.put_files(files);
     let lacks_seed = state.seeds_taken() == Some(0);
     let mut parts = Parts::new(lines.clone());
     parts.state = Some(state);
