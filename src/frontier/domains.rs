@@ -3,6 +3,7 @@
 use crate::base::keys::{HostKey, Keys};
 use crate::base::secret::Secret;
 use crate::base::sharded::ShardedTable;
+use crate::frontier::saved_counts::Counts;
 use crate::wire::url::registrable;
 
 /// Pages and bytes of each domain, for the whole crawl: 32 bytes each. Empty unless one of them is limited.
@@ -69,6 +70,25 @@ impl Domains {
             () if domain.pages >= pages_max => DomainStanding::Pages,
             () if domain.pages + domain.in_flight >= pages_max => DomainStanding::Pending,
             () => DomainStanding::Open,
+        }
+    }
+
+    /// The counts of a domain, without requests in flight.
+    pub fn counts(&self, key: HostKey) -> Counts {
+        let found = self.table.shard(key.0).find(key.0, |own| own.key == key);
+        found.map_or_else(Counts::default, |domain| Counts {
+            pages: domain.pages.into(),
+            bytes: domain.bytes,
+            ..Counts::default()
+        })
+    }
+
+    /// Continues with the counts of an earlier run.
+    pub fn restore(&mut self, key: HostKey, counts: Counts) {
+        if self.are_counted() {
+            let domain = self.domain_mut(key);
+            domain.pages = u32::try_from(counts.pages).unwrap_or(u32::MAX);
+            domain.bytes = counts.bytes;
         }
     }
 

@@ -289,6 +289,15 @@ impl Hosts {
         self.records.update(key, |record| record.is_seed = true);
     }
 
+    /// Adds the pages and sitemaps of a host that an earlier run counted, before the host is in use.
+    pub fn restore_counts(&mut self, name: &str, pages: u64, sitemaps: u64) {
+        let key = self.records.key(name);
+        self.records.update(key, |record| {
+            record.pages = u32::try_from(pages).unwrap_or(u32::MAX);
+            record.sitemaps = u32::try_from(sitemaps).unwrap_or(u32::MAX);
+        });
+    }
+
     /// Whether a host is a seed's, and the pages counted of it, whether it is held or forgotten.
     pub fn standing(&self, name: &str) -> (bool, u32) {
         match self.names.get(name).map(HostId) {

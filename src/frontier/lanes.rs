@@ -41,6 +41,7 @@ use super::queue::Queue;
 use super::queued::Queued;
 use super::request::PageKind;
 use super::robots::{RobotsResult, RobotsState, RulesCache, UNREACHABLE_FOR, Verdict};
+use super::saved_counts::ChangedCounts;
 use super::saved_robots::SavedRobots;
 use super::seen::Seen;
 use super::settings::FrontierSettings;
@@ -73,6 +74,7 @@ pub struct Frontier {
     rules: RulesCache,
     /// Results of robots.txt fetches for a later run, and those of an earlier one.
     saved_robots: SavedRobots,
+    changed_counts: ChangedCounts,
     /// Verdicts on the first requests of lanes (by number), recorded when a robots.txt arrives and its
     /// rules may be evicted before the lane is released: so each fetch makes progress.
     early_verdicts: HashMap<LaneId, (u64, Verdict), Secret>,
@@ -179,6 +181,7 @@ impl Frontier {
         Frontier {
             rules: RulesCache::new(settings.robots_memory),
             saved_robots: SavedRobots::new(secret),
+            changed_counts: ChangedCounts::default(),
             early_verdicts: HashMap::with_hasher(*secret),
             settings,
             lanes: ChunkedVec::new(),
@@ -495,6 +498,9 @@ impl Frontier {
             if let Some(count) = self.page_count_mut(lane) {
                 count.pages += 1;
             }
+        }
+        if self.changed_counts.is_on() {
+            self.note_counts(lane);
         }
         self.offer_limited(lane);
         self.offer_or_close(lane, now);

@@ -19,6 +19,7 @@ pub mod hosts;
 mod domains;
 mod host_records;
 pub mod robots;
+pub mod saved_counts;
 mod saved_robots;
 pub mod settings;
 

@@ -102,7 +102,7 @@ pub enum Record {
         /// The offset of the block.
         offset: u64,
     },
-    /// What was learned: valid from now on, also without a commit.
+    /// What was learned: valid from now on, also without a commit, but for counts.
     Fact(Fact),
     /// Nothing was sent since the records before, and nothing more will be.
     Quiet,
@@ -147,8 +147,8 @@ pub enum About {
     Robots,
     /// The health of a host.
     Host,
-    /// A count of the whole crawl, or another value that there is one of.
-    Crawl,
+    /// Counts of limits, of a host, a domain or the crawl. Unlike other facts they belong to their epoch.
+    Counts,
 }
 
 /// A request to be fetched.
@@ -666,13 +666,13 @@ impl About {
             About::Scope => 1,
             About::Robots => 2,
             About::Host => 3,
-            About::Crawl => 4,
+            About::Counts => 4,
         }
     }
 }
 
 /// All of them.
-const ABOUT: [About; 4] = [About::Scope, About::Robots, About::Host, About::Crawl];
+const ABOUT: [About; 4] = [About::Scope, About::Robots, About::Host, About::Counts];
 
 impl CommitRecord {
     fn encode(&self, out: &mut Vec<u8>) {

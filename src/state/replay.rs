@@ -255,7 +255,7 @@ impl Replay {
         }
         match record {
             Record::Commit(commit) => self.commit(commit)?,
-            Record::Fact(fact) => self.facts.add(fact),
+            Record::Fact(fact) if fact.about != About::Counts => self.facts.add(fact),
             Record::Quiet => {}
             record => self.pending.push_back(record),
         }
@@ -289,11 +289,10 @@ impl Replay {
             }
             None => Committed::before_first_commit(self.pending)?,
         };
-        Ok(Restored {
-            facts: self.facts,
-            is_quiet: self.is_quiet_committed,
-            ..committed.restore()
-        })
+        let mut restored = committed.restore();
+        restored.facts.extend(self.facts);
+        restored.is_quiet = self.is_quiet_committed;
+        Ok(restored)
     }
 
     /// The first record, once there was a commit.
@@ -470,6 +469,7 @@ struct Committed {
     next_number: u64,
     /// Number of ends of attempts that are not known.
     unknown_ends: u64,
+    counts: Facts,
 }
 
 impl Committed {
@@ -493,6 +493,7 @@ impl Committed {
             seeds_taken: 0,
             next_number: 1,
             unknown_ends: 0,
+            counts: Facts::default(),
         }
     }
 
@@ -602,7 +603,8 @@ impl Committed {
             }
             // It is in files of its own.
             Record::Spilled { .. } => {}
-            Record::Begin { .. } | Record::Commit(_) | Record::Fact(_) | Record::Quiet => {
+            Record::Fact(counts) => self.counts.add(counts),
+            Record::Begin { .. } | Record::Commit(_) | Record::Quiet => {
                 unreachable!("handled by Replay")
             }
         }
@@ -732,7 +734,7 @@ impl Committed {
             started: self.started.into_iter().collect(),
             requested: self.requested.into_iter().collect(),
             crawl_delays: self.crawl_delays.into_iter().collect(),
-            facts: Facts::default(),
+            facts: self.counts,
             is_quiet: false,
             commit: self.commit,
             seeds_taken: self.seeds_taken,

@@ -94,7 +94,7 @@ pub fn record(rng: &mut Rng) -> Record {
 
 /// A fact with any values.
 pub fn fact(rng: &mut Rng) -> Fact {
-    let about = [About::Scope, About::Robots, About::Host, About::Crawl];
+    let about = [About::Scope, About::Robots, About::Host, About::Counts];
     Fact {
         about: about[rng.below(4) as usize],
         name: one_of(rng, &["", "a.test", "host/b.test:81"]).to_owned(),

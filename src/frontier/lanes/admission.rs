@@ -10,6 +10,7 @@ use crate::frontier::domains::DomainStanding;
 use crate::frontier::filter::{self, Filtered};
 use crate::frontier::offers::{Admission, LateAnswer, Offer, Pending};
 use crate::frontier::request::PageKind;
+use crate::frontier::saved_counts::CountOf;
 use crate::frontier::seen::SeenAnswer;
 use crate::frontier::settings::Follow;
 use crate::wire::url::CrawlUrl;
@@ -206,6 +207,10 @@ impl Frontier {
     fn count_sitemap(&mut self, offer: &Offer<'_>) -> Option<HostKey> {
         let is_limited = self.settings.sitemaps_per_host_max > 0;
         let counts = is_limited && offer.kind == PageKind::Sitemap;
+        if counts && self.changed_counts.is_on() {
+            let host = offer.url.host_str().into();
+            self.changed_counts.add(CountOf::Host(host));
+        }
         counts.then(|| self.hosts.count_sitemap(offer.url.host_str()))
     }
 

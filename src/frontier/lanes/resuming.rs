@@ -3,16 +3,66 @@
 use std::time::Duration;
 
 use super::Frontier;
+use crate::base::ids::LaneId;
 use crate::base::time::Instant;
 use crate::frontier::robots::RobotsResult;
+use crate::frontier::saved_counts::{CountOf, Counts};
 use crate::frontier::saved_robots::Age;
-use crate::wire::url::CrawlUrl;
+use crate::wire::url::{CrawlUrl, registrable};
 
 impl Frontier {
     /// Saves what is learned from now on.
     pub fn start_saving(&mut self) {
         if self.settings.robots_obey {
             self.saved_robots.start();
+        }
+        let is_limited = self.hosts.are_pages_counted() || self.domains.are_counted();
+        if is_limited || self.settings.sitemaps_per_host_max > 0 {
+            self.changed_counts.start();
+        }
+    }
+
+    /// Notes that counts of a lane's host and domain may have changed.
+    pub(super) fn note_counts(&mut self, lane: LaneId) {
+        let host = self.address_of(lane).1;
+        let (host, domain) = (Box::from(host), Box::from(registrable(host)));
+        if self.hosts.are_pages_counted() {
+            self.changed_counts.add(CountOf::Host(host));
+        }
+        if self.domains.are_counted() {
+            self.changed_counts.add(CountOf::Domain(domain));
+        }
+    }
+
+    /// The next counts of a host or a domain that changed since they were saved, with their name.
+    pub fn poll_counts(&mut self) -> Option<(String, Counts)> {
+        let of = self.changed_counts.poll()?;
+        let counts = match &of {
+            CountOf::Host(name) => Counts {
+                pages: self.hosts.standing(name).1.into(),
+                sitemaps: self.hosts.sitemaps(name).into(),
+                ..Counts::default()
+            },
+            CountOf::Domain(name) => self.domains.counts(self.domains.key_of(name)),
+        };
+        Some((of.name(), counts))
+    }
+
+    /// Continues with the counts that an earlier run saved under a name.
+    pub fn restore_counts(&mut self, name: &str, counts: Counts) {
+        match CountOf::of_name(name) {
+            None => self.pages = counts.pages,
+            Some(CountOf::Host(name)) => {
+                let pages = match self.hosts.are_pages_counted() {
+                    true => counts.pages,
+                    false => 0,
+                };
+                self.hosts.restore_counts(&name, pages, counts.sitemaps);
+            }
+            Some(CountOf::Domain(name)) => {
+                let key = self.domains.key_of(&name);
+                self.domains.restore(key, counts);
+            }
         }
     }
 
