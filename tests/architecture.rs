@@ -243,7 +243,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("commits", "control work frontier network output journal"),
     ("drive", "control network output"),
     ("exchanges", "requests flights network output"),
-    ("facts", "frontier throttle network journal"),
+    ("facts", "control frontier throttle network output journal"),
     ("finding", "frontier"),
     ("follow", "workload frontier requests classifier network"),
     (

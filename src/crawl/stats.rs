@@ -34,6 +34,8 @@ pub struct Stats {
     /// Final results with an error, of whatever kind, that count towards `CLOSESPIDER_ERRORCOUNT`: all
     /// but those that were filtered, cancelled or disallowed by robots.txt.
     pub errors_final: u64,
+    /// The same of earlier runs of the crawl: `CLOSESPIDER_ERRORCOUNT` is for all of them.
+    pub errors_earlier: u64,
     /// Bytes of replies as they came over the wire.
     pub bytes_wire: u64,
     /// Bytes of bodies after the content codings.
@@ -109,6 +111,7 @@ impl Stats {
             pages: 0,
             pages_failed: 0,
             errors_final: 0,
+            errors_earlier: 0,
             bytes_wire: 0,
             bytes_body: 0,
             links: 0,

@@ -50,6 +50,8 @@ pub struct Control {
     stop_grace: Duration,
     /// When `CLOSESPIDER_TIMEOUT` is reached.
     ends_at: Option<Instant>,
+    /// Time of earlier runs of the crawl.
+    earlier: Duration,
 }
 
 impl Control {
@@ -71,6 +73,7 @@ impl Control {
             is_paused: false,
             stop_grace: config.stop_grace,
             ends_at: config.max_time.map(|most| Instant::START + most),
+            earlier: Duration::ZERO,
         }
     }
 
@@ -88,6 +91,18 @@ impl Control {
     /// Returns when `CLOSESPIDER_TIMEOUT` is reached, if it is set.
     pub fn ends_at(&self) -> Option<Instant> {
         self.ends_at
+    }
+
+    /// Earlier runs of the crawl took this long: `CLOSESPIDER_TIMEOUT` is for all of them.
+    pub fn count_earlier(&mut self, active: Duration, config: &Config) {
+        self.earlier = active;
+        let left = config.max_time.map(|most| most.saturating_sub(active));
+        self.ends_at = left.map(|left| Instant::START + left);
+    }
+
+    /// How long the crawl has run until `now`, in all its runs.
+    pub fn active_time(&self, now: Instant) -> Duration {
+        self.earlier + now.saturating_since(Instant::START)
     }
 
     /// The grace time of a command to stop, or to stop sooner, that was not returned yet.

@@ -3,8 +3,11 @@
 //! A hold is recorded in the turn that learns it, other changes of a scope with the next commit. What is
 //! recorded counts without a commit: that the crawl ended does not make a server forget.
 
-use crate::base::time::Wall;
+use std::time::Duration;
+
+use crate::base::time::{Wall, nanos};
 use crate::crawl::core::Core;
+use crate::frontier::saved_counts::Counts;
 use crate::io::Io;
 use crate::state::record::{About, Fact};
 use crate::state::replay::Facts;
@@ -41,14 +44,34 @@ impl<I: Io> Core<I> {
         self.wakeups.turn_again_if(self.throttle.has_due());
     }
 
+    /// Records the counts of limits that changed: they belong to the epoch.
+    fn record_counts(&mut self) {
+        let at = self.network.wall_at(self.now);
+        while let Some((name, counts)) = self.frontier.poll_counts() {
+            let counts = counts.to_bytes();
+            self.journal.record_fact(About::Counts, &name, at, &counts);
+        }
+        let stats = self.output.stats();
+        let counts = Counts {
+            pages: self.frontier.pages(),
+            errors: stats.errors_earlier + stats.errors_final,
+            active: nanos(self.control.active_time(self.now)),
+            ..Counts::default()
+        };
+        let counts = counts.to_bytes();
+        self.journal.record_fact(About::Counts, "", at, &counts);
+    }
+
     /// A commit begins: what changed until now is due.
     pub fn begin_facts(&mut self) {
+        self.record_counts();
         self.throttle.begin_save();
         self.record_facts();
     }
 
     /// Nothing more is sent: records all changes.
     pub fn record_last_facts(&mut self) {
+        self.record_counts();
         self.throttle.begin_save();
         while {
             self.record_facts();
@@ -75,11 +98,48 @@ impl<I: Io> Core<I> {
                     let frontier = &mut self.frontier;
                     frontier.restore_robots(name, value, elapsed, self.now)
                 }
-                About::Host | About::Crawl => true,
+                About::Host => true,
+                About::Counts => self.restore_counts(name, value),
             };
             if is_kept {
                 self.journal.record_fact(*about, name, at, value);
             }
         }
+    }
+
+    /// A limit that earlier runs have reached ends this run at once.
+    fn warn_of_limits(&self, counts: Counts) {
+        let is_over = self.control.ends_at().is_some_and(|at| at <= self.now);
+        let reached = [
+            (
+                self.frontier.is_page_limit_reached(),
+                "CLOSESPIDER_PAGECOUNT",
+            ),
+            (self.has_failed_too_often(), "CLOSESPIDER_ERRORCOUNT"),
+            (is_over, "CLOSESPIDER_TIMEOUT"),
+        ];
+        for (_, name) in reached.iter().filter(|(is_reached, _)| *is_reached) {
+            log::warn!(
+                "{name} is for all runs of the crawl, which has {} pages, {} errors and {:.0?} so far: raise \
+                 it to continue",
+                counts.pages,
+                counts.errors,
+                Duration::from_nanos(counts.active)
+            );
+        }
+    }
+
+    fn restore_counts(&mut self, name: &str, value: &[u8]) -> bool {
+        let Some(counts) = Counts::from_bytes(value) else {
+            return false;
+        };
+        self.frontier.restore_counts(name, counts);
+        if name.is_empty() {
+            self.output.stats_mut().errors_earlier = counts.errors;
+            let active = Duration::from_nanos(counts.active);
+            self.control.count_earlier(active, &self.config);
+            self.warn_of_limits(counts);
+        }
+        true
     }
 }

@@ -58,7 +58,8 @@ impl<I: Io> Core<I> {
     /// Whether `CLOSESPIDER_ERRORCOUNT` is reached.
     pub fn has_failed_too_often(&self) -> bool {
         let max = self.frontier.settings().errors_max;
-        max > 0 && self.output.stats().errors_final >= max
+        let stats = self.output.stats();
+        max > 0 && stats.errors_earlier + stats.errors_final >= max
     }
 
     /// Whether replies are processed.

@@ -376,6 +376,58 @@ fn a_robots_txt_is_asked_for_once_while_it_is_valid() {
 }
 
 #[test]
+fn limits_of_pages_are_for_all_runs() {
+    for seed in 0..12 {
+        let mut runs = Runs::new(seed, Ends::Stopped);
+        for run in 0..10 {
+            let (span, down) = (runs.rng.below(4_000), runs.rng.below(1_000));
+            let edit = |config: &mut Config| {
+                config.throttle.default.delay = millis(200);
+                config.frontier.pages_per_host_max = 12;
+                config.frontier.pages_max = 30;
+                config.stop_grace = millis(1_000);
+            };
+            let seeds = ["http://a.test/", "http://b.test/", "http://c.test/"];
+            let span = if run == 9 { 60_000 } else { span };
+            runs.run(millis(span), millis(down), &seeds, edit, |_| page());
+        }
+        let pages = ["a.test", "b.test", "c.test"].map(|host| runs.of(host).len());
+        assert!(
+            pages.iter().all(|pages| *pages <= 12),
+            "seed {seed}: {pages:?}"
+        );
+        assert_eq!(pages.iter().sum::<usize>(), 30, "seed {seed}: {pages:?}");
+    }
+}
+
+#[test]
+fn the_limit_of_time_is_for_all_runs() {
+    for (seed, ends) in (0..).zip(ENDS) {
+        let mut runs = Runs::new(seed, ends);
+        let most = millis(20_000);
+        let mut active = Duration::ZERO;
+        for _ in 0..30 {
+            let (span, down) = (2_000 + runs.rng.below(4_000), runs.rng.below(60_000));
+            let edit = |config: &mut Config| {
+                config.throttle.default.delay = millis(200);
+                config.max_time = Some(most);
+            };
+            let began = runs.clock;
+            let seeds = ["http://a.test/"];
+            runs.run(millis(span), millis(down), &seeds, edit, |_| page());
+            active += runs.ended[runs.ended.len() - 1] - began;
+        }
+        // What a run did after its last commit is not known.
+        let unknown = match ends {
+            Ends::Stopped => millis(300),
+            Ends::Killed | Ends::PowerCut => millis(30 * 2_500),
+        };
+        assert!(active >= most, "{ends:?}: {active:?}");
+        assert!(active <= most + unknown, "{ends:?}: {active:?}");
+    }
+}
+
+#[test]
 fn a_clock_that_was_set_makes_no_hold_longer_than_it_was() {
     let wait = Duration::from_secs(20);
     for off in [-1_000_000, -3, 0, 3, 1_000_000] {
