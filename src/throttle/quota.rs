@@ -32,6 +32,8 @@ pub(super) struct Ledger {
     spent: Spent,
     /// The server's own count, if it reports one.
     view: Option<View>,
+    /// Costs of an earlier run of the crawl, and until when each counts: earliest first.
+    earlier: Vec<(Instant, Sum)>,
 }
 
 /// The cost charged for one request, and its departure.
@@ -107,8 +109,8 @@ const RESERVED: Instant = Instant::FAR_FUTURE;
 /// two slices more than this, about 6 KiB, and no cost is counted for longer than 1/128 of a window
 /// too much.
 const SLICES: u32 = 128;
-/// So many slices of the log are saved as one.
-const SAVED_TOGETHER: usize = 8;
+/// Most costs that are saved of a sliding window.
+const SAVED_MAX: usize = 16;
 /// Extra time that `requests_per_minute` looks back beyond a minute. A request that departs late
 /// and arrives fast may closely follow one that departed early and arrived late. One second covers
 /// a segment that is lost twice at usual round trips, and costs less than 2 % of the rate.
@@ -136,6 +138,7 @@ impl Ledger {
                 },
             },
             view: None,
+            earlier: Vec::new(),
         }
     }
 
@@ -177,7 +180,7 @@ impl Ledger {
             // It may depart now, and then counts for a whole window.
             fits_at = after_window;
         } else {
-            fits_at = fits_at.max(self.spent_within(most - self.reserved, now));
+            fits_at = fits_at.max(self.all_within(most - self.reserved, now));
             if let Some(view) = self.view_at(now)
                 && view.spent + self.unanswered + self.reserved > most
             {
@@ -212,6 +215,7 @@ impl Ledger {
         let cost = Sum::from(charge.cost);
         self.unreserve(cost);
         self.unanswered += cost;
+        self.earlier.retain(|(until, _)| *until > at);
         Charge {
             at: self.spend(cost, at),
             ..charge
@@ -335,18 +339,19 @@ impl Ledger {
                 let started_at = started_at.unwrap_or(Instant::START);
                 add(started_at + *late + self.window, *sum, false);
             }
-            // Several slices at a time, which expire with the last of them.
+            // If there are many, several at a time, which expire with the last of them.
             Spent::Sliding { log, .. } => {
-                let (slices, rest) = log.as_slices();
-                for slices in slices
-                    .chunks(SAVED_TOGETHER)
-                    .chain(rest.chunks(SAVED_TOGETHER))
-                {
+                let together = log.len().div_ceil(SAVED_MAX).max(1);
+                let slices: Vec<Slice> = log.iter().copied().collect();
+                for slices in slices.chunks(together) {
                     let last = slices.iter().map(|slice| slice.last).max();
                     let sum = slices.iter().map(|slice| slice.sum).sum();
                     add(last.unwrap_or(Instant::START) + self.window, sum, false);
                 }
             }
+        }
+        for (until, cost) in &self.earlier {
+            add(*until, *cost, false);
         }
         if let Some(view) = self.view_at(now) {
             add(view.until, view.spent + self.unanswered, true);
@@ -354,43 +359,40 @@ impl Ledger {
         costs
     }
 
-    /// Counts costs that were saved `elapsed` ago.
+    /// Counts costs that were saved `elapsed` ago, for as long as they would have.
     pub fn restore(&mut self, costs: &[SavedCost], elapsed: Duration, now: Instant) {
-        let window = self.window;
-        let mut costs: Vec<SavedCost> = costs.to_vec();
-        costs.sort_by_key(|cost| cost.left);
         for cost in costs {
             // In a window of another length it counts for no longer than that.
-            let left = cost.left.min(window).saturating_sub(elapsed);
-            if left.is_zero() {
-                continue;
-            }
-            let sum = Sum::from(cost.cost);
-            if cost.is_view {
-                let until = now + left;
-                self.view = Some(View { spent: sum, until });
-                continue;
-            }
-            let at = now + left - window;
-            match &mut self.spent {
-                Spent::Fixed {
-                    started_at,
-                    sum: spent,
-                    ..
-                } => {
-                    *started_at = Some(started_at.map_or(at, |before| before.max(at)));
-                    *spent += sum;
-                }
-                Spent::Sliding { log, sum: spent } => {
-                    *spent += sum;
-                    log.push_back(Slice {
-                        first: at,
-                        last: at,
-                        sum,
-                    });
-                }
+            let left = cost.left.min(self.window).saturating_sub(elapsed);
+            let (until, cost, is_view) = (now + left, Sum::from(cost.cost), cost.is_view);
+            match is_view {
+                _ if left.is_zero() => {}
+                true => self.view = Some(View { spent: cost, until }),
+                false => self.earlier.push((until, cost)),
             }
         }
+        self.earlier.sort_unstable();
+    }
+
+    /// Costs of an earlier run that count at this time.
+    fn earlier_at(&self, at: Instant) -> Sum {
+        let counting = self.earlier.iter().filter(|(until, _)| *until > at);
+        counting.map(|(_, cost)| cost).sum()
+    }
+
+    /// When at most `most` of the departed costs and of those of an earlier run will still count.
+    fn all_within(&self, most: Sum, now: Instant) -> Instant {
+        if self.earlier.is_empty() {
+            return self.spent_within(most, now);
+        }
+        // Each time a cost of the earlier run ends, more of this run's may count.
+        let ends = self.earlier.iter().map(|(until, _)| *until);
+        let times = [now].into_iter().chain(ends.filter(|until| *until > now));
+        let fits = times.filter_map(|at| {
+            let left = most.checked_sub(self.earlier_at(at))?;
+            Some(self.spent_within(left, now).max(at))
+        });
+        fits.min().unwrap_or(now)
     }
 
     /// Returns whether the ledger equals a new one.
@@ -419,14 +421,16 @@ impl Ledger {
                 .map(|slice| slice.last + self.window),
         };
         let view_until = self.view.map(|view| view.until);
-        spent_until.max(view_until).unwrap_or(Instant::START)
+        let earlier_until = self.earlier.last().map(|(until, _)| *until);
+        let until = spent_until.max(view_until).max(earlier_until);
+        until.unwrap_or(Instant::START)
     }
 
     fn consumed(&self, now: Instant) -> Sum {
         let seen = self
             .view_at(now)
             .map_or(0, |view| view.spent + self.unanswered);
-        self.spent_at(now).max(seen) + self.reserved
+        (self.spent_at(now) + self.earlier_at(now)).max(seen) + self.reserved
     }
 
     fn view_at(&self, now: Instant) -> Option<View> {

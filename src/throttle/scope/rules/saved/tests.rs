@@ -156,6 +156,8 @@ fn a_state_restored_at_once_is_the_state_that_was_saved() {
         for cost in [1.0, 20.0, 49.0] {
             assert!(again.fits_at(cost, now) >= rules.fits_at(cost, now));
         }
+        let later = restored(&profile, &bytes, secs(601), Instant::START);
+        assert_eq!(later.fits_at(50.0, Instant::START), Instant::START);
         let ledgers = |rules: &Rules| {
             let ledgers = [&rules.quota, &rules.minute].into_iter().flatten();
             ledgers
@@ -240,6 +242,33 @@ fn what_was_learned_expires_with_the_time_since() {
     let saved = SavedRules::decode(&bytes).expect("a state");
     assert!(!saved.is_over(LEARNED_KEPT_FOR - secs(1)));
     assert!(saved.is_over(LEARNED_KEPT_FOR));
+}
+
+#[test]
+fn a_cost_counts_in_the_next_run_as_long_as_it_would_have() {
+    for kind in [WindowKind::Fixed, WindowKind::Sliding] {
+        let profile = profile(AutoThrottleMode::Robust, kind, false);
+        let mut rules = Rules::of(&profile, None).expect("it has rules");
+        rules.minute = None;
+        for sent in [100, 300] {
+            let charges = rules.charge(30.0);
+            rules.charged(charges, at(sent));
+        }
+        let bytes = save(&rules, &profile, at(400));
+        let fits = |elapsed, cost| {
+            let mut again = restored(&profile, &bytes, secs(elapsed), at(0));
+            let charges = again.charge(5.0);
+            again.charged(charges, at(0));
+            again.fits_at(cost, at(0)).saturating_since(at(0))
+        };
+        // Sent at 100 and 300 s, saved at 400 s, and each counts for 600 s; both, if the window is fixed.
+        let last = if kind == WindowKind::Fixed { 300 } else { 500 };
+        assert_eq!(fits(0, 15.0), secs(300), "{kind:?}");
+        assert_eq!(fits(0, 45.0), secs(last), "{kind:?}");
+        assert_eq!(fits(50, 45.0), secs(last - 50), "{kind:?}");
+        assert_eq!(fits(0, 46.0), secs(600), "{kind:?}: and that of this run");
+        assert_eq!(fits(600, 45.0), secs(0), "{kind:?}");
+    }
 }
 
 #[test]
