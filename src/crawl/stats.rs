@@ -35,7 +35,7 @@ pub struct Stats {
     /// but those that were filtered, cancelled or disallowed by robots.txt.
     pub errors_final: u64,
     /// The same of earlier runs of the crawl: `CLOSESPIDER_ERRORCOUNT` is for all of them.
-    pub errors_earlier: u64,
+    pub(crate) errors_earlier: u64,
     /// Bytes of replies as they came over the wire.
     pub bytes_wire: u64,
     /// Bytes of bodies after the content codings.
