@@ -322,7 +322,7 @@ impl Replay {
         let undone: Vec<u64> = committed.undone.into_iter().collect();
         let requested: Vec<u64> = committed.requested.into_iter().collect();
         let started = committed.started.into_iter().map(Record::Started);
-        let facts = self.facts.all.into_iter();
+        let facts = self.facts.all.into_iter().chain(committed.counts.all);
         let facts = facts.map(|((about, name), (at, value))| {
             Record::Fact(Fact {
                 about,
@@ -469,6 +469,7 @@ struct Committed {
     next_number: u64,
     /// Number of ends of attempts that are not known.
     unknown_ends: u64,
+    /// Counts of limits, which belong to their epoch.
     counts: Facts,
 }
 

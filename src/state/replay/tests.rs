@@ -964,3 +964,30 @@ fn no_segment_is_made_from_a_damaged_one() {
         assert!(error.offset <= at as u64, "{at}: {error:?}");
     }
 }
+
+#[test]
+fn counts_belong_to_their_epoch_also_in_a_rewritten_segment() {
+    let counts = |value: &[u8]| {
+        Record::Fact(Fact {
+            about: About::Counts,
+            name: String::new(),
+            at: 1,
+            value: value.to_owned(),
+        })
+    };
+    let records = || {
+        let committed = [begin(), counts(b"old"), counts(b"new")].into_iter();
+        committed.chain(commit(1)).chain([counts(b"lost")])
+    };
+    let check = |records: Vec<Record>| {
+        let restored = replay(records).expect("a journal");
+        let known: Vec<Vec<u8>> = restored.facts.into_known().map(|fact| fact.value).collect();
+        assert_eq!(known, [b"new"]);
+    };
+    check(records().collect());
+    let mut rewritten = Replay::new();
+    for record in records() {
+        rewritten.push(record).expect("they are in order");
+    }
+    check(rewritten.into_left().expect("a commit").collect());
+}
