@@ -34,6 +34,8 @@ pub struct Replay {
     /// Places of damage among the pending records: how many of them came before it.
     gaps: VecDeque<usize>,
     losses: Losses,
+    /// Number of gaps before which, or in which, an epoch was committed whose commit is missing.
+    lost_commits: usize,
     facts: Facts,
     /// Nothing was sent since the facts: a `Quiet` was the last record, but for those of commits.
     is_quiet: bool,
@@ -243,6 +245,10 @@ impl Replay {
                         last,
                     });
                 }
+                // An epoch ends once the one before is committed.
+                if self.last_epoch > self.committed_epoch() {
+                    self.lost_commits = self.losses.gaps + self.gaps.len();
+                }
                 self.last_epoch = Some(*epoch);
             }
             _ => {}
@@ -265,14 +271,20 @@ impl Replay {
     /// Records are missing here, because a part of the segment is damaged.
     pub fn skip(&mut self) {
         self.gaps.push_back(self.pending.len());
+        (self.is_quiet, self.is_quiet_committed) = (false, false);
+    }
+
+    fn committed_epoch(&self) -> Option<u64> {
+        let commit = self.committed.as_ref()?.commit.as_ref();
+        commit.map(|commit| commit.epoch)
     }
 
     /// What damage took from the committed epochs so far.
     pub fn losses(&self) -> Losses {
         let unknown_ends = self.committed.as_ref().map_or(0, |all| all.unknown_ends);
         Losses {
+            gaps: self.losses.gaps.max(self.lost_commits),
             unknown_ends,
-            ..self.losses
         }
     }
 
@@ -389,17 +401,15 @@ impl Replay {
         let Some(committed) = &mut self.committed else {
             return Err(ReplayError::NoBegin);
         };
-        // Of this epoch or of the next: requests are kept, and an end is no reason to drop one.
+        // Of this epoch or of the next: requests are kept where they are, and an end is no reason to drop one.
         let uncertain = self.pending.drain(..uncertain);
-        let is_kept = |record: &Record| {
-            !matches!(
-                record,
-                Record::Begin { .. }
-                    | Record::Ended(_)
-                    | Record::Dropped(_)
-                    | Record::Spill { .. }
-                    | Record::Unspilled { .. }
-            )
+        let is_kept = |record: &Record| match record {
+            Record::Begin { .. }
+            | Record::Ended(_)
+            | Record::Dropped(_)
+            | Record::Unspilled { .. } => false,
+            Record::Spill { numbers, .. } => numbers.is_empty(),
+            _ => true,
         };
         uncertain
             .filter(is_kept)

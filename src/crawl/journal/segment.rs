@@ -355,6 +355,38 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_commit_is_reported_where_the_next_epoch_has_ended() {
+        let mut journal = Journal::new();
+        let commit = |epoch| {
+            Record::Commit(CommitRecord {
+                epoch,
+                files: Vec::new(),
+                next_number: 2,
+                at: 1,
+            })
+        };
+        for epoch in 1..=2 {
+            journal.admit(epoch);
+            journal.push(Record::EpochEnd(epoch));
+            journal.push(commit(epoch));
+        }
+        let (second, _) = journal.frames[journal.frames.len() - 1];
+        journal.admit(3);
+        let changed = |journal: &Journal| {
+            let mut bytes = journal.bytes.clone();
+            bytes[second as usize + 9] ^= 1;
+            read(&bytes, OnDamage::Refuse)
+        };
+        // The crawl may have ended while it was written.
+        let state = changed(&journal).expect("it is undone");
+        assert_eq!(numbers(&state), [1].into());
+        // It was durable before the next epoch ended.
+        journal.push(Record::EpochEnd(3));
+        let error = changed(&journal).expect_err("it is damaged");
+        assert!(matches!(&error, StateError::Damaged(damage) if damage.ranges[0].start == second));
+    }
+
+    #[test]
     fn a_hole_after_the_last_committed_end_is_what_a_power_cut_leaves() {
         let mut journal = Journal::new();
         journal.admit(1);
