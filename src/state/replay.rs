@@ -758,7 +758,7 @@ impl Committed {
 fn is_of_beginning(record: &Record) -> bool {
     matches!(
         record,
-        Record::SeedsTaken(_) | Record::Seen(_) | Record::SeedHosts(_)
+        Record::SeedsTaken(_) | Record::Seen(_) | Record::SeedHosts(_) | Record::Requested(_)
     )
 }
 

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use crate::base::keys::Keys;
 use crate::base::machine;
-use crate::crawl::journal::JournalStart;
 use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::rewrite::unfinished_of;
 use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment};
+use crate::crawl::journal::{JournalStart, KEYS_PER_RECORD};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{JOURNAL, QUEUE, STATE};
 use crate::state::journal::{Framer, SegmentError};
-use crate::state::record::{Entry, SpilledBlock};
+use crate::state::record::{Entry, Record, SpilledBlock};
 use crate::state::replay::{Facts, ReplayError, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
@@ -324,12 +324,15 @@ impl State {
         let mut has_facts = Vec::new();
         let mut damages = Vec::new();
         let mut unfinished = Vec::new();
+        // Later runs requested more, though they committed nothing.
+        let mut requested = Vec::new();
         for segment in segments.iter().copied().rev() {
             let path = path_of(out, segment);
             let left = Segment::read(&path, segment, &read(segment)?, &hints, on_damage);
             let mut left = left.map_err(|cause| StateError::in_file(&path, cause))?;
             if let Some(left) = &mut left {
-                let restored = &left.restored;
+                let restored = &mut left.restored;
+                requested.append(&mut restored.requested);
                 given.get_or_insert_with(|| (restored.settings.clone(), restored.seeds_taken));
                 damages.extend(left.damage.take());
                 if left.unfinished > 0 {
@@ -361,6 +364,9 @@ impl State {
             ..
         } = found.ok_or_else(none)?;
         restored.facts = newer_facts;
+        requested.sort_unstable();
+        requested.dedup();
+        restored.requested = requested;
         let (settings, seeds_taken) = given.ok_or_else(none)?;
         let commit = restored.commit.as_ref().map(|commit| Commit {
             epoch: Epoch(commit.epoch),
@@ -403,6 +409,15 @@ impl State {
         let framer = Framer::new(self.beginning, self.start.crawl);
         let mut bytes = framer.header();
         for record in self.start.first_records() {
+            framer.frame(&mut bytes, |out| record.encode(out));
+        }
+        // The files that it is read from may be removed before the run's own journal is written.
+        let requested = self
+            .restored
+            .iter()
+            .flat_map(|left| left.requested.chunks(KEYS_PER_RECORD));
+        for keys in requested {
+            let record = Record::Requested(keys.to_vec());
             framer.frame(&mut bytes, |out| record.encode(out));
         }
         StateBeginning {
