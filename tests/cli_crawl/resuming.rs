@@ -1,15 +1,17 @@
 //! `--resume`: nothing is lost and nothing has two lines, whatever ended the crawl before.
 
-use std::collections::BTreeSet;
+#[path = "../../tools/crash/files.rs"]
+mod files;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use serde_json::Value;
 
+use self::files::Output;
 use crate::run::{Crawl, Crawled, Ended, Going, check_refused, read_lines, text};
 use crate::server::{Asked, Server, Step, page, redirect, reply};
 
@@ -75,60 +77,26 @@ fn resume(folder: &Path) -> Going {
     )
 }
 
-/// Checks that each URL has one final line at most, each chain of attempts an end, and each line a number.
-/// Returns the URLs of pages that have lines.
-fn check_lines(lines: &[Value], port: u16) -> BTreeSet<String> {
-    let pages = || lines.iter().filter(|line| line["kind"] == "page");
-    let mut finals = BTreeSet::new();
-    for line in pages().filter(|line| line["final"] == true) {
-        let url = text(&line["url"]);
-        assert!(finals.insert(url.clone()), "{url} has two final lines");
-    }
-    let parents: BTreeSet<u64> = pages().filter_map(|line| line["parent"].as_u64()).collect();
-    for line in pages().filter(|line| line["final"] == false) {
-        let id = line["id"].as_u64().expect("a number");
-        assert!(parents.contains(&id), "nothing follows {line}");
-    }
-    let ids: BTreeSet<u64> = lines
-        .iter()
-        .filter_map(|line| line["id"].as_u64())
-        .collect();
-    assert_eq!(ids.len(), lines.len(), "each line has a number of its own");
+/// The files of a crawl, with which nothing is wrong.
+fn checked(crawled: &Crawled) -> Output {
+    drop(crawled.lines());
+    let output = Output::read(&crawled.out()).expect("its files can be read");
+    assert_eq!(output.violations(), [""; 0]);
+    output
+}
+
+/// How each page ended, by its URL without the port.
+fn ends(output: &Output, port: u16) -> BTreeMap<String, String> {
     let port = port.to_string();
-    pages()
-        .map(|line| text(&line["url"]).replace(&port, "PORT"))
+    let ends = output.ends().into_iter();
+    ends.map(|(url, end)| (url.replace(&port, "PORT"), end.to_owned()))
         .collect()
 }
 
-/// Each line has its record: a whole gzip member at its place.
-fn check_records(out: &Path, lines: &[Value]) {
-    let mut with_record = 0;
-    for line in lines {
-        let warc = &line["warc"];
-        let Some(file) = warc["file"].as_str() else {
-            continue;
-        };
-        let (Some(offset), Some(length)) = (warc["offset"].as_u64(), warc["length"].as_u64())
-        else {
-            panic!("a place is numbers: {warc}");
-        };
-        let bytes = fs::read(out.join(file)).expect("the WARC file is there");
-        let member = &bytes[offset as usize..(offset + length) as usize];
-        let mut record = String::new();
-        flate2::read::GzDecoder::new(member)
-            .read_to_string(&mut record)
-            .expect("a whole member of text");
-        assert!(record.starts_with("WARC/1.1\r\n"), "{record}");
-        assert!(record.contains(&text(&line["url"])), "{record}");
-        with_record += 1;
-    }
-    assert!(with_record > 0, "some lines have records");
-}
-
-/// The URLs that an uninterrupted crawl requests.
-fn whole() -> BTreeSet<String> {
+/// How the pages of an uninterrupted crawl end.
+fn whole() -> BTreeMap<String, String> {
     let server = Server::new(web);
-    check_lines(&crawl(&server).run().lines(), server.port())
+    ends(&checked(&crawl(&server).run()), server.port())
 }
 
 #[test]
@@ -155,14 +123,11 @@ fn nothing_is_lost_or_doubled_when_a_crawl_is_killed_again_and_again() {
     let ended = ended.expect(0);
     assert!(kills >= 3, "it was killed {kills} times");
     let crawled: Crawled = first.left(ended);
-    let lines = crawled.lines();
-    let is_again = |line: &&Value| line["refetched"] == true && line["kind"] == "page";
-    assert!(
-        lines.iter().any(|line| is_again(&line)),
-        "some pages were requested again"
-    );
-    assert_eq!(check_lines(&lines, server.port()), expected);
-    check_records(&crawled.out(), &lines);
+    let output = checked(&crawled);
+    let mut pages = output.lines.iter().filter(|line| line.is_page);
+    assert!(pages.clone().all(|line| line.is_sent));
+    assert!(pages.any(|line| line.is_refetched), "some are asked again");
+    assert_eq!(ends(&output, server.port()), expected);
     drop(crawled.warc());
 }
 
@@ -181,7 +146,7 @@ fn a_crawl_that_was_stopped_is_resumed_and_a_finished_one_has_nothing_left() {
     let crawled = first.left(ended);
     let lines = crawled.lines();
     assert!(before < lines.len());
-    assert_eq!(check_lines(&lines, server.port()), expected);
+    assert_eq!(ends(&checked(&crawled), server.port()), expected);
     let asked = server.asked().len();
     let folder = crawled.out();
     let folder = folder.parent().expect("it is in a folder");
@@ -234,7 +199,7 @@ fn each_seed_is_taken_once_when_a_crawl_is_killed_while_it_reads_them() {
     }
     let ended = going.wait().expect(0);
     let crawled = first.left(ended);
-    let found = check_lines(&crawled.lines(), server.port());
+    let found = ends(&checked(&crawled), server.port());
     assert_eq!(
         found.len(),
         3 * 96 + 2,
@@ -274,7 +239,7 @@ fn a_resume_without_a_seeds_file_of_the_crawl_is_refused_and_loses_nothing() {
     let ended = argiope_in(first.folder(), &args).expect(0);
     assert!(ended.err.contains("- is not read again"), "{}", ended.err);
     let crawled = first.left(ended);
-    let found = check_lines(&crawled.lines(), server.port());
+    let found = ends(&checked(&crawled), server.port());
     assert_eq!(found.len(), 60);
 }
 
@@ -311,7 +276,7 @@ fn a_damaged_state_is_refused_with_its_place_and_salvaged_on_request() {
         .map(|line| text(&line["url"]).replace(&server.port().to_string(), "PORT"))
         .collect();
     let expected = whole();
-    let missing: Vec<&String> = expected.difference(&found).collect();
+    let missing: Vec<&String> = (expected.keys().filter(|url| !found.contains(*url))).collect();
     assert!(missing.len() <= 2, "one damaged record: {missing:?}");
 }
 
