@@ -84,6 +84,11 @@ impl<I: Io> Core<I> {
             if self.continues_later(job) {
                 return Followed::nothing();
             }
+            if job.kind == PageKind::Robots {
+                // What waits for it is still to be fetched; the run that resumes the crawl asks again.
+                page.is_final = true;
+                return Followed::nothing();
+            }
         }
         let standing = self.host_standing(job, page);
         if standing == HostStanding::Awaited {
