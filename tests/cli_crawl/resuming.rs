@@ -345,7 +345,7 @@ fn damaged_files_of_queued_requests_are_named_and_salvaged() {
         let lost = lost.expect("a number");
         assert!(lost > 0, "{}", ended.err);
         let crawled = first.left(ended);
-        let found = check_lines(&crawled.lines(), server.port());
+        let found = ends(&checked(&crawled), server.port());
         assert_eq!(found.len() + lost, 200, "{}", crawled.ended.err);
     }
 }
