@@ -67,7 +67,7 @@ impl Compaction {
         match &mut self.stage {
             Stage::Reading(replay) => {
                 let mut is_sound = true;
-                let read = self.pieces.each(|payload| {
+                let read = self.pieces.each(|_, payload| {
                     let record = Record::decode(payload).ok();
                     is_sound &= record.is_some_and(|record| replay.push(record).is_ok());
                 });
@@ -75,7 +75,7 @@ impl Compaction {
             }
             Stage::Writing(_) => unreachable!("pieces are taken before and after"),
             Stage::Copying => {
-                let copied = self.pieces.each(|payload| {
+                let copied = self.pieces.each(|_, payload| {
                     framer.frame(out, |out| out.extend_from_slice(payload));
                 });
                 copied.ok_or_else(unreadable)

@@ -326,8 +326,8 @@ impl Pieces {
         self.bytes.extend_from_slice(piece);
     }
 
-    /// Passes the payload of each whole frame on. `None`: a frame is damaged.
-    pub fn each(&mut self, mut take: impl FnMut(&[u8])) -> Option<()> {
+    /// Passes the offset and the payload of each whole frame on. `None`: a frame is damaged.
+    pub fn each(&mut self, mut take: impl FnMut(u64, &[u8])) -> Option<()> {
         let mut start = 0;
         while let Some((head, rest)) = self.bytes[start..].split_first_chunk::<FRAME_HEAD>() {
             let length = u32::from_le_bytes(array(&head[..4])) as usize;
@@ -338,7 +338,7 @@ impl Pieces {
                 break;
             }
             let payload = payload_of(self.place, self.offset, &self.bytes[start..])?;
-            take(payload);
+            take(self.offset, payload);
             start += FRAME_HEAD + length;
             self.offset += (FRAME_HEAD + length) as u64;
         }

@@ -38,8 +38,11 @@ impl<I: Io> Core<I> {
             self.wakeups.turn_again_if(self.spill.has_read());
             self.spill.advance(self.frontier.memory());
         }
-        for (block, numbers) in self.spill.poll_written() {
-            self.journal.record_spill(&block, &numbers);
+        for written in self.spill.poll_written() {
+            if let Some((file, offset)) = written.moved_from {
+                self.journal.record_unspilled(file, offset);
+            }
+            self.journal.record_spill(&written.block, &written.numbers);
         }
     }
 

@@ -134,6 +134,49 @@ impl Index {
         }
     }
 
+    /// The priority of an origin's block at this location, if it has one there.
+    pub fn priority_at(&self, origin: u64, file: u64, offset: u64) -> Option<i32> {
+        let is_it = |packed: &Packed| {
+            let location = packed.location();
+            (location.file, location.offset) == (file, offset)
+        };
+        let shard = self.origins.shard(origin);
+        match shard.find(origin, |(key, _)| *key == origin)? {
+            (_, SEVERAL) => {
+                let several = self.several.shard(origin);
+                let (_, blocks) = several.find(origin, |(key, _)| *key == origin)?;
+                let mut blocks = blocks.iter();
+                let found = blocks.find(|(_, blocks)| blocks.iter().any(is_it));
+                found.map(|(priority, _)| priority.0)
+            }
+            (_, packed) if is_it(packed) => Some(self.priorities[packed.priority()]),
+            _ => None,
+        }
+    }
+
+    /// A block of an origin, with this priority, has another location now. It keeps its turn.
+    pub fn relocate(&mut self, from: (u64, u64), block: &SpilledBlock) {
+        let priority = self.priority_number(block.priority);
+        let to = Packed::new(block, priority);
+        let origin = block.origin;
+        let is_it = |packed: &&mut Packed| {
+            let location = packed.location();
+            (location.file, location.offset) == from
+        };
+        let shard = self.origins.shard_mut(origin);
+        let Some((_, packed)) = shard.find_mut(origin, |(key, _)| *key == origin) else {
+            return;
+        };
+        if *packed != SEVERAL {
+            *packed = to;
+            return;
+        }
+        let blocks = self.blocks_mut(origin).values_mut();
+        if let Some(packed) = blocks.flatten().find(is_it) {
+            *packed = to;
+        }
+    }
+
     /// Removes the first block of an origin with this priority.
     pub fn remove_first(&mut self, origin: u64, priority: i32) {
         let shard = self.origins.shard_mut(origin);
@@ -236,6 +279,11 @@ impl Packed {
             length_max: bytes_of(size),
         }
     }
+}
+
+/// As many bytes are read for a block of this length.
+pub fn length_max(length: u64) -> u64 {
+    bytes_of(size_of(length))
 }
 
 /// The least size that holds so many bytes. Sizes grow by a quarter or less.

@@ -22,14 +22,14 @@ use std::path::{Path, PathBuf};
 
 use hashbrown::HashMap;
 
-use self::index::{FILES_END, Index, Location, OFFSET_END};
+use self::index::{FILES_END, Index, Location, OFFSET_END, length_max};
 use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::base::secret::Known;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
 use crate::sink::directory::{QUEUE, STATE};
-use crate::state::journal::{Framer, record_at};
+use crate::state::journal::{Framer, Pieces, record_at};
 use crate::state::record::{self, Entry, Record, SpilledBlock};
 
 /// The requests in files, or none: a crawl without a state on disk.
@@ -72,7 +72,10 @@ struct Open {
     /// Requests in memory of origins that wait again once these have ended.
     taken: HashMap<u64, u32, Known>,
     /// Blocks that were written, for the journal.
-    written: Vec<(SpilledBlock, Vec<u64>)>,
+    written: Vec<WrittenBlock>,
+    /// Files with few blocks, and the one whose blocks are being moved to another.
+    sparse: VecDeque<u64>,
+    moving: Option<Moving>,
     /// Requests that were cancelled while they were in a file, by their numbers.
     cancelled: BTreeSet<u64>,
     /// Files that are removed after the next commit, and after the one under way.
@@ -90,6 +93,30 @@ struct File {
     length: u64,
     /// Blocks that count.
     blocks: u64,
+    /// Bytes of these, at most.
+    bytes: u64,
+    /// Whether it is in line to be moved.
+    is_sparse: bool,
+}
+
+/// A block that was written.
+#[derive(Debug)]
+pub struct WrittenBlock {
+    /// Where it is.
+    pub block: SpilledBlock,
+    /// The numbers of its requests; none if it was moved.
+    pub numbers: Vec<u64>,
+    /// Where it was before: file and offset.
+    pub moved_from: Option<(u64, u64)>,
+}
+
+/// A file whose blocks are moved.
+#[derive(Debug)]
+struct Moving {
+    file: u64,
+    length: u64,
+    pieces: Pieces,
+    is_reading: bool,
 }
 
 /// The file that is written.
@@ -138,6 +165,7 @@ pub struct SpilledRequests {
     pub entries: Vec<Entry>,
     origin: u64,
     priority: i32,
+    length_max: u64,
 }
 
 /// The file among those of the disk.
@@ -147,6 +175,7 @@ const FILE: FileId = FileId(1);
 const APPEND: u64 = 0;
 const SYNC: u64 = 1;
 const REMOVE: u64 = 2;
+const MOVE: u64 = 3;
 const READS: u64 = 16;
 
 /// Most requests in a block: as many go by turns.
@@ -157,6 +186,11 @@ const BLOCK_BYTES: usize = 64 << 10;
 const TAIL_BYTES: usize = 1 << 20;
 /// A file with so many bytes takes no more blocks. In tests files are many.
 const FILE_BYTES: u64 = if cfg!(test) { 150 } else { OFFSET_END - 1 };
+/// The blocks of a file are moved when they are less than one in so many of its bytes. In tests one block less
+/// is enough.
+const SPARSE: u64 = if cfg!(test) { 1 } else { 4 };
+/// Bytes of such a file that are read in one step.
+const PIECE: u64 = 64 << 10;
 /// Most blocks that are read at once.
 const READS_MAX: usize = 64;
 /// Memory that is reserved for a block that is being read, in bytes.
@@ -217,6 +251,8 @@ impl Spill {
             arrived: VecDeque::new(),
             taken: HashMap::default(),
             written: Vec::new(),
+            sparse: VecDeque::new(),
+            moving: None,
             cancelled: BTreeSet::new(),
             empty: start.files,
             removed_next: Vec::new(),
@@ -315,6 +351,7 @@ impl Spill {
             return;
         }
         // Some room is left for links, so that these do not all take the way over the disk.
+        open.advance_move();
         let room = open.memory_max - open.memory_max / 8;
         let mut used = used + open.waiting_memory();
         // One block is in memory, however little that has.
@@ -383,8 +420,8 @@ impl Spill {
         open.is_some_and(|open| !open.cancelled.is_empty() && open.cancelled.remove(&number))
     }
 
-    /// Blocks that were written since the last call, and the numbers of their requests.
-    pub fn poll_written(&mut self) -> Vec<(SpilledBlock, Vec<u64>)> {
+    /// Blocks that were written since the last call.
+    pub fn poll_written(&mut self) -> Vec<WrittenBlock> {
         match &mut self.open {
             Some(open) if !open.written.is_empty() => std::mem::take(&mut open.written),
             _ => Vec::new(),
@@ -400,6 +437,10 @@ impl Spill {
             && !std::mem::replace(&mut current.is_synced, true)
         {
             open.sync();
+        }
+        if !open.written.is_empty() {
+            // The journal does not know yet which files these have emptied.
+            return;
         }
         let current = open.current.as_ref().map(|current| current.number);
         let (removed, kept) = (open.empty.drain(..)).partition(|number| Some(*number) != current);
@@ -445,6 +486,7 @@ impl Spill {
                     .get_or_insert_with(|| WriteError::new(path, error));
             }
             Ok(_) if done.tag == SYNC => open.syncs -= 1,
+            Ok(_) if done.tag == MOVE => open.handle_piece(&done.read),
             Ok(_) => open.handle_read(done),
         }
         true
@@ -494,14 +536,20 @@ impl Open {
     /// A block counts from now on; its origin waits for its turn.
     fn add(&mut self, block: &SpilledBlock) {
         self.requests += block.requests;
+        self.count_in(block);
+        if self.index.add(block) {
+            self.index.wait(block.origin, block.priority);
+        }
+    }
+
+    /// A file has one block more.
+    fn count_in(&mut self, block: &SpilledBlock) {
         let file = self.files.entry(block.file).or_default();
         file.length = file.length.max(block.offset + block.length);
         file.blocks += 1;
+        file.bytes += length_max(block.length);
         if file.blocks == 1 {
             self.empty.retain(|number| *number != block.file);
-        }
-        if self.index.add(block) {
-            self.index.wait(block.origin, block.priority);
         }
     }
 
@@ -563,6 +611,7 @@ impl Open {
                 entries,
                 origin,
                 priority,
+                length_max: location.length_max,
             }),
             Err(error) => {
                 let path = self.path(location.file);
@@ -579,9 +628,11 @@ impl Open {
         self.requests -= count;
         let file = self.files.get_mut(&read.file).expect("it has the block");
         file.blocks -= 1;
+        file.bytes -= read.length_max;
         if file.blocks == 0 {
             self.empty.push(read.file);
         }
+        self.note_sparse(read.file);
         if !self.index.has(read.origin) {
             return;
         }
@@ -637,35 +688,178 @@ impl Open {
     }
 
     fn write_block(&mut self, requests: &[Waiting], bytes: &[u8], out: &mut Vec<u8>) {
-        let is_full = |current: &Current| current.framer.length() >= FILE_BYTES;
-        if self.current.as_ref().is_none_or(is_full) {
-            self.append(out);
-            self.begin_file(out);
-        }
-        let Some(current) = &self.current else {
-            return;
-        };
         let first = &requests[0];
         let parts = requests
             .iter()
             .map(|waiting| &bytes[waiting.start..waiting.end]);
         let parts: Vec<u8> = parts.flatten().copied().collect();
-        let offset = current.framer.length();
         let count = requests.len() as u64;
-        current.framer.frame(out, |out| {
+        let framed = self.frame(out, |out| {
             record::encode_spilled(first.origin, count, &parts, out);
         });
+        let Some((file, offset, length)) = framed else {
+            return;
+        };
         let block = SpilledBlock {
-            file: current.number,
+            file,
             offset,
-            length: current.framer.length() - offset,
+            length,
             origin: first.origin,
             priority: first.priority,
             requests: count,
         };
         self.add(&block);
-        let numbers = requests.iter().map(|waiting| waiting.number).collect();
-        self.written.push((block, numbers));
+        self.written.push(WrittenBlock {
+            block,
+            numbers: requests.iter().map(|waiting| waiting.number).collect(),
+            moved_from: None,
+        });
+    }
+
+    /// Few bytes of this file may count.
+    fn note_sparse(&mut self, number: u64) {
+        let is_current = (self.current.as_ref()).is_some_and(|current| current.number == number);
+        if let Some(file) = self.files.get_mut(&number)
+            && file.blocks > 0
+            && file.bytes * SPARSE < file.length
+            && !is_current
+            && !std::mem::replace(&mut file.is_sparse, true)
+        {
+            self.sparse.push_back(number);
+        }
+    }
+
+    /// Reads the next piece of a file whose blocks are moved.
+    fn advance_move(&mut self) {
+        if self.moving.is_none()
+            && let Some(number) = self.sparse.pop_front()
+            && let Some(file) = self.files.get(&number)
+        {
+            self.moving = Some(Moving {
+                file: number,
+                length: file.length,
+                pieces: Pieces::new(number, self.crawl),
+                is_reading: false,
+            });
+        }
+        let Some(moving) = &mut self.moving else {
+            return;
+        };
+        if moving.is_reading {
+            return;
+        }
+        let offset = moving.pieces.position();
+        let is_left = self
+            .files
+            .get(&moving.file)
+            .is_some_and(|file| file.blocks > 0);
+        let length = moving.length.saturating_sub(offset).min(PIECE);
+        if length == 0 || !is_left {
+            // A block that was being read keeps it until that is over.
+            if let Some(file) = self.files.get_mut(&moving.file) {
+                file.is_sparse = false;
+            }
+            self.moving = None;
+            return;
+        }
+        moving.is_reading = true;
+        let job = DiskJob::Read {
+            file: FILE,
+            path: path_of(&self.folder, moving.file),
+            offset,
+            bytes: vec![0; length as usize],
+            tag: MOVE,
+        };
+        self.jobs.push(job);
+    }
+
+    /// Moves the blocks of a piece that count.
+    fn handle_piece(&mut self, piece: &[u8]) {
+        let Some(mut moving) = self.moving.take() else {
+            return;
+        };
+        moving.is_reading = false;
+        moving.pieces.push(piece);
+        let mut out = Vec::new();
+        let file = moving.file;
+        let read = moving.pieces.each(|offset, payload| {
+            if let Ok(Record::Spilled { origin, entries }) = Record::decode(payload) {
+                let requests = entries.len() as u64;
+                self.move_block((file, offset), origin, requests, payload, &mut out);
+            }
+        });
+        self.append(&mut out);
+        if read.is_some() {
+            self.moving = Some(moving);
+            return;
+        }
+        // Whatever is damaged is reported when its turn comes.
+        log::warn!(
+            "{}: damaged at byte {}; its requests stay there",
+            self.path(file).display(),
+            moving.pieces.offset()
+        );
+    }
+
+    fn move_block(
+        &mut self,
+        from: (u64, u64),
+        origin: u64,
+        requests: u64,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let Some(priority) = self.index.priority_at(origin, from.0, from.1) else {
+            return;
+        };
+        let is_read = self.reads.values().any(|reading| reading.origin == origin)
+            || self.arrived.iter().any(|read| read.origin == origin);
+        if is_read {
+            return;
+        }
+        let Some((number, offset, length)) = self.frame(out, |out| out.extend_from_slice(payload))
+        else {
+            return;
+        };
+        let block = SpilledBlock {
+            file: number,
+            offset,
+            length,
+            origin,
+            priority,
+            requests,
+        };
+        self.index.relocate(from, &block);
+        self.count_in(&block);
+        if let Some(file) = self.files.get_mut(&from.0) {
+            file.blocks -= 1;
+            file.bytes = file.bytes.saturating_sub(length_max(length));
+            if file.blocks == 0 {
+                self.empty.push(from.0);
+            }
+        }
+        self.written.push(WrittenBlock {
+            block,
+            numbers: Vec::new(),
+            moved_from: Some(from),
+        });
+    }
+
+    /// Appends a frame to the file that is written; returns its file, its offset and its length.
+    fn frame(
+        &mut self,
+        out: &mut Vec<u8>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<(u64, u64, u64)> {
+        let is_full = |current: &Current| current.framer.length() >= FILE_BYTES;
+        if self.current.as_ref().is_none_or(is_full) {
+            self.append(out);
+            self.begin_file(out);
+        }
+        let current = self.current.as_ref()?;
+        let offset = current.framer.length();
+        current.framer.frame(out, encode);
+        Some((current.number, offset, current.framer.length() - offset))
     }
 
     /// Begins the next file.
