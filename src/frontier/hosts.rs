@@ -9,6 +9,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use super::host_records::{HostRecord, HostRecords};
+use super::saved_hosts::{SavedFailure, SavedHosts};
 use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
 use crate::base::keys::HostKey;
@@ -47,6 +48,8 @@ pub struct Hosts {
     stale: BTreeSet<(Instant, HostPort)>,
     /// Held ones, by the end of the hold, each once. Expired holds are removed by [`Hosts::expire`].
     held: BTreeSet<(Instant, HostPort)>,
+    /// Failures for a later run, and those of an earlier one.
+    saved: SavedHosts,
     /// Total time in which the crawl itself could send nothing, until `stopped_since`.
     stopped: Duration,
     /// Since when the crawl can send nothing; `None` while it can.
@@ -72,6 +75,8 @@ pub type HostPort = (HostId, u16);
 struct Failing {
     /// The first failure in the row, in [active time](Hosts::active_time).
     since: Instant,
+    /// Time from that in earlier runs of the crawl.
+    earlier: Duration,
     /// Failures since the last success.
     failures: u8,
     /// Holds since the last success; [`GIVEN_UP`] after it was given up.
@@ -159,6 +164,7 @@ impl Hosts {
             failing: HashMap::with_hasher(*secret),
             stale: BTreeSet::new(),
             held: BTreeSet::new(),
+            saved: SavedHosts::new(secret),
             stopped: Duration::ZERO,
             stopped_since: None,
         }
@@ -175,7 +181,76 @@ impl Hosts {
         if !self.records.is_empty() {
             self.restore(id, name);
         }
+        self.continue_failing(id, name);
         id
+    }
+
+    /// Saves failures for a later run from now on.
+    pub fn start_saving(&mut self) {
+        self.saved.start();
+    }
+
+    /// The next failure that changed since it was saved: host and port, and its bytes; none if it is over.
+    pub fn poll_failure(&mut self, now: Instant) -> Option<(String, Vec<u8>)> {
+        let (host, port) = self.saved.poll()?;
+        let id = self.names.get(&host).map(HostId);
+        let failing = id.and_then(|id| self.failing.get(&(id, port)));
+        let failing = failing.filter(|failing| !failing.is_unroutable);
+        let bytes = failing.map(|failing| {
+            let span = self.active_time(now).saturating_since(failing.since);
+            let failure = SavedFailure {
+                failures: failing.failures,
+                holds: failing.holds,
+                given_up: failing.given_up,
+                is_unresponsive: failing.is_unresponsive,
+                span: span + failing.earlier,
+                left: failing.until.saturating_since(now),
+            };
+            failure.encode()
+        });
+        Some((format!("{host}:{port}"), bytes.unwrap_or_default()))
+    }
+
+    /// A failure that an earlier run saved `elapsed` ago, for when its host is needed. Returns false if it
+    /// has no effect any more.
+    pub fn restore_failure(
+        &mut self,
+        name: &str,
+        saved: &[u8],
+        elapsed: Duration,
+        now: Instant,
+    ) -> bool {
+        self.saved.restore(name, saved, elapsed, HOLD_MAX, now)
+    }
+
+    /// Continues with the failures of a new host that an earlier run saved.
+    fn continue_failing(&mut self, id: HostId, name: &str) {
+        for earlier in self.saved.take(name) {
+            let host_port = (id, earlier.port);
+            let SavedFailure {
+                failures, holds, ..
+            } = earlier.failure;
+            let failing = Failing {
+                since: self.active_time(earlier.resumed_at),
+                earlier: earlier.failure.span,
+                failures,
+                holds,
+                until: earlier.until,
+                is_unresponsive: earlier.failure.is_unresponsive,
+                given_up: earlier.failure.given_up,
+                is_unroutable: false,
+                discounted_until: Instant::START,
+                checked_at: earlier.until + HOLD_MAX,
+            };
+            if (1..GIVEN_UP).contains(&holds) {
+                self.held.insert((failing.until, host_port));
+            }
+            self.stale.insert((failing.checked_at, host_port));
+            if self.failing.insert(host_port, failing).is_none() {
+                let host = self.get_mut(id);
+                host.failing = host.failing.saturating_add(1);
+            }
+        }
     }
 
     /// Takes back what was remembered of a host while it was forgotten.
@@ -413,7 +488,7 @@ impl Hosts {
         }
         let active = self.active_time(now);
         let failing = self.failing_mut(host_port, now);
-        let since = active.saturating_since(failing.since);
+        let since = active.saturating_since(failing.since) + failing.earlier;
         let before = failing.until;
         failing.is_unresponsive |= how == HostFailure::Unanswered;
         failing.failures = failing.failures.saturating_add(1);
@@ -456,6 +531,7 @@ impl Hosts {
             self.names.is_used(host_port.0.0),
             "a host that is connected to is in use"
         );
+        self.saved.add(self.names.name(host_port.0.0), host_port.1);
         self.failing.entry(host_port).or_insert_with(|| {
             let checked_at = now + HOLD_MAX;
             self.stale.insert((checked_at, host_port));
@@ -463,6 +539,7 @@ impl Hosts {
             host.failing = host.failing.saturating_add(1);
             Failing {
                 since,
+                earlier: Duration::ZERO,
                 failures: 0,
                 holds: 0,
                 until: now,
@@ -532,6 +609,7 @@ impl Hosts {
 
     fn reset(&mut self, host_port: HostPort) {
         if let Some(failing) = self.failing.remove(&host_port) {
+            self.saved.add(self.names.name(host_port.0.0), host_port.1);
             self.held.remove(&(failing.until, host_port));
             self.stale.remove(&(failing.checked_at, host_port));
             let host = self.get_mut(host_port.0);
@@ -625,6 +703,74 @@ mod tests {
 
     fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    /// The host in a run that begins `elapsed` after `now`, with its failure.
+    fn next_run(hosts: &mut Hosts, elapsed: Duration, now: Instant) -> (Hosts, HostPort) {
+        let mut next = Hosts::new(&Secret::from_seed(1));
+        while let Some((name, saved)) = hosts.poll_failure(now) {
+            assert_eq!(name, "a.test:80");
+            next.restore_failure(&name, &saved, elapsed, Instant::START);
+        }
+        let id = next.host("a.test");
+        (next, (id, 80))
+    }
+
+    #[test]
+    fn a_failing_host_continues_to_fail_in_the_next_run() {
+        let now = Instant::START + secs(100);
+        let first = || {
+            let (mut hosts, id) = one();
+            hosts.start_saving();
+            hosts.hold(id.0);
+            (hosts, id)
+        };
+        let (mut hosts, id) = first();
+        assert_eq!(fail(&mut hosts, id, 5, now), HostVerdict::Held(secs(5)));
+        let (mut next, id) = next_run(&mut hosts, secs(2), now);
+        let until = Instant::START + secs(3);
+        assert_eq!(next.health(id, Instant::START), Health::Held(until));
+        assert_eq!(next.held(Instant::START), (1, Some(until)));
+        next.hold(id.0);
+        // The first hold of this run is the second of the row.
+        assert_eq!(fail(&mut next, id, 1, until), HostVerdict::Held(secs(10)));
+        next.answered(id);
+        assert_eq!(next.health(id, until), Health::Up);
+        next.release(id.0);
+        next.check([].into_iter());
+
+        // The time before counts towards giving it up, and so does that it was.
+        let (mut hosts, id) = first();
+        fail(&mut hosts, id, 5, now);
+        hosts.failing_mut(id, now);
+        let later = now + secs(3000);
+        let (mut next, id) = next_run(&mut hosts, secs(0), later);
+        next.hold(id.0);
+        let end = Instant::START + secs(600);
+        assert_eq!(
+            fail(&mut next, id, 1, end),
+            HostVerdict::GivenUp(secs(3600))
+        );
+        next.start_saving();
+        next.failing_mut(id, end);
+        let (mut last, id) = next_run(&mut next, secs(60), end);
+        assert_eq!(last.health(id, Instant::START), Health::Down);
+        let again = Instant::START + HOLD_MAX - secs(60);
+        assert_eq!(last.health(id, again), Health::Up);
+        last.hold(id.0);
+        fail(&mut last, id, 1, again);
+        assert_eq!(
+            last.health(id, again + HOLD_MAX),
+            Health::Down,
+            "for twice as long"
+        );
+
+        // A success is saved, too.
+        let (mut hosts, id) = first();
+        fail(&mut hosts, id, 5, now);
+        hosts.answered(id);
+        let (next, id) = next_run(&mut hosts, secs(0), now);
+        assert_eq!(next.health(id, Instant::START), Health::Up);
     }
 
     #[test]

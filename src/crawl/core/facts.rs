@@ -27,6 +27,10 @@ impl<I: Io> Core<I> {
                 .record_fact(About::Robots, &origin, at, &robots);
         }
         let mut is_urgent = false;
+        while let Some((host, failure)) = self.frontier.poll_failure(self.now) {
+            self.journal.record_fact(About::Host, &host, at, &failure);
+            is_urgent = true;
+        }
         while let Some((name, state)) = self.throttle.poll_urgent(self.now) {
             self.journal.record_fact(About::Scope, &name, at, &state);
             is_urgent = true;
@@ -98,7 +102,10 @@ impl<I: Io> Core<I> {
                     let frontier = &mut self.frontier;
                     frontier.restore_robots(name, value, elapsed, self.now)
                 }
-                About::Host => true,
+                About::Host => {
+                    let frontier = &mut self.frontier;
+                    frontier.restore_failure(name, value, elapsed, self.now)
+                }
                 About::Counts => self.restore_counts(name, value),
             };
             if is_kept {

@@ -13,6 +13,7 @@ use crate::wire::url::{CrawlUrl, registrable};
 impl Frontier {
     /// Saves what is learned from now on.
     pub fn start_saving(&mut self) {
+        self.hosts.start_saving();
         if self.settings.robots_obey {
             self.saved_robots.start();
         }
@@ -64,6 +65,22 @@ impl Frontier {
                 self.domains.restore(key, counts);
             }
         }
+    }
+
+    /// The next failure of a host that changed since it was saved, by host and port. No bytes: it is over.
+    pub fn poll_failure(&mut self, now: Instant) -> Option<(String, Vec<u8>)> {
+        self.hosts.poll_failure(now)
+    }
+
+    /// A failure that an earlier run saved `elapsed` ago. Returns false if it has no effect any more.
+    pub fn restore_failure(
+        &mut self,
+        name: &str,
+        saved: &[u8],
+        elapsed: Duration,
+        now: Instant,
+    ) -> bool {
+        self.hosts.restore_failure(name, saved, elapsed, now)
     }
 
     /// The next result of a robots.txt fetch to be saved, with its origin.
