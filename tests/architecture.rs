@@ -242,7 +242,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ),
     ("commits", "control work frontier network output journal"),
     ("drive", "control network output"),
-    ("exchanges", "requests flights network output"),
+    ("exchanges", "requests flights network output journal"),
     ("facts", "control frontier throttle network output journal"),
     ("finding", "frontier"),
     ("follow", "workload frontier requests classifier network"),

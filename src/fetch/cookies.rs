@@ -4,15 +4,16 @@
 //! bounds, a deterministic order, the time as an argument, and the public suffixes for which no
 //! cookie may be set.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ::url::Url;
 use cookie_store::{Cookie, CookieDomain, RawCookie};
 use hashbrown::HashMap;
 
+use crate::base::records::{self, Records};
 use crate::base::secret::Secret;
-use crate::base::time::{Instant, Wall};
+use crate::base::time::{Instant, Wall, nanos};
 use crate::wire::url::{CrawlUrl, is_public_suffix};
 
 /// The cookies of a crawl.
@@ -24,6 +25,8 @@ pub struct Jar {
     ages: BTreeMap<u64, Box<str>>,
     next: u64,
     bounds: Bounds,
+    /// Domains whose cookies changed since they were saved, if they are saved.
+    unsaved: Option<BTreeSet<Box<str>>>,
 }
 
 /// Limits of the jar.
@@ -54,6 +57,7 @@ impl Jar {
             domains: HashMap::with_hasher(*secret),
             ages: BTreeMap::new(),
             next: 0,
+            unsaved: None,
             // The minimum that RFC 6265, section 6.1, asks of a client, and a few megabytes in
             // total.
             bounds: Bounds {
@@ -96,6 +100,61 @@ impl Jar {
                 }
             }
         }
+    }
+
+    /// Saves cookies from now on.
+    pub fn start_saving(&mut self) {
+        self.unsaved = Some(BTreeSet::new());
+    }
+
+    /// The next registrable domain whose cookies changed since they were saved, and these as bytes; none if
+    /// it has no more.
+    pub fn poll_unsaved(&mut self, now: Instant) -> Option<(Box<str>, Vec<u8>)> {
+        let domain = self.unsaved.as_mut()?.pop_first()?;
+        let mut out = Vec::new();
+        let all = self.domains.get(&domain).map_or(&[][..], Vec::as_slice);
+        for stored in all.iter().filter(|stored| !stored.is_over(now)) {
+            let left = stored
+                .until
+                .map_or(u64::MAX, |until| nanos(until.saturating_since(now)));
+            let (url, text) = set_again(&stored.cookie);
+            records::encode_number(LEFT, left, &mut out);
+            records::encode(URL, url.as_bytes(), &mut out);
+            records::encode(TEXT, text.as_bytes(), &mut out);
+        }
+        Some((domain, out))
+    }
+
+    /// Adds the cookies of a domain that an earlier run saved `elapsed` ago. Returns whether there are any.
+    pub fn restore(&mut self, saved: &[u8], elapsed: Duration, wall: Wall, now: Instant) -> bool {
+        let Some(fields) = Records::from_encoded(saved) else {
+            return false;
+        };
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let (urls, texts) = (fields.all(URL).map(text), fields.all(TEXT).map(text));
+        let lefts = fields.all(LEFT).map(|value| {
+            let mut bytes = [0; 8];
+            let length = value.len().min(8);
+            bytes[..length].copy_from_slice(&value[..length]);
+            u64::from_le_bytes(bytes)
+        });
+        let mut is_any = false;
+        for ((left, url), text) in lefts.zip(urls).zip(texts) {
+            let left = match left {
+                u64::MAX => None,
+                left => Some(Duration::from_nanos(left).saturating_sub(elapsed)),
+            };
+            let url = CrawlUrl::parse(&url).ok();
+            if let Some(url) = url.filter(|_| left.is_none_or(|left| !left.is_zero()))
+                && let Ok(by) = Url::parse(url.as_str())
+                && let Some((cookie, _)) = read(&text, &url, &by, wall, now)
+            {
+                let until = left.map(|left| now + left);
+                self.keep(url.registrable_domain(), cookie, until, now);
+                is_any = true;
+            }
+        }
+        is_any
     }
 
     /// The value of the Cookie field for a request to this URL: longer paths first, then in order
@@ -143,6 +202,9 @@ impl Jar {
         until: Option<Instant>,
         now: Instant,
     ) {
+        if let Some(unsaved) = &mut self.unsaved {
+            unsaved.insert(domain.into());
+        }
         let number = self.next;
         self.next += 1;
         let all = self.domains.entry_ref(domain).or_default();
@@ -237,6 +299,23 @@ fn read(
     Some((cookie.into_owned(), until))
 }
 
+/// A URL and a Set-Cookie field that set a cookie again, without its lifetime.
+fn set_again(cookie: &Cookie<'_>) -> (String, String) {
+    let (name, value) = cookie.name_value();
+    let is_secure = cookie.secure() == Some(true);
+    let scheme = if is_secure { "https" } else { "http" };
+    let path: &str = &cookie.path;
+    let mut text = format!("{name}={value}; Path={path}");
+    if let CookieDomain::Suffix(domain) = &cookie.domain {
+        text.push_str("; Domain=");
+        text.push_str(domain);
+    }
+    if is_secure {
+        text.push_str("; Secure");
+    }
+    (format!("{scheme}://{}/", domain_of(cookie)), text)
+}
+
 /// The host or domain that a cookie is for.
 fn domain_of<'a>(cookie: &'a Cookie<'_>) -> &'a str {
     match &cookie.domain {
@@ -286,6 +365,11 @@ fn lifetime(raw: &RawCookie<'_>, wall: Wall) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LIFETIME_MAX))
 }
 
+// Labels of saved cookies. None is changed or used again.
+const LEFT: u8 = 1;
+const URL: u8 = 2;
+const TEXT: u8 = 3;
+
 /// Maximum length of a cookie with its attributes: the minimum that RFC 6265, section 6.1, asks of
 /// a client.
 const COOKIE_MAX: usize = 4096;
@@ -321,6 +405,51 @@ mod tests {
         for (to, value) in expected {
             let sent = jar.header(&url(to), at(1)).unwrap_or_default();
             assert_eq!(sent, *value, "{by} set {field:?}, {to}");
+        }
+    }
+
+    #[test]
+    fn cookies_are_sent_by_the_next_run_while_they_are_valid() {
+        let mut jar = Jar::new(&Secret::from_seed(1));
+        jar.start_saving();
+        set(
+            &mut jar,
+            "https://a.example.com/x/y",
+            "one=1; Path=/x; Secure",
+            0,
+        );
+        set(
+            &mut jar,
+            "http://a.example.com/",
+            "two=\"2 3\"; Domain=example.com",
+            0,
+        );
+        set(&mut jar, "http://a.example.com/", "short=1; Max-Age=50", 0);
+        set(&mut jar, "http://a.example.com/", "long=1; Max-Age=500", 0);
+        let (domain, saved) = jar.poll_unsaved(at(10)).expect("it has changed");
+        assert_eq!((&*domain, jar.poll_unsaved(at(10))), ("example.com", None));
+        let check = |elapsed: u64, to: &str, now: u64| {
+            let mut next = Jar::new(&Secret::from_seed(2));
+            let wall = Wall(WALL * 1_000_000_000);
+            assert!(next.restore(&saved, Duration::from_secs(elapsed), wall, at(0)));
+            let next = next.header(&url(to), at(now)).unwrap_or_default();
+            let same = jar
+                .header(&url(to), at(10 + elapsed + now))
+                .unwrap_or_default();
+            assert_eq!(next, same, "{elapsed} s, {to}");
+        };
+        for elapsed in [0, 39, 40, 600] {
+            for to in [
+                "https://a.example.com/x/z",
+                "http://a.example.com/",
+                "http://b.example.com/x",
+            ] {
+                check(elapsed, to, 0);
+                check(elapsed, to, 100);
+            }
+        }
+        for cut in 0..saved.len() {
+            Jar::new(&Secret::from_seed(2)).restore(&saved[..cut], Duration::ZERO, Wall(0), at(0));
         }
     }
 

@@ -147,6 +147,8 @@ pub enum About {
     Robots,
     /// The health of a host.
     Host,
+    /// The cookies of a registrable domain.
+    Cookies,
     /// Counts of limits, of a host, a domain or the crawl. Unlike other facts they belong to their epoch.
     Counts,
 }
@@ -667,12 +669,19 @@ impl About {
             About::Robots => 2,
             About::Host => 3,
             About::Counts => 4,
+            About::Cookies => 5,
         }
     }
 }
 
 /// All of them.
-const ABOUT: [About; 4] = [About::Scope, About::Robots, About::Host, About::Counts];
+const ABOUT: [About; 5] = [
+    About::Scope,
+    About::Robots,
+    About::Host,
+    About::Counts,
+    About::Cookies,
+];
 
 impl CommitRecord {
     fn encode(&self, out: &mut Vec<u8>) {

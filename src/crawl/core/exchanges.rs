@@ -1,5 +1,7 @@
 //! Exchanges: the request as it goes on the wire, and the cookies of its reply.
 
+use std::time::Duration;
+
 use crate::base::ids::LaneId;
 #[cfg(feature = "cookies")]
 use crate::base::slab::Key;
@@ -8,6 +10,8 @@ use crate::fetch::exchange::Exchange;
 use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
 use crate::io::Io;
+#[cfg(feature = "cookies")]
+use crate::state::record::About;
 use crate::wire::proxy::Proxy;
 
 impl<I: Io> Core<I> {
@@ -45,6 +49,24 @@ impl<I: Io> Core<I> {
             let wall = self.network.wall_at(self.now);
             self.requests
                 .handle_headers(&flight.job, &head.headers, wall, self.now);
+            while let Some((domain, cookies)) = self.requests.poll_cookies(self.now) {
+                self.journal
+                    .record_fact(About::Cookies, &domain, wall, &cookies);
+            }
         }
+    }
+
+    /// Adds the cookies of a domain that an earlier run saved `elapsed` ago. Returns whether there are any.
+    #[cfg(feature = "cookies")]
+    pub fn restore_cookies(&mut self, saved: &[u8], elapsed: Duration) -> bool {
+        let wall = self.network.wall_at(self.now);
+        self.requests
+            .restore_cookies(saved, elapsed, wall, self.now)
+    }
+
+    /// They are kept for a run that has cookies.
+    #[cfg(not(feature = "cookies"))]
+    pub fn restore_cookies(&mut self, _saved: &[u8], _elapsed: Duration) -> bool {
+        true
     }
 }

@@ -107,6 +107,7 @@ impl<I: Io> Core<I> {
                     frontier.restore_failure(name, value, elapsed, self.now)
                 }
                 About::Counts => self.restore_counts(name, value),
+                About::Cookies => self.restore_cookies(value, elapsed),
             };
             if is_kept {
                 self.journal.record_fact(*about, name, at, value);

@@ -162,6 +162,8 @@ impl<I: Io> Core<I> {
         if core.journal.is_on() {
             core.throttle.save_scopes();
             core.frontier.start_saving();
+            #[cfg(feature = "cookies")]
+            core.requests.start_saving();
         }
         if let Some(restored) = restored {
             core.output.resume(last.as_ref());

@@ -4,6 +4,8 @@ pub mod credentials;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+#[cfg(feature = "cookies")]
+use std::time::Duration;
 
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
@@ -115,6 +117,31 @@ impl Requests {
         {
             jar.take(&job.url, headers.get_all("set-cookie"), wall, now);
         }
+    }
+
+    /// Saves cookies from now on.
+    #[cfg(feature = "cookies")]
+    pub fn start_saving(&mut self) {
+        self.jar.iter_mut().for_each(Jar::start_saving);
+    }
+
+    /// The next registrable domain whose cookies changed, and these as bytes.
+    #[cfg(feature = "cookies")]
+    pub fn poll_cookies(&mut self, now: Instant) -> Option<(Box<str>, Vec<u8>)> {
+        self.jar.as_mut()?.poll_unsaved(now)
+    }
+
+    /// Adds cookies that an earlier run saved `elapsed` ago. Returns whether there are any.
+    #[cfg(feature = "cookies")]
+    pub fn restore_cookies(
+        &mut self,
+        saved: &[u8],
+        elapsed: Duration,
+        wall: Wall,
+        now: Instant,
+    ) -> bool {
+        let jar = self.jar.as_mut();
+        jar.is_some_and(|jar| jar.restore(saved, elapsed, wall, now))
     }
 
     /// Checks whether a URL's host is allowed: it is not public, a contact is given, or it is among the
