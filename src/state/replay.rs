@@ -9,11 +9,14 @@
 //! a compacted journal: until a commit comes after it, the state before it holds. A fact needs no commit: the
 //! newest about something counts, whatever becomes of the epochs.
 
+mod entries;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
+use self::entries::Entries;
 use super::record::{About, CommitRecord, Entry, Fact, Record, RunRecord, SpilledBlock};
 use crate::base::keys::Keys;
 use crate::base::secret::Known;
@@ -350,8 +353,8 @@ impl Replay {
             numbers: Vec::new(),
         });
         let admitted_before = committed.admitted.len() as u64;
-        let admitted = committed.admitted.into_values().map(Record::Admitted);
-        let offered = committed.offered.into_values().map(Record::Offered);
+        let admitted = committed.admitted.into_any_order().map(Record::Admitted);
+        let offered = committed.offered.into_any_order().map(Record::Offered);
         let records = [begin, Record::SeedsTaken(committed.seeds_taken)]
             .into_iter()
             .chain([Record::SeenRuns(committed.runs)])
@@ -453,9 +456,9 @@ struct Committed {
     keys: Keys,
     settings: String,
     /// Attempts that have not ended.
-    admitted: HashMap<u64, Entry, Known>,
+    admitted: Entries,
     /// Offers without an answer.
-    offered: HashMap<u64, Entry, Known>,
+    offered: Entries,
     /// Blocks of spilled requests, by file and offset.
     spilled: BTreeMap<(u64, u64), SpilledBlock>,
     /// Requests whose entries follow, and that were admitted before: of a block that was read again, or of a
@@ -488,8 +491,8 @@ impl Committed {
         Committed {
             keys: Keys::from_bytes(keys),
             settings,
-            admitted: HashMap::default(),
-            offered: HashMap::default(),
+            admitted: Entries::default(),
+            offered: Entries::default(),
             spilled: BTreeMap::new(),
             readmitted: 0,
             seen: Vec::new(),
@@ -535,7 +538,7 @@ impl Committed {
                 }
                 Record::Departed(number) => {
                     let key = admitted.get(number).copied();
-                    let earlier = || self.admitted.get(number).map(|entry| self.key_of(entry));
+                    let earlier = || self.admitted.get(*number).map(|entry| self.key_of(entry));
                     self.requested.extend(key.or_else(earlier));
                 }
                 Record::Requested(keys) => self.requested.extend(keys),
@@ -554,20 +557,20 @@ impl Committed {
         match record {
             Record::Admitted(entry) => {
                 self.count(&entry);
-                self.offered.remove(&entry.job.id);
+                self.offered.remove(entry.job.id);
                 match readmitted.checked_sub(1) {
                     Some(left) => self.readmitted = left,
                     None => self.see(&entry.job),
                 }
-                self.admitted.insert(entry.job.id, entry);
+                self.admitted.insert(entry);
             }
             Record::Offered(entry) => {
                 self.count(&entry);
-                self.offered.insert(entry.job.id, entry);
+                self.offered.insert(entry);
             }
             Record::Dropped(number) => {
                 self.count_number(number);
-                self.offered.remove(&number);
+                self.offered.remove(number);
             }
             Record::Ended(number) => {
                 self.count_number(number);
@@ -579,7 +582,7 @@ impl Committed {
                 self.crawl_delays.insert(host, delay);
             }
             Record::Departed(number) => {
-                let key = (self.admitted.get(&number)).map(|entry| self.key_of(entry));
+                let key = (self.admitted.get(number)).map(|entry| self.key_of(entry));
                 self.requested.extend(key);
             }
             Record::Started(number) => {
@@ -623,14 +626,14 @@ impl Committed {
 
     /// An attempt ended; so have those that it replaced: their results came before its own, if at all.
     fn end(&mut self, number: u64) {
-        let is_known = self.admitted.contains_key(&number) || self.offered.contains_key(&number);
+        let is_known = self.admitted.has(number) || self.offered.has(number);
         self.unknown_ends += u64::from(!is_known);
         let mut number = number;
         loop {
-            let entry = match self.admitted.remove(&number) {
+            let entry = match self.admitted.remove(number) {
                 Some(entry) => entry,
                 // One that was cancelled may have been offered only.
-                None => match self.offered.remove(&number) {
+                None => match self.offered.remove(number) {
                     Some(entry) => {
                         self.see(&entry.job);
                         entry
@@ -651,7 +654,7 @@ impl Committed {
     /// A request is in a block from now on.
     fn spill(&mut self, number: u64) {
         self.count_number(number);
-        if let Some(entry) = self.admitted.remove(&number) {
+        if let Some(entry) = self.admitted.remove(number) {
             self.remember_seed(&entry.job);
         }
     }
@@ -697,7 +700,7 @@ impl Committed {
         }
         // Those that were admitted before the last run was begun are in a run.
         counts.retain(|_, count| *count > 0);
-        for entry in self.admitted.values() {
+        for entry in self.admitted.iter() {
             counts.remove(&key_of(entry));
         }
         self.undone.extend(counts.into_keys());
@@ -715,17 +718,17 @@ impl Committed {
 
     fn restore(mut self) -> Restored {
         // An attempt that has not ended is made again, and has its own successor then.
-        let is_superseded = |entry: &Entry| self.admitted.contains_key(&entry.replaces);
+        let is_superseded = |entry: &Entry| self.admitted.has(entry.replaces);
         let superseded: Vec<u64> = self
             .admitted
-            .values()
+            .iter()
             .filter(|entry| is_superseded(entry))
             .map(|entry| entry.job.id)
             .collect();
-        self.offered.retain(|_, entry| !is_superseded(entry));
+        self.offered.retain(|entry| !is_superseded(entry));
         let superseded: Vec<Entry> = superseded
             .iter()
-            .filter_map(|number| self.admitted.remove(number))
+            .filter_map(|number| self.admitted.remove(*number))
             .collect();
         let frozen = std::mem::take(&mut self.frozen).into_iter();
         self.seen.extend(frozen.flat_map(|(_, keys)| keys));
@@ -735,8 +738,8 @@ impl Committed {
         Restored {
             keys: self.keys.to_bytes(),
             settings: self.settings,
-            admitted: by_number(self.admitted),
-            offered: by_number(self.offered),
+            admitted: self.admitted.into_ordered(),
+            offered: self.offered.into_ordered(),
             spilled: self.spilled.into_values().collect(),
             seen: self.seen,
             runs: self.runs,
@@ -782,12 +785,6 @@ fn in_records<K: Clone + Send + 'static>(
         let end = keys.len().min(start + KEYS_PER_RECORD);
         record(keys[start..end].to_vec())
     })
-}
-
-fn by_number(entries: HashMap<u64, Entry, Known>) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = entries.into_values().collect();
-    entries.sort_unstable_by_key(|entry| entry.job.id);
-    entries
 }
 
 #[cfg(test)]
