@@ -1,25 +1,51 @@
 //! The seen set: keys of admitted URLs.
+//!
+//! ```text
+//! ask ──┬─► in memory, or found on disk lately ──────────────► seen
+//!       ├─► a filter of a run passes it ──► question ──► disk ──► answer: seen or new
+//!       └─► no filter passes it ──┬─► memory has room ──────────► new
+//!                                 └─► it waits for room
+//! memory is full ──► frozen ──► written to a run ──► forgotten
+//! ```
 
-use std::collections::BTreeSet;
+pub mod run;
+pub mod table;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::hash_table::Entry;
+use hashbrown::HashSet;
 
+use self::run::Run;
+use self::table::Table;
 use crate::base::keys::{Keys, UrlKey};
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
-use crate::base::sharded::ShardedTable;
 use crate::base::time::Instant;
 use crate::wire::url::CrawlUrl;
 
 /// Set of keys of admitted URLs.
 ///
 /// 64 bits each: among 100 million URLs the chance that any two collide is 0.03 %, and a collision
-/// costs one page. About 9 to 18 bytes a URL. Keys depend on the crawl's secret: no site can craft URLs
-/// that collide, or that fall into one bucket.
+/// costs one page. 10 to 12.5 bytes a URL in memory, 10 bits of one on disk. Keys depend on the crawl's
+/// secret: no site can craft URLs that collide, or that fall into one bucket.
 #[derive(Debug)]
 pub struct Seen {
-    prints: ShardedTable<u64>,
+    prints: Table,
+    /// Those that are being written to a run.
+    frozen: Option<Table>,
+    runs: Vec<Arc<Run>>,
+    /// Prints in runs that do not count as seen.
+    undone: HashSet<u64, Secret>,
+    recent: Recent,
+    /// `SEEN_MEMORY`; `None`: all are in memory.
+    memory_max: Option<u64>,
+    questions: VecDeque<u64>,
+    /// Answers to questions: whether a run has the key.
+    answers: VecDeque<(u64, bool)>,
+    /// Keys that wait for room in memory.
+    waiting: VecDeque<u64>,
     keys: Keys,
     delays: Option<Delays>,
 }
@@ -39,15 +65,32 @@ impl Seen {
     /// Creates an empty set.
     pub fn new(secret: &Secret) -> Self {
         Seen {
-            prints: ShardedTable::new(),
+            prints: Table::new(SHARD_BITS),
+            frozen: None,
+            runs: Vec::new(),
+            undone: HashSet::with_hasher(*secret),
+            recent: Recent::default(),
+            memory_max: None,
+            questions: VecDeque::new(),
+            answers: VecDeque::new(),
+            waiting: VecDeque::new(),
             keys: *secret.keys(),
             delays: None,
         }
     }
 
+    /// Keys in memory take at most so many bytes (`SEEN_MEMORY`); the others are in runs. Called while the set
+    /// is empty.
+    pub fn set_memory_max(&mut self, bytes: u64) {
+        debug_assert!(self.is_empty(), "its shards are chosen anew");
+        let shards = (bytes / SHARD_BYTES).clamp(1, 1 << SHARD_BITS_MAX);
+        self.prints = Table::new(shards.next_power_of_two().ilog2());
+        self.memory_max = Some(bytes);
+    }
+
     /// The key of a URL.
     pub fn key(&self, url: &CrawlUrl) -> UrlKey {
-        self.keys.url(url.as_str())
+        UrlKey(print_of(self.keys.url(url.as_str())))
     }
 
     /// Adds a URL by its key, unless it is present.
@@ -57,21 +100,112 @@ impl Seen {
         {
             return SeenAnswer::Later;
         }
-        match self.insert(key) {
-            true => SeenAnswer::New,
-            false => SeenAnswer::Seen,
+        self.look_up(print_of(key))
+    }
+
+    fn look_up(&mut self, print: u64) -> SeenAnswer {
+        if self.memory_max.is_none() {
+            return match self.prints.insert(print) {
+                true => SeenAnswer::New,
+                false => SeenAnswer::Seen,
+            };
         }
+        if self.has_in_memory(print) || self.recent.has(print) && !self.undone.contains(&print) {
+            return SeenAnswer::Seen;
+        }
+        if self.may_be_in_runs(print) {
+            self.questions.push_back(print);
+            return SeenAnswer::Later;
+        }
+        match self.add(print) {
+            true => SeenAnswer::New,
+            false => SeenAnswer::Later,
+        }
+    }
+
+    /// Adds a key that is not present if there is room; otherwise it waits.
+    fn add(&mut self, print: u64) -> bool {
+        let has_room = self.has_room();
+        match has_room {
+            true => {
+                self.prints.insert(print);
+                self.undone.remove(&print);
+            }
+            false => self.waiting.push_back(print),
+        }
+        has_room
+    }
+
+    fn has_in_memory(&self, print: u64) -> bool {
+        let has = |table: &Table| table.contains(print);
+        has(&self.prints) || self.frozen.as_ref().is_some_and(has)
+    }
+
+    fn may_be_in_runs(&self, print: u64) -> bool {
+        let mut runs = self.runs.iter();
+        runs.any(|run| run.block_of(print).is_some()) && !self.undone.contains(&print)
+    }
+
+    /// Memory of keys, in bytes.
+    fn bytes(&self) -> u64 {
+        self.prints.bytes() + self.frozen.as_ref().map_or(0, Table::bytes)
+    }
+
+    fn has_room(&self) -> bool {
+        self.memory_max
+            .is_none_or(|max| self.bytes() < max || self.prints.is_empty())
+    }
+
+    /// Keys whose presence on disk is to be checked, so many at most; [`Seen::handle_answer`] takes the
+    /// answers.
+    pub fn take_questions(&mut self, max: usize) -> Vec<u64> {
+        let count = self.questions.len().min(max);
+        self.questions.drain(..count).collect()
+    }
+
+    /// Handles an answer: whether any run has the key.
+    pub fn handle_answer(&mut self, print: u64, is_present: bool) {
+        self.answers.push_back((print, is_present));
     }
 
     /// A later answer that is due: the URL and whether it is new.
     pub fn poll_answer(&mut self, now: Instant) -> Option<(UrlKey, bool)> {
-        let key = self.delays.as_mut()?.take_due(now)?;
-        Some((key, self.insert(key)))
+        while let Some((print, is_present)) = self.answers.pop_front() {
+            if is_present {
+                self.recent.add(print);
+                return Some((UrlKey(print), false));
+            }
+            // It may have been added meanwhile.
+            if self.has_in_memory(print) {
+                return Some((UrlKey(print), false));
+            }
+            if self.add(print) {
+                return Some((UrlKey(print), true));
+            }
+        }
+        while self.has_room()
+            && let Some(print) = self.waiting.pop_front()
+        {
+            if let Some(answer) = settled(print, self.look_up(print)) {
+                return Some(answer);
+            }
+        }
+        while let Some(key) = self.delays.as_mut().and_then(|delays| delays.take_due(now)) {
+            let print = print_of(key);
+            if let Some((_, is_new)) = settled(print, self.look_up(print)) {
+                return Some((key, is_new));
+            }
+        }
+        None
     }
 
     /// When the next later answer is due.
     pub fn next_answer(&self) -> Option<Instant> {
-        Some(self.delays.as_ref()?.due.first()?.0)
+        let is_due = !self.answers.is_empty() || !self.waiting.is_empty() && self.has_room();
+        match is_due {
+            true => Some(Instant::START),
+            false => Some(self.delays.as_ref()?.due.first()?.0),
+        }
     }
 
     /// Delays half of all answers by up to 5 s, by chance, as a set on disk would: for tests.
@@ -82,34 +216,129 @@ impl Seen {
         });
     }
 
-    /// Adds a URL by its key at once; returns false if it was present.
-    pub fn insert(&mut self, UrlKey(print): UrlKey) -> bool {
-        let shard = self.prints.shard_mut(print);
-        match shard.entry(print, |other| *other == print, |p| *p) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(slot) => {
-                slot.insert(print);
-                true
-            }
+    /// Adds a URL by its key at once, whether or not there is room; returns false if it was present in memory.
+    pub fn insert(&mut self, key: UrlKey) -> bool {
+        let print = print_of(key);
+        if !self.undone.is_empty() {
+            self.undone.remove(&print);
         }
+        let is_frozen = self
+            .frozen
+            .as_ref()
+            .is_some_and(|table| table.contains(print));
+        !is_frozen && self.prints.insert(print)
     }
 
-    /// Returns whether the URL is present.
-    pub fn contains(&self, UrlKey(print): UrlKey) -> bool {
-        let shard = self.prints.shard(print);
-        shard.find(print, |other| *other == print).is_some()
+    /// Returns whether the URL is present, or may be present on disk.
+    pub fn contains(&self, key: UrlKey) -> bool {
+        let print = print_of(key);
+        self.has_in_memory(print) || self.may_be_in_runs(print)
     }
 
     /// Number of URLs.
     pub fn len(&self) -> usize {
-        self.prints.len()
+        let frozen = self.frozen.as_ref().map_or(0, Table::len);
+        let in_runs: u64 = self.runs.iter().map(|run| run.prints()).sum();
+        self.prints.len() + frozen + in_runs as usize
     }
 
     /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.prints.is_empty()
+        self.len() == 0
+    }
+
+    /// Whether memory is so full that its keys are to be written to a run.
+    pub fn is_to_be_frozen(&self) -> bool {
+        let is_full = |max: u64| self.prints.bytes() >= max - max / 4 && !self.prints.is_empty();
+        self.frozen.is_none() && self.memory_max.is_some_and(is_full)
+    }
+
+    /// Freezes the keys in memory, to be written to a run. New ones have the rest of the memory.
+    pub fn freeze(&mut self) {
+        debug_assert!(self.frozen.is_none(), "one at a time");
+        let empty = Table::like(&self.prints);
+        self.frozen = Some(std::mem::replace(&mut self.prints, empty));
+    }
+
+    /// Number of pieces in which the frozen keys are taken.
+    pub fn frozen_pieces(&self) -> usize {
+        self.frozen.as_ref().map_or(0, Table::shards)
+    }
+
+    /// A piece of the frozen keys, ascending. The next piece follows.
+    pub fn frozen_piece(&self, piece: usize) -> Vec<u64> {
+        let frozen = self.frozen.as_ref();
+        frozen.map_or_else(Vec::new, |table| table.sorted(piece))
+    }
+
+    /// The runs on disk from now on. `has_frozen`: one of them has the frozen keys.
+    pub fn set_runs(&mut self, runs: Vec<Arc<Run>>, has_frozen: bool) {
+        self.runs = runs;
+        self.recent.enable();
+        if has_frozen {
+            self.frozen = None;
+        }
+    }
+
+    /// Adds the runs of an earlier process. `undone`: keys in them that do not count as seen until they are
+    /// added again.
+    pub fn restore(&mut self, runs: Vec<Arc<Run>>, undone: &[u64]) {
+        if !runs.is_empty() {
+            self.set_runs(runs, false);
+            let undone = undone.iter().map(|key| print_of(UrlKey(*key)));
+            self.undone.extend(undone);
+        }
     }
 }
+
+/// The fingerprint of a key: 0 is none.
+fn print_of(UrlKey(key): UrlKey) -> u64 {
+    key.max(1)
+}
+
+/// The later answer to a question that is answered now.
+fn settled(print: u64, answer: SeenAnswer) -> Option<(UrlKey, bool)> {
+    match answer {
+        SeenAnswer::Later => None,
+        SeenAnswer::New => Some((UrlKey(print), true)),
+        SeenAnswer::Seen => Some((UrlKey(print), false)),
+    }
+}
+
+/// Keys that were found on disk lately: pages of a site have the same links again and again.
+#[derive(Debug, Default)]
+struct Recent {
+    /// By their lowest bits; empty until there are runs.
+    prints: Vec<u64>,
+}
+
+impl Recent {
+    fn enable(&mut self) {
+        if self.prints.is_empty() {
+            self.prints = vec![0; RECENT];
+        }
+    }
+
+    fn has(&self, print: u64) -> bool {
+        self.prints.get(print as usize % RECENT) == Some(&print)
+    }
+
+    fn add(&mut self, print: u64) {
+        if let Some(slot) = self.prints.get_mut(print as usize % RECENT) {
+            *slot = print;
+        }
+    }
+}
+
+/// Keys found lately that are kept: 1 MiB.
+const RECENT: usize = 1 << 17;
+
+/// Shards of a set in memory: one of a hundred million keys grows in less than a millisecond.
+const SHARD_BITS: u32 = 10;
+
+/// Memory of a shard is about so many bytes, up to 2^`SHARD_BITS_MAX` shards: it is sorted in a millisecond.
+const SHARD_BYTES: u64 = 256 << 10;
+const SHARD_BITS_MAX: u32 = 16;
 
 /// Answers that come later, by chance.
 #[derive(Debug)]
@@ -164,7 +393,7 @@ mod tests {
 
     #[test]
     fn urls_crafted_to_share_a_bucket_do_not_share_it_under_another_secret() {
-        let low = |seen: &Seen, url: &str| seen.keys.url(url).0 & 0xff;
+        let low = |seen: &Seen, url: &str| seen.keys.url(url).0 >> 56;
         let known = Seen::new(&Secret::from_seed(0));
         let wanted = low(&known, "http://a.test/0");
         let urls = (0..).map(|number| format!("http://a.test/{number}"));

@@ -45,6 +45,9 @@ pub struct FrontierSettings {
     /// `FRONTIER_MEMORY`: bytes for queued requests and their lanes. With a state on disk, requests beyond it
     /// wait there.
     pub memory_max: u64,
+    /// `SEEN_MEMORY`: bytes for keys of admitted URLs. With a state on disk, keys beyond it go there. 80
+    /// million URLs fit into the default, which takes a minute to write.
+    pub seen_memory_max: u64,
     /// `ROBOTSTXT_OBEY`.
     pub robots_obey: bool,
     /// `ROBOTSTXT_USER_AGENT`: the token looked for in robots.txt.
@@ -103,6 +106,7 @@ impl Default for FrontierSettings {
             exclude_hosts: Vec::new(),
             queued_max: 0,
             memory_max: 1 << 30,
+            seen_memory_max: 1 << 30,
             robots_obey: true,
             robots_agent: "argiope".to_owned(),
             robots_lifetime: Duration::from_secs(24 * 3600),

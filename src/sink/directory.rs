@@ -223,7 +223,7 @@ impl EarlierCrawl {
 /// Whether a path is that of a file of a state, by its name.
 fn is_state_of_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    let number = [JOURNAL, QUEUE].into_iter();
+    let number = [JOURNAL, QUEUE, SEEN].into_iter();
     let number = name.and_then(|name| number.filter_map(|kind| name.strip_prefix(kind)).next());
     let number = number.map(|number| number.strip_suffix(UNFINISHED).unwrap_or(number));
     number.is_some_and(|number| number.len() >= 8 && number.bytes().all(|b| b.is_ascii_digit()))
@@ -240,6 +240,9 @@ pub(crate) const UNFINISHED: &str = ".new";
 
 /// The same of files with requests that do not fit into memory.
 pub(crate) const QUEUE: &str = "queue-";
+
+/// The same of runs of the seen set.
+pub(crate) const SEEN: &str = "seen-";
 
 /// Files that a crawl writes directly into its directory.
 const FILES: [&str; 6] = [

@@ -371,8 +371,8 @@ fn header(version: u32, segment: u64, crawl: u64) -> ([u8; HEADER_BYTES], u32) {
     (header, checksum)
 }
 
-/// The checksum of a frame.
-fn checksum(place: u32, offset: u64, payload: &[u8]) -> u32 {
+/// The checksum of a frame, or of a block of another file.
+pub(super) fn checksum(place: u32, offset: u64, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(place);
     hasher.update(&offset.to_le_bytes());
     hasher.update(&(payload.len() as u32).to_le_bytes());

@@ -8,6 +8,7 @@
 //!
 //! - [`record`]: the records, and their bytes.
 //! - [`journal`]: frames with checksums, in segments.
+//! - [`seen_runs`]: files of keys of the seen set, and their merges.
 //! - [`replay`]: the state of the crawl at its last commit.
 //! - [`compaction`]: a segment without what has ended.
 
@@ -15,5 +16,6 @@ pub mod compaction;
 pub mod journal;
 pub mod record;
 pub mod replay;
+pub mod seen_runs;
 #[cfg(test)]
 mod samples;

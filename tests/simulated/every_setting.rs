@@ -138,6 +138,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "FOLLOW_RESOURCES" => flag(rng),
         "FOLLOW_SITEMAPS" => flag(rng),
         "FRONTIER_MAX" => count(rng, &[1, 5, 1000]),
+        "SEEN_MEMORY" => count(rng, &[1, 200, 2000, 1 << 30]),
         "FRONTIER_MEMORY" => count(rng, &[1, 2000, 1 << 30]),
         "RETRY_TIMES" => count(rng, &[0, 1, 2, 5]),
         "RETRY_HTTP_CODES" => json!([500, 503]),
@@ -252,7 +253,7 @@ impl DiskSink for FullNowAndThen {
 }
 
 /// Settings that came later: each is drawn from numbers of its own, so that cases stay as they were.
-const DRAWN_APART: &[&str] = &["FRONTIER_MEMORY"];
+const DRAWN_APART: &[&str] = &["FRONTIER_MEMORY", "SEEN_MEMORY"];
 
 /// A random web and crawl of it under random values of every setting; what was set, by name.
 fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {

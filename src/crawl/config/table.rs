@@ -277,6 +277,8 @@ static TABLE: &[Setting] = &[
         "maximum queued requests; beyond it links are dropped and counted, and reading seeds pauses; 0: no limit with a state on disk, ten million without"),
     row!("FRONTIER_MEMORY", Bytes<u64>, frontier.memory_max,
         "memory for queued requests and their lanes; with a state on disk requests beyond it wait there"),
+    row!("SEEN_MEMORY", Bytes<u64>, frontier.seen_memory_max,
+        "memory for keys of admitted URLs, at most 13 bytes for each; with a state on disk those beyond it go there, and 10 bits of each stay in memory"),
     row!("RETRY_TIMES", Whole<u32, 0>, frontier.retry_times,
         "maximum retries of a page"),
     row!("RETRY_HTTP_CODES", Codes, frontier.retry_codes,

@@ -29,6 +29,7 @@ mod reading;
 mod report;
 mod restoring;
 mod scopes;
+mod seen;
 mod set_up;
 mod signals;
 mod spilling;
@@ -178,6 +179,7 @@ impl<I: Io> Core<I> {
         self.network.resume(number_of, self.now);
         self.resume_bodies();
         self.update_outage();
+        self.advance_seen();
         self.advance_spill();
         self.frontier.update_hosts(self.is_held_up(), self.now);
     }

@@ -12,7 +12,8 @@ impl<I: Io> Core<I> {
     /// reply stays in progress.
     pub fn process_page(&mut self, mut task: Task) -> Option<Buffers> {
         let mut units = self.pages.units_at_once();
-        let is_over = task.is_light() || !units.is_spent() && self.advance(&mut task, &mut units);
+        let may_advance = !units.is_spent() && !self.work.is_full_of_offers();
+        let is_over = task.is_light() || may_advance && self.advance(&mut task, &mut units);
         self.pages.put_back(&units);
         if is_over {
             return Some(self.conclude(task));
@@ -32,10 +33,10 @@ impl<I: Io> Core<I> {
         None
     }
 
-    /// Processes replies under way with the units left of the turn, a slice each, while the sink is ready.
-    /// `is_ending`: also if it is not.
+    /// Processes replies under way with the units left of the turn, a slice each, while the sink is ready and
+    /// few offers wait. `is_ending`: in any case.
     pub fn process_pages(&mut self, is_ending: bool) {
-        while !self.pages.is_spent() && (is_ending || self.output.is_ready()) {
+        while !self.pages.is_spent() && (is_ending || self.may_read_links()) {
             let Some(mut task) = self.pages.pop() else {
                 return;
             };
@@ -50,7 +51,12 @@ impl<I: Io> Core<I> {
             }
         }
         self.wakeups
-            .turn_again_if(self.pages.has_under_way() && (is_ending || self.output.is_ready()));
+            .turn_again_if(self.pages.has_under_way() && (is_ending || self.may_read_links()));
+    }
+
+    /// Whether replies are processed: the sink is ready, and answers to offers are not too far behind.
+    fn may_read_links(&self) -> bool {
+        self.output.is_ready() && !self.work.is_full_of_offers()
     }
 
     /// Ends all work under way; links not found yet are dropped.

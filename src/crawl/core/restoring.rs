@@ -17,6 +17,10 @@ impl<I: Io> Core<I> {
             .numbers()
             .continue_from(restored.next_number.max(1));
         self.restore_facts(restored.facts, restored.is_quiet);
+        if let Some(runs) = self.journal.seen() {
+            let runs = runs.current().runs;
+            self.frontier.seen_mut().restore(runs, &restored.undone);
+        }
         self.frontier.restore_seen(&restored.seen);
         for (host, domain) in &restored.seed_hosts {
             self.frontier.restore_seed(HostKey(*host), HostKey(*domain));
@@ -32,7 +36,8 @@ impl<I: Io> Core<I> {
             let is_started = restored.started.binary_search(&entry.job.id).is_ok();
             self.restore_admitted(entry, is_started);
         }
-        self.journal.record_seen(restored.seen, restored.seed_hosts);
+        self.journal
+            .record_seen(&restored.seen, restored.undone, &restored.seed_hosts);
         for Entry { mut job, .. } in restored.offered {
             job.awaited = false;
             if !job.is_without_credentials() && job.seed {

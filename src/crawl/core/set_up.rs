@@ -112,7 +112,11 @@ impl<I: Io> Core<I> {
             throttle.set_initial(initial);
         }
         throttle.set_addresses(scope_map.wants_address());
-        let frontier = Frontier::new(config.frontier.clone(), secret);
+        let mut frontier = Frontier::new(config.frontier.clone(), secret);
+        if parts.state.is_some() {
+            let memory_max = config.frontier.seen_memory_max;
+            frontier.seen_mut().set_memory_max(memory_max);
+        }
         let mut fetch = config.fetch.clone();
         fetch.zstd = fetch.zstd.or(Some(!parts.sink.keeps_codings()));
         let config = Arc::new(config);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::base::time::{Wall, nanos};
+use crate::crawl::journal::seen::runs::{self, file_has};
 use crate::crawl::journal::segment::OnDamage;
 use crate::crawl::journal::state::{State, StateError};
 use crate::frontier::job::Job;
@@ -184,8 +185,32 @@ impl StateContents {
     /// Whether a request of this URL that is not queued has ended: a link to it is not admitted again.
     pub fn has_ended(&self, url: &CrawlUrl) -> bool {
         let key = self.state.keys().url(url.as_str()).0;
-        let mut restored = self.state.restored.iter();
-        restored.any(|left| left.seen.contains(&key))
+        let Some(left) = &self.state.restored else {
+            return false;
+        };
+        left.seen.contains(&key) || !left.undone.contains(&key) && self.has_in_runs(key.max(1))
+    }
+
+    /// Whether a run of the seen set has a key. A run that cannot be read is logged.
+    fn has_in_runs(&self, key: u64) -> bool {
+        let State {
+            start, restored, ..
+        } = &self.state;
+        let mut runs = restored.iter().flat_map(|left| &left.runs);
+        runs.any(|run| {
+            let found = file_has(
+                run,
+                &start.folder,
+                start.crawl,
+                key,
+                |path, offset, bytes| File::open(path)?.read_exact_at(bytes, offset),
+            );
+            found.unwrap_or_else(|error| {
+                let path = runs::path_of(&start.folder, run.number);
+                log::error!("{}: {error}", path.display());
+                false
+            })
+        })
     }
 
     /// What was learned of throttling scopes and still has an effect, in order of their names. Scopes that are

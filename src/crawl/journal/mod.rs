@@ -14,6 +14,7 @@
 pub mod contents;
 pub mod damage;
 mod rewrite;
+pub mod seen;
 mod segment;
 pub mod starts;
 pub mod state;
@@ -30,6 +31,7 @@ use crate::base::keys::Keys;
 use crate::base::secret::Known;
 use crate::base::time::{Instant, Wall};
 use crate::crawl::journal::rewrite::{Rewrite, Step};
+use crate::crawl::journal::seen::{RunsChange, SeenRuns, SeenStart};
 use crate::crawl::journal::starts::{Start, Starts};
 use crate::crawl::journal::state::path_of;
 use crate::frontier::job::Job;
@@ -74,6 +76,7 @@ struct Open {
     /// Keys of URLs that earlier runs requested without a committed result.
     requested: HashSet<u64, Known>,
     starts: Starts,
+    seen: SeenRuns,
     /// How far the list of seeds was taken, if that is not recorded yet.
     seeds_taken: Option<u64>,
     /// Whether anything was recorded since the last commit began.
@@ -110,6 +113,8 @@ pub struct JournalStart {
     pub seeds_taken: u64,
     /// Segments that hold nothing more than this one after its first commit.
     pub old: Vec<PathBuf>,
+    /// The seen set on disk.
+    pub seen: SeenStart,
 }
 
 impl JournalStart {
@@ -198,6 +203,7 @@ impl Journal {
             keys: start.keys,
             requested: HashSet::default(),
             starts: Starts::default(),
+            seen: SeenRuns::new(start.seen, start.folder.clone(), start.crawl),
             epoch: Epoch(start.epoch),
             seeds_taken: None,
             has_new: false,
@@ -226,7 +232,8 @@ impl Journal {
 
     /// The first write that failed.
     pub fn failure(&self) -> Option<&WriteError> {
-        self.open.as_ref()?.failure.as_ref()
+        let open = self.open.as_ref()?;
+        open.failure.as_ref().or_else(|| open.seen.failure())
     }
 
     /// Records that a request was admitted. `replaces`: the attempt that it continues, by a retry or a
@@ -317,18 +324,42 @@ impl Journal {
         open.map_or_else(Vec::new, |open| open.starts.poll_lanes())
     }
 
-    /// Records what an earlier run has seen, in place of all that was recorded so far: keys of URLs. And keys
-    /// of the hosts and domains of its seeds.
-    pub fn record_seen(&mut self, urls: Vec<u64>, seed_hosts: Vec<(u64, u64)>) {
+    /// Records what an earlier run has seen, in place of all that was recorded so far: runs, keys in them that
+    /// do not count, and other keys of URLs. And keys of the hosts and domains of its seeds.
+    pub fn record_seen(&mut self, urls: &[u64], undone: Vec<u64>, seed_hosts: &[(u64, u64)]) {
         let Some(open) = &mut self.open else {
             return;
         };
         open.record(|out| Record::SeenReset.encode(out));
+        let RunsChange { records, .. } = open.seen.current();
+        if !records.is_empty() {
+            open.record(|out| Record::SeenRuns(records).encode(out));
+            open.record(|out| Record::SeenUndone(undone).encode(out));
+        }
         for keys in urls.chunks(KEYS_PER_RECORD) {
             open.record(|out| Record::Seen(keys.to_vec()).encode(out));
         }
         for keys in seed_hosts.chunks(KEYS_PER_RECORD) {
             open.record(|out| Record::SeedHosts(keys.to_vec()).encode(out));
+        }
+    }
+
+    /// The seen set on disk.
+    pub fn seen(&mut self) -> Option<&mut SeenRuns> {
+        self.open.as_deref_mut().map(|open| &mut open.seen)
+    }
+
+    /// Records that all keys so far are being written to the run with this number.
+    pub fn record_seen_frozen(&mut self, run: u64) {
+        if let Some(open) = &mut self.open {
+            open.record(|out| Record::SeenFrozen(run).encode(out));
+        }
+    }
+
+    /// Records the runs of the seen set from now on.
+    pub fn record_runs(&mut self, change: &RunsChange) {
+        if let Some(open) = &mut self.open {
+            open.record(|out| Record::SeenRuns(change.records.clone()).encode(out));
         }
     }
 
@@ -435,6 +466,7 @@ impl Journal {
         open.has_new = false;
         open.starts.begin_epoch();
         open.old_next = std::mem::take(&mut open.old);
+        open.seen.begin_commit();
         open.hand_over(APPEND);
         open.jobs.push(DiskJob::Sync {
             file: FILE,
@@ -514,6 +546,7 @@ impl Journal {
         if open.framer.length() >= open.rewrite_at && open.rewrite.is_none() {
             open.begin_rewrite();
         }
+        open.seen.handle_committed();
         Some(open.epoch)
     }
 
@@ -536,7 +569,9 @@ impl Journal {
             open.hand_over(APPEND);
             open.hand_over_at = now + HAND_OVER_INTERVAL;
         }
-        std::mem::take(&mut open.jobs)
+        let mut jobs = std::mem::take(&mut open.jobs);
+        jobs.append(&mut open.seen.poll_jobs());
+        jobs
     }
 
     /// The disk has finished a job. Returns whether it was the journal's.
@@ -546,7 +581,7 @@ impl Journal {
         };
         let is_of_rewrite = Rewrite::has(done);
         if done.file != Some(FILE) && !is_of_rewrite {
-            return false;
+            return open.seen.handle_disk(done);
         }
         if let Err(error) = &done.result {
             let path = open.path.clone();

@@ -11,11 +11,13 @@ use crate::base::keys::Keys;
 use crate::base::machine;
 use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::rewrite::unfinished_of;
+use crate::crawl::journal::seen::SeenStart;
+use crate::crawl::journal::seen::runs::path_of as seen_path;
 use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment};
 use crate::crawl::journal::{JournalStart, KEYS_PER_RECORD};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
-use crate::sink::directory::{JOURNAL, QUEUE, STATE};
+use crate::sink::directory::{JOURNAL, QUEUE, SEEN, STATE};
 use crate::state::journal::{Framer, SegmentError};
 use crate::state::record::{Entry, Record, SpilledBlock};
 use crate::state::replay::{Facts, ReplayError, Restored};
@@ -132,6 +134,7 @@ impl State {
                 seeds_taken: 0,
                 // The beginning stays: it is what a damaged journal is salvaged with.
                 old: Vec::new(),
+                seen: SeenStart::default(),
             },
             restored: None,
             commit: None,
@@ -150,7 +153,8 @@ impl State {
     pub fn load(out: &Path) -> Result<Self, StateError> {
         let state = State::read_folder(out, OnDamage::Refuse)?;
         let length_of = |path: &Path| fs::metadata(path).ok().map(|file| file.len());
-        let state = state.refuse_short_files(length_of)?;
+        let mut state = state.refuse_short_files(length_of)?;
+        state.open_runs(OnDamage::Refuse)?;
         state.warn();
         Ok(state)
     }
@@ -164,6 +168,7 @@ impl State {
         state.drop_damaged_blocks(|path, offset, bytes| {
             File::open(path)?.read_exact_at(bytes, offset)
         });
+        state.open_runs(OnDamage::Skip)?;
         state.warn();
         Ok(state)
     }
@@ -195,6 +200,30 @@ impl State {
             read.and_then(|()| state.spill.entries_of(block, &bytes))
                 .is_ok()
         });
+    }
+
+    /// Opens the runs of the seen set.
+    fn open_runs(&mut self, on_damage: OnDamage) -> Result<(), StateError> {
+        let files = numbers(&self.start.folder, SEEN)?;
+        self.set_runs(&files, on_damage, |path, offset, bytes| {
+            File::open(path)?.read_exact_at(bytes, offset)
+        })
+    }
+
+    /// The same with any way to read files; these are there.
+    fn set_runs(
+        &mut self,
+        files: &[u64],
+        on_damage: OnDamage,
+        read: impl Fn(&Path, u64, &mut [u8]) -> io::Result<()>,
+    ) -> Result<(), StateError> {
+        let named = self.restored.as_ref().map_or(&[][..], |left| &left.runs);
+        let place = (&*self.start.folder, self.start.crawl);
+        let opened = SeenStart::open(named, files, place, on_damage, read);
+        self.start.seen = opened.map_err(|(path, cause)| StateError::Io { path, cause })?;
+        self.stale
+            .extend(SeenStart::stale(named, files, &self.start.folder));
+        Ok(())
     }
 
     /// Leaves out blocks of requests, and remembers them as damage.
@@ -253,9 +282,10 @@ impl State {
         let segments = segments.map(|segment| path_of(out, segment));
         let queues = numbers(out, QUEUE)?.into_iter();
         let spill = SpillStart::new(out, 0);
-        Ok(segments
-            .chain(queues.map(|queue| spill.path_of(queue)))
-            .collect())
+        let queues = queues.map(|queue| spill.path_of(queue));
+        let runs = numbers(out, SEEN)?.into_iter();
+        let runs = runs.map(|run| seen_path(out, run));
+        Ok(segments.chain(queues).chain(runs).collect())
     }
 
     /// As [`State::load`], of files in memory, by their paths.
@@ -290,13 +320,24 @@ impl State {
         on_damage: OnDamage,
     ) -> Result<Self, StateError> {
         let folder = out.join(STATE);
-        let numbers = |kind| {
+        let numbers = |kind| -> Vec<u64> {
             let ours = files.keys().filter(|path| path.starts_with(&folder));
             let numbers = ours.filter_map(|path| number_of(path.file_name()?.to_str()?, kind));
             numbers.collect()
         };
         let read = |segment| Ok(files[&path_of(out, segment)].clone());
-        State::load_segments(out, numbers(JOURNAL), numbers(QUEUE), read, on_damage)
+        let (journals, queues) = (numbers(JOURNAL), numbers(QUEUE));
+        let mut state = State::load_segments(out, journals, queues, read, on_damage)?;
+        state.set_runs(&numbers(SEEN), on_damage, |path, offset, bytes| {
+            let of_file = |file: &Vec<u8>| {
+                let found = file.get(offset as usize..)?.get(..bytes.len())?;
+                bytes.copy_from_slice(found);
+                Some(())
+            };
+            let read = files.get(path).and_then(of_file);
+            read.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        })?;
+        Ok(state)
     }
 
     fn load_segments(
@@ -390,6 +431,7 @@ impl State {
                 settings,
                 seeds_taken,
                 old: vec![path_of(out, holds)],
+                seen: SeenStart::default(),
             },
             restored: Some(restored),
             commit,

@@ -80,6 +80,11 @@ impl Work {
         self.mapping.is_full() || self.offers.is_full()
     }
 
+    /// Whether so many offers wait for answers that links of pages are not read.
+    pub fn is_full_of_offers(&self) -> bool {
+        self.offers.is_full()
+    }
+
     /// Whether there is room for one more request from outside.
     pub fn has_room(&self) -> bool {
         self.memory.has_room() && !self.is_full() && !self.unsent.is_full()

@@ -34,8 +34,8 @@ pub enum OfferOrigin {
     Redirect(Option<Instant>),
 }
 
-/// While so many wait no request is admitted from outside, and none is released. Links of pages in flight
-/// may come on top.
+/// While so many wait no request is admitted from outside, none is released, and links of pages are not read.
+/// Those of the page that is being read may come on top.
 const WAITING_MAX: usize = 10_000;
 
 impl Offers {

@@ -11,7 +11,7 @@ use crate::frontier::filter::{self, Filtered};
 use crate::frontier::offers::{Admission, LateAnswer, Offer, Pending};
 use crate::frontier::request::PageKind;
 use crate::frontier::saved_counts::CountOf;
-use crate::frontier::seen::SeenAnswer;
+use crate::frontier::seen::{Seen, SeenAnswer};
 use crate::frontier::settings::Follow;
 use crate::wire::url::CrawlUrl;
 
@@ -39,6 +39,11 @@ impl Frontier {
     /// The stable key of a URL's origin.
     pub fn origin_key(&self, url: &CrawlUrl) -> OriginKey {
         self.secret.keys().origin(url.origin())
+    }
+
+    /// The seen set.
+    pub fn seen_mut(&mut self) -> &mut Seen {
+        &mut self.seen
     }
 
     /// The stable key of a URL.

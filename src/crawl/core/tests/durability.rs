@@ -214,6 +214,9 @@ impl Trial {
         }
         // All requests fit into memory, or few, or one block.
         config.frontier.memory_max = [1 << 30, 3000, 1][rng.below(3) as usize];
+        // Of numbers of its own, so that the crawls stay as they were.
+        let mut own = Rng::from_seed(self.seed).fork(format!("seen set of run {}", self.runs));
+        config.frontier.seen_memory_max = [1 << 30, 700, 200, 1][own.below(4) as usize];
         config.state_sync = Duration::from_millis(rng.below(300));
         config.throttle.default.delay = Duration::from_millis(rng.below(60));
         config.throttle.default.concurrency = CONCURRENCY;

@@ -128,6 +128,7 @@ fn run(
     config.frontier.retry_times = 2;
     // All requests fit into memory, or few, or one block.
     config.frontier.memory_max = [1 << 30, 3000, 1][rng.below(3) as usize];
+    config.frontier.seen_memory_max = [1 << 30, 700, 200, 1][rng.below(4) as usize];
     config.state_sync = Duration::from_millis(rng.below(300));
     config.throttle.default.delay = Duration::from_millis(rng.below(30));
     config.throttle.default.concurrency = 3;
@@ -182,14 +183,25 @@ fn run(
     (reason, kept.collect())
 }
 
-/// The lines of a crawl that ends `ends` times before it is over, and whether requests waited in files.
-fn lines_of(seed: u64, ends: usize) -> (Vec<Line>, bool) {
+/// What of a crawl was in files.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFiles {
+    /// Whether requests waited there.
+    has_requests: bool,
+    /// Whether runs of the seen set were named by a commit.
+    has_runs: bool,
+    /// Whether runs were merged.
+    has_merged: bool,
+}
+
+/// The lines of a crawl that ends `ends` times before it is over, and what was in files.
+fn lines_of(seed: u64, ends: usize) -> (Vec<Line>, InFiles) {
     let mut rng = Rng::from_seed(seed);
     let lines = Lines::default();
     let mut segments: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     let secret = [seed as u8; 16];
     let mut state = State::new(out(), "{}".to_owned(), secret).expect("it is short");
-    let mut has_spilled = false;
+    let mut in_files = InFiles::default();
     for run_number in 0..10_000 {
         let turns = match run_number < ends {
             true => 1 + rng.below(400) as usize,
@@ -200,7 +212,7 @@ fn lines_of(seed: u64, ends: usize) -> (Vec<Line>, bool) {
         let mut names = segments
             .keys()
             .filter_map(|path| path.file_name()?.to_str());
-        has_spilled |= names.any(|name| name.starts_with(QUEUE));
+        in_files.has_requests |= names.any(|name| name.starts_with(QUEUE));
         state = match State::load_from(out(), &segments) {
             // It ended before anything was durable.
             Err(StateError::None(_)) => {
@@ -209,10 +221,16 @@ fn lines_of(seed: u64, ends: usize) -> (Vec<Line>, bool) {
             }
             read => read.expect("it can be read"),
         };
+        if let Some(left) = &state.restored {
+            in_files.has_runs |= !left.runs.is_empty();
+            let sizes = left.runs.iter().map(|run| run.keys);
+            let (least, most) = (sizes.clone().min(), sizes.max());
+            in_files.has_merged |= most.unwrap_or(0) >= 4 * least.unwrap_or(1 << 60);
+        }
         lines.cut(state.commit().map(|commit| commit.epoch));
         if reason == Some(FinishReason::Finished) {
             assert_eq!(state.queued(), 0, "seed {seed}: all has ended");
-            return (lines.committed.borrow().clone(), has_spilled);
+            return (lines.committed.borrow().clone(), in_files);
         }
     }
     panic!("seed {seed}: the crawl does not end");
@@ -244,13 +262,17 @@ fn check(lines: &[Line], seed: u64) -> BTreeSet<String> {
 fn each_admitted_url_has_one_final_line_whenever_the_crawl_ends() {
     let whole = check(&lines_of(0, 0).0, 0);
     assert!(whole.len() > 100, "{}", whole.len());
-    let mut spilled = 0;
+    let (mut spilled, mut runs, mut merged) = (0, 0, 0);
     for seed in 1..=SEEDS {
-        let (lines, has_spilled) = lines_of(seed, 1 + seed as usize % 12);
+        let (lines, in_files) = lines_of(seed, 1 + seed as usize % 12);
         assert_eq!(check(&lines, seed), whole, "seed {seed}");
-        spilled += u64::from(has_spilled);
+        spilled += u64::from(in_files.has_requests);
+        runs += u64::from(in_files.has_runs);
+        merged += u64::from(in_files.has_merged);
     }
     assert!(spilled > SEEDS / 2, "{spilled}: requests waited in files");
+    assert!(runs > SEEDS / 2, "{runs}: keys were in runs");
+    assert!(merged > SEEDS / 4, "{merged}: runs were merged");
 }
 
 /// The first requests to two hosts in a run of a minute, by host, and what the disk has.
