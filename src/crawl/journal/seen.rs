@@ -315,3 +315,6 @@ impl SeenRuns {
         self.batch = None;
     }
 }
+
+#[cfg(test)]
+mod tests;
