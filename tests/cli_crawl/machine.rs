@@ -289,7 +289,7 @@ fn seeds_wait_at_a_memory_limit_and_none_is_lost() {
     }
     going.signal(rustix::process::Signal::INT);
     let crawled = crawl.left(going.wait().expect(3));
-    let limited = said(&crawled, &["128 MiB (RLIMIT_DATA)", "FRONTIER_MAX"]);
+    let limited = said(&crawled, &["128 MiB (RLIMIT_DATA)", "FRONTIER_MEMORY"]);
     assert_eq!(limited.len(), 1, "{}", crawled.ended.err);
     let waits = said(
         &crawled,

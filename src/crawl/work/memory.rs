@@ -53,7 +53,7 @@ fn may_take(config: &Config) -> u64 {
     let frontier = &config.frontier;
     let queued = match frontier.queued_max {
         // What does not fit waits on disk.
-        0 => frontier.memory_max,
+        0 => frontier.memory_max.saturating_add(frontier.seen_memory_max),
         most => (most as u64).saturating_mul(QUEUED_BYTES),
     };
     queued
@@ -119,14 +119,23 @@ pub fn check_limit(memory: Option<Memory>, config: &Config) {
     let Some(memory) = memory.filter(|memory| may_take > memory.limit) else {
         return;
     };
+    let frontier = &config.frontier;
+    let of_queue = match frontier.queued_max {
+        0 => format!(
+            "FRONTIER_MEMORY ({}), SEEN_MEMORY ({})",
+            megabytes(frontier.memory_max),
+            megabytes(frontier.seen_memory_max)
+        ),
+        most => format!("FRONTIER_MAX ({most})"),
+    };
     log::warn!(
         "memory is limited to {} ({}), and the settings allow {}: reading of seeds pauses once {} are \
-         in use; lower FRONTIER_MAX ({}), BUFFERED_BODIES_MAX ({}) or ROBOTS_MEMORY ({}), or raise the limit",
+         in use; lower {}, BUFFERED_BODIES_MAX ({}) or ROBOTS_MEMORY ({}), or raise the limit",
         megabytes(memory.limit),
         memory.by,
         megabytes(may_take),
         megabytes((memory.limit as f64 * SHORT_ABOVE) as u64),
-        config.frontier.queued_max,
+        of_queue,
         megabytes(config.buffered_bodies_max),
         megabytes(config.frontier.robots_memory),
     );
