@@ -52,21 +52,27 @@ impl<I: Io> Core<I> {
 
     /// Admits one request that was submitted by a handle; returns whether there was one.
     pub fn take_submission(&mut self) -> bool {
-        match self.control.poll_submission() {
+        let url_bytes = match self.control.poll_submission() {
             None => return false,
-            Some(Waiting::Numbered(job)) => self.admit(*job, OfferOrigin::Submitter),
+            Some(Waiting::Numbered(job)) => {
+                let url_bytes = job.url.as_str().len();
+                self.admit(*job, OfferOrigin::Submitter);
+                url_bytes
+            }
             Some(Waiting::Seed(job, position)) => {
+                let url_bytes = job.url.as_str().len();
                 self.admit(*job, OfferOrigin::List);
                 if position > 0 {
                     self.record_seeds_taken(position);
                 }
+                url_bytes
             }
             Some(Waiting::SeedsEnd) => {
                 self.record_seeds_taken(ALL_SEEDS);
                 return true;
             }
-        }
-        self.count_seed_memory();
+        };
+        self.count_seed_memory(url_bytes);
         true
     }
 
@@ -108,7 +114,7 @@ impl<I: Io> Core<I> {
                 return;
             };
             self.admit_from_source(&request);
-            self.count_seed_memory();
+            self.count_seed_memory(request.url.len());
         }
     }
 
@@ -207,8 +213,8 @@ impl<I: Io> Core<I> {
     }
 
     /// Counts a seed.
-    fn count_seed_memory(&mut self) {
-        if self.work.handle_seed() {
+    fn count_seed_memory(&mut self, url_bytes: usize) {
+        if self.work.handle_seed(url_bytes) {
             self.measure_memory();
         }
     }

@@ -84,6 +84,8 @@ struct Open {
     /// Nothing more is sent: the last commit says so.
     is_quiet: bool,
     jobs: Vec<DiskJob>,
+    /// Bytes that were handed to the disk and are not written.
+    unwritten: usize,
     /// `STATE_SYNC`.
     interval: Duration,
     /// The last epoch that was begun.
@@ -159,6 +161,9 @@ const BATCH_SIZE: usize = 256 << 10;
 /// one is not in the journal: it is lost if the crawl ends before it is sent.
 const STORED_MAX: usize = 32 << 20;
 
+/// Beyond so many bytes that wait for the disk, no more seeds are taken in.
+const UNWRITTEN_MAX: usize = 8 << 20;
+
 /// Keys in one record.
 const KEYS_PER_RECORD: usize = 4096;
 
@@ -209,6 +214,7 @@ impl Journal {
             has_new: false,
             is_quiet: false,
             jobs: vec![create],
+            unwritten: 0,
             interval,
             // What is restored is committed at once.
             stage: Stage::Idle { due: now },
@@ -560,6 +566,12 @@ impl Journal {
         }
     }
 
+    /// Whether so much waits for the disk that no seed and no request is taken in.
+    pub fn is_behind(&self) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| open.unwritten + open.records.len() > UNWRITTEN_MAX)
+    }
+
     /// Jobs for the disk since the last call.
     pub fn poll_jobs(&mut self, now: Instant) -> Vec<DiskJob> {
         let Some(open) = self.open.as_deref_mut() else {
@@ -570,6 +582,7 @@ impl Journal {
             open.hand_over_at = now + HAND_OVER_INTERVAL;
         }
         let mut jobs = std::mem::take(&mut open.jobs);
+        open.unwritten += jobs.iter().map(DiskJob::held).sum::<usize>();
         jobs.append(&mut open.seen.poll_jobs());
         jobs
     }
@@ -583,6 +596,7 @@ impl Journal {
         if done.file != Some(FILE) && !is_of_rewrite {
             return open.seen.handle_disk(done);
         }
+        open.unwritten = open.unwritten.saturating_sub(done.held);
         if let Err(error) = &done.result {
             let path = open.path.clone();
             open.failure

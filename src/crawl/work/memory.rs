@@ -15,8 +15,8 @@ use crate::io::Memory;
 pub struct MemoryRoom {
     state: State,
     reported: bool,
-    /// Seeds taken since the last measurement.
-    taken: u32,
+    /// Bytes of the seeds that were taken since the last measurement.
+    taken: usize,
     looked: Instant,
 }
 
@@ -37,8 +37,10 @@ const ROOM_BELOW: f64 = 0.7;
 /// With fewer requests queued, something else takes the memory.
 const QUEUED_MIN: usize = 1000;
 
-/// Seeds between two measurements: they take a megabyte or so.
-const LOOK_EVERY: u32 = 4096;
+/// Bytes of seeds between two measurements.
+const LOOK_EVERY: usize = 1 << 20;
+/// Bytes of a seed beside its URL, which is there twice: in its lane, and on its way to the journal.
+const SEED_BYTES: usize = 256;
 /// Interval of measurements while no seeds come: then shortage is only logged.
 const LOOK_SELDOM: Duration = Duration::from_secs(30);
 
@@ -73,9 +75,9 @@ impl MemoryRoom {
         now.saturating_since(self.looked) >= LOOK_SELDOM
     }
 
-    /// Counts a seed; returns whether memory is to be measured.
-    pub fn handle_seed(&mut self) -> bool {
-        self.taken += 1;
+    /// Counts a seed with a URL of so many bytes; returns whether memory is to be measured.
+    pub fn handle_seed(&mut self, url_bytes: usize) -> bool {
+        self.taken += SEED_BYTES + 2 * url_bytes;
         self.taken >= LOOK_EVERY
     }
 

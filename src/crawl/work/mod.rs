@@ -270,9 +270,9 @@ impl Work {
         waiting.map(|job| *job).chain(cancelled).chain(unsent)
     }
 
-    /// Counts a seed; returns whether memory is to be measured.
-    pub fn handle_seed(&mut self) -> bool {
-        self.memory.handle_seed()
+    /// Counts a seed with a URL of so many bytes; returns whether memory is to be measured.
+    pub fn handle_seed(&mut self, url_bytes: usize) -> bool {
+        self.memory.handle_seed(url_bytes)
     }
 
     /// Whether memory is to be measured in a tick. `expects_seeds`: more may come.
