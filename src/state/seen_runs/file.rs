@@ -71,6 +71,22 @@ pub enum RunError {
     },
 }
 
+impl RunError {
+    /// The stable code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            RunError::NotARun => "run.unknown",
+            RunError::Newer { .. } => "run.newer",
+            RunError::Damaged { .. } => "run.damaged",
+        }
+    }
+
+    /// Whether a retry could succeed: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
 impl RunPlace {
     /// Of the run with this number, of this crawl.
     pub fn new(number: u64, crawl: u64) -> Self {

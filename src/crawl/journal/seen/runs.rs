@@ -171,5 +171,9 @@ pub fn path_of(out: &Path, number: u64) -> PathBuf {
 }
 
 fn damaged(error: RunError) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
+    let kind = match error.is_retryable() {
+        true => io::ErrorKind::Interrupted,
+        false => io::ErrorKind::InvalidData,
+    };
+    io::Error::new(kind, format!("{error} ({})", error.code()))
 }
