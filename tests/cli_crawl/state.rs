@@ -143,12 +143,12 @@ fn a_running_crawl_is_shown_without_being_disturbed() {
         (&found["running"], &found["requests"]["total"]),
         (&Value::Null, &32.into())
     );
-    let told = state(crawl.folder(), &["--url", &server.url("/q0")])
+    let shown = state(crawl.folder(), &["--url", &server.url("/q0")])
         .expect(0)
         .out;
     assert!(
-        told.contains("not running") && told.contains("--resume --out out"),
-        "{told}"
+        shown.contains("not running") && shown.contains("--resume --out out"),
+        "{shown}"
     );
     assert!(
         state(crawl.folder(), &[])
@@ -178,12 +178,12 @@ fn a_delayed_redirect_shows_until_when_it_waits() {
         (&next["redirects"], &next["standing"]),
         (&1.into(), &"delayed".into())
     );
-    let told = state(crawl.folder(), &args).expect(0).out;
+    let shown = state(crawl.folder(), &args).expect(0).out;
     let until = format!(
         "waits for its delayed redirect until {}",
         text(&next["not_before"])
     );
-    assert!(told.contains(&until), "{told}");
+    assert!(shown.contains(&until), "{shown}");
     assert_eq!(json(crawl.folder(), &[])["requests"]["delayed"], 1);
     going.signal(Signal::KILL);
     going.wait();
@@ -287,8 +287,8 @@ fn damage_is_shown_with_what_is_intact() {
     assert!(end.as_u64().is_some_and(|end| end > middle), "{damage}");
     let total = found["requests"]["total"].as_u64().expect("a count");
     assert!((30..=33).contains(&total), "{total}");
-    let told = state(crawl.folder(), &[]).expect(0).out;
-    assert!(told.contains("journal-00000001 is damaged"), "{told}");
+    let shown = state(crawl.folder(), &[]).expect(0).out;
+    assert!(shown.contains("journal-00000001 is damaged"), "{shown}");
     let exported = state(crawl.folder(), &["--export"]).expect(0);
     assert!(exported.err.contains("is damaged"), "{}", exported.err);
     assert!(exported.out.lines().count() as u64 >= total);
@@ -326,10 +326,10 @@ fn a_hold_of_a_scope_is_shown_as_the_reason() {
     assert!(of_scope["next"][0]["url"].as_str().is_some());
     let of_host = json(crawl.folder(), &["--host", &host]);
     assert!(of_host["robots_fetched"].as_str().is_some(), "{of_host:#}");
-    let told = state(crawl.folder(), &["--host", &host]).expect(0).out;
+    let shown = state(crawl.folder(), &["--host", &host]).expect(0).out;
     assert!(
-        told.contains("held: ") && told.contains("(retry-after)"),
-        "{told}"
+        shown.contains("held: ") && shown.contains("(retry-after)"),
+        "{shown}"
     );
     going.signal(Signal::KILL);
     going.wait();
