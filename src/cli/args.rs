@@ -134,7 +134,7 @@ pub struct Crawl {
     pub overwrite: bool,
     /// Continue the crawl in that directory, after any end; settings and seeds are its own, and more may be
     /// given
-    #[arg(long, conflicts_with_all = ["overwrite", "results"])]
+    #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
     /// With --resume: continue without the damaged parts of the crawl's state; what may be missing is
     /// reported

@@ -19,7 +19,7 @@ use super::args::Crawl;
 use super::feed::{self, Feeder, Seeds, Unfed};
 use super::pending;
 use super::progress::Shown;
-use super::resume::{Resumed, RunInputs};
+use super::resume::{self, Resumed, RunInputs};
 use super::room::{Room, is_full};
 use super::signals::Received;
 use super::stderr;
@@ -30,12 +30,13 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
     let received = Received::watch()?;
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let inputs = inputs(&args.seeds)?;
-    let to_stdout = args.results.is_some();
+    let continues_stdout = (resumed.as_ref()).is_some_and(|resumed| resumed.inputs.to_stdout);
+    let to_stdout = args.results.is_some() || continues_stdout;
     let stdout = match to_stdout {
         true => Some(metadata_of(&io::stdout()).context("cannot look at standard output")?),
         false => None,
     };
-    let out = match (&args.out, to_stdout) {
+    let out = match (&args.out, to_stdout && !args.resume) {
         (Some(out), _) => Some(out.clone()),
         (None, true) => None,
         (None, false) => Some(PathBuf::from("crawl")),
@@ -44,13 +45,14 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
     // Dropped last: the crawler writes until it is dropped.
     let lock: Arc<OnceLock<DirectoryLock>> = Arc::default();
     let is_resumed = resumed.is_some();
-    let given = RunInputs::of(&config, &args.urls, &args.seeds);
+    let given = RunInputs::of(&config, &args.urls, &args.seeds, to_stdout);
     let mut seeds = seeds;
     let state = match (resumed, &out) {
         (Some(resumed), Some(out)) => {
             if !has_state(&config) {
                 return Err(Usage("--resume: STATE is false; set it to true".to_owned()).into());
             }
+            resumed.check_results(args.results.is_some(), out, stdout.as_ref())?;
             let Resumed {
                 lock: locked,
                 state,
@@ -59,6 +61,10 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
             directory::resume(&locked, state.commit()).map_err(refused)?;
             lock.set(locked).expect("it is set only once");
             if state.queued() == 0 && state.seeds_taken().is_none() && given.has_no_seeds() {
+                if to_stdout {
+                    let lines = resume::committed_lines(state.commit(), out).unwrap_or(0);
+                    println!("{{\"resumed_after\": {lines}}}");
+                }
                 if !args.quiet {
                     let out = out.display();
                     stderr::write_line(&format!(
@@ -71,7 +77,7 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
             seeds = all;
             Some(state)
         }
-        (None, Some(out)) if has_state(&config) && !to_stdout => {
+        (None, Some(out)) if has_state(&config) => {
             let secret = random_bits()?;
             Some(State::new(out, given.to_text(), secret).map_err(unusable)?)
         }
@@ -226,8 +232,7 @@ fn continued(
     if !given.has_no_seeds() {
         lists.extend(given.lists);
     }
-    let settings = given.settings;
-    let all = RunInputs { settings, lists };
+    let all = RunInputs { lists, ..given };
     state.set_inputs(all.to_text(), taken).map_err(unusable)?;
     Ok((state, seeds.then(now)))
 }

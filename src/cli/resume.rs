@@ -1,10 +1,12 @@
 //! `crawl --resume`: what a crawl was given, kept in its state for the run that continues it.
 
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use argiope::settings::{Setting, SettingSource, all as settings};
 use argiope::sink::directory::{self, DirectoryLock};
-use argiope::{Config, State};
+use argiope::{Commit, Config, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -18,6 +20,9 @@ pub struct RunInputs {
     pub settings: Map<String, Value>,
     /// The seeds of each run, in order.
     pub lists: Vec<SeedList>,
+    /// Whether result lines go to standard output.
+    #[serde(default)]
+    pub to_stdout: bool,
 }
 
 /// The seeds of one run.
@@ -43,7 +48,7 @@ pub struct Resumed {
 
 impl RunInputs {
     /// What this run is given.
-    pub fn of(config: &Config, urls: &[String], seeds: &[PathBuf]) -> Self {
+    pub fn of(config: &Config, urls: &[String], seeds: &[PathBuf], to_stdout: bool) -> Self {
         let is_set = |name: &str| *config.source(name) != SettingSource::Default;
         let set = settings().iter().filter(|setting| is_set(setting.name));
         let value_of = |setting: &Setting| {
@@ -65,6 +70,7 @@ impl RunInputs {
                 files: files.into_iter().map(|path| absolute(path)).collect(),
                 pipes: pipes.into_iter().map(|path| absolute(path)).collect(),
             }],
+            to_stdout,
         }
     }
 
@@ -127,7 +133,50 @@ impl Resumed {
             inputs,
         })
     }
+
+    /// Checks that lines can go where the earlier run wrote them. `is_asked`: `--results -` is given;
+    /// `stdout`: standard output, if they go there.
+    pub fn check_results(
+        &self,
+        is_asked: bool,
+        out: &Path,
+        stdout: Option<&Metadata>,
+    ) -> anyhow::Result<()> {
+        let file = out.join("results.jsonl");
+        if is_asked && !self.inputs.to_stdout {
+            return Err(Usage(format!(
+                "--results -: the lines of this crawl are in {}; leave the option out",
+                file.display()
+            ))
+            .into());
+        }
+        let is_same = |stdout: &Metadata| {
+            fs::metadata(&file)
+                .is_ok_and(|there| (there.dev(), there.ino()) == (stdout.dev(), stdout.ino()))
+        };
+        // Without a commit the file counts as one of the crawl, and is deleted.
+        if self.state.commit().is_none() && stdout.is_some_and(is_same) {
+            return Err(Usage(format!(
+                "--resume: standard output is {}, which a crawl deletes if nothing was committed; redirect it to another file",
+                file.display()
+            ))
+            .into());
+        }
+        Ok(())
+    }
 }
+
+/// Number of the last line on standard output that is committed; `None` if lines go to a file.
+pub fn committed_lines(last: Option<&Commit>, out: &Path) -> Option<u64> {
+    let stdout = out.join(STDOUT);
+    let mut files = last?.files.iter();
+    files
+        .find(|file| file.path == stdout)
+        .map(|file| file.length)
+}
+
+/// Standard output among the files of a commit.
+pub const STDOUT: &str = "-";
 
 fn absolute(path: &Path) -> String {
     let absolute = match path.as_os_str() == "-" {
@@ -148,7 +197,7 @@ mod tests {
             .and_then(|config| config.with("ROBOTSTXT_OBEY", false))
             .expect("they are valid");
         let urls = ["http://a.test/".to_owned()];
-        let inputs = RunInputs::of(&config, &urls, &["-".into(), "/s.txt".into()]);
+        let inputs = RunInputs::of(&config, &urls, &["-".into(), "/s.txt".into()], true);
         assert_eq!(inputs.settings.len(), 2);
         let read: RunInputs = serde_json::from_str(&inputs.to_text()).expect("it is its own");
         assert_eq!(read, inputs);

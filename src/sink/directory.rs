@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 pub use self::error::DirectoryError;
 use self::lock::Locked;
 pub use self::lock::{DirectoryLock, Owner};
+pub(super) use self::outputs::STDOUT;
 use self::outputs::{WARCS, entries, is_warc_of_ours};
 use crate::sink::commit::Commit;
 

@@ -10,11 +10,12 @@ use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::decisions;
+use crate::sink::directory::STDOUT;
 use crate::sink::durable::DurableFiles;
 use crate::sink::page::Page;
 use crate::sink::prepared::{Prepared, PreparedRecord};
 pub use crate::sink::results::{RecordPlace, write_line};
-use crate::sink::results::{write_from_place, write_place, write_until_place};
+use crate::sink::results::{write_from_place, write_place, write_resumed_after, write_until_place};
 pub use crate::sink::warc::WarcOptions;
 use crate::sink::warc::{CLOSE_TAG, WarcFiles, serial_of};
 use crate::sink::{DiskSink, WriteError, unwritten};
@@ -37,7 +38,8 @@ pub struct FileSinkOptions {
     /// WARC files, if any.
     pub warc: Option<WarcOptions>,
     /// Whether the crawl has a state on disk, from which it can be resumed: a full WARC file then gets its
-    /// final name only after a commit that covers it, and else when it is full.
+    /// final name only after a commit that covers it, and else when it is full; and lines on standard output
+    /// have sequence numbers.
     pub commits: bool,
     /// Maximum bytes waiting for the disk before the sink asks the crawl to wait. Enough to
     /// compress a hundred pages of the usual size while others arrive.
@@ -68,7 +70,10 @@ impl FileSinkOptions {
 pub enum Results {
     /// To [`FileSinkOptions::results_name`], `results.jsonl` by default.
     File,
-    /// To standard output.
+    /// To standard output, which cannot be cut. With [`FileSinkOptions::commits`] each line has a number,
+    /// `seq`, from 1 on. A crawl that is resumed first writes the line `{"resumed_after": SEQ}`: its reader
+    /// drops earlier lines with a greater number. The commit has this number as the length of a file `-` in
+    /// `folder`.
     Stdout,
     /// Nowhere.
     None,
@@ -118,6 +123,8 @@ pub struct FileSink {
 struct Resumed {
     /// Length of the result lines.
     results: Option<u64>,
+    /// Number of committed lines on standard output.
+    sequence: u64,
     /// Length of the decisions.
     decisions: Option<u64>,
     /// The last WARC file. Commits list it until another is begun, for its serial number.
@@ -326,13 +333,13 @@ impl FileSink {
             }
             write_until_place(page, digest, &mut self.batch);
             write_place(None, &mut self.batch);
-            write_from_place(page, &mut self.batch);
+            write_from_place(page, self.sequence(number), &mut self.batch);
             return;
         }
         let mut text = Vec::with_capacity(LINE_USUAL);
         write_until_place(page, digest, &mut text);
         let insert_at = text.len();
-        write_from_place(page, &mut text);
+        write_from_place(page, self.sequence(number), &mut text);
         self.waiting_size += text.len();
         self.waiting.push_back(Line {
             number,
@@ -340,6 +347,16 @@ impl FileSink {
             insert_at,
             record: record.map_or(LineRecord::None, LineRecord::Awaited),
         });
+    }
+
+    /// The number on standard output of the line with this number, if lines have one.
+    fn sequence(&self, number: u64) -> Option<u64> {
+        self.is_numbered().then(|| self.resumed.sequence + number)
+    }
+
+    /// Whether lines go to standard output, and a crawl that is resumed names the last that counts.
+    fn is_numbered(&self) -> bool {
+        self.options.commits && self.options.results == Results::Stdout
     }
 
     fn record_done(&mut self, tag: u64, result: &io::Result<Written>) {
@@ -434,7 +451,7 @@ impl FileSink {
             (Results::None, _) => {}
             (_, Stage::Open) => self.durable.add_synced(file, EPOCH_TAG, disk),
             (Results::File, _) => self.durable.add(file),
-            // It cannot be synced, and the sink is done only when all is written.
+            // The sink is done only when all is written.
             (Results::Stdout, _) => {}
         }
         if let Some(end) = &mut self.epoch_end {
@@ -670,9 +687,11 @@ impl DiskSink for FileSink {
         let files = lengths.into_iter().filter(|(file, _)| !is_pipe(*file));
         let files =
             files.filter_map(|(file, length)| Some(FileLength::new(self.path(file)?, length)));
+        let lines = self.sequence(end.line - 1);
+        let lines = lines.map(|lines| FileLength::new(self.options.folder.join(STDOUT), lines));
         let last_warc = self.resumed.warc.iter().filter(|_| !has_warc);
         let earlier = self.resumed.others.iter().chain(last_warc).cloned();
-        Some(files.chain(earlier).collect())
+        Some(files.chain(lines).chain(earlier).collect())
     }
 
     fn committed(&mut self, _epoch: Epoch, disk: &mut Vec<DiskJob>) {
@@ -689,10 +708,13 @@ impl DiskSink for FileSink {
     fn resumed(&mut self, last: Option<&Commit>, _disk: &mut Vec<DiskJob>) {
         let files = last.into_iter().flat_map(|commit| &commit.files);
         let (results, decisions) = (self.results_path(), self.decisions_path());
+        let stdout = self.options.folder.join(STDOUT);
         let mut last_serial = 0;
         for file in files {
             if file.path == results && self.options.results == Results::File {
                 self.resumed.results = Some(file.length);
+            } else if file.path == stdout && self.is_numbered() {
+                self.resumed.sequence = file.length;
             } else if file.path == decisions && self.options.decisions {
                 self.resumed.decisions = Some(file.length);
             } else if let Some(serial) = serial_of(&self.options.folder, &file.path) {
@@ -703,9 +725,12 @@ impl DiskSink for FileSink {
                     last_serial = serial;
                     self.resumed.warc = Some(file.clone());
                 }
-            } else if file.path == results || file.path == decisions {
+            } else if [&results, &decisions, &stdout].contains(&&file.path) {
                 self.resumed.others.push(file.clone());
             }
+        }
+        if self.is_numbered() {
+            write_resumed_after(self.resumed.sequence, &mut self.batch);
         }
     }
 

@@ -24,7 +24,7 @@ pub struct RecordPlace<'a> {
 pub fn write_line(page: &Page, place: Option<RecordPlace<'_>>, out: &mut Vec<u8>) {
     write_until_place(page, page.digest(), out);
     write_place(place, out);
-    write_from_place(page, out);
+    write_from_place(page, None, out);
 }
 
 /// The line up to the value of `warc`, which is known only after the disk has written the record,
@@ -85,8 +85,8 @@ pub(super) fn write_place(place: Option<RecordPlace<'_>>, out: &mut Vec<u8>) {
     });
 }
 
-/// The line from after the value of `warc` to its end.
-pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
+/// The line from after the value of `warc` to its end; `sequence`: its number on standard output.
+pub(super) fn write_from_place(page: &Page, sequence: Option<u64>, out: &mut Vec<u8>) {
     let timings = &page.timings;
     let mut text = WallText::new();
     let mut wall = |line: &mut Line<'_>, at: Instant| {
@@ -137,6 +137,17 @@ pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     field!(line, "lateness", timings.lateness(), with Line::seconds);
     field!(line, "delay", page.delay, with Line::seconds);
     field!(line, "meta", page.meta(), with Line::verbatim);
+    if let Some(sequence) = sequence {
+        field!(line, "seq").number(sequence);
+    }
+    line.raw("}\n");
+}
+
+/// Appends the first line of a resumed crawl on standard output: lines above this number that were written
+/// before it are void.
+pub(super) fn write_resumed_after(sequence: u64, out: &mut Vec<u8>) {
+    let mut line = Line { out };
+    line.raw("{\"resumed_after\": ").number(sequence);
     line.raw("}\n");
 }
 

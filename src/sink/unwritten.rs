@@ -86,7 +86,7 @@ mod tests {
             (page.kind, page.is_final) = (kind, id != 3);
             write_until_place(&page, None, &mut lines);
             write_place(None, &mut lines);
-            write_from_place(&page, &mut lines);
+            write_from_place(&page, None, &mut lines);
         }
         let mut sitemap = Request::get("http://a.test/sitemap.xml");
         sitemap.sitemap = 1;
@@ -111,7 +111,7 @@ mod tests {
             };
             write_until_place(&page, None, &mut lines);
             write_place(None, &mut lines);
-            write_from_place(&page, &mut lines);
+            write_from_place(&page, None, &mut lines);
         }
         let requests = requests(&lines, BTreeMap::new());
         let lines = requests.iter().map(Request::to_line);

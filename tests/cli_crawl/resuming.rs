@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use self::files::Output;
 use crate::run::{Crawl, Crawled, Ended, Going, check_refused, read_lines, text};
@@ -129,6 +130,98 @@ fn nothing_is_lost_or_doubled_when_a_crawl_is_killed_again_and_again() {
     assert!(pages.any(|line| line.is_refetched), "some are asked again");
     assert_eq!(ends(&output, server.port()), expected);
     drop(crawled.warc());
+}
+
+/// What a reader of standard output keeps: numbered lines, up to the number that a resumed run names.
+#[derive(Default)]
+struct Reader {
+    kept: Vec<Value>,
+    dropped: usize,
+}
+
+impl Reader {
+    /// Reads what a run wrote, of which the last line may be cut short by a kill.
+    fn read(&mut self, out: &str) {
+        for line in out
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+        {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            if let Some(after) = line["resumed_after"].as_u64() {
+                let before = self.kept.len();
+                self.kept.truncate(after as usize);
+                assert_eq!(
+                    self.kept.len(),
+                    after as usize,
+                    "committed lines were written"
+                );
+                self.dropped += before - self.kept.len();
+                continue;
+            }
+            assert_eq!(line["seq"], self.kept.len() + 1, "{line}");
+            self.kept.push(line);
+        }
+    }
+}
+
+#[test]
+fn a_reader_of_standard_output_keeps_each_line_once_when_the_crawl_is_killed() {
+    let expected = whole();
+    let server = Server::new(web);
+    let first = crawl(&server).with(&["--results", "-", "--out", "out"]);
+    let mut going = first.start();
+    server.wait_for_requests(3);
+    let mut reader = Reader::default();
+    let (mut kills, mut resumed) = (0, 0);
+    let ended: Ended = loop {
+        thread::sleep(Duration::from_millis(30 + kills * 37 % 90));
+        if !going.is_running() {
+            break going.wait();
+        }
+        going.signal(Signal::KILL);
+        let killed = going.wait();
+        assert!(
+            kills == 0 || killed.out.is_empty() || killed.out.starts_with("{\"resumed_after\"")
+        );
+        resumed += usize::from(killed.out.starts_with("{\"resumed_after\""));
+        reader.read(&killed.out);
+        kills += 1;
+        assert!(kills < 200, "the crawl makes no progress");
+        going = resume(first.folder());
+    };
+    let ended = ended.expect(0);
+    reader.read(&ended.out);
+    assert!(
+        resumed >= 3,
+        "it was killed {kills} times, and resumed {resumed}"
+    );
+    assert!(reader.dropped > 0, "some lines were not committed");
+    let again = argiope_in(
+        first.folder(),
+        &["crawl", "--resume", "--results", "-", "--out", "out"],
+    );
+    let again = again.expect(0);
+    assert_eq!(
+        again.out,
+        format!("{{\"resumed_after\": {}}}\n", reader.kept.len())
+    );
+    let crawled = first.left(ended);
+    let file = crawled.out().join("results.jsonl");
+    assert!(!file.exists());
+    let lines = reader.kept.iter().map(|line| format!("{line}\n"));
+    fs::write(&file, lines.collect::<String>()).expect("it can be written");
+    let output = checked(&crawled);
+    assert_eq!(ends(&output, server.port()), expected);
+}
+
+#[test]
+fn a_crawl_with_lines_in_a_file_is_not_resumed_to_standard_output() {
+    let server = Server::new(web);
+    let first = crawl(&server).with(&["--max-pages", "5"]);
+    first.try_run().expect(0);
+    let args = ["crawl", "--resume", "--results", "-", "--out", "out"];
+    let refused = argiope_in(first.folder(), &args);
+    check_refused(&refused, &["--results -", "out/results.jsonl", "leave"]);
 }
 
 #[test]

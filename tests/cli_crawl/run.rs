@@ -423,7 +423,9 @@ fn check_line(line: &Value) {
     for flag in ["bound", "refetched"] {
         assert!(object.get(flag).is_none_or(|is| *is == true), "{line}");
     }
-    let is_optional = |key: &String| key == "bound" || key == "refetched";
+    let sequence = object.get("seq");
+    assert!(sequence.is_none_or(Value::is_u64), "{line}");
+    let is_optional = |key: &String| ["bound", "refetched", "seq"].contains(&key.as_str());
     let allowed = |key: &String| KEYS.iter().any(|(known, _)| known == key) || is_optional(key);
     assert!(object.keys().all(allowed), "a key more in {line}");
     if let Some(error) = line["error"].as_object() {

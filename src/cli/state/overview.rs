@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::Crawl;
 use crate::cli::progress::{bytes, span};
+use crate::cli::resume::{STDOUT, committed_lines};
 
 /// A summary of a crawl's state.
 #[derive(Serialize)]
@@ -38,6 +39,8 @@ pub struct LastCommit {
     at: Option<String>,
     /// Seconds since then.
     age: Option<f64>,
+    /// The last line on standard output that it covers; null if lines go to a file.
+    seq: Option<u64>,
 }
 
 /// Requests that are still to be fetched.
@@ -289,12 +292,14 @@ impl LastCommit {
     /// Of this crawl, if there was one.
     pub fn of(crawl: &Crawl) -> Option<Self> {
         let contents = &crawl.contents;
-        let epoch = contents.state().commit()?.epoch.0;
+        let last = contents.state().commit()?;
+        let epoch = last.epoch.0;
         let at = contents.committed_at();
         Some(LastCommit {
             epoch,
             at: at.map(|at| at.to_string()),
             age: at.map(|at| crawl.now.saturating_since(at).as_secs_f64()),
+            seq: committed_lines(Some(last), &crawl.folder),
         })
     }
 }
@@ -309,15 +314,25 @@ pub fn running_text(owner: Option<&str>) -> String {
 
 /// The last commit, in words.
 pub fn commit_text(commit: Option<&LastCommit>) -> String {
-    let Some(LastCommit { epoch, at, age }) = commit else {
+    let Some(commit) = commit else {
         return "none".to_owned();
     };
+    let LastCommit {
+        epoch,
+        at,
+        age,
+        seq,
+        ..
+    } = commit;
+    let lines = seq.map_or_else(String::new, |seq| {
+        format!(", {seq} lines on standard output")
+    });
     match (at, age) {
         (Some(at), Some(age)) => {
             let age = Duration::from_secs_f64(*age);
-            format!("number {epoch} at {at}, {} ago", span(age))
+            format!("number {epoch} at {at}, {} ago{lines}", span(age))
         }
-        _ => format!("number {epoch}"),
+        _ => format!("number {epoch}{lines}"),
     }
 }
 
@@ -357,6 +372,7 @@ fn files(contents: &StateContents, folder: &Path) -> Vec<OutputFile> {
     });
     let commit = contents.state().commit();
     let outputs = commit.into_iter().flat_map(|commit| &commit.files);
+    let outputs = outputs.filter(|file| file.path != folder.join(STDOUT));
     let outputs = outputs.map(|file| {
         // A WARC file that is being written has another name.
         let mut open = file.path.clone().into_os_string();

@@ -206,6 +206,7 @@ impl Open {
         })
     }
 
+    /// Standard output is synced if it is a file.
     fn sync(&mut self) -> io::Result<Written> {
         if let Target::Path { path, entry_synced } = &mut self.target {
             let result = self.file.sync_data().and_then(|()| {
@@ -220,6 +221,9 @@ impl Open {
                 Ok(())
             });
             result.map_err(|error| at("cannot sync", path, &error))?;
+        } else if self.file.metadata()?.is_file() {
+            let synced = self.file.sync_data();
+            synced.map_err(|error| at("cannot sync", STDOUT.as_ref(), &error))?;
         }
         Ok(Written {
             offset: self.end,

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// The result lines.
 pub(super) const RESULTS: &str = "results.jsonl";
 
+/// Result lines on standard output, in the list of a commit: their number is in place of a length.
+pub(in crate::sink) const STDOUT: &str = "-";
+
 /// Decisions about paces.
 pub(super) const DECISIONS: &str = "throttle.jsonl";
 

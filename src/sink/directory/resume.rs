@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use crate::sink::commit::{Commit, FileLength};
 use crate::sink::directory::error::DirectoryError;
-use crate::sink::directory::outputs::{DECISIONS, OPEN, RESULTS, WARCS, entries, is_warc_of_ours};
+use crate::sink::directory::outputs::{
+    DECISIONS, OPEN, RESULTS, STDOUT, WARCS, entries, is_warc_of_ours,
+};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,17 +31,21 @@ pub(super) enum Step {
 pub(super) fn plan(folder: &Path, last: Option<&Commit>) -> Result<Vec<Step>, DirectoryError> {
     let listed = last.map_or(&[][..], |commit| &commit.files);
     let is_listed = |path: &Path| listed.iter().any(|file| file.path == path);
-    let warcs = folder.join(WARCS);
+    let (warcs, stdout) = (folder.join(WARCS), folder.join(STDOUT));
     let mut steps = Vec::new();
     for file in listed {
-        if file.path.parent() == Some(&warcs) && is_warc_of_ours(&file.path) {
+        if file.path == stdout {
+            // Its reader is told.
+        } else if file.path.parent() == Some(&warcs) && is_warc_of_ours(&file.path) {
             plan_warc(file, &mut steps)?;
         } else if file.path.starts_with(folder) {
             plan_continued(folder, file, &mut steps)?;
         }
     }
     let results = folder.join(RESULTS);
-    if !is_listed(&results) && length_of(&results)?.is_some() {
+    // A reader of standard output may collect the lines there.
+    let is_ours = !is_listed(&results) && !is_listed(&stdout);
+    if is_ours && length_of(&results)?.is_some() {
         if last.is_some() {
             return Err(DirectoryError::Changed {
                 path: results,
@@ -286,6 +292,15 @@ mod tests {
         );
         let files = [("results.jsonl", "new\n"), (A, "complete"), (B_OPEN, "new")];
         check(&files, None, &[(A, "complete")]);
+    }
+
+    #[test]
+    fn lines_on_standard_output_are_no_file() {
+        let listed = [("-", 3), (A, 8)];
+        for name in ["-", "results.jsonl"] {
+            let files = [(name, "of the user"), (A, "complete")];
+            check(&files, Some(&listed), &files);
+        }
     }
 
     #[test]

@@ -131,6 +131,16 @@ impl Disk {
         }
     }
 
+    /// The numbers of the lines on standard output, once all are written.
+    fn numbers_on_stdout(&mut self, sink: &mut FileSink) -> Vec<String> {
+        while self.turn(sink) {}
+        let number = |line: &Value| match &line["resumed_after"] {
+            Value::Null => line["seq"].to_string(),
+            after => format!("after {after}"),
+        };
+        self.lines("-").iter().map(number).collect()
+    }
+
     fn ids(&self, path: &str) -> Vec<u64> {
         let lines = self.lines(path);
         lines
@@ -687,6 +697,36 @@ fn lines_on_standard_output_are_prepared_once_written_and_have_no_length() {
     assert_eq!(sink.prepared(Epoch(1)), None);
     while disk.turn(&mut sink) {}
     assert_eq!(sink.prepared(Epoch(1)), Some(Vec::new()));
+}
+
+#[test]
+fn a_resumed_sink_numbers_lines_on_standard_output_from_the_commit() {
+    let options = FileSinkOptions {
+        results: Results::Stdout,
+        commits: true,
+        ..FileSinkOptions::new("out")
+    };
+    let (mut sink, mut disk) = (FileSink::new(options.clone()), Disk::default());
+    disk.put(&mut sink, samples::page(1));
+    disk.put(&mut sink, samples::page(2));
+    let files = commit_all(&mut disk, &mut sink, 1);
+    assert_eq!(files, BTreeMap::from([("out/-".to_owned(), 2)]));
+    disk.put(&mut sink, samples::page(3));
+    assert_eq!(disk.numbers_on_stdout(&mut sink), ["1", "2", "3"]);
+
+    let (mut sink, mut disk) = (FileSink::new(options), Disk::default());
+    let files = files
+        .iter()
+        .map(|(path, length)| FileLength::new(path, *length));
+    let last = Commit {
+        epoch: Epoch(1),
+        files: files.collect(),
+    };
+    sink.resumed(Some(&last), &mut Vec::new());
+    assert_eq!(commit_all(&mut disk, &mut sink, 2)["out/-"], 2);
+    disk.put(&mut sink, samples::page(4));
+    assert_eq!(disk.numbers_on_stdout(&mut sink), ["after 2", "3"]);
+    assert_eq!(commit_all(&mut disk, &mut sink, 3)["out/-"], 3);
 }
 
 fn with_commits() -> FileSinkOptions {
