@@ -1,7 +1,7 @@
 //! `argiope crawl`: crawls from URLs and seeds files into an output directory.
 
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +63,8 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
             if state.queued() == 0 && state.seeds_taken().is_none() && given.has_no_seeds() {
                 if to_stdout {
                     let lines = resume::committed_lines(state.commit(), out).unwrap_or(0);
-                    println!("{{\"resumed_after\": {lines}}}");
+                    let line = format!("{{\"resumed_after\": {lines}}}\n");
+                    io::stdout().write_all(line.as_bytes())?;
                 }
                 if !args.quiet {
                     let out = out.display();
