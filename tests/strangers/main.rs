@@ -14,6 +14,11 @@ mod link_checking;
 mod exporter;
 mod exporting;
 
+#[allow(dead_code, reason = "its main is a user's to run")]
+#[path = "../../examples/sqlite.rs"]
+mod sqlite;
+mod storing;
+
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
