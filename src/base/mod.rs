@@ -14,6 +14,7 @@ pub mod intern;
 pub mod rng;
 pub mod shared;
 pub mod records;
+pub mod priorities;
 pub mod ids;
 pub mod keys;
 pub mod scopes;

@@ -123,6 +123,8 @@ pub struct SpilledBlock {
     pub priority: i32,
     /// How many there are.
     pub requests: u64,
+    /// The number of its first request: blocks of one origin and priority are in this order. 0: not known.
+    pub first: u64,
 }
 
 /// What the crawl has learned of something. The newest about it counts, in all segments.
@@ -364,7 +366,8 @@ impl Record {
                 }
             }
             ADMITTED_BEFORE => Record::AdmittedBefore(input.number("count")?),
-            SPILL => decode_spill(&mut input)?,
+            SPILL => decode_spill(0, &mut input)?,
+            SPILL_IN_ORDER => decode_spill(input.number("first")?, &mut input)?,
             UNSPILLED => Record::Unspilled {
                 file: input.number("file")?,
                 offset: input.number("offset")?,
@@ -416,7 +419,13 @@ pub fn encode_spilled(origin: u64, count: u64, requests: &[u8], out: &mut Vec<u8
 
 /// Appends the bytes of [`Record::Spill`].
 pub fn encode_spill(block: &SpilledBlock, numbers: &[u64], out: &mut Vec<u8>) {
-    put_counter(SPILL, block.file, out);
+    match block.first {
+        0 => put_counter(SPILL, block.file, out),
+        first => {
+            put_counter(SPILL_IN_ORDER, first, out);
+            put_number(block.file, out);
+        }
+    }
     put_number(block.offset, out);
     put_number(block.length, out);
     out.extend_from_slice(&block.origin.to_le_bytes());
@@ -431,7 +440,7 @@ pub fn encode_spill(block: &SpilledBlock, numbers: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-fn decode_spill(input: &mut Input<'_>) -> Result<Record, RecordError> {
+fn decode_spill(first: u64, input: &mut Input<'_>) -> Result<Record, RecordError> {
     let file = input.number("file")?;
     let offset = input.number("offset")?;
     let length = input.number("length")?;
@@ -453,6 +462,7 @@ fn decode_spill(input: &mut Input<'_>) -> Result<Record, RecordError> {
         origin,
         priority,
         requests,
+        first,
     };
     Ok(Record::Spill { block, numbers })
 }
@@ -754,6 +764,7 @@ const SEED_HOSTS: u8 = 10;
 const CRAWL_DELAY: u8 = 11;
 const SPILLED: u8 = 12;
 const SPILL: u8 = 13;
+const SPILL_IN_ORDER: u8 = 16;
 const UNSPILLED: u8 = 31;
 const ADMITTED_BEFORE: u8 = 34;
 const DEPARTED: u8 = 30;

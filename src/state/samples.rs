@@ -72,6 +72,7 @@ pub fn record(rng: &mut Rng) -> Record {
                     origin: rng.next_u64(),
                     priority: number(rng) as i32,
                     requests: number(rng),
+                    first: number(rng),
                 },
                 numbers: (0..rng.below(5)).map(|_| number(rng)).collect(),
             },

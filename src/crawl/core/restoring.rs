@@ -30,7 +30,7 @@ impl<I: Io> Core<I> {
             self.journal.record_crawl_delay(&host, delay);
             self.frontier.restore_crawl_delay(host, delay);
         }
-        self.restore_spilled(&restored.spilled);
+        self.restore_spilled(restored.spilled);
         self.journal.record_requested(restored.requested);
         for entry in restored.admitted {
             let is_started = restored.started.binary_search(&entry.job.id).is_ok();

@@ -63,8 +63,10 @@ impl<I: Io> Core<I> {
     }
 
     /// Adds the blocks that an earlier run wrote.
-    pub fn restore_spilled(&mut self, blocks: &[SpilledBlock]) {
-        for block in blocks {
+    pub fn restore_spilled(&mut self, mut blocks: Vec<SpilledBlock>) {
+        // A block that was moved is behind newer ones.
+        blocks.sort_by_key(|block| block.first);
+        for block in &blocks {
             self.journal.record_spill(block, &[]);
             self.spill.restore(block);
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::hash_table::Entry;
 
+use crate::base::priorities::PriorityQueue;
 use crate::base::sharded::ShardedTable;
 use crate::state::record::SpilledBlock;
 
@@ -15,7 +16,7 @@ pub struct Index {
     /// The blocks of origins that have several.
     several: ShardedTable<(u64, Box<Blocks>)>,
     /// Origins that wait for their turn, by priority. Some may have no such block any more.
-    lines: BTreeMap<Reverse<i32>, Line>,
+    lines: PriorityQueue<u64>,
     /// Priorities by their numbers.
     priorities: Vec<i32>,
 }
@@ -57,7 +58,7 @@ impl Index {
         shard.find(origin, |(key, _)| *key == origin).is_some()
     }
 
-    /// Adds a block. Returns whether its origin had none of this priority.
+    /// Adds a block. Returns whether its origin had none of this priority or a higher one.
     pub fn add(&mut self, block: &SpilledBlock) -> bool {
         let priority = self.priority_number(block.priority);
         let packed = Packed::new(block, priority);
@@ -76,11 +77,11 @@ impl Index {
                     let several = self.several.shard_mut(origin);
                     several.insert_unique(origin, (origin, Box::new(blocks)), |(key, _)| *key);
                 }
-                let priority = self.priorities[priority];
-                let blocks = self.blocks_mut(origin).entry(Reverse(priority));
-                let blocks = blocks.or_default();
-                blocks.push_back(packed);
-                blocks.len() == 1
+                let priority = Reverse(self.priorities[priority]);
+                let blocks = self.blocks_mut(origin);
+                let highest = blocks.first_key_value().map(|(key, _)| *key);
+                blocks.entry(priority).or_default().push_back(packed);
+                highest.is_none_or(|highest| priority < highest)
             }
         }
     }
@@ -100,11 +101,20 @@ impl Index {
 
     /// Whether an origin has a block of this priority or a higher one.
     pub fn is_behind(&self, origin: u64, priority: i32) -> bool {
+        let highest = self.highest(origin);
+        highest.is_some_and(|highest| highest >= priority)
+    }
+
+    /// The highest priority of an origin's blocks.
+    pub fn highest(&self, origin: u64) -> Option<i32> {
         let shard = self.origins.shard(origin);
-        match shard.find(origin, |(key, _)| *key == origin) {
-            None => false,
-            Some((_, SEVERAL)) => self.priorities_of(origin)[0] >= priority,
-            Some((_, packed)) => self.priorities[packed.priority()] >= priority,
+        match shard.find(origin, |(key, _)| *key == origin)? {
+            (_, SEVERAL) => {
+                let several = self.several.shard(origin);
+                let (_, blocks) = several.find(origin, |(key, _)| *key == origin)?;
+                blocks.first_key_value().map(|(priority, _)| priority.0)
+            }
+            (_, packed) => Some(self.priorities[packed.priority()]),
         }
     }
 
@@ -117,21 +127,6 @@ impl Index {
         let mut locations: Vec<Location> = all.map(Packed::location).collect();
         locations.sort_unstable_by_key(|location| (location.file, location.offset));
         locations
-    }
-
-    /// The priorities of an origin's blocks, the highest first.
-    pub fn priorities_of(&self, origin: u64) -> Vec<i32> {
-        let shard = self.origins.shard(origin);
-        match shard.find(origin, |(key, _)| *key == origin) {
-            None => Vec::new(),
-            Some((_, SEVERAL)) => {
-                let several = self.several.shard(origin);
-                let found = several.find(origin, |(key, _)| *key == origin);
-                let (_, blocks) = found.expect("it has several blocks");
-                blocks.keys().map(|priority| priority.0).collect()
-            }
-            Some((_, packed)) => vec![self.priorities[packed.priority()]],
-        }
     }
 
     /// The priority of an origin's block at this location, if it has one there.
@@ -209,22 +204,14 @@ impl Index {
     /// An origin waits at the end of the line of this priority.
     pub fn wait(&mut self, origin: u64, priority: i32) {
         let number = self.priority_number(priority);
-        let priority = self.priorities[number];
-        self.lines
-            .entry(Reverse(priority))
-            .or_default()
-            .push(origin);
+        self.lines.push(self.priorities[number], origin);
     }
 
-    /// The next origin, and the priority of its line: the highest first, in a line the first.
+    /// The next origin, and the priority of its line: the highest first, in a line the first. Lower ones
+    /// have an eighth of the turns, so that none waits for ever.
     pub fn next(&mut self) -> Option<(u64, i32)> {
-        let mut first = self.lines.first_entry()?;
-        let priority = first.key().0;
-        let origin = first.get_mut().pop();
-        if first.get().is_empty() {
-            first.remove();
-        }
-        Some((origin?, priority))
+        let (priority, origin) = self.lines.pop()?;
+        Some((origin, priority))
     }
 
     /// Whether no origin waits.
@@ -297,37 +284,6 @@ fn bytes_of(size: u64) -> u64 {
     (4 + size % 4) << (4 + size / 4)
 }
 
-/// A queue in pieces, so that it never moves as a whole.
-#[derive(Debug, Default)]
-struct Line {
-    pieces: VecDeque<VecDeque<u64>>,
-}
-
-/// Origins in one piece.
-const PIECE: usize = 4096;
-
-impl Line {
-    fn push(&mut self, origin: u64) {
-        match self.pieces.back_mut() {
-            Some(last) if last.len() < PIECE => last.push_back(origin),
-            _ => self.pieces.push_back(VecDeque::from([origin])),
-        }
-    }
-
-    fn pop(&mut self) -> Option<u64> {
-        let first = self.pieces.front_mut()?;
-        let origin = first.pop_front();
-        if first.is_empty() {
-            self.pieces.pop_front();
-        }
-        origin
-    }
-
-    fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,6 +297,7 @@ mod tests {
             origin,
             priority,
             requests: 1,
+            first: offset,
         }
     }
 
@@ -371,9 +328,11 @@ mod tests {
             let priority = rng.below(3) as i32 - 1;
             let blocks = model.entry((origin, Reverse(priority))).or_default();
             if rng.chance(0.55) {
-                let is_first = index.add(&block(origin, priority, 3, offset));
-                assert_eq!(is_first, blocks.is_empty());
                 blocks.push_back(offset);
+                let to_this = (origin, Reverse(i32::MAX))..=(origin, Reverse(priority));
+                let before: usize = model.range(to_this).map(|(_, blocks)| blocks.len()).sum();
+                let is_first = index.add(&block(origin, priority, 3, offset));
+                assert_eq!(is_first, before == 1);
             } else if !blocks.is_empty() {
                 index.remove_first(origin, priority);
                 blocks.pop_front();
@@ -381,12 +340,13 @@ mod tests {
             let first = index
                 .first(origin, priority)
                 .map(|location| location.offset);
-            assert_eq!(first, blocks.front().copied());
+            let expected = model.get(&(origin, Reverse(priority)));
+            assert_eq!(first, expected.and_then(|blocks| blocks.front().copied()));
             let of_origin = model.range((origin, Reverse(i32::MAX))..=(origin, Reverse(i32::MIN)));
             let filled = of_origin.filter(|(_, blocks)| !blocks.is_empty());
-            let priorities: Vec<i32> = filled.map(|((_, priority), _)| priority.0).collect();
-            assert_eq!(index.priorities_of(origin), priorities);
-            assert_eq!(index.has(origin), !priorities.is_empty());
+            let highest = filled.map(|((_, priority), _)| priority.0).next();
+            assert_eq!(index.highest(origin), highest);
+            assert_eq!(index.has(origin), highest.is_some());
         }
     }
 
@@ -397,9 +357,12 @@ mod tests {
             index.wait(origin, (origin % 2) as i32);
         }
         let order: Vec<(u64, i32)> = std::iter::from_fn(|| index.next()).collect();
-        let odd = (0..5000).map(|n| (2 * n + 1, 1));
-        let expected: Vec<(u64, i32)> = odd.chain((0..5000).map(|n| (2 * n, 0))).collect();
-        assert_eq!(order, expected);
+        let of = |priority| order.iter().filter(move |next| next.1 == priority);
+        assert!(of(1).map(|next| next.0).eq((0..5000).map(|n| 2 * n + 1)));
+        assert!(of(0).map(|next| next.0).eq((0..5000).map(|n| 2 * n)));
+        // The others have an eighth of the turns.
+        let lower = order[..800].iter().filter(|next| next.1 == 0);
+        assert_eq!(lower.count(), 100);
         assert!(index.is_nobody_waiting());
     }
 
@@ -409,12 +372,13 @@ mod tests {
         for priority in 0..300 {
             index.add(&block(1, priority, 0, 5 + priority as u64));
         }
-        assert_eq!(index.priorities_of(1).len(), 255);
-        let mut blocks = 0;
-        while let Some(priority) = index.priorities_of(1).first() {
-            index.remove_first(1, *priority);
-            blocks += 1;
+        let mut blocks = Vec::new();
+        while let Some(priority) = index.highest(1) {
+            index.remove_first(1, priority);
+            blocks.push(priority);
         }
-        assert_eq!(blocks, 300);
+        assert_eq!(blocks.len(), 300);
+        blocks.dedup();
+        assert_eq!(blocks.len(), 255);
     }
 }

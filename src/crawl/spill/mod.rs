@@ -7,7 +7,8 @@
 //!
 //! A block has requests of one origin and one priority. Origins take turns: each brings one block into
 //! memory, and waits again, behind all others, once most of that has ended. So an origin with millions of
-//! requests takes no more memory than one with a hundred, and others do not wait for it. A request stays
+//! requests takes no more memory than one with a hundred, and others do not wait for it. The origin whose
+//! requests have the highest priority goes first; lower priorities have an eighth of the turns. A request stays
 //! behind older ones of its origin and priority that are in files.
 //!
 //! The journal has each request that was admitted. It records which requests a block has taken over, and
@@ -266,7 +267,8 @@ impl Spill {
         }
     }
 
-    /// Adds a block that an earlier run wrote.
+    /// Adds a block that an earlier run wrote. Those of one origin and priority come in the order of their
+    /// requests.
     pub fn restore(&mut self, block: &SpilledBlock) {
         let Some(open) = &mut self.open else {
             return;
@@ -553,13 +555,17 @@ impl Open {
         }
     }
 
-    /// Begins to read an origin's first block of this priority, unless it has its turn already.
+    /// Begins to read an origin's first block of this priority, unless it has its turn already, or a block of
+    /// a higher priority, with which it waits as well.
     fn read(&mut self, origin: u64, priority: i32) -> bool {
         let has_turn = self.taken.contains_key(&origin)
             || self.reads.values().any(|reading| reading.origin == origin)
             || self.arrived.iter().any(|read| read.origin == origin);
         if has_turn {
             // It waits again after it.
+            return false;
+        }
+        if self.index.highest(origin) != Some(priority) {
             return false;
         }
         let Some(location) = self.index.first(origin, priority) else {
@@ -646,7 +652,7 @@ impl Open {
 
     /// An origin waits for its next turn.
     fn wait_again(&mut self, origin: u64) {
-        for priority in self.index.priorities_of(origin) {
+        if let Some(priority) = self.index.highest(origin) {
             self.index.wait(origin, priority);
         }
     }
@@ -707,6 +713,7 @@ impl Open {
             origin: first.origin,
             priority: first.priority,
             requests: count,
+            first: first.number,
         };
         self.add(&block);
         self.written.push(WrittenBlock {
@@ -784,8 +791,7 @@ impl Open {
         let file = moving.file;
         let read = moving.pieces.each(|offset, payload| {
             if let Ok(Record::Spilled { origin, entries }) = Record::decode(payload) {
-                let requests = entries.len() as u64;
-                self.move_block((file, offset), origin, requests, payload, &mut out);
+                self.move_block((file, offset), origin, &entries, payload, &mut out);
             }
         });
         self.append(&mut out);
@@ -805,7 +811,7 @@ impl Open {
         &mut self,
         from: (u64, u64),
         origin: u64,
-        requests: u64,
+        entries: &[Entry],
         payload: &[u8],
         out: &mut Vec<u8>,
     ) {
@@ -827,7 +833,8 @@ impl Open {
             length,
             origin,
             priority,
-            requests,
+            requests: entries.len() as u64,
+            first: entries.first().map_or(0, |entry| entry.job.id),
         };
         self.index.relocate(from, &block);
         self.count_in(&block);

@@ -267,7 +267,9 @@ fn random_requests_come_back_once_in_order_also_in_later_runs() {
                     ..SpillStart::new(Path::new("out"), 5)
                 };
                 spill = Spill::new(start, 100_000);
-                blocks.values().for_each(|block| spill.restore(block));
+                let mut all: Vec<&SpilledBlock> = blocks.values().collect();
+                all.sort_by_key(|block| block.first);
+                all.into_iter().for_each(|block| spill.restore(block));
             }
         }
         let left = spill.drain(|path, offset, bytes| {

@@ -230,9 +230,13 @@ fn kinds_and_flags_keep_their_numbers() {
         origin: 0,
         priority: 0,
         requests: 0,
+        first: 0,
     };
     let numbers = Vec::new();
     check_kind(Record::Spill { block, numbers }, 13);
+    let block = SpilledBlock { first: 1, ..block };
+    let numbers = Vec::new();
+    check_kind(Record::Spill { block, numbers }, 16);
     check_kind(Record::Unspilled { file: 0, offset: 0 }, 31);
     check_kind(Record::SeenFrozen(0), 20);
     check_kind(Record::SeenRuns(Vec::new()), 21);

@@ -318,6 +318,7 @@ fn requests_that_are_read_from_a_block_leave_no_second_key() {
         origin: 0,
         priority: 0,
         requests: 2,
+        first: 1,
     };
     let restored = committed([
         admitted(1, 0),
@@ -709,6 +710,7 @@ fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
                     origin: 1,
                     priority: 0,
                     requests: numbers.len() as u64,
+                    first: numbers.first().copied().unwrap_or(0),
                 };
                 blocks.push((offset, numbers.clone()));
                 records.push(Record::Spill { block, numbers });
