@@ -125,9 +125,9 @@ enum LaneState {
 /// again: see [`Frontier::lane_changes`].
 #[derive(Debug)]
 pub enum LaneChange {
-    /// The lane has something to send, with these expected costs. Repeated when another request
-    /// becomes the first.
-    Offer(LaneId, Costs),
+    /// The lane has something to send, with these expected costs and this priority. Repeated when
+    /// another request becomes the first.
+    Offer(LaneId, Costs, i32),
     /// The lane has nothing to send until it is offered again.
     Withdraw(LaneId),
     /// The lane is closed; its number may be used again.
@@ -484,9 +484,11 @@ impl Frontier {
     fn offer_lane(&mut self, lane: LaneId) {
         let slot = &mut self.lanes[lane.0 as usize];
         slot.state = LaneState::Offered;
-        let extra = slot.queue.peek().and_then(Queued::extra);
+        let front = slot.queue.peek();
+        let extra = front.and_then(Queued::extra);
         let costs = extra.map_or_else(Costs::new, Extra::costs);
-        self.changes.push(LaneChange::Offer(lane, costs));
+        let priority = front.map_or(0, Queued::priority);
+        self.changes.push(LaneChange::Offer(lane, costs, priority));
     }
 
     /// Records that an attempt has ended. `page`: it fetched a page that counts against the limits.

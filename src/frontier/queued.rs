@@ -131,6 +131,13 @@ impl Queued {
         }
     }
 
+    pub fn priority(&self) -> i32 {
+        match self {
+            Queued::Whole(job) => job.priority,
+            _ => 0,
+        }
+    }
+
     pub fn depth(&self) -> u32 {
         match self {
             Queued::Plain(_) => 0,

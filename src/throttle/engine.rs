@@ -18,6 +18,7 @@
 
 mod accounts;
 mod median;
+mod mixed;
 mod findings;
 mod answers;
 mod lanes;
@@ -40,13 +41,14 @@ pub use self::tickets::TicketId;
 use self::accounts::Accounts;
 use self::lanes::Lane;
 use self::learned::LearnedLimits;
+use self::mixed::Priorities;
 use self::saved::{SavedScopes, UnsavedScopes};
 use self::scope_table::ScopeTable;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
 use super::cause::WaitCause;
 use super::decision::Decision;
-use super::scope::{Change, NO_INDEX, Profile, Queued, Scope};
+use super::scope::{Change, NO_INDEX, NOT_CAPPED, Profile, Queued, Scope};
 use super::settings::ThrottleSettings;
 use super::signal::Feedback;
 use super::strategies::Strategies;
@@ -89,8 +91,8 @@ pub struct Throttle {
     drained: bool,
     /// Scopes that waited for the global cap and now have room; checked before `ready`.
     uncapped: VecDeque<ScopeId>,
-    /// Scopes whose first lane waits for the global cap, each at most once, in order of arrival.
-    capped: VecDeque<ScopeId>,
+    /// Priorities of lanes, and what waits by them.
+    priorities: Priorities,
     /// Number of scopes checked so far by [`Throttle::poll`].
     scopes_checked: u64,
     /// Consecutive polls that ended at their bound without a grant.
@@ -180,7 +182,7 @@ impl Throttle {
             advanced: None,
             drained: false,
             uncapped: VecDeque::new(),
-            capped: VecDeque::new(),
+            priorities: Priorities::default(),
             scopes_checked: 0,
             empty_polls: 0,
             in_flight: 0,
@@ -293,10 +295,7 @@ impl Throttle {
                 }
                 Checked::Moved => self.schedule_check(id, now),
                 Checked::Capped => {
-                    let scope = self.scope_mut(id);
-                    if !std::mem::replace(&mut scope.capped, true) {
-                        self.capped.push_back(id);
-                    }
+                    self.push_capped(id);
                     self.account_capped(id, now);
                     // Departures of a capped scope still need a wheel entry.
                     self.arm_departure(id, now);
@@ -403,16 +402,18 @@ impl Throttle {
         }
     }
 
-    /// If there is room, moves the scope that has waited longest for the global cap to the front.
+    /// If there is room, moves a scope that waits for the global cap to the front: that with the highest
+    /// priority, among equal ones the one that has waited longest.
     fn promote_capped(&mut self) {
         if !self.has_room() {
             return;
         }
-        while let Some(id) = self.capped.pop_front() {
-            // Entries of evicted scopes are void.
+        while let Some((id, number)) = self.priorities.pop_capped() {
+            // Entries of evicted scopes and of other priorities are void.
             if let Some(scope) = self.scope_table.get_mut(id)
-                && std::mem::take(&mut scope.capped)
+                && scope.capped == number
             {
+                scope.capped = NOT_CAPPED;
                 match scope.queued {
                     // It is checked before `uncapped` anyway.
                     Queued::Departing => return,
@@ -643,7 +644,7 @@ impl Throttle {
             }
         });
         // A lane that waits for the global cap is checked when there is room, not at a time.
-        let at = self.next_action_at(scope, departs, first.filter(|_| !scope.capped));
+        let at = self.next_action_at(scope, departs, first.filter(|_| !scope.is_capped()));
         self.account_waiting(id, scope.account, first, now);
         let Some(at) = at else {
             return;

@@ -61,6 +61,9 @@ impl Profile {
 /// number.
 pub(super) const NO_INDEX: u32 = u32::MAX;
 
+/// In place of the number of a priority: the scope's first lane does not wait for the global cap.
+pub(super) const NOT_CAPPED: u8 = u8::MAX;
+
 /// The state of one scope.
 ///
 /// *Released* requests hold a slot of its concurrency. Until they depart they are *prepared*: their
@@ -94,9 +97,10 @@ pub(super) struct Scope {
     /// `SETUP_UNIT`.
     setup: u16,
     pub queued: Queued,
-    /// The first lane in its line waits for the global cap: the scope has an entry in the queue
-    /// `capped` and needs no wake-up for a release until that entry is taken.
-    pub capped: bool,
+    /// The first lane in its line waits for the global cap: the scope has an entry in the queue of
+    /// these, under the priority of this number, and needs no wake-up for a release until that entry
+    /// is taken. Otherwise `NOT_CAPPED`.
+    pub capped: u8,
     /// Number of answers, up to `MEASURED_AFTER`.
     answered: u8,
     pub unsaved: Unsaved,
@@ -156,7 +160,7 @@ impl Scope {
             prepared: 0,
             setup: 0,
             queued: Queued::No,
-            capped: false,
+            capped: NOT_CAPPED,
             answered: 0,
             unsaved: Unsaved::No,
             profile,
@@ -617,12 +621,17 @@ impl Scope {
         }
     }
 
+    /// Returns whether its first lane waits for the global cap.
+    pub fn is_capped(&self) -> bool {
+        self.capped != NOT_CAPPED
+    }
+
     /// Returns whether its state at `now` equals that of a new scope.
     pub fn is_blank(&self, now: Instant) -> bool {
         self.waiting == NO_INDEX
             && self.departing == NO_INDEX
             && self.queued == Queued::No
-            && !self.capped
+            && !self.is_capped()
             && self.blank_at().is_some_and(|at| at <= now)
     }
 

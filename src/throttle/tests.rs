@@ -2,6 +2,7 @@
 
 mod world;
 mod pace;
+mod priorities;
 mod scopes;
 mod fairness;
 mod refusals;

@@ -17,8 +17,9 @@ impl<I: Io> Core<I> {
     pub fn update_lanes(&mut self) {
         for change in self.frontier.lane_changes() {
             match change {
-                LaneChange::Offer(lane, costs) => {
+                LaneChange::Offer(lane, costs, priority) => {
                     self.throttle.expect(lane, &costs, self.now);
+                    self.throttle.set_priority(lane, priority, self.now);
                     self.throttle.offer(lane, self.now);
                 }
                 LaneChange::Withdraw(lane) => self.throttle.withdraw(lane, self.now),

@@ -17,11 +17,11 @@ pub(super) struct Lane {
     pub offered_at: Instant,
     /// The next lane in the line (which may be there without waiting any more), or `NO_INDEX`.
     pub next: u32,
-    /// Number of its scopes that its requests name or map to. They come first; the others were
-    /// added automatically (an address, a Crawl-delay).
-    pub named: u8,
-    /// Whether the last of these is the most specific.
-    pub ordered: bool,
+    /// Number of its scopes that its requests name or map to, and `ORDERED`. They come first; the
+    /// others were added automatically (an address, a Crawl-delay).
+    named: u8,
+    /// The number of the priority of its next request.
+    pub priority: u8,
     pub state: Waiting,
     /// Times it was first in a line and could not be released because of another scope.
     pub passed_over: u8,
@@ -36,6 +36,9 @@ struct More {
     costs: Vec<(ScopeId, f64)>,
 }
 
+/// The last of the scopes that requests name or map to is the most specific.
+const ORDERED: u8 = 0x80;
+
 /// Marks a missing scope.
 const NO_SCOPE: ScopeId = ScopeId(u32::MAX);
 
@@ -46,8 +49,8 @@ impl Lane {
             more: None,
             offered_at: Instant::START,
             next: NO_INDEX,
-            named: scopes.ids().len() as u8,
-            ordered: scopes.is_ordered(),
+            named: scopes.ids().len() as u8 | if scopes.is_ordered() { ORDERED } else { 0 },
+            priority: 0,
             state: Waiting::Idle,
             passed_over: 0,
         };
@@ -63,6 +66,16 @@ impl Lane {
             (_, [_, NO_SCOPE]) => &self.few[..1],
             _ => &self.few,
         }
+    }
+
+    /// Number of its scopes that its requests name or map to: they come first.
+    pub fn named(&self) -> u8 {
+        self.named & !ORDERED
+    }
+
+    /// Whether the last of these is the most specific.
+    pub fn is_ordered(&self) -> bool {
+        self.named & ORDERED != 0
     }
 
     /// A copy of the same list, for iteration while the lane changes.
@@ -91,7 +104,7 @@ impl Lane {
     }
 
     /// Returns whether it is in some scope's line.
-    fn is_linked(&self) -> bool {
+    pub fn is_linked(&self) -> bool {
         self.next != NO_INDEX
     }
 
@@ -163,18 +176,18 @@ impl Throttle {
     /// that sets no limit.
     pub(crate) fn is_opened_under(&self, lane: LaneId, scopes: &ScopeSet) -> bool {
         let slot = &self.lanes[lane.0 as usize];
-        let named = &slot.scopes()[..usize::from(slot.named)];
+        let named = &slot.scopes()[..usize::from(slot.named())];
         let same = match (named, scopes.ids()) {
             ([only], []) => self.scope_table.name(*only).is_empty(),
             (named, ids) => named == ids,
         };
-        same && slot.ordered == scopes.is_ordered()
+        same && slot.is_ordered() == scopes.is_ordered()
     }
 
     /// The scopes of a lane that were added automatically after it was opened.
     pub(crate) fn joined_scopes(&self, lane: LaneId) -> &[ScopeId] {
         let slot = &self.lanes[lane.0 as usize];
-        &slot.scopes()[usize::from(slot.named)..]
+        &slot.scopes()[usize::from(slot.named())..]
     }
 
     /// Adds a scope to a lane that does not wait now (an address after name resolution, a
@@ -196,7 +209,7 @@ impl Throttle {
         let mut scopes = slot.scopes_copy();
         if let Some(at) = scopes.iter().position(|other| *other == scope) {
             assert!(
-                at >= usize::from(slot.named),
+                at >= usize::from(slot.named()),
                 "a scope that a lane was opened under is not removed"
             );
             scopes.remove(at);
@@ -310,6 +323,6 @@ mod tests {
             lane.set_scopes(&scopes);
             assert_eq!(lane.scopes(), scopes);
         }
-        assert_eq!(lane.scopes()[..usize::from(lane.named)], [ScopeId(0)]);
+        assert_eq!(lane.scopes()[..usize::from(lane.named())], [ScopeId(0)]);
     }
 }

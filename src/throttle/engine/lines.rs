@@ -1,7 +1,8 @@
 //! The lines in which lanes wait for a scope's slot, and released requests for its gap.
 //!
 //! A line is a ring linked through its members: a scope stores the last member, whose `next` is the
-//! first. So waiting allocates nothing, and costs a scope one number.
+//! first. So waiting allocates nothing, and costs a scope one number. Lanes of different priorities wait in
+//! [mixed lines](super::mixed).
 
 use super::super::scope::{NO_INDEX, Scope};
 use super::lanes::Waiting;
@@ -51,6 +52,10 @@ impl Throttle {
         if last == NO_INDEX {
             self.lanes[lane as usize].next = lane;
             self.lines += 1;
+        } else if self.priorities.is_mixed(id)
+            || self.lanes[lane as usize].priority != self.lanes[last as usize].priority
+        {
+            return self.enqueue_mixed(lane, id, end);
         } else {
             self.lanes[lane as usize].next = self.lanes[last as usize].next;
             self.lanes[last as usize].next = lane;
@@ -67,11 +72,15 @@ impl Throttle {
         let first = self.lanes[last as usize].next;
         let slot = &mut self.lanes[first as usize];
         let next = std::mem::replace(&mut slot.next, NO_INDEX);
-        if first == last {
+        let priority = slot.priority;
+        if first != last {
+            self.lanes[last as usize].next = next;
+        } else if let Some(next) = self.priorities.next_of(id, priority) {
+            self.lanes[next as usize].next = next;
+            self.scope_mut(id).waiting = next;
+        } else {
             self.scope_mut(id).waiting = NO_INDEX;
             self.lines -= 1;
-        } else {
-            self.lanes[last as usize].next = next;
         }
     }
 

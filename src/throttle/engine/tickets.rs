@@ -105,8 +105,8 @@ impl Throttle {
         TicketId(self.tickets.insert(Ticket {
             held,
             charges,
-            named: slot.named,
-            ordered: slot.ordered,
+            named: slot.named(),
+            ordered: slot.is_ordered(),
             due,
             sent: Instant::START,
             on_wire_at: Instant::FAR_FUTURE,
