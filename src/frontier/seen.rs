@@ -156,6 +156,11 @@ impl Seen {
             .is_none_or(|max| self.bytes() < max || self.prints.is_empty())
     }
 
+    /// Number of keys whose presence on disk is to be checked.
+    pub fn questions(&self) -> usize {
+        self.questions.len()
+    }
+
     /// Keys whose presence on disk is to be checked, so many at most; [`Seen::handle_answer`] takes the
     /// answers.
     pub fn take_questions(&mut self, max: usize) -> Vec<u64> {

@@ -23,6 +23,7 @@ use self::merging::Merging;
 use self::runs::{RunFailure, RunFile, path_of};
 use self::writing::Writing;
 use crate::base::disk::{DiskDone, DiskJob, FileId};
+use crate::frontier::seen::Seen;
 use crate::frontier::seen::run::Run;
 use crate::sink::WriteError;
 use crate::sink::directory::STATE;
@@ -40,13 +41,15 @@ pub struct SeenRuns {
     spill: Option<Spill>,
     merging: Option<Merging>,
     batch: Option<Batch>,
+    /// Number of batches so far.
+    batches: u64,
     /// Runs that are removed after the next commit, and after the one under way.
     obsolete: Vec<PathBuf>,
     removed_next: Vec<PathBuf>,
     jobs: Vec<DiskJob>,
     failure: Option<WriteError>,
-    /// Whether a merge has the next step.
-    is_turn_of_merge: bool,
+    /// Which of the batch, the merge and the spill has the next step.
+    turn: usize,
 }
 
 /// What the runs of a crawl begin with.
@@ -78,6 +81,17 @@ pub struct RunsChange {
     pub has_frozen: bool,
 }
 
+/// What a step has changed.
+#[derive(Debug)]
+pub struct Advance {
+    /// The runs from now on, if they are others.
+    pub change: Option<RunsChange>,
+    /// The number of the run that keys in memory are written to from now on.
+    pub frozen: Option<u64>,
+    /// Whether there is another step to do at once.
+    pub has_step: bool,
+}
+
 /// Owners of jobs among the files of the disk; `checks::READS` and `merging::READS` are others.
 const SPILLED: FileId = FileId(8);
 const MERGED: FileId = FileId(9);
@@ -94,11 +108,12 @@ impl SeenRuns {
             spill: None,
             merging: None,
             batch: None,
+            batches: 0,
             obsolete: Vec::new(),
             removed_next: Vec::new(),
             jobs: Vec::new(),
             failure: None,
-            is_turn_of_merge: false,
+            turn: 0,
         }
     }
 
@@ -117,12 +132,12 @@ impl SeenRuns {
     }
 
     /// Whether frozen keys may be given.
-    pub fn may_spill(&self) -> bool {
+    fn may_spill(&self) -> bool {
         self.spill.is_none() && self.runs.len() < RUNS_MAX && self.failure.is_none()
     }
 
     /// Begins to write frozen keys, which come in so many pieces, to a run; returns its number.
-    pub fn begin_spill(&mut self, pieces: usize) -> u64 {
+    fn begin_spill(&mut self, pieces: usize) -> u64 {
         let writing = self.begin_run(SPILLED);
         let number = writing.number();
         self.spill = Some(Spill {
@@ -134,13 +149,13 @@ impl SeenRuns {
     }
 
     /// The piece of the frozen keys that is needed now.
-    pub fn wanted_piece(&self) -> Option<usize> {
+    fn wanted_piece(&self) -> Option<usize> {
         let spill = self.spill.as_ref()?;
         spill.writing.wants_keys().then_some(spill.next)
     }
 
     /// Takes that piece.
-    pub fn put_piece(&mut self, keys: &[u64]) {
+    fn put_piece(&mut self, keys: &[u64]) {
         if let Some(spill) = &mut self.spill {
             spill.writing.push(keys);
             spill.next += 1;
@@ -150,31 +165,73 @@ impl SeenRuns {
         }
     }
 
-    /// Whether keys to be checked are taken: how many.
-    pub fn room(&self) -> usize {
-        match self.batch.is_none() && self.failure.is_none() {
-            true => KEYS_MAX,
-            false => 0,
+    /// Advances the set and its runs together, by a step of a millisecond or two at most. `may_freeze`: keys in
+    /// memory may become a run.
+    pub fn advance(&mut self, seen: &mut Seen, may_freeze: bool) -> Advance {
+        for (key, is_present) in self.poll_answers().into_iter().flatten() {
+            seen.handle_answer(key, is_present);
+        }
+        let change = self.poll_change();
+        if let Some(change) = &change {
+            seen.set_runs(change.runs.clone(), change.has_frozen);
+        }
+        let freezes = may_freeze && seen.is_to_be_frozen() && self.may_spill();
+        let keys = seen.take_questions(self.room(seen.questions()));
+        let has_step = !keys.is_empty() || self.step();
+        self.ask(keys);
+        if let Some(piece) = self.wanted_piece() {
+            self.put_piece(&seen.frozen_piece(piece));
+        }
+        let frozen = freezes.then(|| {
+            seen.freeze();
+            self.begin_spill(seen.frozen_pieces())
+        });
+        Advance {
+            has_step: has_step || frozen.is_some(),
+            change,
+            frozen,
         }
     }
 
-    /// Begins to check whether runs have these keys.
-    pub fn ask(&mut self, keys: Vec<u64>) {
-        debug_assert!(self.batch.is_none(), "one at a time");
-        let mut batch = Batch::new(keys, self.runs.clone());
-        batch.advance(&mut self.jobs);
-        self.batch = Some(batch);
+    /// The batch under way: its number, and how many keys it has.
+    pub fn batch(&self) -> Option<(u64, usize)> {
+        let batch = self.batch.as_ref()?;
+        Some((self.batches, batch.count()))
     }
 
-    /// The keys of a batch that is over, and whether any run has them.
-    pub fn poll_answers(&mut self) -> Option<impl Iterator<Item = (u64, bool)>> {
-        self.batch
-            .take_if(|batch| batch.is_over())
-            .map(Batch::answers)
+    /// How many of the keys that wait to be checked are taken now. They join the batch that is being filled,
+    /// or begin one, which takes all that wait.
+    fn room(&mut self, waiting: usize) -> usize {
+        if self.failure.is_some() {
+            return 0;
+        }
+        if self.batch.is_none() && waiting > 0 {
+            let count = waiting.min(KEYS_MAX);
+            self.batch = Some(Batch::new(count, self.runs.clone()));
+            self.batches += 1;
+        }
+        self.batch.as_ref().map_or(0, Batch::wanted)
+    }
+
+    /// Takes keys for which there was room.
+    fn ask(&mut self, keys: Vec<u64>) {
+        if let Some(batch) = self.batch.as_mut().filter(|_| !keys.is_empty()) {
+            batch.push(keys);
+        }
+    }
+
+    /// Some keys of a batch, and whether any run has them.
+    fn poll_answers(&mut self) -> Option<impl Iterator<Item = (u64, bool)> + use<>> {
+        let batch = self.batch.as_mut()?;
+        let answers = batch.poll_answers();
+        if batch.is_over() {
+            self.batch = None;
+        }
+        answers
     }
 
     /// The runs, if they change now.
-    pub fn poll_change(&mut self) -> Option<RunsChange> {
+    fn poll_change(&mut self) -> Option<RunsChange> {
         if self.batch.is_some() {
             return None;
         }
@@ -203,19 +260,23 @@ impl SeenRuns {
     }
 
     /// Does a step of 1 to 2 ms at most; returns false if there is none to do now.
-    pub fn step(&mut self) -> bool {
+    fn step(&mut self) -> bool {
         if self.failure.is_some() {
             return false;
         }
         if self.merging.is_none() {
             self.begin_merge();
         }
-        self.is_turn_of_merge = !self.is_turn_of_merge;
-        let turns = [self.is_turn_of_merge, !self.is_turn_of_merge];
-        turns.into_iter().any(|is_merge| match is_merge {
-            true => (self.merging.as_mut()).is_some_and(|merging| merging.step(&mut self.jobs)),
-            false => (self.spill.as_mut()).is_some_and(|spill| spill.writing.step(&mut self.jobs)),
-        })
+        self.turn = (self.turn + 1) % 3;
+        let jobs = &mut self.jobs;
+        let has_step = [0, 1, 2]
+            .into_iter()
+            .any(|turn| match (self.turn + turn) % 3 {
+                0 => (self.batch.as_mut()).is_some_and(|batch| batch.step(jobs)),
+                1 => (self.merging.as_mut()).is_some_and(|merging| merging.step(jobs)),
+                _ => (self.spill.as_mut()).is_some_and(|spill| spill.writing.step(jobs)),
+            });
+        has_step || self.batch.as_ref().is_some_and(Batch::has_answers)
     }
 
     fn begin_merge(&mut self) {

@@ -57,8 +57,7 @@ impl Run {
 
     /// The block that may have a fingerprint. `None`: the run does not have it.
     pub fn block_of(&self, print: u64) -> Option<u64> {
-        let number = self.starts.partition_point(|start| *start <= print);
-        let number = number.checked_sub(1)?;
+        let number = self.count_until(print).checked_sub(1)?;
         let part = &self.parts[number];
         if part
             .filter
@@ -69,6 +68,24 @@ impl Run {
         }
         let block = part.firsts.partition_point(|first| *first <= print) - 1;
         Some((number * PART_BLOCKS + block) as u64)
+    }
+
+    /// Number of parts that start at or before a fingerprint. These are evenly distributed, so that the
+    /// search begins where it most likely ends.
+    fn count_until(&self, print: u64) -> usize {
+        let parts = self.starts.len();
+        let is_until = |start: &u64| *start <= print;
+        let guess = (u128::from(print) * parts as u128 >> u64::BITS) as usize;
+        let (low, high) = (
+            guess.saturating_sub(GUESS_OFF),
+            parts.min(guess + GUESS_OFF),
+        );
+        let is_above = low == 0 || is_until(&self.starts[low - 1]);
+        let is_below = high == parts || !is_until(&self.starts[high]);
+        match is_above && is_below {
+            true => low + self.starts[low..high].partition_point(is_until),
+            false => self.starts.partition_point(is_until),
+        }
     }
 
     /// Memory, in bytes.
@@ -138,6 +155,9 @@ impl Filter {
         is_whole.then_some(Filter(filter))
     }
 }
+
+/// Parts around the likely one that are searched first.
+const GUESS_OFF: usize = 4;
 
 /// Bytes of a filter before its fingerprints.
 const HEAD: usize = BinaryFuse8::DESCRIPTOR_LEN;

@@ -71,6 +71,18 @@ pub enum RunError {
     },
 }
 
+/// Keys of a block, ascending.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockKeys<'a>(&'a [[u8; 8]]);
+
+impl BlockKeys<'_> {
+    /// Whether the block has a key.
+    pub fn has(&self, key: u64) -> bool {
+        let found = (self.0).binary_search_by_key(&key, |bytes| u64::from_le_bytes(*bytes));
+        found.is_ok()
+    }
+}
+
 impl RunError {
     /// The stable code.
     pub const fn code(&self) -> &'static str {
@@ -151,15 +163,13 @@ impl RunPlace {
         Ok(keys.iter().copied().map(u64::from_le_bytes))
     }
 
-    /// Whether a block has a key.
+    /// The keys of a block, to look for some of them.
     ///
     /// # Errors
     /// It is damaged.
-    pub fn has(&self, block: u64, bytes: &[u8], key: u64) -> Result<bool, RunError> {
-        let keys = self.checked(block, bytes)?;
-        let (keys, _) = keys.as_chunks::<8>();
-        let found = keys.binary_search_by_key(&key, |bytes| u64::from_le_bytes(*bytes));
-        Ok(found.is_ok())
+    pub fn block<'a>(&self, block: u64, bytes: &'a [u8]) -> Result<BlockKeys<'a>, RunError> {
+        let (keys, _) = self.checked(block, bytes)?.as_chunks();
+        Ok(BlockKeys(keys))
     }
 
     /// The bytes of the keys of a block.
@@ -439,9 +449,10 @@ mod tests {
                 assert_eq!(written.block_of(*key), Some(block));
                 let start = offset_of(block) as usize;
                 let block_bytes = &bytes[start..start + bytes_of(block..block + 1, record.keys)];
-                assert_eq!(place.has(block, block_bytes, *key), Ok(true));
+                let block_keys = place.block(block, block_bytes).expect("it is sound");
+                assert!(block_keys.has(*key));
                 let is_next = keys.contains(&(key + 1));
-                assert_eq!(place.has(block, block_bytes, key + 1), Ok(is_next));
+                assert_eq!(block_keys.has(key + 1), is_next);
             }
         }
     }

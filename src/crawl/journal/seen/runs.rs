@@ -10,7 +10,7 @@ use crate::frontier::seen::run::Run;
 use crate::sink::directory::{SEEN, STATE};
 use crate::state::record::RunRecord;
 use crate::state::seen_runs::file::{
-    HEADER_BYTES, RunError, RunPlace, blocks_of, bytes_of, directory_offset, offset_of,
+    BlockKeys, HEADER_BYTES, RunError, RunPlace, blocks_of, bytes_of, directory_offset, offset_of,
 };
 
 /// A run in a file.
@@ -112,17 +112,16 @@ impl RunFile {
         Ok(keys)
     }
 
-    /// Whether a block has a key; `bytes`: those of all `blocks`.
-    pub fn has(
+    /// The keys of a block; `bytes`: those of all `blocks`.
+    pub fn block<'a>(
         &self,
         block: u64,
         blocks: &Range<u64>,
-        bytes: &[u8],
-        key: u64,
-    ) -> Result<bool, RunFailure> {
+        bytes: &'a [u8],
+    ) -> Result<BlockKeys<'a>, RunFailure> {
         let of_block = self.bytes_of(block, blocks, bytes);
-        let has = self.place.has(block, of_block, key);
-        has.map_err(|error| self.failure(error))
+        let keys = self.place.block(block, of_block);
+        keys.map_err(|error| self.failure(error))
     }
 
     /// The bytes of a block among those of some.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
+use super::checks::KEYS_PER_STEP;
 use super::*;
 use crate::base::disk::Written;
 use crate::base::keys::UrlKey;
@@ -56,26 +57,10 @@ impl Trial {
 
     /// A turn, as that of the core.
     fn turn(&mut self) {
-        for (key, is_present) in self.runs.poll_answers().into_iter().flatten() {
-            self.seen.handle_answer(key, is_present);
-        }
-        if let Some(change) = self.runs.poll_change() {
-            self.seen.set_runs(change.runs, change.has_frozen);
+        let advance = self.runs.advance(&mut self.seen, true);
+        if advance.change.is_some() {
             self.runs.begin_commit();
             self.runs.handle_committed();
-        }
-        let freezes = self.seen.is_to_be_frozen() && self.runs.may_spill();
-        let keys = self.seen.take_questions(self.runs.room());
-        match keys.is_empty() {
-            true => drop(self.runs.step()),
-            false => self.runs.ask(keys),
-        }
-        if let Some(piece) = self.runs.wanted_piece() {
-            self.runs.put_piece(&self.seen.frozen_piece(piece));
-        }
-        if freezes {
-            self.seen.freeze();
-            self.runs.begin_spill(self.seen.frozen_pieces());
         }
         for mut job in self.runs.poll_jobs() {
             let result = match &mut job {
@@ -143,6 +128,37 @@ fn answers_are_those_of_a_set_in_memory() {
         assert_eq!(trial.files.is_empty(), !is_small, "{seed}");
         assert!(trial.files.len() <= 40, "{seed}: {}", trial.files.len());
     }
+}
+
+#[test]
+fn all_keys_that_wait_are_checked_in_one_batch() {
+    let mut rng = Rng::from_seed(5);
+    let mut trial = Trial::new(20_000);
+    let known: BTreeSet<u64> = (0..20_000).map(|_| rng.next_u64()).collect();
+    for key in &known {
+        trial.seen.ask(UrlKey(*key), Instant::START);
+        trial.turn();
+    }
+    while trial.seen.questions() > 0 || trial.runs.batch().is_some() {
+        trial.turn();
+    }
+    trial.answers.clear();
+    let first = trial.runs.batches + 1;
+    let new: Vec<u64> = (0..300_000).map(|_| rng.next_u64()).collect();
+    let is_later = |key: &&u64| trial.seen.ask(UrlKey(**key), Instant::START) == SeenAnswer::Later;
+    let later: Vec<u64> = known.iter().chain(&new).filter(is_later).copied().collect();
+    let asked = trial.seen.questions();
+    assert!(asked > 4 * KEYS_PER_STEP, "{asked}");
+    trial.turn();
+    assert_eq!(trial.runs.batch(), Some((first, asked)));
+    for _ in 0..5_000 {
+        trial.turn();
+    }
+    for key in &later {
+        let is_new = trial.answers.remove(key);
+        assert_eq!(is_new, Some(!known.contains(key)));
+    }
+    assert!(trial.answers.is_empty());
 }
 
 #[test]
