@@ -18,6 +18,8 @@ mod crawler;
 mod finish;
 mod set_up;
 mod spill;
+#[doc(hidden)]
+pub mod fingerprints;
 pub mod pace_report;
 pub mod stats;
 pub mod config;
