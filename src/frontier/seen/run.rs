@@ -75,7 +75,7 @@ impl Run {
     fn count_until(&self, print: u64) -> usize {
         let parts = self.starts.len();
         let is_until = |start: &u64| *start <= print;
-        let guess = (u128::from(print) * parts as u128 >> u64::BITS) as usize;
+        let guess = ((u128::from(print) * parts as u128) >> u64::BITS) as usize;
         let (low, high) = (
             guess.saturating_sub(GUESS_OFF),
             parts.min(guess + GUESS_OFF),
