@@ -97,7 +97,8 @@ impl<I: Io> Core<I> {
 
     /// Advances the commit under way: recorded when all of it is durable, ended when the record is.
     pub fn advance_commit(&mut self) {
-        if !self.journal.is_on() {
+        // After a failed sync a later one may report more than the epoch has.
+        if !self.journal.is_on() || self.has_lost_writes() {
             return;
         }
         if let Some(files) = self.output.poll_prepared() {
