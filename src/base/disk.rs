@@ -7,7 +7,8 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// A job for the disk. Jobs are performed in order. A job for which there is no space left is
+/// A job for the disk. Jobs are performed in order, except that a read passes all jobs but those that write
+/// its bytes, or that name or remove its file. A job for which there is no space left is
 /// retried until there is, and later jobs wait: its partial effects are undone before, so nothing
 /// is written twice and no job overtakes another.
 #[derive(Debug)]

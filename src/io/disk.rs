@@ -1,11 +1,13 @@
-//! The disk thread: does jobs in order, with compression.
+//! The disk threads: one does jobs in order, with compression; the other reads.
 //!
 //! A write can block for seconds, so it is not done by the crawl's thread. Jobs enter through a channel;
-//! results come back through a list and a wake-up.
+//! results come back through a list and a wake-up. A read passes all jobs that do not concern its bytes.
 
 #![expect(unsafe_code, reason = "signal masks are set through libc alone")]
 
 mod files;
+mod order;
+mod reads;
 mod reserve;
 
 use std::io;
@@ -24,19 +26,31 @@ use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
 use files::Files;
 pub(super) use files::read;
+pub(super) use order::{Order, Place, renamed_by};
+use reads::Reads;
 pub(super) use reserve::{check as check_reserve, usual_reserve};
 
-/// A handle of the disk thread. Dropping it waits until all jobs are done, or fail for want of space.
+/// A handle of the disk threads. Dropping it waits until all jobs are done, or fail for want of space.
 #[derive(Debug)]
 pub(super) struct Disk {
     /// `None` only while being dropped, or without a thread.
-    jobs: Option<Sender<DiskJob>>,
-    done: Arc<Mutex<Vec<Event>>>,
-    wake: Wake,
+    jobs: Option<Sender<(u64, DiskJob)>>,
+    order: Order,
+    results: Results,
+    reads: Arc<Reads>,
+    /// `None`: the first thread reads as well.
+    reading_thread: Option<JoinHandle<()>>,
     space: Arc<SpaceWait>,
     thread: Option<JoinHandle<()>>,
     /// Readable once waits for a reader of standard output are to fail; `None` without an eventfd.
     given_up: Option<Arc<OwnedFd>>,
+}
+
+/// Results for the loop.
+#[derive(Clone, Debug)]
+struct Results {
+    done: Arc<Mutex<Vec<Event>>>,
+    wake: Wake,
 }
 
 /// Wakes the loop to take results.
@@ -47,26 +61,35 @@ impl Disk {
     /// Starts the thread. `wake` is called when the list of results stops being empty. `free_min`: what
     /// remains free on each volume; see [`IoSettings::disk_free_min`](super::IoSettings::disk_free_min).
     pub(super) fn start(free_min: Option<u64>, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let wake = Wake(Arc::new(wake));
-        let done = Arc::new(Mutex::new(Vec::new()));
+        let results = Results {
+            done: Arc::default(),
+            wake: Wake(Arc::new(wake)),
+        };
         let (jobs, inbox) = channel();
         let given_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let given_up = given_up.ok().map(Arc::new);
         let space = Arc::new(SpaceWait::default());
+        let reads = Arc::new(Reads::default());
+        let reading_thread = Reads::start(&reads, results.clone());
         let thread = {
-            let (done, wake, space) = (Arc::clone(&done), wake.clone(), Arc::clone(&space));
+            let (results, space, reads) = (results.clone(), Arc::clone(&space), Arc::clone(&reads));
             let files = Files::new(given_up.clone(), free_min);
-            thread::Builder::new()
-                .name("disk".into())
-                .spawn(move || work(files, &inbox, &done, &wake, &space))
+            thread::Builder::new().name("disk".into()).spawn(move || {
+                let _close = CloseReads(&reads);
+                work(files, &inbox, &results, &space, &reads);
+            })
         };
         let thread = thread
             .inspect_err(|error| log::error!("cannot start the disk thread: {error}"))
             .ok();
         Disk {
             jobs: thread.is_some().then_some(jobs),
-            done,
-            wake,
+            order: Order::default(),
+            results,
+            reads,
+            reading_thread: reading_thread
+                .inspect_err(|error| log::warn!("cannot start a thread for reads: {error}"))
+                .ok(),
             space,
             thread,
             given_up,
@@ -83,20 +106,27 @@ impl Disk {
     }
 
     pub(super) fn push(&mut self, job: DiskJob) {
+        let place = self.order.add(&job, self.reads.done());
+        let number = match place {
+            Place::After(after) if self.jobs.is_some() && self.reading_thread.is_some() => {
+                return self.reads.push(job, after, self.order.next());
+            }
+            Place::After(_) => 0,
+            Place::InOrder(number) => number,
+        };
         let refused = match &self.jobs {
-            Some(jobs) => jobs.send(job).err().map(|unsent| unsent.0),
+            Some(jobs) => (jobs.send((number, job)).err()).map(|unsent| unsent.0.1),
             None => Some(job),
         };
         if let Some(job) = refused {
             let error = io::Error::other("the disk thread is not running");
-            let outcome = job.done(Err(error));
-            report(&self.done, &self.wake, Event::Disk(outcome));
+            self.results.report_done(job, Err(error));
         }
     }
 
     /// Appends the results since the last call.
     pub(super) fn take_done(&mut self, events: &mut Vec<Event>) {
-        events.append(&mut lock(&self.done));
+        events.append(&mut lock(&self.results.done));
     }
 }
 
@@ -108,6 +138,39 @@ impl Drop for Disk {
             && thread.join().is_err()
         {
             log::error!("the disk thread panicked; queued writes may be lost");
+        }
+        self.reads.close();
+        if let Some(thread) = self.reading_thread.take() {
+            // What was read is of use to nobody.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Closes the reads when the thread ends that they wait for.
+struct CloseReads<'a>(&'a Reads);
+
+impl Drop for CloseReads<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Results {
+    /// A job is done, or has failed.
+    fn report_done(&self, job: DiskJob, result: io::Result<Written>) {
+        if result.is_err() || !is_silent(&job) {
+            self.report(Event::Disk(job.done(result)));
+        }
+    }
+
+    fn report(&self, event: Event) {
+        let mut done = lock(&self.done);
+        let first = done.is_empty();
+        done.push(event);
+        mem::drop(done);
+        if first {
+            (self.wake.0)();
         }
     }
 }
@@ -184,19 +247,18 @@ impl Gzip {
 
 fn work(
     mut files: Files,
-    inbox: &Receiver<DiskJob>,
-    done: &Mutex<Vec<Event>>,
-    wake: &Wake,
+    inbox: &Receiver<(u64, DiskJob)>,
+    results: &Results,
     space: &SpaceWait,
+    reads: &Reads,
 ) {
     block_signals();
-    while let Ok(mut job) = inbox.recv() {
-        let silent = is_silent(&job);
-        let result = perform(&mut files, &mut job, space, |event| {
-            report(done, wake, event)
-        });
-        if result.is_err() || !silent {
-            report(done, wake, Event::Disk(job.done(result)));
+    while let Ok((number, mut job)) = inbox.recv() {
+        reads.wait_before(&job, number);
+        let result = perform(&mut files, &mut job, space, |event| results.report(event));
+        results.report_done(job, result);
+        if number > 0 {
+            reads.set_done(number);
         }
     }
 }
@@ -248,16 +310,6 @@ pub(super) fn is_silent(job: &DiskJob) -> bool {
         | DiskJob::Replace { .. }
         | DiskJob::Read { .. }
         | DiskJob::Remove { .. } => false,
-    }
-}
-
-fn report(done: &Mutex<Vec<Event>>, wake: &Wake, event: Event) {
-    let mut done = lock(done);
-    let first = done.is_empty();
-    done.push(event);
-    mem::drop(done);
-    if first {
-        (wake.0)();
     }
 }
 

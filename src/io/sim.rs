@@ -152,8 +152,8 @@ impl Sim {
     pub fn crash(&mut self, crash: Crash, rng: &mut Rng) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
         let mut jobs = Vec::new();
         while self.net.next_at().is_some() {
-            if let SimEvent::Disk(job) = self.net.pop() {
-                jobs.push(job);
+            if let SimEvent::Disk(place, job) = self.net.pop() {
+                jobs.push((place, job));
             }
         }
         let now = self.net.now();
@@ -251,8 +251,8 @@ impl Sim {
                 self.world.closed(id, how, &mut self.net);
             }
             SimEvent::Alarm(what) => self.world.alarm(what, &mut self.net),
-            SimEvent::Disk(job) => {
-                let retry = self.disk.handle_job(job, self.net.now(), events);
+            SimEvent::Disk(place, job) => {
+                let retry = self.disk.handle_job(place, job, self.net.now(), events);
                 self.retry_disk(retry);
             }
             SimEvent::DiskRetry => {
@@ -508,8 +508,8 @@ impl Io for Sim {
     }
 
     fn disk(&mut self, job: DiskJob) {
-        let at = self.disk.done_at(&job, self.net.now());
-        self.net.schedule(at, SimEvent::Disk(job));
+        let (place, at) = self.disk.done_at(&job, self.net.now());
+        self.net.schedule(at, SimEvent::Disk(place, job));
     }
 
     fn file_reader(&self) -> FileReader {

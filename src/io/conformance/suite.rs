@@ -579,6 +579,50 @@ fn what_was_appended_is_read_and_a_removed_file_is_gone<B: Bench>() {
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 
+fn a_read_passes_jobs_that_do_not_concern_its_bytes<B: Bench>() {
+    let mut watch = Watch::<B>::with(IoSettings {
+        disk_free_min: Some(u64::MAX),
+        ..IoSettings::default()
+    });
+    let path = watch.bench.folder().join("queue");
+    let read = |path: &std::path::Path, tag| DiskJob::Read {
+        file: FileId(9),
+        path: path.to_owned(),
+        offset: 1,
+        bytes: vec![0; 2],
+        tag,
+    };
+    watch.io().disk(DiskJob::Create {
+        file: FileId(1),
+        path: path.clone(),
+    });
+    watch.io().disk(DiskJob::Append {
+        file: FileId(1),
+        bytes: b"0123".to_vec(),
+        gzip: false,
+        tag: 1,
+    });
+    assert!(matches!(watch.next(), Seen::DiskFull(_)));
+    watch.io().disk(read(&path, 2));
+    watch.io().disk(DiskJob::Remove {
+        file: FileId(9),
+        path: path.clone(),
+        tag: 3,
+    });
+    let done = watch.disk(read(&path.with_file_name("other"), 4));
+    let error = done.result.expect_err("there is no such file");
+    assert_eq!((done.tag, error.kind()), (4, std::io::ErrorKind::NotFound));
+    watch.io().fail_stalled_writes();
+    assert!(matches!(watch.next(), Seen::DiskRoom));
+    for tag in [1, 2, 3] {
+        let Seen::Disk(done) = watch.next() else {
+            panic!("a job is done");
+        };
+        assert!(done.result.is_ok() && done.tag == tag, "{tag}: {done:?}");
+        assert!(tag != 2 || done.read == b"12");
+    }
+}
+
 fn each_gzip_append_is_a_member_of_its_own<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let path = watch.bench.folder().join("pages.gz");
@@ -705,6 +749,7 @@ suite! {
     a_reserve_of_free_space_is_used_only_when_stalled_writes_are_to_fail
     a_file_is_continued_at_its_length
     what_was_appended_is_read_and_a_removed_file_is_gone
+    a_read_passes_jobs_that_do_not_concern_its_bytes
     each_gzip_append_is_a_member_of_its_own
     a_disk_error_names_the_operation_and_the_path
 }

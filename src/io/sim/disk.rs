@@ -1,6 +1,7 @@
 //! The simulated disk: files in memory, with latency, limited space and errors.
 //!
 //! The jobs of one file are done in order. A sync may take longer, and then jobs of other files overtake it.
+//! A read passes all jobs that do not concern its bytes, and may itself take longer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -14,7 +15,8 @@ use crate::base::rng::Rng;
 use crate::base::time::{Instant, nanos};
 use crate::io::Event;
 use crate::io::disk::{
-    Gzip, RETRY_INTERVAL, check_reserve, is_silent, usual_reserve, waits_for_space,
+    Gzip, Order, Place, RETRY_INTERVAL, check_reserve, is_silent, renamed_by, usual_reserve,
+    waits_for_space,
 };
 
 #[derive(Debug)]
@@ -31,7 +33,15 @@ pub(super) struct Disk {
     free_min: u64,
     full: Vec<FullDisk>,
     /// The job for which there is no space, and those behind it.
-    waiting: VecDeque<DiskJob>,
+    waiting: VecDeque<(u64, DiskJob)>,
+    order: Order,
+    /// When the jobs that change files are done, by their numbers; those that are done are gone.
+    undone: BTreeMap<u64, Instant>,
+    /// When the last queued read is done, and when the reads of each path are.
+    reading_until: Instant,
+    reading: BTreeMap<PathBuf, Instant>,
+    /// Reads whose job, by its number, waits for space.
+    held: Vec<(u64, DiskJob)>,
     /// Whether jobs fail instead of waiting for space.
     given_up: bool,
     /// When the last queued job is done; the next one begins then.
@@ -66,6 +76,11 @@ impl Disk {
             free_min: free_min.unwrap_or_else(|| usual_reserve(faults.disk_room)),
             full: faults.disk_full.clone(),
             waiting: VecDeque::new(),
+            order: Order::default(),
+            undone: BTreeMap::new(),
+            reading_until: Instant::START,
+            reading: BTreeMap::new(),
+            held: Vec::new(),
             given_up: false,
             busy_until: Instant::START,
             syncing: BTreeMap::new(),
@@ -100,17 +115,18 @@ impl Disk {
     pub(super) fn crash(
         &mut self,
         crash: super::Crash,
-        jobs: Vec<DiskJob>,
+        mut jobs: Vec<(Place, DiskJob)>,
         now: Instant,
         rng: &mut Rng,
     ) -> BTreeMap<PathBuf, Vec<u8>> {
+        jobs.retain(|(place, _)| matches!(place, Place::InOrder(_)));
         let done = rng.below(jobs.len() as u64 + 1) as usize;
         let mut jobs = jobs.into_iter();
         let mut events = Vec::new();
-        for job in jobs.by_ref().take(done) {
-            let _ = self.handle_job(job, now, &mut events);
+        for (place, job) in jobs.by_ref().take(done) {
+            let _ = self.handle_job(place, job, now, &mut events);
         }
-        if let Some(job) = jobs.next()
+        if let Some((_, job)) = jobs.next()
             && self.waiting.is_empty()
         {
             self.begin(job, rng);
@@ -159,10 +175,44 @@ impl Disk {
         &self.stdout
     }
 
-    /// When a job that is queued now will be done.
-    pub(super) fn done_at(&mut self, job: &DiskJob, now: Instant) -> Instant {
+    /// When a job that is queued now will be done, and after which others.
+    pub(super) fn done_at(&mut self, job: &DiskJob, now: Instant) -> (Place, Instant) {
+        let first = self.undone.keys().next().copied();
+        let done = first.unwrap_or_else(|| self.order.next()) - 1;
+        let place = self.order.add(job, done);
         let latency = Duration::from_nanos(self.rng.below(nanos(self.latency_max) + 1));
-        self.busy_until = self.busy_until.max(now) + latency;
+        let at = match place {
+            Place::After(number) => self.read_at(job, number, now + latency),
+            Place::InOrder(number) => {
+                let at = self.changed_at(job, now, latency);
+                self.undone.insert(number, at);
+                at
+            }
+        };
+        (place, at)
+    }
+
+    fn read_at(&mut self, job: &DiskJob, after: u64, at: Instant) -> Instant {
+        let mut at = self.reading_until.max(at);
+        if !self.sync_delay_max.is_zero() && self.rng.chance(READ_DELAYED) {
+            at += Duration::from_nanos(self.rng.below(nanos(self.sync_delay_max) + 1));
+        }
+        if let Some(changed) = self.undone.get(&after) {
+            at = at.max(*changed);
+        }
+        self.reading_until = at;
+        if let DiskJob::Read { path, .. } = job {
+            self.reading.insert(path.clone(), at);
+        }
+        at
+    }
+
+    fn changed_at(&mut self, job: &DiskJob, now: Instant, latency: Duration) -> Instant {
+        let renamed = renamed_by(job);
+        let reading = self.reading.iter();
+        let read = reading.filter(|(path, _)| renamed.concerns(path));
+        let read = read.map(|(_, at)| *at).max();
+        self.busy_until = self.busy_until.max(now).max(read.unwrap_or(now)) + latency;
         if self.sync_delay_max.is_zero() {
             return self.busy_until;
         }
@@ -181,15 +231,39 @@ impl Disk {
     /// all.
     pub(super) fn handle_job(
         &mut self,
+        place: Place,
         job: DiskJob,
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Option<Instant> {
+        let number = match place {
+            Place::InOrder(number) => number,
+            Place::After(after) => {
+                self.held.push((after, job));
+                self.read_held(now, events);
+                return None;
+            }
+        };
         let waits = !self.waiting.is_empty();
-        self.waiting.push_back(job);
+        self.waiting.push_back((number, job));
         match waits {
             true => None,
             false => self.run(false, now, events),
+        }
+    }
+
+    /// Does the reads whose jobs are done.
+    fn read_held(&mut self, now: Instant, events: &mut Vec<Event>) {
+        let is_ready = |(after, _): &mut (u64, DiskJob)| !self.undone.contains_key(after);
+        let ready: Vec<(u64, DiskJob)> = self.held.extract_if(.., is_ready).collect();
+        for (_, mut job) in ready {
+            if let DiskJob::Read { path, .. } = &job
+                && self.reading.get(path).is_some_and(|at| *at <= now)
+            {
+                self.reading.remove(path);
+            }
+            let result = self.perform(&mut job, now);
+            events.push(Event::Disk(job.done(result)));
         }
     }
 
@@ -209,13 +283,13 @@ impl Disk {
 
     fn run(&mut self, was_full: bool, now: Instant, events: &mut Vec<Event>) -> Option<Instant> {
         let mut was_full = was_full;
-        while let Some(mut job) = self.waiting.pop_front() {
+        while let Some((number, mut job)) = self.waiting.pop_front() {
             match self.perform(&mut job, now) {
                 Err(error) if waits_for_space(&job, &error) && !self.given_up => {
                     if !was_full {
                         events.push(Event::DiskFull(error));
                     }
-                    self.waiting.push_front(job);
+                    self.waiting.push_front((number, job));
                     return Some(now + RETRY_INTERVAL);
                 }
                 result => {
@@ -227,6 +301,8 @@ impl Disk {
                     if result.is_err() || !is_silent(&job) {
                         events.push(Event::Disk(job.done(result)));
                     }
+                    self.undone.remove(&number);
+                    self.read_held(now, events);
                 }
             }
         }
@@ -477,6 +553,9 @@ pub(super) fn read(
 fn at(kind: ErrorKind, what: &str, path: &Path) -> io::Error {
     io::Error::new(kind, format!("{what} {}: {kind}", path.display()))
 }
+
+/// Probability that a read takes longer, where syncs do.
+const READ_DELAYED: f64 = 0.1;
 
 /// Linux's number of an error of the device.
 const EIO: i32 = 5;

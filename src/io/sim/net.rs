@@ -11,6 +11,7 @@ use crate::base::disk::DiskJob;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::{Instant, nanos};
+use crate::io::disk::Place;
 use crate::io::{Close, Endpoint, Memory, NetError, Peer};
 
 /// The other side of the network: all servers, as seen through sockets.
@@ -189,7 +190,7 @@ pub(super) enum SimEvent {
     Datagram(ConnId, SocketAddr, Vec<u8>),
     Closed(ConnId, Close),
     Alarm(u64),
-    Disk(DiskJob),
+    Disk(Place, DiskJob),
     DiskRetry,
     ClientSyn(ConnId, Endpoint, Peer),
     Established(ConnId),
