@@ -14,6 +14,7 @@ use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::{Phase, Timings};
 pub use crate::fetch::tls::{Certificates, TlsInfo, TlsVersion};
 use crate::frontier::request::PageKind;
+use crate::sink::commit::Epoch;
 use crate::wire::http::{Headers, HttpVersion};
 use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
@@ -70,6 +71,9 @@ pub struct Page {
     /// An earlier run of the crawl had requested it, too, and its result was lost by a crash. After a
     /// crash of the machine that may not be known.
     pub refetched: bool,
+    /// The epoch that it belongs to, where results are [pulled](crate::Crawler::acknowledge) in a crawl with
+    /// a state: a run that resumes the crawl fetches it again if its last commit is an earlier one.
+    pub epoch: Option<Epoch>,
     /// The TLS parameters, if TLS was used.
     pub tls: Option<TlsInfo>,
     /// The certificate chain sent by the server, shared by the pages of a connection; empty without
@@ -259,6 +263,7 @@ pub(crate) mod samples {
             failure: None,
             truncated: None,
             refetched: false,
+            epoch: None,
             redirect: None,
             version: Some(HttpVersion::Http11),
             content_type: None,

@@ -1,11 +1,12 @@
 //! A queue of results that the crawl's owner pulls.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::memory::memory_of;
 use crate::sink::Sink;
+use crate::sink::commit::Epoch;
 use crate::sink::page::Page;
 
 /// A bounded queue between a crawl and the program that pulls its results; the crawl's end is a
@@ -26,6 +27,31 @@ struct Waiting {
     bytes: usize,
     /// The receiver is gone; results are dropped.
     dropped: bool,
+    /// In a crawl with a state.
+    unacknowledged: Option<Unacknowledged>,
+}
+
+/// Numbers of results, waiting and taken, that the receiver may still lose.
+#[derive(Debug, Default)]
+struct Unacknowledged {
+    /// Of the epoch that is being committed.
+    closing: BTreeSet<u64>,
+    /// Of the next one.
+    open: BTreeSet<u64>,
+    /// The last epoch that ended.
+    ended: u64,
+}
+
+impl Unacknowledged {
+    fn len(&self) -> usize {
+        self.closing.len() + self.open.len()
+    }
+
+    fn remove(&mut self, id: u64) {
+        if !self.closing.remove(&id) {
+            self.open.remove(&id);
+        }
+    }
 }
 
 /// Default maximum number of waiting results: as many as a busy turn produces.
@@ -33,6 +59,8 @@ pub(crate) const PAGES_MAX: usize = 256;
 /// Maximum bytes of waiting results. A page has some ten thousand bytes; one with many millions is
 /// accepted as well, since the queue counts as full only when it is in it.
 const BYTES_MAX: usize = 8 << 20;
+/// Maximum number of results that are not acknowledged. Their receiver keeps far more than their numbers.
+const UNACKNOWLEDGED_MAX: usize = 1 << 16;
 
 impl Results {
     /// An empty queue for at most `pages_max` results.
@@ -57,13 +85,44 @@ impl Results {
         self.waiting().pages.is_empty()
     }
 
-    /// Drops all results, present and future, because the receiver is gone.
+    /// Drops all results, present and future, because the receiver is gone. Those that it has taken stay
+    /// unacknowledged.
     pub(crate) fn give_up(&self) {
         let mut waiting = self.waiting();
+        let mut unacknowledged = waiting.unacknowledged.take();
+        if let Some(unacknowledged) = &mut unacknowledged {
+            let dropped = waiting.pages.iter();
+            dropped.for_each(|page| unacknowledged.remove(page.id));
+        }
         *waiting = Waiting {
             dropped: true,
+            unacknowledged,
             ..Waiting::default()
         };
+    }
+
+    /// From now on an epoch is prepared once its results are acknowledged.
+    pub(crate) fn keep_unacknowledged(&self) {
+        self.waiting().unacknowledged = Some(Unacknowledged::default());
+    }
+
+    /// The receiver does not lose this result any more.
+    pub(crate) fn acknowledge(&self, id: u64) {
+        if let Some(unacknowledged) = &mut self.waiting().unacknowledged {
+            unacknowledged.remove(id);
+        }
+    }
+
+    /// Whether a commit waits for the receiver, which has taken all results.
+    pub(crate) fn is_unacknowledged(&self) -> bool {
+        let waiting = self.waiting();
+        waiting.pages.is_empty() && waiting.blocks_commit()
+    }
+
+    /// Whether a commit waits for acknowledgements that do not come: the receiver is gone.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let waiting = self.waiting();
+        waiting.dropped && waiting.blocks_commit()
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -72,10 +131,26 @@ impl Results {
     }
 }
 
+impl Waiting {
+    fn blocks_commit(&self) -> bool {
+        let unacknowledged = self.unacknowledged.as_ref();
+        unacknowledged.is_some_and(|of| !of.closing.is_empty())
+    }
+
+    fn is_crowded(&self) -> bool {
+        let unacknowledged = self.unacknowledged.as_ref();
+        unacknowledged.is_some_and(|of| of.len() >= UNACKNOWLEDGED_MAX)
+    }
+}
+
 impl Sink for Results {
     fn put(&mut self, page: &mut Page) {
         let mut waiting = self.waiting();
         if !waiting.dropped {
+            if let Some(unacknowledged) = &mut waiting.unacknowledged {
+                unacknowledged.open.insert(page.id);
+                page.epoch = Some(Epoch(unacknowledged.ended + 1));
+            }
             waiting.bytes += bytes_of(page);
             waiting.pages.push_back(mem::take(page));
         }
@@ -83,7 +158,26 @@ impl Sink for Results {
 
     fn is_ready(&self) -> bool {
         let waiting = self.waiting();
-        waiting.pages.len() < self.pages_max && waiting.bytes < BYTES_MAX
+        let has_room = waiting.pages.len() < self.pages_max && waiting.bytes < BYTES_MAX;
+        has_room && !waiting.is_crowded()
+    }
+
+    fn resumed(&mut self, last: Option<Epoch>) {
+        if let Some(unacknowledged) = &mut self.waiting().unacknowledged {
+            unacknowledged.ended = last.map_or(0, |epoch| epoch.0);
+        }
+    }
+
+    fn prepare(&mut self, epoch: Epoch) {
+        if let Some(unacknowledged) = &mut self.waiting().unacknowledged {
+            unacknowledged.ended = epoch.0;
+            let mut open = mem::take(&mut unacknowledged.open);
+            unacknowledged.closing.append(&mut open);
+        }
+    }
+
+    fn is_prepared(&self, _epoch: Epoch) -> bool {
+        !self.waiting().blocks_commit()
     }
 }
 
@@ -121,6 +215,37 @@ mod tests {
         assert!(!sink.is_ready());
         assert_eq!(results.take().map(|page| page.body.len()), Some(BYTES_MAX));
         assert!(sink.is_ready() && !results.is_empty());
+    }
+
+    #[test]
+    fn an_epoch_is_prepared_once_its_results_are_acknowledged() {
+        let results = Results::new(9);
+        results.keep_unacknowledged();
+        let mut sink = results.clone();
+        for id in 1..=3 {
+            sink.put(&mut samples::page(id));
+        }
+        assert_eq!(results.take().map(|page| page.id), Some(1));
+        results.acknowledge(1);
+        sink.prepare(Epoch(1));
+        sink.put(&mut samples::page(4));
+        assert!(!sink.is_prepared(Epoch(1)) && !results.is_unacknowledged());
+        let epochs = std::iter::from_fn(|| results.take()).map(|page| page.epoch);
+        let epochs: Vec<_> = epochs.flatten().map(|epoch| epoch.0).collect();
+        assert_eq!(epochs, [1, 1, 2]);
+        assert!(results.is_unacknowledged(), "the receiver has them all");
+        results.acknowledge(3);
+        assert!(!sink.is_prepared(Epoch(1)));
+        results.acknowledge(2);
+        assert!(sink.is_prepared(Epoch(1)) && !results.is_unacknowledged());
+        sink.prepare(Epoch(2));
+        assert!(!sink.is_prepared(Epoch(2)));
+        results.give_up();
+        assert!(results.is_abandoned(), "it was taken, and may be lost");
+        sink.put(&mut samples::page(5));
+        results.acknowledge(4);
+        sink.prepare(Epoch(3));
+        assert!(sink.is_prepared(Epoch(3)) && !results.is_abandoned());
     }
 
     #[test]

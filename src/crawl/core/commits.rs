@@ -97,8 +97,7 @@ impl<I: Io> Core<I> {
 
     /// Advances the commit under way: recorded when all of it is durable, ended when the record is.
     pub fn advance_commit(&mut self) {
-        // After a failed sync a later one may report more than the epoch has.
-        if !self.journal.is_on() || self.has_lost_writes() {
+        if !self.journal.is_on() {
             return;
         }
         if let Some(files) = self.output.poll_prepared() {
@@ -110,8 +109,7 @@ impl<I: Io> Core<I> {
         if self.is_spill_synced() {
             self.journal.record_commit(next_number, at);
         }
-        let has_more = self.journal.advance_rewrite();
-        self.wakeups.turn_again_if(has_more);
+        self.journal.advance_rewrite();
         if self.journal.poll_committed(self.now).is_some() {
             self.output.commit();
             self.remove_spilled();

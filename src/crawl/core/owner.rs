@@ -88,6 +88,20 @@ impl<I: Io> Core<I> {
         page
     }
 
+    /// The owner does not lose a result any more.
+    pub fn acknowledge(&mut self, id: u64) {
+        let waited = self.output.is_unacknowledged();
+        self.output.acknowledge(id);
+        if waited && !self.output.is_unacknowledged() {
+            self.wake_host();
+        }
+    }
+
+    /// Whether all results were taken, and only acknowledgements are missing.
+    pub fn waits_for_owner(&self) -> bool {
+        self.control.phase().is_flushing() && self.output.is_unacknowledged()
+    }
+
     /// The output machine.
     pub fn output(&self) -> &Output {
         &self.output

@@ -87,7 +87,11 @@ impl<I: Io> Core<I> {
     fn advance_flushing(&mut self, reason: FinishReason, until: Option<Instant>) {
         let is_time_up = until.is_some_and(|until| until <= self.now);
         self.finish_output();
-        if self.is_written() || is_time_up && reason == FinishReason::SinkFailed {
+        // Results that are not acknowledged are fetched again by the run that resumes the crawl.
+        let is_uncommitted =
+            self.output.is_abandoned() || is_time_up && self.output.is_unacknowledged();
+        let is_lost = is_time_up && reason == FinishReason::SinkFailed;
+        if self.is_written() || is_lost || is_uncommitted {
             self.end_commits();
             self.control.set_phase(Phase::Over { reason });
         } else if let Some(grace) = self.control.poll_stop() {

@@ -95,6 +95,7 @@ impl<I: Io> Core<I> {
             local,
             reused,
             refetched,
+            epoch,
             tls,
             certificates,
             bytes_wire,
@@ -139,6 +140,7 @@ impl<I: Io> Core<I> {
         *local = None;
         *reused = false;
         *refetched = false;
+        *epoch = None;
         *tls = None;
         *certificates = Certificates::default();
         *bytes_wire = 0;

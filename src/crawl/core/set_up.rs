@@ -52,14 +52,6 @@ impl<I: Io> Core<I> {
         if config.frontier.queued_max == 0 && parts.state.is_none() {
             config.frontier.queued_max = QUEUED_MAX;
         }
-        if parts.state.is_some() && parts.results.is_some() {
-            return Err(SetUpError::Setting {
-                setting: "STATE",
-                reason: "results that are pulled are lost in a crash, and their requests would count as \
-                         done; give the builder a sink"
-                    .to_owned(),
-            });
-        }
         let now = io.now();
         let wall = io.wall_at_start();
         let seed = config.random_seed.or(parts.entropy).unwrap_or(wall.0);
@@ -164,6 +156,7 @@ impl<I: Io> Core<I> {
             config,
         };
         if core.journal.is_on() {
+            core.output.keep_unacknowledged();
             core.throttle.save_scopes();
             core.frontier.start_saving();
             #[cfg(feature = "cookies")]

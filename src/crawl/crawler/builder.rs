@@ -139,7 +139,8 @@ impl Builder {
     }
 
     /// Keeps the crawl's state on disk, in the output directory of this [`State`], or continues the crawl
-    /// whose state was read. The sink must take part in commits: see [Commits](crate::Sink#commits).
+    /// whose state was read. The sink must take part in commits: see [Commits](crate::Sink#commits). Results that are
+    /// pulled must be [acknowledged](Crawler::acknowledge).
     pub fn state(mut self, state: State) -> Self {
         self.parts.state = Some(state);
         self

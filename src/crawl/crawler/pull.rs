@@ -50,10 +50,48 @@ impl<I: Io> Crawler<I> {
                 }
                 return self.try_next_result();
             }
+            if self.core.waits_for_owner() {
+                return None;
+            }
             if let Turn::Over(_) = self.turn(None) {
                 return self.try_next_result();
             }
         }
+    }
+
+    /// Acknowledges a result that was pulled, by its number ([`Page::id`]): the caller does not lose it any
+    /// more. Of effect in a crawl with a [state](crate::Builder::state) alone.
+    ///
+    /// A commit covers results that are acknowledged, and waits for those that were queued before it began:
+    /// acknowledge each, also robots.txt, failures and those that are not final, in any order. The run that
+    /// resumes the crawl fetches the rest again: also results that were acknowledged, if no commit followed.
+    /// So store each with its [`Page::epoch`], and delete those of a later one than that of
+    /// [`State::commit`](crate::State::commit) before the crawl is resumed. While 65 536 results are not
+    /// acknowledged, nothing more is sent.
+    ///
+    /// [`Crawler::next_result`] returns `None` once all results were taken, also if the last ones are not
+    /// acknowledged. Acknowledge them and call [`Crawler::run`], which makes the last commit. It does not
+    /// wait for acknowledgements, nor does a stop longer than `STOP_GRACE`: without them the last commit
+    /// is missing, and the results after the one before it are fetched again.
+    ///
+    /// ```
+    /// use argiope::sim::{Reply, Web};
+    /// use argiope::{Config, Crawler, FinishReason, Request};
+    ///
+    /// let web = Web::new(|_| Reply::page("hello"));
+    /// let mut crawler = Crawler::builder(Config::default()).build_in(&web, 1)?;
+    /// crawler.submit(Request::get("http://example.com/"))?;
+    /// let mut stored = Vec::new();
+    /// while let Some(page) = crawler.next_result() {
+    ///     let id = page.id;
+    ///     stored.push(page); // In a database, say.
+    ///     crawler.acknowledge(id);
+    /// }
+    /// assert_eq!(crawler.run(), FinishReason::Finished);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn acknowledge(&mut self, id: u64) {
+        self.core.acknowledge(id);
     }
 
     /// The next result if one waits: takes no turn. For programs that take the turns in a loop of their

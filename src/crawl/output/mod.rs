@@ -340,6 +340,26 @@ impl Output {
         self.pull.as_mut()?.take()
     }
 
+    /// Each result that is taken is to be acknowledged.
+    pub fn keep_unacknowledged(&self) {
+        self.pull.iter().for_each(Pull::keep_unacknowledged);
+    }
+
+    /// The crawl's owner does not lose this result any more.
+    pub fn acknowledge(&self, id: u64) {
+        self.pull.iter().for_each(|pull| pull.acknowledge(id));
+    }
+
+    /// Whether a commit waits for the crawl's owner to acknowledge results.
+    pub fn is_unacknowledged(&self) -> bool {
+        self.pull.as_ref().is_some_and(Pull::is_unacknowledged)
+    }
+
+    /// Whether the last commit waits for acknowledgements that do not come.
+    pub fn is_abandoned(&self) -> bool {
+        self.pull.as_ref().is_some_and(Pull::is_abandoned)
+    }
+
     /// Drops the waiting results, and all later ones: no owner takes them.
     pub fn give_up_results(&self) {
         if let Some(pull) = &self.pull {

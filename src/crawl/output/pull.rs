@@ -34,6 +34,26 @@ impl Pull {
         self.results.give_up();
     }
 
+    /// Each result is to be acknowledged.
+    pub fn keep_unacknowledged(&self) {
+        self.results.keep_unacknowledged();
+    }
+
+    /// The owner does not lose this result any more.
+    pub fn acknowledge(&self, id: u64) {
+        self.results.acknowledge(id);
+    }
+
+    /// Whether a commit waits for the owner to acknowledge results, which it has taken.
+    pub fn is_unacknowledged(&self) -> bool {
+        self.results.is_unacknowledged()
+    }
+
+    /// Whether a commit waits for results that no owner acknowledges any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.results.is_abandoned()
+    }
+
     /// Whether no result waits.
     pub fn is_empty(&self) -> bool {
         self.results.is_empty()

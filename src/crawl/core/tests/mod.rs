@@ -21,6 +21,7 @@ mod short_memory;
 mod short_timeouts;
 pub mod adversity;
 mod handshakes;
+mod pulled;
 mod races;
 pub mod resumed_files;
 mod durability;
