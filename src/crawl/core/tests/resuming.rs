@@ -404,3 +404,50 @@ fn a_changed_byte_of_a_journal_is_reported_wherever_it_loses_a_request() {
     }
     assert!(reported > 100 && kept > 0, "{reported} {kept}");
 }
+
+#[test]
+fn a_state_with_several_damaged_places_is_salvaged() {
+    let (mut salvaged, mut refused) = (0, 0);
+    for seed in 0..12 {
+        let mut rng = Rng::from_seed(seed).fork("several places");
+        let lines = Lines::default();
+        let mut files = BTreeMap::new();
+        for _ in 0..2 {
+            let state = match State::load_from(out(), &files) {
+                Err(StateError::None(_)) => State::new(out(), "{}".to_owned(), [1; 16]),
+                read => read,
+            };
+            let state = state.expect("it can be read");
+            let turns = 300 + rng.below(500) as usize;
+            (_, files) = run(state, &lines, seed, turns, &files, &mut rng);
+            lines.cut(None);
+        }
+        for _ in 0..60 {
+            let mut changed = files.clone();
+            for _ in 0..1 + rng.below(6) {
+                let which = rng.below(changed.len() as u64) as usize;
+                let bytes = changed.values_mut().nth(which).expect("it is there");
+                let at = rng.below(bytes.len() as u64 + 1) as usize;
+                let count = (1 + rng.below(300) as usize).min(bytes.len() - at);
+                match rng.below(4) {
+                    0 => bytes.truncate(at),
+                    1 => bytes[at..at + count].fill(0),
+                    2 => drop(bytes.drain(at..at + count)),
+                    _ => (bytes[at..at + count].iter_mut())
+                        .for_each(|byte| *byte = rng.next_u64() as u8),
+                }
+            }
+            match State::salvage_from(out(), &changed) {
+                Ok(state) => {
+                    let mut again = changed.clone();
+                    let path = format!("out/state/journal-{:08}", state.beginning().segment);
+                    again.insert(path.into(), state.beginning().bytes);
+                    drop(state.queued_urls(&again));
+                    salvaged += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(salvaged > 9 * refused, "{salvaged} {refused}");
+}
