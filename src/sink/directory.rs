@@ -129,8 +129,8 @@ pub fn owner(folder: &Path) -> io::Result<Option<Owner>> {
 ///
 /// - A file of the commit that is longer is cut. A WARC file that was being written gets its final name:
 ///   the resumed crawl begins another.
-/// - A file that was begun after the commit is deleted; without a commit, every one that has not its final
-///   name.
+/// - A file that was begun after the commit is deleted. Without a commit, results and WARC files that have not
+///   their final names are moved to the folder `uncommitted`: the commit may be lost.
 /// - A WARC file with its final name is not changed, and may have been moved away.
 ///
 /// Everything is durable when it returns. After a crash in between it can be called again. The paths of

@@ -21,6 +21,8 @@ pub(super) enum Step {
     Cut(FileLength),
     /// Gives a file its final name.
     Rename { from: PathBuf, to: PathBuf },
+    /// Moves a file to the folder of those that no commit has.
+    SetAside { from: PathBuf, to: PathBuf },
     /// Deletes a file.
     Delete(PathBuf),
     /// Syncs the entries of a folder.
@@ -52,7 +54,11 @@ pub(super) fn plan(folder: &Path, last: Option<&Commit>) -> Result<Vec<Step>, Di
                 reason: "is not in the last commit of the state".to_owned(),
             });
         }
-        steps.push(Step::Delete(results));
+        let has_lines = length_of(&results)?.is_some_and(|length| length > 0);
+        match has_lines {
+            true => set_aside(folder, results, &mut steps),
+            false => steps.push(Step::Delete(results)),
+        }
     }
     let decisions = folder.join(DECISIONS);
     if !is_listed(&decisions) && length_of(&decisions)?.is_some() {
@@ -64,12 +70,38 @@ pub(super) fn plan(folder: &Path, last: Option<&Commit>) -> Result<Vec<Step>, Di
         // Any other has its final name, which it got after a commit.
         let is_open = path.extension() == Some(OPEN[1..].as_ref());
         if is_open && is_warc_of_ours(&path) && !is_listed(&path.with_extension("")) {
-            steps.push(Step::Delete(path));
+            match last.is_none() {
+                true => set_aside(folder, path, &mut steps),
+                false => steps.push(Step::Delete(path)),
+            }
         }
+    }
+    let has_aside = |step: &Step| matches!(step, Step::SetAside { .. });
+    if steps.iter().any(has_aside) {
+        steps.push(Step::SyncFolder(folder.join(UNCOMMITTED)));
     }
     steps.extend(has_warcs.then_some(Step::SyncFolder(warcs)));
     steps.push(Step::SyncFolder(folder.to_owned()));
     Ok(steps)
+}
+
+/// Without a commit a file is kept elsewhere: the crawl may have ended before its first one, or the file that
+/// had it may be lost, and with it a month of results.
+fn set_aside(folder: &Path, from: PathBuf, steps: &mut Vec<Step>) {
+    let Some(name) = from.file_name() else {
+        return;
+    };
+    let kept = folder.join(UNCOMMITTED).join(name);
+    let mut to = kept.clone();
+    let mut number = 1;
+    // Each skipped name is that of an existing file, so this ends.
+    while fs::symlink_metadata(&to).is_ok() {
+        number += 1;
+        let mut name = kept.clone().into_os_string();
+        name.push(format!(".{number}"));
+        to = name.into();
+    }
+    steps.push(Step::SetAside { from, to });
 }
 
 /// A WARC file keeps its whole records and gets its final name: new ones go to another file.
@@ -155,6 +187,17 @@ pub(super) fn perform(step: &Step) -> Result<(), DirectoryError> {
     match step {
         Step::Cut(file) => cut(file).map_err(|cause| unusable(&file.path, cause)),
         Step::Rename { from, to } => fs::rename(from, to).map_err(|cause| unusable(to, cause)),
+        Step::SetAside { from, to } => {
+            log::warn!(
+                "no commit of the crawl's state has {}: it is kept as {}",
+                from.display(),
+                to.display()
+            );
+            let parent = to.parent().unwrap_or(to);
+            fs::create_dir_all(parent)
+                .and_then(|()| fs::rename(from, to))
+                .map_err(|cause| unusable(to, cause))
+        }
         Step::Delete(path) => fs::remove_file(path).map_err(|cause| unusable(path, cause)),
         Step::SyncFolder(path) => File::open(path)
             .and_then(|folder| folder.sync_all())
@@ -168,6 +211,9 @@ fn unusable(path: &Path, cause: io::Error) -> DirectoryError {
         cause,
     }
 }
+
+/// The folder of output files that no commit has.
+const UNCOMMITTED: &str = "uncommitted";
 
 #[cfg(test)]
 mod tests {
@@ -292,6 +338,26 @@ mod tests {
         );
         let files = [("results.jsonl", "new\n"), (A, "complete"), (B_OPEN, "new")];
         check(&files, None, &[(A, "complete")]);
+    }
+
+    #[test]
+    fn without_a_commit_results_are_kept_elsewhere() {
+        let files = [("results.jsonl", "one\n"), (B_OPEN, "record")];
+        let folder = folder(&files);
+        let folder = folder.path();
+        let kept = |name: &str| fs::read_to_string(folder.join(UNCOMMITTED).join(name));
+        resume(folder, None).unwrap();
+        assert_eq!(read(folder), contents(&[]));
+        fs::write(folder.join("results.jsonl"), "two\n").unwrap();
+        resume(folder, None).unwrap();
+        assert_eq!(kept("results.jsonl").unwrap(), "one\n");
+        assert_eq!(kept("results.jsonl.2").unwrap(), "two\n");
+        let warc = Path::new(B_OPEN).file_name().unwrap().to_str().unwrap();
+        assert_eq!(kept(warc).unwrap(), "record");
+        // An empty file has nothing to keep.
+        fs::write(folder.join("results.jsonl"), "").unwrap();
+        resume(folder, None).unwrap();
+        assert!(kept("results.jsonl.3").is_err());
     }
 
     #[test]
