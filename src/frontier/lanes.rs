@@ -12,12 +12,14 @@
 //! ```
 
 mod admission;
+mod eviction;
 mod lifecycle;
 mod routes;
 mod limits;
 mod removal;
 mod resuming;
 
+pub use self::eviction::Evicted;
 pub use self::lifecycle::NewLane;
 
 use std::cmp::Reverse;
@@ -27,6 +29,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use self::eviction::Eviction;
 use self::limits::Limited;
 use self::routes::LaneRoute;
 use super::domains::Domains;
@@ -85,6 +88,7 @@ pub struct Frontier {
     offers: Offers,
     held: BinaryHeap<Reverse<(Instant, LaneId)>>,
     limited: Limited,
+    eviction: Eviction,
     origins_kept: BinaryHeap<Reverse<(Instant, u32)>>,
     queued: usize,
     /// Memory of the queued requests beyond their lanes, in bytes.
@@ -201,6 +205,7 @@ impl Frontier {
             offers: Offers::new(secret),
             held: BinaryHeap::new(),
             limited: Limited::new(secret),
+            eviction: Eviction::default(),
             origins_kept: BinaryHeap::new(),
             queued: 0,
             queued_bytes: 0,

@@ -24,4 +24,4 @@ mod saved_hosts;
 mod saved_robots;
 pub mod settings;
 
-pub use lanes::{Frontier, LaneChange, NewLane, Next, Unsent};
+pub use lanes::{Evicted, Frontier, LaneChange, NewLane, Next, Unsent};

@@ -81,6 +81,14 @@ impl Queue {
         matches!(self, Queue::Empty)
     }
 
+    pub fn len(&self) -> usize {
+        match self {
+            Queue::Empty => 0,
+            Queue::One(_) => 1,
+            Queue::Many(many) => many.len(),
+        }
+    }
+
     /// Reads the first memory behind a pointer, if any; see [`super::lanes::Frontier::touch`].
     pub fn touch(&self) -> u64 {
         match self {

@@ -410,7 +410,7 @@ impl Scope {
     }
 
     /// The usual gap, for planning departures whose jitter is not drawn yet.
-    fn usual_gap(&self) -> Duration {
+    pub fn usual_gap(&self) -> Duration {
         let floor = self
             .rules
             .as_ref()

@@ -33,6 +33,7 @@ mod seen;
 mod set_up;
 mod signals;
 mod spilling;
+mod evicting;
 mod starting;
 #[cfg(test)]
 pub mod tests;

@@ -36,6 +36,8 @@ impl<I: Io> Core<I> {
                 self.take_spilled(read);
             }
             self.wakeups.turn_again_if(self.spill.has_read());
+            self.spill.expire(self.now);
+            self.evict_waiting();
             self.spill.advance(self.frontier.memory());
         }
         for written in self.spill.poll_written() {

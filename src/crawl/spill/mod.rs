@@ -11,6 +11,9 @@
 //! requests have the highest priority goes first; lower priorities have an eighth of the turns. A request stays
 //! behind older ones of its origin and priority that are in files.
 //!
+//! When others wait and there is no room, the requests of lanes that wait for long (a long delay, a hold) go
+//! to files as well; their origins rest until some can be sent.
+//!
 //! The journal has each request that was admitted. It records which requests a block has taken over, and
 //! when they were read again: a block counts until then.
 
@@ -26,6 +29,7 @@ use hashbrown::HashMap;
 use self::index::{FILES_END, Index, Location, OFFSET_END, length_max};
 use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::base::secret::Known;
+use crate::base::time::Instant;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
@@ -72,6 +76,9 @@ struct Open {
     arrived: VecDeque<SpilledRequests>,
     /// Requests in memory of origins that wait again once these have ended.
     taken: HashMap<u64, u32, Known>,
+    /// Origins that have no turn before a time.
+    resting: HashMap<u64, Instant, Known>,
+    rests: BTreeSet<(Instant, u64)>,
     /// Blocks that were written, for the journal.
     written: Vec<WrittenBlock>,
     /// Files with few blocks, and the one whose blocks are being moved to another.
@@ -251,6 +258,8 @@ impl Spill {
             next_read: READS,
             arrived: VecDeque::new(),
             taken: HashMap::default(),
+            resting: HashMap::default(),
+            rests: BTreeSet::new(),
             written: Vec::new(),
             sparse: VecDeque::new(),
             moving: None,
@@ -309,12 +318,7 @@ impl Spill {
         if !is_short && open.requests == 0 {
             return false;
         }
-        let is_plain = job.kind == PageKind::Page
-            && job.attempt == 1
-            && job.redirects == 0
-            && !job.awaited
-            && (job.extra.as_ref()).is_none_or(|extra| extra.stored_bytes() <= BLOCK_BYTES);
-        if !is_plain {
+        if !Self::may_take(job) {
             return false;
         }
         if is_short {
@@ -322,6 +326,48 @@ impl Spill {
         }
         let origin = origin();
         open.tail.origins.contains_key(&origin) || open.index.is_behind(origin, job.priority)
+    }
+
+    /// Whether a request may wait here at all.
+    pub fn may_take(job: &Job) -> bool {
+        job.kind == PageKind::Page
+            && job.attempt == 1
+            && job.redirects == 0
+            && !job.awaited
+            && (job.extra.as_ref()).is_none_or(|extra| extra.stored_bytes() <= BLOCK_BYTES)
+    }
+
+    /// Whether origins wait and there is no room for them; `used`: memory of the requests that are not here.
+    pub fn wants_room(&self, used: u64) -> bool {
+        self.open.as_ref().is_some_and(|open| {
+            let waits = !open.index.is_nobody_waiting() || !open.tail.requests.is_empty();
+            waits && used + open.waiting_memory() >= open.room()
+        })
+    }
+
+    /// No request of this origin is needed before `until`: it has no turn until then.
+    pub fn rest(&mut self, origin: u64, until: Instant) {
+        if let Some(open) = self.open.as_deref_mut() {
+            open.taken.remove(&origin);
+            if let Some(before) = open.resting.insert(origin, until) {
+                open.rests.remove(&(before, origin));
+            }
+            open.rests.insert((until, origin));
+        }
+    }
+
+    /// Origins whose rest is over wait for their turns.
+    pub fn expire(&mut self, now: Instant) {
+        let Some(open) = self.open.as_deref_mut() else {
+            return;
+        };
+        while let Some((until, origin)) = open.rests.first().copied()
+            && until <= now
+        {
+            open.rests.pop_first();
+            open.resting.remove(&origin);
+            open.wait_again(origin);
+        }
     }
 
     /// Takes a request.
@@ -354,7 +400,7 @@ impl Spill {
         }
         // Some room is left for links, so that these do not all take the way over the disk.
         open.advance_move();
-        let room = open.memory_max - open.memory_max / 8;
+        let room = open.room();
         let mut used = used + open.waiting_memory();
         // One block is in memory, however little that has.
         let is_alone = used == 0;
@@ -559,6 +605,7 @@ impl Open {
     /// a higher priority, with which it waits as well.
     fn read(&mut self, origin: u64, priority: i32) -> bool {
         let has_turn = self.taken.contains_key(&origin)
+            || self.resting.contains_key(&origin)
             || self.reads.values().any(|reading| reading.origin == origin)
             || self.arrived.iter().any(|read| read.origin == origin);
         if has_turn {
@@ -643,7 +690,7 @@ impl Open {
             return;
         }
         match u32::try_from(count) {
-            Ok(count) if count > LEFT_IN_MEMORY => {
+            Ok(count) if count > LEFT_IN_MEMORY && !self.resting.contains_key(&read.origin) => {
                 self.taken.insert(read.origin, count);
             }
             _ => self.wait_again(read.origin),
@@ -655,6 +702,11 @@ impl Open {
         if let Some(priority) = self.index.highest(origin) {
             self.index.wait(origin, priority);
         }
+    }
+
+    /// Memory that may be used when a block is read, in bytes.
+    fn room(&self) -> u64 {
+        self.memory_max - self.memory_max / 8
     }
 
     fn is_nothing_read(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Lanes: the scopes under which a queue of requests is sent, and whether it has a request to send.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
 use super::super::scope::NO_INDEX;
@@ -289,6 +291,20 @@ impl Throttle {
             slot.state = Waiting::Idle;
             self.unclaim(lane.0, now);
         }
+    }
+
+    /// When a lane may be released as far as time decides, and the usual gap of the slowest of its scopes.
+    pub(crate) fn pace_of_lane(&self, lane: LaneId, now: Instant) -> (Instant, Duration) {
+        let slot = &self.lanes[lane.0 as usize];
+        let mut slowest = (now, Duration::ZERO);
+        for id in slot.scopes() {
+            let scope = self.scope_ref(*id);
+            if let Some(at) = scope.releases_at(slot.cost(*id), now) {
+                slowest.0 = slowest.0.max(at);
+            }
+            slowest.1 = slowest.1.max(scope.usual_gap());
+        }
+        slowest
     }
 
     pub(super) fn unclaim(&mut self, lane: u32, now: Instant) {

@@ -18,6 +18,7 @@ mod resuming;
 mod secrets;
 mod stable_keys;
 mod short_memory;
+mod slow_hosts;
 mod short_timeouts;
 pub mod adversity;
 mod handshakes;

@@ -21,6 +21,7 @@ use crate::sink::Sink;
 use crate::sink::commit::Epoch;
 use crate::sink::directory::QUEUE;
 use crate::sink::page::Page;
+use crate::throttle::settings::ScopePatch;
 
 const HOSTS: u64 = 5;
 const PAGES: u64 = 30;
@@ -132,6 +133,14 @@ fn run(
     config.state_sync = Duration::from_millis(rng.below(300));
     config.throttle.default.delay = Duration::from_millis(rng.below(30));
     config.throttle.default.concurrency = 3;
+    if rng.below(4) == 0 {
+        // Its requests leave memory when others wait on disk.
+        let slow = ScopePatch {
+            delay: Some(Duration::from_secs(61)),
+            ..ScopePatch::default()
+        };
+        config.throttle.scopes.insert("h1.test".to_owned(), slow);
+    }
     config.outage_breaker = false;
     config.stop_grace = Duration::from_millis(rng.below(200));
     let faults = Faults {

@@ -1,0 +1,93 @@
+//! Hosts with long delays leave memory to others that wait on disk.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::crawl::core::tests::trial::config;
+use crate::crawl::journal::state::State;
+use crate::crawl::{Crawler, Parts, Turn};
+use crate::fetch::resolver::ResolverSettings;
+use crate::frontier::request::Request;
+use crate::io::sim::web::{Reply, Web};
+use crate::io::sim::{Faults, Sim};
+use crate::io::{Io, IoSettings};
+use crate::sink::NullSink;
+use crate::throttle::settings::ScopePatch;
+
+const SLOW: u64 = 40;
+const FAST: u64 = 4;
+const PAGES: u64 = 40;
+
+/// How many requests each host had after so long, when the slow ones have this delay and came first.
+fn asked_after(time: Duration, delay: Duration) -> BTreeMap<String, u64> {
+    let web = Web::new(|_| Reply::text(""));
+    let mut config = config(1);
+    config.frontier.robots_obey = false;
+    config.frontier.memory_max = 20_000;
+    config.throttle.default.delay = Duration::from_millis(500);
+    config.throttle.default.concurrency = 1;
+    for host in 0..SLOW {
+        let patch = ScopePatch {
+            delay: Some(delay),
+            ..ScopePatch::default()
+        };
+        config
+            .throttle
+            .scopes
+            .insert(format!("slow{host}.test"), patch);
+    }
+    let state = State::new(Path::new("out"), "{}".to_owned(), [3; 16]).expect("it is short");
+    let mut io = Sim::with(1, IoSettings::default(), Faults::default(), web.world());
+    let beginning = state.beginning();
+    let path = format!("out/state/journal-{:08}", beginning.segment);
+    io.put_files(BTreeMap::from([(path.into(), beginning.bytes)]));
+    let resolver = ResolverSettings {
+        servers: vec![Web::name_server()],
+        ..ResolverSettings::default()
+    };
+    let mut parts = Parts::new(NullSink);
+    parts.state = Some(state);
+    let config = config.finish().expect("a sound config");
+    let mut crawler = Crawler::on(io, config, resolver, parts).expect("a crawler");
+    let slow = (0..SLOW).map(|host| format!("slow{host}.test"));
+    let hosts: Vec<String> = slow
+        .chain((0..FAST).map(|host| format!("fast{host}.test")))
+        .collect();
+    for host in &hosts {
+        for page in 0..PAGES {
+            let request = Request::get(format!("http://{host}/{page}"));
+            crawler.submit(request).expect("it is a URL");
+        }
+    }
+    let end = crawler.io().now() + time;
+    while crawler.io().now() < end && crawler.turn(None) == Turn::GoesOn {}
+    let mut counts = BTreeMap::new();
+    for asked in web.asked() {
+        *counts.entry(asked.host).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn requests_that_left_memory_are_sent_once_each() {
+    let delay = Duration::from_secs(60);
+    let counts = asked_after(delay * (PAGES as u32 + 10), delay);
+    assert_eq!(counts.len() as u64, SLOW + FAST);
+    assert!(counts.values().all(|count| *count == PAGES), "{counts:?}");
+}
+
+#[test]
+fn hosts_on_disk_keep_their_pace_beside_many_with_long_delays() {
+    for delay in [Duration::from_secs(60), Duration::from_secs(3600)] {
+        let counts = asked_after(Duration::from_secs(300), delay);
+        for host in 0..FAST {
+            let count = counts.get(&format!("fast{host}.test")).copied();
+            assert_eq!(count, Some(PAGES), "{delay:?}: {counts:?}");
+        }
+        let slow = (0..SLOW).map(|host| counts.get(&format!("slow{host}.test")));
+        let least = slow.map(|count| count.copied().unwrap_or(0)).min();
+        let due = 300 / delay.as_secs() * 3 / 4;
+        assert!(least >= Some(due.max(1)), "{delay:?}: {counts:?}");
+    }
+}
