@@ -60,8 +60,9 @@ use crate::sink::page::Page;
 /// the [`Wake`] on the first poll. A database in the same process that answers in microseconds may be
 /// queried directly.
 ///
-/// A request ends when the sink has taken its page, not when the thread of a sink has
-/// written it. If results must be safe before a request is acknowledged, let source and sink send to
+/// In a crawl with a [state](crate::Builder::state) `ended` comes once a commit covers the result, so that
+/// a queue can remove the request then. Otherwise a request ends when the sink has taken its page, not when
+/// the thread of a sink has written it. If results must be safe before a request is acknowledged, let source and sink send to
 /// that thread through one channel: the page arrives first. `tests/strangers/harvest.rs` in the
 /// repository does so, with SQLite.
 ///
@@ -78,7 +79,8 @@ pub trait RequestSource: Send {
     /// [`SourcePoll::Later`].
     fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError>;
 
-    /// Called when one of its requests has ended.
+    /// Called when one of its requests has ended; in a crawl with a state, once that is committed. One whose
+    /// result is not committed when the crawl ends is [unfinished](RequestEnd::Unfinished).
     fn ended(&mut self, ended: &EndedRequest<'_>);
 
     /// Most of its requests in the crawl at once, from their poll to their end: 10 000 by default, 1
@@ -194,7 +196,18 @@ pub(in crate::crawl) struct SourceQueue {
     state: State,
     /// Its requests that have not ended.
     given: HashMap<u64, Given, Known>,
+    /// In a crawl with a state: ends of which it is notified after a commit.
+    uncommitted: Option<Uncommitted>,
     failure: Option<SourceError>,
+}
+
+/// Requests that have ended, until a commit covers their results.
+#[derive(Debug, Default)]
+struct Uncommitted {
+    /// By the commit under way.
+    closing: Vec<(Given, Ending)>,
+    /// By the next one.
+    open: Vec<(Given, Ending)>,
 }
 
 /// When the source is polled again.
@@ -242,6 +255,7 @@ impl SourceQueue {
             wake: Wake { asked, waker },
             state: State::Polls,
             given: HashMap::default(),
+            uncommitted: None,
             failure: None,
         }
     }
@@ -259,7 +273,9 @@ impl SourceQueue {
     /// Returns when it is to be polled; `None` while it waits to be woken, or while as many of its requests
     /// as it allows have not ended.
     pub(in crate::crawl) fn next_poll(&self, now: Instant) -> Option<Instant> {
-        if self.given.len() >= self.source.at_once().max(1) {
+        let uncommitted = self.uncommitted.as_ref();
+        let uncommitted = uncommitted.map_or(0, |of| of.closing.len() + of.open.len());
+        if self.given.len() + uncommitted >= self.source.at_once().max(1) {
             return None;
         }
         match self.state {
@@ -341,7 +357,32 @@ impl SourceQueue {
             }
             return;
         }
-        if let Some(given) = self.given.remove(&ending.root) {
+        let Some(given) = self.given.remove(&ending.root) else {
+            return;
+        };
+        match &mut self.uncommitted {
+            Some(uncommitted) => uncommitted.open.push((given, ending)),
+            None => self.source.ended(&given.ended(ending.root, ending.end())),
+        }
+    }
+
+    /// The crawl has a state: from now on the source is notified of an end once its result is committed.
+    pub fn wait_for_commits(&mut self) {
+        self.uncommitted = Some(Uncommitted::default());
+    }
+
+    /// A commit begins, of all results so far.
+    pub fn handle_prepare(&mut self) {
+        if let Some(uncommitted) = &mut self.uncommitted {
+            uncommitted.closing.append(&mut uncommitted.open);
+        }
+    }
+
+    /// That commit is durable. Notifies the source of the ends that it covers.
+    pub fn handle_commit(&mut self) {
+        let uncommitted = self.uncommitted.as_mut();
+        let covered = uncommitted.map(|of| std::mem::take(&mut of.closing));
+        for (given, ending) in covered.into_iter().flatten() {
             self.source.ended(&given.ended(ending.root, ending.end()));
         }
     }
@@ -367,6 +408,11 @@ impl SourceQueue {
             return;
         }
         self.state = State::Closed;
+        // Their results are lost.
+        let uncommitted = self.uncommitted.take().unwrap_or_default();
+        let lost = uncommitted.closing.into_iter().chain(uncommitted.open);
+        let lost = lost.map(|(given, ending)| (ending.root, given));
+        self.given.extend(lost);
         let mut rest: Vec<(&u64, &Given)> = self.given.iter().collect();
         rest.sort_unstable_by_key(|(id, _)| **id);
         for (id, given) in rest {

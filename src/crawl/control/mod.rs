@@ -271,6 +271,27 @@ impl Control {
         }
     }
 
+    /// The crawl has a state: the source is notified of ends that are committed.
+    pub fn wait_for_commits(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.wait_for_commits();
+        }
+    }
+
+    /// A commit begins, of all ends so far.
+    pub fn handle_prepare(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.handle_prepare();
+        }
+    }
+
+    /// That commit is durable. Notifies the source.
+    pub fn handle_commit(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.handle_commit();
+        }
+    }
+
     /// Whether the crawl has a source.
     pub fn has_source(&self) -> bool {
         self.source.is_some()

@@ -92,6 +92,7 @@ impl<I: Io> Core<I> {
         if let Some(epoch) = self.journal.begin_commit() {
             self.sync_spilled();
             self.output.prepare(epoch);
+            self.control.handle_prepare();
         }
     }
 
@@ -112,6 +113,7 @@ impl<I: Io> Core<I> {
         self.journal.advance_rewrite();
         if self.journal.poll_committed(self.now).is_some() {
             self.output.commit();
+            self.control.handle_commit();
             self.remove_spilled();
             self.resume_started();
             // The sink may close files now.
@@ -134,6 +136,7 @@ impl<I: Io> Core<I> {
         let epoch = self.journal.begin_commit();
         self.sync_spilled();
         self.output.prepare(epoch.unwrap_or(ONLY_EPOCH));
+        self.control.handle_prepare();
     }
 
     /// Whether everything is written and committed, or cannot be.

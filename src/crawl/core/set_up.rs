@@ -157,6 +157,7 @@ impl<I: Io> Core<I> {
         };
         if core.journal.is_on() {
             core.output.keep_unacknowledged();
+            core.control.wait_for_commits();
             core.throttle.save_scopes();
             core.frontier.start_saving();
             #[cfg(feature = "cookies")]

@@ -5,6 +5,7 @@ pub mod watch;
 mod timers;
 mod log;
 mod busy_scopes;
+mod committed_ends;
 mod commits;
 mod full_queues;
 mod full_sinks;
