@@ -46,6 +46,14 @@ pub enum DiskJob {
         /// Returned in [`DiskDone`], to identify the job.
         tag: u64,
     },
+    /// Allocates space for bytes that will be appended, where the file system can and there is more free than
+    /// must remain so. Otherwise nothing is done, which is no error.
+    Allocate {
+        /// The file.
+        file: FileId,
+        /// How many bytes after its present end.
+        bytes: u64,
+    },
     /// Syncs the file, so that its contents survive a crash of the machine.
     Sync {
         /// The file.
@@ -113,6 +121,7 @@ impl DiskJob {
             DiskJob::Create { file, .. }
             | DiskJob::Open { file, .. }
             | DiskJob::Stdout { file }
+            | DiskJob::Allocate { file, .. }
             | DiskJob::Finish { file, .. } => (Some(file), 0),
             DiskJob::Append {
                 file, bytes, tag, ..

@@ -303,7 +303,10 @@ pub(super) fn waits_for_space(job: &DiskJob, error: &io::Error) -> bool {
 /// Whether a job reports only failure.
 pub(super) fn is_silent(job: &DiskJob) -> bool {
     match job {
-        DiskJob::Create { .. } | DiskJob::Open { .. } | DiskJob::Stdout { .. } => true,
+        DiskJob::Create { .. }
+        | DiskJob::Open { .. }
+        | DiskJob::Stdout { .. }
+        | DiskJob::Allocate { .. } => true,
         DiskJob::Finish { rename, .. } => rename.is_none(),
         DiskJob::Append { .. }
         | DiskJob::Sync { .. }

@@ -55,6 +55,8 @@ struct Open {
     segment: u64,
     crawl: u64,
     framer: Framer,
+    /// There is space for the segment up to this length, if the file system can allocate it.
+    allocated: u64,
     /// Records that are framed once the next segment has its name: their bytes, and the length of each.
     held: Vec<u8>,
     held_lengths: Vec<usize>,
@@ -157,6 +159,9 @@ const HAND_OVER_INTERVAL: Duration = Duration::from_millis(20);
 /// Records are handed to the disk when there are so many bytes of them, if no commit does so before.
 const BATCH_SIZE: usize = 256 << 10;
 
+/// So many bytes are allocated beyond the end of a segment.
+const ALLOCATED: u64 = 1 << 20;
+
 /// Most bytes of the optional fields of a request, its body among them, that a record can hold. A larger
 /// one is not in the journal: it is lost if the crawl ends before it is sent.
 const STORED_MAX: usize = 32 << 20;
@@ -196,6 +201,7 @@ impl Journal {
             is_begun: false,
             segment: start.segment,
             crawl: start.crawl,
+            allocated: 0,
             held: Vec::new(),
             held_lengths: Vec::new(),
             rewrite: None,
@@ -720,6 +726,7 @@ impl Open {
             length,
         });
         self.segment = number;
+        self.allocated = 0;
         self.framer = framer;
         self.old.push(std::mem::replace(&mut self.path, path));
         self.rewrite_at = REWRITE_MIN.max(2 * length);
@@ -741,6 +748,19 @@ impl Open {
                 bytes: std::mem::take(&mut self.records),
                 gzip: false,
                 tag,
+            });
+            self.allocate();
+        }
+    }
+
+    /// Has space allocated for the records that follow, so that they do not wait for it.
+    fn allocate(&mut self) {
+        let length = self.framer.length();
+        if length + ALLOCATED / 2 > self.allocated {
+            self.allocated = length + ALLOCATED;
+            self.jobs.push(DiskJob::Allocate {
+                file: FILE,
+                bytes: ALLOCATED,
             });
         }
     }

@@ -92,8 +92,13 @@ impl Rewrite {
             file: NEXT,
             path: rewrite.unfinished.clone(),
         };
+        // Some half of the records are left. What it does not need is free again once it has its name.
+        let allocate = DiskJob::Allocate {
+            file: NEXT,
+            bytes: until / 2,
+        };
         let header = append(rewrite.compaction.header());
-        (rewrite, vec![create, header])
+        (rewrite, vec![create, allocate, header])
     }
 
     /// Whether nothing may be handed to the disk.

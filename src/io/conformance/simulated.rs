@@ -249,6 +249,47 @@ fn waiting_takes_no_time_and_ends_at_its_deadline_exactly() {
     assert_eq!(sim.now(), day);
 }
 
+#[test]
+fn what_is_allocated_is_there_when_the_disk_is_full() {
+    let faults = Faults {
+        disk_room: 100,
+        ..Faults::default()
+    };
+    let settings = IoSettings {
+        disk_free_min: Some(10),
+        ..IoSettings::default()
+    };
+    let mut watch = Watch {
+        bench: Simulated::with(0, settings, faults),
+        seen: VecDeque::new(),
+        events: Vec::new(),
+    };
+    for file in 1..3 {
+        let path = watch.bench.folder().join(file.to_string());
+        watch.io().disk(DiskJob::Create {
+            file: FileId(file),
+            path,
+        });
+    }
+    let append = |file, length| DiskJob::Append {
+        file: FileId(file),
+        bytes: vec![7; length],
+        gzip: false,
+        tag: 0,
+    };
+    let allocate = |bytes| DiskJob::Allocate {
+        file: FileId(1),
+        bytes,
+    };
+    watch.io().disk(allocate(60));
+    watch.disk(append(2, 30)).result.expect("there is room");
+    // There is none for more, which is no error.
+    watch.io().disk(allocate(70));
+    watch.disk(append(1, 59)).result.expect("it is allocated");
+    watch.io().disk(append(2, 1));
+    assert!(matches!(watch.next(), Seen::DiskFull(_)));
+}
+
 /// A bench with these disk faults, and one file on its disk.
 fn disk_under(faults: Faults) -> (Watch<Simulated>, impl Fn(&[u8]) -> DiskJob, PathBuf) {
     let mut watch = Watch {

@@ -623,6 +623,41 @@ fn a_read_passes_jobs_that_do_not_concern_its_bytes<B: Bench>() {
     }
 }
 
+fn what_is_allocated_is_no_part_of_the_file<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let path = watch.bench.folder().join("journal");
+    let file = FileId(1);
+    let blocks = |path: &std::path::Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(std::os::unix::fs::MetadataExt::blocks(&metadata) * 512)
+    };
+    watch.io().disk(DiskJob::Create {
+        file,
+        path: path.clone(),
+    });
+    let bytes = 1 << 20;
+    watch.io().disk(DiskJob::Allocate { file, bytes });
+    let append = DiskJob::Append {
+        file,
+        bytes: b"0123".to_vec(),
+        gzip: false,
+        tag: 1,
+    };
+    let written = watch.disk(append).result.expect("there is room");
+    assert_eq!((written.offset, written.length), (0, 4));
+    assert_eq!(watch.bench.content(&path), Some(b"0123".to_vec()));
+    // The file systems that tests run on can allocate.
+    assert!(blocks(&path).is_none_or(|allocated| allocated >= bytes));
+    let renamed = path.with_file_name("next");
+    let done = watch.disk(DiskJob::Finish {
+        file,
+        rename: Some(renamed.clone()),
+    });
+    done.result.expect("it is renamed");
+    assert_eq!(watch.bench.content(&renamed), Some(b"0123".to_vec()));
+    assert!(blocks(&renamed).is_none_or(|allocated| allocated < bytes));
+}
+
 fn each_gzip_append_is_a_member_of_its_own<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let path = watch.bench.folder().join("pages.gz");
@@ -750,6 +785,7 @@ suite! {
     a_file_is_continued_at_its_length
     what_was_appended_is_read_and_a_removed_file_is_gone
     a_read_passes_jobs_that_do_not_concern_its_bytes
+    what_is_allocated_is_no_part_of_the_file
     each_gzip_append_is_a_member_of_its_own
     a_disk_error_names_the_operation_and_the_path
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FallocateFlags, fallocate};
 
 use super::Gzip;
 use super::reserve::Reserve;
@@ -30,6 +31,8 @@ struct Open {
     target: Target,
     /// Where the next bytes go.
     end: u64,
+    /// There is space for bytes before this offset.
+    allocated: u64,
 }
 
 #[derive(Debug)]
@@ -71,6 +74,10 @@ impl Files {
             DiskJob::Append {
                 file, bytes, gzip, ..
             } => self.append(*file, bytes, *gzip),
+            DiskJob::Allocate { file, bytes } => {
+                find(&mut self.open, *file)?.allocate(*bytes, &mut self.reserve);
+                Ok(Written::default())
+            }
             DiskJob::Sync { file, .. } => find(&mut self.open, *file)?.sync(),
             DiskJob::Finish { file, rename } => self.finish(*file, rename.as_deref()),
             DiskJob::Replace { path, bytes, .. } => replace(path, bytes, &mut self.reserve),
@@ -100,6 +107,7 @@ impl Files {
                 entry_synced: false,
             },
             end: 0,
+            allocated: 0,
         };
         self.open.insert(id, open);
         Ok(Written::default())
@@ -119,6 +127,7 @@ impl Files {
                 entry_synced: false,
             },
             end: length,
+            allocated: 0,
         };
         self.open.insert(id, open);
         Ok(Written::default())
@@ -138,6 +147,7 @@ impl Files {
                 written: 0,
             },
             end: 0,
+            allocated: 0,
         };
         self.open.insert(id, open);
         Ok(Written::default())
@@ -164,6 +174,7 @@ impl Files {
 
     fn finish(&mut self, id: FileId, rename: Option<&Path>) -> io::Result<Written> {
         let open = find(&mut self.open, id)?;
+        open.release();
         if let (Some(to), Target::Path { path, .. }) = (rename, &open.target) {
             // Without space for the new name the file stays open, to be finished later.
             fs::rename(path, to).map_err(|error| at("cannot rename to", to, &error))?;
@@ -184,10 +195,13 @@ impl Open {
     /// keeps what was written, and a retry of the same append goes on there.
     fn append(&mut self, bytes: &[u8], reserve: &mut Reserve) -> io::Result<Written> {
         let offset = self.end;
+        let missing = (offset + bytes.len() as u64).saturating_sub(self.allocated.max(offset));
+        if missing > 0 && matches!(self.target, Target::Path { .. }) {
+            let taken = reserve.take(&self.file, missing);
+            taken.map_err(|error| at("cannot write to", self.name(), &error))?;
+        }
         let written = match &mut self.target {
-            Target::Path { .. } => reserve
-                .take(&self.file, bytes.len() as u64)
-                .and_then(|()| self.file.write_all_at(bytes, offset)),
+            Target::Path { .. } => self.file.write_all_at(bytes, offset),
             Target::Stdout { given_up, written } => {
                 write_to_reader(&mut self.file, bytes, given_up.as_deref(), written)
             }
@@ -196,6 +210,7 @@ impl Open {
             if matches!(self.target, Target::Path { .. }) {
                 // If this fails as well, the next append overwrites it.
                 let _ = self.file.set_len(offset);
+                self.allocated = 0;
             }
             return Err(at("cannot write to", self.name(), &error));
         }
@@ -204,6 +219,27 @@ impl Open {
             offset,
             length: bytes.len() as u64,
         })
+    }
+
+    /// Allocates space for bytes after the end, unless it would be taken from the reserve.
+    fn allocate(&mut self, bytes: u64, reserve: &mut Reserve) {
+        let (from, until) = (self.end.max(self.allocated), self.end + bytes);
+        if let Target::Path { .. } = self.target
+            && let Some(missing) = until.checked_sub(from).filter(|missing| *missing > 0)
+            && reserve.take(&self.file, missing).is_ok()
+            && fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, missing).is_ok()
+        {
+            self.allocated = until;
+        }
+    }
+
+    /// Frees what was allocated after the end.
+    fn release(&mut self) {
+        if self.allocated > self.end {
+            // It stays allocated if this fails, until the file is removed.
+            let _ = self.file.set_len(self.end);
+            self.allocated = 0;
+        }
     }
 
     /// Standard output is synced if it is a file.

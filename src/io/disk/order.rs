@@ -73,7 +73,10 @@ impl Order {
                 }
             }
             DiskJob::Replace { path, .. } | DiskJob::Remove { path, .. } => self.change(path),
-            DiskJob::Stdout { .. } | DiskJob::Sync { .. } | DiskJob::Read { .. } => {}
+            DiskJob::Stdout { .. }
+            | DiskJob::Allocate { .. }
+            | DiskJob::Sync { .. }
+            | DiskJob::Read { .. } => {}
         }
         Place::InOrder(self.number)
     }

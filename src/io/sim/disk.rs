@@ -50,6 +50,8 @@ pub(super) struct Disk {
     syncing: BTreeMap<FileId, Instant>,
     files: Files,
     open: BTreeMap<FileId, Target>,
+    /// There is space for bytes of a file before this offset.
+    allocated: BTreeMap<FileId, u64>,
     stdout: Vec<u8>,
     gzip: Gzip,
 }
@@ -86,6 +88,7 @@ impl Disk {
             syncing: BTreeMap::new(),
             files: Files::default(),
             open: BTreeMap::new(),
+            allocated: BTreeMap::new(),
             stdout: Vec::new(),
             gzip: Gzip::default(),
         }
@@ -345,6 +348,10 @@ impl Disk {
             DiskJob::Append {
                 file, bytes, gzip, ..
             } => self.append(*file, bytes, *gzip, fails, now),
+            DiskJob::Allocate { file, bytes } => {
+                self.allocate(*file, *bytes, now)?;
+                Ok(Written::default())
+            }
             DiskJob::Sync { file, .. } => self.sync(*file, fails),
             DiskJob::Finish { file, rename } => self.finish(*file, rename.as_deref(), fails, now),
             DiskJob::Replace { path, bytes, .. } => {
@@ -402,6 +409,7 @@ impl Disk {
         now: Instant,
     ) -> io::Result<Written> {
         let target = self.target(file)?;
+        self.release(file);
         if let (Target::Path { path, .. }, Some(to)) = (target, rename) {
             if fails && self.rng.chance(0.5) {
                 return Err(self.broken("cannot rename to", to));
@@ -439,9 +447,14 @@ impl Disk {
                     // What was written of it is cut off again, if that does not fail, too.
                     let left = self.rng.below(length + 1) as usize;
                     self.files.write(&path, end, &bytes[..left]);
+                    self.release(file);
                     return Err(self.broken("cannot write to", &path));
                 }
-                self.take_space(bytes.len(), "cannot write to", &path, now)?;
+                let allocated = self.allocated.get(&file).copied().unwrap_or(0);
+                let missing = (end + bytes.len()).saturating_sub(end.max(allocated as usize));
+                if missing > 0 || bytes.is_empty() {
+                    self.take_space(missing, "cannot write to", &path, now)?;
+                }
                 self.files.write(&path, end, &bytes);
                 let next = end + bytes.len();
                 self.open.insert(file, Target::Path { path, end: next });
@@ -456,6 +469,28 @@ impl Disk {
             offset: offset as u64,
             length,
         })
+    }
+
+    /// Allocates space after the end of a file, if there is some.
+    fn allocate(&mut self, file: FileId, bytes: u64, now: Instant) -> io::Result<()> {
+        if let Target::Path { path, end } = self.target(file)? {
+            let allocated = self.allocated.get(&file).copied().unwrap_or(0);
+            let until = end as u64 + bytes;
+            let missing = until.saturating_sub(allocated.max(end as u64)) as usize;
+            if missing > 0 && self.take_space(missing, "", &path, now).is_ok() {
+                self.allocated.insert(file, until);
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees what was allocated after the end of a file.
+    fn release(&mut self, file: FileId) {
+        let allocated = self.allocated.remove(&file);
+        if let (Some(until), Some(Target::Path { end, .. })) = (allocated, self.open.get(&file)) {
+            let free = until.saturating_sub(*end as u64);
+            self.space = self.space.saturating_add(free);
+        }
     }
 
     /// A job fails though there is space.
@@ -522,6 +557,7 @@ fn file_of(job: &DiskJob) -> Option<FileId> {
         | DiskJob::Open { file, .. }
         | DiskJob::Stdout { file }
         | DiskJob::Append { file, .. }
+        | DiskJob::Allocate { file, .. }
         | DiskJob::Sync { file, .. }
         | DiskJob::Finish { file, .. }
         | DiskJob::Read { file, .. }

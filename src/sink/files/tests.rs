@@ -72,8 +72,11 @@ impl Disk {
                 };
                 (tag, file, Ok(end))
             }
-            DiskJob::Replace { .. } | DiskJob::Read { .. } | DiskJob::Remove { .. } => {
-                panic!("a sink neither replaces, reads nor removes a file")
+            DiskJob::Replace { .. }
+            | DiskJob::Allocate { .. }
+            | DiskJob::Read { .. }
+            | DiskJob::Remove { .. } => {
+                panic!("a sink neither replaces, allocates, reads nor removes a file")
             }
         };
         let full = || Err(io::ErrorKind::StorageFull.into());
