@@ -235,6 +235,7 @@ impl Trial {
         let is_idle = faults.disk_latency_max < Duration::from_millis(2);
         let is_recorded = is_idle && faults.sync_delay_max.is_zero();
         let is_sound = is_quick && faults.disk_error == 0.0 && faults.disk_full.is_empty();
+        let never_fails = faults.disk_error == 0.0 && faults.disk_full.is_empty();
         let settled = is_sound.then_some(config.state_sync + COMMIT_TIME);
         let resolver = ResolverSettings {
             servers: vec![Web::name_server()],
@@ -289,6 +290,10 @@ impl Trial {
         if reason == Some(FinishReason::Finished) {
             assert!(!is_broken, "a crawl whose disk failed is not finished");
         }
+        assert!(
+            !never_fails || reason != Some(FinishReason::SinkFailed),
+            "a job fails on a disk that works: a read came before what it reads was written"
+        );
         let crashed_at = crawler.io().now();
         let any = [Crash::Killed, Crash::PowerCut][rng.below(2) as usize];
         let crash = self.crash.unwrap_or(any);
