@@ -140,6 +140,36 @@ fn origins_take_turns_of_a_block_each() {
 }
 
 #[test]
+fn an_origin_with_very_many_requests_takes_one_turn_for_each_of_the_others() {
+    const SMALL: u64 = 500;
+    let mut spill = spill(u64::MAX);
+    let mut disk = Disk::default();
+    for number in 1..=20_000 {
+        spill.put(0, &job(number, 0, 0));
+    }
+    for origin in 1..=SMALL {
+        spill.put(origin, &job(20_000 + origin, origin, 0));
+    }
+    let mut blocks_of_large = 0;
+    let mut small = 0;
+    while small < SMALL {
+        spill.advance(1);
+        disk.work(&mut spill);
+        while let Some(read) = spill.poll_read() {
+            match read.origin {
+                0 => blocks_of_large += 1,
+                _ => small += 1,
+            }
+            for _ in &read.entries {
+                spill.handle_end(read.origin);
+            }
+        }
+    }
+    // It waits behind all others for its second turn.
+    assert!(blocks_of_large <= 2, "{blocks_of_large}");
+}
+
+#[test]
 fn an_origin_brings_its_next_block_when_few_of_the_last_are_left() {
     let mut spill = spill(u64::MAX);
     let mut disk = Disk::default();
