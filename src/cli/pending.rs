@@ -17,7 +17,8 @@ pub const NAME: &str = "pending.jsonl";
 /// Its name while it is being written.
 const UNFINISHED: &str = "pending.jsonl.tmp";
 
-/// Writes the requests, one per line, and returns their count. Creates no file if there are none.
+/// Writes the requests, one per line, and returns their count. If there are none, there is no file: that of
+/// an earlier run of the crawl is removed.
 ///
 /// The file gets its final name once it is complete and synced. On a full disk, this waits for space
 /// until a stop signal.
@@ -31,7 +32,13 @@ pub fn write(
 ) -> anyhow::Result<u64> {
     let mut requests = requests.peekable();
     if requests.peek().is_none() {
-        return Ok(0);
+        let old = folder.join(NAME);
+        return match fs::remove_file(&old) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", old.display()))
+            }
+            _ => Ok(0),
+        };
     }
     let mut room = Room::new(NAME, "discard the queued requests", received.clone());
     let mut wait = |error: &io::Error| room.wait(error);

@@ -212,13 +212,16 @@ impl<'a> Reader<'a> {
     }
 
     /// After the records ended at a damaged frame: goes to the next frame that is intact, and returns the
-    /// number of bytes before it. `None` if there is no other; then the reader stays at the damaged one.
+    /// number of bytes before it. `None` if there is no other; then the reader stays at the damaged one. A frame
+    /// of more than 64 KiB counts only if another may follow it, or the end.
     pub fn skip_damage(&mut self) -> Option<u64> {
         let damaged = self.offset;
         if !self.is_torn {
             return None;
         }
-        let is_intact = |offset: &usize| self.payload_at(*offset).is_some();
+        let is_intact = |offset: &usize| {
+            may_begin(&self.bytes[*offset..]) && self.payload_at(*offset).is_some()
+        };
         let next = (damaged + 1..self.bytes.len()).find(is_intact)?;
         self.offset = next;
         self.is_torn = false;
@@ -359,6 +362,26 @@ fn payload_of(place: u32, offset: u64, bytes: &[u8]) -> Option<&[u8]> {
     (checksum(place, offset, payload) == expected).then_some(payload)
 }
 
+/// Whether these bytes may begin with a frame, before its checksum is made: by chance, one in sixty numbers
+/// is the length of one, of 32 MiB on average.
+fn may_begin(bytes: &[u8]) -> bool {
+    let head = |bytes: &[u8]| {
+        let (head, payload) = bytes.split_first_chunk::<FRAME_HEAD>()?;
+        let length = u32::from_le_bytes(array(&head[..4])) as usize;
+        let is_kind = payload
+            .first()
+            .is_none_or(|kind| (1..=KIND_MAX).contains(kind));
+        (length <= PAYLOAD_MAX && is_kind || length == 0).then_some(length)
+    };
+    let Some(length) = head(bytes) else {
+        return false;
+    };
+    match bytes.get(FRAME_HEAD + length..) {
+        None => false,
+        Some(after) => length <= CHECKED_ALONE || after.len() < FRAME_HEAD || head(after).is_some(),
+    }
+}
+
 /// The header of a segment, and its checksum.
 fn header(version: u32, segment: u64, crawl: u64) -> ([u8; HEADER_BYTES], u32) {
     let mut header = [0; HEADER_BYTES];
@@ -402,6 +425,10 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 32;
 /// Bytes of a frame before its payload.
 const FRAME_HEAD: usize = 8;
+/// The greatest kind of a record that there may ever be, in its first byte.
+const KIND_MAX: u8 = 63;
+/// Frames with so many bytes are looked for wherever they are.
+const CHECKED_ALONE: usize = 64 << 10;
 /// Most bytes of a record, so that a damaged length does not make a reader ask for gigabytes.
 pub const PAYLOAD_MAX: usize = 64 << 20;
 

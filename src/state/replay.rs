@@ -44,6 +44,11 @@ pub struct Replay {
     is_quiet: bool,
     /// The same, and a commit came after it.
     is_quiet_committed: bool,
+    /// Whether commits are applied by [`Replay::apply_some`].
+    is_gradual: bool,
+    /// The first of the pending records, of epochs that are committed, are still to be applied: how many, and
+    /// the last commit.
+    unapplied: Option<(usize, CommitRecord)>,
 }
 
 /// The newest fact about each thing.
@@ -232,6 +237,29 @@ impl Replay {
         Replay::default()
     }
 
+    /// The same, for a running crawl: a commit is applied by [`Replay::apply_some`]. That of a resumed crawl's
+    /// first epoch covers all that was left to it.
+    pub fn gradual() -> Self {
+        Replay {
+            is_gradual: true,
+            ..Replay::default()
+        }
+    }
+
+    /// Applies at most so many records of committed epochs; returns whether that were all.
+    pub fn apply_some(&mut self, most: usize) -> bool {
+        let Some((left, commit)) = self.unapplied.take() else {
+            return true;
+        };
+        self.apply_first(left.min(most));
+        if left > most {
+            self.unapplied = Some((left - most, commit));
+            return false;
+        }
+        self.end_commit(commit);
+        true
+    }
+
     /// Adds the next record.
     ///
     /// # Errors
@@ -322,7 +350,8 @@ impl Replay {
     /// Records that leave the same as those so far. `None`: there was no commit.
     ///
     /// That nothing was sent since the facts is not among them: the next run waits for full gaps.
-    pub fn into_left(self) -> Option<Left> {
+    pub fn into_left(mut self) -> Option<Left> {
+        self.apply_some(usize::MAX);
         let begin = self.begin()?;
         let committed = self.committed?;
         let commit = CommitRecord {
@@ -337,15 +366,9 @@ impl Replay {
         let undone: Vec<u64> = committed.undone.into_iter().collect();
         let requested: Vec<u64> = committed.requested.into_iter().collect();
         let started = committed.started.into_iter().map(Record::Started);
-        let facts = self.facts.all.into_iter().chain(committed.counts.all);
-        let facts = facts.map(|((about, name), (at, value))| {
-            Record::Fact(Fact {
-                about,
-                name,
-                at,
-                value,
-            })
-        });
+        // With a commit no older segment counts, so that what has nothing to say is left out.
+        let facts = self.facts.into_known();
+        let facts = facts.chain(committed.counts.into_known()).map(Record::Fact);
         let crawl_delays = committed.crawl_delays.into_iter();
         let crawl_delays = crawl_delays.map(|(host, delay)| Record::CrawlDelay { host, delay });
         let blocks = committed.spilled.into_values().map(|block| Record::Spill {
@@ -392,15 +415,11 @@ impl Replay {
                 });
             }
         };
-        for record in self.pending.drain(..whole) {
-            match (&mut self.committed, record) {
-                (committed, Record::Begin { keys, settings }) => {
-                    *committed = Some(Committed::new(keys, settings));
-                }
-                (Some(committed), record) => committed.apply(record),
-                (None, _) => unreachable!("the first record is a Begin"),
-            }
+        if self.is_gradual && self.gaps.is_empty() {
+            self.unapplied = Some((whole, commit));
+            return Ok(());
         }
+        self.apply_first(whole);
         let Some(committed) = &mut self.committed else {
             return Err(ReplayError::NoBegin);
         };
@@ -425,9 +444,29 @@ impl Replay {
         for gap in &mut self.gaps {
             *gap -= whole;
         }
-        committed.next_number = committed.next_number.max(commit.next_number);
-        committed.commit = Some(commit);
+        self.end_commit(commit);
         Ok(())
+    }
+
+    /// Applies the first of the pending records.
+    fn apply_first(&mut self, count: usize) {
+        for record in self.pending.drain(..count) {
+            match (&mut self.committed, record) {
+                (committed, Record::Begin { keys, settings }) => {
+                    *committed = Some(Committed::new(keys, settings));
+                }
+                (Some(committed), record) => committed.apply(record),
+                (None, _) => unreachable!("the first record is a Begin"),
+            }
+        }
+    }
+
+    /// All records up to the end of the epoch are applied.
+    fn end_commit(&mut self, commit: CommitRecord) {
+        if let Some(committed) = &mut self.committed {
+            committed.next_number = committed.next_number.max(commit.next_number);
+            committed.commit = Some(commit);
+        }
     }
 }
 

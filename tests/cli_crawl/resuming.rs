@@ -4,7 +4,8 @@
 mod files;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -105,11 +106,12 @@ fn nothing_is_lost_or_doubled_when_a_crawl_is_killed_again_and_again() {
     let expected = whole();
     assert!(expected.len() > 150, "{}", expected.len());
     let server = Server::new(web);
-    // Some twenty requests are in memory; the others wait in files.
-    let first = crawl(&server).with(&["-s", "FRONTIER_MEMORY=2000"]);
+    // Some twenty requests are in memory, and some forty keys of URLs; the others are in files.
+    let memory = ["-s", "FRONTIER_MEMORY=2000", "-s", "SEEN_MEMORY=400"];
+    let first = crawl(&server).with(&memory);
     let mut going = first.start();
     server.wait_for_requests(3);
-    let mut kills = 0;
+    let (mut kills, mut has_runs) = (0, false);
     let ended: Ended = loop {
         thread::sleep(Duration::from_millis(30 + kills * 37 % 90));
         if !going.is_running() {
@@ -119,10 +121,14 @@ fn nothing_is_lost_or_doubled_when_a_crawl_is_killed_again_and_again() {
         drop(going);
         kills += 1;
         assert!(kills < 200, "the crawl makes no progress");
+        let state = fs::read_dir(first.folder().join("out/state")).expect("a state");
+        let mut names = state.map(|entry| entry.expect("an entry").file_name());
+        has_runs |= names.any(|name| name.to_string_lossy().starts_with("seen-"));
         going = resume(first.folder());
     };
     let ended = ended.expect(0);
     assert!(kills >= 3, "it was killed {kills} times");
+    assert!(has_runs, "keys were in files");
     let crawled: Crawled = first.left(ended);
     let output = checked(&crawled);
     let mut pages = output.lines.iter().filter(|line| line.is_page);
@@ -235,7 +241,15 @@ fn a_crawl_that_was_stopped_is_resumed_and_a_finished_one_has_nothing_left() {
     going.wait().expect(3);
     let before = fs::read_to_string(first.folder().join("out/results.jsonl")).expect("lines");
     let before = read_lines(&before).len();
+    let pending = first.folder().join("out/pending.jsonl");
+    assert!(pending.exists());
+    // As a copy of the folder may be.
+    let state = first.folder().join("out/state");
+    fs::set_permissions(&state, Permissions::from_mode(0o755)).expect("it is ours");
     let ended = resume(first.folder()).wait().expect(0);
+    let mode = fs::metadata(&state).expect("it is there").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o700, "it holds credentials");
+    assert!(!pending.exists(), "nothing is left to be fetched");
     let crawled = first.left(ended);
     let lines = crawled.lines();
     assert!(before < lines.len());

@@ -98,7 +98,8 @@ impl<I: Io> Core<I> {
 
     /// Advances the commit under way: recorded when all of it is durable, ended when the record is.
     pub fn advance_commit(&mut self) {
-        if !self.journal.is_on() {
+        // After a failed sync a later one may report more than the epoch has.
+        if !self.journal.is_on() || self.has_lost_writes() {
             return;
         }
         if let Some(files) = self.output.poll_prepared() {
@@ -110,7 +111,8 @@ impl<I: Io> Core<I> {
         if self.is_spill_synced() {
             self.journal.record_commit(next_number, at);
         }
-        self.journal.advance_rewrite();
+        let has_more = self.journal.advance_rewrite();
+        self.wakeups.turn_again_if(has_more);
         if self.journal.poll_committed(self.now).is_some() {
             self.output.commit();
             self.control.handle_commit();

@@ -346,7 +346,9 @@ impl Journal {
         let RunsChange { records, .. } = open.seen.current();
         if !records.is_empty() {
             open.record(|out| Record::SeenRuns(records).encode(out));
-            open.record(|out| Record::SeenUndone(undone).encode(out));
+            for keys in undone.chunks(KEYS_PER_RECORD) {
+                open.record(|out| Record::SeenUndone(keys.to_vec()).encode(out));
+            }
         }
         for keys in urls.chunks(KEYS_PER_RECORD) {
             open.record(|out| Record::Seen(keys.to_vec()).encode(out));
@@ -562,20 +564,23 @@ impl Journal {
         Some(open.epoch)
     }
 
-    /// Goes on with the rewriting of the segment. Call it every turn.
-    pub fn advance_rewrite(&mut self) {
-        if let Some(open) = self.open.as_deref_mut()
-            && open.rewrite.is_some()
-            && open.failure.is_none()
-        {
-            open.advance_rewrite();
+    /// Goes on with the rewriting of the segment. Call it every turn. Returns whether it has more to do in
+    /// the next turn, without an event.
+    pub fn advance_rewrite(&mut self) -> bool {
+        match self.open.as_deref_mut() {
+            Some(open) if open.rewrite.is_some() && open.failure.is_none() => {
+                open.advance_rewrite()
+            }
+            _ => false,
         }
     }
 
     /// Whether so much waits for the disk that no seed and no request is taken in.
     pub fn is_behind(&self) -> bool {
         let open = self.open.as_ref();
-        open.is_some_and(|open| open.unwritten + open.records.len() > UNWRITTEN_MAX)
+        open.is_some_and(|open| {
+            open.unwritten + open.records.len() + open.held.len() > UNWRITTEN_MAX
+        })
     }
 
     /// Jobs for the disk since the last call.
@@ -666,26 +671,31 @@ impl Open {
         self.jobs.extend(jobs);
     }
 
-    fn advance_rewrite(&mut self) {
+    fn advance_rewrite(&mut self) -> bool {
         let is_idle = matches!(self.stage, Stage::Idle { .. });
         while let Some(rewrite) = &mut self.rewrite {
             match rewrite.poll() {
-                Step::Wait => return,
+                Step::Wait => return false,
+                Step::Again => return true,
                 Step::Job(job) => self.jobs.push(job),
                 Step::Length => {
                     let length = self.framer.length();
                     let is_last = rewrite.is_nearly_done(length);
                     if is_last && !is_idle {
                         // A commit is under way: its record is in this segment.
-                        return;
+                        return false;
                     }
                     rewrite.extend_to(length, is_last);
                     self.hand_over(APPEND);
                 }
-                Step::Done => return self.end_rewrite(),
-                Step::Unreadable(at) => return self.fail_rewrite(at),
+                Step::Done => self.end_rewrite(),
+                Step::Unreadable(at) => {
+                    self.fail_rewrite(at);
+                    return false;
+                }
             }
         }
+        false
     }
 
     /// A job of the rewriting is done.

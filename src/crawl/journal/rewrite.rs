@@ -51,6 +51,8 @@ enum Stage {
 pub enum Step {
     /// Nothing: a job is under way.
     Wait,
+    /// Another turn.
+    Again,
     /// A job of the disk; others may follow.
     Job(DiskJob),
     /// It has read all that it knew of: [`Rewrite::extend_to`] tells it of more.
@@ -142,8 +144,10 @@ impl Rewrite {
                 })
             }
             Stage::Reading => {
-                if let Err(error) = self.compaction.end_reading() {
-                    return Step::Unreadable(error);
+                match self.compaction.end_reading() {
+                    Ok(true) => {}
+                    Ok(false) => return Step::Again,
+                    Err(error) => return Step::Unreadable(error),
                 }
                 self.stage = Stage::Writing;
                 self.poll()

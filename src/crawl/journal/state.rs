@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::base::keys::Keys;
@@ -576,6 +576,7 @@ impl StateBeginning {
             made => made,
         };
         made.map_err(|cause| failed(&folder, cause))?;
+        close_to_others(&folder);
         let path = path_of(out, self.segment);
         let mut file = File::create_new(&path).map_err(|cause| failed(&path, cause))?;
         let written = file.write_all(&self.bytes).and_then(|()| file.sync_all());
@@ -630,6 +631,24 @@ impl StateError {
             StateError::Segment { cause, .. } => cause.is_retryable(),
             StateError::Replay { cause, .. } => cause.is_retryable(),
         }
+    }
+}
+
+/// Makes the folder of a state accessible to its owner only, where it is not: it may have been copied, or
+/// restored from a backup.
+fn close_to_others(folder: &Path) {
+    let close = || {
+        let mode = fs::metadata(folder)?.permissions().mode();
+        match mode & 0o077 {
+            0 => Ok(()),
+            _ => fs::set_permissions(folder, Permissions::from_mode(0o700)),
+        }
+    };
+    if let Err(cause) = close() {
+        log::warn!(
+            "{} can be read by others, and its requests may hold credentials: {cause}",
+            folder.display()
+        );
     }
 }
 

@@ -181,3 +181,24 @@ fn a_record_beyond_the_bound_is_a_mistake() {
     let frame = |out: &mut Vec<u8>| out.resize(out.len() + PAYLOAD_MAX + 1, 0);
     Framer::new(1, 1).frame(&mut Vec::new(), frame);
 }
+
+/// Keys of URLs are like any bytes: some begin with the length of a frame.
+#[test]
+fn few_bytes_are_read_to_find_the_next_frame_behind_damage() {
+    let mut rng = Rng::from_seed(9);
+    let framer = Framer::new(3, 1);
+    let mut bytes = framer.header();
+    while bytes.len() < 16 << 20 {
+        let keys = (0..4096).map(|_| rng.next_u64()).collect();
+        framer.frame(&mut bytes, |out| Record::Seen(keys).encode(out));
+    }
+    let damaged = 1 << 20;
+    let offsets = (HEADER_BYTES..damaged).filter(|offset| may_begin(&bytes[*offset..]));
+    let read = offsets.map(|offset| u64::from(u32::from_le_bytes(array(&bytes[offset..][..4]))));
+    let read: u64 = read.sum();
+    assert!(read < 64 * damaged as u64, "{read} bytes for {damaged}");
+    bytes[HEADER_BYTES..damaged].fill(0xff);
+    let mut reader = Reader::new(&bytes).expect("a segment");
+    assert!(reader.next().is_none() && reader.skip_damage().is_some());
+    assert!(reader.map(|record| record.expect("a record")).count() > 400);
+}

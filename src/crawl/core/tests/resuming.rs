@@ -27,6 +27,8 @@ const HOSTS: u64 = 5;
 const PAGES: u64 = 30;
 /// Crawls that are tried.
 const SEEDS: u64 = 40;
+/// Turns of a run that ends by itself.
+const ALL_TURNS: usize = 1_000_000;
 
 /// A page that links to others and to the next host; some redirect, some fail for a while or for ever.
 fn answer(asked: &Asked, rng: &mut Rng) -> Reply {
@@ -143,6 +145,15 @@ fn run(
     }
     config.outage_breaker = false;
     config.stop_grace = Duration::from_millis(rng.below(200));
+    // Of numbers of its own, so that the crawls stay as they were.
+    let mut operator = Rng::from_seed(seed).fork(format!("operator of {turns} turns"));
+    let is_last = turns == ALL_TURNS;
+    if !is_last && operator.below(2) == 0 {
+        config.frontier.pages_max = [0, 1 + operator.below(60)][operator.below(2) as usize];
+        config.frontier.errors_max = [0, 1 + operator.below(8)][operator.below(2) as usize];
+        let time = Duration::from_millis(1 + operator.below(3000));
+        config.max_time = (operator.below(2) == 0).then_some(time);
+    }
     let faults = Faults {
         disk_latency_max: Duration::from_millis(rng.below(80)),
         ..Faults::default()
@@ -173,8 +184,17 @@ fn run(
             .expect("there is room");
     }
     let stops = rng.below(4) == 0;
+    let pauses_at = (operator.below(3) == 0).then(|| operator.below(400) as usize);
+    let mut pausing = None;
     let mut reason = None;
     for turn in 0..turns {
+        if pauses_at == Some(turn) {
+            let handle = pausing.insert(crawler.handle());
+            handle.pause();
+        } else if pauses_at.is_some_and(|at| turn > at + 40) {
+            // With its handle the pause is over.
+            pausing = None;
+        }
         if stops && turn == turns / 2 {
             crawler.stopper().stop();
         }
@@ -214,7 +234,7 @@ fn lines_of(seed: u64, ends: usize) -> (Vec<Line>, InFiles) {
     for run_number in 0..10_000 {
         let turns = match run_number < ends {
             true => 1 + rng.below(400) as usize,
-            false => 1_000_000,
+            false => ALL_TURNS,
         };
         let (reason, files) = run(state, &lines, seed, turns, &segments, &mut rng);
         segments = files;
