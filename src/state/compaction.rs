@@ -35,12 +35,13 @@ pub struct Unreadable {
 }
 
 impl Compaction {
-    /// From a segment of this crawl to another.
-    pub fn new(crawl: u64, from: u64, to: u64) -> Self {
+    /// From a segment of this crawl to another. `committed`: the last epoch with a commit in what is read first;
+    /// 0 for none.
+    pub fn new(crawl: u64, from: u64, to: u64, committed: u64) -> Self {
         Compaction {
             pieces: Pieces::new(from, crawl),
             framer: Framer::new(to, crawl),
-            stage: Stage::Reading(Box::new(Replay::gradual())),
+            stage: Stage::Reading(Box::new(Replay::with_committed(committed))),
         }
     }
 
@@ -71,7 +72,6 @@ impl Compaction {
                     let record = Record::decode(payload).ok();
                     is_sound &= record.is_some_and(|record| replay.push(record).is_ok());
                 });
-                replay.apply_some(APPLIED_PER_STEP);
                 read.filter(|()| is_sound).ok_or_else(unreadable)
             }
             Stage::Writing(_) => unreachable!("pieces are taken before and after"),
@@ -84,29 +84,23 @@ impl Compaction {
         }
     }
 
-    /// All that is replayed was taken, up to a whole frame: the rest is copied later. Returns false if that is
-    /// to be called again, because much of it was committed at once.
+    /// All that is replayed was taken, up to a whole frame: the rest is copied later.
     ///
     /// # Errors
     /// [`Unreadable`]: there is no commit, or the last frame is not whole.
-    pub fn end_reading(&mut self) -> Result<bool, Unreadable> {
+    pub fn end_reading(&mut self) -> Result<(), Unreadable> {
         let unreadable = Unreadable {
             offset: self.pieces.offset(),
         };
         if !self.pieces.is_between_frames() {
             return Err(unreadable);
         }
-        if let Stage::Reading(replay) = &mut self.stage
-            && !replay.apply_some(APPLIED_PER_STEP)
-        {
-            return Ok(false);
-        }
         let Stage::Reading(replay) = std::mem::replace(&mut self.stage, Stage::Copying) else {
             return Err(unreadable);
         };
         let left = replay.into_left().ok_or(unreadable)?;
         self.stage = Stage::Writing(Box::new(left));
-        Ok(true)
+        Ok(())
     }
 
     /// Appends what is left, until there are `most` bytes. Returns whether that was all.
@@ -131,6 +125,3 @@ impl Compaction {
         self.framer
     }
 }
-
-/// Records of a commit that are applied in one step, a millisecond or two: more than a piece of 64 KiB has.
-const APPLIED_PER_STEP: usize = if cfg!(test) { 4 } else { 2048 };

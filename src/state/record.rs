@@ -398,7 +398,12 @@ pub fn encode_request(job: &Job, out: &mut Vec<u8>) {
     encode_entry(job, 0, None, out);
 }
 
-/// Reads what [`encode_request`] appended.
+/// Appends the bytes of an entry for [`decode_request`].
+pub fn encode_stored(entry: &Entry, out: &mut Vec<u8>) {
+    encode_entry(&entry.job, entry.replaces, entry.not_before, out);
+}
+
+/// Reads what [`encode_request`] or [`encode_stored`] appended.
 ///
 /// # Errors
 /// As [`Record::decode`].

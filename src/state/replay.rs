@@ -9,6 +9,7 @@
 //! a compacted journal: until a commit comes after it, the state before it holds. A fact needs no commit: the
 //! newest about something counts, whatever becomes of the epochs.
 
+mod blocks;
 mod entries;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,10 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
+use self::blocks::Blocks;
 use self::entries::Entries;
+pub use self::entries::OrderedEntries;
 use super::record::{About, CommitRecord, Entry, Fact, Record, RunRecord, SpilledBlock};
 use crate::base::keys::Keys;
 use crate::base::secret::Known;
+use crate::base::sharded::ShardedTable;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 
@@ -32,6 +36,10 @@ pub struct Replay {
     committed: Option<Committed>,
     /// Records after the end of the last committed epoch.
     pending: VecDeque<Record>,
+    /// All records up to the end of this epoch are known to be committed: they do not wait for the commit.
+    known_epoch: u64,
+    /// Its end has come.
+    is_past_known: bool,
     /// The last epoch that ended since the last `Begin`.
     last_epoch: Option<u64>,
     /// Places of damage among the pending records: how many of them came before it.
@@ -44,11 +52,6 @@ pub struct Replay {
     is_quiet: bool,
     /// The same, and a commit came after it.
     is_quiet_committed: bool,
-    /// Whether commits are applied by [`Replay::apply_some`].
-    is_gradual: bool,
-    /// The first of the pending records, of epochs that are committed, are still to be applied: how many, and
-    /// the last commit.
-    unapplied: Option<(usize, CommitRecord)>,
 }
 
 /// The newest fact about each thing.
@@ -156,9 +159,9 @@ pub struct Restored {
     /// Its settings, as JSON.
     pub settings: String,
     /// Attempts that have not ended, by number.
-    pub admitted: Vec<Entry>,
+    pub admitted: OrderedEntries,
     /// Offers without an answer, by number.
-    pub offered: Vec<Entry>,
+    pub offered: OrderedEntries,
     /// Blocks of requests that have not ended either, in order of their places.
     pub spilled: Vec<SpilledBlock>,
     /// Keys of the URLs that were admitted, but for those in `runs`. A URL that was attempted again is there
@@ -169,8 +172,7 @@ pub struct Restored {
     pub runs: Vec<RunRecord>,
     /// Keys in `runs` of URLs whose admission is undone: they do not count as seen.
     pub undone: Vec<u64>,
-    /// Keys of the host and of the registrable domain of each seed that has ended. They may be there several
-    /// times.
+    /// Keys of the host and of the registrable domain of each seed that has ended.
     pub seed_hosts: Vec<(u64, u64)>,
     /// Numbers of the attempts that must not be made twice and may have been.
     pub started: Vec<u64>,
@@ -237,27 +239,13 @@ impl Replay {
         Replay::default()
     }
 
-    /// The same, for a running crawl: a commit is applied by [`Replay::apply_some`]. That of a resumed crawl's
-    /// first epoch covers all that was left to it.
-    pub fn gradual() -> Self {
+    /// Before the first record of a segment with a commit of this epoch: up to its end, records count at once
+    /// and take no memory. The segment is not damaged.
+    pub fn with_committed(epoch: u64) -> Self {
         Replay {
-            is_gradual: true,
+            known_epoch: epoch,
             ..Replay::default()
         }
-    }
-
-    /// Applies at most so many records of committed epochs; returns whether that were all.
-    pub fn apply_some(&mut self, most: usize) -> bool {
-        let Some((left, commit)) = self.unapplied.take() else {
-            return true;
-        };
-        self.apply_first(left.min(most));
-        if left > most {
-            self.unapplied = Some((left - most, commit));
-            return false;
-        }
-        self.end_commit(commit);
-        true
     }
 
     /// Adds the next record.
@@ -290,12 +278,30 @@ impl Replay {
             Record::EpochEnd(_) => {}
             _ => (self.is_quiet, self.is_quiet_committed) = (false, false),
         }
+        let is_known = self.known_epoch > 0 && !self.is_past_known;
         match record {
+            Record::Commit(commit) if commit.epoch <= self.known_epoch => {
+                self.note_commit(commit)?
+            }
             Record::Commit(commit) => self.commit(commit)?,
             Record::Fact(fact) if fact.about != About::Counts => self.facts.add(fact),
             Record::Quiet => {}
+            record if is_known => {
+                if let Record::EpochEnd(epoch) = record {
+                    self.is_past_known = epoch >= self.known_epoch;
+                }
+                Committed::apply_any(&mut self.committed, record);
+            }
             record => self.pending.push_back(record),
         }
+        Ok(())
+    }
+
+    /// The commit of an epoch whose records were all applied.
+    fn note_commit(&mut self, commit: CommitRecord) -> Result<(), ReplayError> {
+        let committed = self.committed.as_mut().ok_or(ReplayError::NoBegin)?;
+        committed.next_number = committed.next_number.max(commit.next_number);
+        committed.commit = Some(commit);
         Ok(())
     }
 
@@ -350,9 +356,11 @@ impl Replay {
     /// Records that leave the same as those so far. `None`: there was no commit.
     ///
     /// That nothing was sent since the facts is not among them: the next run waits for full gaps.
-    pub fn into_left(mut self) -> Option<Left> {
-        self.apply_some(usize::MAX);
+    pub fn into_left(self) -> Option<Left> {
         let begin = self.begin()?;
+        // What was applied before its commit came needs that.
+        self.committed_epoch()
+            .filter(|epoch| *epoch >= self.known_epoch)?;
         let committed = self.committed?;
         let commit = CommitRecord {
             next_number: committed.next_number,
@@ -365,13 +373,14 @@ impl Replay {
         });
         let undone: Vec<u64> = committed.undone.into_iter().collect();
         let requested: Vec<u64> = committed.requested.into_iter().collect();
+        let seed_hosts: Vec<(u64, u64)> = committed.seed_hosts.iter().copied().collect();
         let started = committed.started.into_iter().map(Record::Started);
         // With a commit no older segment counts, so that what has nothing to say is left out.
         let facts = self.facts.into_known();
         let facts = facts.chain(committed.counts.into_known()).map(Record::Fact);
         let crawl_delays = committed.crawl_delays.into_iter();
         let crawl_delays = crawl_delays.map(|(host, delay)| Record::CrawlDelay { host, delay });
-        let blocks = committed.spilled.into_values().map(|block| Record::Spill {
+        let blocks = committed.spilled.into_ordered().map(|block| Record::Spill {
             block,
             numbers: Vec::new(),
         });
@@ -384,7 +393,7 @@ impl Replay {
             .chain(frozen)
             .chain(in_records(committed.seen, Record::Seen))
             .chain(in_records(undone, Record::SeenUndone))
-            .chain(in_records(committed.seed_hosts, Record::SeedHosts))
+            .chain(in_records(seed_hosts, Record::SeedHosts))
             .chain(crawl_delays)
             .chain(facts)
             .chain(blocks)
@@ -415,11 +424,9 @@ impl Replay {
                 });
             }
         };
-        if self.is_gradual && self.gaps.is_empty() {
-            self.unapplied = Some((whole, commit));
-            return Ok(());
+        for record in self.pending.drain(..whole) {
+            Committed::apply_any(&mut self.committed, record);
         }
-        self.apply_first(whole);
         let Some(committed) = &mut self.committed else {
             return Err(ReplayError::NoBegin);
         };
@@ -444,29 +451,7 @@ impl Replay {
         for gap in &mut self.gaps {
             *gap -= whole;
         }
-        self.end_commit(commit);
-        Ok(())
-    }
-
-    /// Applies the first of the pending records.
-    fn apply_first(&mut self, count: usize) {
-        for record in self.pending.drain(..count) {
-            match (&mut self.committed, record) {
-                (committed, Record::Begin { keys, settings }) => {
-                    *committed = Some(Committed::new(keys, settings));
-                }
-                (Some(committed), record) => committed.apply(record),
-                (None, _) => unreachable!("the first record is a Begin"),
-            }
-        }
-    }
-
-    /// All records up to the end of the epoch are applied.
-    fn end_commit(&mut self, commit: CommitRecord) {
-        if let Some(committed) = &mut self.committed {
-            committed.next_number = committed.next_number.max(commit.next_number);
-            committed.commit = Some(commit);
-        }
+        self.note_commit(commit)
     }
 }
 
@@ -499,7 +484,7 @@ struct Committed {
     /// Offers without an answer.
     offered: Entries,
     /// Blocks of spilled requests, by file and offset.
-    spilled: BTreeMap<(u64, u64), SpilledBlock>,
+    spilled: Blocks,
     /// Requests whose entries follow, and that were admitted before: of a block that was read again, or of a
     /// segment that was rewritten.
     readmitted: u64,
@@ -510,7 +495,7 @@ struct Committed {
     runs: Vec<RunRecord>,
     /// Keys in runs that do not count as seen.
     undone: HashSet<u64, Known>,
-    seed_hosts: Vec<(u64, u64)>,
+    seed_hosts: ShardedTable<(u64, u64)>,
     crawl_delays: BTreeMap<String, u64>,
     /// Attempts that must not be made twice and may have been.
     started: BTreeSet<u64>,
@@ -532,13 +517,13 @@ impl Committed {
             settings,
             admitted: Entries::default(),
             offered: Entries::default(),
-            spilled: BTreeMap::new(),
+            spilled: Blocks::default(),
             readmitted: 0,
             seen: Vec::new(),
             frozen: Vec::new(),
             runs: Vec::new(),
             undone: HashSet::default(),
-            seed_hosts: Vec::new(),
+            seed_hosts: ShardedTable::new(),
             crawl_delays: BTreeMap::new(),
             started: BTreeSet::new(),
             requested: HashSet::default(),
@@ -577,7 +562,7 @@ impl Committed {
                 }
                 Record::Departed(number) => {
                     let key = admitted.get(number).copied();
-                    let earlier = || self.admitted.get(*number).map(|entry| self.key_of(entry));
+                    let earlier = || self.admitted.get(*number).map(|entry| self.key_of(&entry));
                     self.requested.extend(key.or_else(earlier));
                 }
                 Record::Requested(keys) => self.requested.extend(keys),
@@ -591,6 +576,17 @@ impl Committed {
         self.keys.url(entry.job.url.as_str()).0
     }
 
+    /// Applies a record that may begin the state.
+    fn apply_any(committed: &mut Option<Self>, record: Record) {
+        match (committed, record) {
+            (committed, Record::Begin { keys, settings }) => {
+                *committed = Some(Committed::new(keys, settings));
+            }
+            (Some(committed), record) => committed.apply(record),
+            (None, _) => unreachable!("the first record is a Begin"),
+        }
+    }
+
     fn apply(&mut self, record: Record) {
         let readmitted = std::mem::take(&mut self.readmitted);
         match record {
@@ -601,11 +597,11 @@ impl Committed {
                     Some(left) => self.readmitted = left,
                     None => self.see(&entry.job),
                 }
-                self.admitted.insert(entry);
+                self.admitted.insert(&entry);
             }
             Record::Offered(entry) => {
                 self.count(&entry);
-                self.offered.insert(entry);
+                self.offered.insert(&entry);
             }
             Record::Dropped(number) => {
                 self.count_number(number);
@@ -616,12 +612,16 @@ impl Committed {
                 self.end(number);
             }
             Record::Seen(mut keys) => self.seen.append(&mut keys),
-            Record::SeedHosts(mut hosts) => self.seed_hosts.append(&mut hosts),
+            Record::SeedHosts(hosts) => {
+                for (host, domain) in hosts {
+                    self.add_seed_host(host, domain);
+                }
+            }
             Record::CrawlDelay { host, delay } => {
                 self.crawl_delays.insert(host, delay);
             }
             Record::Departed(number) => {
-                let key = (self.admitted.get(number)).map(|entry| self.key_of(entry));
+                let key = (self.admitted.get(number)).map(|entry| self.key_of(&entry));
                 self.requested.extend(key);
             }
             Record::Started(number) => {
@@ -647,11 +647,11 @@ impl Committed {
                 for number in numbers {
                     self.spill(number);
                 }
-                self.spilled.insert((block.file, block.offset), block);
+                self.spilled.insert(&block);
             }
             Record::AdmittedBefore(count) => self.readmitted = count,
             Record::Unspilled { file, offset } => {
-                let block = self.spilled.remove(&(file, offset));
+                let block = self.spilled.remove(file, offset);
                 self.readmitted = block.map_or(0, |block| block.requests);
             }
             // It is in files of its own.
@@ -703,8 +703,14 @@ impl Committed {
         if job.seed && is_in_seen_set(job) {
             let host = self.keys.host(job.url.host_str()).0;
             let domain = self.keys.host(job.url.registrable_domain()).0;
-            self.seed_hosts.push((host, domain));
+            self.add_seed_host(host, domain);
         }
+    }
+
+    fn add_seed_host(&mut self, host: u64, domain: u64) {
+        let shard = self.seed_hosts.shard_mut(host);
+        let slot = shard.entry(host, |known| *known == (host, domain), |(host, _)| *host);
+        slot.or_insert((host, domain));
     }
 
     /// The URL of a request counts as seen.
@@ -740,7 +746,7 @@ impl Committed {
         // Those that were admitted before the last run was begun are in a run.
         counts.retain(|_, count| *count > 0);
         for entry in self.admitted.iter() {
-            counts.remove(&key_of(entry));
+            counts.remove(&key_of(&entry));
         }
         self.undone.extend(counts.into_keys());
     }
@@ -757,15 +763,16 @@ impl Committed {
 
     fn restore(mut self) -> Restored {
         // An attempt that has not ended is made again, and has its own successor then.
-        let is_superseded = |entry: &Entry| self.admitted.has(entry.replaces);
-        let superseded: Vec<u64> = self
-            .admitted
-            .iter()
-            .filter(|entry| is_superseded(entry))
-            .map(|entry| entry.job.id)
-            .collect();
-        self.offered.retain(|entry| !is_superseded(entry));
-        let superseded: Vec<Entry> = superseded
+        let superseded = |entries: &Entries| -> Vec<u64> {
+            let replacements = entries.replacements();
+            let superseded = replacements.filter(|(_, replaced)| self.admitted.has(*replaced));
+            superseded.map(|(number, _)| number).collect()
+        };
+        let (admitted, offered) = (superseded(&self.admitted), superseded(&self.offered));
+        for number in offered {
+            self.offered.remove(number);
+        }
+        let superseded: Vec<Entry> = admitted
             .iter()
             .filter_map(|number| self.admitted.remove(*number))
             .collect();
@@ -779,11 +786,11 @@ impl Committed {
             settings: self.settings,
             admitted: self.admitted.into_ordered(),
             offered: self.offered.into_ordered(),
-            spilled: self.spilled.into_values().collect(),
+            spilled: self.spilled.into_ordered().collect(),
             seen: self.seen,
             runs: self.runs,
             undone,
-            seed_hosts: self.seed_hosts,
+            seed_hosts: self.seed_hosts.iter().copied().collect(),
             started: self.started.into_iter().collect(),
             requested: self.requested.into_iter().collect(),
             crawl_delays: self.crawl_delays.into_iter().collect(),

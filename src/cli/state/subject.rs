@@ -112,7 +112,7 @@ impl Matched {
         })
     }
 
-    fn has(&self, queued: &QueuedRequest<'_>) -> bool {
+    fn has(&self, queued: &QueuedRequest) -> bool {
         let url = queued.url();
         match (&self.url, self.kind) {
             (Some(wanted), _) => url.as_str() == wanted.as_str(),
@@ -122,7 +122,7 @@ impl Matched {
     }
 
     /// The scopes of a request.
-    fn scopes_of(&self, queued: &QueuedRequest<'_>) -> Vec<String> {
+    fn scopes_of(&self, queued: &QueuedRequest) -> Vec<String> {
         let own = queued.request().scopes;
         own.unwrap_or_else(|| self.config.scopes_of(queued.url()))
     }
@@ -262,8 +262,8 @@ impl Report {
 
 /// Whether a request is listed before another: as they are fetched, then delayed ones, then those without a
 /// decision.
-fn is_listed_before(one: &QueuedRequest<'_>, other: &QueuedRequest<'_>) -> bool {
-    let delayed = |queued: &QueuedRequest<'_>| (queued.is_offered(), queued.not_before());
+fn is_listed_before(one: &QueuedRequest, other: &QueuedRequest) -> bool {
+    let delayed = |queued: &QueuedRequest| (queued.is_offered(), queued.not_before());
     match delayed(one).cmp(&delayed(other)) {
         Ordering::Equal => one.is_before(other),
         order => order.is_lt(),
@@ -327,7 +327,7 @@ impl Waiting {
     }
 
     /// Of a request behind so many others of its queue.
-    fn of(queued: &QueuedRequest<'_>, ahead: usize, crawl: &Crawl, scopes: Vec<String>) -> Self {
+    fn of(queued: &QueuedRequest, ahead: usize, crawl: &Crawl, scopes: Vec<String>) -> Self {
         let request = queued.request();
         let delayed_until = queued.not_before().filter(|at| *at > crawl.now);
         let mut why = Vec::new();

@@ -111,8 +111,7 @@ impl<I: Io> Core<I> {
         if self.is_spill_synced() {
             self.journal.record_commit(next_number, at);
         }
-        let has_more = self.journal.advance_rewrite();
-        self.wakeups.turn_again_if(has_more);
+        self.journal.advance_rewrite();
         if self.journal.poll_committed(self.now).is_some() {
             self.output.commit();
             self.control.handle_commit();

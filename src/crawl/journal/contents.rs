@@ -1,6 +1,5 @@
 //! What the state of a crawl holds, read while the crawl may be running.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io;
@@ -8,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::base::keys::Keys;
 use crate::base::time::{Wall, nanos};
 use crate::crawl::journal::seen::runs::{self, file_has};
 use crate::crawl::journal::segment::OnDamage;
@@ -35,8 +35,8 @@ pub struct StateContents {
 
 /// A request that is still to be fetched.
 #[derive(Clone, Debug)]
-pub struct QueuedRequest<'a> {
-    entry: Cow<'a, Entry>,
+pub struct QueuedRequest {
+    entry: Entry,
     is_offered: bool,
 }
 
@@ -123,27 +123,19 @@ impl StateContents {
 
     /// The requests that are still to be fetched, in order of admission; those that wait in files come last,
     /// and are read one block after the other. A block that cannot be read is logged and left out.
-    pub fn queued(&self) -> impl Iterator<Item = QueuedRequest<'_>> {
+    pub fn queued(&self) -> impl Iterator<Item = QueuedRequest> {
         let restored = self.state.restored.iter();
         let in_journal = restored.flat_map(|left| {
-            let of = |is_offered| {
-                move |entry| QueuedRequest {
-                    entry: Cow::Borrowed(entry),
-                    is_offered,
-                }
-            };
+            let of = |is_offered| move |entry| QueuedRequest { entry, is_offered };
             let admitted = left.admitted.iter().map(of(false));
             admitted.chain(left.offered.iter().map(of(true)))
         });
         let blocks = self.state.blocks().iter();
         let in_files = blocks
             .flat_map(|block| self.entries_of(block))
-            .map(|entry| {
-                let entry = Cow::Owned(entry);
-                QueuedRequest {
-                    entry,
-                    is_offered: false,
-                }
+            .map(|entry| QueuedRequest {
+                entry,
+                is_offered: false,
             });
         in_journal.chain(in_files)
     }
@@ -173,9 +165,10 @@ impl StateContents {
         let in_memory: HashSet<u64> = restored.seen.iter().copied().collect();
         let in_runs: u64 = restored.runs.iter().map(|run| run.keys).sum();
         let in_blocks = self.state.blocks().iter().map(|block| block.requests);
-        let queued: HashSet<&str> = (restored.admitted.iter())
+        let keys = Keys::from_bytes(restored.keys);
+        let queued: HashSet<u64> = (restored.admitted.iter())
             .filter(|entry| is_in_seen_set(&entry.job))
-            .map(|entry| entry.job.url.as_str())
+            .map(|entry| keys.url(entry.job.url.as_str()).0)
             .collect();
         let seen = in_memory.len() + in_runs as usize;
         let left = restored.undone.len() + in_blocks.sum::<u64>() as usize + queued.len();
@@ -251,7 +244,7 @@ impl StateContents {
     }
 }
 
-impl QueuedRequest<'_> {
+impl QueuedRequest {
     fn job(&self) -> &Job {
         &self.entry.job
     }
@@ -307,7 +300,7 @@ impl QueuedRequest<'_> {
     }
 
     /// Whether both wait in one queue, if their URLs have the same scopes.
-    pub fn shares_queue_with(&self, other: &QueuedRequest<'_>) -> bool {
+    pub fn shares_queue_with(&self, other: &QueuedRequest) -> bool {
         let (one, other) = (self.job(), other.job());
         let names = |job: &Job| job.extra.as_ref()?.own_named_scopes();
         one.url.origin() == other.url.origin()
@@ -316,7 +309,7 @@ impl QueuedRequest<'_> {
     }
 
     /// Whether it is fetched before another of its queue.
-    pub fn is_before(&self, other: &QueuedRequest<'_>) -> bool {
+    pub fn is_before(&self, other: &QueuedRequest) -> bool {
         self.job().rank() > other.job().rank()
     }
 }

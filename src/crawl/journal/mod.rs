@@ -564,14 +564,13 @@ impl Journal {
         Some(open.epoch)
     }
 
-    /// Goes on with the rewriting of the segment. Call it every turn. Returns whether it has more to do in
-    /// the next turn, without an event.
-    pub fn advance_rewrite(&mut self) -> bool {
-        match self.open.as_deref_mut() {
-            Some(open) if open.rewrite.is_some() && open.failure.is_none() => {
-                open.advance_rewrite()
-            }
-            _ => false,
+    /// Goes on with the rewriting of the segment. Call it every turn.
+    pub fn advance_rewrite(&mut self) {
+        if let Some(open) = self.open.as_deref_mut()
+            && open.rewrite.is_some()
+            && open.failure.is_none()
+        {
+            open.advance_rewrite();
         }
     }
 
@@ -658,44 +657,40 @@ impl Open {
             .is_some_and(|rewrite| rewrite.is_held())
     }
 
-    /// Begins to rewrite the segment.
+    /// Begins to rewrite the segment, right after a commit.
     fn begin_rewrite(&mut self) {
         self.hand_over(APPEND);
         let number = self.segment + 1;
         let (rewrite, jobs) = Rewrite::new(
             self.crawl,
             (self.segment, &self.path, self.framer.length()),
+            self.epoch.0,
             (number, path_of(&self.folder, number)),
         );
         self.rewrite = Some(Box::new(rewrite));
         self.jobs.extend(jobs);
     }
 
-    fn advance_rewrite(&mut self) -> bool {
+    fn advance_rewrite(&mut self) {
         let is_idle = matches!(self.stage, Stage::Idle { .. });
         while let Some(rewrite) = &mut self.rewrite {
             match rewrite.poll() {
-                Step::Wait => return false,
-                Step::Again => return true,
+                Step::Wait => return,
                 Step::Job(job) => self.jobs.push(job),
                 Step::Length => {
                     let length = self.framer.length();
                     let is_last = rewrite.is_nearly_done(length);
                     if is_last && !is_idle {
                         // A commit is under way: its record is in this segment.
-                        return false;
+                        return;
                     }
                     rewrite.extend_to(length, is_last);
                     self.hand_over(APPEND);
                 }
-                Step::Done => self.end_rewrite(),
-                Step::Unreadable(at) => {
-                    self.fail_rewrite(at);
-                    return false;
-                }
+                Step::Done => return self.end_rewrite(),
+                Step::Unreadable(at) => return self.fail_rewrite(at),
             }
         }
-        false
     }
 
     /// A job of the rewriting is done.

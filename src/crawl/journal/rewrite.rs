@@ -51,8 +51,6 @@ enum Stage {
 pub enum Step {
     /// Nothing: a job is under way.
     Wait,
-    /// Another turn.
-    Again,
     /// A job of the disk; others may follow.
     Job(DiskJob),
     /// It has read all that it knew of: [`Rewrite::extend_to`] tells it of more.
@@ -75,12 +73,18 @@ const SYNC: u64 = 22;
 const PIECE: usize = 64 << 10;
 
 impl Rewrite {
-    /// Of a segment of this length into the one that follows it.
-    pub fn new(crawl: u64, from: (u64, &Path, u64), to: (u64, PathBuf)) -> (Self, Vec<DiskJob>) {
+    /// Of a segment of this length into the one that follows it. `committed`: the last epoch with a commit in
+    /// it; 0 for none.
+    pub fn new(
+        crawl: u64,
+        from: (u64, &Path, u64),
+        committed: u64,
+        to: (u64, PathBuf),
+    ) -> (Self, Vec<DiskJob>) {
         let (from_number, from_path, until) = from;
         let (number, to) = to;
         let rewrite = Rewrite {
-            compaction: Compaction::new(crawl, from_number, number),
+            compaction: Compaction::new(crawl, from_number, number, committed),
             stage: Stage::Reading,
             from: from_path.to_owned(),
             until,
@@ -144,10 +148,8 @@ impl Rewrite {
                 })
             }
             Stage::Reading => {
-                match self.compaction.end_reading() {
-                    Ok(true) => {}
-                    Ok(false) => return Step::Again,
-                    Err(error) => return Step::Unreadable(error),
+                if let Err(error) = self.compaction.end_reading() {
+                    return Step::Unreadable(error);
                 }
                 self.stage = Stage::Writing;
                 self.poll()

@@ -255,7 +255,7 @@ mod tests {
                 replay.push(record.clone()).expect("they are in order");
             }
             let restored = replay.finish().expect("it has a beginning");
-            restored.admitted.iter().map(|entry| entry.job.id).collect()
+            restored.admitted.numbers().collect()
         }
     }
 
@@ -278,7 +278,7 @@ mod tests {
 
     fn numbers(state: &State) -> BTreeSet<u64> {
         let restored = state.restored.as_ref().expect("it was read");
-        restored.admitted.iter().map(|entry| entry.job.id).collect()
+        restored.admitted.numbers().collect()
     }
 
     #[test]

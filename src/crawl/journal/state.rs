@@ -19,7 +19,7 @@ use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{JOURNAL, QUEUE, SEEN, STATE};
 use crate::state::journal::{Framer, SegmentError};
-use crate::state::record::{Entry, Record, SpilledBlock};
+use crate::state::record::{Record, SpilledBlock};
 use crate::state::replay::{Facts, ReplayError, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
@@ -521,8 +521,12 @@ impl State {
             let bytes = &files[&self.spill.path_of(block.file)][block.offset as usize..];
             self.spill.entries_of(block, bytes).expect("a whole block")
         };
-        let spilled: Vec<Entry> = self.blocks().iter().flat_map(block).collect();
-        let entries = left.admitted.iter().chain(&left.offered).chain(&spilled);
+        let spilled = self.blocks().iter().flat_map(block);
+        let entries = left
+            .admitted
+            .iter()
+            .chain(left.offered.iter())
+            .chain(spilled);
         entries.map(|entry| entry.job.url.to_string()).collect()
     }
 

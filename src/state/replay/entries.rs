@@ -3,15 +3,20 @@
 use hashbrown::HashMap;
 
 use crate::base::secret::Known;
-use crate::state::record::Entry;
+use crate::state::record::{self, Entry};
 
 /// Entries by their numbers.
 ///
 /// A table of a million entries that doubles would move some hundred megabytes in one turn. Here each of many
-/// tables doubles separately, and moves pointers.
+/// tables doubles separately, and moves pointers. Each entry is kept as the bytes of its record, which take a
+/// tenth of its memory.
 #[derive(Debug)]
 pub struct Entries {
-    tables: Vec<HashMap<u64, Box<Entry>, Known>>,
+    tables: Vec<HashMap<u64, Box<[u8]>, Known>>,
+    /// What an entry replaces, of those that replace one.
+    replaced: HashMap<u64, u64, Known>,
+    /// Room for the bytes of one entry.
+    bytes: Vec<u8>,
 }
 
 /// Number of tables. Numbers that follow each other go to different ones.
@@ -21,31 +26,48 @@ impl Default for Entries {
     fn default() -> Self {
         Entries {
             tables: (0..TABLES).map(|_| HashMap::default()).collect(),
+            replaced: HashMap::default(),
+            bytes: Vec::new(),
         }
     }
 }
 
 impl Entries {
     /// Adds an entry, or replaces that of its number.
-    pub fn insert(&mut self, entry: Entry) {
+    pub fn insert(&mut self, entry: &Entry) {
         let number = entry.job.id;
-        self.table_mut(number).insert(number, Box::new(entry));
+        match entry.replaces {
+            0 => self.replaced.remove(&number),
+            replaced => self.replaced.insert(number, replaced),
+        };
+        self.bytes.clear();
+        record::encode_stored(entry, &mut self.bytes);
+        let bytes = self.bytes.as_slice().into();
+        self.table_mut(number).insert(number, bytes);
     }
 
     /// Removes an entry.
     pub fn remove(&mut self, number: u64) -> Option<Entry> {
-        self.table_mut(number).remove(&number).map(|entry| *entry)
+        let bytes = self.table_mut(number).remove(&number)?;
+        self.replaced.remove(&number);
+        Some(decode(&bytes))
     }
 
     /// The entry of a number.
-    pub fn get(&self, number: u64) -> Option<&Entry> {
-        let table = &self.tables[(number % TABLES) as usize];
-        table.get(&number).map(|entry| &**entry)
+    pub fn get(&self, number: u64) -> Option<Entry> {
+        self.table(number).get(&number).map(|bytes| decode(bytes))
     }
 
     /// Whether there is an entry of this number.
     pub fn has(&self, number: u64) -> bool {
-        self.get(number).is_some()
+        self.table(number).contains_key(&number)
+    }
+
+    /// The numbers of entries that replace others, each with the one it replaces.
+    pub fn replacements(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.replaced
+            .iter()
+            .map(|(number, replaced)| (*number, *replaced))
     }
 
     /// Number of entries.
@@ -54,32 +76,74 @@ impl Entries {
     }
 
     /// All entries, in any order.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub fn iter(&self) -> impl Iterator<Item = Entry> {
         let tables = self.tables.iter();
-        tables.flat_map(|table| table.values().map(|entry| &**entry))
+        tables.flat_map(|table| table.values().map(|bytes| decode(bytes)))
     }
 
     /// All entries, in any order.
     pub fn into_any_order(self) -> impl Iterator<Item = Entry> {
         let tables = self.tables.into_iter();
-        tables.flat_map(|table| table.into_values().map(|entry| *entry))
+        tables.flat_map(|table| table.into_values().map(|bytes| decode(&bytes)))
     }
 
     /// All entries, by number.
-    pub fn into_ordered(self) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = self.into_any_order().collect();
-        entries.sort_unstable_by_key(|entry| entry.job.id);
-        entries
+    pub fn into_ordered(self) -> OrderedEntries {
+        let tables = self.tables.into_iter();
+        let mut entries: Vec<(u64, Box<[u8]>)> = tables.flatten().collect();
+        entries.sort_unstable_by_key(|(number, _)| *number);
+        OrderedEntries { entries }
     }
 
-    /// Keeps the entries that satisfy `is_kept`.
-    pub fn retain(&mut self, is_kept: impl Fn(&Entry) -> bool) {
-        for table in &mut self.tables {
-            table.retain(|_, entry| is_kept(entry));
-        }
+    fn table(&self, number: u64) -> &HashMap<u64, Box<[u8]>, Known> {
+        &self.tables[(number % TABLES) as usize]
     }
 
-    fn table_mut(&mut self, number: u64) -> &mut HashMap<u64, Box<Entry>, Known> {
+    fn table_mut(&mut self, number: u64) -> &mut HashMap<u64, Box<[u8]>, Known> {
         &mut self.tables[(number % TABLES) as usize]
     }
+}
+
+/// Entries by number. Each is made from its bytes when it is asked for.
+#[derive(Debug, Default)]
+pub struct OrderedEntries {
+    entries: Vec<(u64, Box<[u8]>)>,
+}
+
+impl OrderedEntries {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether there are none.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The numbers of the entries.
+    #[cfg(test)]
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.entries.iter().map(|(number, _)| *number)
+    }
+
+    /// The entries.
+    pub fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.entries.iter().map(|(_, bytes)| decode(bytes))
+    }
+}
+
+impl IntoIterator for OrderedEntries {
+    type Item = Entry;
+    type IntoIter =
+        std::iter::Map<std::vec::IntoIter<(u64, Box<[u8]>)>, fn((u64, Box<[u8]>)) -> Entry>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter().map(|(_, bytes)| decode(&bytes))
+    }
+}
+
+fn decode(bytes: &[u8]) -> Entry {
+    record::decode_request(bytes).expect("it was encoded here")
 }

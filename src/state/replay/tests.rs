@@ -69,8 +69,8 @@ fn committed(records: impl IntoIterator<Item = Record>) -> Restored {
     replay(records).expect("a journal")
 }
 
-fn numbers(entries: &[Entry]) -> Vec<u64> {
-    entries.iter().map(|entry| entry.job.id).collect()
+fn numbers(entries: &OrderedEntries) -> Vec<u64> {
+    entries.numbers().collect()
 }
 
 fn check_left(records: impl IntoIterator<Item = Record>, left: &[u64], offers: &[u64]) {
@@ -462,7 +462,7 @@ struct Summary {
 
 impl Summary {
     fn of(restored: Restored) -> Self {
-        let pairs = |entries: Vec<Entry>| {
+        let pairs = |entries: OrderedEntries| {
             let pairs = entries.iter().map(|entry| (entry.job.id, entry.replaces));
             pairs.collect()
         };
@@ -600,6 +600,7 @@ impl Summary {
         let seeds = urls.filter(|job| job.seed).map(|job| hosts_of(&job.url));
         seed_hosts.extend(seeds);
         seed_hosts.sort_unstable();
+        seed_hosts.dedup();
         Some(Summary {
             admitted: left(live.iter().copied().collect()),
             offered: left(offered.iter().filter(is_open).copied().collect()),
@@ -906,16 +907,26 @@ fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
         }
         let (bytes, ends) = segment_of(3, &records);
         let read = 1 + rng.below(records.len() as u64 - 1) as usize;
-        let has_commit = |record: &Record| matches!(record, Record::Commit(_));
-        if !records[..read].iter().any(has_commit) {
+        let commits = records[..read].iter().filter_map(|record| match record {
+            Record::Commit(commit) => Some(commit.epoch),
+            _ => None,
+        });
+        let commits: Vec<u64> = commits.collect();
+        let Some(last) = commits.last() else {
             continue;
-        }
-        let mut compaction = Compaction::new(1, 3, 4);
+        };
+        // The last commit may be known, or one before it, or none.
+        let known = match rng.below(4) {
+            0 => 0,
+            1 => commits[rng.below(commits.len() as u64) as usize],
+            _ => *last,
+        };
+        let mut compaction = Compaction::new(1, 3, 4, known);
         let mut out = compaction.header();
         in_pieces(&bytes[ends[0]..ends[read]], &mut rng, |piece| {
             compaction.take(piece, &mut out).expect("a sound segment");
         });
-        while !compaction.end_reading().expect("it has a commit") {}
+        compaction.end_reading().expect("it has a commit");
         let mut whole = Vec::new();
         while !compaction.write(1 + rng.below(500) as usize, &mut whole) {
             out.append(&mut whole);
@@ -948,41 +959,41 @@ fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
     assert!(shorter > 100, "{shorter}");
 }
 
-/// The first epoch of a resumed crawl has all that was left to it.
 #[test]
-fn a_large_commit_is_applied_in_steps_and_facts_without_content_are_left_out() {
+fn records_of_an_epoch_that_is_known_to_be_committed_wait_for_no_commit() {
     const ENTRIES: u64 = 1000;
+    let mut replay = Replay::with_committed(1);
+    let of_epoch = (1..=ENTRIES).map(|id| admitted(id, 0));
+    for record in [begin()].into_iter().chain(of_epoch) {
+        replay.push(record).expect("they are in order");
+        assert_eq!(replay.pending.len(), 0);
+    }
+    let [end, commit] = commit(1);
+    replay.push(end).expect("they are in order");
+    replay.push(admitted(ENTRIES + 1, 0)).expect("it is later");
+    assert_eq!(replay.pending.len(), 1, "of the next epoch");
+    replay.push(commit).expect("it is that of the epoch");
+    let restored = replay.finish().expect("a journal");
+    assert_eq!(restored.admitted.len() as u64, ENTRIES);
+}
+
+#[test]
+fn facts_without_content_are_left_out_of_a_rewritten_segment() {
     let facts = [
         fact("known", 1, b"x"),
         fact("over", 1, b"x"),
         fact("over", 2, b""),
     ];
-    let records: Vec<Record> = [begin()]
-        .into_iter()
-        .chain(facts)
-        .chain((1..=ENTRIES).map(|id| admitted(id, 0)))
-        .chain(commit(1))
-        .collect();
-    let (bytes, ends) = segment_of(3, &records);
-    let mut compaction = Compaction::new(1, 3, 4);
-    let mut out = compaction.header();
-    let taken = compaction.take(&bytes[ends[0]..], &mut out);
-    taken.expect("a sound segment");
-    let mut steps = 0;
-    while !compaction.end_reading().expect("it has a commit") {
-        steps += 1;
+    let mut replay = Replay::new();
+    for record in [begin()].into_iter().chain(facts).chain(commit(1)) {
+        replay.push(record).expect("they are in order");
     }
-    assert!(steps >= ENTRIES / 4 - 2, "{steps}");
-    assert!(compaction.write(usize::MAX, &mut out));
-    let reader = Reader::new(&out).expect("a segment");
-    let left: Vec<Record> = reader.map(|record| record.expect("a record")).collect();
+    let left: Vec<Record> = replay.into_left().expect("a commit").collect();
     let facts = left.iter().filter_map(|record| match record {
         Record::Fact(fact) => Some((fact.name.as_str(), fact.value.as_slice())),
         _ => None,
     });
     assert_eq!(facts.collect::<Vec<_>>(), [("known", &b"x"[..])]);
-    let restored = replay(left).expect("a journal");
-    assert_eq!(restored.admitted.len() as u64, ENTRIES);
 }
 
 #[test]
@@ -991,17 +1002,15 @@ fn no_segment_is_made_from_a_damaged_one() {
         .into_iter()
         .chain(commit(1))
         .collect();
+    let mut rng = Rng::from_seed(23);
     let (bytes, ends) = segment_of(3, &records);
     for at in ends[0]..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
-        let mut compaction = Compaction::new(1, 3, 4);
+        let mut compaction = Compaction::new(1, 3, 4, rng.below(2));
         let mut out = Vec::new();
         let taken = compaction.take(&changed[ends[0]..], &mut out);
-        let read = taken.and_then(|()| {
-            while !compaction.end_reading()? {}
-            Ok(())
-        });
+        let read = taken.and_then(|()| compaction.end_reading());
         let error = read.expect_err("a byte is changed");
         assert!(error.offset <= at as u64, "{at}: {error:?}");
     }

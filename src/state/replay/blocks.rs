@@ -1,0 +1,143 @@
+//! Blocks of spilled requests by file and offset, in 32 bytes each: there may be ten million.
+
+use std::collections::BTreeMap;
+
+use crate::state::record::SpilledBlock;
+
+/// Blocks, by file and offset.
+#[derive(Debug, Default)]
+pub struct Blocks {
+    files: BTreeMap<u64, File>,
+}
+
+/// The blocks of a file, by offset, with those that were removed.
+#[derive(Debug, Default)]
+struct File {
+    blocks: Vec<Block>,
+    removed: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    origin: u64,
+    first: u64,
+    offset: u32,
+    /// In bytes; 0 for a block that was removed.
+    length: u32,
+    priority: i32,
+    requests: u32,
+}
+
+/// So many blocks that were removed are not worth a move of the others.
+const REMOVED_MIN: usize = 1024;
+
+impl Blocks {
+    /// Adds a block, or replaces the one there.
+    pub fn insert(&mut self, block: &SpilledBlock) {
+        let file = self.files.entry(block.file).or_default();
+        let number = |what| u32::try_from(what).expect("a file of blocks has at most 64 MiB");
+        let added = Block {
+            origin: block.origin,
+            first: block.first,
+            offset: number(block.offset),
+            length: number(block.length),
+            priority: block.priority,
+            requests: number(block.requests),
+        };
+        // They are mostly added in order.
+        if (file.blocks.last()).is_none_or(|last| last.offset < added.offset) {
+            file.blocks.push(added);
+            return;
+        }
+        match file.find(added.offset) {
+            Ok(at) => {
+                file.removed -= usize::from(file.blocks[at].length == 0);
+                file.blocks[at] = added;
+            }
+            Err(at) => file.blocks.insert(at, added),
+        }
+    }
+
+    /// Removes a block.
+    pub fn remove(&mut self, number: u64, offset: u64) -> Option<SpilledBlock> {
+        let file = self.files.get_mut(&number)?;
+        let at = file.find(u32::try_from(offset).ok()?).ok()?;
+        let removed = file.blocks[at];
+        if removed.length == 0 {
+            return None;
+        }
+        file.blocks[at].length = 0;
+        file.removed += 1;
+        if file.removed == file.blocks.len() {
+            self.files.remove(&number);
+        } else if file.removed >= REMOVED_MIN.max(file.blocks.len() / 2) {
+            file.blocks.retain(|block| block.length > 0);
+            file.removed = 0;
+        }
+        Some(removed.of(number))
+    }
+
+    /// All blocks, in order.
+    pub fn into_ordered(self) -> impl Iterator<Item = SpilledBlock> {
+        self.files.into_iter().flat_map(|(number, file)| {
+            let blocks = file.blocks.into_iter();
+            let left = blocks.filter(|block| block.length > 0);
+            left.map(move |block| block.of(number))
+        })
+    }
+}
+
+impl File {
+    fn find(&self, offset: u32) -> Result<usize, usize> {
+        self.blocks
+            .binary_search_by_key(&offset, |block| block.offset)
+    }
+}
+
+impl Block {
+    fn of(self, file: u64) -> SpilledBlock {
+        SpilledBlock {
+            file,
+            offset: self.offset.into(),
+            length: self.length.into(),
+            origin: self.origin,
+            first: self.first,
+            priority: self.priority,
+            requests: self.requests.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::Rng;
+
+    #[test]
+    fn random_blocks_are_those_of_a_map() {
+        let mut rng = Rng::from_seed(9);
+        let mut blocks = Blocks::default();
+        let mut model: BTreeMap<(u64, u64), SpilledBlock> = BTreeMap::new();
+        for number in 0..60_000 {
+            let (file, offset) = (rng.below(3), rng.below(8000));
+            if rng.chance(0.6) {
+                let block = SpilledBlock {
+                    file,
+                    offset,
+                    length: 1 + number,
+                    origin: number << 30,
+                    first: number << 20,
+                    priority: -(number as i32),
+                    requests: 1 + rng.below(64),
+                };
+                blocks.insert(&block);
+                model.insert((file, offset), block);
+            } else {
+                assert_eq!(blocks.remove(file, offset), model.remove(&(file, offset)));
+            }
+        }
+        let left: Vec<SpilledBlock> = blocks.into_ordered().collect();
+        assert!(left.len() > 5000);
+        assert_eq!(left, model.into_values().collect::<Vec<_>>());
+    }
+}
