@@ -200,5 +200,5 @@ fn few_bytes_are_read_to_find_the_next_frame_behind_damage() {
     bytes[HEADER_BYTES..damaged].fill(0xff);
     let mut reader = Reader::new(&bytes).expect("a segment");
     assert!(reader.next().is_none() && reader.skip_damage().is_some());
-    assert!(reader.map(|record| record.expect("a record")).count() > 400);
+    assert!(reader.filter(Result::is_ok).count() > 400);
 }
