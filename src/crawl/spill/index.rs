@@ -1,7 +1,6 @@
 //! Which blocks each origin has, and the lines in which origins wait for their turn.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use hashbrown::hash_table::Entry;
 
@@ -9,7 +8,8 @@ use crate::base::priorities::PriorityQueue;
 use crate::base::sharded::ShardedTable;
 use crate::state::record::SpilledBlock;
 
-/// The blocks of all origins. An origin with one block takes 16 bytes, and 8 in its line.
+/// The blocks of all origins. An origin with one block takes 16 bytes, and 8 in its line; one with several
+/// takes 64 more, and 8 per block.
 #[derive(Debug, Default)]
 pub struct Index {
     origins: ShardedTable<(u64, Packed)>,
@@ -21,8 +21,8 @@ pub struct Index {
     priorities: Vec<i32>,
 }
 
-/// The blocks of an origin, by priority, in the order in which they were written.
-type Blocks = BTreeMap<Reverse<i32>, VecDeque<Packed>>;
+/// The blocks of an origin: the highest priority first, in a priority the one that was written first.
+type Blocks = VecDeque<Packed>;
 
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,16 +72,17 @@ impl Index {
             Entry::Occupied(mut slot) => {
                 let first = std::mem::replace(&mut slot.get_mut().1, SEVERAL);
                 if first != SEVERAL {
-                    let priority = self.priorities[first.priority()];
-                    let blocks = Blocks::from([(Reverse(priority), VecDeque::from([first]))]);
+                    let blocks = Box::new(Blocks::from([first]));
                     let several = self.several.shard_mut(origin);
-                    several.insert_unique(origin, (origin, Box::new(blocks)), |(key, _)| *key);
+                    several.insert_unique(origin, (origin, blocks), |(key, _)| *key);
                 }
-                let priority = Reverse(self.priorities[priority]);
-                let blocks = self.blocks_mut(origin);
-                let highest = blocks.first_key_value().map(|(key, _)| *key);
-                blocks.entry(priority).or_default().push_back(packed);
-                highest.is_none_or(|highest| priority < highest)
+                let (blocks, priorities) = self.blocks_mut(origin);
+                let before = |other: &Packed| {
+                    other.priority_in(priorities) >= packed.priority_in(priorities)
+                };
+                let at = blocks.partition_point(before);
+                blocks.insert(at, packed);
+                at == 0
             }
         }
     }
@@ -91,12 +92,12 @@ impl Index {
         let shard = self.origins.shard(origin);
         let (_, packed) = shard.find(origin, |(key, _)| *key == origin)?;
         if *packed != SEVERAL {
-            let is_it = self.priorities[packed.priority()] == priority;
+            let is_it = packed.priority_in(&self.priorities) == priority;
             return is_it.then(|| packed.location());
         }
-        let several = self.several.shard(origin);
-        let (_, blocks) = several.find(origin, |(key, _)| *key == origin)?;
-        Some(blocks.get(&Reverse(priority))?.front()?.location())
+        let blocks = self.blocks(origin);
+        let at = first_of(blocks, priority, &self.priorities)?;
+        Some(blocks[at].location())
     }
 
     /// Whether an origin has a block of this priority or a higher one.
@@ -110,11 +111,10 @@ impl Index {
         let shard = self.origins.shard(origin);
         match shard.find(origin, |(key, _)| *key == origin)? {
             (_, SEVERAL) => {
-                let several = self.several.shard(origin);
-                let (_, blocks) = several.find(origin, |(key, _)| *key == origin)?;
-                blocks.first_key_value().map(|(priority, _)| priority.0)
+                let first = self.blocks(origin).front();
+                first.map(|packed| packed.priority_in(&self.priorities))
             }
-            (_, packed) => Some(self.priorities[packed.priority()]),
+            (_, packed) => Some(packed.priority_in(&self.priorities)),
         }
     }
 
@@ -122,8 +122,8 @@ impl Index {
     pub fn locations(&self) -> Vec<Location> {
         let single = self.origins.iter().map(|(_, packed)| *packed);
         let single = single.filter(|packed| *packed != SEVERAL);
-        let several = self.several.iter().flat_map(|(_, blocks)| blocks.values());
-        let all = single.chain(several.flatten().copied());
+        let several = self.several.iter().flat_map(|(_, blocks)| blocks.iter());
+        let all = single.chain(several.copied());
         let mut locations: Vec<Location> = all.map(Packed::location).collect();
         locations.sort_unstable_by_key(|location| (location.file, location.offset));
         locations
@@ -138,13 +138,10 @@ impl Index {
         let shard = self.origins.shard(origin);
         match shard.find(origin, |(key, _)| *key == origin)? {
             (_, SEVERAL) => {
-                let several = self.several.shard(origin);
-                let (_, blocks) = several.find(origin, |(key, _)| *key == origin)?;
-                let mut blocks = blocks.iter();
-                let found = blocks.find(|(_, blocks)| blocks.iter().any(is_it));
-                found.map(|(priority, _)| priority.0)
+                let found = self.blocks(origin).iter().find(|packed| is_it(packed));
+                found.map(|packed| packed.priority_in(&self.priorities))
             }
-            (_, packed) if is_it(packed) => Some(self.priorities[packed.priority()]),
+            (_, packed) if is_it(packed) => Some(packed.priority_in(&self.priorities)),
             _ => None,
         }
     }
@@ -166,8 +163,8 @@ impl Index {
             *packed = to;
             return;
         }
-        let blocks = self.blocks_mut(origin).values_mut();
-        if let Some(packed) = blocks.flatten().find(is_it) {
+        let (blocks, _) = self.blocks_mut(origin);
+        if let Some(packed) = blocks.iter_mut().find(is_it) {
             *packed = to;
         }
     }
@@ -182,12 +179,9 @@ impl Index {
             slot.remove();
             return;
         }
-        let blocks = self.blocks_mut(origin);
-        if let Some(of_priority) = blocks.get_mut(&Reverse(priority)) {
-            of_priority.pop_front();
-            if of_priority.is_empty() {
-                blocks.remove(&Reverse(priority));
-            }
+        let (blocks, priorities) = self.blocks_mut(origin);
+        if let Some(at) = first_of(blocks, priority, priorities) {
+            blocks.remove(at);
         }
         if blocks.is_empty() {
             let same = |entry: &(u64, Box<Blocks>)| entry.0 == origin;
@@ -219,10 +213,19 @@ impl Index {
         self.lines.is_empty()
     }
 
-    fn blocks_mut(&mut self, origin: u64) -> &mut Blocks {
+    /// The blocks of an origin with several.
+    fn blocks(&self, origin: u64) -> &Blocks {
+        let several = self.several.shard(origin);
+        let found = several.find(origin, |(key, _)| *key == origin);
+        &found.expect("it has several blocks").1
+    }
+
+    /// The same, with the priorities by their numbers.
+    fn blocks_mut(&mut self, origin: u64) -> (&mut Blocks, &[i32]) {
         let several = self.several.shard_mut(origin);
         let found = several.find_mut(origin, |(key, _)| *key == origin);
-        &mut found.expect("it has several blocks").1
+        let (_, blocks) = found.expect("it has several blocks");
+        (blocks, &self.priorities)
     }
 
     /// The number of a priority. Beyond 255 different ones, that of the nearest.
@@ -256,6 +259,11 @@ impl Packed {
         (self.0 & ((1 << PRIORITY_BITS) - 1)) as usize
     }
 
+    /// The priority, from those by their numbers.
+    fn priority_in(self, priorities: &[i32]) -> i32 {
+        priorities[self.priority()]
+    }
+
     fn location(self) -> Location {
         let packed = self.0 >> PRIORITY_BITS;
         let size = packed & ((1 << SIZE_BITS) - 1);
@@ -266,6 +274,13 @@ impl Packed {
             length_max: bytes_of(size),
         }
     }
+}
+
+/// Where the first block of a priority is among those of an origin.
+fn first_of(blocks: &Blocks, priority: i32, priorities: &[i32]) -> Option<usize> {
+    let at = blocks.partition_point(|packed| packed.priority_in(priorities) > priority);
+    let found = blocks.get(at)?;
+    (found.priority_in(priorities) == priority).then_some(at)
 }
 
 /// As many bytes are read for a block of this length.
@@ -286,6 +301,9 @@ fn bytes_of(size: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::base::rng::Rng;
 
