@@ -35,6 +35,7 @@ timed from their first request to their last page.
            means nothing if nginx is slower than the client
   state    rate on kept connections with the state on disk (STATE, for --resume), relative to the rate
            without. All other rows are without: builds before it had none
+  rewrite  the longest turn of a crawl that rewrites its journal meanwhile
   growth   processor time per page at 10 million scopes, relative to 1 000 scopes
   memory   resident memory of 1 million and of 10 million scopes with one queued URL each
   wheel    nanoseconds to pop one of 10 million entries and arm it again, and bytes per entry
@@ -102,6 +103,7 @@ ROWS = [
     Row("user", "user-space CPU per page beyond the bare loop's", (4,), (1.5,), "{:.1f} µs", less=True),
     Row("kept", "kept connections, against wrk -t1", (0.80,), (1.00,), "{:.3f}"),
     Row("state", "kept connections with the state on disk, against without", (0.90,), (0.97,), "{:.3f}"),
+    Row("rewrite", "longest turn while the journal is rewritten", (5,), (2,), "{:.1f} ms", less=True),
     Row("aiohttp", "new connections, against aiohttp + uvloop", (7,), (10,), "{:.1f}×"),
     Row("pycurl", "new connections, against libcurl multi (pycurl)", (7,), (10,), "{:.1f}×"),
     Row("libcurl", "the same at its best, in C", (), (), "{:.1f}×"),
@@ -163,6 +165,7 @@ class Size:
     rounds: int = 5
     pages: int = 40_000
     kept_pages: int = 160_000
+    rewrite_pages: int = 1_500_000
     tls_pages: int = 20_000
     wrk_seconds: int = 2
     peer_rounds: int = 3
@@ -235,6 +238,7 @@ class Measures:
             (("new", "robots", "user"), self.new_connections),
             (("kept",), self.kept_connections),
             (("state",), self.state_on_disk),
+            (("rewrite",), self.rewriting),
             (tuple(dict(self.size.peer_pages)), self.peers),
             (("tls",), self.tls),
             (("growth",), self.growth),
@@ -299,6 +303,22 @@ class Measures:
             self.see("state", rates[WITH_STATE].rate / rates[WITHOUT_STATE].rate)
             text = "; ".join(f"{state} {speed(run)}" for state, run in rates.items())
             self.progress(f"state on disk, round {number + 1}: {text}")
+
+    def rewriting(self):
+        """The journal is rewritten once it has 64 MiB and has doubled, so a crawl needs a million pages."""
+        for number in range(self.size.peer_rounds):
+            run, stats = self.stage.crawl("kept", self.size.rewrite_pages, NO_ROBOTS,
+                                          "CONCURRENT_REQUESTS_PER_DOMAIN=64", WITH_STATE,
+                                          argiope=self.commands[AFTER])
+            segment = max(path.name for path in (self.stage.dir / "crawl" / "state").glob("journal-*"))
+            rewritten = int(segment.removeprefix("journal-")) - 1
+            if not rewritten:
+                raise Trouble("the journal was not rewritten")
+            self.ran("rewrite", number, AFTER, run)
+            longest = stats["lag"]["max"] * 1e3
+            self.see("rewrite", longest)
+            self.progress(f"rewriting, round {number + 1}: {speed(run)}, rewritten {rewritten} times, "
+                          f"longest turn {longest:.1f} ms")
 
     def peers(self):
         stage = self.stage
