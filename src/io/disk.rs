@@ -141,7 +141,7 @@ impl Drop for Disk {
         }
         self.reads.close();
         if let Some(thread) = self.reading_thread.take() {
-            // What was read is of use to nobody.
+            // A panic of this thread loses no data: reads change nothing.
             let _ = thread.join();
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn plan(folder: &Path, last: Option<&Commit>) -> Result<Vec<Step>, Di
     let mut steps = Vec::new();
     for file in listed {
         if file.path == stdout {
-            // Its reader is told.
+            // It cannot be cut: the line `resumed_after` says what counts.
         } else if file.path.parent() == Some(&warcs) && is_warc_of_ours(&file.path) {
             plan_warc(file, &mut steps)?;
         } else if file.path.starts_with(folder) {
