@@ -1,5 +1,6 @@
 //! Requests go to files and come back: each once, in turns, within the memory that is allowed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::*;
@@ -16,7 +17,12 @@ struct Disk {
 
 impl Disk {
     fn work(&mut self, spill: &mut Spill) {
-        for job in spill.poll_jobs() {
+        let jobs = spill.poll_jobs();
+        self.finish(jobs, spill);
+    }
+
+    fn finish(&mut self, jobs: Vec<DiskJob>, spill: &mut Spill) {
+        for job in jobs {
             let result = match &job {
                 DiskJob::Create { path, .. } => {
                     self.open.clone_from(path);
@@ -277,12 +283,7 @@ fn random_requests_come_back_once_in_order_also_in_later_runs() {
                     .all(|(file, _)| disk.files.contains_key(&path_of(Path::new("out"), *file)));
                 assert!(used, "{seed}: no file with a block is removed");
             }
-            if rng.below(200) == 0
-                && spill
-                    .open
-                    .as_ref()
-                    .is_some_and(|open| open.tail.requests.is_empty())
-            {
+            if rng.below(200) == 0 && spill.open.as_ref().is_some_and(|open| open.tail.is_empty()) {
                 // The next run has the blocks that count.
                 let files = disk.files.keys().map(|path| {
                     let name = path.to_string_lossy();
@@ -322,16 +323,14 @@ fn every_changed_byte_of_a_block_is_an_error_that_names_the_file() {
         let mut disk = Disk::default();
         spill.put(1, &job(1, 1, 0));
         spill.advance(1);
-        let jobs = spill.poll_jobs();
-        let open = spill.open.as_mut().expect("it is on");
-        open.jobs = jobs;
-        for job in &mut open.jobs {
+        let mut jobs = spill.poll_jobs();
+        for job in &mut jobs {
             if let DiskJob::Append { bytes, .. } = job {
                 let length = bytes.len();
                 bytes[32 + at % (length - 32)] ^= 0x10;
             }
         }
-        disk.work(&mut spill);
+        disk.finish(jobs, &mut spill);
         assert!(spill.poll_read().is_none());
         let error = spill.failure().expect("it is damaged").to_string();
         assert!(

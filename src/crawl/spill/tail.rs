@@ -1,0 +1,130 @@
+//! Requests that are not in a file yet.
+
+use std::cmp::Reverse;
+
+use hashbrown::HashMap;
+
+use crate::base::secret::Known;
+use crate::frontier::job::Job;
+use crate::state::record::{self, Entry};
+
+/// The requests that go to a file next.
+#[derive(Debug, Default)]
+pub struct Tail {
+    requests: Vec<Waiting>,
+    bytes: Vec<u8>,
+    /// Number of requests, by origin.
+    origins: HashMap<u64, u32, Known>,
+}
+
+/// A request in the tail.
+#[derive(Debug)]
+struct Waiting {
+    origin: u64,
+    priority: i32,
+    number: u64,
+    /// Its bytes.
+    start: usize,
+    end: usize,
+}
+
+/// Requests of one origin and priority that become a block.
+#[derive(Debug)]
+pub struct TailBlock {
+    pub origin: u64,
+    pub priority: i32,
+    /// The numbers of the requests, in order; at least one.
+    pub numbers: Vec<u64>,
+    /// The requests, encoded.
+    pub bytes: Vec<u8>,
+}
+
+/// Most requests in a block: as many go by turns.
+const BLOCK_REQUESTS: usize = 64;
+/// A block with so many bytes takes no more requests.
+pub const BLOCK_BYTES: usize = 64 << 10;
+/// The tail is written when it has so many bytes.
+const TAIL_BYTES: usize = 1 << 20;
+
+impl Tail {
+    /// Adds a request.
+    pub fn put(&mut self, origin: u64, job: &Job) {
+        let start = self.bytes.len();
+        record::encode_request(job, &mut self.bytes);
+        *self.origins.entry(origin).or_default() += 1;
+        self.requests.push(Waiting {
+            origin,
+            priority: job.priority,
+            number: job.id,
+            start,
+            end: self.bytes.len(),
+        });
+    }
+
+    /// Number of requests.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Whether it is to be written.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= TAIL_BYTES
+    }
+
+    /// Whether an origin has a request here.
+    pub fn has(&self, origin: u64) -> bool {
+        self.origins.contains_key(&origin)
+    }
+
+    /// Bytes of its blocks in a file, about.
+    pub fn bytes_framed(&self) -> usize {
+        self.bytes.len() + self.requests.len() * 4
+    }
+
+    /// The requests, in the order in which they came.
+    pub fn entries(&self) -> Vec<Entry> {
+        let bytes = self
+            .requests
+            .iter()
+            .map(|waiting| &self.bytes[waiting.start..waiting.end]);
+        let read = |bytes: &[u8]| record::decode_request(bytes).expect("bytes of a request");
+        bytes.map(read).collect()
+    }
+
+    /// The requests in blocks, by origin, the highest priority first.
+    pub fn each_block(self, mut write: impl FnMut(TailBlock)) {
+        let Tail {
+            mut requests,
+            bytes,
+            ..
+        } = self;
+        let group = |waiting: &Waiting| (waiting.origin, Reverse(waiting.priority));
+        requests.sort_unstable_by_key(|waiting| (group(waiting), waiting.number));
+        let mut rest = &requests[..];
+        while let Some(first) = rest.first() {
+            let mut size = 0;
+            let fits = |waiting: &&Waiting| {
+                let is_first = size == 0;
+                size += waiting.end - waiting.start;
+                group(waiting) == group(first) && (is_first || size <= BLOCK_BYTES)
+            };
+            let count = rest.iter().take(BLOCK_REQUESTS).take_while(fits).count();
+            let (block, after) = rest.split_at(count);
+            rest = after;
+            let parts = block
+                .iter()
+                .map(|waiting| &bytes[waiting.start..waiting.end]);
+            write(TailBlock {
+                origin: first.origin,
+                priority: first.priority,
+                numbers: block.iter().map(|waiting| waiting.number).collect(),
+                bytes: parts.flatten().copied().collect(),
+            });
+        }
+    }
+}
