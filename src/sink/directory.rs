@@ -5,6 +5,7 @@ mod error;
 mod lock;
 mod outputs;
 mod resume;
+mod trimmed;
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -142,6 +143,19 @@ pub fn owner(folder: &Path) -> io::Result<Option<Owner>> {
 pub fn resume(lock: &DirectoryLock, last: Option<&Commit>) -> Result<(), DirectoryError> {
     let steps = resume::plan(lock.locked_path(), last)?;
     steps.iter().try_for_each(resume::perform)
+}
+
+/// Calls `each` with the URL of each request that a line says was sent which [`resume`] will cut off: the
+/// crawl sends it again. Makes blocking calls to the file system.
+///
+/// # Errors
+/// The lines cannot be read.
+pub(crate) fn trimmed_urls(
+    folder: &Path,
+    last: Option<&Commit>,
+    each: impl FnMut(&str),
+) -> io::Result<()> {
+    trimmed::sent_urls(folder, last, trimmed::TAIL_MAX, each)
 }
 
 /// Files that a crawl is about to use, under any name.

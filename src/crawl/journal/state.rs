@@ -17,7 +17,7 @@ use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment};
 use crate::crawl::journal::{JournalStart, KEYS_PER_RECORD};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
-use crate::sink::directory::{JOURNAL, QUEUE, SEEN, STATE};
+use crate::sink::directory::{self, JOURNAL, QUEUE, SEEN, STATE};
 use crate::state::journal::{Framer, SegmentError};
 use crate::state::record::{Record, SpilledBlock};
 use crate::state::replay::{Facts, ReplayError, Restored};
@@ -155,6 +155,7 @@ impl State {
         let length_of = |path: &Path| fs::metadata(path).ok().map(|file| file.len());
         let mut state = state.refuse_short_files(length_of)?;
         state.open_runs(OnDamage::Refuse)?;
+        state.note_trimmed()?;
         state.warn();
         Ok(state)
     }
@@ -169,6 +170,7 @@ impl State {
             File::open(path)?.read_exact_at(bytes, offset)
         });
         state.open_runs(OnDamage::Skip)?;
+        state.note_trimmed()?;
         state.warn();
         Ok(state)
     }
@@ -223,6 +225,25 @@ impl State {
         self.start.seen = opened.map_err(|(path, cause)| StateError::Io { path, cause })?;
         self.stale
             .extend(SeenStart::stale(named, files, &self.start.folder));
+        Ok(())
+    }
+
+    /// Notes the URLs of result lines beyond the commit: they were requested, though the journal may not say
+    /// so after a crash of the machine. Once these lines are cut off they are in the beginning of the next run
+    /// alone.
+    fn note_trimmed(&mut self) -> Result<(), StateError> {
+        let Some(left) = &mut self.restored else {
+            return Ok(());
+        };
+        let (out, keys) = (&self.start.folder, self.start.keys);
+        let note = |url: &str| left.requested.push(keys.url(url).0);
+        let read = directory::trimmed_urls(out, self.commit.as_ref(), note);
+        read.map_err(|cause| StateError::Io {
+            path: out.clone(),
+            cause,
+        })?;
+        left.requested.sort_unstable();
+        left.requested.dedup();
         Ok(())
     }
 

@@ -105,7 +105,8 @@ struct Trial {
     runs: u64,
     /// How its runs end, if all end so.
     crash: Option<Crash>,
-    /// URLs that were requested long enough before a kill, and have no line of it.
+    /// URLs that were requested long enough before a kill, or have a line that was cut off: no committed line
+    /// has their result.
     lost: BTreeSet<String>,
 }
 
@@ -186,21 +187,45 @@ impl Trial {
     /// Reads what is left, as `--resume` does; a resume may be interrupted and begin again.
     fn resume(&mut self) -> (State, Vec<Value>) {
         let again = self.rng.below(3);
+        let uncommitted = self.uncommitted();
+        // Lines that are cut off are known to a run that has begun, if it begins before or at once.
+        let (mut is_cut, mut is_known) = (false, false);
         for _ in 0..again {
             let state = State::load(self.out()).expect("it can be read");
             let lock = directory::lock(self.out()).expect("it is free");
+            let is_cut_before = is_cut;
             if self.rng.chance(0.5) {
                 directory::resume(&lock, state.commit()).expect("its files can be continued");
+                is_cut = true;
             }
             if self.rng.chance(0.5) {
                 state.beginning().write().expect("it can be written");
+                is_known |= !is_cut_before;
             }
+        }
+        if is_known || !is_cut {
+            self.lost.extend(uncommitted);
         }
         let state = State::load(self.out()).expect("it can be read");
         let lock = directory::lock(self.out()).expect("it is free");
         directory::resume(&lock, state.commit()).expect("its files can be continued");
         drop(lock);
         (state, checked_lines(self.out()))
+    }
+
+    /// URLs of pages that have whole lines which no commit has.
+    fn uncommitted(&self) -> Vec<String> {
+        let state = State::load(self.out()).expect("it can be read");
+        let path = self.out().join("results.jsonl");
+        let files = state.commit().map_or(&[][..], |commit| &commit.files);
+        let file = files.iter().find(|file| file.path == path);
+        let content = fs::read(&path).unwrap_or_default();
+        let rest = &content[file.map_or(0, |file| file.length) as usize..];
+        let lines = rest.split_inclusive(|byte| *byte == b'\n');
+        let whole = lines.filter(|line| line.ends_with(b"\n"));
+        let values = whole.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+        let sent = values.filter(|line| line["kind"] == "page" && !line["sent"].is_null());
+        sent.map(|line| text(&line["url"])).collect()
     }
 
     /// One run of the crawl.
@@ -383,7 +408,7 @@ impl Trial {
             let is_again = again.contains_key(url) || !sent.contains_key(url);
             assert!(
                 is_again,
-                "{url} was requested before a kill, and no line says so"
+                "{url} was requested before a crash, and no line says so"
             );
         }
         for (url, times) in self.asked.iter().filter(|(url, _)| is_order(url)) {
