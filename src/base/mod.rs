@@ -8,6 +8,7 @@ pub(crate) mod units;
 pub(crate) mod bound;
 pub mod slab;
 pub mod chunked;
+pub mod pile;
 pub mod secret;
 pub mod sharded;
 pub mod intern;

@@ -37,6 +37,11 @@ impl<T> ShardedTable<T> {
         self.shards.iter().flat_map(HashTable::iter)
     }
 
+    /// The same, taken out shard by shard.
+    pub fn into_records(self) -> impl Iterator<Item = T> {
+        self.shards.into_iter().flatten()
+    }
+
     /// Number of records.
     pub fn len(&self) -> usize {
         self.shards.iter().map(HashTable::len).sum()

@@ -18,7 +18,19 @@ pub struct Compaction {
     pieces: Pieces,
     framer: Framer,
     stage: Stage,
+    /// A piece was taken, and not all of its frames were replayed or copied.
+    has_frames: bool,
 }
+
+/// So much is replayed, copied or written in one step: that takes less than a millisecond. A record counts as
+/// one; requests, and keys, that it names count as well.
+const STEP: usize = 256;
+
+/// So many frames are copied as fast as one record is replayed.
+const COPIES: usize = 8;
+
+/// So many keys in a record count as one record.
+const KEYS_PER_COST: usize = 16;
 
 #[derive(Debug)]
 enum Stage {
@@ -42,6 +54,7 @@ impl Compaction {
             pieces: Pieces::new(from, crawl),
             framer: Framer::new(to, crawl),
             stage: Stage::Reading(Box::new(Replay::with_committed(committed))),
+            has_frames: false,
         }
     }
 
@@ -55,33 +68,52 @@ impl Compaction {
         self.framer.header()
     }
 
-    /// Takes the next piece of the old segment: first of what is replayed, then of what is copied. Appends
-    /// bytes of the new segment.
+    /// Takes the next piece of the old segment: first of what is replayed, then of what is copied, by
+    /// [`Compaction::step`].
+    pub fn take(&mut self, piece: &[u8]) {
+        self.pieces.push(piece);
+        self.has_frames = true;
+    }
+
+    /// Replays or copies frames of the pieces that were taken: some hundred at most. Appends bytes of the new
+    /// segment. Returns whether there may be more of them.
     ///
     /// # Errors
     /// [`Unreadable`].
-    pub fn take(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Unreadable> {
-        self.pieces.push(piece);
+    pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, Unreadable> {
+        if !self.has_frames {
+            return Ok(false);
+        }
+        let mut cost = 0;
         let offset = self.pieces.offset();
         let unreadable = || Unreadable { offset };
         let framer = &self.framer;
         match &mut self.stage {
             Stage::Reading(replay) => {
                 let mut is_sound = true;
-                let read = self.pieces.each(|_, payload| {
+                let read = self.pieces.each_while(|_, payload| {
                     let record = Record::decode(payload).ok();
+                    cost += record.as_ref().map_or(1, cost_of);
                     is_sound &= record.is_some_and(|record| replay.push(record).is_ok());
+                    cost < STEP
                 });
-                read.filter(|()| is_sound).ok_or_else(unreadable)
+                read.filter(|()| is_sound).ok_or_else(unreadable)?;
             }
             Stage::Writing(_) => unreachable!("pieces are taken before and after"),
             Stage::Copying => {
-                let copied = self.pieces.each(|_, payload| {
+                let copied = self.pieces.each_while(|_, payload| {
                     framer.frame(out, |out| out.extend_from_slice(payload));
+                    cost += 1;
+                    cost < COPIES * STEP
                 });
-                copied.ok_or_else(unreadable)
+                copied.ok_or_else(unreadable)?;
             }
         }
+        self.has_frames = match self.stage {
+            Stage::Copying => cost >= COPIES * STEP,
+            _ => cost >= STEP,
+        };
+        Ok(self.has_frames)
     }
 
     /// All that is replayed was taken, up to a whole frame: the rest is copied later.
@@ -103,12 +135,17 @@ impl Compaction {
         Ok(())
     }
 
-    /// Appends what is left, until there are `most` bytes. Returns whether that was all.
+    /// Appends what is left, until there are `most` bytes, some hundred records at most. Returns whether that was
+    /// all.
     pub fn write(&mut self, most: usize, out: &mut Vec<u8>) -> bool {
         if let Stage::Writing(left) = &mut self.stage {
-            while out.len() < most {
-                match left.next() {
-                    Some(record) => self.framer.frame(out, |out| record.encode(out)),
+            for _ in 0..STEP {
+                if out.len() >= most {
+                    break;
+                }
+                match left.step() {
+                    Some(Some(record)) => self.framer.frame(out, |out| record.encode(out)),
+                    Some(None) => {}
                     None => {
                         self.stage = Stage::Copying;
                         return true;
@@ -124,4 +161,15 @@ impl Compaction {
     pub fn into_framer(self) -> Framer {
         self.framer
     }
+}
+
+/// How much a record takes part in a step.
+fn cost_of(record: &Record) -> usize {
+    let named = match record {
+        Record::Spill { numbers, .. } => numbers.len(),
+        Record::SeedHosts(hosts) => hosts.len() / KEYS_PER_COST,
+        Record::Requested(keys) | Record::SeenUndone(keys) => keys.len() / KEYS_PER_COST,
+        _ => 0,
+    };
+    1 + named
 }

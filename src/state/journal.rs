@@ -331,8 +331,19 @@ impl Pieces {
 
     /// Passes the offset and the payload of each whole frame on. `None`: a frame is damaged.
     pub fn each(&mut self, mut take: impl FnMut(u64, &[u8])) -> Option<()> {
+        self.each_while(|offset, payload| {
+            take(offset, payload);
+            true
+        })
+    }
+
+    /// The same, until `take` returns false: the frames after that come with the next call.
+    pub fn each_while(&mut self, mut take: impl FnMut(u64, &[u8]) -> bool) -> Option<()> {
         let mut start = 0;
-        while let Some((head, rest)) = self.bytes[start..].split_first_chunk::<FRAME_HEAD>() {
+        let mut goes_on = true;
+        while goes_on
+            && let Some((head, rest)) = self.bytes[start..].split_first_chunk::<FRAME_HEAD>()
+        {
             let length = u32::from_le_bytes(array(&head[..4])) as usize;
             if !(1..=PAYLOAD_MAX).contains(&length) {
                 return None;
@@ -341,7 +352,7 @@ impl Pieces {
                 break;
             }
             let payload = payload_of(self.place, self.offset, &self.bytes[start..])?;
-            take(self.offset, payload);
+            goes_on = take(self.offset, payload);
             start += FRAME_HEAD + length;
             self.offset += (FRAME_HEAD + length) as u64;
         }

@@ -22,6 +22,7 @@ use self::entries::Entries;
 pub use self::entries::OrderedEntries;
 use super::record::{About, CommitRecord, Entry, Fact, Record, RunRecord, SpilledBlock};
 use crate::base::keys::Keys;
+use crate::base::pile::Pile;
 use crate::base::secret::Known;
 use crate::base::sharded::ShardedTable;
 use crate::frontier::job::Job;
@@ -126,11 +127,13 @@ impl Facts {
 
     /// The facts that have something to say, in order.
     pub fn into_known(self) -> impl Iterator<Item = Fact> {
-        let known = self
-            .all
-            .into_iter()
-            .filter(|(_, (_, value))| !value.is_empty());
-        known.map(|((about, name), (at, value))| Fact {
+        self.into_all().filter(|fact| !fact.value.is_empty())
+    }
+
+    /// All facts, in order; those without a value have nothing to say.
+    fn into_all(self) -> impl Iterator<Item = Fact> {
+        let all = self.all.into_iter();
+        all.map(|((about, name), (at, value))| Fact {
             about,
             name,
             at,
@@ -369,15 +372,16 @@ impl Replay {
         // As they came: each run has what was seen before it was begun.
         let frozen = committed.frozen.into_iter();
         let frozen = frozen.flat_map(|(run, keys)| {
-            in_records(keys, Record::Seen).chain([Record::SeenFrozen(run)])
+            (keys.into_pieces().map(Record::Seen)).chain([Record::SeenFrozen(run)])
         });
         let undone: Vec<u64> = committed.undone.into_iter().collect();
         let requested: Vec<u64> = committed.requested.into_iter().collect();
-        let seed_hosts: Vec<(u64, u64)> = committed.seed_hosts.iter().copied().collect();
+        let seed_hosts = committed.seed_hosts.into_records();
+        let seed_hosts = in_batches(seed_hosts, Record::SeedHosts);
         let started = committed.started.into_iter().map(Record::Started);
         // With a commit no older segment counts, so that what has nothing to say is left out.
-        let facts = self.facts.into_known();
-        let facts = facts.chain(committed.counts.into_known()).map(Record::Fact);
+        let facts = self.facts.into_all().chain(committed.counts.into_all());
+        let facts = facts.map(|fact| (!fact.value.is_empty()).then_some(Record::Fact(fact)));
         let crawl_delays = committed.crawl_delays.into_iter();
         let crawl_delays = crawl_delays.map(|(host, delay)| Record::CrawlDelay { host, delay });
         let blocks = committed.spilled.into_ordered().map(|block| Record::Spill {
@@ -391,12 +395,11 @@ impl Replay {
             .into_iter()
             .chain([Record::SeenRuns(committed.runs)])
             .chain(frozen)
-            .chain(in_records(committed.seen, Record::Seen))
+            .chain(committed.seen.into_pieces().map(Record::Seen))
             .chain(in_records(undone, Record::SeenUndone))
-            .chain(in_records(seed_hosts, Record::SeedHosts))
-            .chain(crawl_delays)
-            .chain(facts)
-            .chain(blocks)
+            .chain(seed_hosts)
+            .chain(crawl_delays);
+        let others = blocks
             .chain([Record::AdmittedBefore(admitted_before)])
             .chain(admitted)
             .chain(offered)
@@ -404,8 +407,9 @@ impl Replay {
             .chain(in_records(requested, Record::Requested))
             .chain([Record::EpochEnd(commit.epoch), Record::Commit(commit)])
             .chain(self.pending);
+        let steps = records.map(Some).chain(facts).chain(others.map(Some));
         Some(Left {
-            records: Box::new(records),
+            steps: Box::new(steps),
         })
     }
 
@@ -457,14 +461,28 @@ impl Replay {
 
 /// The records of a journal without what has ended.
 pub struct Left {
-    records: Box<dyn Iterator<Item = Record> + Send>,
+    /// Records, and steps over what has nothing to say: a million of these take long.
+    steps: Box<dyn Iterator<Item = Option<Record>> + Send>,
 }
 
+impl Left {
+    /// The next step, of about a microsecond or of a record of some thousand keys: the next record, or
+    /// `Some(None)` for none. `None`: there are no more.
+    pub fn step(&mut self) -> Option<Option<Record>> {
+        self.steps.next()
+    }
+}
+
+#[cfg(test)]
 impl Iterator for Left {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {
-        self.records.next()
+        loop {
+            if let Some(record) = self.step()? {
+                return Some(record);
+            }
+        }
     }
 }
 
@@ -489,9 +507,9 @@ struct Committed {
     /// segment that was rewritten.
     readmitted: u64,
     /// Keys of the URLs that were admitted and are in no run.
-    seen: Vec<u64>,
+    seen: Pile<u64>,
     /// The same, of those that are being written to a run.
-    frozen: Vec<(u64, Vec<u64>)>,
+    frozen: Vec<(u64, Pile<u64>)>,
     runs: Vec<RunRecord>,
     /// Keys in runs that do not count as seen.
     undone: HashSet<u64, Known>,
@@ -519,7 +537,7 @@ impl Committed {
             offered: Entries::default(),
             spilled: Blocks::default(),
             readmitted: 0,
-            seen: Vec::new(),
+            seen: Pile::new(),
             frozen: Vec::new(),
             runs: Vec::new(),
             undone: HashSet::default(),
@@ -611,7 +629,7 @@ impl Committed {
                 self.count_number(number);
                 self.end(number);
             }
-            Record::Seen(mut keys) => self.seen.append(&mut keys),
+            Record::Seen(keys) => self.seen.extend(keys),
             Record::SeedHosts(hosts) => {
                 for (host, domain) in hosts {
                     self.add_seed_host(host, domain);
@@ -637,7 +655,7 @@ impl Committed {
             }
             Record::SeenUndone(keys) => self.undone.extend(keys),
             Record::SeenReset => {
-                self.seen = Vec::new();
+                self.seen = Pile::new();
                 self.frozen = Vec::new();
                 self.runs = Vec::new();
                 self.undone.clear();
@@ -777,7 +795,8 @@ impl Committed {
             .filter_map(|number| self.admitted.remove(*number))
             .collect();
         let frozen = std::mem::take(&mut self.frozen).into_iter();
-        self.seen.extend(frozen.flat_map(|(_, keys)| keys));
+        let frozen = frozen.flat_map(|(_, keys)| keys.into_pieces());
+        self.seen.extend(frozen.flatten());
         self.undo(&superseded);
         let mut undone: Vec<u64> = self.undone.into_iter().collect();
         undone.sort_unstable();
@@ -787,7 +806,7 @@ impl Committed {
             admitted: self.admitted.into_ordered(),
             offered: self.offered.into_ordered(),
             spilled: self.spilled.into_ordered().collect(),
-            seen: self.seen,
+            seen: self.seen.into_vec(),
             runs: self.runs,
             undone,
             seed_hosts: self.seed_hosts.iter().copied().collect(),
@@ -819,6 +838,17 @@ pub fn is_in_seen_set(job: &Job) -> bool {
         PageKind::Sitemap => job.redirects == 0,
         PageKind::Robots => false,
     }
+}
+
+/// Records of some thousand keys each, made when they are needed.
+fn in_batches<K: Send + 'static>(
+    mut keys: impl Iterator<Item = K> + Send + 'static,
+    record: fn(Vec<K>) -> Record,
+) -> impl Iterator<Item = Record> {
+    std::iter::from_fn(move || {
+        let batch: Vec<K> = keys.by_ref().take(KEYS_PER_RECORD).collect();
+        (!batch.is_empty()).then(|| record(batch))
+    })
 }
 
 /// Keys, in records of some thousand.

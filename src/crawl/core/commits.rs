@@ -111,7 +111,8 @@ impl<I: Io> Core<I> {
         if self.is_spill_synced() {
             self.journal.record_commit(next_number, at);
         }
-        self.journal.advance_rewrite();
+        let has_step = self.journal.advance_rewrite();
+        self.wakeups.turn_again_if(has_step);
         if self.journal.poll_committed(self.now).is_some() {
             self.output.commit();
             self.control.handle_commit();

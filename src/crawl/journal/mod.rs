@@ -13,6 +13,7 @@
 
 pub mod contents;
 pub mod damage;
+mod held;
 mod rewrite;
 pub mod seen;
 mod segment;
@@ -30,6 +31,7 @@ use crate::base::ids::LaneId;
 use crate::base::keys::Keys;
 use crate::base::secret::Known;
 use crate::base::time::{Instant, Wall};
+use crate::crawl::journal::held::Held;
 use crate::crawl::journal::rewrite::{Rewrite, Step};
 use crate::crawl::journal::seen::{RunsChange, SeenRuns, SeenStart};
 use crate::crawl::journal::starts::{Start, Starts};
@@ -57,9 +59,8 @@ struct Open {
     framer: Framer,
     /// There is space for the segment up to this length, if the file system can allocate it.
     allocated: u64,
-    /// Records that are framed once the next segment has its name: their bytes, and the length of each.
-    held: Vec<u8>,
-    held_lengths: Vec<usize>,
+    /// Records that are framed once the next segment has its name.
+    held: Held,
     rewrite: Option<Box<Rewrite>>,
     /// The segment is rewritten when it is so long.
     rewrite_at: u64,
@@ -202,8 +203,7 @@ impl Journal {
             segment: start.segment,
             crawl: start.crawl,
             allocated: 0,
-            held: Vec::new(),
-            held_lengths: Vec::new(),
+            held: Held::default(),
             rewrite: None,
             rewrite_at: REWRITE_MIN,
             old: start.old,
@@ -564,14 +564,12 @@ impl Journal {
         Some(open.epoch)
     }
 
-    /// Goes on with the rewriting of the segment. Call it every turn.
-    pub fn advance_rewrite(&mut self) {
-        if let Some(open) = self.open.as_deref_mut()
-            && open.rewrite.is_some()
-            && open.failure.is_none()
-        {
-            open.advance_rewrite();
-        }
+    /// Goes on with the rewriting of the segment. Call it every turn. Returns whether there is more to do at
+    /// once.
+    pub fn advance_rewrite(&mut self) -> bool {
+        let open = self.open.as_deref_mut();
+        let open = open.filter(|open| open.failure.is_none());
+        open.is_some_and(Open::advance_rewrite)
     }
 
     /// Whether so much waits for the disk that no seed and no request is taken in.
@@ -640,10 +638,7 @@ impl Open {
     fn record(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.has_new = true;
         if self.is_held() {
-            let start = self.held.len();
-            encode(&mut self.held);
-            self.held_lengths.push(self.held.len() - start);
-            return;
+            return self.held.add(encode);
         }
         self.framer.frame(&mut self.records, encode);
         if self.records.len() >= BATCH_SIZE && self.is_begun {
@@ -652,9 +647,8 @@ impl Open {
     }
 
     fn is_held(&self) -> bool {
-        self.rewrite
-            .as_ref()
-            .is_some_and(|rewrite| rewrite.is_held())
+        let is_held = |rewrite: &Rewrite| rewrite.is_held();
+        !self.held.is_empty() || self.rewrite.as_deref().is_some_and(is_held)
     }
 
     /// Begins to rewrite the segment, right after a commit.
@@ -671,36 +665,38 @@ impl Open {
         self.jobs.extend(jobs);
     }
 
-    fn advance_rewrite(&mut self) {
+    /// Takes a step of a millisecond at most. Returns whether there is another to take at once.
+    fn advance_rewrite(&mut self) -> bool {
         let is_idle = matches!(self.stage, Stage::Idle { .. });
         while let Some(rewrite) = &mut self.rewrite {
             match rewrite.poll() {
-                Step::Wait => return,
+                Step::Wait => return false,
+                Step::Again => return true,
                 Step::Job(job) => self.jobs.push(job),
                 Step::Length => {
                     let length = self.framer.length();
                     let is_last = rewrite.is_nearly_done(length);
                     if is_last && !is_idle {
                         // A commit is under way: its record is in this segment.
-                        return;
+                        return false;
                     }
                     rewrite.extend_to(length, is_last);
                     self.hand_over(APPEND);
                 }
-                Step::Done => return self.end_rewrite(),
-                Step::Unreadable(at) => return self.fail_rewrite(at),
+                Step::Done => self.end_rewrite(),
+                Step::Unreadable(at) => {
+                    self.fail_rewrite(at);
+                    return false;
+                }
             }
         }
+        self.held.frame(&self.framer, &mut self.records)
     }
 
     /// A job of the rewriting is done.
     fn handle_rewrite(&mut self, done: &DiskDone) {
-        let Some(rewrite) = &mut self.rewrite else {
-            return;
-        };
-        match rewrite.handle_disk(done) {
-            Ok(job) => self.jobs.extend(job),
-            Err(at) => self.fail_rewrite(at),
+        if let Some(rewrite) = &mut self.rewrite {
+            rewrite.handle_disk(done);
         }
     }
 
@@ -735,14 +731,6 @@ impl Open {
         self.framer = framer;
         self.old.push(std::mem::replace(&mut self.path, path));
         self.rewrite_at = REWRITE_MIN.max(2 * length);
-        let held = std::mem::take(&mut self.held);
-        let mut rest = &held[..];
-        for length in std::mem::take(&mut self.held_lengths) {
-            let (record, after) = rest.split_at(length);
-            self.framer
-                .frame(&mut self.records, |out| out.extend_from_slice(record));
-            rest = after;
-        }
     }
 
     /// Hands the records to the disk.

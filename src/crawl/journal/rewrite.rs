@@ -32,6 +32,8 @@ pub struct Rewrite {
     number: u64,
     /// Whether a job is under way that the next step waits for.
     is_waiting: bool,
+    /// Bytes of the new segment that are not handed to the disk yet.
+    out: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,8 @@ enum Stage {
 pub enum Step {
     /// Nothing: a job is under way.
     Wait,
+    /// Another step: this one has taken as long as one may in a turn.
+    Again,
     /// A job of the disk; others may follow.
     Job(DiskJob),
     /// It has read all that it knew of: [`Rewrite::extend_to`] tells it of more.
@@ -69,7 +73,7 @@ const WRITE: u64 = 20;
 const READ: u64 = 21;
 const SYNC: u64 = 22;
 
-/// Bytes that are read, or written, in one step: some thousand records.
+/// Bytes that are read, or written, by one job: some thousand records.
 const PIECE: usize = 64 << 10;
 
 impl Rewrite {
@@ -93,6 +97,7 @@ impl Rewrite {
             number,
             // For its header.
             is_waiting: true,
+            out: Vec::new(),
         };
         let create = DiskJob::Create {
             file: NEXT,
@@ -128,10 +133,18 @@ impl Rewrite {
         }
     }
 
-    /// The next step.
+    /// The next step, of a millisecond at most.
     pub fn poll(&mut self) -> Step {
         if self.is_waiting {
             return Step::Wait;
+        }
+        match self.compaction.step(&mut self.out) {
+            Ok(false) => {}
+            Ok(true) => return Step::Again,
+            Err(error) => return Step::Unreadable(error),
+        }
+        if !self.out.is_empty() && self.stage != Stage::Writing {
+            return self.write();
         }
         let position = self.compaction.position();
         match self.stage {
@@ -155,11 +168,15 @@ impl Rewrite {
                 self.poll()
             }
             Stage::Writing => {
-                let mut out = Vec::new();
-                if self.compaction.write(PIECE, &mut out) {
+                let is_whole = self.compaction.write(PIECE, &mut self.out);
+                if is_whole {
                     self.stage = Stage::Copying;
                 }
-                self.written(out)
+                match is_whole && self.out.is_empty() {
+                    true => self.poll(),
+                    false if is_whole || self.out.len() >= PIECE => self.write(),
+                    false => Step::Again,
+                }
             }
             Stage::Copying => Step::Length,
             Stage::Held => {
@@ -183,21 +200,11 @@ impl Rewrite {
     }
 
     /// A job is done, without an error.
-    ///
-    /// # Errors
-    /// What was read is damaged.
-    pub fn handle_disk(&mut self, done: &DiskDone) -> Result<Option<DiskJob>, Unreadable> {
+    pub fn handle_disk(&mut self, done: &DiskDone) {
         self.is_waiting = false;
-        if done.tag != READ {
-            return Ok(None);
+        if done.tag == READ {
+            self.compaction.take(&done.read);
         }
-        let mut out = Vec::new();
-        self.compaction.take(&done.read, &mut out)?;
-        if out.is_empty() {
-            return Ok(None);
-        }
-        self.is_waiting = true;
-        Ok(Some(append(out)))
     }
 
     /// Whether a job of the disk is one of these.
@@ -210,12 +217,9 @@ impl Rewrite {
         (self.number, self.to, self.compaction.into_framer())
     }
 
-    fn written(&mut self, out: Vec<u8>) -> Step {
-        if out.is_empty() {
-            return self.poll();
-        }
+    fn write(&mut self) -> Step {
         self.is_waiting = true;
-        Step::Job(append(out))
+        Step::Job(append(std::mem::take(&mut self.out)))
     }
 }
 

@@ -19,8 +19,9 @@ pub struct Entries {
     bytes: Vec<u8>,
 }
 
-/// Number of tables. Numbers that follow each other go to different ones.
-const TABLES: u64 = 64;
+/// Number of tables: one of ten million entries has ten thousand. Numbers that follow each other go to different
+/// ones.
+const TABLES: u64 = 1024;
 
 impl Default for Entries {
     fn default() -> Self {

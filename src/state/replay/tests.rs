@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::base::rng::Rng;
-use crate::state::compaction::Compaction;
+use crate::state::compaction::{Compaction, Unreadable};
 use crate::state::journal::{Framer, Reader};
 use crate::wire::url::CrawlUrl;
 
@@ -924,7 +924,7 @@ fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
         let mut compaction = Compaction::new(1, 3, 4, known);
         let mut out = compaction.header();
         in_pieces(&bytes[ends[0]..ends[read]], &mut rng, |piece| {
-            compaction.take(piece, &mut out).expect("a sound segment");
+            take(&mut compaction, piece, &mut out).expect("a sound segment");
         });
         compaction.end_reading().expect("it has a commit");
         let mut whole = Vec::new();
@@ -935,7 +935,7 @@ fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
         let compacted = out.len();
         assert_eq!(compaction.position(), ends[read] as u64);
         in_pieces(&bytes[ends[read]..], &mut rng, |piece| {
-            compaction.take(piece, &mut out).expect("a sound segment");
+            take(&mut compaction, piece, &mut out).expect("a sound segment");
         });
         assert_eq!(compaction.into_framer().length(), out.len() as u64);
         let summary = |bytes: &[u8]| {
@@ -957,6 +957,13 @@ fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
         shorter += usize::from(compacted < ends[read]);
     }
     assert!(shorter > 100, "{shorter}");
+}
+
+/// Takes a piece, step by step.
+fn take(compaction: &mut Compaction, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Unreadable> {
+    compaction.take(piece);
+    while compaction.step(out)? {}
+    Ok(())
 }
 
 #[test]
@@ -997,6 +1004,58 @@ fn facts_without_content_are_left_out_of_a_rewritten_segment() {
 }
 
 #[test]
+fn a_segment_is_rewritten_in_steps_of_some_hundred_records() {
+    const ENTRIES: u64 = 20_000;
+    const NUMBERS: u64 = 50;
+    let spill = |first: u64| {
+        let block = SpilledBlock {
+            file: 1,
+            offset: first,
+            length: 100,
+            origin: 7,
+            priority: 0,
+            requests: NUMBERS,
+            first,
+        };
+        let numbers = (first..first + NUMBERS).collect();
+        Record::Spill { block, numbers }
+    };
+    let entries = (1..=ENTRIES).map(|id| admitted(id, 0));
+    let spilled = (1..=ENTRIES / 2).step_by(NUMBERS as usize).map(spill);
+    let facts = (0..ENTRIES).map(|number| fact(&format!("{number}"), 1, b""));
+    let records = [begin()].into_iter().chain(entries).chain(spilled);
+    let mut records: Vec<Record> = records.chain(facts).chain(commit(1)).collect();
+    let read = records.len();
+    records.extend((1..=ENTRIES).map(Record::Departed));
+    let (bytes, ends) = segment_of(3, &records);
+    let mut compaction = Compaction::new(1, 3, 4, 1);
+    let mut out = compaction.header();
+    let take = |compaction: &mut Compaction, piece: &[u8], out: &mut Vec<u8>| {
+        compaction.take(piece);
+        let mut steps = 1;
+        while compaction.step(out).expect("a sound segment") {
+            steps += 1;
+        }
+        steps
+    };
+    let steps = take(&mut compaction, &bytes[ends[0]..ends[read]], &mut out);
+    // Each entry is admitted, half of them go to blocks, and there are as many facts.
+    assert!(steps >= 5 * ENTRIES / 2 / 320, "{steps}");
+    compaction.end_reading().expect("it has a commit");
+    let mut steps = 1;
+    while !compaction.write(usize::MAX, &mut out) {
+        steps += 1;
+    }
+    assert!(steps >= 3 * ENTRIES / 2 / 256, "{steps}");
+    let steps = take(&mut compaction, &bytes[ends[read]..], &mut out);
+    assert!(steps >= ENTRIES / 2048, "{steps}");
+    let reader = Reader::new(&out).expect("a segment");
+    let restored = replay(reader.map(|record| record.expect("a record")));
+    let left = restored.expect("a journal").admitted.len() as u64;
+    assert_eq!(left, ENTRIES / 2);
+}
+
+#[test]
 fn no_segment_is_made_from_a_damaged_one() {
     let records: Vec<Record> = [begin(), admitted(1, 0)]
         .into_iter()
@@ -1009,7 +1068,7 @@ fn no_segment_is_made_from_a_damaged_one() {
         changed[at] ^= 1;
         let mut compaction = Compaction::new(1, 3, 4, rng.below(2));
         let mut out = Vec::new();
-        let taken = compaction.take(&changed[ends[0]..], &mut out);
+        let taken = take(&mut compaction, &changed[ends[0]..], &mut out);
         let read = taken.and_then(|()| compaction.end_reading());
         let error = read.expect_err("a byte is changed");
         assert!(error.offset <= at as u64, "{at}: {error:?}");
