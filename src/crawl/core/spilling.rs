@@ -36,9 +36,10 @@ impl<I: Io> Core<I> {
                 self.take_spilled(read);
             }
             self.wakeups.turn_again_if(self.spill.has_read());
-            self.spill.expire(self.now);
+            let has_rested = self.spill.expire(self.now);
             self.evict_waiting();
-            self.spill.advance(self.frontier.memory());
+            let goes_on = self.spill.advance(self.frontier.memory());
+            self.wakeups.turn_again_if(has_rested || goes_on);
         }
         for written in self.spill.poll_written() {
             if let Some((file, offset)) = written.moved_from {

@@ -31,7 +31,7 @@ use hashbrown::HashMap;
 use self::files::{FILE, Files, MOVE, READS, SYNC, entries_of, path_of};
 use self::index::{Index, Location, length_max};
 use self::moving::{Found, Mover};
-use self::tail::{BLOCK_BYTES, Tail, TailBlock};
+use self::tail::{BLOCK_BYTES, Tail, TailBlock, TailBlocks};
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::secret::Known;
 use crate::base::time::Instant;
@@ -64,6 +64,8 @@ struct Open {
     /// `FRONTIER_MEMORY`.
     memory_max: u64,
     tail: Tail,
+    /// What was the tail before, while its blocks are written.
+    writing: Option<TailBlocks>,
     files: Files,
     index: Index,
     /// Requests in blocks and in the tail.
@@ -119,6 +121,10 @@ pub struct SpilledRequests {
 
 /// Most blocks that are read at once.
 const READS_MAX: usize = 64;
+/// Blocks of the tail that are written in one turn.
+const BLOCKS_PER_TURN: usize = 512;
+/// Origins that are looked at in one turn, of those that wait or rest.
+const ORIGINS_PER_TURN: usize = 256;
 /// Memory that is reserved for a block that is being read, in bytes.
 const READ_MEMORY: u64 = 16 << 10;
 /// An origin waits again when so many of its requests are left in memory.
@@ -163,6 +169,7 @@ impl Spill {
         let open = Open {
             memory_max,
             tail: Tail::default(),
+            writing: None,
             files: Files::new(start),
             index: Index::default(),
             requests: 0,
@@ -229,7 +236,10 @@ impl Spill {
             return true;
         }
         let origin = origin();
-        open.tail.has(origin) || open.index.is_behind(origin, job.priority)
+        let is_written = |tail: &TailBlocks| tail.has(origin);
+        open.tail.has(origin)
+            || open.writing.as_ref().is_some_and(is_written)
+            || open.index.is_behind(origin, job.priority)
     }
 
     /// Whether a request may wait here at all.
@@ -244,7 +254,8 @@ impl Spill {
     /// Whether origins wait and there is no room for them; `used`: memory of the requests that are not here.
     pub fn wants_room(&self, used: u64) -> bool {
         self.open.as_ref().is_some_and(|open| {
-            let waits = !open.index.is_nobody_waiting() || !open.tail.is_empty();
+            let waits =
+                !open.index.is_nobody_waiting() || !open.tail.is_empty() || open.writing.is_some();
             waits && used + open.waiting_memory() >= open.room()
         })
     }
@@ -260,18 +271,23 @@ impl Spill {
         }
     }
 
-    /// Origins whose rest is over wait for their turns.
-    pub fn expire(&mut self, now: Instant) {
+    /// Origins whose rest is over wait for their turns: some hundred at most. Returns whether there may be more.
+    pub fn expire(&mut self, now: Instant) -> bool {
         let Some(open) = self.open.as_deref_mut() else {
-            return;
+            return false;
         };
-        while let Some((until, origin)) = open.rests.first().copied()
-            && until <= now
-        {
+        for _ in 0..ORIGINS_PER_TURN {
+            let Some((until, origin)) = open.rests.first().copied() else {
+                return false;
+            };
+            if until > now {
+                return false;
+            }
             open.rests.pop_first();
             open.resting.remove(&origin);
             open.wait_again(origin);
         }
+        true
     }
 
     /// Takes a request.
@@ -280,27 +296,41 @@ impl Spill {
         open.requests += 1;
         open.tail.put(origin, job);
         if open.tail.is_full() {
-            open.write_tail();
+            open.begin_writing();
         }
     }
 
-    /// Has blocks read while there is room; `used`: memory of the requests that are not here.
-    pub fn advance(&mut self, used: u64) {
+    /// Writes blocks, and has others read while there is room: a step of some hundred. `used`: memory of the
+    /// requests that are not here. Returns whether there is another step to take at once.
+    pub fn advance(&mut self, used: u64) -> bool {
         let Some(open) = self.open.as_deref_mut() else {
-            return;
+            return false;
         };
         if open.requests == 0 || open.files.failure().is_some() {
-            return;
+            return false;
         }
+        open.write_blocks(BLOCKS_PER_TURN);
         // Some room is left for links, so that these do not all take the way over the disk.
         open.mover.advance(&mut open.files);
         let room = open.room();
         let mut used = used + open.waiting_memory();
         // One block is in memory, however little that has.
         let is_alone = used == 0;
-        while (used < room || is_alone && open.is_nothing_read()) && open.reads.len() < READS_MAX {
+        let mut origins = 0;
+        // An origin waits behind all those whose blocks are being written.
+        while open.writing.is_none()
+            && (used < room || is_alone && open.is_nothing_read())
+            && open.reads.len() < READS_MAX
+        {
             if open.index.is_nobody_waiting() && !open.tail.is_empty() {
-                open.write_tail();
+                open.begin_writing();
+                open.write_blocks(BLOCKS_PER_TURN);
+                continue;
+            }
+            // Those of origins that have their turns count for nothing, and may be many.
+            origins += 1;
+            if origins > ORIGINS_PER_TURN {
+                return true;
             }
             match open.index.next() {
                 Some((origin, priority)) => {
@@ -308,9 +338,10 @@ impl Spill {
                         used += READ_MEMORY;
                     }
                 }
-                None => return,
+                None => break,
             }
         }
+        open.writing.is_some()
     }
 
     /// The requests of a block that was read: they are in memory from now on.
@@ -424,11 +455,11 @@ impl Spill {
         self.last_failure = open.as_mut().and_then(|open| open.files.take_failure());
         let locations = open.as_ref().map(|open| open.index.locations());
         let mut locations = locations.unwrap_or_default().into_iter();
-        let mut tail = open
-            .as_ref()
-            .map(|open| open.tail.entries())
-            .unwrap_or_default()
-            .into_iter();
+        let tail = open.as_ref().map(|open| {
+            let written = open.writing.as_ref().map(TailBlocks::entries);
+            (written.unwrap_or_default().into_iter()).chain(open.tail.entries())
+        });
+        let mut tail = tail.into_iter().flatten();
         let mut block = Vec::new().into_iter();
         let next = move || {
             loop {
@@ -562,13 +593,27 @@ impl Open {
         (self.reads.len() + self.arrived.len()) as u64 * READ_MEMORY
     }
 
-    /// Writes the tail, in blocks of one origin and priority.
-    fn write_tail(&mut self) {
+    /// Begins to write the tail, in blocks of one origin and priority.
+    fn begin_writing(&mut self) {
+        // Mostly it was written long ago.
+        self.write_blocks(usize::MAX);
         let tail = std::mem::take(&mut self.tail);
-        self.requests -= tail.len() as u64;
-        let mut out = Vec::with_capacity(tail.bytes_framed());
-        tail.each_block(|block| self.write_block(block, &mut out));
+        self.writing = Some(tail.into_blocks());
+    }
+
+    /// Writes blocks of what was the tail, so many at most.
+    fn write_blocks(&mut self, most: usize) {
+        let Some(mut blocks) = self.writing.take() else {
+            return;
+        };
+        let mut out = Vec::new();
+        for block in std::iter::from_fn(|| blocks.next_block()).take(most) {
+            self.write_block(block, &mut out);
+        }
         self.files.append(&mut out);
+        if !blocks.is_empty() {
+            self.writing = Some(blocks);
+        }
     }
 
     fn write_block(&mut self, block: TailBlock, out: &mut Vec<u8>) {
@@ -579,6 +624,7 @@ impl Open {
             bytes,
         } = block;
         let count = numbers.len() as u64;
+        self.requests -= count;
         let framed = self.files.frame(out, |out| {
             record::encode_spilled(origin, count, &bytes, out);
         });

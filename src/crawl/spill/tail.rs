@@ -28,6 +28,14 @@ struct Waiting {
     end: usize,
 }
 
+/// The requests of a tail in blocks, which are taken one by one.
+#[derive(Debug)]
+pub struct TailBlocks {
+    tail: Tail,
+    /// Number of requests in blocks that were taken.
+    written: usize,
+}
+
 /// Requests of one origin and priority that become a block.
 #[derive(Debug)]
 pub struct TailBlock {
@@ -61,11 +69,6 @@ impl Tail {
         });
     }
 
-    /// Number of requests.
-    pub fn len(&self) -> usize {
-        self.requests.len()
-    }
-
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
@@ -81,50 +84,89 @@ impl Tail {
         self.origins.contains_key(&origin)
     }
 
-    /// Bytes of its blocks in a file, about.
-    pub fn bytes_framed(&self) -> usize {
-        self.bytes.len() + self.requests.len() * 4
+    /// So many requests of an origin have gone.
+    fn forget(&mut self, origin: u64, count: u32) {
+        if let Some(left) = self.origins.get_mut(&origin) {
+            *left -= count;
+            if *left == 0 {
+                self.origins.remove(&origin);
+            }
+        }
     }
 
     /// The requests, in the order in which they came.
     pub fn entries(&self) -> Vec<Entry> {
-        let bytes = self
-            .requests
-            .iter()
-            .map(|waiting| &self.bytes[waiting.start..waiting.end]);
-        let read = |bytes: &[u8]| record::decode_request(bytes).expect("bytes of a request");
-        bytes.map(read).collect()
+        entries_of(&self.requests, &self.bytes)
     }
 
     /// The requests in blocks, by origin, the highest priority first.
-    pub fn each_block(self, mut write: impl FnMut(TailBlock)) {
-        let Tail {
-            mut requests,
-            bytes,
-            ..
-        } = self;
-        let group = |waiting: &Waiting| (waiting.origin, Reverse(waiting.priority));
-        requests.sort_unstable_by_key(|waiting| (group(waiting), waiting.number));
-        let mut rest = &requests[..];
-        while let Some(first) = rest.first() {
-            let mut size = 0;
-            let fits = |waiting: &&Waiting| {
-                let is_first = size == 0;
-                size += waiting.end - waiting.start;
-                group(waiting) == group(first) && (is_first || size <= BLOCK_BYTES)
-            };
-            let count = rest.iter().take(BLOCK_REQUESTS).take_while(fits).count();
-            let (block, after) = rest.split_at(count);
-            rest = after;
-            let parts = block
-                .iter()
-                .map(|waiting| &bytes[waiting.start..waiting.end]);
-            write(TailBlock {
-                origin: first.origin,
-                priority: first.priority,
-                numbers: block.iter().map(|waiting| waiting.number).collect(),
-                bytes: parts.flatten().copied().collect(),
-            });
+    pub fn into_blocks(mut self) -> TailBlocks {
+        (self.requests).sort_unstable_by_key(|waiting| (waiting.group(), waiting.number));
+        TailBlocks {
+            tail: self,
+            written: 0,
         }
     }
+}
+
+impl Waiting {
+    /// Requests of one group go to one block.
+    fn group(&self) -> (u64, Reverse<i32>) {
+        (self.origin, Reverse(self.priority))
+    }
+}
+
+impl TailBlocks {
+    /// Whether an origin has a request in a block that was not taken.
+    pub fn has(&self, origin: u64) -> bool {
+        self.tail.has(origin)
+    }
+
+    /// The requests in blocks that were not taken.
+    pub fn entries(&self) -> Vec<Entry> {
+        entries_of(self.rest(), &self.tail.bytes)
+    }
+
+    /// Whether all blocks were taken.
+    pub fn is_empty(&self) -> bool {
+        self.rest().is_empty()
+    }
+
+    /// The next block.
+    pub fn next_block(&mut self) -> Option<TailBlock> {
+        let rest = self.rest();
+        let first = rest.first()?;
+        let mut size = 0;
+        let fits = |waiting: &&Waiting| {
+            let is_first = size == 0;
+            size += waiting.end - waiting.start;
+            waiting.group() == first.group() && (is_first || size <= BLOCK_BYTES)
+        };
+        let count = rest.iter().take(BLOCK_REQUESTS).take_while(fits).count();
+        let block = &rest[..count];
+        let parts = block
+            .iter()
+            .map(|waiting| &self.tail.bytes[waiting.start..waiting.end]);
+        let block = TailBlock {
+            origin: first.origin,
+            priority: first.priority,
+            numbers: block.iter().map(|waiting| waiting.number).collect(),
+            bytes: parts.flatten().copied().collect(),
+        };
+        self.written += count;
+        self.tail.forget(block.origin, count as u32);
+        Some(block)
+    }
+
+    fn rest(&self) -> &[Waiting] {
+        &self.tail.requests[self.written..]
+    }
+}
+
+fn entries_of(requests: &[Waiting], bytes: &[u8]) -> Vec<Entry> {
+    let bytes = requests
+        .iter()
+        .map(|waiting| &bytes[waiting.start..waiting.end]);
+    let read = |bytes: &[u8]| record::decode_request(bytes).expect("bytes of a request");
+    bytes.map(read).collect()
 }

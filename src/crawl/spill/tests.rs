@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::base::disk::Written;
@@ -338,4 +339,43 @@ fn every_changed_byte_of_a_block_is_an_error_that_names_the_file() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn blocks_are_written_and_origins_looked_at_some_hundred_in_a_turn() {
+    const ORIGINS: u64 = 20_000;
+    let mut spill = spill(u64::MAX);
+    let mut disk = Disk::default();
+    let mut written = Vec::new();
+    for number in 1..=ORIGINS {
+        spill.put(number, &job(number, number, 0));
+        written.push(spill.poll_written().len());
+    }
+    assert!(written.iter().all(|count| *count == 0), "the tail has room");
+    // None of them has a turn: each is looked at once.
+    let until = Instant::START + Duration::from_secs(60);
+    for number in 1..=ORIGINS {
+        spill.rest(number, until);
+    }
+    let mut turns = 0;
+    while spill.advance(1) {
+        turns += 1;
+        disk.work(&mut spill);
+        let written = spill.poll_written().len();
+        assert!(written <= BLOCKS_PER_TURN, "{written}");
+    }
+    let least = ORIGINS / BLOCKS_PER_TURN as u64 + ORIGINS / ORIGINS_PER_TURN as u64;
+    assert!(turns >= least, "{turns}");
+    let mut turns = 0;
+    while spill.expire(until) {
+        turns += 1;
+    }
+    assert_eq!(turns, ORIGINS / ORIGINS_PER_TURN as u64);
+    let mut read = 0;
+    for _ in 0..ORIGINS {
+        spill.advance(1);
+        disk.work(&mut spill);
+        read += std::iter::from_fn(|| spill.poll_read()).count();
+    }
+    assert_eq!(read as u64, ORIGINS, "and none is forgotten");
 }
