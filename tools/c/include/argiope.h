@@ -80,6 +80,8 @@ typedef struct ArgiopeView {
   struct ArgiopeBytes response;
   // The request's `meta`, as JSON.
   struct ArgiopeBytes meta;
+  // The epoch whose commit covers it, in a crawl with a state; 0 without one.
+  uint64_t epoch;
 } ArgiopeView;
 
 #ifdef __cplusplus
@@ -93,6 +95,23 @@ extern "C" {
 // # Safety
 // `settings` is null, or such an array of strings.
 struct ArgiopeCrawler *argiope_new(const char *const *settings);
+
+// Creates a crawler like `argiope_new`, and keeps its state in `folder`, or continues the crawl whose state is
+// there: what is still to be fetched, what was seen, and the politeness of each scope. Any end may be
+// continued, `kill -9` and a power cut included; settings are given again.
+//
+// Every `STATE_SYNC` the crawl commits. A commit covers the pages that were passed to
+// `argiope_acknowledge`, and waits for those that were ready before it began; the crawl does not end
+// before the last ones are acknowledged. What no commit covers is fetched again in the next run: store
+// each page with its `epoch`, and before the first turn delete those of later epochs than
+// `argiope_committed_epoch`. If that is 0, submit the seeds.
+//
+// Null also if another process uses `folder`, or its state cannot be read.
+//
+// # Safety
+// As `argiope_new`; `folder` is a string.
+struct ArgiopeCrawler *argiope_new_with_state(const char *const *settings,
+                                              const char *folder);
 
 // Submits a request: a URL, or a JSON object with `url` and the other keys of a seeds line
 // (`method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` in seconds,
@@ -142,6 +161,21 @@ enum ArgiopeStatus argiope_turn(struct ArgiopeCrawler *crawler,
 // # Safety
 // As `argiope_close`.
 struct ArgiopePage *argiope_next(struct ArgiopeCrawler *crawler);
+
+// Acknowledges a page of a crawl with a state, by its `id`: the program does not lose it any more.
+// Acknowledge each, also robots.txt, failures and those that are not final, in any order, and before you
+// wait for more pages: the crawl may wait for that.
+//
+// # Safety
+// As `argiope_close`.
+void argiope_acknowledge(struct ArgiopeCrawler *crawler,
+                         uint64_t id);
+
+// Epoch of the last commit before this run; 0 if there was none, without a state, and if `crawler` is null.
+//
+// # Safety
+// As `argiope_close`.
+uint64_t argiope_committed_epoch(const struct ArgiopeCrawler *crawler);
 
 // Current statistics: a JSON object with the keys of `stats.json`. Empty if `crawler` is null or
 // broken. Valid until the next `argiope_stats` or `argiope_free`.

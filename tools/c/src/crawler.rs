@@ -4,16 +4,19 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use argiope::sink::directory::DirectoryLock;
 use argiope::sink::function::FunctionSink;
 use argiope::{Config, Crawler, FinishReason, Page, Turn};
 
 use crate::arguments::text;
 use crate::error::{ArgiopeStatus, guarded, refuse, set_error};
 use crate::handle::{ArgiopeHandle, submit};
+use crate::kept::Kept;
 use crate::page::{ArgiopeBytes, ArgiopePage};
 
 /// A crawl.
@@ -22,11 +25,16 @@ pub struct ArgiopeCrawler {
     /// the end of the crawl because a loop still has to deregister its descriptor.
     crawler: Option<Box<Crawler>>,
     reason: Option<&'static CStr>,
+    /// Untaken pages. With a state the crawler has them.
     pages: Arc<Mutex<VecDeque<Page>>>,
+    /// Epoch of the last commit before this run.
+    epoch: u64,
     /// The result of the last `argiope_stats`.
     stats: String,
     /// `None` after `argiope_close`. While it lives the crawl does not end.
     handle: Option<argiope::Handle>,
+    /// With a state. Dropped after the crawler, which writes until then.
+    _lock: Option<DirectoryLock>,
 }
 
 /// With this many untaken pages nothing more departs; requests in flight still end.
@@ -40,21 +48,57 @@ const PAGES_WAITING: usize = 1000;
 /// `settings` is null, or such an array of strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn argiope_new(settings: *const *const c_char) -> *mut ArgiopeCrawler {
+    // SAFETY: the caller's promise.
+    guarded(ptr::null_mut(), || made(unsafe { make(settings, None) }))
+}
+
+/// Creates a crawler like `argiope_new`, and keeps its state in `folder`, or continues the crawl whose state is
+/// there: what is still to be fetched, what was seen, and the politeness of each scope. Any end may be
+/// continued, `kill -9` and a power cut included; settings are given again.
+///
+/// Every `STATE_SYNC` the crawl commits. A commit covers the pages that were passed to
+/// `argiope_acknowledge`, and waits for those that were ready before it began; the crawl does not end
+/// before the last ones are acknowledged. What no commit covers is fetched again in the next run: store
+/// each page with its `epoch`, and before the first turn delete those of later epochs than
+/// `argiope_committed_epoch`. If that is 0, submit the seeds.
+///
+/// Null also if another process uses `folder`, or its state cannot be read.
+///
+/// # Safety
+/// As `argiope_new`; `folder` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_new_with_state(
+    settings: *const *const c_char,
+    folder: *const c_char,
+) -> *mut ArgiopeCrawler {
     guarded(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        match unsafe { make(settings) } {
-            Ok(crawler) => Box::into_raw(Box::new(crawler)),
-            Err(error) => {
-                set_error(error);
-                ptr::null_mut()
-            }
-        }
+        // SAFETY: the caller's promises.
+        made(
+            unsafe { text(folder).map_err(Into::into) }.and_then(|folder| {
+                let folder = Some(Path::new(folder));
+                // SAFETY: the caller's promise.
+                unsafe { make(settings, folder) }
+            }),
+        )
     })
+}
+
+fn made(crawler: Result<ArgiopeCrawler, Box<dyn Error>>) -> *mut ArgiopeCrawler {
+    match crawler {
+        Ok(crawler) => Box::into_raw(Box::new(crawler)),
+        Err(error) => {
+            set_error(error);
+            ptr::null_mut()
+        }
+    }
 }
 
 /// # Safety
 /// As `argiope_new`.
-unsafe fn make(mut settings: *const *const c_char) -> Result<ArgiopeCrawler, Box<dyn Error>> {
+unsafe fn make(
+    mut settings: *const *const c_char,
+    folder: Option<&Path>,
+) -> Result<ArgiopeCrawler, Box<dyn Error>> {
     let mut config = Config::default();
     // SAFETY: the array ends with a null, and nothing is read beyond it.
     while !settings.is_null() && unsafe { !(*settings).is_null() } {
@@ -69,16 +113,30 @@ unsafe fn make(mut settings: *const *const c_char) -> Result<ArgiopeCrawler, Box
         settings = unsafe { settings.add(2) };
     }
     let pages: Arc<Mutex<VecDeque<Page>>> = Arc::default();
-    let (keeps, room) = (Arc::clone(&pages), Arc::clone(&pages));
-    let sink = FunctionSink::new(move |page| locked(&keeps).push_back(page))
-        .ready_when(move || locked(&room).len() < PAGES_WAITING);
-    let crawler = Crawler::builder(config).sink(sink).build()?;
+    let kept = folder.map(Kept::open).transpose()?;
+    let epoch = kept.as_ref().map_or(0, Kept::epoch);
+    let builder = Crawler::builder(config);
+    let (builder, lock) = match kept {
+        Some(Kept { state, lock }) => {
+            let builder = builder.state(state).results_max(PAGES_WAITING);
+            (builder, Some(lock))
+        }
+        None => {
+            let (keeps, room) = (Arc::clone(&pages), Arc::clone(&pages));
+            let sink = FunctionSink::new(move |page| locked(&keeps).push_back(page))
+                .ready_when(move || locked(&room).len() < PAGES_WAITING);
+            (builder.sink(sink), None)
+        }
+    };
+    let crawler = builder.build()?;
     Ok(ArgiopeCrawler {
         handle: Some(crawler.handle()),
         crawler: Some(Box::new(crawler)),
         reason: None,
         stats: String::new(),
         pages,
+        epoch,
+        _lock: lock,
     })
 }
 
@@ -188,12 +246,44 @@ pub unsafe extern "C" fn argiope_turn(
 pub unsafe extern "C" fn argiope_next(crawler: *mut ArgiopeCrawler) -> *mut ArgiopePage {
     guarded(ptr::null_mut(), || {
         // SAFETY: the caller's promise.
-        let page =
-            unsafe { crawler.as_ref() }.and_then(|crawler| locked(&crawler.pages).pop_front());
+        let page = unsafe { crawler.as_mut() }.and_then(next);
         page.map_or(ptr::null_mut(), |page| {
             Box::into_raw(Box::new(ArgiopePage::from(page)))
         })
     })
+}
+
+fn next(crawler: &mut ArgiopeCrawler) -> Option<Page> {
+    let page = locked(&crawler.pages).pop_front();
+    page.or_else(|| crawler.crawler.as_mut()?.try_next_result())
+}
+
+/// Acknowledges a page of a crawl with a state, by its `id`: the program does not lose it any more.
+/// Acknowledge each, also robots.txt, failures and those that are not final, in any order, and before you
+/// wait for more pages: the crawl may wait for that.
+///
+/// # Safety
+/// As `argiope_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_acknowledge(crawler: *mut ArgiopeCrawler, id: u64) {
+    guarded((), || {
+        // SAFETY: the caller's promise.
+        if let Some(going) =
+            unsafe { crawler.as_mut() }.and_then(|crawler| crawler.crawler.as_mut())
+        {
+            going.acknowledge(id);
+        }
+    });
+}
+
+/// Epoch of the last commit before this run; 0 if there was none, without a state, and if `crawler` is null.
+///
+/// # Safety
+/// As `argiope_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_committed_epoch(crawler: *const ArgiopeCrawler) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { crawler.as_ref() }.map_or(0, |crawler| crawler.epoch)
 }
 
 /// Current statistics: a JSON object with the keys of `stats.json`. Empty if `crawler` is null or

@@ -17,4 +17,5 @@ mod arguments;
 mod crawler;
 mod error;
 mod handle;
+mod kept;
 mod page;

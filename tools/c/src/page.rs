@@ -53,6 +53,8 @@ pub struct ArgiopeView {
     pub response: ArgiopeBytes,
     /// The request's `meta`, as JSON.
     pub meta: ArgiopeBytes,
+    /// The epoch whose commit covers it, in a crawl with a state; 0 without one.
+    pub epoch: u64,
 }
 
 impl From<Page> for ArgiopePage {
@@ -106,6 +108,7 @@ pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
         error: error.as_str().into(),
         response: page.response_bytes.as_slice().into(),
         meta: page.meta().unwrap_or_default().into(),
+        epoch: page.epoch.map_or(0, |epoch| epoch.0),
     }
 }
 

@@ -98,6 +98,52 @@ fn invalid_arguments_return_an_error() {
     );
 }
 
+#[test]
+fn a_crawl_with_a_state_continues_and_acknowledged_pages_are_not_fetched_again() {
+    let (port, asked) = serve();
+    let program = compiled("kept", &Path::new(HOME).join("tests/kept.c"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kept-state");
+    let _ = fs::remove_dir_all(&folder);
+    // Epoch and URL of each page that is stored.
+    let mut stored: Vec<(u64, String)> = Vec::new();
+    let mut run = |pages: usize| {
+        let ran = Command::new(&program)
+            .arg(&folder)
+            .args([port.to_string(), pages.to_string()])
+            .output()
+            .expect("it runs");
+        let out = text_of(&ran.stdout);
+        let mut lines = out.lines();
+        let epoch: u64 = lines.next().and_then(|line| line.parse().ok()).unwrap_or(0);
+        stored.retain(|(of, _)| *of <= epoch);
+        let kept = stored.len();
+        let pages = lines.map(|line| line.split_once(' ').expect("an epoch and a URL"));
+        stored.extend(pages.map(|(of, url)| (of.parse().expect("a number"), url.to_owned())));
+        (
+            ran.status.code(),
+            kept,
+            stored.clone(),
+            text_of(&ran.stderr),
+        )
+    };
+    assert_eq!(run(30).0, Some(9));
+    let (status, kept, ..) = run(25);
+    assert_eq!(status, Some(9));
+    assert!((1..30).contains(&kept), "{kept}");
+    let (status, _, all, error) = run(1000);
+    assert_eq!(status, Some(0), "{error}");
+    let mut urls: Vec<String> = all.into_iter().map(|(_, url)| url).collect();
+    urls.retain(|url| !url.ends_with("/robots.txt"));
+    urls.sort();
+    let mut all: Vec<String> = (0..60).map(|n| format!("http://a.test/{n}")).collect();
+    all.sort();
+    assert_eq!(urls, all, "each page is stored once");
+    // What is over says so at once.
+    let before = asked.lock().expect("no panic").len();
+    assert_eq!(run(1000).0, Some(0));
+    assert_eq!(asked.lock().expect("no panic").len(), before);
+}
+
 /// Starts a server that records each target and answers it with a page of six bytes, robots.txt with 404.
 /// Returns its port and record.
 ///

@@ -24,6 +24,9 @@ int main(void) {
     argiope_free(NULL);
     argiope_page_free(NULL);
     assert(argiope_view(NULL).id == 0 && !argiope_view(NULL).url.data);
+    assert(!argiope_new_with_state(NULL, NULL) && strstr(argiope_error(), "null"));
+    argiope_acknowledge(NULL, 1);
+    assert(argiope_committed_epoch(NULL) == 0 && argiope_view(NULL).epoch == 0);
     argiope_handle_free(NULL);
     argiope_handle_pause(NULL, true);
     assert(argiope_handle_set_scope(NULL, "a.test", "{}") == ARGIOPE_STATUS_REFUSED);

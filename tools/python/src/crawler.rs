@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::AtomicUsize;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use argiope::sink::directory::DirectoryLock;
 use argiope::sink::function::FunctionSink;
 use argiope::{AdmitError, Config, FinishReason, Turn};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -15,6 +17,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
 use crate::handle::{Handle, Over, request_of};
+use crate::kept::Kept;
 use crate::page::Page;
 use crate::setting::setting;
 
@@ -23,11 +26,24 @@ use crate::setting::setting;
 ///
 /// Call `turn()`, wait until `fileno()` is readable, and repeat: the descriptor also becomes readable at
 /// each deadline. While 1000 pages are untaken, nothing more departs.
+///
+/// With `state`, a directory, the state of the crawl is kept there, or the crawl whose state is there is
+/// continued: what is still to be fetched, what was seen, and the politeness of each scope. Any end may be
+/// continued, `kill -9` and a power cut included; settings are given again. Every `STATE_SYNC` the crawl
+/// commits. A commit covers the pages that were passed to `acknowledge`, and waits for those that were ready
+/// before it began; the crawl does not end before the last ones are acknowledged. What no commit covers is
+/// fetched again in the next run: store each page with its `epoch`, and before the first turn delete those of
+/// later epochs than `committed_epoch`. If that is 0, submit the seeds. Raises `OSError` if another process
+/// uses the directory, or its state cannot be read.
 #[pyclass(frozen, weakref, module = "argiope")]
 pub struct Crawler {
     /// Poisoned by a turn that panicked, and then not used again.
     crawl: Mutex<Crawl>,
     pages: Waiting,
+    /// With a state: the crawler has further pages, for which there is no room here.
+    has_more: AtomicBool,
+    /// Epoch of the last commit before this run.
+    committed_epoch: u64,
 }
 
 /// Untaken pages, in the order in which they ended. The lock is held briefly, never while Python runs.
@@ -37,16 +53,21 @@ struct Crawl {
     crawler: Box<argiope::Crawler>,
     /// Why it ended. The crawler is kept after that: a loop still has to deregister its descriptor.
     reason: Option<FinishReason>,
+    /// With a state. Dropped after the crawler, which writes until then.
+    lock: Option<DirectoryLock>,
 }
 
 /// With this many untaken pages nothing more departs; requests in flight still end.
 const PAGES_WAITING: usize = 1000;
 
+/// A turn waits no longer while there is no room for pages.
+const PATIENCE_FULL: Duration = Duration::from_millis(10);
+
 #[pymethods]
 impl Crawler {
     #[new]
-    #[pyo3(signature = (settings = None))]
-    fn new(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    #[pyo3(signature = (settings = None, *, state = None))]
+    fn new(settings: Option<&Bound<'_, PyDict>>, state: Option<PathBuf>) -> PyResult<Self> {
         let mut config = Config::default();
         for (name, value) in settings.into_iter().flatten() {
             let (name, value): (String, _) = (name.extract()?, setting(&value)?);
@@ -54,14 +75,23 @@ impl Crawler {
             config = set.map_err(|error| PyValueError::new_err(error.to_string()))?;
         }
         let pages = Waiting::default();
-        let (queue, room) = (Arc::clone(&pages), Arc::clone(&pages));
-        let keep = move |page| {
-            let page = Page::from(page);
-            locked(&queue).push_back(page);
+        let kept = state.map(|folder| Kept::open(&folder)).transpose()?;
+        let committed_epoch = kept.as_ref().map_or(0, Kept::epoch);
+        let builder = argiope::Crawler::builder(config);
+        let (builder, lock) = match kept {
+            Some(Kept { state, lock }) => (builder.state(state), Some(lock)),
+            None => {
+                let (queue, room) = (Arc::clone(&pages), Arc::clone(&pages));
+                let keep = move |page| {
+                    let page = Page::from(page);
+                    locked(&queue).push_back(page);
+                };
+                let sink =
+                    FunctionSink::new(keep).ready_when(move || locked(&room).len() < PAGES_WAITING);
+                (builder.sink(sink), None)
+            }
         };
-        let sink = FunctionSink::new(keep).ready_when(move || locked(&room).len() < PAGES_WAITING);
-        let crawler = argiope::Crawler::builder(config).sink(sink).build();
-        let crawler = crawler.map_err(|error| match error {
+        let crawler = builder.build().map_err(|error| match error {
             argiope::SetUpError::Io(_) => PyOSError::new_err(error.to_string()),
             _ => PyValueError::new_err(error.to_string()),
         })?;
@@ -69,8 +99,11 @@ impl Crawler {
             crawl: Mutex::new(Crawl {
                 crawler: Box::new(crawler),
                 reason: None,
+                lock,
             }),
             pages,
+            has_more: AtomicBool::new(false),
+            committed_epoch,
         })
     }
 
@@ -106,9 +139,16 @@ impl Crawler {
     fn turn(&self, py: Python<'_>, patience: Option<f64>) -> PyResult<bool> {
         let patience = patience.map(Duration::try_from_secs_f64).transpose();
         let patience = patience.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        // Whoever takes pages then needs the crawl soon.
+        let patience = match self.has_more.load(Relaxed) {
+            true => Some(patience.unwrap_or(PATIENCE_FULL).min(PATIENCE_FULL)),
+            false => patience,
+        };
         py.detach(|| {
             let mut crawl = self.crawl.lock().map_err(|_| broken())?;
-            match crawl.crawler.turn(patience) {
+            let turn = crawl.crawler.turn(patience);
+            self.pull(&mut crawl);
+            match turn {
                 Turn::GoesOn => Ok(true),
                 Turn::Over(reason) => {
                     crawl.reason = Some(reason);
@@ -120,10 +160,26 @@ impl Crawler {
 
     /// An iterator over the pages that are untaken now, in the order in which they ended. It takes one page
     /// per step; a loop that stops early leaves the rest in the queue.
-    fn pages(&self) -> Pages {
-        let pages = Arc::clone(&self.pages);
-        let left = AtomicUsize::new(locked(&pages).len());
-        Pages { pages, left }
+    fn pages(this: Py<Self>) -> Pages {
+        let left = AtomicUsize::new(locked(&this.get().pages).len());
+        Pages {
+            crawler: this,
+            left,
+        }
+    }
+
+    /// Acknowledges a page of a crawl with a state, by its `id`: the program does not lose it any more.
+    /// Acknowledge each, also robots.txt, failures and those that are not final, in any order, and before
+    /// waiting for more pages: the crawl may wait for that. Blocks while another thread is in a turn.
+    fn acknowledge(&self, py: Python<'_>, id: u64) -> PyResult<()> {
+        self.crawl(py)?.crawler.acknowledge(id);
+        Ok(())
+    }
+
+    /// Epoch of the last commit before this run; 0 if there was none, and without a state.
+    #[getter]
+    fn committed_epoch(&self) -> u64 {
+        self.committed_epoch
     }
 
     /// Number of untaken pages.
@@ -153,12 +209,41 @@ impl Crawler {
     fn crawl(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Crawl>> {
         self.crawl.lock_py_attached(py).map_err(|_| broken())
     }
+
+    /// With a state: takes what waits in the crawler, as far as there is room.
+    fn pull(&self, crawl: &mut Crawl) {
+        if crawl.lock.is_none() {
+            return;
+        }
+        let mut pages = locked(&self.pages);
+        let mut has_more = true;
+        while has_more && pages.len() < PAGES_WAITING {
+            let page = crawl.crawler.try_next_result();
+            has_more = page.is_some();
+            pages.extend(page.map(Page::from));
+        }
+        self.has_more.store(has_more, Relaxed);
+    }
+
+    /// The next untaken page.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Page>> {
+        let mut pages = locked(&self.pages);
+        let page = pages.pop_front();
+        let is_empty = pages.is_empty();
+        drop(pages);
+        if is_empty && self.has_more.load(Relaxed) {
+            // The crawl waits until they are taken.
+            let mut crawl = self.crawl(py)?;
+            self.pull(&mut crawl);
+        }
+        Ok(page)
+    }
 }
 
 /// Iterator over the pages that were untaken when it was created.
 #[pyclass(frozen, module = "argiope")]
 pub struct Pages {
-    pages: Waiting,
+    crawler: Py<Crawler>,
     left: AtomicUsize,
 }
 
@@ -168,15 +253,17 @@ impl Pages {
         this
     }
 
-    fn __next__(&self) -> Option<Page> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Page>> {
         let less = |left: usize| left.checked_sub(1);
-        self.left.fetch_update(Relaxed, Relaxed, less).ok()?;
-        let page = locked(&self.pages).pop_front();
+        if self.left.fetch_update(Relaxed, Relaxed, less).is_err() {
+            return Ok(None);
+        }
+        let page = self.crawler.get().next(py)?;
         if page.is_none() {
             // Another iterator took them.
             self.left.store(0, Relaxed);
         }
-        page
+        Ok(page)
     }
 }
 

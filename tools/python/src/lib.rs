@@ -5,6 +5,7 @@
 
 mod crawler;
 mod handle;
+mod kept;
 mod page;
 mod setting;
 

@@ -136,6 +136,12 @@ impl Page {
         self.0.scopes.clone()
     }
 
+    /// The epoch whose commit covers it, in a crawl with a state.
+    #[getter]
+    fn epoch(&self) -> Option<u64> {
+        Some(self.0.epoch?.0)
+    }
+
     fn __repr__(&self) -> String {
         let how = match (self.0.status, self.error()) {
             (_, Some(error)) => error,

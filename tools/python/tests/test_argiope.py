@@ -5,6 +5,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -291,6 +292,68 @@ class Crawls(unittest.TestCase):
             self.assertLess(after - before, 5)
         stats = crawler.stats()
         self.assertEqual((stats["pages"], stats["finish_reason"]), (3, "finished"))
+
+    def test_crawl_with_a_state_continues_and_acknowledged_pages_come_once(self):
+        settings = self.server.settings(STATE_SYNC="20ms", DOWNLOAD_DELAY="5ms")
+        stored = []
+
+        async def run(folder, most):
+            """Stores so many pages; returns how many were kept of earlier runs, and why it ended."""
+            crawler = argiope.Crawler(settings, state=folder)
+            with self.assertRaisesRegex(OSError, "in use"):
+                argiope.Crawler(settings, state=folder)
+            stored[:] = [(epoch, url) for epoch, url in stored if epoch <= crawler.committed_epoch]
+            kept = len(stored)
+            if not crawler.committed_epoch:
+                for n in range(60):
+                    crawler.submit(f"http://a.test/{n}")
+            pages = argiope.drive(crawler)
+            async for page in pages:
+                stored.append((page.epoch, page.url))
+                most -= 1
+                if most == 0:
+                    break
+                crawler.acknowledge(page.id)
+            await pages.aclose()
+            return kept, crawler.reason
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(asyncio.run(run(folder, 30)), (0, None))
+            kept, reason = asyncio.run(run(folder, 25))
+            self.assertTrue(0 < kept < 30, kept)
+            self.assertIsNone(reason)
+            kept, reason = asyncio.run(asyncio.wait_for(run(folder, 1000), 60))
+            self.assertEqual(reason, "finished")
+            self.assertEqual(sorted(url for _, url in stored), sorted(f"http://a.test/{n}" for n in range(60)))
+            asked = len(self.server.asked)
+            self.assertEqual(asyncio.run(run(folder, 1000)), (60, "finished"))
+            self.assertEqual(len(self.server.asked), asked)
+
+    def test_crawl_with_a_state_goes_on_when_untaken_pages_are_taken(self):
+        count = 3000
+        with tempfile.TemporaryDirectory() as folder:
+            crawler = argiope.Crawler(self.server.settings(DENY=".*"), state=folder)
+            handle = crawler.handle()
+            for n in range(count):
+                handle.submit(f"http://a.test/{n}")
+            handle.close()
+            for _ in range(200):
+                crawler.turn(0.001)
+            self.assertEqual(crawler.waiting, 1000)
+            roots = set()
+            for page in crawler.pages():
+                roots.add(page.root)
+                crawler.acknowledge(page.id)
+            self.assertEqual(len(roots), 1000)
+            self.assertGreater(crawler.waiting, 0)
+
+            async def rest():
+                async for page in argiope.drive(crawler):
+                    roots.add(page.root)
+                    crawler.acknowledge(page.id)
+
+            asyncio.run(asyncio.wait_for(rest(), 60))
+            self.assertEqual((len(roots), crawler.reason), (count, "finished"))
 
     def test_example_crawls_while_its_loop_runs(self):
         example = HOME / "examples" / "crawl.py"
