@@ -72,6 +72,9 @@ pub struct Stats {
     pub lateness: Spread,
     /// Length of a turn: from the end of one wait to the beginning of the next.
     pub lag: Spread,
+    /// Most processor time of a turn, zero if unknown. A turn in [`Stats::lag`] is longer if the thread did not
+    /// run for a part of it.
+    pub lag_processor_max: Duration,
     /// Small strings, since most names are short: they are compared without another memory access.
     scopes: HashMap<SmolStr, Tally, Secret>,
     scopes_omitted: u64,
@@ -138,6 +141,7 @@ impl Stats {
             .map(|phase| (phase, Spread::new())),
             lateness: Spread::new(),
             lag: Spread::new(),
+            lag_processor_max: Duration::ZERO,
             scopes: HashMap::with_hasher(Secret::from_seed(0)),
             scopes_omitted: 0,
         }
@@ -346,6 +350,7 @@ impl Stats {
             "phases": phases,
             "lateness": self.lateness.to_json(),
             "lag": self.lag.to_json(),
+            "lag_processor_max": self.lag_processor_max.as_secs_f64(),
             "slowest_scopes": scopes(self.slowest_scopes(10)),
             "most_refused_scopes": scopes(self.most_refused_scopes(10)),
             "scopes_omitted": self.scopes_omitted,

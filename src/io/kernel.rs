@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::limits;
 use super::{
     Accepted, Chunk, Close, Endpoint, Epoll, Event, Io, IoSettings, Memory, Token, Unavailable,
@@ -143,6 +145,11 @@ impl Io for Kernel {
 
     fn memory(&self) -> Option<Memory> {
         limits::memory()
+    }
+
+    fn processor_time(&self) -> Option<Duration> {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::try_from(time).ok()
     }
 
     fn submit(&mut self) {

@@ -148,6 +148,11 @@ pub trait Io {
         None
     }
 
+    /// Processor time of the calling thread so far; `None` if the back end does not measure it. A system call.
+    fn processor_time(&self) -> Option<Duration> {
+        None
+    }
+
     /// Sends what was queued. Each send is stamped just before its own system call.
     fn submit(&mut self);
 

@@ -66,6 +66,13 @@ fn a_crawl_writes_lines_stats_and_warc_files() {
     for key in ["latency", "server_latency", "lateness", "lag"] {
         assert!(stats[key].is_object(), "{key}: {stats}");
     }
+    let used = stats["lag_processor_max"].as_f64().expect("a number");
+    let longest = stats["lag"]["max"].as_f64().expect("a number");
+    // Longer turns are rounded to 0.1 %, and the clocks are not read at once.
+    assert!(
+        used > 0.0 && used < 1.002 * longest + 0.001,
+        "{used} of {longest}"
+    );
     assert!(
         stats["phases"]["tls"].is_null(),
         "what never happened is null"

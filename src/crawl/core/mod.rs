@@ -115,7 +115,7 @@ impl<I: Io> Core<I> {
     /// were any: where there were, more come soon.
     pub fn turn(&mut self, until: Option<Instant>) -> bool {
         let had_events = self.wait(until);
-        let began = self.now;
+        let began = (self.now, self.network.processor_time());
         self.take_events();
         self.take_input();
         self.fire();
@@ -197,11 +197,10 @@ impl<I: Io> Core<I> {
     }
 
     /// Measures the turn, answers handles, and closes a crawl that is over.
-    fn end_turn(&mut self, began: Instant) {
+    fn end_turn(&mut self, began: (Instant, Option<Duration>)) {
         self.check_sink();
         self.output.end_turn();
-        let took = self.network.clock().saturating_since(began);
-        self.output.stats_mut().lag.record(took);
+        self.record_lag(began);
         let is_over = self.control.phase().is_over();
         if is_over || self.control.is_asked() {
             self.answer_handles();
@@ -216,6 +215,20 @@ impl<I: Io> Core<I> {
         if self.wakeups.next_tick().is_none() {
             let is_idle = self.is_idle();
             self.wakeups.set_tick(is_idle, self.now);
+        }
+    }
+
+    /// Records the length of a turn that began at a time and at a processor time.
+    fn record_lag(&mut self, (began, processor_time): (Instant, Option<Duration>)) {
+        let took = self.network.clock().saturating_since(began);
+        let stats = self.output.stats_mut();
+        stats.lag.record(took);
+        // No other turn took more processor time than it took time.
+        if took > stats.lag_processor_max
+            && let (Some(from), Some(to)) = (processor_time, self.network.processor_time())
+        {
+            let used = to.saturating_sub(from);
+            stats.lag_processor_max = stats.lag_processor_max.max(used);
         }
     }
 

@@ -28,6 +28,7 @@ pub use resolving::Resolved;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::disk::DiskJob;
 use crate::base::secret::Secret;
@@ -162,6 +163,11 @@ impl<I: Io> Network<I> {
     /// Memory of the process and its limit, if the back end can measure them.
     pub fn memory(&self) -> Option<Memory> {
         self.io.memory()
+    }
+
+    /// Processor time of this thread so far, if the back end measures it.
+    pub fn processor_time(&self) -> Option<Duration> {
+        self.io.processor_time()
     }
 
     /// Whether the back end has something to report or to submit at once.
