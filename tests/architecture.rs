@@ -271,7 +271,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("seen", "control frontier journal"),
     ("set_up", ""),
     ("spilling", "work frontier requests network journal spill"),
-    ("starting", "work frontier journal"),
+    ("starting", "work throttle flights journal"),
     (
         "signals",
         "workload throttle classifier flights network output",

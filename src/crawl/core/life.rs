@@ -68,10 +68,6 @@ impl<I: Io> Core<I> {
             let next = self.frontier.next(lane, self.now);
             self.pages.spend_on_rules(self.frontier.take_rule_steps());
             match next {
-                Next::Send(job) if self.waits_for_start(&job, lane) => {
-                    self.throttle.cancel(ticket, self.now);
-                    return self.wait_for_start(job, lane);
-                }
                 Next::Send(job) => {
                     if !self.throttle.recharge(ticket, &job.costs(), self.now) {
                         // It costs more than the one that the lane was offered for.
@@ -110,7 +106,6 @@ impl<I: Io> Core<I> {
 
     /// 4. Its connection is ready: the request departs when every gap allows.
     pub fn on_ready(&mut self, key: Key, socket: Key) {
-        let is_new = self.network.is_new(socket);
         let flight = self
             .flights
             .get_mut(key)
@@ -124,6 +119,11 @@ impl<I: Io> Core<I> {
             socket,
             since: self.now,
         };
+        if self.waits_for_start(key) {
+            return;
+        }
+        let is_new = self.network.is_new(socket);
+        let flight = self.flights.get(key).expect("it has not ended");
         let setup = is_new.then(|| self.now.saturating_since(flight.released));
         self.throttle.ready(flight.ticket, setup, self.now);
     }

@@ -1,41 +1,39 @@
 //! Requests that must not be made twice: recorded as started before they depart, and not made again by the
 //! run that resumes the crawl.
 
-use std::time::Duration;
-
-use crate::base::ids::LaneId;
+use crate::base::slab::Key;
 use crate::crawl::core::Core;
+use crate::crawl::flights::Stage;
 use crate::crawl::journal::starts::Start;
 use crate::crawl::work::unsent::OUTCOME_UNKNOWN;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::io::Io;
 
-/// A lane that waits for a commit is asked again after this time, if it was not resumed before.
-const WAIT: Duration = Duration::from_secs(1);
-
 impl<I: Io> Core<I> {
-    /// Whether a request that was released must wait until its start is committed: one that is not
-    /// idempotent (RFC 9110, section 9.2.2), of a crawl with a state on disk.
-    pub fn waits_for_start(&mut self, job: &Job, lane: LaneId) -> bool {
-        self.journal.is_on()
-            && !job.is_idempotent()
-            && self.journal.start(job.id, lane) != Start::Committed
-    }
-
-    /// Returns it to its lane, which waits; others do not.
-    pub fn wait_for_start(&mut self, job: Job, lane: LaneId) {
-        self.frontier.put_back(lane, job, self.now);
-        self.frontier.pause(lane, self.now + WAIT);
-        self.update_lanes();
-    }
-
-    /// A commit is over: the lanes that waited for it go on.
-    pub fn resume_started(&mut self) {
-        for lane in self.journal.poll_started() {
-            self.frontier.resume(lane);
+    /// Whether an attempt whose connection is ready must wait until its start is committed: one that is not
+    /// idempotent (RFC 9110, section 9.2.2), of a crawl with a state on disk. It holds its slots meanwhile,
+    /// so that no more are started than may be in flight.
+    pub fn waits_for_start(&mut self, key: Key) -> bool {
+        if !self.journal.is_on() {
+            return false;
         }
-        self.update_lanes();
+        let job = &self.flights.get(key).expect("the caller found it").job;
+        !job.is_idempotent() && self.journal.start(job.id, key) != Start::Committed
+    }
+
+    /// A commit is over: the attempts that waited for it may depart, if they still have a connection.
+    pub fn resume_started(&mut self) {
+        for key in self.journal.poll_started() {
+            let Some(flight) = self.flights.get_mut(key) else {
+                continue;
+            };
+            if let Stage::Ready { since, .. } = &mut flight.stage {
+                let setup = since.saturating_since(flight.released);
+                *since = self.now;
+                self.throttle.ready(flight.ticket, Some(setup), self.now);
+            }
+        }
     }
 
     /// Whether a request that is stopped in flight may have been carried out, and must not be made again.

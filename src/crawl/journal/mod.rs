@@ -27,9 +27,9 @@ use std::time::Duration;
 use hashbrown::HashSet;
 
 use crate::base::disk::{DiskDone, DiskJob, FileId};
-use crate::base::ids::LaneId;
 use crate::base::keys::Keys;
 use crate::base::secret::Known;
+use crate::base::slab::Key;
 use crate::base::time::{Instant, Wall};
 use crate::crawl::journal::held::Held;
 use crate::crawl::journal::rewrite::{Rewrite, Step};
@@ -312,11 +312,11 @@ impl Journal {
     }
 
     /// An attempt that must not be made twice is to depart: it may once its start is committed.
-    pub fn start(&mut self, number: u64, lane: LaneId) -> Start {
+    pub fn start(&mut self, number: u64, key: Key) -> Start {
         let Some(open) = self.open.as_deref_mut() else {
             return Start::Committed;
         };
-        let start = open.starts.request(number, lane);
+        let start = open.starts.request(number, key);
         if start == Start::New {
             open.record(|out| Record::Started(number).encode(out));
         }
@@ -330,10 +330,10 @@ impl Journal {
         }
     }
 
-    /// The lanes whose requests may depart after a commit.
-    pub fn poll_started(&mut self) -> Vec<LaneId> {
+    /// The attempts that may depart after a commit.
+    pub fn poll_started(&mut self) -> Vec<Key> {
         let open = self.open.as_deref_mut();
-        open.map_or_else(Vec::new, |open| open.starts.poll_lanes())
+        open.map_or_else(Vec::new, |open| open.starts.poll_resumed())
     }
 
     /// Records what an earlier run has seen, in place of all that was recorded so far: runs, keys in them that

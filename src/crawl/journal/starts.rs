@@ -1,27 +1,27 @@
 //! Requests that must not be made twice: each departs only once its start is committed.
 //!
 //! ```text
-//! (released) ──► Recorded ──(an epoch begins)──► InEpoch ──(it is committed)──► started
+//! (connected) ──► Recorded ──(an epoch begins)──► InEpoch ──(it is committed)──► started
 //! ```
 //!
-//! After a crash, what was started may have been done, and is not made again. So at most one request of a
-//! lane is started and has not departed.
+//! After a crash, what was started may have been done, and is not made again. So an attempt is started as
+//! late as possible: when it holds its slots and has its connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::base::ids::LaneId;
+use crate::base::slab::Key;
 
 /// The starts of requests that must not be made twice.
 #[derive(Debug, Default)]
 pub struct Starts {
-    /// Attempts whose start is recorded, and their lanes, which wait for the commit.
-    recorded: BTreeMap<u64, LaneId>,
+    /// Attempts whose start is recorded, and which wait for the commit: their keys among those in flight.
+    recorded: BTreeMap<u64, Key>,
     /// Those of the epoch that is being committed.
-    in_epoch: BTreeMap<u64, LaneId>,
+    in_epoch: BTreeMap<u64, Key>,
     /// Attempts whose start is committed and that have not ended.
     started: BTreeSet<u64>,
-    /// Lanes that may go on.
-    resumed: Vec<LaneId>,
+    /// Attempts that may go on.
+    resumed: Vec<Key>,
 }
 
 /// Whether a request that must not be made twice may depart.
@@ -29,22 +29,23 @@ pub struct Starts {
 pub enum Start {
     /// It may: that it was started is known to the run that resumes the crawl.
     Committed,
-    /// Its start is to be recorded, and its lane waits for the commit.
+    /// Its start is to be recorded, and it waits for the commit.
     New,
-    /// Its lane waits for the commit.
+    /// It waits for the commit.
     Waits,
 }
 
 impl Starts {
-    /// The attempt is to depart, of this lane.
-    pub fn request(&mut self, number: u64, lane: LaneId) -> Start {
+    /// The attempt is to depart. It may be in flight anew, with another key.
+    pub fn request(&mut self, number: u64, key: Key) -> Start {
         if self.started.contains(&number) {
             return Start::Committed;
         }
-        if self.in_epoch.contains_key(&number) {
+        if let Some(before) = self.in_epoch.get_mut(&number) {
+            *before = key;
             return Start::Waits;
         }
-        match self.recorded.insert(number, lane) {
+        match self.recorded.insert(number, key) {
             None => Start::New,
             Some(_) => Start::Waits,
         }
@@ -57,14 +58,14 @@ impl Starts {
 
     /// The epoch is committed.
     pub fn commit(&mut self) {
-        for (number, lane) in std::mem::take(&mut self.in_epoch) {
+        for (number, key) in std::mem::take(&mut self.in_epoch) {
             self.started.insert(number);
-            self.resumed.push(lane);
+            self.resumed.push(key);
         }
     }
 
-    /// The lanes whose requests may depart since the last call.
-    pub fn poll_lanes(&mut self) -> Vec<LaneId> {
+    /// The attempts that may depart since the last call.
+    pub fn poll_resumed(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.resumed)
     }
 
@@ -77,7 +78,7 @@ impl Starts {
         }
     }
 
-    /// Whether lanes wait for a commit that has not begun.
+    /// Whether attempts wait for a commit that has not begun.
     pub fn is_waiting(&self) -> bool {
         !self.recorded.is_empty()
     }
@@ -94,20 +95,24 @@ mod tests {
     #[test]
     fn a_request_departs_once_the_commit_of_its_start_is_over() {
         let mut starts = Starts::default();
-        let lane = LaneId(3);
-        assert_eq!(starts.request(1, lane), Start::New);
+        let key = |slot| Key {
+            slot,
+            generation: 0,
+        };
+        assert_eq!(starts.request(1, key(3)), Start::New);
         assert!(starts.is_waiting());
         starts.begin_epoch();
         assert!(!starts.is_waiting());
         // This one was recorded too late for the epoch.
-        assert_eq!(starts.request(2, LaneId(4)), Start::New);
-        assert_eq!(starts.request(1, lane), Start::Waits);
-        assert!(starts.poll_lanes().is_empty());
+        assert_eq!(starts.request(2, key(4)), Start::New);
+        // Its first connection was closed meanwhile.
+        assert_eq!(starts.request(1, key(5)), Start::Waits);
+        assert!(starts.poll_resumed().is_empty());
         starts.commit();
-        assert_eq!(starts.poll_lanes(), [lane]);
-        assert_eq!(starts.request(1, lane), Start::Committed);
-        assert_eq!(starts.request(2, LaneId(4)), Start::Waits);
+        assert_eq!(starts.poll_resumed(), [key(5)]);
+        assert_eq!(starts.request(1, key(3)), Start::Committed);
+        assert_eq!(starts.request(2, key(4)), Start::Waits);
         starts.end(1);
-        assert_eq!(starts.request(1, lane), Start::New);
+        assert_eq!(starts.request(1, key(3)), Start::New);
     }
 }

@@ -1,0 +1,86 @@
+//! Requests that must not be made twice are recorded as started when they are about to depart, not before.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::crawl::core::tests::trial::config;
+use crate::crawl::journal::state::State;
+use crate::crawl::{Crawler, FinishReason, Parts, Turn};
+use crate::fetch::resolver::ResolverSettings;
+use crate::frontier::request::Request;
+use crate::io::IoSettings;
+use crate::io::sim::web::{Reply, Web};
+use crate::io::sim::{Faults, Sim};
+use crate::sink::NullSink;
+
+const HOSTS: u64 = 60;
+const IN_FLIGHT: usize = 3;
+
+/// Runs a crawl of one POST at each host for so many turns, or to its end; returns why it ended, the hosts
+/// that were asked, and the state.
+fn run(turns: usize) -> (Option<FinishReason>, Vec<String>, State) {
+    let web = Web::new(|_| Reply::text("done").after(Duration::from_millis(200)));
+    let mut config = config(1);
+    config.throttle.concurrent_requests = IN_FLIGHT;
+    config.state_sync = Duration::from_millis(100);
+    let state = State::new(Path::new("out"), "{}".to_owned(), [3; 16]).expect("it is short");
+    let faults = Faults {
+        disk_latency_max: Duration::from_millis(5),
+        ..Faults::default()
+    };
+    let mut io = Sim::with(1, IoSettings::default(), faults, web.world());
+    let beginning = state.beginning();
+    let path = format!("out/state/journal-{:08}", beginning.segment);
+    io.put_files([(path.into(), beginning.bytes)].into());
+    let resolver = ResolverSettings {
+        servers: vec![Web::name_server()],
+        ..ResolverSettings::default()
+    };
+    let mut parts = Parts::new(NullSink);
+    parts.state = Some(state);
+    let config = config.finish().expect("a sound config");
+    let mut crawler = Crawler::on(io, config, resolver, parts).expect("a crawler");
+    for host in 0..HOSTS {
+        let mut order = Request::get(format!("http://h{host}.test/order"));
+        order.method = "POST".to_owned();
+        crawler.submit(order).expect("it is a URL");
+    }
+    let mut reason = None;
+    for _ in 0..turns {
+        if let Turn::Over(over) = crawler.turn(None) {
+            reason = Some(over);
+            break;
+        }
+    }
+    let files = crawler.io().files().clone();
+    let state = State::load_from(Path::new("out"), &files).expect("it can be read");
+    let asked = web.asked().into_iter().map(|asked| asked.host);
+    (reason, asked.collect(), state)
+}
+
+#[test]
+fn no_more_requests_are_started_than_may_be_in_flight() {
+    let (reason, asked, _) = run(1_000_000);
+    assert_eq!(reason, Some(FinishReason::Finished));
+    let hosts: BTreeSet<&String> = asked.iter().collect();
+    assert_eq!((hosts.len() as u64, asked.len() as u64), (HOSTS, HOSTS));
+    let mut most = 0;
+    for turns in (1..400).step_by(3) {
+        let (reason, asked, state) = run(turns);
+        assert_eq!(reason, None, "turn {turns}");
+        let Some(restored) = state.restored else {
+            continue;
+        };
+        let hosts: BTreeSet<String> = asked.into_iter().collect();
+        let started = restored.started;
+        let unasked = restored.admitted.into_iter().filter(|entry| {
+            let is_started = started.contains(&entry.job.id);
+            is_started && !hosts.contains(entry.job.url.host_str())
+        });
+        let unasked = unasked.count();
+        assert!(unasked <= IN_FLIGHT, "turn {turns}: {unasked} are started");
+        most = most.max(unasked);
+    }
+    assert!(most > 0, "some are started and have not departed");
+}
