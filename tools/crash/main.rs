@@ -5,11 +5,13 @@
 //!     cargo run --release --example crash -- --disk 64 --domains 300
 //!
 //! A loopback web of many domains is crawled without an end first, then with `kill -9` at random moments,
-//! each time continued by `--resume`. Compared are the pages and how they ended, result lines and WARC
-//! records, what the servers were asked twice, and the gaps between requests to each domain, across the
-//! kills, too. With `--disk` the crawl is on a volume of so many megabytes that is filled again and again
+//! each time continued by `--resume`. Compared are the pages and how they ended, at the servers and in the
+//! files, result lines and WARC records, what the servers were asked twice, and the gaps between requests to
+//! each domain, across the kills, too. `warcio check` reads the WARC files (`pip install warcio`). With `--disk` the crawl is on a volume of so many megabytes that is filled again and again
 //! (in a user namespace); every second time it is killed while there is no space. Prints a table; exits
 //! with 1 if anything is wrong. See `--help`.
+//!
+//! `--domains 100 --pages 600` presses each domain: its requests wait for its gap, not for a free slot.
 
 mod files;
 mod judge;
@@ -17,6 +19,7 @@ mod runs;
 mod small_disk;
 mod web;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,10 +29,10 @@ use std::time::{Duration, Instant};
 
 use argiope::testkit::stamp::{Clock, Stamping};
 use files::Output;
-use judge::{Promise, Seen};
+use judge::{OUTCOME_UNKNOWN, Promise, Seen};
 use runs::Crawl;
 use small_disk::SmallDisk;
-use web::{Size, Web};
+use web::{Arrival, ORDER, Size, Web};
 
 const USAGE: &str = "\
 usage: crash [OPTION]...
@@ -151,7 +154,12 @@ impl Plan {
             .kills
             .unwrap_or(if self.disk.is_some() { 50 } else { 200 });
         // The crawl lasts as long as all kills take, and half as long again.
-        let rate = f64::from(web.requests()) / (f64::from(kills) * RUN_MEAN.as_secs_f64() * 1.5);
+        let long = match self.disk {
+            None => f64::from(kills / LONG_EVERY) * self.again_within().as_secs_f64(),
+            Some(_) => 0.0,
+        };
+        let fetching = f64::from(kills) * RUN_MEAN.as_secs_f64() + long;
+        let rate = f64::from(web.requests()) / (fetching * 1.5);
         let in_flight = (rate * LATENCY.as_secs_f64() / 2.0).ceil().max(1.0);
         let settings = [
             format!("DOWNLOAD_DELAY={}", self.delay),
@@ -165,7 +173,7 @@ impl Plan {
         let whole = Crawl::new(&self.argiope, &self.folder.join("whole"), &web, &settings)?;
         whole.run_whole()?;
         let whole_took = began.elapsed();
-        drop(web.take_arrivals());
+        let asked_of_whole = asked(&web.take_arrivals(), &web);
         let began = Instant::now();
         let folder = self.folder.join("ended");
         let disk = self
@@ -181,33 +189,35 @@ impl Plan {
         let (whole, ended) = (Output::read(&whole.out())?, Output::read(&crawl.out())?);
         let promise = Promise {
             delay: Duration::from_secs_f64(self.delay),
-            again_within: Duration::from_secs_f64(self.sync)
-                + COMMIT_TIME
-                + if disk.is_some() {
-                    FULL_TIME
-                } else {
-                    Duration::ZERO
-                },
+            again_within: self.again_within(),
+            unsent_max: ends.len(),
         };
-        let seen = Seen::of(&web, web.take_arrivals(), &ended, &ends, &promise);
+        let arrivals = web.take_arrivals();
+        let asked_of_ended = asked(&arrivals, &web);
+        let seen = Seen::of(&web, arrivals, &ended, &ends, &promise);
         let mut wrong = ended.violations();
         let (expected, found) = (whole.ends(), ended.ends());
         for (url, end) in &expected {
             // What was in flight at a kill, and must not be made twice, has no other end.
             match found.get(url) {
-                Some(found) if found == end || *found == "cancelled.outcome_unknown" => {}
+                Some(found) if found == end => {}
+                Some(found) if url.ends_with(ORDER) && *found == OUTCOME_UNKNOWN => {}
                 Some(found) => wrong.push(format!("{url} ended as {found}, and not as {end}")),
                 None => wrong.push(format!("{url} is lost")),
             }
         }
         let more = found.keys().filter(|url| !expected.contains_key(**url));
         wrong.extend(more.map(|url| format!("{url} was not found without an end")));
+        for url in asked_of_whole.symmetric_difference(&asked_of_ended) {
+            let is_unknown = found.get(&**url) == Some(&OUTCOME_UNKNOWN);
+            match asked_of_whole.contains(url) {
+                true if is_unknown => {}
+                true => wrong.push(format!("{url} was not requested")),
+                false => wrong.push(format!("{url} was requested, and not without an end")),
+            }
+        }
         let warcio = check_by_warcio(&crawl.out(), &mut wrong)?;
         wrong.extend(seen.wrong);
-        let unknown = found
-            .values()
-            .filter(|end| **end == "cancelled.outcome_unknown")
-            .count();
         let refetched = ended.lines.iter().filter(|line| line.is_refetched).count();
         let rows = [
             (
@@ -230,16 +240,29 @@ impl Plan {
                 "lost and not marked as refetched",
                 seen.unmarked.to_string(),
             ),
-            ("ended as cancelled.outcome_unknown", unknown.to_string()),
             (
-                "shortest gap within a run",
-                format!("{:?}", seen.gap_within),
+                "the longest time from one to its end",
+                format!("{:.1?}", seen.lost_before),
             ),
             (
-                "shortest gap across an end",
-                format!("{:?}", seen.gap_across),
+                "robots.txt files that were asked again",
+                seen.robots_again.to_string(),
             ),
-            ("warcio check", warcio),
+            (
+                "ended as cancelled.outcome_unknown",
+                seen.unknown.to_string(),
+            ),
+            ("of these not sent", seen.unknown_unsent.to_string()),
+            ("shortest gap within a run", gap(seen.gap_within)),
+            ("shortest gap across an end", gap(seen.gap_across)),
+            (
+                "the same with a Crawl-delay of 0.5 s",
+                gap(seen.gap_crawl_delay),
+            ),
+            (
+                "warcio check",
+                warcio.map_or("SKIPPED".to_owned(), |files| format!("{files} files")),
+            ),
             ("violations", wrong.len().to_string()),
         ];
         for (name, value) in rows {
@@ -247,6 +270,9 @@ impl Plan {
         }
         for violation in wrong.iter().take(SHOWN) {
             println!("  {violation}");
+        }
+        if warcio.is_none() {
+            println!("SKIPPED: warcio is not installed (pip install warcio): all else was judged");
         }
         let made = if disk.is_some() {
             fills
@@ -260,18 +286,31 @@ impl Plan {
         Ok(wrong.is_empty())
     }
 
+    /// How long before the end of its run a request may have been made whose result is lost.
+    fn again_within(&self) -> Duration {
+        let full = if self.disk.is_some() {
+            FULL_TIME
+        } else {
+            Duration::ZERO
+        };
+        Duration::from_secs_f64(self.sync) + LATENCY + COMMIT_TIME + full
+    }
+
     /// Runs the crawl to its end, with kills before; returns when they were.
     fn kill(&self, crawl: &Crawl, kills: u32) -> io::Result<Vec<Duration>> {
         let mut random = self.seed;
         let mut ends = Vec::new();
         let mut run = crawl.start()?;
-        for _ in 0..kills {
-            // Some die while they read the state.
+        for number in 1..=kills {
+            // Some die while they read the state; some later than what they fetched first may be lost.
             let most = match below(&mut random, 10) {
                 0 => LOADING,
                 _ => LOADING + Duration::from_secs_f64(self.delay) + 2 * RUN_MEAN,
             };
-            let span = Duration::from_micros(below(&mut random, most.as_micros() as u64));
+            let mut span = Duration::from_micros(below(&mut random, most.as_micros() as u64));
+            if number % LONG_EVERY == 0 {
+                span += self.again_within();
+            }
             if run.ends_within(span)? {
                 break;
             }
@@ -324,13 +363,20 @@ impl Plan {
     }
 }
 
-/// Whether `warcio check` accepts the files.
-fn check_by_warcio(out: &Path, wrong: &mut Vec<String>) -> io::Result<String> {
-    let Ok(found) = Command::new("warcio").arg("--version").output() else {
-        return Ok("SKIPPED: not installed".to_owned());
-    };
-    if !found.status.success() {
-        return Ok("SKIPPED: not installed".to_owned());
+/// The URLs that were requested.
+fn asked(arrivals: &[Arrival], web: &Web) -> BTreeSet<String> {
+    arrivals.iter().map(|arrival| web.url(arrival)).collect()
+}
+
+fn gap(gap: Option<Duration>) -> String {
+    gap.map_or("-".to_owned(), |gap| format!("{gap:.1?}"))
+}
+
+/// Whether `warcio check` accepts the files; returns how many. `None` without warcio.
+fn check_by_warcio(out: &Path, wrong: &mut Vec<String>) -> io::Result<Option<u32>> {
+    let found = Command::new("warcio").arg("--version").output();
+    if !found.is_ok_and(|found| found.status.success()) {
+        return Ok(None);
     }
     let mut files = 0;
     for entry in std::fs::read_dir(out.join("warc"))? {
@@ -341,7 +387,7 @@ fn check_by_warcio(out: &Path, wrong: &mut Vec<String>) -> io::Result<String> {
         }
         files += 1;
     }
-    Ok(format!("{files} files"))
+    Ok(Some(files))
 }
 
 /// A number below the bound (splitmix64).
@@ -362,8 +408,12 @@ const RUN_MEAN: Duration = Duration::from_millis(350);
 /// Time in which a run reads its state.
 const LOADING: Duration = Duration::from_millis(100);
 
-/// Time that a commit takes beyond `STATE_SYNC`, on a busy disk.
-const COMMIT_TIME: Duration = Duration::from_secs(2);
+/// One of so many runs lasts longer than results may wait for their commit.
+const LONG_EVERY: u32 = 10;
+
+/// Time that the commit of a result takes beyond `STATE_SYNC`, on a busy disk: the one that is under way
+/// when it arrives, and its own.
+const COMMIT_TIME: Duration = Duration::from_secs(1);
 
 /// Time without space in which nothing is committed: twice in a row, and until the disk is tried again.
 const FULL_TIME: Duration = Duration::from_secs(5);

@@ -78,12 +78,18 @@ impl Web {
         format!("http://d{domain}.test:{}{target}", self.port)
     }
 
-    /// Lines of a seeds file: the first page of every second domain, whose pages link to the others, and
-    /// requests that must not be made twice.
+    /// Lines of a seeds file: the first page of every second domain, whose pages link to the others;
+    /// requests that must not be made twice; and all pages of each domain with a Crawl-delay, which have a
+    /// higher priority, so that they wait for that alone.
     pub fn seeds(&self) -> String {
         let mut seeds = String::new();
         for domain in 0..self.size.domains {
-            if domain % 2 == 0 {
+            if has_crawl_delay(domain) {
+                for page in 0..self.size.pages {
+                    let url = self.url_of(domain, &format!("/{page}"));
+                    seeds += &format!("{{\"url\": \"{url}\", \"priority\": 1}}\n");
+                }
+            } else if domain % 2 == 0 {
                 seeds += &self.url_of(domain, "/0");
                 seeds.push('\n');
             }
@@ -110,6 +116,16 @@ impl Web {
 
 /// The target of a request that must not be made twice.
 pub const ORDER: &str = "/order";
+
+pub const ROBOTS: &str = "/robots.txt";
+
+/// The least time between two requests to a domain whose robots.txt says so.
+pub const CRAWL_DELAY: Duration = Duration::from_millis(500);
+
+/// Whether the robots.txt of a domain has a Crawl-delay.
+pub fn has_crawl_delay(domain: u32) -> bool {
+    domain % 20 == 14
+}
 
 impl Service for Domains {
     type Exchange = ();
@@ -145,11 +161,20 @@ impl Domains {
         let Ok(page) = request.target.trim_start_matches('/').parse::<u32>() else {
             return match request.target.as_str() {
                 ORDER => Reply::page("taken"),
+                ROBOTS if has_crawl_delay(domain) => {
+                    let seconds = CRAWL_DELAY.as_secs_f64();
+                    let rules = format!("User-agent: *\nCrawl-delay: {seconds}\n");
+                    Reply::new(200)
+                        .field("Content-Type", "text/plain")
+                        .body(rules)
+                }
                 _ => Reply::status(404),
             };
         };
         let pages = self.size.pages;
-        match page % 11 {
+        // The first page leads to the others.
+        let kind = if page == 0 { 0 } else { (page + domain) % 11 };
+        match kind {
             3 => Reply::redirect(302, &format!("/{}", (page + 1) % pages)),
             5 => Reply::status(404),
             7 => Reply::status(503),
