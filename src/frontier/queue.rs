@@ -23,9 +23,26 @@ pub(super) struct Many {
     run: VecDeque<Queued>,
     /// Those that ranked above the last of the run when pushed.
     others: BinaryHeap<Queued>,
-    /// Sitemaps, if there are or were any: they alternate with pages.
-    sitemaps: Option<Box<Sitemaps>>,
+    rare: Option<Box<Rare>>,
 }
+
+/// What few queues have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// Requests behind the run, in pieces: a run of a million would take milliseconds to grow.
+    later: VecDeque<VecDeque<Queued>>,
+    /// Others, likewise in several heaps.
+    heaps: Vec<BinaryHeap<Queued>>,
+    /// Sitemaps, if there are or were any: they alternate with pages.
+    sitemaps: Option<Sitemaps>,
+}
+
+/// A run of so many requests goes on in another piece.
+const PIECE: usize = 4096;
+
+/// A heap of so many requests takes no more. There are few of them: the first of each is compared with those of
+/// all.
+const HEAP: usize = 32 * PIECE;
 
 /// Sitemaps in order of rank, and whether a page is next.
 #[derive(Debug, Default)]
@@ -66,10 +83,10 @@ impl Queue {
             Queue::One(only) => Some(only),
             Queue::Many(mut many) => {
                 let first = many.pop();
-                *self = match many.len() {
+                *self = match many.len_up_to_two() {
                     0 => Queue::Empty,
                     // While sitemaps are queued, `is_pages_turn` must be kept.
-                    1 if many.sitemaps.is_none() => many.pop().map_or(Queue::Empty, Queue::One),
+                    1 if many.sitemaps().is_none() => many.pop().map_or(Queue::Empty, Queue::One),
                     _ => Queue::Many(many),
                 };
                 first
@@ -123,21 +140,53 @@ impl Queue {
 impl Many {
     fn push(&mut self, queued: Queued) {
         if queued.kind() == PageKind::Sitemap {
-            let queue = &mut self.sitemaps.get_or_insert_default().queue;
+            let rare = self.rare.get_or_insert_default();
+            let queue = &mut rare.sitemaps.get_or_insert_default().queue;
             let at = queue.partition_point(|other| *other > queued);
             return queue.insert(at, queued);
         }
-        if self.run.back().is_none_or(|last| queued < *last) {
-            if self.run.len() == self.run.capacity() {
-                self.run.reserve_exact(growth(self.run.len()));
-            }
-            self.run.push_back(queued);
-        } else {
-            if self.others.len() == self.others.capacity() {
-                self.others.reserve_exact(growth(self.others.len()));
-            }
-            self.others.push(queued);
+        match self.last().is_none_or(|last| queued < *last) {
+            true => self.push_last(queued),
+            false => self.push_other(queued),
         }
+    }
+
+    /// The last of the run.
+    fn last(&self) -> Option<&Queued> {
+        let later = self.rare.as_ref().and_then(|rare| rare.later.back());
+        later.unwrap_or(&self.run).back()
+    }
+
+    fn push_last(&mut self, queued: Queued) {
+        let later = self.rare.as_mut().map(|rare| &mut rare.later);
+        let piece = match later.and_then(VecDeque::back_mut) {
+            Some(last) => last,
+            None => &mut self.run,
+        };
+        if piece.len() < PIECE {
+            if piece.len() == piece.capacity() {
+                piece.reserve_exact(growth(piece.len()));
+            }
+            return piece.push_back(queued);
+        }
+        let later = &mut self.rare.get_or_insert_default().later;
+        later.push_back(VecDeque::from([queued]));
+    }
+
+    fn push_other(&mut self, queued: Queued) {
+        let heaps = self.rare.as_mut().map(|rare| &mut rare.heaps);
+        let heap = match heaps.and_then(|heaps| heaps.last_mut()) {
+            Some(last) => last,
+            None => &mut self.others,
+        };
+        if heap.len() < HEAP {
+            if heap.len() == heap.capacity() {
+                heap.reserve_exact(growth(heap.len()));
+            }
+            return heap.push(queued);
+        }
+        let heaps = &mut self.rare.get_or_insert_default().heaps;
+        heaps.push(BinaryHeap::from([queued]));
     }
 
     fn peek(&self) -> Option<&Queued> {
@@ -149,12 +198,20 @@ impl Many {
 
     /// The first that is not a sitemap.
     fn other(&self) -> Option<&Queued> {
-        self.run.front().max(self.others.peek())
+        let mut first = self.run.front().max(self.others.peek());
+        for heap in self.rare.iter().flat_map(|rare| &rare.heaps) {
+            first = first.max(heap.peek());
+        }
+        first
+    }
+
+    fn sitemaps(&self) -> Option<&Sitemaps> {
+        self.rare.as_ref()?.sitemaps.as_ref()
     }
 
     /// The first sitemap, if it is next.
     fn sitemap(&self) -> Option<&Queued> {
-        let sitemaps = self.sitemaps.as_ref()?;
+        let sitemaps = self.sitemaps()?;
         let first = sitemaps.queue.front()?;
         let is_first = match self.other() {
             None => true,
@@ -165,15 +222,13 @@ impl Many {
 
     fn pop(&mut self) -> Option<Queued> {
         if self.sitemap().is_some() {
-            let sitemaps = self.sitemaps.as_mut()?;
+            let sitemaps = self.rare.as_mut()?.sitemaps.as_mut()?;
             sitemaps.is_pages_turn = true;
             return sitemaps.queue.pop_front();
         }
-        let popped = match self.run.front() > self.others.peek() {
-            true => self.run.pop_front(),
-            false => self.others.pop(),
-        };
-        if let Some(sitemaps) = &mut self.sitemaps
+        let popped = self.pop_other();
+        if let Some(rare) = &mut self.rare
+            && let Some(sitemaps) = &mut rare.sitemaps
             && popped
                 .as_ref()
                 .is_some_and(|popped| popped.kind() == PageKind::Page)
@@ -183,14 +238,64 @@ impl Many {
         popped
     }
 
+    /// The first that is not a sitemap.
+    fn pop_other(&mut self) -> Option<Queued> {
+        let Some(rare) = &mut self.rare else {
+            return match self.run.front() > self.others.peek() {
+                true => self.run.pop_front(),
+                false => self.others.pop(),
+            };
+        };
+        let of_heaps = rare.heaps.iter().enumerate();
+        let of_heaps = of_heaps.max_by(|(_, one), (_, other)| one.peek().cmp(&other.peek()));
+        let in_heaps = of_heaps.and_then(|(number, heap)| Some((number, heap.peek()?)));
+        let first = self.run.front().max(self.others.peek());
+        if let Some((number, other)) = in_heaps
+            && first < Some(other)
+        {
+            let popped = rare.heaps[number].pop();
+            if rare.heaps[number].is_empty() {
+                rare.heaps.swap_remove(number);
+            }
+            return popped;
+        }
+        if self.run.front() <= self.others.peek() {
+            return self.others.pop();
+        }
+        let popped = self.run.pop_front();
+        if self.run.is_empty()
+            && let Some(next) = rare.later.pop_front()
+        {
+            self.run = next;
+        }
+        popped
+    }
+
+    /// Number of requests, or two if there are more.
+    fn len_up_to_two(&self) -> usize {
+        match self.run.len() + self.others.len() {
+            count @ 0..2 if self.rare.is_some() => self.len().min(2).max(count),
+            count => count.min(2),
+        }
+    }
+
     fn len(&self) -> usize {
-        let sitemaps = self.sitemaps.as_ref();
-        self.run.len() + self.others.len() + sitemaps.map_or(0, |sitemaps| sitemaps.queue.len())
+        let rare = self.rare.as_ref().map_or(0, |rare| {
+            let later: usize = rare.later.iter().map(VecDeque::len).sum();
+            let heaps: usize = rare.heaps.iter().map(BinaryHeap::len).sum();
+            let sitemaps = rare.sitemaps.as_ref();
+            later + heaps + sitemaps.map_or(0, |sitemaps| sitemaps.queue.len())
+        });
+        self.run.len() + self.others.len() + rare
     }
 
     fn iter(&self) -> impl Iterator<Item = &Queued> {
-        let sitemaps = self.sitemaps.iter().flat_map(|sitemaps| &sitemaps.queue);
-        self.run.iter().chain(&self.others).chain(sitemaps)
+        let rare = self.rare.iter().flat_map(|rare| {
+            let sitemaps = rare.sitemaps.iter().flat_map(|sitemaps| &sitemaps.queue);
+            let later = rare.later.iter().flatten();
+            later.chain(rare.heaps.iter().flatten()).chain(sitemaps)
+        });
+        self.run.iter().chain(&self.others).chain(rare)
     }
 }
 
@@ -218,6 +323,7 @@ mod tests {
     #[test]
     fn a_queue_takes_16_bytes() {
         assert_eq!(size_of::<Queue>(), 16);
+        assert_eq!(size_of::<Many>(), 64);
     }
 
     #[test]
@@ -267,5 +373,28 @@ mod tests {
             assert_eq!(first, model.last().map(|(_, id)| id.0));
             assert_eq!(queue.is_empty(), model.is_empty());
         }
+    }
+
+    #[test]
+    fn a_long_queue_is_in_pieces_that_never_grow_beyond_their_bounds() {
+        const JOBS: u64 = 3 * HEAP as u64;
+        let mut queue = Queue::default();
+        // Every second one ranks above the last of the run.
+        for id in 1..=JOBS {
+            queue.push(Queued::of(job(2 * id, 0)));
+            queue.push(Queued::of(job(2 * id - 1, 0)));
+        }
+        let Queue::Many(many) = &queue else {
+            panic!("there are many");
+        };
+        let rare = many.rare.as_ref().expect("it is long");
+        assert!(rare.later.iter().all(|piece| piece.capacity() <= 2 * PIECE));
+        assert!(rare.heaps.iter().all(|heap| heap.capacity() <= 2 * HEAP));
+        assert!(many.run.capacity() <= 2 * PIECE && many.others.capacity() <= 2 * HEAP);
+        assert_eq!(queue.len() as u64, 2 * JOBS);
+        for id in 1..=2 * JOBS {
+            assert_eq!(queue.pop().map(|queued| queued.id()), Some(id));
+        }
+        assert!(queue.is_empty());
     }
 }
