@@ -8,6 +8,8 @@
 //! The new segment leaves what the old one leaves. It counts from the moment at which it has its name: until
 //! then the crawl goes on in the old one.
 
+use std::ops::Range;
+
 use super::journal::{Framer, Pieces};
 use super::record::Record;
 use super::replay::{Left, Replay};
@@ -47,13 +49,14 @@ pub struct Unreadable {
 }
 
 impl Compaction {
-    /// From a segment of this crawl to another. `committed`: the last epoch with a commit in what is read first;
-    /// 0 for none.
-    pub fn new(crawl: u64, from: u64, to: u64, committed: u64) -> Self {
+    /// From a segment of this crawl to another. `committed`: the last epoch with a commit in what is read first, 0
+    /// for none, and the bytes that are void.
+    pub fn new(crawl: u64, from: u64, to: u64, committed: (u64, &[Range<u64>])) -> Self {
+        let (epoch, voids) = committed;
         Compaction {
             pieces: Pieces::new(from, crawl),
             framer: Framer::new(to, crawl),
-            stage: Stage::Reading(Box::new(Replay::with_committed(committed))),
+            stage: Stage::Reading(Box::new(Replay::with_committed(epoch, voids))),
             has_frames: false,
         }
     }
@@ -91,10 +94,11 @@ impl Compaction {
         match &mut self.stage {
             Stage::Reading(replay) => {
                 let mut is_sound = true;
-                let read = self.pieces.each_while(|_, payload| {
+                let read = self.pieces.each_while(|offset, payload| {
                     let record = Record::decode(payload).ok();
                     cost += record.as_ref().map_or(1, cost_of);
-                    is_sound &= record.is_some_and(|record| replay.push(record).is_ok());
+                    let push = |record| replay.push_at(offset, record).is_ok();
+                    is_sound &= record.is_some_and(push);
                     cost < STEP
                 });
                 read.filter(|()| is_sound).ok_or_else(unreadable)?;

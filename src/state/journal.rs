@@ -110,6 +110,13 @@ impl Framer {
         }
     }
 
+    /// For the segment with this number, of this crawl, that has so many bytes.
+    pub fn at(segment: u64, crawl: u64, length: u64) -> Self {
+        let framer = Framer::new(segment, crawl);
+        framer.offset.set(length);
+        framer
+    }
+
     /// The first bytes of the segment.
     pub fn header(&self) -> Vec<u8> {
         self.header.to_vec()
@@ -250,6 +257,20 @@ impl<'a> Reader<'a> {
         self.is_torn
     }
 
+    /// The offset and the payload of the next frame, as [`Reader::next`] would read it.
+    pub fn next_payload(&mut self) -> Option<(u64, &'a [u8])> {
+        if self.is_torn || self.offset == self.bytes.len() {
+            return None;
+        }
+        let Some(payload) = self.payload() else {
+            self.is_torn = true;
+            return None;
+        };
+        let offset = self.offset as u64;
+        self.offset += FRAME_HEAD + payload.len();
+        Some((offset, payload))
+    }
+
     /// The payload of the next frame, if it is intact.
     fn payload(&self) -> Option<&'a [u8]> {
         self.payload_at(self.offset)
@@ -267,15 +288,7 @@ impl Iterator for Reader<'_> {
     type Item = Result<Record, SegmentError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_torn || self.offset == self.bytes.len() {
-            return None;
-        }
-        let Some(payload) = self.payload() else {
-            self.is_torn = true;
-            return None;
-        };
-        let offset = self.offset as u64;
-        self.offset += FRAME_HEAD + payload.len();
+        let (offset, payload) = self.next_payload()?;
         let record = Record::decode(payload);
         Some(record.map_err(|cause| SegmentError::Record { offset, cause }))
     }

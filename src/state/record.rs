@@ -106,6 +106,20 @@ pub enum Record {
     Fact(Fact),
     /// Nothing was sent since the records before, and nothing more will be.
     Quiet,
+    /// A later run continues the crawl in this segment. Records after the end of the epoch of this commit, the
+    /// last one, count for nothing, but for facts and for what was requested.
+    Resumed(Resumption),
+}
+
+/// How a run continues a crawl.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumption {
+    /// Its settings, as JSON.
+    pub settings: String,
+    /// How far earlier runs took its list of seeds.
+    pub seeds_taken: u64,
+    /// The commit at which it continues.
+    pub commit: CommitRecord,
 }
 
 /// A block of a file of spilled requests.
@@ -302,6 +316,11 @@ impl Record {
             }
             Record::Fact(fact) => encode_fact(fact.about, &fact.name, fact.at, &fact.value, out),
             Record::Quiet => out.push(QUIET),
+            Record::Resumed(resumption) => {
+                put_counter(RESUMED, resumption.seeds_taken, out);
+                put_bytes(resumption.settings.as_bytes(), out);
+                resumption.commit.encode_fields(out);
+            }
         }
     }
 
@@ -374,10 +393,21 @@ impl Record {
             },
             FACT => Record::Fact(Fact::decode(&mut input)?),
             QUIET => Record::Quiet,
+            RESUMED => Record::Resumed(Resumption {
+                seeds_taken: input.number("lines")?,
+                settings: input.text("settings")?.to_owned(),
+                commit: CommitRecord::decode(&mut input)?,
+            }),
             kind => return Err(RecordError::Kind(kind)),
         };
         input.finish()?;
         Ok(record)
+    }
+
+    /// As [`Record::decode`], of a record that ends or commits an epoch, or resumes the crawl; `None` of others.
+    pub fn decode_mark(bytes: &[u8]) -> Option<Result<Record, RecordError>> {
+        let is_mark = matches!(bytes.first(), Some(&(EPOCH_END | COMMIT | RESUMED)));
+        is_mark.then(|| Record::decode(bytes))
     }
 }
 
@@ -701,6 +731,10 @@ const ABOUT: [About; 5] = [
 impl CommitRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(COMMIT);
+        self.encode_fields(out);
+    }
+
+    fn encode_fields(&self, out: &mut Vec<u8>) {
         for number in [self.epoch, self.next_number, self.at] {
             put_number(number, out);
         }
@@ -777,6 +811,7 @@ const REQUESTED: u8 = 32;
 const STARTED: u8 = 33;
 const FACT: u8 = 14;
 const QUIET: u8 = 15;
+const RESUMED: u8 = 17;
 const SEEN_FROZEN: u8 = 20;
 const SEEN_RUNS: u8 = 21;
 const SEEN_UNDONE: u8 = 22;

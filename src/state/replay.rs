@@ -13,14 +13,15 @@ mod blocks;
 mod entries;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
-use self::blocks::Blocks;
+pub use self::blocks::Blocks;
 use self::entries::Entries;
 pub use self::entries::OrderedEntries;
-use super::record::{About, CommitRecord, Entry, Fact, Record, RunRecord, SpilledBlock};
+use super::record::{About, CommitRecord, Entry, Fact, Record, Resumption, RunRecord};
 use crate::base::keys::Keys;
 use crate::base::pile::Pile;
 use crate::base::secret::Known;
@@ -37,8 +38,11 @@ pub struct Replay {
     committed: Option<Committed>,
     /// Records after the end of the last committed epoch.
     pending: VecDeque<Record>,
-    /// All records up to the end of this epoch are known to be committed: they do not wait for the commit.
+    /// All records up to the end of this epoch are known to be committed, or void: they do not wait for the
+    /// commit.
     known_epoch: u64,
+    /// Bytes of those that are void.
+    voids: VecDeque<Range<u64>>,
     /// Its end has come.
     is_past_known: bool,
     /// The last epoch that ended since the last `Begin`.
@@ -113,11 +117,6 @@ impl Facts {
         self.robots_bytes += newer.robots_bytes;
     }
 
-    /// Returns whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// The facts of a kind that have something to say: name, time and value.
     pub fn about(&self, about: About) -> impl Iterator<Item = (&str, u64, &[u8])> {
         let of_kind = self.all.iter().filter(move |((kind, _), _)| *kind == about);
@@ -126,6 +125,17 @@ impl Facts {
     }
 
     /// The facts that have something to say, in order.
+    pub fn known(&self) -> impl Iterator<Item = Fact> {
+        let known = (self.all.iter()).filter(|(_, (_, value))| !value.is_empty());
+        known.map(|((about, name), (at, value))| Fact {
+            about: *about,
+            name: name.clone(),
+            at: *at,
+            value: value.clone(),
+        })
+    }
+
+    /// The same, in place of all.
     pub fn into_known(self) -> impl Iterator<Item = Fact> {
         self.into_all().filter(|fact| !fact.value.is_empty())
     }
@@ -165,8 +175,8 @@ pub struct Restored {
     pub admitted: OrderedEntries,
     /// Offers without an answer, by number.
     pub offered: OrderedEntries,
-    /// Blocks of requests that have not ended either, in order of their places.
-    pub spilled: Vec<SpilledBlock>,
+    /// Blocks of requests that have not ended either.
+    pub spilled: Blocks,
     /// Keys of the URLs that were admitted, but for those in `runs`. A URL that was attempted again is there
     /// several times; robots.txt files, and targets of redirects of sitemaps, are not: the seen set does not
     /// hold them.
@@ -193,6 +203,25 @@ pub struct Restored {
     pub seeds_taken: u64,
     /// Number of the next attempt, greater than all before.
     pub next_number: u64,
+}
+
+impl Restored {
+    /// Records of what was requested, seen before the first commit, and learned: they need no commit.
+    pub fn learned(&self) -> impl Iterator<Item = Record> {
+        let is_begun = self.commit.is_some();
+        let (seen, hosts) = match is_begun {
+            true => (Vec::new(), Vec::new()),
+            false => (self.seen.clone(), self.seed_hosts.clone()),
+        };
+        let facts = self
+            .facts
+            .known()
+            .filter(|fact| fact.about != About::Counts);
+        in_records(seen, Record::Seen)
+            .chain(in_records(hosts, Record::SeedHosts))
+            .chain(in_records(self.requested.clone(), Record::Requested))
+            .chain(facts.map(Record::Fact))
+    }
 }
 
 /// Why records are not the journal of a crawl.
@@ -243,19 +272,38 @@ impl Replay {
     }
 
     /// Before the first record of a segment with a commit of this epoch: up to its end, records count at once
-    /// and take no memory. The segment is not damaged.
-    pub fn with_committed(epoch: u64) -> Self {
+    /// and take no memory, but for those in `voids`, which are as in an
+    /// [`Outline`](super::outline::Outline). The segment is not damaged.
+    pub fn with_committed(epoch: u64, voids: &[Range<u64>]) -> Self {
         Replay {
             known_epoch: epoch,
+            voids: voids.iter().cloned().collect(),
             ..Replay::default()
         }
     }
 
-    /// Adds the next record.
+    /// Adds the next record, whose frame is at this offset.
     ///
     /// # Errors
     /// The record cannot follow those before it. It is not added.
+    pub fn push_at(&mut self, offset: u64, record: Record) -> Result<(), ReplayError> {
+        while self.voids.front().is_some_and(|void| void.end <= offset) {
+            self.voids.pop_front();
+        }
+        let is_void = |void: &Range<u64>| void.contains(&offset);
+        let is_void = self.voids.front().is_some_and(is_void);
+        self.push_any(record, is_void)
+    }
+
+    /// The same, of a record that is not in a void.
+    ///
+    /// # Errors
+    /// As [`Replay::push_at`].
     pub fn push(&mut self, record: Record) -> Result<(), ReplayError> {
+        self.push_any(record, false)
+    }
+
+    fn push_any(&mut self, record: Record, is_void: bool) -> Result<(), ReplayError> {
         let is_first = self.committed.is_none() && self.pending.is_empty();
         match &record {
             Record::Begin { .. } => self.last_epoch = None,
@@ -281,8 +329,9 @@ impl Replay {
             Record::EpochEnd(_) => {}
             _ => (self.is_quiet, self.is_quiet_committed) = (false, false),
         }
-        let is_known = self.known_epoch > 0 && !self.is_past_known;
+        let is_known = self.known_epoch > 0 && !self.is_past_known && !is_void;
         match record {
+            Record::Resumed(resumption) => self.resume(resumption)?,
             Record::Commit(commit) if commit.epoch <= self.known_epoch => {
                 self.note_commit(commit)?
             }
@@ -305,6 +354,23 @@ impl Replay {
         let committed = self.committed.as_mut().ok_or(ReplayError::NoBegin)?;
         committed.next_number = committed.next_number.max(commit.next_number);
         committed.commit = Some(commit);
+        Ok(())
+    }
+
+    /// A later run continues: records that wait for a commit have none.
+    fn resume(&mut self, resumption: Resumption) -> Result<(), ReplayError> {
+        if self.committed_epoch() < Some(resumption.commit.epoch) {
+            self.commit(resumption.commit)?;
+        }
+        // What was damaged when the run began was cut off.
+        self.losses.gaps += self.gaps.len();
+        self.gaps.clear();
+        let mut committed = self.committed.take().ok_or(ReplayError::NoBegin)?;
+        committed.add_uncommitted(&self.pending);
+        self.pending.clear();
+        committed.resume(resumption.settings, resumption.seeds_taken);
+        self.last_epoch = committed.commit.as_ref().map(|commit| commit.epoch);
+        self.committed = Some(committed);
         Ok(())
     }
 
@@ -675,7 +741,7 @@ impl Committed {
             // It is in files of its own.
             Record::Spilled { .. } => {}
             Record::Fact(counts) => self.counts.add(counts),
-            Record::Begin { .. } | Record::Commit(_) | Record::Quiet => {
+            Record::Begin { .. } | Record::Commit(_) | Record::Quiet | Record::Resumed(_) => {
                 unreachable!("handled by Replay")
             }
         }
@@ -779,8 +845,21 @@ impl Committed {
         self.next_number = self.next_number.max(number.saturating_add(1));
     }
 
-    fn restore(mut self) -> Restored {
-        // An attempt that has not ended is made again, and has its own successor then.
+    /// A later run continues from here.
+    fn resume(&mut self, settings: String, seeds_taken: u64) {
+        self.settings = settings;
+        self.seeds_taken = seeds_taken;
+        self.readmitted = 0;
+        // The run has them in memory.
+        let frozen = std::mem::take(&mut self.frozen).into_iter();
+        let frozen = frozen.flat_map(|(_, keys)| keys.into_pieces());
+        self.seen.extend(frozen.flatten());
+        self.drop_successors();
+    }
+
+    /// Drops the successors of attempts that have not ended: these are made again, and have their own successors
+    /// then.
+    fn drop_successors(&mut self) {
         let superseded = |entries: &Entries| -> Vec<u64> {
             let replacements = entries.replacements();
             let superseded = replacements.filter(|(_, replaced)| self.admitted.has(*replaced));
@@ -794,10 +873,12 @@ impl Committed {
             .iter()
             .filter_map(|number| self.admitted.remove(*number))
             .collect();
-        let frozen = std::mem::take(&mut self.frozen).into_iter();
-        let frozen = frozen.flat_map(|(_, keys)| keys.into_pieces());
-        self.seen.extend(frozen.flatten());
         self.undo(&superseded);
+    }
+
+    fn restore(mut self) -> Restored {
+        let (settings, seeds_taken) = (std::mem::take(&mut self.settings), self.seeds_taken);
+        self.resume(settings, seeds_taken);
         let mut undone: Vec<u64> = self.undone.into_iter().collect();
         undone.sort_unstable();
         Restored {
@@ -805,7 +886,7 @@ impl Committed {
             settings: self.settings,
             admitted: self.admitted.into_ordered(),
             offered: self.offered.into_ordered(),
-            spilled: self.spilled.into_ordered().collect(),
+            spilled: self.spilled,
             seen: self.seen.into_vec(),
             runs: self.runs,
             undone,

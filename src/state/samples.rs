@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::record::{About, CommitRecord, Entry, Fact, Record, RunRecord, SpilledBlock};
+use super::record::{
+    About, CommitRecord, Entry, Fact, Record, Resumption, RunRecord, SpilledBlock,
+};
 use crate::base::keys::UrlKey;
 use crate::base::rng::Rng;
 use crate::base::scopes::Scopes;
@@ -14,7 +16,7 @@ use crate::wire::url::CrawlUrl;
 
 /// A record of any kind, with any values.
 pub fn record(rng: &mut Rng) -> Record {
-    match rng.below(13) {
+    match rng.below(14) {
         0 => Record::Begin {
             keys: std::array::from_fn(|_| rng.next_u64() as u8),
             settings: one_of(rng, &["", "{}", r#"{"USER_AGENT":"ä"}"#]).to_owned(),
@@ -79,17 +81,26 @@ pub fn record(rng: &mut Rng) -> Record {
         },
         10 => Record::Fact(fact(rng)),
         11 => Record::Quiet,
-        _ => Record::Commit(CommitRecord {
-            epoch: number(rng),
-            files: (0..rng.below(3))
-                .map(|_| {
-                    let name = one_of(rng, &["results.jsonl", "", "a/ä.warc.gz"]);
-                    (name.to_owned(), number(rng))
-                })
-                .collect(),
-            next_number: number(rng),
-            at: number(rng),
+        12 => Record::Resumed(Resumption {
+            settings: one_of(rng, &["", "{}"]).to_owned(),
+            seeds_taken: number(rng),
+            commit: commit(rng),
         }),
+        _ => Record::Commit(commit(rng)),
+    }
+}
+
+fn commit(rng: &mut Rng) -> CommitRecord {
+    CommitRecord {
+        epoch: number(rng),
+        files: (0..rng.below(3))
+            .map(|_| {
+                let name = one_of(rng, &["results.jsonl", "", "a/ä.warc.gz"]);
+                (name.to_owned(), number(rng))
+            })
+            .collect(),
+        next_number: number(rng),
+        at: number(rng),
     }
 }
 

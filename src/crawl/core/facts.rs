@@ -84,8 +84,8 @@ impl<I: Io> Core<I> {
         self.journal.record_quiet();
     }
 
-    /// Continues with what an earlier run learned, and records it again. It may have sent until now: each
-    /// scope waits for a full gap. `is_quiet`: nothing was sent after the facts.
+    /// Continues with what an earlier run learned; what has no effect any more is recorded as such. That run may
+    /// have sent until now: each scope waits for a full gap. `is_quiet`: nothing was sent after the facts.
     pub fn restore_facts(&mut self, facts: Facts, is_quiet: bool) {
         self.throttle.continue_from(is_quiet, self.now);
         let wall = self.network.wall_at(self.now);
@@ -109,8 +109,8 @@ impl<I: Io> Core<I> {
                 About::Counts => self.restore_counts(name, value),
                 About::Cookies => self.restore_cookies(value, elapsed),
             };
-            if is_kept {
-                self.journal.record_fact(*about, name, at, value);
+            if !is_kept {
+                self.journal.record_fact(*about, name, at, &[]);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Continues an earlier run of the crawl from its state on disk.
+//! Continues an earlier run of the crawl from its state on disk: nothing of it is recorded again.
 
 use std::time::Duration;
 
@@ -27,19 +27,18 @@ impl<I: Io> Core<I> {
         }
         for (host, delay) in restored.crawl_delays {
             let delay = Duration::from_nanos(delay);
-            self.journal.record_crawl_delay(&host, delay);
             self.frontier.restore_crawl_delay(host, delay);
         }
         self.restore_spilled(restored.spilled);
-        self.journal.record_requested(restored.requested);
+        self.journal.restore_requested(restored.requested);
         for entry in restored.admitted {
             let is_started = restored.started.binary_search(&entry.job.id).is_ok();
             self.restore_admitted(entry, is_started);
         }
-        self.journal
-            .record_seen(&restored.seen, restored.undone, &restored.seed_hosts);
         for Entry { mut job, .. } in restored.offered {
             job.awaited = false;
+            // It is offered again, under its number.
+            self.journal.record_dropped(&job);
             if !job.is_without_credentials() && job.seed {
                 self.requests.add_origin_of(&job.url);
             }
@@ -65,8 +64,6 @@ impl<I: Io> Core<I> {
         }
         let wall = self.network.wall_at(self.now);
         let wait = not_before.map_or(Duration::ZERO, |at| Wall(at).saturating_since(wall));
-        // What it replaced has ended.
-        self.journal.record_admitted(&job, 0, not_before.map(Wall));
         if is_started {
             return self.end_started(job);
         }

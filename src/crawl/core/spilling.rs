@@ -9,7 +9,7 @@ use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::Io;
 use crate::sink::WriteError;
-use crate::state::record::SpilledBlock;
+use crate::state::replay::Blocks;
 
 /// Blocks of requests that come back in one turn.
 const BLOCKS_PER_TURN: usize = 4;
@@ -66,12 +66,9 @@ impl<I: Io> Core<I> {
     }
 
     /// Adds the blocks that an earlier run wrote.
-    pub fn restore_spilled(&mut self, mut blocks: Vec<SpilledBlock>) {
-        // A block that was moved is behind newer ones.
-        blocks.sort_by_key(|block| block.first);
-        for block in &blocks {
-            self.journal.record_spill(block, &[]);
-            self.spill.restore(block);
+    pub fn restore_spilled(&mut self, blocks: Blocks) {
+        for block in blocks.into_by_first() {
+            self.spill.restore(&block);
         }
         self.frontier.set_spilled(self.spill.len());
     }

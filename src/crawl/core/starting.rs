@@ -43,7 +43,6 @@ impl<I: Io> Core<I> {
 
     /// Ends a request that an earlier run started.
     pub fn end_started(&mut self, job: Job) {
-        self.journal.record_started(job.id);
         self.work.end(job, Vec::new(), outcome_unknown());
     }
 }

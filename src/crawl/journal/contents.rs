@@ -130,9 +130,8 @@ impl StateContents {
             let admitted = left.admitted.iter().map(of(false));
             admitted.chain(left.offered.iter().map(of(true)))
         });
-        let blocks = self.state.blocks().iter();
-        let in_files = blocks
-            .flat_map(|block| self.entries_of(block))
+        let in_files = (self.state.blocks())
+            .flat_map(|block| self.entries_of(&block))
             .map(|entry| QueuedRequest {
                 entry,
                 is_offered: false,
@@ -164,14 +163,13 @@ impl StateContents {
         };
         let in_memory: HashSet<u64> = restored.seen.iter().copied().collect();
         let in_runs: u64 = restored.runs.iter().map(|run| run.keys).sum();
-        let in_blocks = self.state.blocks().iter().map(|block| block.requests);
         let keys = Keys::from_bytes(restored.keys);
         let queued: HashSet<u64> = (restored.admitted.iter())
             .filter(|entry| is_in_seen_set(&entry.job))
             .map(|entry| keys.url(entry.job.url.as_str()).0)
             .collect();
         let seen = in_memory.len() + in_runs as usize;
-        let left = restored.undone.len() + in_blocks.sum::<u64>() as usize + queued.len();
+        let left = restored.undone.len() + restored.spilled.requests() as usize + queued.len();
         seen.saturating_sub(left)
     }
 

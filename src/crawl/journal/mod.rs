@@ -21,6 +21,7 @@ pub mod starts;
 pub mod state;
 
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ use crate::sink::WriteError;
 use crate::sink::commit::{Epoch, FileLength};
 use crate::state::compaction::Unreadable;
 use crate::state::journal::Framer;
-use crate::state::record::{self, About, CommitRecord, Record, SpilledBlock};
+use crate::state::outline::Outline;
+use crate::state::record::{self, About, CommitRecord, Record, Resumption, SpilledBlock};
 
 /// The journal, or none: a crawl without a state on disk.
 pub struct Journal {
@@ -64,6 +66,8 @@ struct Open {
     rewrite: Option<Box<Rewrite>>,
     /// The segment is rewritten when it is so long.
     rewrite_at: u64,
+    /// Bytes of it that count for nothing.
+    voids: Vec<Range<u64>>,
     /// Segments that hold nothing more than this one: they are removed after the next commit, and after the
     /// one under way.
     old: Vec<PathBuf>,
@@ -116,13 +120,86 @@ pub struct JournalStart {
     pub settings: String,
     /// How far earlier runs took its list of seeds.
     pub seeds_taken: u64,
-    /// Segments that hold nothing more than this one after its first commit.
-    pub old: Vec<PathBuf>,
+    /// What of the segment there is; `None`: it does not exist.
+    pub continues: Option<Continuation>,
     /// The seen set on disk.
     pub seen: SeenStart,
 }
 
+/// What of a segment there is when a run continues it.
+#[derive(Debug, Default)]
+pub struct Continuation {
+    /// Its bytes before the beginning of the run.
+    pub length: u64,
+    /// The commit at which the run continues. `None`: the segment has only its beginning, which is that of the
+    /// run.
+    commit: Option<CommitRecord>,
+    /// Bytes that count for nothing: [`Outline::voids`].
+    voids: Vec<Range<u64>>,
+    /// Its length when it was new.
+    first_length: u64,
+    /// Records of the beginning of the run.
+    records: Vec<Record>,
+}
+
+impl Continuation {
+    /// Of a segment, from its last commit.
+    pub fn new(outline: &Outline, commit: CommitRecord) -> Self {
+        let mut voids = outline.voids.clone();
+        voids.push(outline.counted..outline.intact);
+        Continuation {
+            length: outline.intact,
+            commit: Some(commit),
+            voids,
+            first_length: outline.first_epoch,
+            records: Vec::new(),
+        }
+    }
+
+    /// Whether the beginning of the run is behind others.
+    pub fn is_behind(&self) -> bool {
+        self.commit.is_some()
+    }
+}
+
 impl JournalStart {
+    /// Adds a record to the beginning of a run that continues a crawl.
+    pub fn add_record(&mut self, record: Record) {
+        if let Some(continues) = &mut self.continues {
+            continues.records.push(record);
+        }
+    }
+
+    /// The bytes with which this run begins, and the framer of those that follow.
+    pub fn beginning(&self) -> (Vec<u8>, Framer) {
+        let commit = (self.continues.as_ref())
+            .and_then(|continues| Some((continues.length, continues.commit.clone()?)));
+        let (framer, mut bytes, first) = match commit {
+            Some((length, commit)) => {
+                let resumed = Record::Resumed(Resumption {
+                    settings: self.settings.clone(),
+                    seeds_taken: self.seeds_taken,
+                    commit,
+                });
+                let framer = Framer::at(self.segment, self.crawl, length);
+                (framer, Vec::new(), vec![resumed])
+            }
+            None => {
+                let framer = Framer::new(self.segment, self.crawl);
+                let header = framer.header();
+                (framer, header, self.first_records().to_vec())
+            }
+        };
+        let records = self
+            .continues
+            .iter()
+            .flat_map(|continues| &continues.records);
+        for record in first.iter().chain(records) {
+            framer.frame(&mut bytes, |out| record.encode(out));
+        }
+        (bytes, framer)
+    }
+
     /// The first records of a segment.
     pub fn first_records(&self) -> [Record; 2] {
         let begin = Record::Begin {
@@ -170,9 +247,6 @@ const STORED_MAX: usize = 32 << 20;
 /// Beyond so many bytes that wait for the disk, no more seeds are taken in.
 const UNWRITTEN_MAX: usize = 8 << 20;
 
-/// Keys in one record.
-const KEYS_PER_RECORD: usize = 4096;
-
 /// Tags of the journal's disk jobs.
 const APPEND: u64 = 0;
 const RECORDS: u64 = 1;
@@ -192,23 +266,37 @@ impl Journal {
 
     /// A journal with a commit every `interval` (`STATE_SYNC`).
     pub fn new(start: JournalStart, interval: Duration, now: Instant) -> Self {
-        let framer = Framer::new(start.segment, start.crawl);
-        let first = start.first_records();
-        let create = DiskJob::Create {
-            file: FILE,
-            path: start.path.clone(),
+        let (beginning, framer) = start.beginning();
+        let path = start.path.clone();
+        let (records, job, has_new) = match &start.continues {
+            Some(continues) => {
+                let length = framer.length();
+                let open = DiskJob::Open {
+                    file: FILE,
+                    path,
+                    length,
+                };
+                (Vec::new(), open, !continues.records.is_empty())
+            }
+            None => (beginning, DiskJob::Create { file: FILE, path }, true),
+        };
+        let is_begun = start.continues.is_some();
+        let (voids, first_length) = match start.continues {
+            Some(continues) => (continues.voids, continues.first_length),
+            None => (Vec::new(), 0),
         };
         let mut open = Open {
-            is_begun: false,
+            is_begun,
             segment: start.segment,
             crawl: start.crawl,
             allocated: 0,
             held: Held::default(),
             rewrite: None,
-            rewrite_at: REWRITE_MIN,
-            old: start.old,
+            rewrite_at: REWRITE_MIN.max(2 * first_length),
+            voids,
+            old: Vec::new(),
             old_next: Vec::new(),
-            records: framer.header(),
+            records,
             framer,
             hand_over_at: now,
             keys: start.keys,
@@ -217,20 +305,16 @@ impl Journal {
             seen: SeenRuns::new(start.seen, start.folder.clone(), start.crawl),
             epoch: Epoch(start.epoch),
             seeds_taken: None,
-            has_new: false,
+            has_new,
             is_quiet: false,
-            jobs: vec![create],
+            jobs: vec![job],
             unwritten: 0,
             interval,
-            // What is restored is committed at once.
             stage: Stage::Idle { due: now },
             failure: None,
             folder: start.folder,
             path: start.path,
         };
-        for record in first {
-            open.record(|out| record.encode(out));
-        }
         open.hand_over(BEGINNING);
         Journal {
             open: Some(Box::new(open)),
@@ -289,15 +373,11 @@ impl Journal {
         }
     }
 
-    /// Records the keys of URLs that earlier runs requested without a committed result.
-    pub fn record_requested(&mut self, urls: Vec<u64>) {
-        let Some(open) = &mut self.open else {
-            return;
-        };
-        for keys in urls.chunks(KEYS_PER_RECORD) {
-            open.record(|out| Record::Requested(keys.to_vec()).encode(out));
+    /// Continues with the keys of URLs that earlier runs requested without a committed result.
+    pub fn restore_requested(&mut self, urls: Vec<u64>) {
+        if let Some(open) = &mut self.open {
+            open.requested = urls.into_iter().collect();
         }
-        open.requested = urls.into_iter().collect();
     }
 
     /// A URL was requested: whether an earlier run had requested it, and its result was lost.
@@ -323,39 +403,10 @@ impl Journal {
         start
     }
 
-    /// Records that an earlier run has started an attempt.
-    pub fn record_started(&mut self, number: u64) {
-        if let Some(open) = &mut self.open {
-            open.record(|out| Record::Started(number).encode(out));
-        }
-    }
-
     /// The attempts that may depart after a commit.
     pub fn poll_started(&mut self) -> Vec<Key> {
         let open = self.open.as_deref_mut();
         open.map_or_else(Vec::new, |open| open.starts.poll_resumed())
-    }
-
-    /// Records what an earlier run has seen, in place of all that was recorded so far: runs, keys in them that
-    /// do not count, and other keys of URLs. And keys of the hosts and domains of its seeds.
-    pub fn record_seen(&mut self, urls: &[u64], undone: Vec<u64>, seed_hosts: &[(u64, u64)]) {
-        let Some(open) = &mut self.open else {
-            return;
-        };
-        open.record(|out| Record::SeenReset.encode(out));
-        let RunsChange { records, .. } = open.seen.current();
-        if !records.is_empty() {
-            open.record(|out| Record::SeenRuns(records).encode(out));
-            for keys in undone.chunks(KEYS_PER_RECORD) {
-                open.record(|out| Record::SeenUndone(keys.to_vec()).encode(out));
-            }
-        }
-        for keys in urls.chunks(KEYS_PER_RECORD) {
-            open.record(|out| Record::Seen(keys.to_vec()).encode(out));
-        }
-        for keys in seed_hosts.chunks(KEYS_PER_RECORD) {
-            open.record(|out| Record::SeedHosts(keys.to_vec()).encode(out));
-        }
     }
 
     /// The seen set on disk.
@@ -658,7 +709,7 @@ impl Open {
         let (rewrite, jobs) = Rewrite::new(
             self.crawl,
             (self.segment, &self.path, self.framer.length()),
-            self.epoch.0,
+            (self.epoch.0, &self.voids),
             (number, path_of(&self.folder, number)),
         );
         self.rewrite = Some(Box::new(rewrite));
@@ -728,6 +779,7 @@ impl Open {
         });
         self.segment = number;
         self.allocated = 0;
+        self.voids.clear();
         self.framer = framer;
         self.old.push(std::mem::replace(&mut self.path, path));
         self.rewrite_at = REWRITE_MIN.max(2 * length);

@@ -8,6 +8,7 @@
 //! While it is held the journal hands nothing to the disk: the new segment is completed, synced and named.
 //! Until it has its name, only the present segment counts.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::base::disk::{DiskDone, DiskJob, FileId};
@@ -78,11 +79,11 @@ const PIECE: usize = 64 << 10;
 
 impl Rewrite {
     /// Of a segment of this length into the one that follows it. `committed`: the last epoch with a commit in
-    /// it; 0 for none.
+    /// it, 0 for none, and its bytes that count for nothing.
     pub fn new(
         crawl: u64,
         from: (u64, &Path, u64),
-        committed: u64,
+        committed: (u64, &[Range<u64>]),
         to: (u64, PathBuf),
     ) -> (Self, Vec<DiskJob>) {
         let (from_number, from_path, until) = from;

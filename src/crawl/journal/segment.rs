@@ -7,7 +7,8 @@
 use std::path::Path;
 
 use crate::crawl::journal::damage::Damage;
-use crate::state::journal::{Reader, SegmentError};
+use crate::state::journal::{Framer, Reader, SegmentError};
+use crate::state::outline::Outline;
 use crate::state::record::Record;
 use crate::state::replay::{Replay, ReplayError, Restored};
 
@@ -21,6 +22,18 @@ pub struct Segment {
     pub damage: Option<Damage>,
     /// Number of bytes at its end that were being written.
     pub unfinished: u64,
+    /// Which of its records count, if it can be continued: it has a commit and no damage before that.
+    pub outline: Option<Outline>,
+}
+
+/// The records of a segment, replayed.
+struct Replayed {
+    crawl: u64,
+    replay: Replay,
+    /// Whether its first record is the beginning of a crawl, or was when it was written.
+    has_begin: bool,
+    damage: Option<Damage>,
+    unfinished: u64,
 }
 
 /// How damaged segments are read.
@@ -68,6 +81,84 @@ impl Hints {
 impl Segment {
     /// Reads the segment with this number. `None` if it has not even its beginning.
     pub fn read(
+        path: &Path,
+        number: u64,
+        bytes: &[u8],
+        hints: &Hints,
+        on_damage: OnDamage,
+    ) -> Result<Option<Self>, ReadError> {
+        let outline = Reader::new(bytes).ok().and_then(Outline::of);
+        let replayed = match &outline {
+            Some(outline) => Replayed::with(outline, number, bytes).map(Some),
+            None => Replayed::salvage(path, number, bytes, hints, on_damage),
+        };
+        let Some(replayed) = replayed? else {
+            return Ok(None);
+        };
+        match replayed.replay.finish() {
+            // Of what it was given nothing is known.
+            Ok(restored) if !replayed.has_begin && restored.commit.is_none() => Ok(None),
+            Ok(restored) => Ok(Some(Segment {
+                crawl: replayed.crawl,
+                restored,
+                damage: replayed.damage,
+                unfinished: replayed.unfinished,
+                outline,
+            })),
+            Err(ReplayError::NoBegin) => Ok(None),
+            Err(cause) => Err(ReadError::Replay(cause)),
+        }
+    }
+
+    /// The bytes of a segment with this number that leaves what a damaged one leaves.
+    pub fn rewrite(
+        path: &Path,
+        number: u64,
+        bytes: &[u8],
+        hints: &Hints,
+        to: u64,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
+        let replayed = Replayed::salvage(path, number, bytes, hints, OnDamage::Skip)?;
+        let Some(replayed) = replayed else {
+            return Ok(None);
+        };
+        let framer = Framer::new(to, replayed.crawl);
+        let mut out = framer.header();
+        let left = replayed.replay.into_left();
+        Ok(left.map(|left| {
+            left.for_each(|record| framer.frame(&mut out, |out| record.encode(out)));
+            out
+        }))
+    }
+}
+
+impl Replayed {
+    /// Of a segment whose outline is known. What was being written is left out.
+    fn with(outline: &Outline, number: u64, bytes: &[u8]) -> Result<Self, ReadError> {
+        let mut reader = Reader::new(bytes).map_err(ReadError::Segment)?;
+        if reader.segment() != number {
+            return Err(ReadError::Segment(SegmentError::Damaged));
+        }
+        let mut replay = Replay::with_committed(outline.committed, &outline.voids);
+        loop {
+            let offset = reader.intact();
+            let Some(record) = reader.next() else {
+                break;
+            };
+            let record = record.map_err(ReadError::Segment)?;
+            replay.push_at(offset, record).map_err(ReadError::Replay)?;
+        }
+        Ok(Replayed {
+            crawl: reader.crawl(),
+            replay,
+            has_begin: true,
+            damage: None,
+            unfinished: bytes.len() as u64 - outline.intact,
+        })
+    }
+
+    /// Of a segment that has no commit, or is damaged. `None` if it has not even its beginning.
+    fn salvage(
         path: &Path,
         number: u64,
         bytes: &[u8],
@@ -142,19 +233,13 @@ impl Segment {
             (Some(damage), OnDamage::Refuse) => return Err(ReadError::Damaged(damage)),
             (damage, _) => damage,
         };
-        let crawl = reader.crawl();
-        match replay.finish() {
-            // Of what it was given nothing is known.
-            Ok(restored) if !has_begin && restored.commit.is_none() => Ok(None),
-            Ok(restored) => Ok(Some(Segment {
-                crawl,
-                restored,
-                damage,
-                unfinished,
-            })),
-            Err(ReplayError::NoBegin) => Ok(None),
-            Err(cause) => Err(ReadError::Replay(cause)),
-        }
+        Ok(Some(Replayed {
+            crawl: reader.crawl(),
+            replay,
+            has_begin,
+            damage,
+            unfinished,
+        }))
     }
 }
 
@@ -181,7 +266,6 @@ mod tests {
     use super::*;
     use crate::crawl::journal::state::{State, StateError};
     use crate::frontier::job::Job;
-    use crate::state::journal::Framer;
     use crate::state::record::{CommitRecord, Entry};
     use crate::wire::url::CrawlUrl;
 

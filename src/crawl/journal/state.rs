@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,12 @@ use crate::crawl::journal::rewrite::unfinished_of;
 use crate::crawl::journal::seen::SeenStart;
 use crate::crawl::journal::seen::runs::path_of as seen_path;
 use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment};
-use crate::crawl::journal::{JournalStart, KEYS_PER_RECORD};
+use crate::crawl::journal::{Continuation, JournalStart};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{self, JOURNAL, QUEUE, SEEN, STATE};
-use crate::state::journal::{Framer, SegmentError};
+use crate::state::journal::{Framer, Reader, SegmentError};
+use crate::state::outline::Outline;
 use crate::state::record::{Record, SpilledBlock};
 use crate::state::replay::{Facts, ReplayError, Restored};
 
@@ -33,8 +34,8 @@ pub struct State {
     /// Files with requests.
     pub(in crate::crawl) spill: SpillStart,
     commit: Option<Commit>,
-    /// The number of the segment with its beginning.
-    beginning: u64,
+    /// The segment that is continued, where it is not as on disk: bytes before the beginning of this run.
+    rewritten: Option<Vec<u8>>,
     /// Files of earlier runs that hold nothing once the beginning is written.
     stale: Vec<PathBuf>,
     damages: Vec<Damage>,
@@ -42,12 +43,14 @@ pub struct State {
     unfinished: Vec<(PathBuf, u64)>,
 }
 
-/// The first file of a run's state: what the run was given.
+/// The beginning of a run's state: what the run was given.
 #[derive(Debug)]
 pub struct StateBeginning {
     out: PathBuf,
-    pub(in crate::crawl) segment: u64,
-    pub(in crate::crawl) bytes: Vec<u8>,
+    path: PathBuf,
+    /// It goes behind so many bytes of the file; the rest of that is cut off. `None`: the file is new.
+    behind: Option<u64>,
+    bytes: Vec<u8>,
     stale: Vec<PathBuf>,
 }
 
@@ -105,6 +108,9 @@ pub enum StateError {
 /// The segment with the beginning of a crawl alone. That of its first run follows.
 const FIRST_SEGMENT: u64 = 0;
 
+/// Keys in one record.
+const KEYS_PER_RECORD: usize = 4096;
+
 /// Greatest length of what a crawl was given, in bytes.
 const SETTINGS_MAX: usize = 32 << 20;
 
@@ -132,13 +138,12 @@ impl State {
                 keys,
                 settings: checked(settings)?,
                 seeds_taken: 0,
-                // The beginning stays: it is what a damaged journal is salvaged with.
-                old: Vec::new(),
+                continues: None,
                 seen: SeenStart::default(),
             },
             restored: None,
             commit: None,
-            beginning: FIRST_SEGMENT,
+            rewritten: None,
             stale: Vec::new(),
             damages: Vec::new(),
             unfinished: Vec::new(),
@@ -180,9 +185,12 @@ impl State {
         mut self,
         length_of: impl Fn(&Path) -> Option<u64>,
     ) -> Result<Self, StateError> {
-        self.drop_blocks_unless(|state, block| {
+        let mut lengths: BTreeMap<u64, Option<u64>> = BTreeMap::new();
+        self.drop_blocks_unless(|spill, block| {
+            let length = lengths.entry(block.file);
+            let length = length.or_insert_with(|| length_of(&spill.path_of(block.file)));
             let end = block.offset.saturating_add(block.length);
-            length_of(&state.spill.path_of(block.file)).is_some_and(|length| length >= end)
+            length.is_some_and(|length| length >= end)
         });
         match self.damages.pop() {
             Some(damage) => Err(StateError::Damaged(Box::new(damage))),
@@ -192,15 +200,14 @@ impl State {
 
     /// Leaves out the blocks of requests that are not intact. `read` fills bytes from a file.
     fn drop_damaged_blocks(&mut self, read: impl Fn(&Path, u64, &mut [u8]) -> io::Result<()>) {
-        self.drop_blocks_unless(|state, block| {
-            let path = state.spill.path_of(block.file);
+        self.drop_blocks_unless(|spill, block| {
+            let path = spill.path_of(block.file);
             let Ok(length) = usize::try_from(block.length) else {
                 return false;
             };
             let mut bytes = vec![0; length];
             let read = read(&path, block.offset, &mut bytes);
-            read.and_then(|()| state.spill.entries_of(block, &bytes))
-                .is_ok()
+            read.and_then(|()| spill.entries_of(block, &bytes)).is_ok()
         });
     }
 
@@ -223,6 +230,10 @@ impl State {
         let place = (&*self.start.folder, self.start.crawl);
         let opened = SeenStart::open(named, files, place, on_damage, read);
         self.start.seen = opened.map_err(|(path, cause)| StateError::Io { path, cause })?;
+        let runs = self.start.seen.records();
+        if runs != named {
+            self.start.add_record(Record::SeenRuns(runs));
+        }
         self.stale
             .extend(SeenStart::stale(named, files, &self.start.folder));
         Ok(())
@@ -236,52 +247,73 @@ impl State {
             return Ok(());
         };
         let (out, keys) = (&self.start.folder, self.start.keys);
-        let note = |url: &str| left.requested.push(keys.url(url).0);
+        let mut trimmed = Vec::new();
+        let note = |url: &str| trimmed.push(keys.url(url).0);
         let read = directory::trimmed_urls(out, self.commit.as_ref(), note);
         read.map_err(|cause| StateError::Io {
             path: out.clone(),
             cause,
         })?;
-        left.requested.sort_unstable();
-        left.requested.dedup();
+        trimmed.sort_unstable();
+        trimmed.dedup();
+        trimmed.retain(|key| left.requested.binary_search(key).is_err());
+        for keys in trimmed.chunks(KEYS_PER_RECORD) {
+            self.start.add_record(Record::Requested(keys.to_vec()));
+        }
+        left.requested.append(&mut trimmed);
         Ok(())
     }
 
     /// Leaves out blocks of requests, and remembers them as damage.
-    fn drop_blocks_unless(&mut self, is_intact: impl Fn(&State, &SpilledBlock) -> bool) {
-        let Some(mut restored) = self.restored.take() else {
+    fn drop_blocks_unless(
+        &mut self,
+        mut is_intact: impl FnMut(&SpillStart, &SpilledBlock) -> bool,
+    ) {
+        let Some(restored) = &mut self.restored else {
             return;
         };
-        for block in std::mem::take(&mut restored.spilled) {
-            let is_intact = is_intact(self, &block);
-            let path = self.spill.path_of(block.file);
-            let damage = self.damages.iter_mut().find(|damage| damage.path == path);
-            match (is_intact, damage) {
-                (true, damage) => {
-                    restored.spilled.push(block);
-                    if let Some(damage) = damage {
+        let mut damaged: Vec<SpilledBlock> = Vec::new();
+        // Intact blocks of the file of the block before.
+        let mut of_file = (u64::MAX, 0);
+        for block in restored.spilled.iter() {
+            if of_file.0 != block.file {
+                of_file = (block.file, 0);
+            }
+            let path = || self.spill.path_of(block.file);
+            let is_intact = is_intact(&self.spill, &block);
+            let is_known = damaged.last().is_some_and(|last| last.file == block.file);
+            of_file.1 += u64::from(is_intact);
+            match (is_intact, is_known) {
+                (true, false) => {}
+                (true, true) => {
+                    if let Some(damage) = self.damages.last_mut() {
                         damage.records_after += 1;
                     }
                 }
-                (false, Some(damage)) => damage.add_block(&block),
-                (false, None) => {
-                    let before = restored.spilled.iter();
-                    let before = before.filter(|other| other.file == block.file);
-                    let mut damage = Damage {
-                        length: fs::metadata(&path).map_or(0, |file| file.len()),
-                        path,
-                        ranges: Vec::new(),
-                        records_before: before.count() as u64,
-                        records_after: 0,
-                        unknown_ends: 0,
-                        requests: 0,
-                    };
-                    damage.add_block(&block);
-                    self.damages.push(damage);
+                (false, is_known) => {
+                    if !is_known {
+                        let path = path();
+                        self.damages.push(Damage {
+                            length: fs::metadata(&path).map_or(0, |file| file.len()),
+                            path,
+                            ranges: Vec::new(),
+                            records_before: of_file.1,
+                            records_after: 0,
+                            unknown_ends: 0,
+                            requests: 0,
+                        });
+                    }
+                    if let Some(damage) = self.damages.last_mut() {
+                        damage.add_block(&block);
+                    }
+                    damaged.push(block);
                 }
             }
         }
-        self.restored = Some(restored);
+        for SpilledBlock { file, offset, .. } in damaged {
+            restored.spilled.remove(file, offset);
+            self.start.add_record(Record::Unspilled { file, offset });
+        }
     }
 
     /// Reads it while the crawl may be running.
@@ -383,7 +415,6 @@ impl State {
         let mut holds = newest;
         // Facts need no commit: newer segments without one have some, too, and are kept for them.
         let mut newer_facts = Facts::default();
-        let mut has_facts = Vec::new();
         let mut damages = Vec::new();
         let mut unfinished = Vec::new();
         // Later runs requested more, though they committed nothing.
@@ -401,9 +432,6 @@ impl State {
                     unfinished.push((path, left.unfinished));
                 }
                 let mut facts = std::mem::take(&mut left.restored.facts);
-                if !facts.is_empty() {
-                    has_facts.push(segment);
-                }
                 facts.extend(newer_facts);
                 newer_facts = facts;
                 left.restored.is_quiet &= segment == newest;
@@ -423,6 +451,7 @@ impl State {
         let Segment {
             crawl,
             mut restored,
+            outline,
             ..
         } = found.ok_or_else(none)?;
         restored.facts = newer_facts;
@@ -430,6 +459,44 @@ impl State {
         requested.dedup();
         restored.requested = requested;
         let (settings, seeds_taken) = given.ok_or_else(none)?;
+        let outline = outline.filter(|_| holds == newest);
+        let segment = match outline {
+            Some(_) => newest,
+            None => newest + 1,
+        };
+        let mut start = JournalStart {
+            folder: out.to_owned(),
+            path: path_of(out, segment),
+            segment,
+            crawl,
+            epoch: restored.commit.as_ref().map_or(0, |commit| commit.epoch),
+            keys: Keys::from_bytes(restored.keys),
+            settings,
+            seeds_taken,
+            continues: None,
+            seen: SeenStart::default(),
+        };
+        let mut rewritten = None;
+        start.continues = Some(match (outline, &restored.commit) {
+            (Some(outline), Some(commit)) => Continuation::new(&outline, commit.clone()),
+            (_, Some(commit)) => {
+                let path = path_of(out, holds);
+                let bytes = Segment::rewrite(&path, holds, &read(holds)?, &hints, segment);
+                let bytes = bytes.map_err(|cause| StateError::in_file(&path, cause))?;
+                let bytes = bytes.ok_or_else(none)?;
+                let outline = Reader::new(&bytes).ok().and_then(Outline::of);
+                let outline = outline.ok_or_else(none)?;
+                rewritten = Some(bytes);
+                Continuation::new(&outline, commit.clone())
+            }
+            (_, None) => Continuation::default(),
+        });
+        // What newer segments have, and what a beginning without a commit had.
+        if holds != newest || restored.commit.is_none() {
+            restored
+                .learned()
+                .for_each(|record| start.add_record(record));
+        }
         let commit = restored.commit.as_ref().map(|commit| Commit {
             epoch: Epoch(commit.epoch),
             files: (commit.files.iter())
@@ -442,23 +509,13 @@ impl State {
                 files: queues,
                 ..SpillStart::new(out, crawl)
             },
-            start: JournalStart {
-                folder: out.to_owned(),
-                path: path_of(out, newest + 2),
-                segment: newest + 2,
-                crawl,
-                epoch: commit.as_ref().map_or(0, |commit| commit.epoch.0),
-                keys: Keys::from_bytes(restored.keys),
-                settings,
-                seeds_taken,
-                old: vec![path_of(out, holds)],
-                seen: SeenStart::default(),
-            },
+            start,
             restored: Some(restored),
             commit,
-            beginning: newest + 1,
+            rewritten,
+            // The first one stays: it is what a damaged journal is salvaged with.
             stale: (segments.into_iter())
-                .filter(|segment| *segment != holds && !has_facts.contains(segment))
+                .filter(|other| ![segment, FIRST_SEGMENT].contains(other))
                 .map(|segment| path_of(out, segment))
                 .chain([unfinished_of(path_of(out, newest + 1))])
                 .collect(),
@@ -469,23 +526,31 @@ impl State {
 
     /// The beginning of the state of this run, to be written before it runs.
     pub fn beginning(&self) -> StateBeginning {
-        let framer = Framer::new(self.beginning, self.start.crawl);
-        let mut bytes = framer.header();
-        for record in self.start.first_records() {
-            framer.frame(&mut bytes, |out| record.encode(out));
-        }
-        // The files that it is read from may be removed before the run's own journal is written.
-        let requested = self
-            .restored
-            .iter()
-            .flat_map(|left| left.requested.chunks(KEYS_PER_RECORD));
-        for keys in requested {
-            let record = Record::Requested(keys.to_vec());
-            framer.frame(&mut bytes, |out| record.encode(out));
-        }
+        let start = &self.start;
+        let (of_run, _) = start.beginning();
+        let (path, behind, bytes) = match (&start.continues, &self.rewritten) {
+            // The run makes a segment of its own.
+            (None, _) => {
+                let framer = Framer::new(FIRST_SEGMENT, start.crawl);
+                let mut bytes = framer.header();
+                for record in start.first_records() {
+                    framer.frame(&mut bytes, |out| record.encode(out));
+                }
+                (path_of(&start.folder, FIRST_SEGMENT), None, bytes)
+            }
+            (Some(_), Some(rewritten)) => {
+                let bytes = [&**rewritten, &*of_run].concat();
+                (start.path.clone(), None, bytes)
+            }
+            (Some(continues), None) => {
+                let behind = continues.is_behind().then_some(continues.length);
+                (start.path.clone(), behind, of_run)
+            }
+        };
         StateBeginning {
-            out: self.start.folder.clone(),
-            segment: self.beginning,
+            out: start.folder.clone(),
+            path,
+            behind,
             bytes,
             stale: self.stale.clone(),
         }
@@ -521,15 +586,13 @@ impl State {
     pub fn queued(&self) -> usize {
         let restored = self.restored.as_ref();
         restored.map_or(0, |left| {
-            let spilled: u64 = self.blocks().iter().map(|block| block.requests).sum();
-            left.admitted.len() + left.offered.len() + spilled as usize
+            left.admitted.len() + left.offered.len() + left.spilled.requests() as usize
         })
     }
 
     /// Blocks of requests that wait in files.
-    pub(in crate::crawl) fn blocks(&self) -> &[SpilledBlock] {
-        let restored = self.restored.as_ref();
-        restored.map_or(&[], |left| &left.spilled)
+    pub(in crate::crawl) fn blocks(&self) -> impl Iterator<Item = SpilledBlock> {
+        self.restored.iter().flat_map(|left| left.spilled.iter())
     }
 
     /// URLs of the requests that are still to be fetched, of files in memory: [`State::load_from`].
@@ -538,11 +601,11 @@ impl State {
         let Some(left) = &self.restored else {
             return Vec::new();
         };
-        let block = |block: &SpilledBlock| {
+        let block = |block: SpilledBlock| {
             let bytes = &files[&self.spill.path_of(block.file)][block.offset as usize..];
-            self.spill.entries_of(block, bytes).expect("a whole block")
+            self.spill.entries_of(&block, bytes).expect("a whole block")
         };
-        let spilled = self.blocks().iter().flat_map(block);
+        let spilled = self.blocks().flat_map(block);
         let entries = left
             .admitted
             .iter()
@@ -602,14 +665,8 @@ impl StateBeginning {
         };
         made.map_err(|cause| failed(&folder, cause))?;
         close_to_others(&folder);
-        let path = path_of(out, self.segment);
-        let mut file = File::create_new(&path).map_err(|cause| failed(&path, cause))?;
-        let written = file.write_all(&self.bytes).and_then(|()| file.sync_all());
-        written.map_err(|cause| {
-            // It may be written later, once there is space.
-            let _ = fs::remove_file(&path);
-            failed(&path, cause)
-        })?;
+        let path = &self.path;
+        self.write_file().map_err(|cause| failed(path, cause))?;
         for folder in [&folder, out] {
             let sync = File::open(folder).and_then(|folder| folder.sync_all());
             sync.map_err(|cause| failed(folder, cause))?;
@@ -623,6 +680,38 @@ impl StateBeginning {
             }
         }
         Ok(())
+    }
+}
+
+impl StateBeginning {
+    /// Writes its file. If that fails the file is as before: it may be written later, once there is space.
+    fn write_file(&self) -> io::Result<()> {
+        let Some(length) = self.behind else {
+            if self.path.try_exists()? {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            let unfinished = unfinished_of(self.path.clone());
+            let mut file = File::create(&unfinished)?;
+            let written = file.write_all(&self.bytes).and_then(|()| file.sync_all());
+            let named = written.and_then(|()| fs::rename(&unfinished, &self.path));
+            return named.inspect_err(|_| drop(fs::remove_file(&unfinished)));
+        };
+        let file = OpenOptions::new().write(true).open(&self.path)?;
+        file.set_len(length)?;
+        let written = file.write_all_at(&self.bytes, length);
+        let written = written.and_then(|()| file.sync_all());
+        written.inspect_err(|_| drop(file.set_len(length)))
+    }
+
+    /// Changes files in memory as [`StateBeginning::write`] changes those on disk.
+    #[doc(hidden)]
+    pub fn write_to(&self, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
+        let file = files.entry(self.path.clone()).or_default();
+        file.truncate(self.behind.unwrap_or(0) as usize);
+        file.extend_from_slice(&self.bytes);
+        for path in &self.stale {
+            files.remove(path);
+        }
     }
 }
 

@@ -77,7 +77,35 @@ impl Blocks {
         Some(removed.of(number))
     }
 
-    /// All blocks, in order.
+    /// Number of requests in all blocks.
+    pub fn requests(&self) -> u64 {
+        self.iter().map(|block| block.requests).sum()
+    }
+
+    /// All blocks, by file and offset.
+    pub fn iter(&self) -> impl Iterator<Item = SpilledBlock> {
+        self.files.iter().flat_map(|(number, file)| {
+            let left = file.blocks.iter().filter(|block| block.length > 0);
+            left.map(|block| block.of(*number))
+        })
+    }
+
+    /// All blocks, by the numbers of their first requests: a block that was moved is behind newer ones.
+    pub fn into_by_first(self) -> impl Iterator<Item = SpilledBlock> {
+        let files: Vec<(u64, File)> = self.files.into_iter().collect();
+        let mut order: Vec<(u64, u32, u32)> = Vec::new();
+        for (index, (_, file)) in files.iter().enumerate() {
+            let left = (file.blocks.iter().enumerate()).filter(|(_, block)| block.length > 0);
+            order.extend(left.map(|(at, block)| (block.first, index as u32, at as u32)));
+        }
+        order.sort_unstable();
+        order.into_iter().map(move |(_, index, at)| {
+            let (number, file) = &files[index as usize];
+            file.blocks[at as usize].of(*number)
+        })
+    }
+
+    /// All blocks, by file and offset.
     pub fn into_ordered(self) -> impl Iterator<Item = SpilledBlock> {
         self.files.into_iter().flat_map(|(number, file)| {
             let blocks = file.blocks.into_iter();
@@ -95,7 +123,7 @@ impl File {
 }
 
 impl Block {
-    fn of(self, file: u64) -> SpilledBlock {
+    fn of(&self, file: u64) -> SpilledBlock {
         SpilledBlock {
             file,
             offset: self.offset.into(),
@@ -136,8 +164,11 @@ mod tests {
                 assert_eq!(blocks.remove(file, offset), model.remove(&(file, offset)));
             }
         }
-        let left: Vec<SpilledBlock> = blocks.into_ordered().collect();
+        let left: Vec<SpilledBlock> = blocks.iter().collect();
         assert!(left.len() > 5000);
-        assert_eq!(left, model.into_values().collect::<Vec<_>>());
+        let mut model: Vec<SpilledBlock> = model.into_values().collect();
+        assert_eq!(left, model);
+        model.sort_by_key(|block| block.first);
+        assert_eq!(blocks.into_by_first().collect::<Vec<_>>(), model);
     }
 }

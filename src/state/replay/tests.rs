@@ -6,6 +6,8 @@ use super::*;
 use crate::base::rng::Rng;
 use crate::state::compaction::{Compaction, Unreadable};
 use crate::state::journal::{Framer, Reader};
+use crate::state::outline::Outline;
+use crate::state::record::SpilledBlock;
 use crate::wire::url::CrawlUrl;
 
 const KEYS: [u8; 16] = [7; 16];
@@ -462,19 +464,15 @@ struct Summary {
 
 impl Summary {
     fn of(restored: Restored) -> Self {
-        let pairs = |entries: OrderedEntries| {
-            let pairs = entries.iter().map(|entry| (entry.job.id, entry.replaces));
-            pairs.collect()
-        };
         let (mut seen, mut seed_hosts) = (restored.seen, restored.seed_hosts);
         seen.sort_unstable();
         seed_hosts.sort_unstable();
         Summary {
-            admitted: pairs(restored.admitted),
-            offered: pairs(restored.offered),
+            admitted: pairs(&restored.admitted),
+            offered: pairs(&restored.offered),
             seen,
             seed_hosts,
-            spilled: restored.spilled,
+            spilled: restored.spilled.iter().collect(),
             crawl_delays: restored.crawl_delays,
             commit: restored.commit,
             seeds_taken: restored.seeds_taken,
@@ -484,6 +482,12 @@ impl Summary {
 
     /// By definition: the committed records as a whole are looked at once for each question.
     fn by_definition(records: &[Record]) -> Option<Self> {
+        let (summary, _) = Summary::and_dropped(&without_voids(records))?;
+        Some(summary)
+    }
+
+    /// The same of records without voids, and the numbers of attempts that a resume drops.
+    fn and_dropped(records: &[Record]) -> Option<(Self, BTreeSet<u64>)> {
         let is_begin = |record: &Record| matches!(record, Record::Begin { .. });
         let last_commit = records.iter().enumerate().rev().find_map(|(at, record)| {
             let Record::Commit(commit) = record else {
@@ -601,9 +605,13 @@ impl Summary {
         seed_hosts.extend(seeds);
         seed_hosts.sort_unstable();
         seed_hosts.dedup();
-        Some(Summary {
+        let open: Vec<u64> = offered.iter().filter(is_open).copied().collect();
+        let dropped = live.iter().chain(&open).copied();
+        let dropped = dropped.filter(|number| live.contains(&entries[number].replaces));
+        let dropped = dropped.collect();
+        let summary = Summary {
             admitted: left(live.iter().copied().collect()),
-            offered: left(offered.iter().filter(is_open).copied().collect()),
+            offered: left(open),
             spilled: spilled.iter().map(|(block, _)| *block).collect(),
             seen,
             seed_hosts,
@@ -614,12 +622,61 @@ impl Summary {
                 .max(greatest + 1),
             commit,
             seeds_taken,
-        })
+        };
+        Some((summary, dropped))
     }
 }
 
+/// The records without those that a later run made void, and without what it dropped.
+fn without_voids(records: &[Record]) -> Vec<Record> {
+    let mut records = records.to_vec();
+    let is_resumed = |record: &Record| matches!(record, Record::Resumed(_));
+    while let Some(at) = records.iter().position(is_resumed) {
+        let mut after = records.split_off(at);
+        let Record::Resumed(Resumption {
+            commit,
+            seeds_taken,
+            ..
+        }) = after.remove(0)
+        else {
+            unreachable!("it was just looked for");
+        };
+        let is_end =
+            |record: &Record| matches!(record, Record::EpochEnd(end) if *end == commit.epoch);
+        records.truncate(records.iter().rposition(is_end).expect("it ended"));
+        records.push(Record::SeedsTaken(seeds_taken));
+        records.push(Record::EpochEnd(commit.epoch));
+        records.push(Record::Commit(commit));
+        let (_, dropped) = Summary::and_dropped(&records).expect("it has a commit");
+        for record in &mut records {
+            if let Record::Admitted(entry) | Record::Offered(entry) = record
+                && dropped.contains(&entry.job.id)
+            {
+                *record = Record::Dropped(entry.job.id);
+            }
+        }
+        records.append(&mut after);
+    }
+    records
+}
+
+/// The blocks that were written, by offset, each with the numbers of its requests.
+fn spills_of(records: &[Record]) -> Vec<(u64, Vec<u64>)> {
+    let spills = records.iter().filter_map(|record| match record {
+        Record::Spill { block, numbers } => Some((block.offset, numbers.clone())),
+        _ => None,
+    });
+    spills.collect()
+}
+
+/// The numbers of entries, each with that of the one it replaces.
+fn pairs(entries: &OrderedEntries) -> Vec<(u64, u64)> {
+    let pairs = entries.iter().map(|entry| (entry.job.id, entry.replaces));
+    pairs.collect()
+}
+
 /// A random history: admissions, offers and their answers, ends with and without successors, epochs that
-/// are committed late or not at all, compactions.
+/// are committed late or not at all, compactions, resumptions.
 fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
     let mut records = vec![begin()];
     let mut next = 1;
@@ -632,7 +689,26 @@ fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
     let mut begun = 1;
     let pick = |rng: &mut Rng, count: usize| rng.below(count as u64) as usize;
     while records.len() < length {
-        match rng.below(22) {
+        match rng.below(23) {
+            // A run ends, and another continues at the last commit.
+            22 if rng.chance(0.3) => {
+                let left = replay(records.iter().cloned()).expect("a journal");
+                let Some(commit) = left.commit else { continue };
+                epoch = commit.epoch;
+                uncommitted.clear();
+                offers = pairs(&left.offered);
+                open = numbers(&left.admitted);
+                // What it spilled is still where it was.
+                let is_left = |offset: u64| left.spilled.iter().any(|at| at.offset == offset);
+                blocks = spills_of(&records);
+                blocks.retain(|(offset, _)| is_left(*offset));
+                begun = next;
+                records.push(Record::Resumed(Resumption {
+                    settings: "{}".to_owned(),
+                    seeds_taken: rng.below(100),
+                    commit,
+                }));
+            }
             0..4 => {
                 records.push(admitted(next, 0));
                 open.push(next);
@@ -735,10 +811,28 @@ fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
     records
 }
 
+fn outline_of(bytes: &[u8]) -> Option<Outline> {
+    Outline::of(Reader::new(bytes).expect("a segment"))
+}
+
+/// What is left, where it is known before which records count.
+fn replay_known(bytes: &[u8], outline: &Outline) -> Restored {
+    let mut reader = Reader::new(bytes).expect("a segment");
+    let mut replay = Replay::with_committed(outline.committed, &outline.voids);
+    loop {
+        let offset = reader.intact();
+        let Some(record) = reader.next() else {
+            return replay.finish().expect("a journal");
+        };
+        let record = record.expect("a record");
+        replay.push_at(offset, record).expect("they are in order");
+    }
+}
+
 #[test]
 fn what_is_left_of_random_histories_is_by_definition() {
     let mut rng = Rng::from_seed(21);
-    let (mut superseded, mut restored_after_begin) = (0, 0);
+    let (mut superseded, mut restored_after_begin, mut void) = (0, 0, 0);
     for round in 0..400 {
         let records = history(&mut rng, 60);
         let framer = Framer::new(round, 1);
@@ -760,12 +854,17 @@ fn what_is_left_of_random_histories_is_by_definition() {
             let restored = replay(reader.map(|record| record.expect("a record")));
             assert_eq!(restored.ok().map(Summary::of), expected, "{round}: {cut}");
             let Some(left) = expected else { continue };
+            if let Some(outline) = outline_of(&bytes[..cut]) {
+                let known = replay_known(&bytes[..cut], &outline);
+                assert_eq!(Summary::of(known), left, "{round}: {cut}");
+                void += usize::from(!outline.voids.is_empty());
+            }
             superseded += usize::from(left.next_number > 20 && left.admitted.len() < 3);
             restored_after_begin += usize::from(left.commit.is_some() && !left.seen.is_empty());
         }
     }
     assert!(
-        superseded > 100 && restored_after_begin > 100,
+        superseded > 100 && restored_after_begin > 100 && void > 1000,
         "the histories have all cases"
     );
 }
@@ -921,7 +1020,8 @@ fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
             1 => commits[rng.below(commits.len() as u64) as usize],
             _ => *last,
         };
-        let mut compaction = Compaction::new(1, 3, 4, known);
+        let outline = outline_of(&bytes[..ends[read]]).expect("it has a commit");
+        let mut compaction = Compaction::new(1, 3, 4, (known, &outline.voids));
         let mut out = compaction.header();
         in_pieces(&bytes[ends[0]..ends[read]], &mut rng, |piece| {
             take(&mut compaction, piece, &mut out).expect("a sound segment");
@@ -969,7 +1069,7 @@ fn take(compaction: &mut Compaction, piece: &[u8], out: &mut Vec<u8>) -> Result<
 #[test]
 fn records_of_an_epoch_that_is_known_to_be_committed_wait_for_no_commit() {
     const ENTRIES: u64 = 1000;
-    let mut replay = Replay::with_committed(1);
+    let mut replay = Replay::with_committed(1, &[]);
     let of_epoch = (1..=ENTRIES).map(|id| admitted(id, 0));
     for record in [begin()].into_iter().chain(of_epoch) {
         replay.push(record).expect("they are in order");
@@ -1066,7 +1166,7 @@ fn no_segment_is_made_from_a_damaged_one() {
     for at in ends[0]..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
-        let mut compaction = Compaction::new(1, 3, 4, rng.below(2));
+        let mut compaction = Compaction::new(1, 3, 4, (rng.below(2), &[]));
         let mut out = Vec::new();
         let taken = take(&mut compaction, &changed[ends[0]..], &mut out);
         let read = taken.and_then(|()| compaction.end_reading());

@@ -1,6 +1,6 @@
 //! A source is notified of an end after the commit that covers it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::base::shared::Shared;
@@ -92,9 +92,9 @@ fn run(turns: usize, stops: bool) -> (Option<FinishReason>, Table) {
     };
     let mut io = Sim::with(1, IoSettings::default(), faults, web.world());
     let state = State::new("out".as_ref(), String::new(), [1; 16]).expect("it is short");
-    let beginning = state.beginning();
-    let path = format!("out/state/journal-{:08}", beginning.segment);
-    io.put_files([(path.into(), beginning.bytes)].into());
+    let mut files = BTreeMap::new();
+    state.beginning().write_to(&mut files);
+    io.put_files(files);
     let table = Table::default();
     let config = config.finish().expect("a sound config");
     let builder = Crawler::builder(config).state(state).sink(table.clone());

@@ -81,9 +81,7 @@ fn run(
     };
     let mut io = Sim::with(rng.next_u64(), IoSettings::default(), faults, web.world());
     let mut files = earlier.clone();
-    let beginning = state.beginning();
-    let path = format!("out/state/journal-{:08}", beginning.segment);
-    files.insert(path.into(), beginning.bytes);
+    state.beginning().write_to(&mut files);
     io.put_files(files);
     let is_begun = state.commit().is_some();
     let config = config.finish().expect("a sound config");

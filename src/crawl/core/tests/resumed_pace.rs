@@ -126,8 +126,10 @@ impl Runs {
         let wall = wall.saturating_add_signed(self.off.saturating_mul(1_000_000_000));
         let settings = IoSettings::default();
         let io = Sim::with(self.rng.next_u64(), settings, faults, web.world());
-        let io = io.starting_at(Wall(wall));
+        let mut io = io.starting_at(Wall(wall));
         let state = self.state();
+        state.beginning().write_to(&mut self.files);
+        io.put_files(std::mem::take(&mut self.files));
         let taken = state.seeds_taken().unwrap_or(0);
         let mut parts = Parts::new(FunctionSink::new(|_: Page| {}));
         parts.state = Some(state);

@@ -39,9 +39,9 @@ fn asked_after(time: Duration, delay: Duration) -> BTreeMap<String, u64> {
     }
     let state = State::new(Path::new("out"), "{}".to_owned(), [3; 16]).expect("it is short");
     let mut io = Sim::with(1, IoSettings::default(), Faults::default(), web.world());
-    let beginning = state.beginning();
-    let path = format!("out/state/journal-{:08}", beginning.segment);
-    io.put_files(BTreeMap::from([(path.into(), beginning.bytes)]));
+    let mut files = BTreeMap::new();
+    state.beginning().write_to(&mut files);
+    io.put_files(files);
     let resolver = ResolverSettings {
         servers: vec![Web::name_server()],
         ..ResolverSettings::default()

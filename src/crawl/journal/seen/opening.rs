@@ -42,6 +42,11 @@ impl SeenStart {
         })
     }
 
+    /// The records of the runs.
+    pub fn records(&self) -> Vec<RunRecord> {
+        self.runs.iter().map(RunFile::record).collect()
+    }
+
     /// The files of runs that the journal does not name.
     pub fn stale<'a>(
         named: &'a [RunRecord],
