@@ -45,7 +45,7 @@ pub enum Record {
     Ended(u64),
     /// Keys of URLs admitted earlier, whose entries are no longer in the journal (after compaction).
     Seen(Vec<u64>),
-    /// Keys of the host and of the registrable domain of each seed whose entry is no longer in the journal.
+    /// Keys of the host and of the registrable domain of each seed that was admitted (after compaction).
     SeedHosts(Vec<(u64, u64)>),
     /// The Crawl-delay of a host's robots.txt, in ns: its name, with the port if that is not the usual one.
     CrawlDelay {

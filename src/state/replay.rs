@@ -185,7 +185,7 @@ pub struct Restored {
     pub runs: Vec<RunRecord>,
     /// Keys in `runs` of URLs whose admission is undone: they do not count as seen.
     pub undone: Vec<u64>,
-    /// Keys of the host and of the registrable domain of each seed that has ended.
+    /// Keys of the host and of the registrable domain of each seed.
     pub seed_hosts: Vec<(u64, u64)>,
     /// Numbers of the attempts that must not be made twice and may have been.
     pub started: Vec<u64>,
@@ -681,6 +681,7 @@ impl Committed {
                     Some(left) => self.readmitted = left,
                     None => self.see(&entry.job),
                 }
+                self.remember_seed(&entry.job);
                 self.admitted.insert(&entry);
             }
             Record::Offered(entry) => {
@@ -759,6 +760,7 @@ impl Committed {
                 None => match self.offered.remove(number) {
                     Some(entry) => {
                         self.see(&entry.job);
+                        self.remember_seed(&entry.job);
                         entry
                     }
                     None => return,
@@ -769,7 +771,6 @@ impl Committed {
                 self.requested.remove(&key);
             }
             self.started.remove(&number);
-            self.remember_seed(&entry.job);
             number = entry.replaces;
         }
     }
@@ -777,12 +778,10 @@ impl Committed {
     /// A request is in a block from now on.
     fn spill(&mut self, number: u64) {
         self.count_number(number);
-        if let Some(entry) = self.admitted.remove(number) {
-            self.remember_seed(&entry.job);
-        }
+        self.admitted.remove(number);
     }
 
-    /// Keeps the keys of the host of a seed whose entry goes.
+    /// Keeps the keys of the host of a seed.
     fn remember_seed(&mut self, job: &Job) {
         if job.seed && is_in_seen_set(job) {
             let host = self.keys.host(job.url.host_str()).0;

@@ -29,6 +29,7 @@ impl<I: Io> Core<I> {
             match command {
                 Command::Cancel(id) => {
                     self.cancel_spilled(id);
+                    self.work.cancel_left(id);
                     ids.insert(id);
                     has_cancelled = true;
                 }

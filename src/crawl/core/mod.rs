@@ -162,6 +162,7 @@ impl<I: Io> Core<I> {
     fn take_input(&mut self) {
         self.wakeups.begin_work();
         self.apply_commands();
+        self.queue_left();
         self.take_requests();
         self.put_ready_unsent();
         self.take_arrivals();

@@ -5,13 +5,20 @@ use std::time::Duration;
 use crate::base::keys::HostKey;
 use crate::base::time::Wall;
 use crate::crawl::core::Core;
+use crate::crawl::work::left::{LeftRequest, LeftRequests};
 use crate::crawl::work::offers::OfferOrigin;
+use crate::crawl::work::unsent::cancelled;
+use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::state::record::Entry;
-use crate::state::replay::{Restored, is_in_seen_set};
+use crate::state::replay::Restored;
+
+/// Requests that are queued in one turn, about a microsecond each.
+const QUEUED_PER_TURN: usize = if cfg!(test) { 3 } else { 512 };
 
 impl<I: Io> Core<I> {
-    /// Admits what an earlier run left, under its numbers, after what it had learned.
+    /// Continues with what an earlier run had learned and seen. What it left is queued in the turns that follow,
+    /// under its numbers.
     pub fn restore(&mut self, restored: Restored) {
         self.frontier
             .numbers()
@@ -31,47 +38,53 @@ impl<I: Io> Core<I> {
         }
         self.restore_spilled(restored.spilled);
         self.journal.restore_requested(restored.requested);
-        for entry in restored.admitted {
-            let is_started = restored.started.binary_search(&entry.job.id).is_ok();
-            self.restore_admitted(entry, is_started);
+        if self.requests.are_limited() {
+            // Before a request to the same origin is sent without them.
+            for Entry { job, .. } in restored.admitted.iter() {
+                self.restore_origin(&job);
+            }
         }
         for Entry { mut job, .. } in restored.offered {
             job.awaited = false;
             // It is offered again, under its number.
             self.journal.record_dropped(&job);
-            if !job.is_without_credentials() && job.seed {
-                self.requests.add_origin_of(&job.url);
-            }
+            self.restore_origin(&job);
             let admission = self.offer(&job);
             self.on_admission(admission, job, OfferOrigin::Link);
         }
+        let left = LeftRequests::new(restored.admitted, restored.started);
+        self.work.restore(left);
+        self.wakeups.turn_again();
     }
 
-    fn restore_admitted(&mut self, entry: Entry, is_started: bool) {
-        let Entry {
-            mut job,
-            not_before,
-            ..
-        } = entry;
-        // Its submitter is gone.
-        job.awaited = false;
-        // Its URL is in the seen set already, if at all.
-        if job.seed && is_in_seen_set(&job) {
-            self.frontier.add_seed(&job.url);
+    /// Queues some of the requests that an earlier run left.
+    pub fn queue_left(&mut self) {
+        for _ in 0..QUEUED_PER_TURN {
+            match self.work.poll_left() {
+                Some(LeftRequest::Queued(job)) => self.queue_admitted(job),
+                Some(LeftRequest::Delayed(job, at)) => self.delay_left(job, at),
+                Some(LeftRequest::Started(job)) => self.end_started(job),
+                Some(LeftRequest::Cancelled(job)) => self.work.end(job, Vec::new(), cancelled()),
+                None => return,
+            }
         }
-        if job.seed && job.redirects == 0 && !job.is_without_credentials() {
-            self.requests.add_origin_of(&job.url);
-        }
-        let wall = self.network.wall_at(self.now);
-        let wait = not_before.map_or(Duration::ZERO, |at| Wall(at).saturating_since(wall));
-        if is_started {
-            return self.end_started(job);
-        }
+        self.wakeups.turn_again_if(self.work.has_left());
+    }
+
+    fn delay_left(&mut self, job: Job, at: Wall) {
+        let wait = at.saturating_since(self.network.wall_at(self.now));
         if wait.is_zero() {
             return self.queue_admitted(job);
         }
         if let Some(early) = self.work.delay(job, self.now + wait) {
             self.release_later(early);
+        }
+    }
+
+    /// The user named the URL of a seed, also in an earlier run.
+    fn restore_origin(&mut self, job: &Job) {
+        if job.seed && job.redirects == 0 && !job.is_without_credentials() {
+            self.requests.add_origin_of(&job.url);
         }
     }
 }

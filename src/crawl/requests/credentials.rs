@@ -98,6 +98,11 @@ impl Credentials {
         }
     }
 
+    /// Whether there are fields that only origins of the seeds get.
+    pub fn are_limited(&self) -> bool {
+        self.limited.is_some()
+    }
+
     /// Whether a request to a URL may carry the credentials.
     pub fn are_for(&self, url: &CrawlUrl) -> bool {
         let limited = self.limited.as_ref();

@@ -62,6 +62,11 @@ impl Requests {
         &self.credentials
     }
 
+    /// Whether there are header fields that only origins of the seeds get.
+    pub fn are_limited(&self) -> bool {
+        self.credentials.are_limited()
+    }
+
     /// The user named a URL: its origin gets all header fields, credentials included.
     pub fn add_origin_of(&mut self, url: &CrawlUrl) {
         self.credentials.add_origin_of(url);

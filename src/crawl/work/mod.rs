@@ -3,6 +3,7 @@
 
 pub mod admission;
 pub mod delayed;
+pub mod left;
 pub mod mapping;
 pub mod memory;
 pub mod offers;
@@ -11,6 +12,7 @@ pub mod unsent;
 use crate::base::scopes::{SCOPES_MAX, Scopes};
 use crate::base::time::Instant;
 use crate::crawl::work::delayed::{Crowd, Delayed};
+use crate::crawl::work::left::{LeftRequest, LeftRequests};
 use crate::crawl::work::mapping::{Mapped, Mapping};
 use crate::crawl::work::memory::MemoryRoom;
 use crate::crawl::work::offers::{OfferOrigin, Offered, Offers};
@@ -28,6 +30,8 @@ use crate::throttle::map::{DeferredScopes, Facts, ScopeMap, ScopeQuery};
 pub struct Work {
     /// Requests that the frontier has not answered for yet.
     offers: Offers,
+    /// Requests that an earlier run left and that are not queued yet.
+    left: LeftRequests,
     scope_map: Box<dyn ScopeMap>,
     /// Requests whose scopes are not known yet.
     mapping: Mapping,
@@ -54,6 +58,7 @@ impl Work {
     pub fn new(scope_map: Box<dyn ScopeMap>, warn_threshold: usize) -> Self {
         Work {
             offers: Offers::default(),
+            left: LeftRequests::default(),
             scope_map,
             mapping: Mapping::default(),
             delayed: Delayed::default(),
@@ -67,7 +72,7 @@ impl Work {
 
     /// Number of requests that wait, without those that ended.
     pub fn len(&self) -> usize {
-        self.mapping.len() + self.delayed.len() + self.offers.len()
+        self.mapping.len() + self.delayed.len() + self.offers.len() + self.left.len()
     }
 
     /// Whether none waits.
@@ -88,6 +93,26 @@ impl Work {
     /// Whether there is room for one more request from outside.
     pub fn has_room(&self) -> bool {
         self.memory.has_room() && !self.is_full() && !self.unsent.is_full()
+    }
+
+    /// Continues with what an earlier run left.
+    pub fn restore(&mut self, left: LeftRequests) {
+        self.left = left;
+    }
+
+    /// The next request that an earlier run left.
+    pub fn poll_left(&mut self) -> Option<LeftRequest> {
+        self.left.poll()
+    }
+
+    /// Whether an earlier run left more.
+    pub fn has_left(&self) -> bool {
+        self.left.len() > 0
+    }
+
+    /// A request was cancelled: an earlier run may have left it.
+    pub fn cancel_left(&mut self, number: u64) {
+        self.left.cancel(number);
     }
 
     /// A request waits for the frontier's answer to its offer.
@@ -222,9 +247,10 @@ impl Work {
         lowest_outside: impl FnOnce() -> Option<u64>,
     ) {
         let (mapping, delayed, offers) = (&self.mapping, &self.delayed, &self.offers);
+        let left = self.left.next_number();
         self.cancelled_scopes.add(name, until, || {
             let waiting = mapping.ids().chain(delayed.ids()).chain(offers.ids());
-            waiting.chain(lowest_outside()).min()
+            waiting.chain(lowest_outside()).chain(left).min()
         });
     }
 
@@ -267,7 +293,8 @@ impl Work {
         let cancelled = std::mem::take(&mut self.cancelled);
         // They ended when the sink took no more.
         let unsent = self.unsent.drain().map(|unsent| unsent.job);
-        waiting.map(|job| *job).chain(cancelled).chain(unsent)
+        let waiting = waiting.map(|job| *job).chain(self.left.drain());
+        waiting.chain(cancelled).chain(unsent)
     }
 
     /// Counts a seed with a URL of so many bytes; returns whether memory is to be measured.

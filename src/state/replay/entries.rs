@@ -93,7 +93,9 @@ impl Entries {
         let tables = self.tables.into_iter();
         let mut entries: Vec<(u64, Box<[u8]>)> = tables.flatten().collect();
         entries.sort_unstable_by_key(|(number, _)| *number);
-        OrderedEntries { entries }
+        OrderedEntries {
+            entries: entries.into_iter(),
+        }
     }
 
     fn table(&self, number: u64) -> &HashMap<u64, Box<[u8]>, Known> {
@@ -108,7 +110,7 @@ impl Entries {
 /// Entries by number. Each is made from its bytes when it is asked for.
 #[derive(Debug, Default)]
 pub struct OrderedEntries {
-    entries: Vec<(u64, Box<[u8]>)>,
+    entries: std::vec::IntoIter<(u64, Box<[u8]>)>,
 }
 
 impl OrderedEntries {
@@ -120,28 +122,28 @@ impl OrderedEntries {
     /// Returns whether there are none.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// The numbers of the entries.
-    #[cfg(test)]
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.entries.iter().map(|(number, _)| *number)
+        let entries = self.entries.as_slice().iter();
+        entries.map(|(number, _)| *number)
     }
 
     /// The entries.
     pub fn iter(&self) -> impl Iterator<Item = Entry> {
-        self.entries.iter().map(|(_, bytes)| decode(bytes))
+        let entries = self.entries.as_slice().iter();
+        entries.map(|(_, bytes)| decode(bytes))
     }
 }
 
-impl IntoIterator for OrderedEntries {
+/// Removes the entries, one by one.
+impl Iterator for OrderedEntries {
     type Item = Entry;
-    type IntoIter =
-        std::iter::Map<std::vec::IntoIter<(u64, Box<[u8]>)>, fn((u64, Box<[u8]>)) -> Entry>;
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.entries.into_iter().map(|(_, bytes)| decode(&bytes))
+    fn next(&mut self) -> Option<Entry> {
+        self.entries.next().map(|(_, bytes)| decode(&bytes))
     }
 }
 
