@@ -329,7 +329,7 @@ impl Replay {
             Record::EpochEnd(_) => {}
             _ => (self.is_quiet, self.is_quiet_committed) = (false, false),
         }
-        let is_known = self.known_epoch > 0 && !self.is_past_known && !is_void;
+        let is_known = self.known_epoch > 0 && !self.is_past_known;
         match record {
             Record::Resumed(resumption) => self.resume(resumption)?,
             Record::Commit(commit) if commit.epoch <= self.known_epoch => {
@@ -338,6 +338,10 @@ impl Replay {
             Record::Commit(commit) => self.commit(commit)?,
             Record::Fact(fact) if fact.about != About::Counts => self.facts.add(fact),
             Record::Quiet => {}
+            record if is_known && is_void => {
+                let committed = self.committed.as_mut().ok_or(ReplayError::NoBegin)?;
+                committed.note_uncommitted(&record);
+            }
             record if is_known => {
                 if let Record::EpochEnd(epoch) = record {
                     self.is_past_known = epoch >= self.known_epoch;
@@ -585,6 +589,8 @@ struct Committed {
     started: BTreeSet<u64>,
     /// Keys of URLs that were requested, with no result.
     requested: HashSet<u64, Known>,
+    /// Keys of URLs that were admitted after the commit, by number.
+    uncommitted: HashMap<u64, u64, Known>,
     commit: Option<CommitRecord>,
     seeds_taken: u64,
     next_number: u64,
@@ -611,6 +617,7 @@ impl Committed {
             crawl_delays: BTreeMap::new(),
             started: BTreeSet::new(),
             requested: HashSet::default(),
+            uncommitted: HashMap::default(),
             commit: None,
             seeds_taken: 0,
             next_number: 1,
@@ -638,20 +645,25 @@ impl Committed {
 
     /// Notes which URLs were requested after the last commit: their results are lost.
     fn add_uncommitted(&mut self, records: &VecDeque<Record>) {
-        let mut admitted: HashMap<u64, u64, Known> = HashMap::default();
-        for record in records {
-            match record {
-                Record::Admitted(entry) => {
-                    admitted.insert(entry.job.id, self.key_of(entry));
-                }
-                Record::Departed(number) => {
-                    let key = admitted.get(number).copied();
-                    let earlier = || self.admitted.get(*number).map(|entry| self.key_of(&entry));
-                    self.requested.extend(key.or_else(earlier));
-                }
-                Record::Requested(keys) => self.requested.extend(keys),
-                _ => {}
+        records
+            .iter()
+            .for_each(|record| self.note_uncommitted(record));
+        self.uncommitted.clear();
+    }
+
+    /// The same, of the next record.
+    fn note_uncommitted(&mut self, record: &Record) {
+        match record {
+            Record::Admitted(entry) => {
+                self.uncommitted.insert(entry.job.id, self.key_of(entry));
             }
+            Record::Departed(number) => {
+                let key = self.uncommitted.get(number).copied();
+                let earlier = || self.admitted.get(*number).map(|entry| self.key_of(&entry));
+                self.requested.extend(key.or_else(earlier));
+            }
+            Record::Requested(keys) => self.requested.extend(keys),
+            _ => {}
         }
     }
 

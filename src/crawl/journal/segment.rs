@@ -125,8 +125,12 @@ impl Segment {
         let framer = Framer::new(to, replayed.crawl);
         let mut out = framer.header();
         let left = replayed.replay.into_left();
-        Ok(left.map(|left| {
-            left.for_each(|record| framer.frame(&mut out, |out| record.encode(out)));
+        Ok(left.map(|mut left| {
+            while let Some(step) = left.step() {
+                if let Some(record) = step {
+                    framer.frame(&mut out, |out| record.encode(out));
+                }
+            }
             out
         }))
     }

@@ -1128,7 +1128,7 @@ fn a_segment_is_rewritten_in_steps_of_some_hundred_records() {
     let read = records.len();
     records.extend((1..=ENTRIES).map(Record::Departed));
     let (bytes, ends) = segment_of(3, &records);
-    let mut compaction = Compaction::new(1, 3, 4, 1);
+    let mut compaction = Compaction::new(1, 3, 4, (1, &[]));
     let mut out = compaction.header();
     let take = |compaction: &mut Compaction, piece: &[u8], out: &mut Vec<u8>| {
         compaction.take(piece);

@@ -1,5 +1,6 @@
 //! Requests that must not be made twice are recorded as started when they are about to depart, not before.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -30,9 +31,9 @@ fn run(turns: usize) -> (Option<FinishReason>, Vec<String>, State) {
         ..Faults::default()
     };
     let mut io = Sim::with(1, IoSettings::default(), faults, web.world());
-    let beginning = state.beginning();
-    let path = format!("out/state/journal-{:08}", beginning.segment);
-    io.put_files([(path.into(), beginning.bytes)].into());
+    let mut files = BTreeMap::new();
+    state.beginning().write_to(&mut files);
+    io.put_files(files);
     let resolver = ResolverSettings {
         servers: vec![Web::name_server()],
         ..ResolverSettings::default()
