@@ -75,7 +75,7 @@ fn no_more_requests_are_started_than_may_be_in_flight() {
         };
         let hosts: BTreeSet<String> = asked.into_iter().collect();
         let started = restored.started;
-        let unasked = restored.admitted.into_iter().filter(|entry| {
+        let unasked = restored.admitted.filter(|entry| {
             let is_started = started.contains(&entry.job.id);
             is_started && !hosts.contains(entry.job.url.host_str())
         });
