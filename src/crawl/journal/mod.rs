@@ -810,3 +810,6 @@ impl Open {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

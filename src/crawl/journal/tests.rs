@@ -1,0 +1,214 @@
+//! The journal on files in memory.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::*;
+use crate::base::disk::Written;
+use crate::crawl::journal::seen::runs::RunFile;
+use crate::crawl::journal::state::State;
+use crate::frontier::seen::run::Run;
+use crate::state::journal::Reader;
+use crate::state::record::RunRecord;
+use crate::state::replay::Replay;
+use crate::wire::url::CrawlUrl;
+
+/// Length of the path of each URL.
+const PATH: usize = 100;
+
+/// A journal, and the files that it is in.
+struct Trial {
+    journal: Journal,
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    open: BTreeMap<FileId, PathBuf>,
+    now: Instant,
+}
+
+impl Trial {
+    /// With these runs of the seen set.
+    fn new(runs: Vec<RunFile>) -> Self {
+        let start = JournalStart {
+            folder: PathBuf::from("out"),
+            path: path_of(Path::new("out"), 1),
+            segment: 1,
+            crawl: 7,
+            epoch: 0,
+            keys: Keys::from_bytes([3; 16]),
+            settings: "{}".to_owned(),
+            seeds_taken: 0,
+            old: Vec::new(),
+            seen: SeenStart {
+                runs,
+                next_number: 2,
+            },
+        };
+        Trial {
+            journal: Journal::new(start, Duration::ZERO, Instant::START),
+            files: BTreeMap::new(),
+            open: BTreeMap::new(),
+            now: Instant::START,
+        }
+    }
+
+    fn perform(&mut self, mut job: DiskJob) {
+        let is_reported = !matches!(
+            job,
+            DiskJob::Create { .. } | DiskJob::Open { .. } | DiskJob::Allocate { .. }
+        );
+        match &mut job {
+            DiskJob::Create { file, path } => {
+                self.files.insert(path.clone(), Vec::new());
+                self.open.insert(*file, path.clone());
+            }
+            DiskJob::Open { file, path, length } => {
+                assert_eq!(self.files[path].len() as u64, *length);
+                self.open.insert(*file, path.clone());
+            }
+            DiskJob::Append { file, bytes, .. } => {
+                let path = &self.open[file];
+                self.files.get_mut(path).expect("a file").extend(&*bytes);
+            }
+            DiskJob::Finish { file, rename } => {
+                let path = self.open.remove(file).expect("it is open");
+                if let Some(name) = rename {
+                    let bytes = self.files.remove(&path).expect("a file");
+                    self.files.insert(name.clone(), bytes);
+                }
+            }
+            DiskJob::Read {
+                path,
+                offset,
+                bytes,
+                ..
+            } => {
+                let start = *offset as usize;
+                let end = start + bytes.len();
+                bytes.copy_from_slice(&self.files[path][start..end]);
+            }
+            DiskJob::Remove { path, .. } => drop(self.files.remove(path)),
+            _ => {}
+        }
+        if is_reported {
+            self.journal.handle_disk(&job.done(Ok(Written::default())));
+        }
+    }
+
+    /// A turn, as that of the core.
+    fn turn(&mut self) {
+        self.now = self.now + Duration::from_millis(30);
+        if self.journal.next_timeout().is_some() {
+            self.journal.begin_commit();
+            self.journal.handle_prepared(Vec::new());
+        }
+        self.journal.record_commit(1 << 40, Wall(0));
+        self.journal.advance_rewrite();
+        self.journal.poll_committed(self.now);
+        for job in self.journal.poll_jobs(self.now) {
+            self.perform(job);
+        }
+    }
+
+    fn admit(&mut self, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            let url = format!("http://a.test/{number:0PATH$}");
+            let job = Job::seed(number, CrawlUrl::parse(&url).expect("a URL"));
+            self.journal.record_admitted(&job, 0, None);
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.journal.open.as_ref().expect("it is on").is_held()
+    }
+
+    /// The number of the present segment.
+    fn segment(&self) -> u64 {
+        self.journal.open.as_ref().expect("it is on").segment
+    }
+
+    /// Checks that the segment has all of these keys.
+    fn check(&self, keys: &dyn Fn(u64) -> Vec<u64>, hosts: &[(u64, u64)]) {
+        let bytes = &self.files[&path_of(Path::new("out"), self.segment())];
+        let mut replay = Replay::new();
+        for record in Reader::new(bytes).expect("a segment") {
+            let record = record.expect("it is intact");
+            replay.push(record).expect("they are in order");
+        }
+        let restored = replay.finish().expect("it has a beginning");
+        let sorted = |mut keys: Vec<u64>| {
+            keys.sort_unstable();
+            keys
+        };
+        assert!(sorted(restored.seen) == keys(1_000_000));
+        assert!(sorted(restored.undone) == keys(2_000_000));
+        assert!(sorted(restored.requested) == keys(5_000_000));
+        let mut found = restored.seed_hosts;
+        found.sort_unstable();
+        assert!(found == hosts);
+    }
+}
+
+#[test]
+fn records_that_are_held_count_among_what_waits_for_the_disk() {
+    let mut trial = Trial::new(Vec::new());
+    trial.admit(1..200);
+    for _ in 0..1000 {
+        if trial.is_held() {
+            break;
+        }
+        trial.turn();
+    }
+    assert!(trial.is_held(), "the segment is being rewritten");
+    let many = (UNWRITTEN_MAX / PATH) as u64;
+    trial.admit(1000..1000 + many / 10);
+    assert!(!trial.journal.is_behind(), "a tenth of that is not much");
+    trial.admit(1_000_000..1_000_000 + many);
+    assert!(trial.is_held(), "no job of the disk is done");
+    assert!(trial.journal.is_behind());
+    for _ in 0..10_000 {
+        trial.turn();
+    }
+    assert!(!trial.is_held() && !trial.journal.is_behind());
+    let state = State::load_from(Path::new("out"), &trial.files).expect("it can be read");
+    assert_eq!(state.queued() as u64, 199 + many / 10 + many);
+}
+
+#[test]
+fn keys_of_any_number_are_restored_also_after_a_rewrite() {
+    for count in [1, KEYS_PER_RECORD, KEYS_PER_RECORD + 1, 10_000] {
+        let keys = |from: u64| (from..from + count as u64).collect::<Vec<u64>>();
+        let hosts: Vec<(u64, u64)> = keys(3_000_000).into_iter().zip(keys(4_000_000)).collect();
+        let run = RunRecord {
+            number: 1,
+            keys: 1 << 40,
+            length: 1 << 43,
+        };
+        let run = RunFile::new(Run::default(), run, Path::new("out"), 7);
+        let mut trial = Trial::new(vec![run]);
+        trial.journal.record_requested(keys(5_000_000));
+        trial
+            .journal
+            .record_seen(&keys(1_000_000), keys(2_000_000), &hosts);
+        // So that it is long enough to be rewritten.
+        for host in 0..REWRITE_MIN / 20 {
+            let host = format!("a-host-{host}.test");
+            trial
+                .journal
+                .record_crawl_delay(&host, Duration::from_secs(1));
+        }
+        let first = trial.segment();
+        for _ in 0..1000 {
+            trial.turn();
+            if trial.segment() > first && !trial.is_held() {
+                break;
+            }
+            let committed = trial.journal.open.as_ref().expect("it is on").epoch.0;
+            if committed < 2 {
+                trial.journal.record_seeds_taken(1);
+                continue;
+            }
+            trial.check(&keys, &hosts);
+        }
+        assert!(trial.segment() > first, "the segment is rewritten");
+        trial.check(&keys, &hosts);
+    }
+}
