@@ -377,34 +377,43 @@ fn what_a_run_was_given_is_kept_though_it_never_committed() {
     assert_eq!(again.queued(), left);
 }
 
+/// The files that two runs leave: the journal of the second has what the first one left.
+fn files_of_two_runs(seed: u64, rng: &mut Rng) -> BTreeMap<PathBuf, Vec<u8>> {
+    let lines = Lines::default();
+    let mut files = BTreeMap::new();
+    for _ in 0..2 {
+        let state = match State::load_from(out(), &files) {
+            Err(StateError::None(_)) => State::new(out(), "{}".to_owned(), [1; 16]),
+            read => read,
+        };
+        let state = state.expect("it can be read");
+        let turns = 300 + rng.below(500) as usize;
+        (_, files) = run(state, &lines, seed, turns, &files, rng);
+        lines.cut(None);
+    }
+    files
+}
+
+/// The path of the last journal.
+fn journal_of(files: &BTreeMap<PathBuf, Vec<u8>>) -> PathBuf {
+    let is_journal = |path: &&PathBuf| path.display().to_string().contains("journal-");
+    let journals = files.keys().filter(is_journal);
+    journals.max().expect("there is one").clone()
+}
+
 #[test]
 fn a_changed_byte_of_a_journal_is_reported_wherever_it_loses_a_request() {
     let (mut reported, mut kept) = (0, 0);
     for seed in 0..12 {
         let mut rng = Rng::from_seed(seed);
-        let lines = Lines::default();
-        let mut files = BTreeMap::new();
-        // Two runs: the journal of the second has what the first one left.
-        for _ in 0..2 {
-            let state = match State::load_from(out(), &files) {
-                Err(StateError::None(_)) => State::new(out(), "{}".to_owned(), [1; 16]),
-                read => read,
-            };
-            let state = state.expect("it can be read");
-            let turns = 300 + rng.below(500) as usize;
-            (_, files) = run(state, &lines, seed, turns, &files, &mut rng);
-            lines.cut(None);
-        }
+        let files = files_of_two_runs(seed, &mut rng);
         let Ok(whole) = State::load_from(out(), &files) else {
             continue;
         };
         let epoch = whole.commit().map(|commit| commit.epoch);
         let urls = |state: &State| BTreeSet::from_iter(state.queued_urls(&files));
         let whole = urls(&whole);
-        let journals = files
-            .keys()
-            .filter(|path| path.display().to_string().contains("journal-"));
-        let journal = journals.max().expect("there is one").clone();
+        let journal = journal_of(&files);
         for _ in 0..60 {
             let at = rng.below(files[&journal].len() as u64) as usize;
             let mut changed = files.clone();
@@ -446,18 +455,7 @@ fn a_state_with_several_damaged_places_is_salvaged() {
     let (mut salvaged, mut refused) = (0, 0);
     for seed in 0..12 {
         let mut rng = Rng::from_seed(seed).fork("several places");
-        let lines = Lines::default();
-        let mut files = BTreeMap::new();
-        for _ in 0..2 {
-            let state = match State::load_from(out(), &files) {
-                Err(StateError::None(_)) => State::new(out(), "{}".to_owned(), [1; 16]),
-                read => read,
-            };
-            let state = state.expect("it can be read");
-            let turns = 300 + rng.below(500) as usize;
-            (_, files) = run(state, &lines, seed, turns, &files, &mut rng);
-            lines.cut(None);
-        }
+        let files = files_of_two_runs(seed, &mut rng);
         for _ in 0..60 {
             let mut changed = files.clone();
             for _ in 0..1 + rng.below(6) {
@@ -485,4 +483,49 @@ fn a_state_with_several_damaged_places_is_salvaged() {
         }
     }
     assert!(salvaged > 9 * refused, "{salvaged} {refused}");
+}
+
+#[test]
+fn each_of_several_damaged_places_is_named_and_costs_few_requests() {
+    let mut several = 0;
+    for seed in 0..12 {
+        let mut rng = Rng::from_seed(seed).fork("several changed bytes");
+        let files = files_of_two_runs(seed, &mut rng);
+        let Ok(whole) = State::load_from(out(), &files) else {
+            continue;
+        };
+        let urls = |state: &State| BTreeSet::from_iter(state.queued_urls(&files));
+        let whole = urls(&whole);
+        let journal = journal_of(&files);
+        for _ in 0..40 {
+            let mut changed = files.clone();
+            let bytes = changed.get_mut(&journal).expect("it is there");
+            let places = 2 + rng.below(4);
+            let mut at: Vec<u64> = Vec::new();
+            for _ in 0..places {
+                let place = rng.below(bytes.len() as u64);
+                bytes[place as usize] ^= 1 << rng.below(8);
+                at.push(place);
+            }
+            let context = format!("seed {seed}, bytes {at:?} of {}", journal.display());
+            let Err(StateError::Damaged(damage)) = State::load_from(out(), &changed) else {
+                continue;
+            };
+            if damage.path != journal {
+                continue;
+            }
+            // What comes after the last commit was being written.
+            let end = damage.ranges.last().expect("there is one").end;
+            let is_named = |at: &u64| damage.ranges.iter().any(|range| range.contains(at));
+            let unnamed = at.iter().find(|at| **at < end && !is_named(at));
+            assert_eq!(unnamed, None, "{context}: {damage}");
+            let salvaged = State::salvage_from(out(), &changed);
+            let salvaged = salvaged.unwrap_or_else(|error| panic!("{context}: {error}"));
+            let found = urls(&salvaged);
+            let lost = whole.difference(&found).count() as u64;
+            assert!(lost <= 64 * places, "{context}: {lost} requests are lost");
+            several += u64::from(damage.ranges.len() > 1);
+        }
+    }
+    assert!(several > 100, "{several}");
 }
