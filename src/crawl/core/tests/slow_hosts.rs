@@ -1,6 +1,6 @@
 //! Hosts with long delays leave memory to others that wait on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const SLOW: u64 = 40;
 const FAST: u64 = 4;
 const PAGES: u64 = 40;
 
-/// How many requests each host had after so long, when the slow ones have this delay and came first.
+/// How many requests each host had after so long, none of them twice, when the slow ones have this delay and came first.
 fn asked_after(time: Duration, delay: Duration) -> BTreeMap<String, u64> {
     let web = Web::new(|_| Reply::text(""));
     let mut config = config(1);
@@ -62,8 +62,11 @@ fn asked_after(time: Duration, delay: Duration) -> BTreeMap<String, u64> {
     }
     let end = crawler.io().now() + time;
     while crawler.io().now() < end && crawler.turn(None) == Turn::GoesOn {}
+    let mut pages = BTreeSet::new();
     let mut counts = BTreeMap::new();
     for asked in web.asked() {
+        let is_new = pages.insert((asked.host.clone(), asked.target.clone()));
+        assert!(is_new, "{}{} is asked once", asked.host, asked.target);
         *counts.entry(asked.host).or_default() += 1;
     }
     counts
