@@ -5,9 +5,7 @@ use std::path::Path;
 
 use super::*;
 use crate::base::disk::Written;
-use crate::crawl::journal::seen::runs::RunFile;
 use crate::crawl::journal::state::State;
-use crate::frontier::seen::run::Run;
 use crate::state::journal::Reader;
 use crate::state::record::RunRecord;
 use crate::state::replay::Replay;
@@ -25,8 +23,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// With these runs of the seen set.
-    fn new(runs: Vec<RunFile>) -> Self {
+    fn new() -> Self {
         let start = JournalStart {
             folder: PathBuf::from("out"),
             path: path_of(Path::new("out"), 1),
@@ -36,11 +33,8 @@ impl Trial {
             keys: Keys::from_bytes([3; 16]),
             settings: "{}".to_owned(),
             seeds_taken: 0,
-            old: Vec::new(),
-            seen: SeenStart {
-                runs,
-                next_number: 2,
-            },
+            continues: None,
+            seen: SeenStart::default(),
         };
         Trial {
             journal: Journal::new(start, Duration::ZERO, Instant::START),
@@ -149,7 +143,7 @@ impl Trial {
 
 #[test]
 fn records_that_are_held_count_among_what_waits_for_the_disk() {
-    let mut trial = Trial::new(Vec::new());
+    let mut trial = Trial::new();
     trial.admit(1..200);
     for _ in 0..1000 {
         if trial.is_held() {
@@ -174,20 +168,26 @@ fn records_that_are_held_count_among_what_waits_for_the_disk() {
 
 #[test]
 fn keys_of_any_number_are_restored_also_after_a_rewrite() {
-    for count in [1, KEYS_PER_RECORD, KEYS_PER_RECORD + 1, 10_000] {
-        let keys = |from: u64| (from..from + count as u64).collect::<Vec<u64>>();
+    for count in [1, 4096, 4097, 10_000] {
+        let keys = |from: u64| (from..from + count).collect::<Vec<u64>>();
         let hosts: Vec<(u64, u64)> = keys(3_000_000).into_iter().zip(keys(4_000_000)).collect();
         let run = RunRecord {
             number: 1,
             keys: 1 << 40,
             length: 1 << 43,
         };
-        let run = RunFile::new(Run::default(), run, Path::new("out"), 7);
-        let mut trial = Trial::new(vec![run]);
-        trial.journal.record_requested(keys(5_000_000));
-        trial
-            .journal
-            .record_seen(&keys(1_000_000), keys(2_000_000), &hosts);
+        let mut trial = Trial::new();
+        let records = [
+            Record::SeenRuns(vec![run]),
+            Record::Seen(keys(1_000_000)),
+            Record::SeenUndone(keys(2_000_000)),
+            Record::SeedHosts(hosts.clone()),
+            Record::Requested(keys(5_000_000)),
+        ];
+        for record in records {
+            let open = trial.journal.open.as_mut().expect("it is on");
+            open.record(|out| record.encode(out));
+        }
         // So that it is long enough to be rewritten.
         for host in 0..REWRITE_MIN / 20 {
             let host = format!("a-host-{host}.test");
