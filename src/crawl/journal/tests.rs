@@ -89,7 +89,7 @@ impl Trial {
 
     /// A turn, as that of the core.
     fn turn(&mut self) {
-        self.now = self.now + Duration::from_millis(30);
+        self.now += Duration::from_millis(30);
         if self.journal.next_timeout().is_some() {
             self.journal.begin_commit();
             self.journal.handle_prepared(Vec::new());
