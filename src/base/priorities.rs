@@ -126,7 +126,7 @@ impl<T> PriorityQueue<T> {
 
 /// A queue in pieces, so that it never moves as a whole.
 #[derive(Debug)]
-struct Line<T> {
+pub struct Line<T> {
     pieces: VecDeque<VecDeque<T>>,
 }
 
@@ -142,14 +142,24 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    fn push(&mut self, value: T) {
+    /// Adds one behind all others.
+    pub fn push(&mut self, value: T) {
         match self.pieces.back_mut() {
             Some(last) if last.len() < PIECE => last.push_back(value),
             _ => self.pieces.push_back(VecDeque::from([value])),
         }
     }
 
-    fn pop(&mut self) -> Option<T> {
+    /// Adds one before all others.
+    pub fn push_front(&mut self, value: T) {
+        match self.pieces.front_mut() {
+            Some(first) if first.len() < PIECE => first.push_front(value),
+            _ => self.pieces.push_front(VecDeque::from([value])),
+        }
+    }
+
+    /// Removes the first.
+    pub fn pop(&mut self) -> Option<T> {
         let first = self.pieces.front_mut()?;
         let value = first.pop_front();
         // The last piece is kept: the next entry needs no new one.
@@ -159,7 +169,14 @@ impl<T> Line<T> {
         value
     }
 
-    fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        let entries: usize = self.pieces.iter().map(VecDeque::capacity).sum();
+        entries * size_of::<T>() + self.pieces.capacity() * size_of::<VecDeque<T>>()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
         self.pieces.front().is_none_or(VecDeque::is_empty)
     }
 }

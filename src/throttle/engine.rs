@@ -19,6 +19,7 @@
 mod accounts;
 mod median;
 mod mixed;
+mod places;
 mod findings;
 mod answers;
 mod lanes;
@@ -95,6 +96,8 @@ pub struct Throttle {
     priorities: Priorities,
     /// Number of scopes checked so far by [`Throttle::poll`].
     scopes_checked: u64,
+    /// Number of lanes looked at so far in lines.
+    lanes_visited: u64,
     /// Consecutive polls that ended at their bound without a grant.
     empty_polls: u32,
     in_flight: usize,
@@ -184,6 +187,7 @@ impl Throttle {
             uncapped: VecDeque::new(),
             priorities: Priorities::default(),
             scopes_checked: 0,
+            lanes_visited: 0,
             empty_polls: 0,
             in_flight: 0,
             lines: 0,
@@ -272,6 +276,9 @@ impl Throttle {
     /// Returns the next grant at `now`, or `None` when everything waits for time or for another
     /// request to end.
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
+        if self.priorities.is_splitting() {
+            self.split_lines(now);
+        }
         self.check_released_scope(now);
         self.collect_due(now);
         for _ in 0..CHECKS_PER_POLL {
@@ -313,6 +320,18 @@ impl Throttle {
     #[cfg(test)]
     pub(crate) fn scopes_checked(&self) -> u64 {
         self.scopes_checked
+    }
+
+    /// Scopes and lanes that were looked at since the start, entries of the wheel included.
+    #[cfg(test)]
+    pub(crate) fn steps(&self) -> u64 {
+        self.scopes_checked + self.lanes_visited
+    }
+
+    /// Memory of lanes that wait behind others of other priorities, in bytes.
+    #[cfg(test)]
+    pub(crate) fn mixed_bytes(&self) -> usize {
+        self.priorities.bytes()
     }
 
     /// Counts a poll that ended at its bound without a grant. Many scopes may become due together,
@@ -429,7 +448,8 @@ impl Throttle {
     /// Returns when to call [`Throttle::poll`] next if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
         let queues = [&self.departing, &self.ready, &self.uncapped];
-        if queues.iter().all(|queue| queue.is_empty()) && self.released_of.is_none() {
+        let is_idle = queues.iter().all(|queue| queue.is_empty()) && self.released_of.is_none();
+        if is_idle && !self.priorities.is_splitting() {
             self.wheel.next()
         } else {
             Some(Instant::START)
@@ -440,6 +460,7 @@ impl Throttle {
     fn advance(&mut self, now: Instant) {
         let mut due = std::mem::take(&mut self.due);
         self.drained = !self.wheel.expire(now, EXPIRE_BUDGET, &mut due);
+        self.lanes_visited += due.len() as u64;
         // Void entries are removed in a first pass. Its memory reads are independent, so the
         // processor overlaps the cache misses of several scopes; the checks below depend on one
         // another.

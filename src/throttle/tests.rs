@@ -3,6 +3,7 @@
 mod world;
 mod pace;
 mod priorities;
+mod many_lanes;
 mod scopes;
 mod fairness;
 mod refusals;

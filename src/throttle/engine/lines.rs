@@ -36,6 +36,7 @@ impl Throttle {
             if lane == NO_INDEX {
                 return None;
             }
+            self.lanes_visited += 1;
             match self.lanes[lane as usize].state {
                 Waiting::Offered { .. } => return Some(lane),
                 Waiting::Idle => self.dequeue(id),
@@ -75,7 +76,7 @@ impl Throttle {
         let priority = slot.priority;
         if first != last {
             self.lanes[last as usize].next = next;
-        } else if let Some(next) = self.priorities.next_of(id, priority) {
+        } else if let Some(next) = self.priorities.next_of(id, priority, &self.lanes) {
             self.lanes[next as usize].next = next;
             self.scope_mut(id).waiting = next;
         } else {

@@ -2,18 +2,29 @@
 //! ones have an eighth of the turns.
 //!
 //! While all lanes of a line have one priority the line is a ring. In a mixed line only the first lane is in
-//! the ring; the others are here, sorted. A line is mixed until it is empty, so each lane moves from the ring
-//! at most once per wait.
+//! the ring; the others are in queues here, by priority. A line is mixed until it is empty.
+//!
+//! ```text
+//! ring ── another priority comes ──► first lane, rest of the ring, queues
+//!                                      rest ── the priority of one of them changes ──► queues, in steps
+//! ```
+//!
+//! The rest of the ring stays linked, however long it is. A lane cannot be taken from its middle: if its
+//! priority changes, the rest goes to queues, from which any lane can be taken, some hundred lanes in a step.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use hashbrown::HashMap;
 
 use super::super::scope::{NO_INDEX, NOT_CAPPED};
+use super::lanes::Lane;
+use super::places::Places;
 use super::{End, Throttle};
+use crate::base::chunked::ChunkedVec;
 use crate::base::ids::{LaneId, ScopeId};
-use crate::base::priorities::{PriorityQueue, PriorityTurns};
+use crate::base::priorities::{Line, PriorityQueue, PriorityTurns};
 use crate::base::secret::Known;
 use crate::base::time::Instant;
 
@@ -23,8 +34,10 @@ pub(super) struct Priorities {
     /// Priorities by their numbers. Number 0 is priority 0.
     known: Vec<i32>,
     lines: HashMap<ScopeId, MixedLine, Known>,
-    /// Where lanes wait in mixed lines.
-    places: HashMap<u32, (ScopeId, Place), Known>,
+    /// Where lanes wait in queues of mixed lines.
+    places: Places,
+    /// Lines whose rest is taken apart.
+    splitting: VecDeque<ScopeId>,
     /// Scopes whose first lane waits for the global cap, with the number of its priority. An entry is void if
     /// the scope has another number by now.
     capped: PriorityQueue<(ScopeId, u8)>,
@@ -33,16 +46,36 @@ pub(super) struct Priorities {
 /// The others of a line; the first is in the scope's ring.
 #[derive(Debug, Default)]
 struct MixedLine {
-    lanes: BTreeMap<Place, u32>,
+    queues: BTreeMap<Reverse<i32>, LaneQueue>,
+    rest: Option<Rest>,
+    /// The rest is taken apart.
+    is_splitting: bool,
     turns: PriorityTurns,
     /// The first lane has one of the turns of lower priorities: a higher one does not pass it.
     has_turn: bool,
-    first_number: i64,
-    next_number: i64,
 }
 
-/// A priority, and the order among equal ones.
-type Place = (Reverse<i32>, i64);
+/// Lanes of one priority; at least one.
+#[derive(Debug, Default)]
+struct LaneQueue {
+    /// Lanes, and the numbers of their places: those that have left are void.
+    entries: Line<(u32, u32)>,
+    /// Number of lanes that have not left.
+    lanes: usize,
+}
+
+/// Lanes that were in the ring before the line was mixed, linked from the first to the last.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    first: u32,
+    last: u32,
+    /// The number of the priority that they had. That of one may be another by now, until the rest is taken
+    /// apart.
+    number: u8,
+}
+
+/// Lanes of a rest that go to queues in one step.
+const LANES_PER_STEP: usize = if cfg!(test) { 16 } else { 256 };
 
 /// Numbers of priorities are less than this: the last one is `NOT_CAPPED`.
 const KNOWN_MAX: usize = NOT_CAPPED as usize;
@@ -52,7 +85,8 @@ impl Default for Priorities {
         Priorities {
             known: vec![0],
             lines: HashMap::default(),
-            places: HashMap::default(),
+            places: Places::default(),
+            splitting: VecDeque::new(),
             capped: PriorityQueue::default(),
         }
     }
@@ -81,44 +115,61 @@ impl Priorities {
         !self.lines.is_empty() && self.lines.contains_key(&id)
     }
 
+    /// Whether a rest is being taken apart.
+    pub fn is_splitting(&self) -> bool {
+        !self.splitting.is_empty()
+    }
+
+    /// Memory of lanes that wait in mixed lines, in bytes.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        let queues = self.lines.values().flat_map(|line| line.queues.values());
+        queues.map(|queue| queue.entries.bytes()).sum::<usize>() + self.places.bytes()
+    }
+
     /// Inserts a lane that is not the first.
     fn insert(&mut self, id: ScopeId, lane: u32, number: u8, end: End) {
         let priority = Reverse(self.priority(number));
         let line = self.lines.get_mut(&id).expect("the line is mixed");
-        let place = match end {
-            End::Back => {
-                line.next_number += 1;
-                (priority, line.next_number)
-            }
-            End::Front => {
-                line.first_number -= 1;
-                (priority, line.first_number)
-            }
-        };
-        line.lanes.insert(place, lane);
-        self.places.insert(lane, (id, place));
+        let queue = line.queues.entry(priority).or_default();
+        let entry = (lane, self.places.enter(lane, id));
+        queue.lanes += 1;
+        match end {
+            End::Back => queue.entries.push(entry),
+            End::Front => queue.entries.push_front(entry),
+        }
     }
 
-    /// Removes a lane from its mixed line, unless it is the first there. Returns the scope of the line.
-    fn remove(&mut self, lane: u32) -> Option<ScopeId> {
-        let (id, place) = self.places.remove(&lane)?;
+    /// Removes a lane, with the priority of this number, from the queue in which it waits, if it is in one.
+    /// Returns the scope of the line.
+    fn remove(&mut self, lane: u32, number: u8) -> Option<ScopeId> {
+        let id = self.places.leave(lane)?;
+        let priority = Reverse(self.priority(number));
         let line = self.lines.get_mut(&id).expect("the line is mixed");
-        line.lanes.remove(&place);
+        let queue = line.queues.get_mut(&priority).expect("the lane is in it");
+        queue.lanes -= 1;
+        if queue.lanes == 0 {
+            line.queues.remove(&priority);
+        }
         Some(id)
     }
 
     /// The first lane of a line has left it; it had a priority of this number. Returns the next.
-    pub fn next_of(&mut self, id: ScopeId, left: u8) -> Option<u32> {
+    pub fn next_of(&mut self, id: ScopeId, left: u8, lanes: &ChunkedVec<Lane>) -> Option<u32> {
         if self.lines.is_empty() {
             return None;
         }
         let left = self.priority(left);
         let line = self.lines.get_mut(&id)?;
+        let of_rest = line.rest.map(|rest| self.known[usize::from(rest.number)]);
+        let queues = &line.queues;
         let below = |priority: i32| {
-            let from = (Reverse(priority), i64::MAX);
-            line.lanes.range(from..).next().map(|((key, _), _)| key.0)
+            let mut lower = queues.range((Excluded(Reverse(priority)), Unbounded));
+            let of_queues = lower.next().map(|(key, _)| key.0);
+            of_queues.max(of_rest.filter(|of_rest| *of_rest < priority))
         };
-        let Some(((highest, _), _)) = line.lanes.first_key_value() else {
+        let of_queues = queues.first_key_value().map(|(key, _)| key.0);
+        let Some(highest) = of_queues.max(of_rest) else {
             self.lines.remove(&id);
             return None;
         };
@@ -126,13 +177,21 @@ impl Priorities {
             line.turns.pass_over();
         }
         // What left may wait again at once.
-        let (turn, has_turn) = line.turns.choose(highest.0.max(left), below);
-        let priority = if has_turn { turn } else { highest.0 };
+        let (turn, has_turn) = line.turns.choose(highest.max(left), below);
+        let priority = if has_turn { turn } else { highest };
         line.has_turn = has_turn;
-        let mut equal = line.lanes.range((Reverse(priority), i64::MIN)..);
-        let (place, lane) = equal.next().map(|(place, lane)| (*place, *lane))?;
-        line.lanes.remove(&place);
-        self.places.remove(&lane);
+        let Some(queue) = line.queues.get_mut(&Reverse(priority)) else {
+            return line.pop_rest(lanes);
+        };
+        let places = &mut self.places;
+        let entries = std::iter::from_fn(|| queue.entries.pop());
+        let mut current = entries.filter(|(lane, entry)| places.is_current(*lane, *entry));
+        let (lane, _) = current.next().expect("it has a lane");
+        places.leave(lane);
+        queue.lanes -= 1;
+        if queue.lanes == 0 {
+            line.queues.remove(&Reverse(priority));
+        }
         Some(lane)
     }
 
@@ -144,6 +203,19 @@ impl Priorities {
     /// The next of these scopes, and the number of the priority that it had.
     pub fn pop_capped(&mut self) -> Option<(ScopeId, u8)> {
         self.capped.pop().map(|(_, entry)| entry)
+    }
+}
+
+impl MixedLine {
+    /// Takes the first lane of the rest.
+    fn pop_rest(&mut self, lanes: &ChunkedVec<Lane>) -> Option<u32> {
+        let rest = self.rest.as_mut()?;
+        let lane = rest.first;
+        match lane == rest.last {
+            true => self.rest = None,
+            false => rest.first = lanes[lane as usize].next,
+        }
+        Some(lane)
     }
 }
 
@@ -161,32 +233,59 @@ impl Throttle {
             self.lanes[lane.0 as usize].priority = number;
             return;
         }
-        let Some(id) = self.unlink(lane.0) else {
-            // It is the first of a line.
+        let old = self.lanes[lane.0 as usize].priority;
+        if let Some(id) = self.priorities.remove(lane.0, old) {
+            self.lanes[lane.0 as usize].priority = number;
+            self.enqueue_mixed(lane.0, id, End::Back);
+            return self.schedule_check(id, now);
+        }
+        let scopes = self.lanes[lane.0 as usize].scopes_copy();
+        if (scopes.iter()).any(|id| self.first_waiting(self.scope_ref(*id)) == lane.0) {
             return self.set_priority_of_first(lane.0, number, now);
-        };
+        }
+        // It is in the ring of one of them, or in what is left of that.
+        for id in scopes {
+            if self.scope_ref(id).waiting != NO_INDEX {
+                self.mix(id);
+                self.begin_splitting(id);
+            }
+        }
         self.lanes[lane.0 as usize].priority = number;
-        self.enqueue_mixed(lane.0, id, End::Back);
-        self.schedule_check(id, now);
+        self.split_lines(now);
     }
 
-    /// Takes a lane from the line in which it waits, which is mixed from now on, unless it is the first there.
-    fn unlink(&mut self, lane: u32) -> Option<ScopeId> {
-        if let Some(id) = self.priorities.remove(lane) {
-            return Some(id);
+    /// Takes the rest of a line apart, in steps.
+    fn begin_splitting(&mut self, id: ScopeId) {
+        let line = self.priorities.lines.get_mut(&id);
+        let line = line.expect("the line is mixed");
+        if line.rest.is_some() && !std::mem::replace(&mut line.is_splitting, true) {
+            self.priorities.splitting.push_back(id);
         }
-        for id in self.lanes[lane as usize].scopes_copy() {
-            let last = self.scope_ref(id).waiting;
-            if last == NO_INDEX || self.lanes[last as usize].next == lane {
+    }
+
+    /// Moves some lanes from rests to queues.
+    pub(super) fn split_lines(&mut self, now: Instant) {
+        let mut lanes = 0;
+        while let Some(id) = self.priorities.splitting.front().copied() {
+            let line = self.priorities.lines.get_mut(&id);
+            let Some(lane) = line.and_then(|line| line.pop_rest(&self.lanes)) else {
+                if let Some(line) = self.priorities.lines.get_mut(&id) {
+                    line.is_splitting = false;
+                }
+                self.priorities.splitting.pop_front();
                 continue;
+            };
+            self.lanes_visited += 1;
+            let first = self.first_waiting(self.scope_ref(id));
+            self.add_to_mixed(lane, id, End::Back);
+            if self.first_waiting(self.scope_ref(id)) != first {
+                self.schedule_check(id, now);
             }
-            // It may be in this ring.
-            self.mix(id);
-            if let Some(id) = self.priorities.remove(lane) {
-                return Some(id);
+            lanes += 1;
+            if lanes == LANES_PER_STEP {
+                return;
             }
         }
-        None
     }
 
     /// The first lane of a line has another priority now.
@@ -203,7 +302,7 @@ impl Throttle {
             // Others may go before it.
             self.mix(id);
             self.priorities.insert(id, lane, number, End::Front);
-            let first = self.priorities.next_of(id, number);
+            let first = self.priorities.next_of(id, number, &self.lanes);
             self.set_first(id, first.expect("at least this lane waits"));
         }
         self.raise_capped(id);
@@ -215,18 +314,18 @@ impl Throttle {
         if self.priorities.is_mixed(id) {
             return;
         }
-        self.priorities.lines.insert(id, MixedLine::default());
         let last = self.scope_ref(id).waiting;
         let first = self.lanes[last as usize].next;
-        let mut lane = self.lanes[first as usize].next;
-        while lane != first {
-            let slot = &mut self.lanes[lane as usize];
-            // It is still in a line.
-            let next = std::mem::replace(&mut slot.next, lane);
-            let number = slot.priority;
-            self.priorities.insert(id, lane, number, End::Back);
-            lane = next;
-        }
+        let rest = (first != last).then(|| Rest {
+            first: self.lanes[first as usize].next,
+            last,
+            number: self.lanes[last as usize].priority,
+        });
+        let line = MixedLine {
+            rest,
+            ..MixedLine::default()
+        };
+        self.priorities.lines.insert(id, line);
         self.set_first(id, first);
     }
 
@@ -239,6 +338,23 @@ impl Throttle {
     /// Adds a lane to a line with lanes of other priorities.
     pub(super) fn enqueue_mixed(&mut self, lane: u32, id: ScopeId, end: End) {
         self.mix(id);
+        let line = self.priorities.lines.get_mut(&id);
+        let line = line.expect("the line is mixed");
+        if let Some(rest) = &mut line.rest
+            && end == End::Back
+            && rest.number == self.lanes[lane as usize].priority
+        {
+            self.lanes[rest.last as usize].next = lane;
+            // It is in a line.
+            self.lanes[lane as usize].next = lane;
+            rest.last = lane;
+            return;
+        }
+        self.add_to_mixed(lane, id, end);
+    }
+
+    /// Adds a lane to the first or to the queues of a mixed line.
+    fn add_to_mixed(&mut self, lane: u32, id: ScopeId, end: End) {
         let scope = self.scope_ref(id);
         let (first, claimed_by) = (self.first_waiting(scope), scope.claimed_by());
         let (number, of_first) = (
