@@ -268,9 +268,8 @@ fn next(crawler: &mut ArgiopeCrawler) -> Option<Page> {
 pub unsafe extern "C" fn argiope_acknowledge(crawler: *mut ArgiopeCrawler, id: u64) {
     guarded((), || {
         // SAFETY: the caller's promise.
-        if let Some(going) =
-            unsafe { crawler.as_mut() }.and_then(|crawler| crawler.crawler.as_mut())
-        {
+        let crawler = unsafe { crawler.as_mut() };
+        if let Some(going) = crawler.and_then(|crawler| crawler.crawler.as_mut()) {
             going.acknowledge(id);
         }
     });
