@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use crate::base::shared::Shared;
 use crate::crawl::control::feed::{EndedRequest, RequestSource, SourceError, SourcePoll, Wake};
-use crate::crawl::core::tests::trial::config;
+use crate::crawl::core::tests::trial::{config, web_resolver};
 use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, FinishReason, Turn};
-use crate::fetch::resolver::ResolverSettings;
 use crate::frontier::request::Request;
 use crate::io::IoSettings;
 use crate::io::sim::web::{Reply, Web};
@@ -82,10 +81,7 @@ fn run(turns: usize, stops: bool) -> (Option<FinishReason>, Table) {
     config.frontier.robots_obey = false;
     config.state_sync = Duration::from_millis(30);
     config.stop_grace = Duration::from_secs(1);
-    let resolver = ResolverSettings {
-        servers: vec![Web::name_server()],
-        ..ResolverSettings::default()
-    };
+    let resolver = web_resolver();
     let faults = Faults {
         disk_latency_max: Duration::from_millis(10),
         ..Faults::default()

@@ -19,11 +19,10 @@ use tempfile::TempDir;
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::crawl::core::tests::resumed_files::checked_lines;
-use crate::crawl::core::tests::trial::config;
+use crate::crawl::core::tests::trial::{config, web_resolver};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, Parts, Turn};
-use crate::fetch::resolver::ResolverSettings;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::web::{Asked, Reply, Web};
@@ -266,10 +265,7 @@ impl Trial {
         let is_sound = is_quick && faults.disk_error == 0.0 && faults.disk_full.is_empty();
         let never_fails = faults.disk_error == 0.0 && faults.disk_full.is_empty();
         let settled = is_sound.then_some(config.state_sync + COMMIT_TIME);
-        let resolver = ResolverSettings {
-            servers: vec![Web::name_server()],
-            ..ResolverSettings::default()
-        };
+        let resolver = web_resolver();
         let mut warc = WarcOptions::new("a.test", [rng.below(256) as u8; 16]);
         warc.size_max = [4000, 20_000][rng.below(2) as usize];
         let sink = FileSink::new(FileSinkOptions {

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::base::rng::Rng;
-use crate::crawl::core::tests::trial::config;
+use crate::crawl::core::tests::trial::{config, web_resolver};
 use crate::crawl::journal::state::{State, StateError};
 use crate::crawl::{Crawler, FinishReason};
-use crate::fetch::resolver::ResolverSettings;
 use crate::frontier::request::{PageKind, Request};
 use crate::io::IoSettings;
 use crate::io::sim::web::{Reply, Web};
@@ -71,10 +70,7 @@ fn run(
     config.frontier.robots_obey = rng.below(2) == 0;
     config.state_sync = Duration::from_millis(rng.below(60));
     config.throttle.default.concurrency = 3;
-    let resolver = ResolverSettings {
-        servers: vec![Web::name_server()],
-        ..ResolverSettings::default()
-    };
+    let resolver = web_resolver();
     let faults = Faults {
         disk_latency_max: Duration::from_millis(rng.below(20)),
         ..Faults::default()

@@ -8,10 +8,9 @@ use std::time::Duration;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, Wall};
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::trial::config;
+use crate::crawl::core::tests::trial::{config, web_resolver};
 use crate::crawl::journal::state::{State, StateError};
 use crate::crawl::{Crawler, Parts, Turn};
-use crate::fetch::resolver::ResolverSettings;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::web::{Asked, Reply, Web};
@@ -117,10 +116,7 @@ impl Runs {
             },
             ..Faults::default()
         };
-        let resolver = ResolverSettings {
-            servers: vec![Web::name_server()],
-            ..ResolverSettings::default()
-        };
+        let resolver = web_resolver();
         let nanos = self.clock.as_nanos() as u64;
         let wall = BEGAN.0.saturating_add(nanos);
         let wall = wall.saturating_add_signed(self.off.saturating_mul(1_000_000_000));

@@ -7,11 +7,10 @@ use std::time::Duration;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
-use crate::crawl::core::tests::trial::{config, run_for};
+use crate::crawl::core::tests::trial::{config, run_for, web_resolver};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::journal::state::{State, StateError};
 use crate::crawl::{Crawler, Parts, Turn};
-use crate::fetch::resolver::ResolverSettings;
 use crate::frontier::request::{PageKind, Request};
 use crate::frontier::settings::Follow;
 use crate::io::IoSettings;
@@ -158,10 +157,7 @@ fn run(
         disk_latency_max: Duration::from_millis(rng.below(80)),
         ..Faults::default()
     };
-    let resolver = ResolverSettings {
-        servers: vec![Web::name_server()],
-        ..ResolverSettings::default()
-    };
+    let resolver = web_resolver();
     let mut io = Sim::with(rng.next_u64(), IoSettings::default(), faults, web.world());
     let mut files = earlier.clone();
     state.beginning().write_to(&mut files);
@@ -317,10 +313,7 @@ fn first_requests(
     let mut config = config(1);
     config.frontier.robots_obey = true;
     config.throttle.default.delay = Duration::from_secs(2);
-    let resolver = ResolverSettings {
-        servers: vec![Web::name_server()],
-        ..ResolverSettings::default()
-    };
+    let resolver = web_resolver();
     let mut io = Sim::with(1, IoSettings::default(), Faults::default(), web.world());
     state.beginning().write_to(&mut earlier);
     io.put_files(earlier);

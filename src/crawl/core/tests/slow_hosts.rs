@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::crawl::core::tests::trial::config;
+use crate::crawl::core::tests::trial::{config, web_resolver};
 use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, Parts, Turn};
-use crate::fetch::resolver::ResolverSettings;
 use crate::frontier::request::Request;
 use crate::io::sim::web::{Reply, Web};
 use crate::io::sim::{Faults, Sim};
@@ -42,10 +41,7 @@ fn asked_after(time: Duration, delay: Duration) -> BTreeMap<String, u64> {
     let mut files = BTreeMap::new();
     state.beginning().write_to(&mut files);
     io.put_files(files);
-    let resolver = ResolverSettings {
-        servers: vec![Web::name_server()],
-        ..ResolverSettings::default()
-    };
+    let resolver = web_resolver();
     let mut parts = Parts::new(NullSink);
     parts.state = Some(state);
     let config = config.finish().expect("a sound config");

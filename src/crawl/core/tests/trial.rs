@@ -114,6 +114,14 @@ pub fn crawl_web(
     crawl_in(Faults::default(), None, web.world(), 1, edit)
 }
 
+/// Settings of a resolver that asks the name server of a simulated web.
+pub fn web_resolver() -> resolver::ResolverSettings {
+    resolver::ResolverSettings {
+        servers: vec![Web::name_server()],
+        ..resolver::ResolverSettings::default()
+    }
+}
+
 /// Settings without delay and robots.txt, which allow the simulated addresses.
 pub fn config(seed: u64) -> Config {
     let mut config = Config::default();
