@@ -135,6 +135,7 @@ impl<I: Io> Core<I> {
             return;
         }
         self.record_last_facts();
+        self.journal.end_rewriting();
         let epoch = self.journal.begin_commit();
         self.sync_spilled();
         self.output.prepare(epoch.unwrap_or(ONLY_EPOCH));

@@ -544,6 +544,16 @@ impl Journal {
         Some(epoch)
     }
 
+    /// The commit that begins next is the last one: the segment is not rewritten any more.
+    pub fn end_rewriting(&mut self) {
+        if let Some(open) = &mut self.open {
+            debug_assert!(!open.is_held(), "no commit begins then");
+            let abandoned = open.rewrite.take().map(|rewrite| rewrite.abandon());
+            open.jobs.extend(abandoned.into_iter().flatten());
+            open.rewrite_at = u64::MAX;
+        }
+    }
+
     /// The sink has prepared the epoch: all of it is durable in these files.
     pub fn handle_prepared(&mut self, durable: Vec<FileLength>) {
         if let Some(open) = self.open.as_deref_mut()

@@ -73,6 +73,7 @@ const NEXT: FileId = FileId(2);
 const WRITE: u64 = 20;
 const READ: u64 = 21;
 const SYNC: u64 = 22;
+const REMOVE: u64 = 23;
 
 /// Bytes that are read, or written, by one job: some thousand records.
 const PIECE: usize = 64 << 10;
@@ -216,6 +217,20 @@ impl Rewrite {
     /// The new segment: its number, its path, and the framer that goes on with it.
     pub fn into_segment(self) -> (u64, PathBuf, Framer) {
         (self.number, self.to, self.compaction.into_framer())
+    }
+
+    /// Jobs that remove what was written: the present segment stays. It must not be [held](Rewrite::is_held).
+    pub fn abandon(self) -> [DiskJob; 2] {
+        let close = DiskJob::Finish {
+            file: NEXT,
+            rename: None,
+        };
+        let remove = DiskJob::Remove {
+            file: NEXT,
+            path: self.unfinished,
+            tag: REMOVE,
+        };
+        [close, remove]
     }
 
     fn write(&mut self) -> Step {
