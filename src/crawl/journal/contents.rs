@@ -31,6 +31,8 @@ pub struct StateContents {
     segments: Vec<FileLength>,
     /// The files with requests that do not fit into memory. They can be read after the crawl has removed them.
     spilled: BTreeMap<u64, File>,
+    /// The runs of the seen set, likewise, but for those that are missing.
+    runs: BTreeMap<u64, File>,
 }
 
 /// A request that is still to be fetched.
@@ -69,8 +71,9 @@ impl StateContents {
         let mut tries = READ_TRIES;
         loop {
             tries -= 1;
-            match StateContents::read_once(out) {
-                // A crawl that has just been resumed removes the files of its earlier runs.
+            match StateContents::read_once(out, tries == 0) {
+                // A crawl that has just been resumed removes the files of its earlier runs, and one that runs
+                // those that it has merged.
                 Err(StateError::Io { cause, .. })
                     if cause.kind() == io::ErrorKind::NotFound && tries > 0 => {}
                 read => return read,
@@ -78,7 +81,8 @@ impl StateContents {
         }
     }
 
-    fn read_once(out: &Path) -> Result<Self, StateError> {
+    /// `is_last`: files of the seen set that are missing now are missing for good.
+    fn read_once(out: &Path, is_last: bool) -> Result<Self, StateError> {
         let state = State::read_folder(out, OnDamage::Skip)?;
         let mut segments = Vec::new();
         for path in State::file_paths(out)? {
@@ -98,10 +102,21 @@ impl StateContents {
                 Err(cause) => return Err(StateError::Io { path, cause }),
             };
         }
+        let mut runs = BTreeMap::new();
+        let named = state.restored.iter().flat_map(|left| &left.runs);
+        for run in named {
+            let path = runs::path_of(out, run.number);
+            match File::open(&path) {
+                Ok(file) => drop(runs.insert(run.number, file)),
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound && is_last => {}
+                Err(cause) => return Err(StateError::Io { path, cause }),
+            }
+        }
         Ok(StateContents {
             state,
             segments,
             spilled,
+            runs,
         })
     }
 
@@ -189,13 +204,12 @@ impl StateContents {
         } = &self.state;
         let mut runs = restored.iter().flat_map(|left| &left.runs);
         runs.any(|run| {
-            let found = file_has(
-                run,
-                &start.folder,
-                start.crawl,
-                key,
-                |path, offset, bytes| File::open(path)?.read_exact_at(bytes, offset),
-            );
+            let read = |_: &Path, offset, bytes: &mut [u8]| {
+                let file = self.runs.get(&run.number);
+                file.ok_or(io::ErrorKind::NotFound)?
+                    .read_exact_at(bytes, offset)
+            };
+            let found = file_has(run, &start.folder, start.crawl, key, read);
             found.unwrap_or_else(|error| {
                 let path = runs::path_of(&start.folder, run.number);
                 log::error!("{}: {error}", path.display());

@@ -26,6 +26,7 @@ pub mod adversity;
 mod handshakes;
 mod pulled;
 mod races;
+mod read_states;
 pub mod resumed_files;
 mod durability;
 mod resumed_pace;
