@@ -10,6 +10,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 
 /// Crawls that are tried unless `ARGIOPE_SEEDS` says otherwise.
 const SEEDS: u64 = 200;
+
+/// No more crawls are tried after so many that failed.
+const FAILED_MAX: usize = 20;
 
 /// Crawls that found something once: a sync of results failed, a later one did not, and the commit under way
 /// had the length of that one.
@@ -546,6 +550,7 @@ fn nothing_is_lost_or_doubled_on_a_disk_that_fails() {
         assert_eq!(check(&lines), whole, "seed {seed}: all pages have lines");
     }
     let next = AtomicU64::new(seeds.start);
+    let failed = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -555,14 +560,28 @@ fn nothing_is_lost_or_doubled_on_a_disk_that_fails() {
                     if seed >= seeds.end {
                         return;
                     }
+                    let run = || {
+                        let lines = Trial::new(seed).run_to_its_end(1 + seed as usize % 9);
+                        assert_eq!(check(&lines), whole, "seed {seed}: all pages have lines");
+                    };
                     // The message of what failed comes before this one.
-                    let run = || Trial::new(seed).run_to_its_end(1 + seed as usize % 9);
-                    let lines = catch_unwind(run).unwrap_or_else(|_| {
-                        panic!("the crawl of seed {seed} failed; ARGIOPE_SEED={seed} runs it alone")
-                    });
-                    assert_eq!(check(&lines), whole, "seed {seed}: all pages have lines");
+                    if catch_unwind(run).is_err() {
+                        println!(
+                            "the crawl of seed {seed} failed; ARGIOPE_SEED={seed} runs it alone"
+                        );
+                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        failed.push(seed);
+                        if failed.len() >= FAILED_MAX {
+                            return;
+                        }
+                    }
                 }
             });
         }
     });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(
+        failed.is_empty(),
+        "the crawls of these seeds failed: {failed:?}"
+    );
 }
