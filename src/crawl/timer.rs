@@ -30,6 +30,8 @@ pub enum Timer {
     Pool,
     /// What was recorded since the last commit is to be committed.
     Commit,
+    /// What was recorded is to be handed to the disk: a process that is killed then has recorded it.
+    Records,
     /// Statistics are written, sinks flushed, limits checked.
     Tick,
     /// A held lane may be offered again.
@@ -46,7 +48,7 @@ pub enum Timer {
 
 impl Timer {
     /// All of them.
-    pub const ALL: [Timer; 16] = [
+    pub const ALL: [Timer; 17] = [
         Timer::Again,
         Timer::Sink,
         Timer::Throttle,
@@ -57,6 +59,7 @@ impl Timer {
         Timer::Admission,
         Timer::Pool,
         Timer::Commit,
+        Timer::Records,
         Timer::Tick,
         Timer::Frontier,
         Timer::Arrival,

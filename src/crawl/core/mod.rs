@@ -271,6 +271,7 @@ impl<I: Io> Core<I> {
             Timer::Admission => self.frontier.next_answer(),
             Timer::Pool => self.network.idle_deadline(),
             Timer::Commit => self.commit_due(),
+            Timer::Records => self.journal.hand_over_due(),
             Timer::Tick => self.wakeups.next_tick(),
             Timer::Frontier => self.frontier.next_wake(),
             Timer::Arrival => self.workload.next_arrival(),
@@ -346,6 +347,7 @@ impl<I: Io> Core<I> {
                 Timer::Again
                 | Timer::Sink
                 | Timer::Throttle
+                | Timer::Records
                 | Timer::Arrival
                 | Timer::Source
                 | Timer::TimeLimit

@@ -231,7 +231,8 @@ enum Stage {
 const FILE: FileId = FileId(0);
 
 /// Records are handed to the disk at the end of a turn, but not more often: what a process that is killed
-/// had recorded is then known to the run that resumes the crawl.
+/// had recorded by then is known to the run that resumes the crawl. The first after a pause go at once: that a
+/// request departs is handed over before it is sent.
 const HAND_OVER_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Records are handed to the disk when there are so many bytes of them, if no commit does so before.
@@ -641,12 +642,19 @@ impl Journal {
         })
     }
 
+    /// When what was recorded is to be handed to the disk: [`Journal::poll_jobs`] does so.
+    pub fn hand_over_due(&self) -> Option<Instant> {
+        let open = self.open.as_ref()?;
+        let has_records = open.is_begun && !open.records.is_empty();
+        has_records.then_some(open.hand_over_at)
+    }
+
     /// Jobs for the disk since the last call.
     pub fn poll_jobs(&mut self, now: Instant) -> Vec<DiskJob> {
         let Some(open) = self.open.as_deref_mut() else {
             return Vec::new();
         };
-        if open.is_begun && open.hand_over_at <= now {
+        if open.is_begun && !open.records.is_empty() && open.hand_over_at <= now {
             open.hand_over(APPEND);
             open.hand_over_at = now + HAND_OVER_INTERVAL;
         }

@@ -49,9 +49,6 @@ const PAGES: u64 = 14;
 /// works: round trips, the jobs queued before the commit, and its own.
 const COMMIT_TIME: Duration = Duration::from_secs(4);
 
-/// More than the longest time between two writes of records, and half a round trip.
-const TURN_TIME: Duration = Duration::from_millis(60);
-
 /// Requests in flight to one host.
 const CONCURRENCY: u32 = 3;
 
@@ -436,13 +433,7 @@ impl Trial {
         {
             let age = left.crashed_at.saturating_since(asked.at);
             let url = url_of(asked);
-            // Records are written at the end of a later turn, and one that sends a request is one.
-            let is_later = |other: &Asked| {
-                let since = other.at.saturating_since(asked.at);
-                since > TURN_TIME && left.crashed_at.saturating_since(other.at) > TURN_TIME
-            };
-            let is_recorded = age > RECORD_TIME && left.asked.iter().any(is_later);
-            if is_recorded && !urls.contains(&url) {
+            if age > RECORD_TIME && !urls.contains(&url) {
                 self.lost.insert(url);
             }
         }

@@ -96,8 +96,8 @@ fn every_timer_is_set_and_fires() {
     let mut config = config(1);
     config.throttle.default.delay = Duration::from_secs(2);
     let mut crawler = Crawler::on(io, config, names, parts).expect("it can be set up");
-    for page in 1..5 {
-        crawler.submit(get(1, page)).expect("a request");
+    for page in 1..30 {
+        crawler.submit(get(page % 6, page)).expect("a request");
     }
     watch.run(&mut crawler);
     let missing: Vec<Timer> = Timer::ALL
