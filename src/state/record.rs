@@ -597,8 +597,38 @@ fn flags_of(job: &Job, replaces: u64, not_before: Option<u64>) -> u64 {
     set.fold(0, |all, (flag, _)| all | flag)
 }
 
-impl Entry {
-    fn decode(input: &mut Input<'_>) -> Result<Entry, RecordError> {
+/// The first fields of an entry, up to its URL.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryHead<'a> {
+    flags: u64,
+    /// The number of the attempt.
+    pub id: u64,
+    /// That of the attempt that led to it; 0 for none.
+    pub parent: u64,
+    /// That of the attempt whose place it takes; 0 for none.
+    pub replaces: u64,
+    moment: Option<u64>,
+    depth: u32,
+    /// Number of redirects that led to it.
+    pub redirects: u8,
+    attempt: u16,
+    priority: i32,
+    /// Its URL, without the scheme.
+    rest: &'a str,
+}
+
+impl<'a> EntryHead<'a> {
+    /// That of an admitted request whose record has these bytes, and the bytes of its entry, as
+    /// [`encode_stored`] appends them. `None`: another record.
+    pub fn of_admitted(bytes: &'a [u8]) -> Option<Result<(Self, &'a [u8]), RecordError>> {
+        let (ADMITTED, entry) = bytes.split_first().map(|(kind, entry)| (*kind, entry))? else {
+            return None;
+        };
+        let head = EntryHead::decode(&mut Input::new(entry));
+        Some(head.map(|head| (head, entry)))
+    }
+
+    fn decode(input: &mut Input<'a>) -> Result<Self, RecordError> {
         let flags = input.number("flags")?;
         let has = |flag: u64| flags & flag != 0;
         let is_known = flags & !ALL_FLAGS == 0;
@@ -623,8 +653,50 @@ impl Entry {
                 .map_err(|_| RecordError::Value("priority"))?,
             false => 0,
         };
-        let url = [scheme_of(has(HTTPS)), input.text("url")?].concat();
-        let url = CrawlUrl::from_canonical(&url).ok_or(RecordError::Value("url"))?;
+        Ok(EntryHead {
+            flags,
+            id,
+            parent,
+            replaces,
+            moment: moment.transpose()?,
+            depth: depth.transpose()?.unwrap_or(0),
+            redirects: redirects.transpose()?.unwrap_or(0),
+            attempt: attempt.transpose()?.unwrap_or(1),
+            priority,
+            rest: input.text("url")?,
+        })
+    }
+
+    fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Its purpose.
+    pub fn kind(&self) -> PageKind {
+        match () {
+            () if self.has(ROBOTS) => PageKind::Robots,
+            () if self.has(SITEMAP) => PageKind::Sitemap,
+            () => PageKind::Page,
+        }
+    }
+
+    /// Whether it is a seed.
+    pub fn is_seed(&self) -> bool {
+        self.has(SEED)
+    }
+
+    /// The scheme of its URL, with what follows it, and the rest.
+    pub fn url(&self) -> [&'a str; 2] {
+        [scheme_of(self.has(HTTPS)), self.rest]
+    }
+}
+
+impl Entry {
+    fn decode(input: &mut Input<'_>) -> Result<Entry, RecordError> {
+        let head = EntryHead::decode(input)?;
+        let has = |flag: u64| head.has(flag);
+        let url = CrawlUrl::from_canonical(&head.url().concat());
+        let url = url.ok_or(RecordError::Value("url"))?;
         let via = match has(VIA) {
             true => {
                 let shared: usize = input.number_as("via")?;
@@ -639,22 +711,18 @@ impl Entry {
             false => None,
         };
         let job = Job {
-            id,
-            parent,
+            id: head.id,
+            parent: head.parent,
             via,
             url,
-            kind: match () {
-                () if has(ROBOTS) => PageKind::Robots,
-                () if has(SITEMAP) => PageKind::Sitemap,
-                () => PageKind::Page,
-            },
-            seed: has(SEED),
+            kind: head.kind(),
+            seed: head.is_seed(),
             fresh: has(FRESH),
             awaited: has(AWAITED),
-            redirects: redirects.transpose()?.unwrap_or(0),
-            attempt: attempt.transpose()?.unwrap_or(1),
-            depth: depth.transpose()?.unwrap_or(0),
-            priority,
+            redirects: head.redirects,
+            attempt: head.attempt,
+            depth: head.depth,
+            priority: head.priority,
             share: 0.0,
             flags: Flags {
                 dont_adjust_delay: has(DONT_ADJUST_DELAY),
@@ -667,8 +735,8 @@ impl Entry {
         };
         Ok(Entry {
             job,
-            replaces,
-            not_before: moment.transpose()?,
+            replaces: head.replaces,
+            not_before: head.moment,
         })
     }
 }

@@ -21,13 +21,16 @@ use thiserror::Error;
 pub use self::blocks::Blocks;
 use self::entries::Entries;
 pub use self::entries::OrderedEntries;
-use super::record::{About, CommitRecord, Entry, Fact, Record, Resumption, RunRecord};
+use super::record::{
+    About, CommitRecord, Entry, EntryHead, Fact, Record, RecordError, Resumption, RunRecord,
+};
 use crate::base::keys::Keys;
 use crate::base::pile::Pile;
 use crate::base::secret::Known;
 use crate::base::sharded::ShardedTable;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
+use crate::wire::url::{host_of_rest, registrable};
 
 /// What is left of a crawl, from the records of its journal in order.
 ///
@@ -231,6 +234,9 @@ pub enum ReplayError {
     /// The first record does not begin a crawl, or there is no record.
     #[error("the journal lacks its beginning")]
     NoBegin,
+    /// It is not a record.
+    #[error("{0}")]
+    Record(#[source] RecordError),
     /// An epoch ended after an equal or later one.
     #[error("epoch {epoch} ended after epoch {last}")]
     EpochOrder {
@@ -254,6 +260,7 @@ impl ReplayError {
     pub const fn code(&self) -> &'static str {
         match self {
             ReplayError::NoBegin => "journal.no_begin",
+            ReplayError::Record(cause) => cause.code(),
             ReplayError::EpochOrder { .. } => "journal.epoch_order",
             ReplayError::UnknownEpoch { .. } => "journal.unknown_epoch",
         }
@@ -295,6 +302,31 @@ impl Replay {
         self.push_any(record, is_void)
     }
 
+    /// The same, of the bytes of a record.
+    ///
+    /// # Errors
+    /// As [`Replay::push_at`], or they are not those of a record.
+    pub fn push_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), ReplayError> {
+        let has_voids = self.voids.front().is_some_and(|void| void.start <= offset);
+        if self.is_known()
+            && !has_voids
+            && let Some(committed) = &mut self.committed
+            && let Some(admitted) = EntryHead::of_admitted(bytes)
+        {
+            let (head, entry) = admitted.map_err(ReplayError::Record)?;
+            committed.apply_admission(&head, entry);
+            (self.is_quiet, self.is_quiet_committed) = (false, false);
+            return Ok(());
+        }
+        let record = Record::decode(bytes).map_err(ReplayError::Record)?;
+        self.push_at(offset, record)
+    }
+
+    /// Whether records are known to be committed, or void.
+    fn is_known(&self) -> bool {
+        self.known_epoch > 0 && !self.is_past_known
+    }
+
     /// The same, of a record that is not in a void.
     ///
     /// # Errors
@@ -329,7 +361,7 @@ impl Replay {
             Record::EpochEnd(_) => {}
             _ => (self.is_quiet, self.is_quiet_committed) = (false, false),
         }
-        let is_known = self.known_epoch > 0 && !self.is_past_known;
+        let is_known = self.is_known();
         match record {
             Record::Resumed(resumption) => self.resume(resumption)?,
             Record::Commit(commit) if commit.epoch <= self.known_epoch => {
@@ -567,6 +599,8 @@ impl std::fmt::Debug for Left {
 struct Committed {
     keys: Keys,
     settings: String,
+    /// Room for a URL.
+    text: String,
     /// Attempts that have not ended.
     admitted: Entries,
     /// Offers without an answer.
@@ -605,6 +639,7 @@ impl Committed {
         Committed {
             keys: Keys::from_bytes(keys),
             settings,
+            text: String::new(),
             admitted: Entries::default(),
             offered: Entries::default(),
             spilled: Blocks::default(),
@@ -687,12 +722,9 @@ impl Committed {
         let readmitted = std::mem::take(&mut self.readmitted);
         match record {
             Record::Admitted(entry) => {
+                self.readmitted = readmitted;
                 self.count(&entry);
-                self.offered.remove(entry.job.id);
-                match readmitted.checked_sub(1) {
-                    Some(left) => self.readmitted = left,
-                    None => self.see(&entry.job),
-                }
+                self.begin_admission(entry.job.id, |all| all.see(&entry.job));
                 self.remember_seed(&entry.job);
                 self.admitted.insert(&entry);
             }
@@ -760,6 +792,37 @@ impl Committed {
         }
     }
 
+    /// A request is admitted. It counts as seen, unless it was admitted before.
+    fn begin_admission(&mut self, number: u64, see: impl FnOnce(&mut Self)) {
+        self.offered.remove(number);
+        match self.readmitted.checked_sub(1) {
+            Some(left) => self.readmitted = left,
+            None => see(self),
+        }
+    }
+
+    /// As [`Committed::apply`], of an admission whose entry has these bytes.
+    fn apply_admission(&mut self, head: &EntryHead<'_>, bytes: &[u8]) {
+        for number in [head.id, head.parent, head.replaces] {
+            self.count_number(number);
+        }
+        let is_in_seen_set = is_kind_in_seen_set(head.kind(), head.redirects);
+        let [scheme, rest] = head.url();
+        self.begin_admission(head.id, |all| {
+            if is_in_seen_set {
+                all.text.clear();
+                all.text.push_str(scheme);
+                all.text.push_str(rest);
+                all.see_key(all.keys.url(&all.text).0);
+            }
+        });
+        if head.is_seed() && is_in_seen_set {
+            let host = host_of_rest(rest);
+            self.add_seed_host(self.keys.host(host).0, self.keys.host(registrable(host)).0);
+        }
+        self.admitted.insert_stored(head.id, head.replaces, bytes);
+    }
+
     /// An attempt ended; so have those that it replaced: their results came before its own, if at all.
     fn end(&mut self, number: u64) {
         let is_known = self.admitted.has(number) || self.offered.has(number);
@@ -811,10 +874,13 @@ impl Committed {
     /// The URL of a request counts as seen.
     fn see(&mut self, job: &Job) {
         if is_in_seen_set(job) {
-            let key = self.keys.url(job.url.as_str()).0;
-            self.undone.remove(&key);
-            self.seen.push(key);
+            self.see_key(self.keys.url(job.url.as_str()).0);
         }
+    }
+
+    fn see_key(&mut self, key: u64) {
+        self.undone.remove(&key);
+        self.seen.push(key);
     }
 
     /// Undoes the admission of these attempts, which are not left: their URLs do not count as seen.
@@ -925,9 +991,13 @@ fn is_of_beginning(record: &Record) -> bool {
 /// Whether the seen set holds the URL of a request: not those that the crawl fetches for its own use by
 /// name or by redirect, which anyone may fetch as a page.
 pub fn is_in_seen_set(job: &Job) -> bool {
-    match job.kind {
+    is_kind_in_seen_set(job.kind, job.redirects)
+}
+
+fn is_kind_in_seen_set(kind: PageKind, redirects: u8) -> bool {
+    match kind {
         PageKind::Page => true,
-        PageKind::Sitemap => job.redirects == 0,
+        PageKind::Sitemap => redirects == 0,
         PageKind::Robots => false,
     }
 }

@@ -136,10 +136,7 @@ impl CrawlUrl {
         if authority.contains(['?', '#', '@']) {
             return None;
         }
-        let host_length = match authority.find(']') {
-            Some(bracket) if authority.starts_with('[') => bracket + 1,
-            _ => authority.find(':').unwrap_or(authority.len()),
-        };
+        let host_length = host_length(authority);
         let port = match &authority[host_length..] {
             "" => own_port,
             port => port.strip_prefix(':')?.parse().ok()?,
@@ -372,6 +369,21 @@ pub fn registrable(host: &str) -> &str {
     psl::domain_str(host)
         .filter(|_| !is_address)
         .unwrap_or(host)
+}
+
+/// The host in the text of a URL, as [`CrawlUrl::as_str`] returned it, without its scheme.
+pub fn host_of_rest(rest: &str) -> &str {
+    let end = rest.find('/').unwrap_or(rest.len());
+    let authority = &rest[..end];
+    &authority[..host_length(authority)]
+}
+
+/// The length of the host before a port.
+fn host_length(authority: &str) -> usize {
+    match authority.find(']') {
+        Some(bracket) if authority.starts_with('[') => bracket + 1,
+        _ => authority.find(':').unwrap_or(authority.len()),
+    }
 }
 
 /// Parses any URL, including those that cannot be fetched, against an optional base.

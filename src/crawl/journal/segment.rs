@@ -144,13 +144,14 @@ impl Replayed {
             return Err(ReadError::Segment(SegmentError::Damaged));
         }
         let mut replay = Replay::with_committed(outline.committed, &outline.voids);
-        loop {
-            let offset = reader.intact();
-            let Some(record) = reader.next() else {
-                break;
-            };
-            let record = record.map_err(ReadError::Segment)?;
-            replay.push_at(offset, record).map_err(ReadError::Replay)?;
+        while let Some((offset, payload)) = reader.next_payload() {
+            let pushed = replay.push_bytes(offset, payload);
+            pushed.map_err(|cause| match cause {
+                ReplayError::Record(cause) => {
+                    ReadError::Segment(SegmentError::Record { offset, cause })
+                }
+                cause => ReadError::Replay(cause),
+            })?;
         }
         Ok(Replayed {
             crawl: reader.crawl(),

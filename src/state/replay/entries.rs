@@ -36,15 +36,21 @@ impl Default for Entries {
 impl Entries {
     /// Adds an entry, or replaces that of its number.
     pub fn insert(&mut self, entry: &Entry) {
-        let number = entry.job.id;
-        match entry.replaces {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        record::encode_stored(entry, &mut bytes);
+        self.insert_stored(entry.job.id, entry.replaces, &bytes);
+        self.bytes = bytes;
+    }
+
+    /// The same, of an entry with these bytes.
+    pub fn insert_stored(&mut self, number: u64, replaces: u64, bytes: &[u8]) {
+        match replaces {
+            0 if self.replaced.is_empty() => None,
             0 => self.replaced.remove(&number),
             replaced => self.replaced.insert(number, replaced),
         };
-        self.bytes.clear();
-        record::encode_stored(entry, &mut self.bytes);
-        let bytes = self.bytes.as_slice().into();
-        self.table_mut(number).insert(number, bytes);
+        self.table_mut(number).insert(number, bytes.into());
     }
 
     /// Removes an entry.

@@ -819,14 +819,12 @@ fn outline_of(bytes: &[u8]) -> Option<Outline> {
 fn replay_known(bytes: &[u8], outline: &Outline) -> Restored {
     let mut reader = Reader::new(bytes).expect("a segment");
     let mut replay = Replay::with_committed(outline.committed, &outline.voids);
-    loop {
-        let offset = reader.intact();
-        let Some(record) = reader.next() else {
-            return replay.finish().expect("a journal");
-        };
-        let record = record.expect("a record");
-        replay.push_at(offset, record).expect("they are in order");
+    while let Some((offset, payload)) = reader.next_payload() {
+        replay
+            .push_bytes(offset, payload)
+            .expect("they are in order");
     }
+    replay.finish().expect("a journal")
 }
 
 #[test]
