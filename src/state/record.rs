@@ -165,6 +165,8 @@ pub enum About {
     Host,
     /// The cookies of a registrable domain.
     Cookies,
+    /// The origin of a seed, which gets the credentials of the crawl.
+    SeedOrigin,
     /// Counts of limits, of a host, a domain or the crawl. Unlike other facts they belong to their epoch.
     Counts,
 }
@@ -783,17 +785,19 @@ impl About {
             About::Host => 3,
             About::Counts => 4,
             About::Cookies => 5,
+            About::SeedOrigin => 6,
         }
     }
 }
 
 /// All of them.
-const ABOUT: [About; 5] = [
+const ABOUT: [About; 6] = [
     About::Scope,
     About::Robots,
     About::Host,
     About::Counts,
     About::Cookies,
+    About::SeedOrigin,
 ];
 
 impl CommitRecord {

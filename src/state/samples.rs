@@ -106,9 +106,15 @@ fn commit(rng: &mut Rng) -> CommitRecord {
 
 /// A fact with any values.
 pub fn fact(rng: &mut Rng) -> Fact {
-    let about = [About::Scope, About::Robots, About::Host, About::Counts];
+    let about = [
+        About::Scope,
+        About::Robots,
+        About::Host,
+        About::Counts,
+        About::SeedOrigin,
+    ];
     Fact {
-        about: about[rng.below(4) as usize],
+        about: about[rng.below(5) as usize],
         name: one_of(rng, &["", "a.test", "host/b.test:81"]).to_owned(),
         at: number(rng),
         value: (0..rng.below(4)).map(|_| rng.next_u64() as u8).collect(),

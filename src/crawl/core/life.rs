@@ -36,7 +36,7 @@ impl<I: Io> Core<I> {
     pub fn admit(&mut self, job: Job, origin: OfferOrigin) {
         self.output.stats_mut().seeds += 1;
         if !job.is_without_credentials() {
-            self.requests.add_origin_of(&job.url);
+            self.name_origin(&job.url);
         }
         let admission = self.offer(&job);
         self.on_admission(admission, job, origin);

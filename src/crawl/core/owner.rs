@@ -159,6 +159,6 @@ impl<I: Io> Core<I> {
 
     /// The origin of a URL gets all header fields, credentials included.
     pub fn trust_origin_of(&mut self, url: &CrawlUrl) {
-        self.requests.add_origin_of(url);
+        self.name_origin(url);
     }
 }

@@ -82,9 +82,9 @@ impl<I: Io> Core<I> {
     }
 
     /// The user named the URL of a seed, also in an earlier run.
-    fn restore_origin(&mut self, job: &Job) {
+    pub fn restore_origin(&mut self, job: &Job) {
         if job.seed && job.redirects == 0 && !job.is_without_credentials() {
-            self.requests.add_origin_of(&job.url);
+            self.name_origin(&job.url);
         }
     }
 }

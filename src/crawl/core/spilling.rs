@@ -54,9 +54,7 @@ impl<I: Io> Core<I> {
         for entry in read.entries {
             let job = entry.job;
             self.record_admitted(&job, OfferOrigin::Link);
-            if job.seed && !job.is_without_credentials() {
-                self.requests.add_origin_of(&job.url);
-            }
+            self.restore_origin(&job);
             match self.spill.is_cancelled(job.root()) {
                 true => self.work.end(job, Vec::new(), cancelled()),
                 false => self.release_later(job),

@@ -4,6 +4,7 @@
 //! would read them.
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::base::keys::Keys;
 use crate::base::secret::Secret;
@@ -91,11 +92,11 @@ impl Credentials {
         })
     }
 
-    /// The user has named a URL: its origin gets all fields.
-    pub fn add_origin_of(&mut self, url: &CrawlUrl) {
-        if let Some(limited) = &mut self.limited {
-            limited.add(url.origin());
-        }
+    /// The user has named a URL of this origin: it gets all fields. Returns whether that is new.
+    pub fn add_origin(&mut self, origin: &str) -> bool {
+        self.limited
+            .as_mut()
+            .is_some_and(|limited| limited.add(origin))
     }
 
     /// Whether there are fields that only origins of the seeds get.
@@ -147,10 +148,16 @@ impl Credentials {
 }
 
 impl Limited {
-    fn add(&mut self, origin: &str) {
+    /// Adds an origin; returns whether it is new.
+    fn add(&mut self, origin: &str) -> bool {
         let hash = self.keys.origin(origin).0;
-        let entry = self.origins.entry(hash, |other| *other == hash, |h| *h);
-        entry.or_insert(hash);
+        match self.origins.entry(hash, |other| *other == hash, |h| *h) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(entry) => {
+                entry.insert(hash);
+                true
+            }
+        }
     }
 
     fn has(&self, origin: &str) -> bool {

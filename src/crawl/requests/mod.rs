@@ -67,9 +67,10 @@ impl Requests {
         self.credentials.are_limited()
     }
 
-    /// The user named a URL: its origin gets all header fields, credentials included.
-    pub fn add_origin_of(&mut self, url: &CrawlUrl) {
-        self.credentials.add_origin_of(url);
+    /// The user named a URL of this origin: it gets all header fields, credentials included. Returns whether
+    /// that is new and makes a difference.
+    pub fn add_origin(&mut self, origin: &str) -> bool {
+        self.credentials.add_origin(origin)
     }
 
     /// Writes a job's request into an exchange. Warns the first time that one goes without the user's

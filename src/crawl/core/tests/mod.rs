@@ -30,3 +30,4 @@ mod read_states;
 pub mod resumed_files;
 mod durability;
 mod resumed_pace;
+mod resumed_secrets;

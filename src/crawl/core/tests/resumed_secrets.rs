@@ -1,0 +1,73 @@
+//! Credentials of the crawl are for the origins of its seeds, in later runs, too.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::crawl::core::tests::trial::{config, run_for};
+use crate::crawl::journal::state::State;
+use crate::crawl::{Crawler, Parts};
+use crate::fetch::resolver::ResolverSettings;
+use crate::frontier::request::Request;
+use crate::frontier::settings::Follow;
+use crate::io::IoSettings;
+use crate::io::sim::web::{Asked, Reply, Web};
+use crate::io::sim::{Faults, Sim};
+use crate::sink::NullSink;
+
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Runs the crawl for a while; returns what was asked, and what the disk has then. It had `files`.
+fn run(state: State, mut files: Files, span: Duration) -> (Vec<Asked>, Files) {
+    let web = Web::new(|asked: &Asked| {
+        let links = (0..9).map(|page| format!("<a href=/{page}>x</a>"));
+        let other = format!("<a href=http://other.test{}>y</a>", asked.target);
+        Reply::page(links.collect::<String>() + &other)
+    });
+    let mut config = config(1);
+    config.frontier.follow = Follow::All;
+    config.fetch.headers = vec![("Authorization".to_owned(), "Basic eDp5".to_owned())];
+    config.throttle.default.delay = Duration::from_secs(1);
+    let resolver = ResolverSettings {
+        servers: vec![Web::name_server()],
+        ..ResolverSettings::default()
+    };
+    let mut io = Sim::with(1, IoSettings::default(), Faults::default(), web.world());
+    state.beginning().write_to(&mut files);
+    io.put_files(files);
+    let is_new = state.seeds_taken() == Some(0);
+    let mut parts = Parts::new(NullSink);
+    parts.state = Some(state);
+    let config = config.finish().expect("a sound config");
+    let mut crawler = Crawler::on(io, config, resolver, parts).expect("a crawler");
+    if is_new {
+        let seed = Request::get("http://seed.test/");
+        let submitted = crawler.handle().submit_seed_at(seed, 1);
+        submitted.expect("there is room");
+    }
+    run_for(&mut crawler, span);
+    (web.asked(), crawler.io().files().clone())
+}
+
+#[test]
+fn links_to_the_origin_of_a_seed_that_ended_in_an_earlier_run_carry_the_credentials() {
+    let out = Path::new("out");
+    let mut state = State::new(out, String::new(), [1; 16]).expect("it is short");
+    let mut files = Files::new();
+    for number in 0..3 {
+        let asked;
+        (asked, files) = run(state, files, Duration::from_secs(4));
+        for host in ["seed.test", "other.test"] {
+            let of_host = asked.iter().filter(|asked| asked.host == host);
+            let carries = |asked: &Asked| {
+                let mut names = asked.fields.iter().map(|(name, _)| name);
+                names.any(|name| name.eq_ignore_ascii_case("authorization"))
+            };
+            let carry: Vec<bool> = of_host.map(carries).collect();
+            assert!(carry.len() >= 2, "run {number}, {host}: {carry:?}");
+            let is_for = host == "seed.test";
+            assert!(carry.iter().all(|carries| *carries == is_for), "{host}");
+        }
+        state = State::load_from(out, &files).expect("it can be read");
+    }
+}
