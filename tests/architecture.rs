@@ -259,7 +259,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("offers", "work frontier pages journal"),
     ("outage", "frontier throttle flights network outage"),
     ("outage_probes", "frontier network outage"),
-    ("owner", "control workload requests throttle network output"),
+    ("owner", "control workload throttle network output"),
     ("pages", "workload work frontier network pages output"),
     ("pending", "control work frontier requests pages output"),
     ("phase", "control workload frontier throttle network output"),
@@ -270,7 +270,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("scopes", "work frontier throttle"),
     ("seen", "control frontier journal"),
     ("set_up", ""),
-    ("spilling", "work frontier requests network journal spill"),
+    ("spilling", "work frontier network journal spill"),
     ("starting", "work throttle flights journal"),
     (
         "signals",

@@ -10,9 +10,9 @@ use crate::fetch::exchange::Exchange;
 use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
 use crate::io::Io;
-#[cfg(feature = "cookies")]
 use crate::state::record::About;
 use crate::wire::proxy::Proxy;
+use crate::wire::url::CrawlUrl;
 
 impl<I: Io> Core<I> {
     /// The exchange of a request that was released, by this proxy.
@@ -54,6 +54,21 @@ impl<I: Io> Core<I> {
                     .record_fact(About::Cookies, &domain, wall, &cookies);
             }
         }
+    }
+
+    /// The user named a URL: its origin gets the crawl's credentials, in later runs, too.
+    pub fn name_origin(&mut self, url: &CrawlUrl) {
+        if self.requests.add_origin(url.origin()) {
+            let at = self.network.wall_at(self.now);
+            self.journal
+                .record_fact(About::SeedOrigin, url.origin(), at, &[1]);
+        }
+    }
+
+    /// The same, of an origin that an earlier run recorded.
+    pub fn restore_seed_origin(&mut self, origin: &str) -> bool {
+        self.requests.add_origin(origin);
+        true
     }
 
     /// Adds the cookies of a domain that an earlier run saved `elapsed` ago. Returns whether there are any.

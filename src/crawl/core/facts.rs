@@ -11,7 +11,6 @@ use crate::frontier::saved_counts::Counts;
 use crate::io::Io;
 use crate::state::record::{About, Fact};
 use crate::state::replay::Facts;
-use crate::wire::url::CrawlUrl;
 
 /// Scopes that are recorded in one turn, but for those with new holds.
 const SCOPES_PER_TURN: usize = 256;
@@ -109,23 +108,11 @@ impl<I: Io> Core<I> {
                 }
                 About::Counts => self.restore_counts(name, value),
                 About::Cookies => self.restore_cookies(value, elapsed),
-                About::SeedOrigin => {
-                    self.requests.add_origin(name);
-                    true
-                }
+                About::SeedOrigin => self.restore_seed_origin(name),
             };
             if !is_kept {
                 self.journal.record_fact(*about, name, at, &[]);
             }
-        }
-    }
-
-    /// The user named a URL: its origin gets the crawl's credentials, in later runs, too.
-    pub fn name_origin(&mut self, url: &CrawlUrl) {
-        if self.requests.add_origin(url.origin()) {
-            let at = self.network.wall_at(self.now);
-            self.journal
-                .record_fact(About::SeedOrigin, url.origin(), at, &[1]);
         }
     }
 

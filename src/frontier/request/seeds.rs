@@ -34,10 +34,12 @@ fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
 
 /// Writes a request as one line that [`parse_line`] reads as the same request, without line end.
 fn to_line(request: &Request) -> String {
-    let json =
-        |request: &Request| serde_json::to_string(&Object::of(request)).expect("a request is JSON");
-    let line = json(request);
-    let has_only_url = line == json(&Request::get(request.url.as_str()));
+    let line = serde_json::to_string(&Object::of(request)).expect("a request is JSON");
+    let only_url = line
+        .strip_prefix(r#"{"url":""#)
+        .and_then(|rest| rest.strip_suffix(r#""}"#));
+    // One that needs escapes stays JSON.
+    let has_only_url = only_url == Some(request.url.as_str());
     let stands_alone = request.url.starts_with("http")
         && !request.url.contains(char::is_whitespace)
         && url_of(&request.url).is_ok_and(|url| url == request.url);
