@@ -74,6 +74,15 @@ impl Parts {
             in_flight_named: "CONCURRENT_REQUESTS",
         }
     }
+
+    /// The built-in parts; at most so many results wait to be pulled.
+    pub fn pulled(pages_max: usize) -> Self {
+        let results = Results::new(pages_max);
+        Parts {
+            results: Some(results.clone()),
+            ..Parts::new(results)
+        }
+    }
 }
 
 /// Why a crawl cannot be set up.

@@ -12,7 +12,7 @@ use argiope::crawl::{Crawler, Parts, Turn};
 use argiope::fetch::resolver::ResolverSettings;
 use argiope::frontier::request::Request;
 use argiope::io::sim::{Faults, Sim};
-use argiope::sink::files::{FileSink, FileSinkOptions};
+use argiope::sink::files::{FileSink, FileSinkOptions, write_line};
 use serde_json::Value;
 
 use super::web::{NAME_SERVER, PoliteWeb};
@@ -38,8 +38,35 @@ pub struct Run {
     pub crawler: Crawler<Sim>,
     pub web: Shared<PoliteWeb>,
     pub turns: u64,
+    /// Where the result lines are.
+    pub output: Output,
     /// The crawl's time, and the turns since it came.
     stands: (Duration, u64),
+}
+
+/// Where the result lines of a crawl are.
+pub enum Output {
+    File,
+    Stdout,
+    Pulled(Pulled),
+}
+
+/// Results that are pulled and acknowledged.
+#[derive(Default)]
+pub struct Pulled {
+    /// Their lines.
+    pub lines: Vec<u8>,
+    /// None are taken meanwhile.
+    pub is_full: Shared<bool>,
+    /// The number of each and its URL, by their epochs.
+    pub of_epochs: BTreeMap<u64, Vec<(u64, String)>>,
+    pub acknowledged: BTreeSet<u64>,
+    /// At most so many are taken after a turn.
+    pub most: usize,
+    /// None is acknowledged while the crawl does not depend on it.
+    pub is_slow: bool,
+    /// Those of the last turn.
+    pub last: Vec<u64>,
 }
 
 /// A result line.
@@ -132,6 +159,7 @@ impl Plan {
             seed: self.seed,
             crawler,
             web: Shared::clone(web),
+            output: Output::File,
             turns: 0,
             stands: (Duration::ZERO, 0),
         }
@@ -171,6 +199,7 @@ impl Run {
             progress(self)
         );
         let turn = self.crawler.turn(patience);
+        self.pull(patience.is_some());
         let elapsed = self.crawler.elapsed();
         self.stands = match self.stands {
             (then, turns) if then == elapsed => (then, turns + 1),
@@ -185,6 +214,39 @@ impl Run {
         match turn {
             Turn::GoesOn => None,
             Turn::Over(reason) => Some(reason),
+        }
+    }
+
+    /// Takes some results, and acknowledges those that it took before; all if none is left, as the crawl may
+    /// wait for that. `has_time`: it goes on without.
+    pub fn pull(&mut self, has_time: bool) {
+        let Output::Pulled(pulled) = &mut self.output else {
+            return;
+        };
+        if pulled.is_full.get() {
+            return;
+        }
+        let mut sure = match pulled.is_slow && has_time {
+            true => Vec::new(),
+            false => std::mem::take(&mut pulled.last),
+        };
+        for _ in 0..pulled.most {
+            let Some(page) = self.crawler.try_next_result() else {
+                if !has_time {
+                    sure.append(&mut pulled.last);
+                }
+                break;
+            };
+            write_line(&page, None, &mut pulled.lines);
+            pulled.last.push(page.id);
+            if let Some(epoch) = page.epoch {
+                let of_epoch = pulled.of_epochs.entry(epoch.0).or_default();
+                of_epoch.push((page.id, page.url));
+            }
+        }
+        for id in sure {
+            self.crawler.acknowledge(id);
+            pulled.acknowledged.insert(id);
         }
     }
 
@@ -211,8 +273,13 @@ impl Run {
         );
     }
 
-    /// The file on the simulated disk.
+    /// The result lines.
     pub fn bytes(&self) -> Vec<u8> {
+        match &self.output {
+            Output::File => {}
+            Output::Stdout => return self.crawler.io().stdout().to_vec(),
+            Output::Pulled(pulled) => return pulled.lines.clone(),
+        }
         let files = self.crawler.io().files();
         let path = Path::new("out").join("results.jsonl");
         files.get(&path).cloned().unwrap_or_default()

@@ -1,4 +1,5 @@
-//! Random webs with random values of all settings, with pauses, full sinks, full disks and outages.
+//! Random webs with random values of all settings, with pauses, full sinks, full disks and outages. Results go
+//! to a file or to standard output, or are pulled.
 //!
 //! Bugs appear in combinations, such as a bound reached during a pause. Each setting has a line in
 //! [`value_of`], or a reason in [`LEFT_OUT`]; a new setting without either fails a test.
@@ -13,7 +14,7 @@ use argiope::base::time::{Instant, Wall};
 use argiope::crawl::Parts;
 use argiope::io::sim::{Answer, FullDisk};
 use argiope::settings::all;
-use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
 use argiope::sink::page::Page;
 use argiope::sink::reply::{BodyMode, Flow, Reply};
 use argiope::throttle::decision::Decision;
@@ -21,6 +22,7 @@ use argiope::{CrawlUrl, DiskSink, WriteError};
 use argiope::{Epoch, FileLength, FinishReason, State};
 use serde_json::{Value, json};
 
+use super::crawl::{Output, Pulled, Run};
 use super::many_seeds::each_seed;
 use super::random::{Case, NAMES, case, pick};
 use super::web::{Names, Outage};
@@ -365,15 +367,33 @@ fn check(seed: u64) {
     options.warc = is_on("WARC").then(|| WarcOptions::new("a.test", [7; 16]));
     let has_state = said.get("STATE") != Some(&json!(false));
     options.commits = has_state;
-    let sink = FullNowAndThen {
-        inner: FileSink::new(options),
-        is_full: Shared::clone(&is_full),
+    // Of numbers of its own, so that the cases stay as they were.
+    let mut own = Rng::from_seed(seed).fork("output");
+    let output = match own.below(4) {
+        0 => Output::Stdout,
+        1 => Output::Pulled(Pulled {
+            is_full: Shared::clone(&is_full),
+            most: 1 + own.below(8) as usize,
+            is_slow: own.chance(0.5),
+            ..Pulled::default()
+        }),
+        _ => Output::File,
     };
-    let mut parts = Parts::new(sink);
+    if let Output::Stdout = output {
+        options.results = Results::Stdout;
+    }
+    let mut parts = match &output {
+        Output::Pulled(_) => Parts::pulled(pick(&mut own, &[1, 3, 256])),
+        Output::File | Output::Stdout => Parts::new(FullNowAndThen {
+            inner: FileSink::new(options),
+            is_full: Shared::clone(&is_full),
+        }),
+    };
     let new_state = || State::new("out".as_ref(), String::new(), [seed as u8; 16]);
     parts.state = has_state.then(|| new_state().expect("it is short"));
     parts.stats_path = Some("out/stats.json".into());
     let mut run = case.plan.begin_with(&web, parts);
+    run.output = output;
     let handle = run.crawler.handle();
     for url in &seeds {
         let request = argiope::Request::get(url.as_str());
@@ -386,6 +406,9 @@ fn check(seed: u64) {
     for _ in 0..rng.below(6) {
         let at = run.crawler.elapsed() + Duration::from_millis(rng.below(6_000));
         ended = ended.or_else(|| run.until(at));
+        if has_state && let Ok(state) = State::load_from("out".as_ref(), run.crawler.io().files()) {
+            check_commit(&run, &state);
+        }
         let pauses = rng.chance(0.5);
         match pauses {
             true => handle.pause(),
@@ -403,6 +426,12 @@ fn check(seed: u64) {
     }
     drop(handle);
     let reason = ended.unwrap_or_else(|| run.finish());
+    // Some may be left to be pulled.
+    let mut lines = None;
+    while lines != Some(run.bytes().len()) {
+        lines = Some(run.bytes().len());
+        run.pull(false);
+    }
     let known = [
         FinishReason::Finished,
         FinishReason::PageCount,
@@ -462,11 +491,55 @@ fn check(seed: u64) {
         // What a resume would fetch is what is pending.
         let state = State::load_from("out".as_ref(), run.crawler.io().files());
         let state = state.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let uncommitted = check_commit(&run, &state);
+        if let Output::Stdout = run.output {
+            let lines = run.lines().len() as u64;
+            assert_eq!(lines_of(&state), lines, "seed {seed}: all are committed");
+        }
         for url in state.queued_urls(run.crawler.io().files()) {
             assert!(
-                pending.contains(&url),
+                pending.contains(&url) || uncommitted.contains(&url),
                 "seed {seed}: {url} is not pending ({reason}) under {said:?}"
             );
+        }
+    }
+}
+
+/// Number of the last line on standard output that the last commit has.
+fn lines_of(state: &State) -> u64 {
+    let mut files = state.commit().into_iter().flat_map(|commit| &commit.files);
+    let stdout = files.find(|file| file.path.ends_with("-"));
+    stdout.map_or(0, |file| file.length)
+}
+
+/// The last commit has lines that are on standard output, or results that were acknowledged. Returns the URLs
+/// of results that were pulled and are not in it.
+fn check_commit(run: &Run, state: &State) -> BTreeSet<String> {
+    let seed = run.seed;
+    match &run.output {
+        Output::File => BTreeSet::new(),
+        Output::Stdout => {
+            let lines = run.lines();
+            let numbers = lines.iter().map(|line| line.0["seq"].as_u64());
+            assert!(
+                numbers.eq((1..=lines.len() as u64).map(Some)),
+                "seed {seed}: lines are numbered in order"
+            );
+            assert!(
+                lines_of(state) <= lines.len() as u64,
+                "seed {seed}: a commit has lines that were written"
+            );
+            BTreeSet::new()
+        }
+        Output::Pulled(pulled) => {
+            let last = state.commit().map_or(0, |commit| commit.epoch.0);
+            let mut committed = pulled.of_epochs.range(..=last).flat_map(|(_, of)| of);
+            assert!(
+                committed.all(|(id, _)| pulled.acknowledged.contains(id)),
+                "seed {seed}: a commit has what was acknowledged"
+            );
+            let others = pulled.of_epochs.range(last + 1..).flat_map(|(_, of)| of);
+            others.map(|(_, url)| url.clone()).collect()
         }
     }
 }
