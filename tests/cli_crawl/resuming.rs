@@ -65,6 +65,12 @@ fn crawl(server: &Server) -> Crawl {
         .with(&["-s", "BACKOFF_ENABLED=false"])
 }
 
+/// How long a run lasts before it is killed. Later ones last longer, so that the crawl ends on a machine that is
+/// busy, too.
+fn run_time(kills: u64) -> Duration {
+    Duration::from_millis(30 + kills * 37 % 90 + kills)
+}
+
 /// Runs a command line in a folder.
 fn argiope_in(folder: &Path, args: &[&str]) -> Ended {
     Going::start(args, folder, b"").wait()
@@ -113,7 +119,7 @@ fn nothing_is_lost_or_doubled_when_a_crawl_is_killed_again_and_again() {
     server.wait_for_requests(3);
     let (mut kills, mut has_runs) = (0, false);
     let ended: Ended = loop {
-        thread::sleep(Duration::from_millis(30 + kills * 37 % 90));
+        thread::sleep(run_time(kills));
         if !going.is_running() {
             break going.wait();
         }
@@ -180,7 +186,7 @@ fn a_reader_of_standard_output_keeps_each_line_once_when_the_crawl_is_killed() {
     let mut reader = Reader::default();
     let (mut kills, mut resumed) = (0, 0);
     let ended: Ended = loop {
-        thread::sleep(Duration::from_millis(30 + kills * 37 % 90));
+        thread::sleep(run_time(kills));
         if !going.is_running() {
             break going.wait();
         }
@@ -385,6 +391,31 @@ fn a_damaged_state_is_refused_with_its_place_and_salvaged_on_request() {
     let expected = whole();
     let missing: Vec<&String> = (expected.keys().filter(|url| !found.contains(*url))).collect();
     assert!(missing.len() <= 2, "one damaged record: {missing:?}");
+}
+
+#[test]
+fn results_are_kept_elsewhere_when_the_journal_of_their_commits_is_lost() {
+    let server = Server::new(web);
+    let first = crawl(&server);
+    let going = first.start();
+    server.wait_for_requests(60);
+    going.signal(Signal::KILL);
+    going.wait();
+    let out = first.folder().join("out");
+    let lines = fs::read(out.join("results.jsonl")).expect("lines");
+    assert!(!lines.is_empty());
+    // The one with the beginning of the crawl is left.
+    fs::remove_file(out.join("state/journal-00000001")).expect("a journal");
+    let ended = argiope_in(first.folder(), &["crawl", "--resume", "--out", "out"]).expect(0);
+    assert!(ended.err.contains("uncommitted"), "{}", ended.err);
+    let kept = fs::read(out.join("uncommitted/results.jsonl")).expect("they are kept");
+    assert!(kept == lines, "as they were");
+    let kept = fs::read_dir(out.join("uncommitted")).expect("a folder");
+    let names = kept.map(|entry| entry.expect("an entry").file_name());
+    let is_warc = |name: std::ffi::OsString| name.to_string_lossy().ends_with(".warc.gz.open");
+    assert!(names.into_iter().any(is_warc), "records, too");
+    let output = checked(&first.left(ended));
+    assert_eq!(ends(&output, server.port()), whole());
 }
 
 #[test]
