@@ -7,12 +7,13 @@ use crate::state::record::SpilledBlock;
 /// Blocks, by file and offset.
 #[derive(Debug, Default)]
 pub struct Blocks {
-    files: BTreeMap<u64, File>,
+    /// By file and mebibyte: those of a whole file would take milliseconds to move.
+    parts: BTreeMap<(u64, u32), Part>,
 }
 
-/// The blocks of a file, by offset, with those that were removed.
+/// The blocks that begin in a mebibyte of a file, by offset, with those that were removed.
 #[derive(Debug, Default)]
-struct File {
+struct Part {
     blocks: Vec<Block>,
     removed: usize,
 }
@@ -34,8 +35,9 @@ const REMOVED_MIN: usize = 1024;
 impl Blocks {
     /// Adds a block, or replaces the one there.
     pub fn insert(&mut self, block: &SpilledBlock) {
-        let file = self.files.entry(block.file).or_default();
         let number = |what| u32::try_from(what).expect("a file of blocks has at most 64 MiB");
+        let part = (block.file, part_of(number(block.offset)));
+        let part = self.parts.entry(part).or_default();
         let added = Block {
             origin: block.origin,
             first: block.first,
@@ -45,34 +47,36 @@ impl Blocks {
             requests: number(block.requests),
         };
         // They are mostly added in order.
-        if (file.blocks.last()).is_none_or(|last| last.offset < added.offset) {
-            file.blocks.push(added);
+        if (part.blocks.last()).is_none_or(|last| last.offset < added.offset) {
+            part.blocks.push(added);
             return;
         }
-        match file.find(added.offset) {
+        match part.find(added.offset) {
             Ok(at) => {
-                file.removed -= usize::from(file.blocks[at].length == 0);
-                file.blocks[at] = added;
+                part.removed -= usize::from(part.blocks[at].length == 0);
+                part.blocks[at] = added;
             }
-            Err(at) => file.blocks.insert(at, added),
+            Err(at) => part.blocks.insert(at, added),
         }
     }
 
     /// Removes a block.
     pub fn remove(&mut self, number: u64, offset: u64) -> Option<SpilledBlock> {
-        let file = self.files.get_mut(&number)?;
-        let at = file.find(u32::try_from(offset).ok()?).ok()?;
-        let removed = file.blocks[at];
+        let offset = u32::try_from(offset).ok()?;
+        let place = (number, part_of(offset));
+        let part = self.parts.get_mut(&place)?;
+        let at = part.find(offset).ok()?;
+        let removed = part.blocks[at];
         if removed.length == 0 {
             return None;
         }
-        file.blocks[at].length = 0;
-        file.removed += 1;
-        if file.removed == file.blocks.len() {
-            self.files.remove(&number);
-        } else if file.removed >= REMOVED_MIN.max(file.blocks.len() / 2) {
-            file.blocks.retain(|block| block.length > 0);
-            file.removed = 0;
+        part.blocks[at].length = 0;
+        part.removed += 1;
+        if part.removed == part.blocks.len() {
+            self.parts.remove(&place);
+        } else if part.removed >= REMOVED_MIN.max(part.blocks.len() / 2) {
+            part.blocks.retain(|block| block.length > 0);
+            part.removed = 0;
         }
         Some(removed.of(number))
     }
@@ -84,42 +88,47 @@ impl Blocks {
 
     /// All blocks, by file and offset.
     pub fn iter(&self) -> impl Iterator<Item = SpilledBlock> {
-        self.files.iter().flat_map(|(number, file)| {
-            let left = file.blocks.iter().filter(|block| block.length > 0);
+        self.parts.iter().flat_map(|((number, _), part)| {
+            let left = part.blocks.iter().filter(|block| block.length > 0);
             left.map(|block| block.of(*number))
         })
     }
 
     /// All blocks, by the numbers of their first requests: a block that was moved is behind newer ones.
     pub fn into_by_first(self) -> impl Iterator<Item = SpilledBlock> {
-        let files: Vec<(u64, File)> = self.files.into_iter().collect();
+        let parts: Vec<((u64, u32), Part)> = self.parts.into_iter().collect();
         let mut order: Vec<(u64, u32, u32)> = Vec::new();
-        for (index, (_, file)) in files.iter().enumerate() {
-            let left = (file.blocks.iter().enumerate()).filter(|(_, block)| block.length > 0);
+        for (index, (_, part)) in parts.iter().enumerate() {
+            let left = (part.blocks.iter().enumerate()).filter(|(_, block)| block.length > 0);
             order.extend(left.map(|(at, block)| (block.first, index as u32, at as u32)));
         }
         order.sort_unstable();
         order.into_iter().map(move |(_, index, at)| {
-            let (number, file) = &files[index as usize];
-            file.blocks[at as usize].of(*number)
+            let ((number, _), part) = &parts[index as usize];
+            part.blocks[at as usize].of(*number)
         })
     }
 
     /// All blocks, by file and offset.
     pub fn into_ordered(self) -> impl Iterator<Item = SpilledBlock> {
-        self.files.into_iter().flat_map(|(number, file)| {
-            let blocks = file.blocks.into_iter();
+        self.parts.into_iter().flat_map(|((number, _), part)| {
+            let blocks = part.blocks.into_iter();
             let left = blocks.filter(|block| block.length > 0);
             left.map(move |block| block.of(number))
         })
     }
 }
 
-impl File {
+impl Part {
     fn find(&self, offset: u32) -> Result<usize, usize> {
         self.blocks
             .binary_search_by_key(&offset, |block| block.offset)
     }
+}
+
+/// The mebibyte of a file with this offset.
+fn part_of(offset: u32) -> u32 {
+    offset >> 20
 }
 
 impl Block {
@@ -147,7 +156,8 @@ mod tests {
         let mut blocks = Blocks::default();
         let mut model: BTreeMap<(u64, u64), SpilledBlock> = BTreeMap::new();
         for number in 0..60_000 {
-            let (file, offset) = (rng.below(3), rng.below(8000));
+            // In some mebibytes.
+            let (file, offset) = (rng.below(3), rng.below(8000) << 9);
             if rng.chance(0.6) {
                 let block = SpilledBlock {
                     file,
@@ -170,5 +180,25 @@ mod tests {
         assert_eq!(left, model);
         model.sort_by_key(|block| block.first);
         assert_eq!(blocks.into_by_first().collect::<Vec<_>>(), model);
+    }
+
+    #[test]
+    fn no_list_of_a_full_file_is_longer_than_its_mebibyte() {
+        const LENGTH: u64 = 64;
+        let mut blocks = Blocks::default();
+        for number in 0..(64 << 20) / LENGTH {
+            blocks.insert(&SpilledBlock {
+                file: 1,
+                offset: number * LENGTH,
+                length: LENGTH,
+                origin: number,
+                first: number,
+                priority: 0,
+                requests: 1,
+            });
+        }
+        let longest = blocks.parts.values().map(|part| part.blocks.len()).max();
+        assert_eq!(longest, Some((1 << 20) / LENGTH as usize));
+        assert_eq!(blocks.requests(), (64 << 20) / LENGTH);
     }
 }

@@ -152,7 +152,7 @@ fn a_hundred_thousand_waiting_hosts_take_no_step_of_a_ready_one() {
 }
 
 #[test]
-#[ignore = "takes a minute in a debug build"]
+#[ignore = "takes ten seconds in a debug build"]
 fn a_million_waiting_hosts_take_no_step_of_a_ready_one() {
     let (few, many) = (steps_of_a_ready_host(10), steps_of_a_ready_host(10 * MANY));
     assert!(many <= few + few / 100, "{many} with many, {few} with few");
@@ -164,7 +164,7 @@ fn a_scope_with_a_hundred_thousand_lanes_releases_one_in_a_few_steps() {
 }
 
 #[test]
-#[ignore = "takes a minute in a debug build"]
+#[ignore = "takes ten seconds in a debug build"]
 fn a_scope_with_a_million_lanes_releases_one_in_a_few_steps() {
     check_shared(10 * MANY);
 }
