@@ -33,13 +33,23 @@ impl<T> Pile<T> {
         }
     }
 
-    /// Keeps the records that satisfy `is_kept`.
-    pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
-        self.len = 0;
-        for piece in &mut self.pieces {
-            piece.retain(&mut is_kept);
-            self.len += piece.len();
-        }
+    /// Adds all records of another pile, whose pieces are not moved.
+    pub fn append(&mut self, mut other: Pile<T>) {
+        self.len += other.len;
+        self.pieces.append(&mut other.pieces);
+    }
+
+    /// Number of pieces of some thousand records at most.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Keeps the records of a piece that satisfy `is_kept`.
+    pub fn retain_in_piece(&mut self, piece: usize, is_kept: impl FnMut(&T) -> bool) {
+        let piece = &mut self.pieces[piece];
+        self.len -= piece.len();
+        piece.retain(is_kept);
+        self.len += piece.len();
     }
 
     /// The records in pieces of some thousand at most, each of which is freed when it was used.
@@ -80,7 +90,11 @@ mod tests {
         let first: *const u64 = &raw const pile.pieces[0][0];
         pile.extend(PIECE as u64..100_000);
         assert_eq!(first, &raw const pile.pieces[0][0], "it has not moved");
-        pile.retain(|number| number % 3 == 0 && !(10_000..30_000).contains(number));
+        for piece in 0..pile.pieces() {
+            pile.retain_in_piece(piece, |number| {
+                number % 3 == 0 && !(10_000..30_000).contains(number)
+            });
+        }
         let left: Vec<u64> = (0..100_000)
             .filter(|number| number % 3 == 0 && !(10_000..30_000).contains(number))
             .collect();
@@ -91,9 +105,14 @@ mod tests {
     fn pieces_are_short_and_none_is_empty() {
         let mut pile: Pile<u32> = Pile::new();
         pile.extend(0..50_000);
-        pile.retain(|number| *number >= 20_000);
+        for piece in 0..pile.pieces() {
+            pile.retain_in_piece(piece, |number| *number >= 20_000);
+        }
+        let mut other = Pile::new();
+        other.extend(0..10_000);
+        pile.append(other);
         let pieces: Vec<usize> = pile.into_pieces().map(|piece| piece.len()).collect();
-        assert_eq!(pieces.iter().sum::<usize>(), 30_000);
+        assert_eq!(pieces.iter().sum::<usize>(), 40_000);
         assert!(pieces.iter().all(|piece| (1..=PIECE).contains(piece)));
     }
 }

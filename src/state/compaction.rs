@@ -93,12 +93,18 @@ impl Compaction {
         let framer = &self.framer;
         match &mut self.stage {
             Stage::Reading(replay) => {
+                if replay.step() {
+                    return Ok(true);
+                }
                 let mut is_sound = true;
                 let read = self.pieces.each_while(|offset, payload| {
                     let record = Record::decode(payload).ok();
                     cost += record.as_ref().map_or(1, cost_of);
                     let push = |record| replay.push_at(offset, record).is_ok();
                     is_sound &= record.is_some_and(push);
+                    if replay.has_step() {
+                        cost = STEP;
+                    }
                     cost < STEP
                 });
                 read.filter(|()| is_sound).ok_or_else(unreadable)?;

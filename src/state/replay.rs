@@ -19,8 +19,8 @@ use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
 pub use self::blocks::Blocks;
-use self::entries::Entries;
 pub use self::entries::OrderedEntries;
+use self::entries::{Entries, TABLES};
 use super::record::{
     About, CommitRecord, Entry, EntryHead, Fact, Record, RecordError, Resumption, RunRecord,
 };
@@ -307,6 +307,7 @@ impl Replay {
     /// # Errors
     /// As [`Replay::push_at`], or they are not those of a record.
     pub fn push_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), ReplayError> {
+        while self.step() {}
         let has_voids = self.voids.front().is_some_and(|void| void.start <= offset);
         if self.is_known()
             && !has_voids
@@ -336,6 +337,7 @@ impl Replay {
     }
 
     fn push_any(&mut self, record: Record, is_void: bool) -> Result<(), ReplayError> {
+        while self.step() {}
         let is_first = self.committed.is_none() && self.pending.is_empty();
         match &record {
             Record::Begin { .. } => self.last_epoch = None,
@@ -383,6 +385,18 @@ impl Replay {
             record => self.pending.push_back(record),
         }
         Ok(())
+    }
+
+    /// Goes on with what the last record began, by a step of less than a millisecond. Returns whether there is
+    /// more; otherwise the next record does all of it.
+    pub fn step(&mut self) -> bool {
+        self.committed.as_mut().is_some_and(Committed::step_undo)
+    }
+
+    /// Whether [`Replay::step`] has something to do.
+    pub fn has_step(&self) -> bool {
+        let committed = self.committed.as_ref();
+        committed.is_some_and(|committed| committed.undo.is_some())
     }
 
     /// The commit of an epoch whose records were all applied.
@@ -466,7 +480,8 @@ impl Replay {
         // What was applied before its commit came needs that.
         self.committed_epoch()
             .filter(|epoch| *epoch >= self.known_epoch)?;
-        let committed = self.committed?;
+        let mut committed = self.committed?;
+        committed.finish_undo();
         let commit = CommitRecord {
             next_number: committed.next_number,
             ..committed.commit?
@@ -617,6 +632,8 @@ struct Committed {
     runs: Vec<RunRecord>,
     /// Keys in runs that do not count as seen.
     undone: HashSet<u64, Known>,
+    /// Admissions that are being undone.
+    undo: Option<Undo>,
     seed_hosts: ShardedTable<(u64, u64)>,
     crawl_delays: BTreeMap<String, u64>,
     /// Attempts that must not be made twice and may have been.
@@ -634,6 +651,26 @@ struct Committed {
     counts: Facts,
 }
 
+/// Keys that do not count as seen any more: how often each was admitted in vain.
+#[derive(Debug)]
+struct Undo {
+    counts: HashMap<u64, usize, Known>,
+    stage: UndoStage,
+}
+
+#[derive(Debug)]
+enum UndoStage {
+    /// They are looked for among the keys that are in no run.
+    Seen {
+        piece: usize,
+    },
+    /// Those that are not there are in runs, and do not count unless an attempt is left.
+    Admitted {
+        table: u64,
+    },
+    Over,
+}
+
 impl Committed {
     fn new(keys: [u8; 16], settings: String) -> Self {
         Committed {
@@ -648,6 +685,7 @@ impl Committed {
             frozen: Vec::new(),
             runs: Vec::new(),
             undone: HashSet::default(),
+            undo: None,
             seed_hosts: ShardedTable::new(),
             crawl_delays: BTreeMap::new(),
             started: BTreeSet::new(),
@@ -883,33 +921,58 @@ impl Committed {
         self.seen.push(key);
     }
 
-    /// Undoes the admission of these attempts, which are not left: their URLs do not count as seen.
-    fn undo(&mut self, attempts: &[Entry]) {
-        let keys = self.keys;
-        let key_of = |entry: &Entry| keys.url(entry.job.url.as_str()).0;
+    /// Begins to undo the admission of these attempts, which are not left: their URLs do not count as seen.
+    fn begin_undo(&mut self, attempts: &[Entry]) {
         let mut counts: HashMap<u64, usize, Known> = HashMap::default();
         for entry in attempts.iter().filter(|entry| is_in_seen_set(&entry.job)) {
-            *counts.entry(key_of(entry)).or_default() += 1;
+            *counts.entry(self.key_of(entry)).or_default() += 1;
         }
-        if counts.is_empty() {
-            return;
-        }
-        self.seen.retain(|key| match counts.get_mut(key) {
-            Some(count) if *count > 0 => {
-                *count -= 1;
-                false
+        let stage = UndoStage::Seen { piece: 0 };
+        self.undo = (!counts.is_empty()).then_some(Undo { counts, stage });
+    }
+
+    /// Looks at some thousand keys, or entries, for those that are undone. Returns whether there are more.
+    fn step_undo(&mut self) -> bool {
+        let Some(Undo { counts, stage }) = &mut self.undo else {
+            return false;
+        };
+        match stage {
+            UndoStage::Seen { piece } if *piece < self.seen.pieces() => {
+                self.seen
+                    .retain_in_piece(*piece, |key| match counts.get_mut(key) {
+                        Some(count) if *count > 0 => {
+                            *count -= 1;
+                            false
+                        }
+                        _ => true,
+                    });
+                *piece += 1;
             }
-            _ => true,
-        });
-        if self.runs.is_empty() {
-            return;
+            UndoStage::Seen { .. } => {
+                // Those that were admitted before the last run was begun are in a run.
+                counts.retain(|_, count| *count > 0);
+                *stage = match self.runs.is_empty() || counts.is_empty() {
+                    true => UndoStage::Over,
+                    false => UndoStage::Admitted { table: 0 },
+                };
+            }
+            UndoStage::Admitted { table } if *table < TABLES => {
+                for entry in self.admitted.of_table(*table) {
+                    counts.remove(&self.keys.url(entry.job.url.as_str()).0);
+                }
+                *table += 1;
+            }
+            UndoStage::Admitted { .. } => {
+                self.undone.extend(counts.keys());
+                *stage = UndoStage::Over;
+            }
+            UndoStage::Over => self.undo = None,
         }
-        // Those that were admitted before the last run was begun are in a run.
-        counts.retain(|_, count| *count > 0);
-        for entry in self.admitted.iter() {
-            counts.remove(&key_of(&entry));
-        }
-        self.undone.extend(counts.into_keys());
+        self.undo.is_some()
+    }
+
+    fn finish_undo(&mut self) {
+        while self.step_undo() {}
     }
 
     fn count(&mut self, entry: &Entry) {
@@ -924,13 +987,13 @@ impl Committed {
 
     /// A later run continues from here.
     fn resume(&mut self, settings: String, seeds_taken: u64) {
+        self.finish_undo();
         self.settings = settings;
         self.seeds_taken = seeds_taken;
         self.readmitted = 0;
         // The run has them in memory.
         let frozen = std::mem::take(&mut self.frozen).into_iter();
-        let frozen = frozen.flat_map(|(_, keys)| keys.into_pieces());
-        self.seen.extend(frozen.flatten());
+        frozen.for_each(|(_, keys)| self.seen.append(keys));
         self.drop_successors();
     }
 
@@ -950,12 +1013,13 @@ impl Committed {
             .iter()
             .filter_map(|number| self.admitted.remove(*number))
             .collect();
-        self.undo(&superseded);
+        self.begin_undo(&superseded);
     }
 
     fn restore(mut self) -> Restored {
         let (settings, seeds_taken) = (std::mem::take(&mut self.settings), self.seeds_taken);
         self.resume(settings, seeds_taken);
+        self.finish_undo();
         let mut undone: Vec<u64> = self.undone.into_iter().collect();
         undone.sort_unstable();
         Restored {

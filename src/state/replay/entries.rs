@@ -21,7 +21,7 @@ pub struct Entries {
 
 /// Number of tables: one of ten million entries has ten thousand. Numbers that follow each other go to different
 /// ones.
-const TABLES: u64 = 1024;
+pub const TABLES: u64 = 1024;
 
 impl Default for Entries {
     fn default() -> Self {
@@ -82,10 +82,10 @@ impl Entries {
         self.tables.iter().map(HashMap::len).sum()
     }
 
-    /// All entries, in any order.
-    pub fn iter(&self) -> impl Iterator<Item = Entry> {
-        let tables = self.tables.iter();
-        tables.flat_map(|table| table.values().map(|bytes| decode(bytes)))
+    /// The entries of a table, of which there are [`TABLES`].
+    pub fn of_table(&self, table: u64) -> impl Iterator<Item = Entry> {
+        let table = &self.tables[table as usize];
+        table.values().map(|bytes| decode(bytes))
     }
 
     /// All entries, in any order.

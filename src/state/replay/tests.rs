@@ -1199,3 +1199,38 @@ fn counts_belong_to_their_epoch_also_in_a_rewritten_segment() {
     }
     check(rewritten.into_left().expect("a commit").collect());
 }
+
+#[test]
+fn admissions_are_undone_in_steps_when_a_segment_that_was_resumed_is_rewritten() {
+    const ENTRIES: u64 = 40_000;
+    // The second is a retry of the first, which has not ended.
+    let entries = [admitted(1, 0), admitted(2, 1)].into_iter();
+    let entries = entries.chain((3..=ENTRIES).map(|id| admitted(id, 0)));
+    let mut records: Vec<Record> = [begin()].into_iter().chain(entries).collect();
+    let [end, last] = commit(1);
+    let Record::Commit(resumed) = last.clone() else {
+        panic!("it is a commit");
+    };
+    records.extend([end, last]);
+    records.push(Record::Resumed(Resumption {
+        settings: "{}".to_owned(),
+        seeds_taken: 0,
+        commit: resumed,
+    }));
+    let mut replay = Replay::with_committed(2, &[]);
+    for record in records {
+        replay.push(record).expect("they are in order");
+    }
+    let mut steps = 0;
+    while replay.has_step() {
+        replay.step();
+        steps += 1;
+    }
+    assert!(steps >= ENTRIES / 4096, "{steps}");
+    for record in commit(2) {
+        replay.push(record).expect("they are in order");
+    }
+    let restored = replay.finish().expect("a journal");
+    assert_eq!(restored.seen.len() as u64, ENTRIES - 1);
+    assert_eq!(restored.admitted.len() as u64, ENTRIES - 1);
+}
