@@ -38,8 +38,8 @@ pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
     AdmitError, Builder, ControlError, Crawler, Damage, EndedRequest, FinishReason, Handle,
-    Pending, QueuedRequest, RequestEnd, RequestSource, ScopeFacts, SetUpError, Snapshot,
-    SourceError, SourcePoll, State, StateBeginning, StateContents, StateError, Stopper,
+    LoadProgress, Pending, QueuedRequest, RequestEnd, RequestSource, ScopeFacts, SetUpError,
+    Snapshot, SourceError, SourcePoll, State, StateBeginning, StateContents, StateError, Stopper,
     SubmitError, Turn, Wake,
 };
 #[doc(inline)]

@@ -198,7 +198,7 @@ impl Crawl {
     pub fn resumed(&self) -> anyhow::Result<Option<Resumed>> {
         let out = self.out.as_deref().unwrap_or(Path::new("crawl"));
         self.resume
-            .then(|| Resumed::load(out, self.salvage))
+            .then(|| Resumed::load(out, self.salvage, self.quiet))
             .transpose()
     }
 

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use argiope::settings::{Setting, SettingSource, all as settings};
 use argiope::sink::directory::{self, DirectoryLock};
-use argiope::{Commit, Config, State};
+use argiope::{Commit, Config, LoadProgress, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Usage;
 use super::feed::{Seeds, is_read_last};
+use super::progress::{Shown, bytes};
 
 /// What a crawl was given: settings, and seeds in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,11 +117,23 @@ impl RunInputs {
 }
 
 impl Resumed {
-    /// Reads the state of the crawl in this directory; with `salvage` without its damaged parts.
-    pub fn load(out: &Path, salvage: bool) -> anyhow::Result<Self> {
+    /// Reads the state of the crawl in this directory, and shows how far it has come, unless `quiet`; with
+    /// `salvage` without its damaged parts.
+    pub fn load(out: &Path, salvage: bool, quiet: bool) -> anyhow::Result<Self> {
         let lock = directory::lock(out).map_err(|error| Usage(format!("--resume: {error}")))?;
-        let read = if salvage { State::salvage } else { State::load };
-        let state = read(out).map_err(|error| Usage(format!("--resume: {error}")))?;
+        let mut shown = Shown::new(quiet);
+        let watch = |progress: LoadProgress| {
+            shown.show_line(|| {
+                let LoadProgress { read, length, .. } = progress;
+                format!("reading the state: {} of {}", bytes(read), bytes(length))
+            });
+        };
+        let read = match salvage {
+            true => State::salvage_watched(out, watch),
+            false => State::load_watched(out, watch),
+        };
+        shown.end();
+        let state = read.map_err(|error| Usage(format!("--resume: {error}")))?;
         let inputs = serde_json::from_str(state.settings()).map_err(|_| {
             Usage(format!(
                 "--resume: the state in {} was not written by this command",

@@ -83,7 +83,7 @@ impl StateContents {
 
     /// `is_last`: files of the seen set that are missing now are missing for good.
     fn read_once(out: &Path, is_last: bool) -> Result<Self, StateError> {
-        let state = State::read_folder(out, OnDamage::Skip)?;
+        let state = State::read_folder(out, OnDamage::Skip, |_| {})?;
         let mut segments = Vec::new();
         for path in State::file_paths(out)? {
             match fs::metadata(&path) {

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use crate::crawl::journal::damage::Damage;
+use crate::crawl::journal::state::LoadProgress;
 use crate::state::journal::{Framer, Reader, SegmentError};
 use crate::state::outline::Outline;
 use crate::state::record::Record;
@@ -86,10 +87,11 @@ impl Segment {
         bytes: &[u8],
         hints: &Hints,
         on_damage: OnDamage,
+        watch: &mut impl FnMut(LoadProgress),
     ) -> Result<Option<Self>, ReadError> {
         let outline = Reader::new(bytes).ok().and_then(Outline::of);
         let replayed = match &outline {
-            Some(outline) => Replayed::with(outline, number, bytes).map(Some),
+            Some(outline) => Replayed::with(outline, number, bytes, watch).map(Some),
             None => Replayed::salvage(path, number, bytes, hints, on_damage),
         };
         let Some(replayed) = replayed? else {
@@ -136,15 +138,32 @@ impl Segment {
     }
 }
 
+/// How often a reader says how far it has come.
+const WATCHED: u64 = 400;
+
 impl Replayed {
     /// Of a segment whose outline is known. What was being written is left out.
-    fn with(outline: &Outline, number: u64, bytes: &[u8]) -> Result<Self, ReadError> {
+    fn with(
+        outline: &Outline,
+        number: u64,
+        bytes: &[u8],
+        watch: &mut impl FnMut(LoadProgress),
+    ) -> Result<Self, ReadError> {
         let mut reader = Reader::new(bytes).map_err(ReadError::Segment)?;
         if reader.segment() != number {
             return Err(ReadError::Segment(SegmentError::Damaged));
         }
         let mut replay = Replay::with_committed(outline.committed, &outline.voids);
+        let step = outline.intact.div_ceil(WATCHED);
+        let mut next = step;
         while let Some((offset, payload)) = reader.next_payload() {
+            if offset >= next {
+                next = offset + step;
+                watch(LoadProgress {
+                    read: offset,
+                    length: outline.intact,
+                });
+            }
             let pushed = replay.push_bytes(offset, payload);
             pushed.map_err(|cause| match cause {
                 ReplayError::Record(cause) => {
@@ -441,6 +460,31 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_reader_says_how_far_it_has_come_some_hundred_times() {
+        let mut journal = Journal::new();
+        for id in 1..=10_000 {
+            journal.admit(id);
+        }
+        journal.push(Record::EpochEnd(1));
+        journal.push(Record::Commit(CommitRecord {
+            epoch: 1,
+            files: Vec::new(),
+            next_number: 10_001,
+            at: 1,
+        }));
+        let mut seen = Vec::new();
+        let path = "out/state/journal-00000001".as_ref();
+        let hints = Hints::default();
+        let watch = &mut |progress| seen.push(progress);
+        let read = Segment::read(path, 1, &journal.bytes, &hints, OnDamage::Refuse, watch);
+        assert!(read.is_ok_and(|segment| segment.is_some()));
+        assert!((300..=WATCHED as usize).contains(&seen.len()));
+        let is_of_all = |at: &LoadProgress| at.length == journal.bytes.len() as u64;
+        assert!(seen.iter().all(is_of_all));
+        assert!(seen.is_sorted_by(|one, next| one.read < next.read && next.read < next.length));
     }
 
     #[test]

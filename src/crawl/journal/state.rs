@@ -54,6 +54,16 @@ pub struct StateBeginning {
     stale: Vec<PathBuf>,
 }
 
+/// How far the reading of a state has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadProgress {
+    /// Bytes of the journal that were read.
+    pub read: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
 /// Why a state cannot be begun or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -156,7 +166,15 @@ impl State {
     /// There is none, or it cannot be read. [`StateError::Damaged`]: a file is damaged before the last
     /// commit. What was being written when the crawl ended is no damage.
     pub fn load(out: &Path) -> Result<Self, StateError> {
-        let state = State::read_folder(out, OnDamage::Refuse)?;
+        State::load_watched(out, |_| {})
+    }
+
+    /// As [`State::load`]; it says how far it has come, some hundred times at most.
+    ///
+    /// # Errors
+    /// As [`State::load`].
+    pub fn load_watched(out: &Path, watch: impl FnMut(LoadProgress)) -> Result<Self, StateError> {
+        let state = State::read_folder(out, OnDamage::Refuse, watch)?;
         let length_of = |path: &Path| fs::metadata(path).ok().map(|file| file.len());
         let mut state = state.refuse_short_files(length_of)?;
         state.open_runs(OnDamage::Refuse)?;
@@ -170,7 +188,18 @@ impl State {
     /// # Errors
     /// There is none, or it cannot be read; or the damage leaves nothing to continue.
     pub fn salvage(out: &Path) -> Result<Self, StateError> {
-        let mut state = State::read_folder(out, OnDamage::Skip)?;
+        State::salvage_watched(out, |_| {})
+    }
+
+    /// As [`State::salvage`]; it says how far it has come, some hundred times at most.
+    ///
+    /// # Errors
+    /// As [`State::salvage`].
+    pub fn salvage_watched(
+        out: &Path,
+        watch: impl FnMut(LoadProgress),
+    ) -> Result<Self, StateError> {
+        let mut state = State::read_folder(out, OnDamage::Skip, watch)?;
         state.drop_damaged_blocks(|path, offset, bytes| {
             File::open(path)?.read_exact_at(bytes, offset)
         });
@@ -320,13 +349,14 @@ impl State {
     pub(in crate::crawl) fn read_folder(
         out: &Path,
         on_damage: OnDamage,
+        watch: impl FnMut(LoadProgress),
     ) -> Result<Self, StateError> {
         let read = |segment| {
             let path = path_of(out, segment);
             fs::read(&path).map_err(|cause| StateError::Io { path, cause })
         };
         let (journals, queues) = (numbers(out, JOURNAL)?, numbers(out, QUEUE)?);
-        State::load_segments(out, journals, queues, read, on_damage)
+        State::load_segments(out, journals, queues, read, on_damage, watch)
     }
 
     /// The paths of the segments of its journal, and of files with requests, in order.
@@ -380,7 +410,7 @@ impl State {
         };
         let read = |segment| Ok(files[&path_of(out, segment)].clone());
         let (journals, queues) = (numbers(JOURNAL), numbers(QUEUE));
-        let mut state = State::load_segments(out, journals, queues, read, on_damage)?;
+        let mut state = State::load_segments(out, journals, queues, read, on_damage, |_| {})?;
         state.set_runs(&numbers(SEEN), on_damage, |path, offset, bytes| {
             let of_file = |file: &Vec<u8>| {
                 let found = file.get(offset as usize..)?.get(..bytes.len())?;
@@ -399,6 +429,7 @@ impl State {
         queues: Vec<u64>,
         read: impl Fn(u64) -> Result<Vec<u8>, StateError>,
         on_damage: OnDamage,
+        mut watch: impl FnMut(LoadProgress),
     ) -> Result<Self, StateError> {
         let newest = segments.last().copied();
         let newest = newest.ok_or_else(|| StateError::None(out.to_owned()))?;
@@ -421,7 +452,14 @@ impl State {
         let mut requested = Vec::new();
         for segment in segments.iter().copied().rev() {
             let path = path_of(out, segment);
-            let left = Segment::read(&path, segment, &read(segment)?, &hints, on_damage);
+            let left = Segment::read(
+                &path,
+                segment,
+                &read(segment)?,
+                &hints,
+                on_damage,
+                &mut watch,
+            );
             let mut left = left.map_err(|cause| StateError::in_file(&path, cause))?;
             if let Some(left) = &mut left {
                 let restored = &mut left.restored;
