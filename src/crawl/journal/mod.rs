@@ -16,7 +16,7 @@ pub mod damage;
 mod held;
 mod rewrite;
 pub mod seen;
-mod segment;
+pub mod segment;
 pub mod starts;
 pub mod state;
 

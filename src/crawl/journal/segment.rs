@@ -7,7 +7,6 @@
 use std::path::Path;
 
 use crate::crawl::journal::damage::Damage;
-use crate::crawl::journal::state::LoadProgress;
 use crate::state::journal::{Framer, Reader, SegmentError};
 use crate::state::outline::Outline;
 use crate::state::record::Record;
@@ -35,6 +34,16 @@ struct Replayed {
     has_begin: bool,
     damage: Option<Damage>,
     unfinished: u64,
+}
+
+/// How far the reading of a state has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadProgress {
+    /// Bytes of the journal that were read.
+    pub read: u64,
+    /// Its length in bytes.
+    pub length: u64,
 }
 
 /// How damaged segments are read.

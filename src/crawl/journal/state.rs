@@ -13,7 +13,7 @@ use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::rewrite::unfinished_of;
 use crate::crawl::journal::seen::SeenStart;
 use crate::crawl::journal::seen::runs::path_of as seen_path;
-use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment};
+use crate::crawl::journal::segment::{Hints, LoadProgress, OnDamage, ReadError, Segment};
 use crate::crawl::journal::{Continuation, JournalStart};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
@@ -52,16 +52,6 @@ pub struct StateBeginning {
     behind: Option<u64>,
     bytes: Vec<u8>,
     stale: Vec<PathBuf>,
-}
-
-/// How far the reading of a state has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoadProgress {
-    /// Bytes of the journal that were read.
-    pub read: u64,
-    /// Its length in bytes.
-    pub length: u64,
 }
 
 /// Why a state cannot be begun or read.
