@@ -167,6 +167,8 @@ pub enum About {
     Cookies,
     /// The origin of a seed, which gets the credentials of the crawl.
     SeedOrigin,
+    /// A scope in which earlier sends still counted when nothing more was sent.
+    OpenGap,
     /// Counts of limits, of a host, a domain or the crawl. Unlike other facts they belong to their epoch.
     Counts,
 }
@@ -786,18 +788,20 @@ impl About {
             About::Counts => 4,
             About::Cookies => 5,
             About::SeedOrigin => 6,
+            About::OpenGap => 7,
         }
     }
 }
 
 /// All of them.
-const ABOUT: [About; 6] = [
+const ABOUT: [About; 7] = [
     About::Scope,
     About::Robots,
     About::Host,
     About::Counts,
     About::Cookies,
     About::SeedOrigin,
+    About::OpenGap,
 ];
 
 impl CommitRecord {

@@ -299,10 +299,9 @@ impl Scope {
         self.rules_mut().restore(&profile, saved, restoring);
     }
 
-    /// Makes a new scope wait for a full gap after `from`, and count the sends until then that are not
-    /// known: an earlier run may have sent until then.
+    /// Makes a new scope count the sends until then that are not known: an earlier run may have sent until
+    /// then.
     pub fn begin_after(&mut self, from: Instant, costs_known: bool) {
-        self.follow(from);
         if let Some(rules) = &mut self.rules {
             rules.begin_after(&self.profile, from, costs_known);
         }
@@ -640,6 +639,16 @@ impl Scope {
         if self.lanes > 0 || self.in_flight > 0 {
             return None;
         }
+        self.spent_at()
+    }
+
+    /// Returns whether its sends and learned state have no effect at `now`.
+    pub fn is_spent(&self, now: Instant) -> bool {
+        self.spent_at().is_some_and(|at| at <= now)
+    }
+
+    /// When they have none any more, if time alone determines that.
+    fn spent_at(&self) -> Option<Instant> {
         match &self.rules {
             Some(rules) => rules.blank_at(self.settings(), self.departs_at(), self.last_sent()),
             None => Some(self.departs_at()),

@@ -81,11 +81,15 @@ impl<I: Io> Core<I> {
             self.record_facts();
             self.throttle.has_due()
         } {}
+        let at = self.network.wall_at(self.now);
+        for name in self.throttle.open_gaps(self.now) {
+            self.journal.record_fact(About::OpenGap, name, at, &[1]);
+        }
         self.journal.record_quiet();
     }
 
     /// Continues with what an earlier run learned; what has no effect any more is recorded as such. That run may
-    /// have sent until now: each scope waits for a full gap. `is_quiet`: nothing was sent after the facts.
+    /// have sent until now: then each scope waits for a full gap. `is_quiet`: nothing was sent after the facts.
     pub fn restore_facts(&mut self, facts: Facts, is_quiet: bool) {
         self.throttle.continue_from(is_quiet, self.now);
         let wall = self.network.wall_at(self.now);
@@ -109,6 +113,11 @@ impl<I: Io> Core<I> {
                 About::Counts => self.restore_counts(name, value),
                 About::Cookies => self.restore_cookies(value, elapsed),
                 About::SeedOrigin => self.restore_seed_origin(name),
+                About::OpenGap => {
+                    self.throttle.restore_open_gap(name);
+                    // It is recorded again when nothing more is sent.
+                    false
+                }
             };
             if !is_kept {
                 self.journal.record_fact(*about, name, at, &[]);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::super::scope::{Restoring, SavedRules, SavedSummary, Scope, Unsaved};
 use super::Throttle;
@@ -34,6 +34,9 @@ pub(super) struct SavedScopes {
     /// Nothing was sent after the states were saved.
     is_complete: bool,
     by_name: HashMap<Box<str>, Saved, Secret>,
+    /// Names of those whose gap after their last send was not over, if nothing was sent after the states were
+    /// saved.
+    open_gaps: HashSet<Box<str>, Secret>,
 }
 
 #[derive(Debug)]
@@ -59,6 +62,7 @@ impl SavedScopes {
             resumed_at: None,
             is_complete: false,
             by_name: HashMap::with_hasher(*secret),
+            open_gaps: HashSet::with_hasher(*secret),
         }
     }
 }
@@ -76,8 +80,9 @@ impl Throttle {
     }
 
     /// This run continues an earlier one of the crawl, which may have sent until now: from now on the first
-    /// request of a scope waits for a full gap. `is_complete`: nothing was sent after its scopes were saved;
-    /// otherwise all of a quota may have been used.
+    /// request of a scope waits for a full gap, and all of a quota may have been used. `is_complete`: nothing
+    /// was sent after its scopes were saved. Then only those wait whose gap was not over:
+    /// [`Throttle::restore_open_gap`].
     pub(crate) fn continue_from(&mut self, is_complete: bool, now: Instant) {
         self.saved.resumed_at = Some(now);
         self.saved.is_complete = is_complete;
@@ -95,11 +100,30 @@ impl Throttle {
         true
     }
 
+    /// The names of the scopes in which the sends so far still count, if all others have no state: a later run
+    /// waits for a full gap in these. The system's clock may be set meanwhile, so that no time is saved.
+    pub(crate) fn open_gaps(&self, now: Instant) -> impl Iterator<Item = &str> {
+        let scopes = self.scope_table.iter();
+        let open = scopes.filter(move |(_, scope)| !scope.is_spent(now));
+        let earlier = self.saved.open_gaps.iter().map(|name| &**name);
+        open.map(|(name, _)| name).chain(earlier)
+    }
+
+    /// A scope was one of [`Throttle::open_gaps`] when nothing more was sent.
+    pub(crate) fn restore_open_gap(&mut self, name: &str) {
+        self.saved.open_gaps.insert(name.into());
+    }
+
     /// A new scope, as far as an earlier run determines its state.
     pub(super) fn begun(&mut self, name: &str, mut scope: Scope) -> Scope {
         let Some(resumed_at) = self.saved.resumed_at else {
             return scope;
         };
+        let open_gaps = &mut self.saved.open_gaps;
+        let may_have_sent = !self.saved.is_complete || open_gaps.remove(name);
+        if may_have_sent {
+            scope.follow(resumed_at);
+        }
         scope.begin_after(resumed_at, self.saved.is_complete);
         let saved = match self.saved.by_name.is_empty() {
             true => None,

@@ -57,6 +57,13 @@ impl ScopeTable {
         self.names.name(id.0)
     }
 
+    /// All scopes, with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Scope)> {
+        let ids = self.ids();
+        ids.filter_map(|id| Some((id, self.get(id)?)))
+            .map(|(id, scope)| (self.name(id), scope))
+    }
+
     /// The scope with this id, if it exists.
     pub fn get(&self, id: ScopeId) -> Option<&Scope> {
         self.scopes[id.0 as usize].as_ref()

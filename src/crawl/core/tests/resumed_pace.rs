@@ -238,6 +238,24 @@ fn no_gap_is_shorter_than_allowed_across_any_restart() {
 }
 
 #[test]
+fn after_an_end_in_order_only_hosts_that_were_asked_lately_wait() {
+    for ends in [Ends::Stopped, Ends::Killed] {
+        let mut runs = Runs::new(1, ends);
+        let seeds = ["http://a.test/", "http://b.test/"];
+        let edit = |config: &mut Config| config.throttle.default.delay = millis(10_000);
+        for seeds in [&seeds[..1], &seeds] {
+            runs.run(millis(4_000), millis(50), seeds, edit, |_| page());
+        }
+        let resumed = runs.ended[0] + millis(50);
+        let first = runs.of("b.test")[0].at.saturating_sub(resumed);
+        assert_eq!(first < millis(1_000), ends == Ends::Stopped, "{first:?}");
+        runs.run(millis(25_000), millis(50), &seeds, edit, |_| page());
+        assert!(runs.of("a.test").len() > 2);
+        runs.check_gaps("a.test", millis(10_000), 1);
+    }
+}
+
+#[test]
 fn a_retry_after_that_was_learned_holds_in_the_next_runs() {
     let wait = Duration::from_secs(10);
     let mut held = 0;
@@ -407,7 +425,8 @@ fn the_limit_of_time_is_for_all_runs() {
         for _ in 0..30 {
             let (span, down) = (2_000 + runs.rng.below(4_000), runs.rng.below(60_000));
             let edit = |config: &mut Config| {
-                config.throttle.default.delay = millis(200);
+                // Longer than that for all pages.
+                config.throttle.default.delay = millis(300);
                 config.max_time = Some(most);
             };
             let began = runs.clock;
