@@ -343,7 +343,9 @@ impl Replay {
             Record::Begin { .. } => self.last_epoch = None,
             _ if is_first => return Err(ReplayError::NoBegin),
             Record::EpochEnd(epoch) => {
-                if let Some(last) = self.last_epoch.filter(|last| last >= epoch) {
+                if let Some(last) = self.last_epoch.filter(|last| last >= epoch)
+                    && !self.resume_in_gap(*epoch)
+                {
                     return Err(ReplayError::EpochOrder {
                         epoch: *epoch,
                         last,
@@ -422,6 +424,27 @@ impl Replay {
         self.last_epoch = committed.commit.as_ref().map(|commit| commit.epoch);
         self.committed = Some(committed);
         Ok(())
+    }
+
+    /// An epoch ends that has ended before, without a commit: a later run continued in between. If its beginning
+    /// was damaged, what came before that is void. Returns false if there is no damage in between.
+    fn resume_in_gap(&mut self, epoch: u64) -> bool {
+        let Some(committed) = &mut self.committed else {
+            return false;
+        };
+        let is_end = |record: &Record| matches!(record, Record::EpochEnd(end) if *end == epoch);
+        let end = self.pending.iter().position(is_end);
+        let Some(gap) = end.and_then(|end| self.gaps.iter().copied().find(|gap| *gap > end)) else {
+            return false;
+        };
+        let void: VecDeque<Record> = self.pending.drain(..gap).collect();
+        committed.add_uncommitted(&void);
+        while self.gaps.front().is_some_and(|before| *before <= gap) {
+            self.gaps.pop_front();
+            self.losses.gaps += 1;
+        }
+        self.gaps.iter_mut().for_each(|after| *after -= gap);
+        true
     }
 
     /// Records are missing here, because a part of the segment is damaged.

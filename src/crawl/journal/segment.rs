@@ -299,7 +299,7 @@ mod tests {
     use super::*;
     use crate::crawl::journal::state::{State, StateError};
     use crate::frontier::job::Job;
-    use crate::state::record::{CommitRecord, Entry};
+    use crate::state::record::{CommitRecord, Entry, Resumption};
     use crate::wire::url::CrawlUrl;
 
     /// The journal of a crawl, with the bytes at which each frame begins.
@@ -526,6 +526,50 @@ mod tests {
         journal.push(Record::EpochEnd(3));
         let error = changed(&journal).expect_err("it is damaged");
         assert!(matches!(&error, StateError::Damaged(damage) if damage.ranges[0].start == second));
+    }
+
+    #[test]
+    fn a_damaged_resumption_is_reported_and_the_rest_is_salvaged() {
+        let mut journal = Journal::new();
+        (1..=4).for_each(|id| journal.admit(id));
+        journal.push(Record::Ended(1));
+        journal.push(Record::EpochEnd(1));
+        let commit = |epoch| CommitRecord {
+            epoch,
+            files: Vec::new(),
+            next_number: 5,
+            at: epoch,
+        };
+        journal.push(Record::Commit(commit(1)));
+        // The crawl ended while this epoch was committed.
+        journal.admit(5);
+        journal.push(Record::Ended(2));
+        journal.push(Record::EpochEnd(2));
+        journal.admit(6);
+        let start = journal.bytes.len();
+        journal.push(Record::Resumed(Resumption {
+            settings: "{}".to_owned(),
+            seeds_taken: 0,
+            commit: commit(1),
+        }));
+        let end = journal.bytes.len();
+        journal.admit(5);
+        journal.push(Record::Ended(3));
+        journal.push(Record::EpochEnd(2));
+        journal.push(Record::Commit(commit(2)));
+        let whole = read(&journal.bytes, OnDamage::Refuse).expect("it is intact");
+        assert_eq!(numbers(&whole), [2, 4, 5].into());
+        for at in start..end {
+            let mut changed = journal.bytes.clone();
+            changed[at] ^= 0x20;
+            let error = read(&changed, OnDamage::Refuse).expect_err("it is damaged");
+            assert!(
+                matches!(error, StateError::Damaged(_)),
+                "byte {at}: {error}"
+            );
+            let salvaged = read(&changed, OnDamage::Skip).expect("the rest is intact");
+            assert_eq!(numbers(&salvaged), numbers(&whole), "byte {at}");
+        }
     }
 
     #[test]
