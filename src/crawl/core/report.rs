@@ -231,6 +231,7 @@ impl<I: Io> Core<I> {
         if !self.control.phase().is_fetching() {
             return;
         }
+        self.end_unmade();
         while let Some(unsent) = self.work.poll_unsent() {
             self.end_unqueued(&unsent.job, unsent.scopes, unsent.failure);
         }

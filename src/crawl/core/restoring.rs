@@ -60,15 +60,28 @@ impl<I: Io> Core<I> {
     /// Queues some of the requests that an earlier run left.
     pub fn queue_left(&mut self) {
         for _ in 0..QUEUED_PER_TURN {
-            match self.work.poll_left() {
-                Some(LeftRequest::Queued(job)) => self.queue_admitted(job),
-                Some(LeftRequest::Delayed(job, at)) => self.delay_left(job, at),
-                Some(LeftRequest::Started(job)) => self.end_started(job),
-                Some(LeftRequest::Cancelled(job)) => self.work.end(job, Vec::new(), cancelled()),
-                None => return,
-            }
+            let Some(left) = self.work.poll_left() else {
+                return;
+            };
+            self.take_left(left);
         }
         self.wakeups.turn_again_if(self.work.has_left());
+    }
+
+    /// The crawl ends: what an earlier run left and is not made ends as well, though it is not its turn yet.
+    pub fn end_unmade(&mut self) {
+        for left in self.work.take_unmade() {
+            self.take_left(left);
+        }
+    }
+
+    fn take_left(&mut self, left: LeftRequest) {
+        match left {
+            LeftRequest::Queued(job) => self.queue_admitted(job),
+            LeftRequest::Delayed(job, at) => self.delay_left(job, at),
+            LeftRequest::Started(job) => self.end_started(job),
+            LeftRequest::Cancelled(job) => self.work.end(job, Vec::new(), cancelled()),
+        }
     }
 
     fn delay_left(&mut self, job: Job, at: Wall) {

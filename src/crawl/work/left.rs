@@ -60,24 +60,44 @@ impl LeftRequests {
 
     /// The next one. What it replaced has ended.
     pub fn poll(&mut self) -> Option<LeftRequest> {
+        let entry = self.entries.next()?;
+        let left = self.left(entry);
+        if self.len() == 0 {
+            *self = LeftRequests::default();
+        }
+        Some(left)
+    }
+
+    /// Removes those that are not made, in whatever place they are.
+    pub fn take_unmade(&mut self) -> Vec<LeftRequest> {
+        let (started, cancelled) = (&self.started, &self.cancelled);
+        if started.is_empty() && cancelled.is_empty() {
+            return Vec::new();
+        }
+        let unmade = self.entries.extract(|number, entry| {
+            let is_started = started.binary_search(&number).is_ok();
+            is_started || !cancelled.is_empty() && cancelled.contains(&entry().job.root())
+        });
+        unmade.into_iter().map(|entry| self.left(entry)).collect()
+    }
+
+    /// What is to be done with one of them.
+    fn left(&mut self, entry: Entry) -> LeftRequest {
         let Entry {
             mut job,
             not_before,
             ..
-        } = self.entries.next()?;
+        } = entry;
         // Its submitter is gone.
         job.awaited = false;
         let is_cancelled = self.cancelled.remove(&job.root());
         let is_started = self.started.binary_search(&job.id).is_ok();
-        if self.len() == 0 {
-            *self = LeftRequests::default();
-        }
-        Some(match not_before {
+        match not_before {
             _ if is_started => LeftRequest::Started(job),
             _ if is_cancelled => LeftRequest::Cancelled(job),
             Some(at) => LeftRequest::Delayed(job, Wall(at)),
             None => LeftRequest::Queued(job),
-        })
+        }
     }
 
     /// Removes all.

@@ -105,6 +105,11 @@ impl Work {
         self.left.poll()
     }
 
+    /// Removes requests that an earlier run left and that are not made.
+    pub fn take_unmade(&mut self) -> Vec<LeftRequest> {
+        self.left.take_unmade()
+    }
+
     /// Whether an earlier run left more.
     pub fn has_left(&self) -> bool {
         self.left.len() > 0

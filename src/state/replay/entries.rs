@@ -137,6 +137,15 @@ impl OrderedEntries {
         entries.map(|(number, _)| *number)
     }
 
+    /// Removes the entries that `is_taken` names, by their numbers; it may ask for an entry.
+    pub fn extract(&mut self, is_taken: impl Fn(u64, &dyn Fn() -> Entry) -> bool) -> Vec<Entry> {
+        let entries = std::mem::take(&mut self.entries);
+        let (taken, left): (Vec<_>, Vec<_>) =
+            entries.partition(|(number, bytes)| is_taken(*number, &|| decode(bytes)));
+        self.entries = left.into_iter();
+        taken.iter().map(|(_, bytes)| decode(bytes)).collect()
+    }
+
     /// The entries.
     pub fn iter(&self) -> impl Iterator<Item = Entry> {
         let entries = self.entries.as_slice().iter();

@@ -2,7 +2,7 @@
 //! to depart, not before; others as departed, soon after.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::crawl::config::Config;
@@ -22,12 +22,25 @@ const IN_FLIGHT: usize = 3;
 /// A crawl with a state, of these requests.
 fn crawl(web: &Web, config: Config, requests: impl Iterator<Item = Request>) -> Crawler<Sim> {
     let state = State::new(Path::new("out"), "{}".to_owned(), [3; 16]).expect("it is short");
+    let mut crawler = crawl_of(state, BTreeMap::new(), web, config);
+    for request in requests {
+        crawler.submit(request).expect("it is a URL");
+    }
+    crawler
+}
+
+/// A crawl that begins or continues a state, in these files.
+fn crawl_of(
+    state: State,
+    mut files: BTreeMap<PathBuf, Vec<u8>>,
+    web: &Web,
+    config: Config,
+) -> Crawler<Sim> {
     let faults = Faults {
         disk_latency_max: Duration::from_millis(5),
         ..Faults::default()
     };
     let mut io = Sim::with(1, IoSettings::default(), faults, web.world());
-    let mut files = BTreeMap::new();
     state.beginning().write_to(&mut files);
     io.put_files(files);
     let resolver = ResolverSettings {
@@ -37,11 +50,7 @@ fn crawl(web: &Web, config: Config, requests: impl Iterator<Item = Request>) -> 
     let mut parts = Parts::new(NullSink);
     parts.state = Some(state);
     let config = config.finish().expect("a sound config");
-    let mut crawler = Crawler::on(io, config, resolver, parts).expect("a crawler");
-    for request in requests {
-        crawler.submit(request).expect("it is a URL");
-    }
-    crawler
+    Crawler::on(io, config, resolver, parts).expect("a crawler")
 }
 
 /// What a crawl that is killed now leaves.
@@ -113,4 +122,52 @@ fn a_departure_is_recorded_though_nothing_happens_after_it() {
         let restored = killed(&crawler).restored.expect("it has requests");
         assert_eq!(restored.requested.len() as u64, HOSTS, "seed {seed}");
     }
+}
+
+#[test]
+fn what_was_started_or_cancelled_is_not_pending_when_a_resumed_crawl_stops_at_once() {
+    let web = Web::new(|_| Reply::text("done").after(Duration::from_millis(200)));
+    let config = || {
+        let mut config = config(1);
+        config.throttle.concurrent_requests = IN_FLIGHT;
+        config.state_sync = Duration::from_millis(100);
+        config
+    };
+    let order = |host| Request {
+        method: "POST".to_owned(),
+        ..Request::get(format!("http://h{host}.test/order"))
+    };
+    let orders = (0..HOSTS).map(order);
+    let mut crawler = crawl(&web, config(), orders);
+    let mut steps = 0;
+    let started = loop {
+        crawler.turn(None);
+        steps += 1;
+        assert!(steps < 10_000, "some are started late");
+        let restored = killed(&crawler).restored.expect("it has requests");
+        let before = |number: &u64| {
+            let numbers = restored.admitted.numbers();
+            numbers.filter(|other| other < number).count()
+        };
+        // Others are queued before it.
+        match restored.started.iter().find(|number| before(number) > 0) {
+            Some(_) if steps > 20 => break restored.started,
+            _ => {}
+        }
+    };
+    let state = killed(&crawler);
+    let restored = state.restored.as_ref().expect("it has requests");
+    let numbers: Vec<u64> = restored.admitted.numbers().collect();
+    let last = *numbers.last().expect("some are left");
+    let files = crawler.io().files().clone();
+    let mut crawler = crawl_of(state, files, &web, config());
+    crawler.handle().cancel(last).expect("the crawl goes on");
+    crawler.stopper().stop();
+    while crawler.turn(None) == Turn::GoesOn {}
+    let pending: Vec<u64> = crawler.take_pending().filter_map(|left| left.id).collect();
+    let expected = numbers.iter().copied();
+    let expected = expected.filter(|number| !started.contains(number) && *number != last);
+    assert_eq!(pending, expected.collect::<Vec<u64>>());
+    let left = killed(&crawler).restored.expect("some are left");
+    assert_eq!(left.admitted.numbers().collect::<Vec<u64>>(), pending);
 }
