@@ -119,8 +119,11 @@ impl<I: Io> Core<I> {
                     false
                 }
             };
-            if !is_kept {
-                self.journal.record_fact(*about, name, at, &[]);
+            match is_kept {
+                false => self.journal.record_fact(*about, name, at, &[]),
+                // From now on its time is that of this clock.
+                true if at.0 < fact.at => self.journal.record_fact(*about, name, at, value),
+                true => {}
             }
         }
     }

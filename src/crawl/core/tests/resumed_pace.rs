@@ -490,3 +490,27 @@ fn a_learned_limit_is_kept_by_the_next_run() {
     let gap = next[1].at - next[0].at;
     assert!(gap >= millis(500), "{gap:?}");
 }
+
+#[test]
+fn what_was_learned_while_the_clock_was_ahead_ages_from_the_next_run_on() {
+    let mut runs = Runs::new(0, Ends::Killed);
+    let hour = Duration::from_secs(3600);
+    let seeds = ["http://a.test/"];
+    let run = |runs: &mut Runs, down| {
+        let edit = |config: &mut Config| {
+            config.frontier.robots_obey = true;
+            config.throttle.default.delay = millis(800);
+        };
+        runs.run(millis(8_000), down, &seeds, edit, |_| page());
+    };
+    // The clock is ten days ahead.
+    runs.off = 240 * 3600;
+    run(&mut runs, hour);
+    runs.off = 0;
+    run(&mut runs, 25 * hour);
+    run(&mut runs, hour);
+    let of_robots = |seen: &&Seen| seen.asked.target == "/robots.txt";
+    let fetched = runs.seen.iter().filter(of_robots);
+    assert_eq!(fetched.map(|seen| seen.run).collect::<Vec<_>>(), [0, 2]);
+    assert!(runs.of("a.test").iter().any(|seen| seen.run == 1));
+}
