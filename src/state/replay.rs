@@ -127,10 +127,9 @@ impl Facts {
         known.map(|((_, name), (at, value))| (name.as_str(), *at, value.as_slice()))
     }
 
-    /// The facts that have something to say, in order.
-    pub fn known(&self) -> impl Iterator<Item = Fact> {
-        let known = (self.all.iter()).filter(|(_, (_, value))| !value.is_empty());
-        known.map(|((about, name), (at, value))| Fact {
+    /// All facts, in order; those without a value have nothing to say.
+    pub fn all(&self) -> impl Iterator<Item = Fact> {
+        self.all.iter().map(|((about, name), (at, value))| Fact {
             about: *about,
             name: name.clone(),
             at: *at,
@@ -138,12 +137,12 @@ impl Facts {
         })
     }
 
-    /// The same, in place of all.
+    /// The facts that have something to say, in order, in place of all.
     pub fn into_known(self) -> impl Iterator<Item = Fact> {
         self.into_all().filter(|fact| !fact.value.is_empty())
     }
 
-    /// All facts, in order; those without a value have nothing to say.
+    /// As [`Facts::all`], in place of all.
     fn into_all(self) -> impl Iterator<Item = Fact> {
         let all = self.all.into_iter();
         all.map(|((about, name), (at, value))| Fact {
@@ -216,10 +215,8 @@ impl Restored {
             true => (Vec::new(), Vec::new()),
             false => (self.seen.clone(), self.seed_hosts.clone()),
         };
-        let facts = self
-            .facts
-            .known()
-            .filter(|fact| fact.about != About::Counts);
+        // One that has nothing to say is newer than what an older segment says.
+        let facts = self.facts.all().filter(|fact| fact.about != About::Counts);
         in_records(seen, Record::Seen)
             .chain(in_records(hosts, Record::SeedHosts))
             .chain(in_records(self.requested.clone(), Record::Requested))

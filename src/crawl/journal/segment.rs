@@ -299,7 +299,7 @@ mod tests {
     use super::*;
     use crate::crawl::journal::state::{State, StateError};
     use crate::frontier::job::Job;
-    use crate::state::record::{CommitRecord, Entry, Resumption};
+    use crate::state::record::{About, CommitRecord, Entry, Fact, Resumption};
     use crate::wire::url::CrawlUrl;
 
     /// The journal of a crawl, with the bytes at which each frame begins.
@@ -569,6 +569,43 @@ mod tests {
             );
             let salvaged = read(&changed, OnDamage::Skip).expect("the rest is intact");
             assert_eq!(numbers(&salvaged), numbers(&whole), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn what_a_segment_without_a_commit_knows_to_be_over_stays_so_in_the_next_one() {
+        let fact = |value: &[u8]| {
+            Record::Fact(Fact {
+                about: About::Host,
+                name: "a.test".to_owned(),
+                at: 1,
+                value: value.to_owned(),
+            })
+        };
+        let mut journal = Journal::new();
+        journal.push(fact(b"down"));
+        journal.push(Record::EpochEnd(1));
+        journal.push(Record::Commit(CommitRecord {
+            epoch: 1,
+            files: Vec::new(),
+            next_number: 2,
+            at: 1,
+        }));
+        let newer = Framer::new(2, 77);
+        let mut bytes = newer.header();
+        let begin = journal.frames[0].1.clone();
+        for record in [begin, Record::SeedsTaken(0), fact(b"")] {
+            newer.frame(&mut bytes, |out| record.encode(out));
+        }
+        let mut files = BTreeMap::from([
+            (PathBuf::from("out/state/journal-00000001"), journal.bytes),
+            (PathBuf::from("out/state/journal-00000002"), bytes),
+        ]);
+        for run in 0..3 {
+            let state = State::load_from("out".as_ref(), &files).expect("it can be read");
+            let restored = state.restored.as_ref().expect("it was read");
+            assert_eq!(restored.facts.about(About::Host).count(), 0, "run {run}");
+            state.beginning().write_to(&mut files);
         }
     }
 
