@@ -139,7 +139,8 @@ impl Builder {
     }
 
     /// Keeps the crawl's state on disk, in the output directory of this [`State`], or continues the crawl
-    /// whose state was read. The sink must take part in commits: see [Commits](crate::Sink#commits). Results that are
+    /// whose state was read. Its [beginning](State::beginning) must be written first: a crawl that continues one
+    /// fails otherwise. The sink must take part in commits: see [Commits](crate::Sink#commits). Results that are
     /// pulled must be [acknowledged](Crawler::acknowledge).
     pub fn state(mut self, state: State) -> Self {
         self.parts.state = Some(state);
