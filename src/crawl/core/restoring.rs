@@ -70,6 +70,12 @@ impl<I: Io> Core<I> {
 
     /// The crawl ends: what an earlier run left and is not made ends as well, though it is not its turn yet.
     pub fn end_unmade(&mut self) {
+        if self.work.has_cancelled_scopes() {
+            // Those of a request are known once it is queued.
+            while let Some(left) = self.work.poll_left() {
+                self.take_left(left);
+            }
+        }
         for left in self.work.take_unmade() {
             self.take_left(left);
         }

@@ -259,6 +259,11 @@ impl Work {
         });
     }
 
+    /// Whether scopes were cancelled whose requests may not all be known.
+    pub fn has_cancelled_scopes(&self) -> bool {
+        !self.cancelled_scopes.is_empty()
+    }
+
     /// Whether a request under these scopes is cancelled.
     pub fn is_cancelled(&self, job: &Job, scopes: &Scopes) -> bool {
         self.cancelled_scopes.has(job, scopes)

@@ -159,14 +159,24 @@ fn what_was_started_or_cancelled_is_not_pending_when_a_resumed_crawl_stops_at_on
     let restored = state.restored.as_ref().expect("it has requests");
     let numbers: Vec<u64> = restored.admitted.numbers().collect();
     let last = *numbers.last().expect("some are left");
+    let of_scope = restored.admitted.iter().find(|entry| {
+        let number = entry.job.id;
+        number != last && number > last / 2 && !started.contains(&number)
+    });
+    let of_scope = of_scope.expect("others are left");
+    let scope = of_scope.job.url.host_str().to_owned();
     let files = crawler.io().files().clone();
     let mut crawler = crawl_of(state, files, &web, config());
-    crawler.handle().cancel(last).expect("the crawl goes on");
+    let handle = crawler.handle();
+    handle.cancel(last).expect("the crawl goes on");
+    handle.cancel_scope(&scope).expect("the crawl goes on");
     crawler.stopper().stop();
     while crawler.turn(None) == Turn::GoesOn {}
     let pending: Vec<u64> = crawler.take_pending().filter_map(|left| left.id).collect();
     let expected = numbers.iter().copied();
-    let expected = expected.filter(|number| !started.contains(number) && *number != last);
+    let cancelled = [last, of_scope.job.id];
+    let is_left = |number: &u64| !started.contains(number) && !cancelled.contains(number);
+    let expected = expected.filter(is_left);
     assert_eq!(pending, expected.collect::<Vec<u64>>());
     let left = killed(&crawler).restored.expect("some are left");
     assert_eq!(left.admitted.numbers().collect::<Vec<u64>>(), pending);
