@@ -11,7 +11,7 @@ use crate::base::rng::Rng;
 use crate::state::compaction::{Compaction, Unreadable};
 use crate::state::journal::{Framer, Reader};
 use crate::state::outline::Outline;
-use crate::state::record::SpilledBlock;
+use crate::state::record::{Fact, SpilledBlock};
 use crate::wire::url::CrawlUrl;
 
 const KEYS: [u8; 16] = [7; 16];
