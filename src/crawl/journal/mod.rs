@@ -255,11 +255,6 @@ const COMMIT: u64 = 2;
 const BEGINNING: u64 = 3;
 const REMOVE: u64 = 4;
 
-/// Further steps of a rewriting in one turn, each far below a millisecond; and if the segment has grown to
-/// twice the length at which that began.
-const STEPS: u32 = 2;
-const STEPS_BEHIND: u32 = 10;
-
 /// A segment is rewritten when it is so long, and twice as long as it was when it was new. In tests it is so
 /// all the time.
 const REWRITE_MIN: u64 = if cfg!(test) { 3000 } else { 64 << 20 };
@@ -742,16 +737,10 @@ impl Open {
     /// Takes a step of a millisecond at most. Returns whether there is another to take at once.
     fn advance_rewrite(&mut self) -> bool {
         let is_idle = matches!(self.stage, Stage::Idle { .. });
-        // A crawl that records faster than it rewrites waits for that.
-        let mut steps = match self.framer.length() / 2 > self.rewrite_at {
-            true => STEPS_BEHIND,
-            false => STEPS,
-        };
         while let Some(rewrite) = &mut self.rewrite {
             match rewrite.poll() {
                 Step::Wait => return false,
-                Step::Again if steps == 0 => return true,
-                Step::Again => steps -= 1,
+                Step::Again => return true,
                 Step::Job(job) => self.jobs.push(job),
                 Step::Length => {
                     let length = self.framer.length();
