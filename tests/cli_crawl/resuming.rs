@@ -356,14 +356,20 @@ fn a_resume_without_a_seeds_file_of_the_crawl_is_refused_and_loses_nothing() {
     assert_eq!(found.len(), 60);
 }
 
-#[test]
-fn a_damaged_state_is_refused_with_its_place_and_salvaged_on_request() {
-    let server = Server::new(web);
-    let first = crawl(&server);
+/// A crawl that was killed after sixty requests.
+fn killed(server: &Server) -> Crawl {
+    let first = crawl(server);
     let going = first.start();
     server.wait_for_requests(60);
     going.signal(Signal::KILL);
     going.wait();
+    first
+}
+
+#[test]
+fn a_damaged_state_is_refused_with_its_place_and_salvaged_on_request() {
+    let server = Server::new(web);
+    let first = killed(&server);
     let journal = first.folder().join("out/state/journal-00000001");
     let mut bytes = fs::read(&journal).expect("a journal");
     let middle = bytes.len() / 2;
@@ -396,11 +402,7 @@ fn a_damaged_state_is_refused_with_its_place_and_salvaged_on_request() {
 #[test]
 fn results_are_kept_elsewhere_when_the_journal_of_their_commits_is_lost() {
     let server = Server::new(web);
-    let first = crawl(&server);
-    let going = first.start();
-    server.wait_for_requests(60);
-    going.signal(Signal::KILL);
-    going.wait();
+    let first = killed(&server);
     let out = first.folder().join("out");
     let lines = fs::read(out.join("results.jsonl")).expect("lines");
     assert!(!lines.is_empty());

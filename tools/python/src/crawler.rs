@@ -139,7 +139,7 @@ impl Crawler {
     fn turn(&self, py: Python<'_>, patience: Option<f64>) -> PyResult<bool> {
         let patience = patience.map(Duration::try_from_secs_f64).transpose();
         let patience = patience.map_err(|error| PyValueError::new_err(error.to_string()))?;
-        // Whoever takes pages then needs the crawl soon.
+        // Soon a thread that takes pages needs the crawl.
         let patience = match self.has_more.load(Relaxed) {
             true => Some(patience.unwrap_or(PATIENCE_FULL).min(PATIENCE_FULL)),
             false => patience,
