@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Memory, disk and time of a large frontier: admitted, killed with `kill -9`, and resumed.
 
-    tools/durable_size.py [--hosts N] [--pages N] [--by-pages] [--without-state] [--argiope FILE] [-s NAME=VALUE]...
+    tools/durable_size.py [--hosts N] [--pages N] [--by-pages] [--without-state] [--argiope FILE] [--json FILE]
+        [-s NAME=VALUE]...
 
 A crawl reads `hosts` x `pages` URLs from its standard input. Its only slot is held by a server that accepts
 connections and never answers, so that everything else stays queued. Once all are queued, the crawl is killed
@@ -9,7 +10,10 @@ and resumed. The resume has loaded its state when it counts all of them as queue
 the server sees its connection. `--by-pages` gives the first page of each host, then the second of each, and
 so on: the order in which hosts share least. `--without-state` measures admission alone, without a directory.
 
-The output is one line of JSON: seconds, megabytes (10^6 bytes) and bytes per URL. It fails if a URL is lost.
+The output is one line of JSON: seconds, megabytes (10^6 bytes) and bytes per URL. Memory is "settled" once what
+was freed has been given back to the system. The longest turn is that of most processor time, in milliseconds.
+It fails if a URL is lost. `--json` keeps the numbers as raw results (tools/raw.py): in a file, or in a directory
+under their name.
 """
 
 import argparse
@@ -26,8 +30,12 @@ import tempfile
 import threading
 import time
 
+import raw
+
 LINES_PER_WRITE = 5000
 MEGABYTE = 1e6
+# Seconds after which freed memory has been given back to the system.
+SETTLING = 40
 
 
 class BlackHole:
@@ -127,6 +135,33 @@ def give_seeds(options, port, file):
     file.close()
 
 
+def options_of(description, hosts, pages):
+    """The options of a crawl of so many hosts and pages by default."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=hosts)
+    parser.add_argument("--pages", type=int, default=pages)
+    parser.add_argument("--by-pages", action="store_true")
+    parser.add_argument("--argiope", default="target/release/argiope")
+    parser.add_argument("--folder", help="where the crawl writes; a new one by default")
+    parser.add_argument("--json", help="where the raw results go: a file or a directory")
+    parser.add_argument("-s", dest="settings", action="append", default=[])
+    return parser
+
+
+def keep(options, tool, rounds):
+    """Keeps the numbers of all rounds as raw results, if that is asked for."""
+    if options.json:
+        names = [name for name, value in rounds[0].items() if isinstance(value, (int, float))]
+        seen = {name: [[of_round[name]] for of_round in rounds] for name in names}
+        raw.write(options.json, raw.header(tool, len(rounds)), argiope=raw.binary(options.argiope), seen=seen)
+
+
+def longest_turn(folder):
+    """The most processor time of a turn, in milliseconds."""
+    with open(f"{folder}/crawl/stats.json", encoding="utf-8") as stats:
+        return round(1000 * json.load(stats)["lag_processor_max"], 2)
+
+
 def size_of(folder):
     """Bytes on disk of each kind of file, by the name up to its number."""
     sizes = {}
@@ -137,14 +172,8 @@ def size_of(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hosts", type=int, default=100_000)
-    parser.add_argument("--pages", type=int, default=10)
-    parser.add_argument("--by-pages", action="store_true")
+    parser = options_of(__doc__, hosts=100_000, pages=10)
     parser.add_argument("--without-state", action="store_true")
-    parser.add_argument("--argiope", default="target/release/argiope")
-    parser.add_argument("--folder", help="where the crawl writes; a new one by default")
-    parser.add_argument("-s", dest="settings", action="append", default=[])
     options = parser.parse_args()
     total = options.hosts * options.pages
     hole = BlackHole()
@@ -172,10 +201,13 @@ def main():
         if options.without_state:
             crawl.kill()
             print(json.dumps(result))
+            keep(options, "durable_size", [result])
             return
-        # The last commit.
-        time.sleep(3)
+        # The last commit; and what was freed goes back to the system.
+        time.sleep(SETTLING)
+        result["memory_settled"] = round(crawl.memory()[0] / MEGABYTE)
         crawl.kill()
+        result["longest_turn"] = longest_turn(folder)
         sizes = size_of(f"{folder}/crawl/state")
         result["disk"] = {kind: round(size / MEGABYTE) for kind, size in sizes.items()}
         result["disk_per_url"] = round(sum(sizes.values()) / total, 1)
@@ -188,8 +220,12 @@ def main():
             crawl.count()
             time.sleep(0.1)
         result["first_request"] = round(hole.asked[0] - crawl.began, 1)
+        time.sleep(SETTLING)
+        result["memory_resumed_settled"] = round(crawl.memory()[0] / MEGABYTE)
         crawl.kill()
+        result["longest_turn_resumed"] = longest_turn(folder)
         print(json.dumps(result))
+        keep(options, "durable_size", [result])
     finally:
         crawl.kill()
         shutil.rmtree(folder, ignore_errors=True)

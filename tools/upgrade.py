@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a crawl sends nothing while it is upgraded: stopped with SIGTERM, and resumed by the same binary.
 
-    tools/upgrade.py [--hosts N] [--pages N] [--rounds N] [--argiope FILE] [-s NAME=VALUE]...
+    tools/upgrade.py [--hosts N] [--pages N] [--rounds N] [--argiope FILE] [--json FILE] [-s NAME=VALUE]...
 
 A crawl of `hosts` x `pages` URLs runs against a server that answers at once, so that its drain takes no time.
 In each round, once the crawl sends, it gets SIGTERM and is resumed as soon as it has ended. The server notes
@@ -12,7 +12,6 @@ one after it, how many of them passed until the old process had ended, and the l
 in the second that followed.
 """
 
-import argparse
 import json
 import resource
 import selectors
@@ -25,7 +24,7 @@ import tempfile
 import threading
 import time
 
-from durable_size import Crawl, give_seeds
+from durable_size import Crawl, give_seeds, keep, options_of
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\nok"
 
@@ -69,14 +68,8 @@ def longest_pause(times):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hosts", type=int, default=1_000_000)
-    parser.add_argument("--pages", type=int, default=1)
+    parser = options_of(__doc__, hosts=1_000_000, pages=1)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--by-pages", action="store_true")
-    parser.add_argument("--argiope", default="target/release/argiope")
-    parser.add_argument("--folder", help="where the crawl writes; a new one by default")
-    parser.add_argument("-s", dest="settings", action="append", default=[])
     options = parser.parse_args()
     server = Server()
     folder = tempfile.mkdtemp(prefix="upgrade-", dir=options.folder)
@@ -116,6 +109,7 @@ def main():
         crawl.kill()
         print(json.dumps({"hosts": options.hosts, "urls": options.hosts * options.pages,
                           "settings": options.settings, "rounds": rounds}))
+        keep(options, "upgrade", rounds)
     finally:
         crawl.kill()
         shutil.rmtree(folder, ignore_errors=True)

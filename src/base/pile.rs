@@ -52,12 +52,28 @@ impl<T> Pile<T> {
         self.len += piece.len();
     }
 
+    /// Number of records.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All records, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pieces.iter().flatten()
+    }
+
     /// The records in pieces of some thousand at most, each of which is freed when it was used.
     pub fn into_pieces(self) -> impl Iterator<Item = Vec<T>> {
         self.pieces.into_iter().filter(|piece| !piece.is_empty())
     }
 
     /// All records in one vector.
+    #[cfg(test)]
     pub fn into_vec(self) -> Vec<T> {
         let mut all = Vec::with_capacity(self.len);
         for mut piece in self.pieces {

@@ -177,6 +177,7 @@ impl Compaction {
 fn cost_of(record: &Record) -> usize {
     let named = match record {
         Record::Spill { numbers, .. } => numbers.len(),
+        Record::AdmittedToBlock { admission, .. } => admission.requests.len() / KEYS_PER_COST,
         Record::SeedHosts(hosts) => hosts.len() / KEYS_PER_COST,
         Record::Requested(keys) | Record::SeenUndone(keys) => keys.len() / KEYS_PER_COST,
         _ => 0,

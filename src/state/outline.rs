@@ -15,8 +15,6 @@ pub struct Outline {
     pub voids: Vec<Range<u64>>,
     /// Bytes up to the end of the last committed epoch, or to the resumption after it.
     pub counted: u64,
-    /// Bytes up to the end of the first epoch: so long was the segment when it was new.
-    pub first_epoch: u64,
     /// Number of bytes that are intact, and whole frames.
     pub intact: u64,
 }
@@ -31,9 +29,6 @@ impl Outline {
             match Record::decode_mark(payload) {
                 Some(Ok(Record::EpochEnd(epoch))) => {
                     ends.push((epoch, end));
-                    if outline.first_epoch == 0 {
-                        outline.first_epoch = end;
-                    }
                 }
                 Some(Ok(Record::Commit(commit))) => {
                     let at = ends.iter().position(|(epoch, _)| *epoch == commit.epoch)?;

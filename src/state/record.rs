@@ -22,7 +22,7 @@ use crate::frontier::extra::{Extra, Flags};
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::wire::proxy::Route;
-use crate::wire::url::CrawlUrl;
+use crate::wire::url::{CrawlUrl, host_of_rest};
 
 /// What the journal records, in order.
 #[derive(Clone, Debug)]
@@ -93,6 +93,13 @@ pub enum Record {
         /// Their numbers; none after a compaction, when the journal has no entries of them.
         numbers: Vec<u64>,
     },
+    /// Requests were admitted and written to a block of a file, which alone has them.
+    AdmittedToBlock {
+        /// Where they are.
+        block: SpilledBlock,
+        /// The requests.
+        admission: BlockAdmission,
+    },
     /// So many admissions follow of requests that were admitted before, in a segment that was rewritten.
     AdmittedBefore(u64),
     /// The requests of a block were read: each is admitted again after this record.
@@ -139,6 +146,15 @@ pub struct SpilledBlock {
     pub requests: u64,
     /// The number of its first request: blocks of one origin and priority are in this order. 0: not known.
     pub first: u64,
+}
+
+/// What the journal keeps of requests that were admitted to a block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockAdmission {
+    /// The number of each, and the key of its URL.
+    pub requests: Vec<(u64, u64)>,
+    /// Keys of the host and of the registrable domain, if one of them is a seed.
+    pub seed_host: Option<(u64, u64)>,
 }
 
 /// What the crawl has learned of something. The newest about it counts, in all segments.
@@ -314,6 +330,9 @@ impl Record {
             }
             Record::AdmittedBefore(count) => put_counter(ADMITTED_BEFORE, *count, out),
             Record::Spill { block, numbers } => encode_spill(block, numbers, out),
+            Record::AdmittedToBlock { block, admission } => {
+                encode_admitted_to_block(block, admission, out);
+            }
             Record::Unspilled { file, offset } => {
                 put_counter(UNSPILLED, *file, out);
                 put_number(*offset, out);
@@ -391,6 +410,7 @@ impl Record {
             ADMITTED_BEFORE => Record::AdmittedBefore(input.number("count")?),
             SPILL => decode_spill(0, &mut input)?,
             SPILL_IN_ORDER => decode_spill(input.number("first")?, &mut input)?,
+            ADMITTED_TO_BLOCK => decode_admitted_to_block(&mut input)?,
             UNSPILLED => Record::Unspilled {
                 file: input.number("file")?,
                 offset: input.number("offset")?,
@@ -421,6 +441,12 @@ pub fn encode_admitted(job: &Job, replaces: u64, not_before: Option<u64>, out: &
     encode_entry(job, replaces, not_before, out);
 }
 
+/// The same, from the bytes that [`encode_request`] appended.
+pub fn encode_admitted_request(request: &[u8], out: &mut Vec<u8>) {
+    out.push(ADMITTED);
+    out.extend_from_slice(request);
+}
+
 /// Appends the bytes of [`Record::Offered`], without a copy of the job.
 pub fn encode_offered(job: &Job, replaces: u64, not_before: Option<u64>, out: &mut Vec<u8>) {
     out.push(OFFERED);
@@ -435,6 +461,12 @@ pub fn encode_request(job: &Job, out: &mut Vec<u8>) {
 /// Appends the bytes of an entry for [`decode_request`].
 pub fn encode_stored(entry: &Entry, out: &mut Vec<u8>) {
     encode_entry(&entry.job, entry.replaces, entry.not_before, out);
+}
+
+/// The host of the first of some requests, from the bytes that [`encode_request`] appended.
+pub fn host_of_request(bytes: &[u8]) -> &str {
+    let head = EntryHead::decode(&mut Input::new(bytes)).expect("bytes of a request");
+    host_of_rest(head.rest)
 }
 
 /// Reads what [`encode_request`] or [`encode_stored`] appended.
@@ -459,51 +491,102 @@ pub fn encode_spilled(origin: u64, count: u64, requests: &[u8], out: &mut Vec<u8
 /// Appends the bytes of [`Record::Spill`].
 pub fn encode_spill(block: &SpilledBlock, numbers: &[u64], out: &mut Vec<u8>) {
     match block.first {
-        0 => put_counter(SPILL, block.file, out),
-        first => {
-            put_counter(SPILL_IN_ORDER, first, out);
-            put_number(block.file, out);
-        }
+        0 => out.push(SPILL),
+        first => put_counter(SPILL_IN_ORDER, first, out),
     }
-    put_number(block.offset, out);
-    put_number(block.length, out);
-    out.extend_from_slice(&block.origin.to_le_bytes());
-    put_signed(block.priority.into(), out);
-    put_number(block.requests, out);
-    put_number(numbers.len() as u64, out);
-    let mut last = 0;
-    for number in numbers {
-        // They are mostly in order, and near.
-        put_signed(number.wrapping_sub(last) as i64, out);
-        last = *number;
-    }
+    encode_block(block, out);
+    encode_numbers(0, numbers.iter().copied(), out);
 }
 
 fn decode_spill(first: u64, input: &mut Input<'_>) -> Result<Record, RecordError> {
-    let file = input.number("file")?;
-    let offset = input.number("offset")?;
+    let block = decode_block(first, input)?;
+    let numbers = decode_numbers(0, input)?;
+    Ok(Record::Spill { block, numbers })
+}
+
+/// Appends the bytes of [`Record::AdmittedToBlock`].
+pub fn encode_admitted_to_block(
+    block: &SpilledBlock,
+    admission: &BlockAdmission,
+    out: &mut Vec<u8>,
+) {
+    put_counter(ADMITTED_TO_BLOCK, block.first, out);
+    encode_block(block, out);
+    let numbers = admission.requests.iter().map(|(number, _)| *number);
+    encode_numbers(block.first, numbers, out);
+    let keys = admission.requests.iter().map(|(_, key)| key);
+    out.extend(keys.flat_map(|key| key.to_le_bytes()));
+    out.push(admission.seed_host.is_some().into());
+    let host = admission.seed_host.iter();
+    let host = host.flat_map(|(host, domain)| [host, domain]);
+    out.extend(host.flat_map(|key| key.to_le_bytes()));
+}
+
+fn decode_admitted_to_block(input: &mut Input<'_>) -> Result<Record, RecordError> {
+    let block = decode_block(input.number("first")?, input)?;
+    let numbers = decode_numbers(block.first, input)?;
+    let key_of = |number| Ok((number, u64::from_le_bytes(input.array("keys")?)));
+    let requests = numbers.into_iter().map(key_of);
+    let requests = requests.collect::<Result<_, _>>()?;
+    let seed_host = match input.byte("has seed host")? {
+        0 => None,
+        1 => {
+            let [host, domain] = [input.array("seed host")?, input.array("seed host")?];
+            Some((u64::from_le_bytes(host), u64::from_le_bytes(domain)))
+        }
+        _ => return Err(RecordError::Value("has seed host")),
+    };
+    let admission = BlockAdmission {
+        requests,
+        seed_host,
+    };
+    Ok(Record::AdmittedToBlock { block, admission })
+}
+
+/// Appends a block, but for the number of its first request.
+fn encode_block(block: &SpilledBlock, out: &mut Vec<u8>) {
+    for number in [block.file, block.offset, block.length] {
+        put_number(number, out);
+    }
+    out.extend_from_slice(&block.origin.to_le_bytes());
+    put_signed(block.priority.into(), out);
+    put_number(block.requests, out);
+}
+
+fn decode_block(first: u64, input: &mut Input<'_>) -> Result<SpilledBlock, RecordError> {
+    let (file, offset) = (input.number("file")?, input.number("offset")?);
     let length = input.number("length")?;
     let origin = u64::from_le_bytes(input.array("origin")?);
-    let priority =
-        i32::try_from(input.signed("priority")?).map_err(|_| RecordError::Value("priority"))?;
-    let requests = input.number("requests")?;
-    let count: u64 = input.number("numbers")?;
-    let mut last = 0_u64;
-    let numbers = (0..count).map(|_| {
-        last = last.wrapping_add(input.signed("number")? as u64);
-        Ok(last)
-    });
-    let numbers = numbers.collect::<Result<_, _>>()?;
-    let block = SpilledBlock {
+    let priority = input.signed("priority")?;
+    Ok(SpilledBlock {
         file,
         offset,
         length,
         origin,
-        priority,
-        requests,
+        priority: i32::try_from(priority).map_err(|_| RecordError::Value("priority"))?,
+        requests: input.number("requests")?,
         first,
-    };
-    Ok(Record::Spill { block, numbers })
+    })
+}
+
+/// Appends numbers, which are mostly in order, and near. The first is mostly near `before`.
+fn encode_numbers(before: u64, numbers: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
+    put_number(numbers.len() as u64, out);
+    let mut last = before;
+    for number in numbers {
+        put_signed(number.wrapping_sub(last) as i64, out);
+        last = number;
+    }
+}
+
+fn decode_numbers(before: u64, input: &mut Input<'_>) -> Result<Vec<u64>, RecordError> {
+    let count: u64 = input.number("numbers")?;
+    let mut last = before;
+    let numbers = (0..count).map(|_| {
+        last = last.wrapping_add(input.signed("number")? as u64);
+        Ok(last)
+    });
+    numbers.collect()
 }
 
 /// Appends the bytes of [`Record::Fact`].
@@ -880,6 +963,7 @@ const CRAWL_DELAY: u8 = 11;
 const SPILLED: u8 = 12;
 const SPILL: u8 = 13;
 const SPILL_IN_ORDER: u8 = 16;
+const ADMITTED_TO_BLOCK: u8 = 18;
 const UNSPILLED: u8 = 31;
 const ADMITTED_BEFORE: u8 = 34;
 const DEPARTED: u8 = 30;

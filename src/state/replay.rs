@@ -24,7 +24,8 @@ pub use self::entries::OrderedEntries;
 use self::entries::{Entries, TABLES};
 pub use self::facts::Facts;
 use super::record::{
-    About, CommitRecord, Entry, EntryHead, Record, RecordError, Resumption, RunRecord,
+    About, BlockAdmission, CommitRecord, Entry, EntryHead, Record, RecordError, Resumption,
+    RunRecord,
 };
 use crate::base::keys::Keys;
 use crate::base::pile::Pile;
@@ -92,7 +93,7 @@ pub struct Restored {
     /// Keys of the URLs that were admitted, but for those in `runs`. A URL that was attempted again is there
     /// several times; robots.txt files, and targets of redirects of sitemaps, are not: the seen set does not
     /// hold them.
-    pub seen: Vec<u64>,
+    pub seen: Pile<u64>,
     /// The runs of the seen set on disk.
     pub runs: Vec<RunRecord>,
     /// Keys in `runs` of URLs whose admission is undone: they do not count as seen.
@@ -118,12 +119,21 @@ pub struct Restored {
 }
 
 impl Restored {
+    /// Bytes of a segment with what is left, roughly.
+    pub fn bytes_in_journal(&self) -> u64 {
+        let keys = self.seen.len() + self.undone.len() + self.requested.len();
+        let entries = self.admitted.bytes() + self.offered.bytes();
+        let keys = size_of::<u64>() * (keys + 2 * self.seed_hosts.len());
+        (keys + entries + self.spilled.bytes_in_journal() + self.facts.bytes_in_journal()) as u64
+    }
+
     /// Records of what was requested, seen before the first commit, and learned: they need no commit.
     pub fn learned(&self) -> impl Iterator<Item = Record> {
         let is_begun = self.commit.is_some();
+        // Few: it is a beginning.
         let (seen, hosts) = match is_begun {
             true => (Vec::new(), Vec::new()),
-            false => (self.seen.clone(), self.seed_hosts.clone()),
+            false => (self.seen.iter().copied().collect(), self.seed_hosts.clone()),
         };
         // One that has nothing to say is newer than what an older segment says.
         let facts = self.facts.all().filter(|fact| fact.about != About::Counts);
@@ -751,6 +761,10 @@ impl Committed {
                 let block = self.spilled.remove(file, offset);
                 self.readmitted = block.map_or(0, |block| block.requests);
             }
+            Record::AdmittedToBlock { block, admission } => {
+                self.spilled.insert(&block);
+                self.admit_to_block(admission);
+            }
             // It is in files of its own.
             Record::Spilled { .. } => {}
             Record::Fact(counts) => self.counts.add(counts),
@@ -815,6 +829,18 @@ impl Committed {
             }
             self.started.remove(&number);
             number = entry.replaces;
+        }
+    }
+
+    /// Requests are admitted that a block has.
+    fn admit_to_block(&mut self, admission: BlockAdmission) {
+        for (number, key) in admission.requests {
+            self.count_number(number);
+            self.offered.remove(number);
+            self.see_key(key);
+        }
+        if let Some((host, domain)) = admission.seed_host {
+            self.add_seed_host(host, domain);
         }
     }
 
@@ -958,7 +984,7 @@ impl Committed {
             admitted: self.admitted.into_ordered(),
             offered: self.offered.into_ordered(),
             spilled: self.spilled,
-            seen: self.seen.into_vec(),
+            seen: self.seen,
             runs: self.runs,
             undone,
             seed_hosts: self.seed_hosts.iter().copied().collect(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::record::{
-    About, CommitRecord, Entry, Fact, Record, Resumption, RunRecord, SpilledBlock,
+    About, BlockAdmission, CommitRecord, Entry, Fact, Record, Resumption, RunRecord, SpilledBlock,
 };
 use crate::base::keys::UrlKey;
 use crate::base::rng::Rng;
@@ -66,16 +66,17 @@ pub fn record(rng: &mut Rng) -> Record {
                 file: number(rng),
                 offset: number(rng),
             },
-            false => Record::Spill {
-                block: SpilledBlock {
-                    file: number(rng),
-                    offset: number(rng),
-                    length: number(rng),
-                    origin: rng.next_u64(),
-                    priority: number(rng) as i32,
-                    requests: number(rng),
-                    first: number(rng),
+            false if rng.chance(0.5) => Record::AdmittedToBlock {
+                block: block(rng),
+                admission: BlockAdmission {
+                    requests: (0..rng.below(5))
+                        .map(|_| (number(rng), rng.next_u64()))
+                        .collect(),
+                    seed_host: rng.chance(0.5).then(|| (rng.next_u64(), rng.next_u64())),
                 },
+            },
+            false => Record::Spill {
+                block: block(rng),
                 numbers: (0..rng.below(5)).map(|_| number(rng)).collect(),
             },
         },
@@ -87,6 +88,18 @@ pub fn record(rng: &mut Rng) -> Record {
             commit: commit(rng),
         }),
         _ => Record::Commit(commit(rng)),
+    }
+}
+
+fn block(rng: &mut Rng) -> SpilledBlock {
+    SpilledBlock {
+        file: number(rng),
+        offset: number(rng),
+        length: number(rng),
+        origin: rng.next_u64(),
+        priority: number(rng) as i32,
+        requests: number(rng),
+        first: number(rng),
     }
 }
 

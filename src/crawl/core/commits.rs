@@ -89,6 +89,7 @@ impl<I: Io> Core<I> {
     /// Begins a commit of everything so far.
     pub fn begin_commit(&mut self) {
         self.begin_facts();
+        self.record_spilled();
         if let Some(epoch) = self.journal.begin_commit() {
             self.sync_spilled();
             self.output.prepare(epoch);
@@ -136,6 +137,7 @@ impl<I: Io> Core<I> {
         }
         self.record_last_facts();
         self.journal.end_rewriting();
+        self.record_spilled();
         let epoch = self.journal.begin_commit();
         self.sync_spilled();
         self.output.prepare(epoch.unwrap_or(ONLY_EPOCH));

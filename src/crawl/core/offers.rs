@@ -41,12 +41,20 @@ impl<I: Io> Core<I> {
         if job.id == 0 {
             job.id = self.frontier.number();
         }
-        self.record_admitted(&job, origin);
-        let OfferOrigin::Redirect(Some(at)) = origin else {
-            return self.queue_admitted(job);
-        };
-        if let Some(early) = self.work.delay(job, at) {
-            self.release_later(early);
+        match origin {
+            OfferOrigin::List | OfferOrigin::Submitter | OfferOrigin::Link => {
+                self.queue_admitted(job);
+            }
+            OfferOrigin::Redirect(None) => {
+                self.record_admitted(&job, origin);
+                self.release_later(job);
+            }
+            OfferOrigin::Redirect(Some(at)) => {
+                self.record_admitted(&job, origin);
+                if let Some(early) = self.work.delay(job, at) {
+                    self.release_later(early);
+                }
+            }
         }
     }
 

@@ -39,7 +39,8 @@ impl<I: Io> Core<I> {
 
     /// Whether there is room for one more request from outside.
     pub fn has_room(&self) -> bool {
-        self.frontier.has_room() && self.work.has_room() && !self.journal.is_behind()
+        let is_disk_behind = self.journal.is_behind() || self.spill.is_behind();
+        self.frontier.has_room() && self.work.has_room() && !is_disk_behind
     }
 
     /// Whether submissions wait that the next turn can take.

@@ -28,7 +28,9 @@ impl<I: Io> Core<I> {
             let runs = runs.current().runs;
             self.frontier.seen_mut().restore(runs, &restored.undone);
         }
-        self.frontier.restore_seen(&restored.seen);
+        for keys in restored.seen.into_pieces() {
+            self.frontier.restore_seen(&keys);
+        }
         for (host, domain) in &restored.seed_hosts {
             self.frontier.restore_seed(HostKey(*host), HostKey(*domain));
         }
@@ -83,7 +85,7 @@ impl<I: Io> Core<I> {
 
     fn take_left(&mut self, left: LeftRequest) {
         match left {
-            LeftRequest::Queued(job) => self.queue_admitted(job),
+            LeftRequest::Queued(job) => self.queue_again(job),
             LeftRequest::Delayed(job, at) => self.delay_left(job, at),
             LeftRequest::Started(job) => self.end_started(job),
             LeftRequest::Cancelled(job) => self.work.end(job, Vec::new(), cancelled()),
@@ -93,7 +95,7 @@ impl<I: Io> Core<I> {
     fn delay_left(&mut self, job: Job, at: Wall) {
         let wait = at.saturating_since(self.network.wall_at(self.now));
         if wait.is_zero() {
-            return self.queue_admitted(job);
+            return self.queue_again(job);
         }
         if let Some(early) = self.work.delay(job, self.now + wait) {
             self.release_later(early);

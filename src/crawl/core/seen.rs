@@ -18,6 +18,7 @@ impl<I: Io> Core<I> {
             self.journal.record_runs(change);
         }
         if let Some(run) = advance.frozen {
+            self.record_spilled();
             self.journal.record_seen_frozen(run);
         }
         self.wakeups.turn_again_if(advance.has_step);

@@ -15,15 +15,31 @@ use crate::state::replay::Blocks;
 const BLOCKS_PER_TURN: usize = 4;
 
 impl<I: Io> Core<I> {
-    /// Queues a request that was admitted: in its lane, or in a file.
+    /// Queues a request that was admitted: in its lane, or in a file. It replaces no attempt.
     pub fn queue_admitted(&mut self, job: Job) {
-        let frontier = &self.frontier;
-        let origin = || frontier.origin_key(&job.url).0;
-        if !self.spill.takes(origin, &job, frontier.memory()) {
+        if !self.is_for_file(&job) {
+            self.record_admitted(&job, OfferOrigin::Link);
             return self.release_later(job);
         }
-        self.spill.put(origin(), &job);
+        let origin = self.frontier.origin_key(&job.url).0;
+        let key = self.journal.key_of(job.url.as_str());
+        self.spill.admit(origin, &job, key);
         self.frontier.set_spilled(self.spill.len());
+    }
+
+    /// Queues a request that an earlier run admitted.
+    pub fn queue_again(&mut self, job: Job) {
+        if !self.is_for_file(&job) {
+            return self.release_later(job);
+        }
+        self.spill.put(self.frontier.origin_key(&job.url).0, &job);
+        self.frontier.set_spilled(self.spill.len());
+    }
+
+    fn is_for_file(&self, job: &Job) -> bool {
+        let frontier = &self.frontier;
+        let origin = || frontier.origin_key(&job.url).0;
+        self.spill.takes(origin, job, frontier.memory())
     }
 
     /// Takes requests back that were read, has more read, and records what was written.
@@ -41,12 +57,21 @@ impl<I: Io> Core<I> {
             let goes_on = self.spill.advance(self.frontier.memory());
             self.wakeups.turn_again_if(has_rested || goes_on);
         }
+        self.record_blocks();
+    }
+
+    fn record_blocks(&mut self) {
         for written in self.spill.poll_written() {
-            if let Some((file, offset)) = written.moved_from {
-                self.journal.record_unspilled(file, offset);
-            }
-            self.journal.record_spill(&written.block, &written.numbers);
+            self.journal.record_block(written);
         }
+    }
+
+    /// Records all requests that were admitted so far and have not been recorded: those on their way to a file.
+    pub fn record_spilled(&mut self) {
+        self.record_blocks();
+        let journal = &mut self.journal;
+        let record = |request: &[u8]| journal.record_admitted_request(request);
+        self.spill.record_new(record);
     }
 
     fn take_spilled(&mut self, read: SpilledRequests) {
@@ -108,6 +133,7 @@ impl<I: Io> Core<I> {
 
     /// All requests that wait in files, at the end of the crawl.
     pub fn drain_spilled(&mut self) -> impl Iterator<Item = Job> + use<I> {
+        self.record_spilled();
         self.spill.drain(self.network.file_reader())
     }
 

@@ -194,7 +194,8 @@ impl StateContents {
         let Some(left) = &self.state.restored else {
             return false;
         };
-        left.seen.contains(&key) || !left.undone.contains(&key) && self.has_in_runs(key.max(1))
+        left.seen.iter().any(|seen| *seen == key)
+            || !left.undone.contains(&key) && self.has_in_runs(key.max(1))
     }
 
     /// Whether a run of the seen set has a key. A run that cannot be read is logged.

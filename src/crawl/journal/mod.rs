@@ -13,6 +13,7 @@
 
 pub mod contents;
 pub mod damage;
+mod dead;
 mod held;
 mod rewrite;
 pub mod seen;
@@ -32,11 +33,13 @@ use crate::base::keys::Keys;
 use crate::base::secret::Known;
 use crate::base::slab::Key;
 use crate::base::time::{Instant, Wall};
+use crate::crawl::journal::dead::{BLOCK_RECORD, Dead, RECORD};
 use crate::crawl::journal::held::Held;
 use crate::crawl::journal::rewrite::{Rewrite, Step};
 use crate::crawl::journal::seen::{RunsChange, SeenRuns, SeenStart};
 use crate::crawl::journal::starts::{Start, Starts};
 use crate::crawl::journal::state::path_of;
+use crate::crawl::spill::{BlockOrigin, WrittenBlock};
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
@@ -44,7 +47,8 @@ use crate::sink::commit::{Epoch, FileLength};
 use crate::state::compaction::Unreadable;
 use crate::state::journal::Framer;
 use crate::state::outline::Outline;
-use crate::state::record::{self, About, CommitRecord, Record, Resumption, SpilledBlock};
+use crate::state::record::{self, About, BlockAdmission, CommitRecord, Record, Resumption};
+use crate::wire::url::registrable;
 
 /// The journal, or none: a crawl without a state on disk.
 pub struct Journal {
@@ -64,8 +68,10 @@ struct Open {
     /// Records that are framed once the next segment has its name.
     held: Held,
     rewrite: Option<Box<Rewrite>>,
-    /// The segment is rewritten when it is so long.
-    rewrite_at: u64,
+    /// How much of the segment is dead.
+    dead: Dead,
+    /// The segment is not rewritten any more.
+    is_last_segment: bool,
     /// Bytes of it that count for nothing.
     voids: Vec<Range<u64>>,
     /// Segments that hold nothing more than this one: they are removed after the next commit, and after the
@@ -136,22 +142,24 @@ pub struct Continuation {
     commit: Option<CommitRecord>,
     /// Bytes that count for nothing: [`Outline::voids`].
     voids: Vec<Range<u64>>,
-    /// Its length when it was new.
-    first_length: u64,
+    /// Bytes that would be left of it, roughly.
+    left: u64,
     /// Records of the beginning of the run.
     records: Vec<Record>,
 }
 
 impl Continuation {
     /// Of a segment, from its last commit.
-    pub fn new(outline: &Outline, commit: CommitRecord) -> Self {
+    ///
+    /// `left`: bytes that would be left of it, roughly.
+    pub fn new(outline: &Outline, commit: CommitRecord, left: u64) -> Self {
         let mut voids = outline.voids.clone();
         voids.push(outline.counted..outline.intact);
         Continuation {
             length: outline.intact,
             commit: Some(commit),
             voids,
-            first_length: outline.first_epoch,
+            left,
             records: Vec::new(),
         }
     }
@@ -255,8 +263,7 @@ const COMMIT: u64 = 2;
 const BEGINNING: u64 = 3;
 const REMOVE: u64 = 4;
 
-/// A segment is rewritten when it is so long, and twice as long as it was when it was new. In tests it is so
-/// all the time.
+/// A segment is rewritten when it is so long and half of it is dead. In tests that is often.
 const REWRITE_MIN: u64 = if cfg!(test) { 3000 } else { 64 << 20 };
 
 impl Journal {
@@ -282,10 +289,8 @@ impl Journal {
             None => (beginning, DiskJob::Create { file: FILE, path }, true),
         };
         let is_begun = start.continues.is_some();
-        let (voids, first_length) = match start.continues {
-            Some(continues) => (continues.voids, continues.first_length),
-            None => (Vec::new(), 0),
-        };
+        let continues = start.continues.unwrap_or_default();
+        let dead = Dead::of(continues.length.saturating_sub(continues.left));
         let mut open = Open {
             is_begun,
             segment: start.segment,
@@ -293,8 +298,9 @@ impl Journal {
             allocated: 0,
             held: Held::default(),
             rewrite: None,
-            rewrite_at: REWRITE_MIN.max(2 * first_length),
-            voids,
+            dead,
+            is_last_segment: false,
+            voids: continues.voids,
             old: Vec::new(),
             old_next: Vec::new(),
             records,
@@ -346,6 +352,8 @@ impl Journal {
     pub fn record_offered(&mut self, job: &Job, replaces: u64) {
         if let Some(open) = self.open_for(job) {
             open.record(|out| record::encode_offered(job, replaces, None, out));
+            // Its answer takes its place.
+            open.dead.add_request(job);
         }
     }
 
@@ -360,6 +368,7 @@ impl Journal {
     pub fn record_ended(&mut self, job: &Job) {
         if let Some(open) = self.open_for(job) {
             open.record(|out| Record::Ended(job.id).encode(out));
+            open.dead.add_request(job);
             open.starts.end(job.id);
         }
     }
@@ -370,6 +379,7 @@ impl Journal {
             // It is no reason for a commit.
             let has_new = open.has_new;
             open.record(|out| Record::Departed(number).encode(out));
+            open.dead.add(RECORD as u64);
             open.has_new = has_new;
         }
     }
@@ -379,6 +389,11 @@ impl Journal {
         if let Some(open) = &mut self.open {
             open.requested = urls.into_iter().collect();
         }
+    }
+
+    /// The key of a URL in records; 0 if nothing is recorded.
+    pub fn key_of(&self, url: &str) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.keys.url(url).0)
     }
 
     /// A URL was requested: whether an earlier run had requested it, and its result was lost.
@@ -440,16 +455,50 @@ impl Journal {
         }
     }
 
-    /// Records that these requests were written to a block.
-    pub fn record_spill(&mut self, block: &SpilledBlock, numbers: &[u64]) {
+    /// Records that a block was written.
+    pub fn record_block(&mut self, written: WrittenBlock) {
+        let Some(open) = &mut self.open else {
+            return;
+        };
+        let WrittenBlock { block, origin } = written;
+        match origin {
+            BlockOrigin::Admitted {
+                requests,
+                seed_host,
+            } => {
+                let host_keys = |host: &String| {
+                    let domain = registrable(host);
+                    (open.keys.host(host).0, open.keys.host(domain).0)
+                };
+                let admission = BlockAdmission {
+                    requests,
+                    seed_host: seed_host.as_ref().map(host_keys),
+                };
+                open.record(|out| record::encode_admitted_to_block(&block, &admission, out));
+            }
+            BlockOrigin::Journal { numbers } => {
+                open.dead.add(block.length);
+                open.record(|out| record::encode_spill(&block, &numbers, out));
+            }
+            BlockOrigin::Block { file, offset } => {
+                open.dead.add(BLOCK_RECORD);
+                open.record(|out| Record::Unspilled { file, offset }.encode(out));
+                open.record(|out| record::encode_spill(&block, &[], out));
+            }
+        }
+    }
+
+    /// Records that a request was admitted that waits to be written to a block; it has these bytes.
+    pub fn record_admitted_request(&mut self, request: &[u8]) {
         if let Some(open) = &mut self.open {
-            open.record(|out| record::encode_spill(block, numbers, out));
+            open.record(|out| record::encode_admitted_request(request, out));
         }
     }
 
     /// Records that the requests of a block were read.
     pub fn record_unspilled(&mut self, file: u64, offset: u64) {
         if let Some(open) = &mut self.open {
+            open.dead.add(BLOCK_RECORD);
             open.record(|out| Record::Unspilled { file, offset }.encode(out));
         }
     }
@@ -460,6 +509,8 @@ impl Journal {
             && name.len() + value.len() <= STORED_MAX
         {
             open.record(|out| record::encode_fact(about, name, at.0, value, out));
+            // The next one about the same takes its place.
+            open.dead.add((name.len() + value.len() + RECORD) as u64);
         }
     }
 
@@ -551,7 +602,7 @@ impl Journal {
             debug_assert!(!open.is_held(), "no commit begins then");
             let abandoned = open.rewrite.take().map(|rewrite| rewrite.abandon());
             open.jobs.extend(abandoned.into_iter().flatten());
-            open.rewrite_at = u64::MAX;
+            open.is_last_segment = true;
         }
     }
 
@@ -590,8 +641,11 @@ impl Journal {
             next_number,
             at: at.0,
         };
-        // It is no reason for another commit.
+        // It is no reason for another commit, and the next one takes its place.
         let has_new = open.has_new;
+        let length = |name: &str| name.len() + RECORD;
+        let length: usize = commit.files.iter().map(|(name, _)| length(name)).sum();
+        open.dead.add((length + 4 * RECORD) as u64);
         open.record(|out| Record::Commit(commit).encode(out));
         open.has_new = has_new;
         open.hand_over(APPEND);
@@ -619,7 +673,7 @@ impl Journal {
                 tag: REMOVE,
             });
         }
-        if open.framer.length() >= open.rewrite_at && open.rewrite.is_none() {
+        if open.is_to_be_rewritten() {
             open.begin_rewrite();
         }
         open.seen.handle_committed();
@@ -720,8 +774,15 @@ impl Open {
         !self.held.is_empty() || self.rewrite.as_deref().is_some_and(is_held)
     }
 
+    fn is_to_be_rewritten(&self) -> bool {
+        let length = self.framer.length();
+        let is_worth_it = length >= REWRITE_MIN && self.dead.bytes >= length / 2;
+        is_worth_it && self.rewrite.is_none() && !self.is_last_segment
+    }
+
     /// Begins to rewrite the segment, right after a commit.
     fn begin_rewrite(&mut self) {
+        self.dead.begin_rewrite();
         self.hand_over(APPEND);
         let number = self.segment + 1;
         let (rewrite, jobs) = Rewrite::new(
@@ -796,11 +857,11 @@ impl Open {
             length,
         });
         self.segment = number;
+        self.dead.end_rewrite();
         self.allocated = 0;
         self.voids.clear();
         self.framer = framer;
         self.old.push(std::mem::replace(&mut self.path, path));
-        self.rewrite_at = REWRITE_MIN.max(2 * length);
     }
 
     /// Hands the records to the disk.

@@ -505,8 +505,9 @@ impl State {
             seen: SeenStart::default(),
         };
         let mut rewritten = None;
+        let left = restored.bytes_in_journal();
         start.continues = Some(match (outline, &restored.commit) {
-            (Some(outline), Some(commit)) => Continuation::new(&outline, commit.clone()),
+            (Some(outline), Some(commit)) => Continuation::new(&outline, commit.clone(), left),
             (_, Some(commit)) => {
                 let path = path_of(out, holds);
                 let bytes = Segment::rewrite(&path, holds, &read(holds)?, &hints, segment);
@@ -515,7 +516,7 @@ impl State {
                 let outline = Reader::new(&bytes).ok().and_then(Outline::of);
                 let outline = outline.ok_or_else(none)?;
                 rewritten = Some(bytes);
-                Continuation::new(&outline, commit.clone())
+                Continuation::new(&outline, commit.clone(), left)
             }
             (_, None) => Continuation::default(),
         });

@@ -44,6 +44,19 @@ impl Trial {
         }
     }
 
+    /// A later run, which continues at the last commit.
+    fn resumed(&self) -> Self {
+        let mut files = self.files.clone();
+        let state = State::load_from(Path::new("out"), &files).expect("it can be read");
+        state.beginning().write_to(&mut files);
+        Trial {
+            journal: Journal::new(state.start, Duration::ZERO, self.now),
+            files,
+            open: BTreeMap::new(),
+            now: self.now,
+        }
+    }
+
     fn perform(&mut self, mut job: DiskJob) {
         let is_reported = !matches!(
             job,
@@ -102,11 +115,15 @@ impl Trial {
         }
     }
 
-    fn admit(&mut self, numbers: std::ops::Range<u64>) {
+    fn admit(&mut self, numbers: Range<u64>) {
         for number in numbers {
-            let url = format!("http://a.test/{number:0PATH$}");
-            let job = Job::seed(number, CrawlUrl::parse(&url).expect("a URL"));
-            self.journal.record_admitted(&job, 0, None);
+            self.journal.record_admitted(&job(number), 0, None);
+        }
+    }
+
+    fn end(&mut self, numbers: Range<u64>) {
+        for number in numbers {
+            self.journal.record_ended(&job(number));
         }
     }
 
@@ -132,7 +149,7 @@ impl Trial {
             keys.sort_unstable();
             keys
         };
-        assert!(sorted(restored.seen) == keys(1_000_000));
+        assert!(sorted(restored.seen.into_vec()) == keys(1_000_000));
         assert!(sorted(restored.undone) == keys(2_000_000));
         assert!(sorted(restored.requested) == keys(5_000_000));
         let mut found = restored.seed_hosts;
@@ -141,10 +158,42 @@ impl Trial {
     }
 }
 
+fn job(number: u64) -> Job {
+    let url = format!("http://a.test/{number:0PATH$}");
+    Job::seed(number, CrawlUrl::parse(&url).expect("a URL"))
+}
+
+#[test]
+fn a_segment_is_rewritten_once_half_of_it_is_dead_also_by_a_later_run() {
+    let mut trial = Trial::new();
+    let turns = |trial: &mut Trial| {
+        let first = trial.segment();
+        (0..100).for_each(|_| trial.turn());
+        trial.segment() > first
+    };
+    trial.admit(1..1001);
+    assert!(!turns(&mut trial), "nothing is dead");
+    trial.end(1..201);
+    assert!(!turns(&mut trial), "a fifth is dead");
+    let mut later = trial.resumed();
+    assert!(!turns(&mut later), "it knows that as well");
+    later.end(201..801);
+    trial.end(201..801);
+    assert!(turns(&mut later) && turns(&mut trial), "most of it is dead");
+    assert!(!turns(&mut trial), "all that is left is needed");
+    let mut later = trial.resumed();
+    later.admit(2000..2400);
+    assert!(!turns(&mut later));
+    later.end(801..1001);
+    later.end(2000..2400);
+    assert!(turns(&mut later));
+}
+
 #[test]
 fn records_that_are_held_count_among_what_waits_for_the_disk() {
     let mut trial = Trial::new();
-    trial.admit(1..200);
+    trial.admit(1..1000);
+    trial.end(200..1000);
     for _ in 0..1000 {
         if trial.is_held() {
             break;
@@ -153,7 +202,7 @@ fn records_that_are_held_count_among_what_waits_for_the_disk() {
     }
     assert!(trial.is_held(), "the segment is being rewritten");
     let many = (UNWRITTEN_MAX / PATH) as u64;
-    trial.admit(1000..1000 + many / 10);
+    trial.admit(10_000..10_000 + many / 10);
     assert!(!trial.journal.is_behind(), "a tenth of that is not much");
     trial.admit(1_000_000..1_000_000 + many);
     assert!(trial.is_held(), "no job of the disk is done");
@@ -188,12 +237,12 @@ fn keys_of_any_number_are_restored_also_after_a_rewrite() {
             let open = trial.journal.open.as_mut().expect("it is on");
             open.record(|out| record.encode(out));
         }
-        // So that it is long enough to be rewritten.
-        for host in 0..REWRITE_MIN / 20 {
-            let host = format!("a-host-{host}.test");
+        // So that half of it is dead.
+        let long = vec![0; (REWRITE_MIN + 100 * count) as usize];
+        for value in [&long[..], &[]] {
             trial
                 .journal
-                .record_crawl_delay(&host, Duration::from_secs(1));
+                .record_fact(About::Host, "a.test", Wall(0), value);
         }
         let first = trial.segment();
         for _ in 0..1000 {

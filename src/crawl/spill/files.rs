@@ -24,6 +24,8 @@ pub struct Files {
     empty: Vec<u64>,
     removed_next: Vec<u64>,
     jobs: Vec<DiskJob>,
+    /// Bytes that were handed to the disk and are not written.
+    unwritten: usize,
     /// Syncs under way.
     syncs: u32,
     failure: Option<WriteError>,
@@ -62,7 +64,7 @@ pub struct Framed {
 pub const FILE: FileId = FileId(1);
 
 /// Tags of disk jobs; reads of blocks have those after `READS`.
-const APPEND: u64 = 0;
+pub const APPEND: u64 = 0;
 pub const SYNC: u64 = 1;
 const REMOVE: u64 = 2;
 pub const MOVE: u64 = 3;
@@ -87,6 +89,7 @@ impl Files {
             empty: start.files,
             removed_next: Vec::new(),
             jobs: Vec::new(),
+            unwritten: 0,
             syncs: 0,
             failure: None,
         }
@@ -232,6 +235,7 @@ impl Files {
         if out.is_empty() {
             return;
         }
+        self.unwritten += out.len();
         self.jobs.push(DiskJob::Append {
             file: FILE,
             bytes: std::mem::take(out),
@@ -275,6 +279,16 @@ impl Files {
     /// Jobs for the disk since the last call.
     pub fn poll_jobs(&mut self) -> Vec<DiskJob> {
         std::mem::take(&mut self.jobs)
+    }
+
+    /// So many bytes are written.
+    pub fn handle_written(&mut self, bytes: usize) {
+        self.unwritten = self.unwritten.saturating_sub(bytes);
+    }
+
+    /// Bytes that wait for the disk.
+    pub fn unwritten(&self) -> usize {
+        self.unwritten
     }
 
     /// A sync is over.

@@ -14,8 +14,10 @@
 //! When others wait and there is no room, the requests of lanes that wait for long (a long delay, a hold) go
 //! to files as well; their origins rest until some can be sent.
 //!
-//! The journal has each request that was admitted. It records which requests a block has taken over, and
-//! when they were read again: a block counts until then.
+//! A request is written once: the journal does not have those that are admitted to the tail, but records
+//! which block has them, with the keys of their URLs. At a commit it records those that are still in the tail.
+//! It also records which of its requests a block has taken over, and when those of a block were read again: a
+//! block counts until then.
 
 mod files;
 mod index;
@@ -28,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use hashbrown::HashMap;
 
-use self::files::{FILE, Files, MOVE, READS, SYNC, entries_of, path_of};
+use self::files::{APPEND, FILE, Files, MOVE, READS, SYNC, entries_of, path_of};
 use self::index::{Index, Location, length_max};
 use self::moving::{Found, Mover};
 use self::tail::{BLOCK_BYTES, Tail, TailBlock, TailBlocks};
@@ -92,10 +94,32 @@ struct Open {
 pub struct WrittenBlock {
     /// Where it is.
     pub block: SpilledBlock,
-    /// The numbers of its requests; none if it was moved.
-    pub numbers: Vec<u64>,
-    /// Where it was before: file and offset.
-    pub moved_from: Option<(u64, u64)>,
+    /// What its requests were before.
+    pub origin: BlockOrigin,
+}
+
+/// Where the requests of a block come from.
+#[derive(Debug)]
+pub enum BlockOrigin {
+    /// They are new: the journal does not have them.
+    Admitted {
+        /// The number of each, and the key of its URL.
+        requests: Vec<(u64, u64)>,
+        /// The host, if one of them is a seed.
+        seed_host: Option<String>,
+    },
+    /// The journal has them.
+    Journal {
+        /// Their numbers.
+        numbers: Vec<u64>,
+    },
+    /// Another block has them.
+    Block {
+        /// The number of its file.
+        file: u64,
+        /// Its offset.
+        offset: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -119,6 +143,8 @@ pub struct SpilledRequests {
     length_max: u64,
 }
 
+/// Beyond so many bytes that wait for the disk, no more seeds are taken in.
+const UNWRITTEN_MAX: usize = 8 << 20;
 /// Most blocks that are read at once.
 const READS_MAX: usize = 64;
 /// Blocks of the tail that are written in one turn.
@@ -207,6 +233,12 @@ impl Spill {
         self.len() == 0
     }
 
+    /// Whether so much waits for the disk that no seed and no request is taken in.
+    pub fn is_behind(&self) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| open.files.unwritten() > UNWRITTEN_MAX)
+    }
+
     /// Whether no sync is under way and none failed.
     pub fn is_synced(&self) -> bool {
         (self.open.as_ref()).is_none_or(|open| open.files.is_synced())
@@ -290,13 +322,33 @@ impl Spill {
         true
     }
 
-    /// Takes a request.
+    /// Takes a request that the journal has.
     pub fn put(&mut self, origin: u64, job: &Job) {
+        self.add_to_tail(origin, job, None);
+    }
+
+    /// Takes a request that is admitted. The journal does not have it; `key`: of its URL.
+    pub fn admit(&mut self, origin: u64, job: &Job, key: u64) {
+        self.add_to_tail(origin, job, Some(key));
+    }
+
+    fn add_to_tail(&mut self, origin: u64, job: &Job, new_key: Option<u64>) {
         let open = self.open.as_deref_mut().expect("it takes requests");
         open.requests += 1;
-        open.tail.put(origin, job);
+        open.tail.put(origin, job, new_key);
         if open.tail.is_full() {
             open.begin_writing();
+        }
+    }
+
+    /// Calls `record` with the bytes of each request that was admitted, and that neither the journal has nor a
+    /// block: the journal has it from now on.
+    pub fn record_new(&mut self, mut record: impl FnMut(&[u8])) {
+        if let Some(open) = &mut self.open {
+            if let Some(writing) = &mut open.writing {
+                writing.record_new(&mut record);
+            }
+            open.tail.record_new(record);
         }
     }
 
@@ -435,6 +487,9 @@ impl Spill {
         };
         if done.file != Some(FILE) {
             return false;
+        }
+        if done.tag == APPEND {
+            open.files.handle_written(done.held);
         }
         match &done.result {
             Err(error) => open.files.handle_failure(error),
@@ -620,10 +675,12 @@ impl Open {
         let TailBlock {
             origin,
             priority,
-            numbers,
+            requests,
+            is_new,
+            has_seed,
             bytes,
         } = block;
-        let count = numbers.len() as u64;
+        let count = requests.len() as u64;
         self.requests -= count;
         let framed = self.files.frame(out, |out| {
             record::encode_spilled(origin, count, &bytes, out);
@@ -631,13 +688,18 @@ impl Open {
         let Some(framed) = framed else {
             return;
         };
-        let block = framed.block(origin, priority, count, numbers[0]);
+        let block = framed.block(origin, priority, count, requests[0].0);
         self.add(&block);
-        self.written.push(WrittenBlock {
-            block,
-            numbers,
-            moved_from: None,
-        });
+        let origin = match is_new {
+            false => BlockOrigin::Journal {
+                numbers: requests.iter().map(|(number, _)| *number).collect(),
+            },
+            true => BlockOrigin::Admitted {
+                requests,
+                seed_host: has_seed.then(|| record::host_of_request(&bytes).to_owned()),
+            },
+        };
+        self.written.push(WrittenBlock { block, origin });
     }
 
     /// Moves the blocks of a piece that count.
@@ -676,8 +738,7 @@ impl Open {
         self.files.count_out(file, length_max(block.length));
         self.written.push(WrittenBlock {
             block,
-            numbers: Vec::new(),
-            moved_from: Some(found.at),
+            origin: BlockOrigin::Block { file, offset },
         });
     }
 }

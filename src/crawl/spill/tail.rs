@@ -23,6 +23,11 @@ struct Waiting {
     origin: u64,
     priority: i32,
     number: u64,
+    /// The journal does not have it.
+    is_new: bool,
+    /// The key of its URL, if it is new.
+    key: u64,
+    is_seed: bool,
     /// Its bytes.
     start: usize,
     end: usize,
@@ -36,13 +41,17 @@ pub struct TailBlocks {
     written: usize,
 }
 
-/// Requests of one origin and priority that become a block.
+/// Requests of one origin and priority that become a block. The journal has all of them, or none.
 #[derive(Debug)]
 pub struct TailBlock {
     pub origin: u64,
     pub priority: i32,
-    /// The numbers of the requests, in order; at least one.
-    pub numbers: Vec<u64>,
+    /// The numbers of the requests, in order, and the keys of their URLs if they are new; at least one.
+    pub requests: Vec<(u64, u64)>,
+    /// The journal does not have them.
+    pub is_new: bool,
+    /// Whether one of them is a seed.
+    pub has_seed: bool,
     /// The requests, encoded.
     pub bytes: Vec<u8>,
 }
@@ -55,8 +64,8 @@ pub const BLOCK_BYTES: usize = 64 << 10;
 const TAIL_BYTES: usize = 1 << 20;
 
 impl Tail {
-    /// Adds a request.
-    pub fn put(&mut self, origin: u64, job: &Job) {
+    /// Adds a request; `new_key`: the key of its URL, if the journal does not have it.
+    pub fn put(&mut self, origin: u64, job: &Job, new_key: Option<u64>) {
         let start = self.bytes.len();
         record::encode_request(job, &mut self.bytes);
         *self.origins.entry(origin).or_default() += 1;
@@ -64,6 +73,9 @@ impl Tail {
             origin,
             priority: job.priority,
             number: job.id,
+            is_new: new_key.is_some(),
+            key: new_key.unwrap_or(0),
+            is_seed: job.seed,
             start,
             end: self.bytes.len(),
         });
@@ -94,6 +106,11 @@ impl Tail {
         }
     }
 
+    /// Calls `record` with the bytes of each request that the journal does not have: it has them from now on.
+    pub fn record_new(&mut self, record: impl FnMut(&[u8])) {
+        record_new(&mut self.requests, &self.bytes, record);
+    }
+
     /// The requests, in the order in which they came.
     pub fn entries(&self) -> Vec<Entry> {
         entries_of(&self.requests, &self.bytes)
@@ -122,6 +139,12 @@ impl TailBlocks {
         self.tail.has(origin)
     }
 
+    /// As [`Tail::record_new`], of those in blocks that were not taken.
+    pub fn record_new(&mut self, record: impl FnMut(&[u8])) {
+        let rest = &mut self.tail.requests[self.written..];
+        record_new(rest, &self.tail.bytes, record);
+    }
+
     /// The requests in blocks that were not taken.
     pub fn entries(&self) -> Vec<Entry> {
         entries_of(self.rest(), &self.tail.bytes)
@@ -140,7 +163,8 @@ impl TailBlocks {
         let fits = |waiting: &&Waiting| {
             let is_first = size == 0;
             size += waiting.end - waiting.start;
-            waiting.group() == first.group() && (is_first || size <= BLOCK_BYTES)
+            let is_alike = waiting.group() == first.group() && waiting.is_new == first.is_new;
+            is_alike && (is_first || size <= BLOCK_BYTES)
         };
         let count = rest.iter().take(BLOCK_REQUESTS).take_while(fits).count();
         let block = &rest[..count];
@@ -150,7 +174,12 @@ impl TailBlocks {
         let block = TailBlock {
             origin: first.origin,
             priority: first.priority,
-            numbers: block.iter().map(|waiting| waiting.number).collect(),
+            requests: block
+                .iter()
+                .map(|waiting| (waiting.number, waiting.key))
+                .collect(),
+            is_new: first.is_new,
+            has_seed: block.iter().any(|waiting| waiting.is_seed),
             bytes: parts.flatten().copied().collect(),
         };
         self.written += count;
@@ -160,6 +189,13 @@ impl TailBlocks {
 
     fn rest(&self) -> &[Waiting] {
         &self.tail.requests[self.written..]
+    }
+}
+
+fn record_new(requests: &mut [Waiting], bytes: &[u8], mut record: impl FnMut(&[u8])) {
+    for waiting in requests.iter_mut().filter(|waiting| waiting.is_new) {
+        record(&bytes[waiting.start..waiting.end]);
+        waiting.is_new = false;
     }
 }
 

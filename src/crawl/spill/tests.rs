@@ -221,7 +221,7 @@ fn blocks_are_not_read_without_room_except_when_nothing_else_is_there() {
 
 #[test]
 fn random_requests_come_back_once_in_order_also_in_later_runs() {
-    let mut moved = 0;
+    let (mut moved, mut admitted, mut recorded) = (0, 0, 0);
     for seed in 0..40 {
         let mut rng = Rng::from_seed(seed);
         let mut disk = Disk::default();
@@ -229,6 +229,8 @@ fn random_requests_come_back_once_in_order_also_in_later_runs() {
         // As the journal has them.
         let mut blocks: BTreeMap<(u64, u64), SpilledBlock> = BTreeMap::new();
         let mut waiting: BTreeMap<u64, (u64, i32)> = BTreeMap::new();
+        // What neither a block nor the journal has.
+        let mut new: BTreeMap<u64, u64> = BTreeMap::new();
         let mut last: BTreeMap<(u64, i32), u64> = BTreeMap::new();
         let mut number = 0;
         let mut next_file = 0;
@@ -238,17 +240,35 @@ fn random_requests_come_back_once_in_order_also_in_later_runs() {
                 number += 1;
                 let (origin, priority) = (rng.below(9) * rng.below(3), rng.below(2) as i32);
                 let job = job(number, origin, priority);
-                spill.put(origin, &job);
+                match rng.chance(0.7) {
+                    true => {
+                        spill.admit(origin, &job, number + 1000);
+                        new.insert(number, number + 1000);
+                    }
+                    false => spill.put(origin, &job),
+                }
                 waiting.insert(number, (origin, priority));
             }
             spill.advance(rng.below(120_000));
             for written in spill.poll_written() {
                 let block = written.block;
-                if let Some(from) = written.moved_from {
-                    blocks.remove(&from).expect("it is recorded");
-                    moved += 1;
-                } else {
-                    assert_eq!(written.numbers.len() as u64, block.requests);
+                match written.origin {
+                    BlockOrigin::Block { file, offset } => {
+                        blocks.remove(&(file, offset)).expect("it is recorded");
+                        moved += 1;
+                    }
+                    BlockOrigin::Journal { numbers } => {
+                        assert_eq!(numbers.len() as u64, block.requests);
+                        let are_recorded = numbers.iter().all(|number| !new.contains_key(number));
+                        assert!(are_recorded, "{seed}: {numbers:?}");
+                    }
+                    BlockOrigin::Admitted { requests, .. } => {
+                        assert_eq!(requests.len() as u64, block.requests);
+                        for (number, key) in requests {
+                            assert_eq!(new.remove(&number), Some(key), "{seed}");
+                        }
+                        admitted += 1;
+                    }
                 }
                 next_file = block.file + 1;
                 blocks.insert((block.file, block.offset), block);
@@ -276,6 +296,13 @@ fn random_requests_come_back_once_in_order_also_in_later_runs() {
             }
             assert_eq!(spill.len(), waiting.len());
             if rng.below(50) == 0 {
+                // What no block has is in the journal.
+                spill.record_new(|request| {
+                    let entry = record::decode_request(request).expect("a request");
+                    assert!(new.remove(&entry.job.id).is_some(), "{seed}: once");
+                    recorded += 1;
+                });
+                assert!(new.is_empty(), "{seed}: {new:?}");
                 spill.begin_commit();
                 spill.handle_committed();
                 disk.work(&mut spill);
@@ -314,7 +341,10 @@ fn random_requests_come_back_once_in_order_also_in_later_runs() {
         assert!(waiting.keys().eq(&left), "{seed}");
         assert!(number - left.len() as u64 > 1000, "{seed}: most came back");
     }
-    assert!(moved > 100, "{moved}");
+    assert!(
+        moved > 100 && admitted > 1000 && recorded > 1000,
+        "{moved} {admitted} {recorded}"
+    );
 }
 
 #[test]

@@ -237,6 +237,8 @@ fn kinds_and_flags_keep_their_numbers() {
     let block = SpilledBlock { first: 1, ..block };
     let numbers = Vec::new();
     check_kind(Record::Spill { block, numbers }, 16);
+    let admission = BlockAdmission::default();
+    check_kind(Record::AdmittedToBlock { block, admission }, 18);
     check_kind(Record::Unspilled { file: 0, offset: 0 }, 31);
     check_kind(Record::SeenFrozen(0), 20);
     check_kind(Record::SeenRuns(Vec::new()), 21);

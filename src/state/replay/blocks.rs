@@ -29,6 +29,9 @@ struct Block {
     requests: u32,
 }
 
+/// Bytes of the record of a block, roughly.
+const RECORD: usize = 36;
+
 /// So many blocks that were removed are not worth a move of the others.
 const REMOVED_MIN: usize = 1024;
 
@@ -79,6 +82,12 @@ impl Blocks {
             part.removed = 0;
         }
         Some(removed.of(number))
+    }
+
+    /// Bytes of their records, roughly.
+    pub fn bytes_in_journal(&self) -> usize {
+        let left = |part: &Part| part.blocks.len() - part.removed;
+        RECORD * self.parts.values().map(left).sum::<usize>()
     }
 
     /// Number of requests in all blocks.

@@ -113,6 +113,9 @@ impl Entries {
     }
 }
 
+/// Bytes of a record that are not its entry: the head of its frame, and its kind.
+const RECORD: usize = 9;
+
 /// Entries by number. Each is made from its bytes when it is asked for.
 #[derive(Debug, Default)]
 pub struct OrderedEntries {
@@ -123,6 +126,12 @@ impl OrderedEntries {
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Bytes of their records, roughly.
+    pub fn bytes(&self) -> usize {
+        let entries = self.entries.as_slice().iter();
+        entries.map(|(_, bytes)| bytes.len() + RECORD).sum()
     }
 
     /// Returns whether there are none.

@@ -14,6 +14,9 @@ pub struct Facts {
     pub(super) robots_bytes: usize,
 }
 
+/// Bytes of a record without name and value: the head of its frame, the kind, the time, and lengths.
+const RECORD: usize = 22;
+
 /// Most bytes of facts about a robots.txt.
 const ROBOTS_BYTES_MAX: usize = 512 << 20;
 
@@ -60,6 +63,13 @@ impl Facts {
     pub fn extend(&mut self, newer: Facts) {
         self.all.extend(newer.all);
         self.robots_bytes += newer.robots_bytes;
+    }
+
+    /// Bytes of their records, roughly.
+    pub fn bytes_in_journal(&self) -> usize {
+        let all = self.all.iter();
+        all.map(|((_, name), (_, value))| name.len() + value.len() + RECORD)
+            .sum()
     }
 
     /// The facts of a kind that have something to say: name, time and value.

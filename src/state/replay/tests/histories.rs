@@ -18,7 +18,7 @@ pub struct Summary {
 
 impl Summary {
     pub fn of(restored: Restored) -> Self {
-        let (mut seen, mut seed_hosts) = (restored.seen, restored.seed_hosts);
+        let (mut seen, mut seed_hosts) = (restored.seen.into_vec(), restored.seed_hosts);
         seen.sort_unstable();
         seed_hosts.sort_unstable();
         Summary {
@@ -65,7 +65,7 @@ impl Summary {
             }
         };
         let records = &records[records.iter().rposition(is_begin)?..];
-        let mut entries: BTreeMap<u64, &Entry> = BTreeMap::new();
+        let mut entries: BTreeMap<u64, Entry> = BTreeMap::new();
         let (mut admitted, mut offered) = (BTreeSet::new(), BTreeSet::new());
         let (mut over, mut answered) = (BTreeSet::new(), BTreeSet::new());
         let (mut seen, mut seeds_taken, mut greatest) = (Vec::new(), 0, 0);
@@ -75,17 +75,17 @@ impl Summary {
             let [host, domain] = [url.host_str(), url.registrable_domain()];
             (keys.host(host).0, keys.host(domain).0)
         };
-        let mut spilled: Vec<(SpilledBlock, &[u64])> = Vec::new();
+        let mut spilled: Vec<(SpilledBlock, Vec<u64>)> = Vec::new();
         let mut crawl_delays = BTreeMap::new();
         for record in records {
             match record {
                 Record::Admitted(entry) => {
-                    entries.insert(entry.job.id, entry);
+                    entries.insert(entry.job.id, entry.clone());
                     admitted.insert(entry.job.id);
                     greatest = greatest.max(entry.job.id);
                 }
                 Record::Offered(entry) => {
-                    entries.insert(entry.job.id, entry);
+                    entries.insert(entry.job.id, entry.clone());
                     offered.insert(entry.job.id);
                     greatest = greatest.max(entry.job.id);
                 }
@@ -104,11 +104,20 @@ impl Summary {
                 }
                 Record::SeedsTaken(lines) => seeds_taken = *lines,
                 Record::Spill { block, numbers } => {
-                    spilled.push((*block, numbers));
+                    spilled.push((*block, numbers.clone()));
                     greatest = numbers.iter().copied().fold(greatest, u64::max);
                     let jobs = numbers.iter().filter_map(|number| entries.get(number));
                     let jobs = jobs.map(|entry| &entry.job);
                     seed_hosts.extend(jobs.map(|job| hosts_of(&job.url)));
+                }
+                Record::AdmittedToBlock { block, admission } => {
+                    let numbers = numbers_of(admission);
+                    for number in &numbers {
+                        entries.insert(*number, entry(*number, 0));
+                        admitted.insert(*number);
+                        greatest = greatest.max(*number);
+                    }
+                    spilled.push((*block, numbers));
                 }
                 Record::Unspilled { file, offset } => {
                     spilled.retain(|(block, _)| (block.file, block.offset) != (*file, *offset));
@@ -135,7 +144,7 @@ impl Summary {
             }
         }
         let mut live: BTreeSet<u64> = admitted.difference(&over).copied().collect();
-        let in_blocks = spilled.iter().flat_map(|(_, numbers)| *numbers);
+        let in_blocks = spilled.iter().flat_map(|(_, numbers)| numbers);
         in_blocks.for_each(|number| _ = live.remove(number));
         let left = |numbers: Vec<u64>| {
             let pairs = numbers
@@ -218,6 +227,7 @@ fn without_voids(records: &[Record]) -> Vec<Record> {
 fn spills_of(records: &[Record]) -> Vec<(u64, Vec<u64>)> {
     let spills = records.iter().filter_map(|record| match record {
         Record::Spill { block, numbers } => Some((block.offset, numbers.clone())),
+        Record::AdmittedToBlock { block, admission } => Some((block.offset, numbers_of(admission))),
         _ => None,
     });
     spills.collect()
@@ -243,7 +253,7 @@ pub fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
     let mut begun = 1;
     let pick = |rng: &mut Rng, count: usize| rng.below(count as u64) as usize;
     while records.len() < length {
-        match rng.below(23) {
+        match rng.below(24) {
             // A run ends, and another continues at the last commit.
             22 if rng.chance(0.3) => {
                 let left = replay(records.iter().cloned()).expect("a journal");
@@ -333,18 +343,26 @@ pub fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
                 let (numbers, rest): (Vec<u64>, Vec<u64>) =
                     open.iter().partition(|number| is_alone(number));
                 open = rest;
-                let offset = records.len() as u64;
-                let block = SpilledBlock {
-                    file: 0,
-                    offset,
-                    length: 1,
-                    origin: 1,
-                    priority: 0,
-                    requests: numbers.len() as u64,
-                    first: numbers.first().copied().unwrap_or(0),
-                };
-                blocks.push((offset, numbers.clone()));
+                let block = block_of(&numbers, records.len() as u64);
+                blocks.push((block.offset, numbers.clone()));
                 records.push(Record::Spill { block, numbers });
+            }
+            // Some of them were offered.
+            23 => {
+                let is_offered =
+                    |(number, replaces): &(u64, u64)| *replaces == 0 && !number.is_multiple_of(3);
+                let at = offers.iter().position(is_offered);
+                let mut numbers: Vec<u64> = at.map(|at| offers.remove(at).0).into_iter().collect();
+                numbers.extend(next..next + 2);
+                next += 2;
+                let block = block_of(&numbers, records.len() as u64);
+                blocks.push((block.offset, numbers.clone()));
+                let key = |id| key_of(&format!("http://a.test/{id}"));
+                let admission = BlockAdmission {
+                    requests: numbers.into_iter().map(|id| (id, key(id))).collect(),
+                    seed_host: Some((key_of_host(), key_of_host())),
+                };
+                records.push(Record::AdmittedToBlock { block, admission });
             }
             21 if !blocks.is_empty() => {
                 let (offset, numbers) = blocks.swap_remove(pick(rng, blocks.len()));
@@ -363,6 +381,27 @@ pub fn history(rng: &mut Rng, length: usize) -> Vec<Record> {
         }
     }
     records
+}
+
+fn block_of(numbers: &[u64], offset: u64) -> SpilledBlock {
+    SpilledBlock {
+        file: 0,
+        offset,
+        length: 1,
+        origin: 1,
+        priority: 0,
+        requests: numbers.len() as u64,
+        first: numbers.first().copied().unwrap_or(0),
+    }
+}
+
+fn numbers_of(admission: &BlockAdmission) -> Vec<u64> {
+    let numbers = admission.requests.iter().map(|(number, _)| *number);
+    numbers.collect()
+}
+
+fn key_of_host() -> u64 {
+    Keys::from_bytes(KEYS).host("a.test").0
 }
 
 pub fn outline_of(bytes: &[u8]) -> Option<Outline> {
