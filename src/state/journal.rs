@@ -35,6 +35,8 @@ pub struct Framer {
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
+    /// Their offset in the segment.
+    base: u64,
     segment: u64,
     crawl: u64,
     place: u32,
@@ -187,6 +189,7 @@ impl<'a> Reader<'a> {
         }
         Ok(Reader {
             bytes,
+            base: 0,
             segment: number(header, 12),
             crawl: number(header, 20),
             place,
@@ -205,6 +208,7 @@ impl<'a> Reader<'a> {
         places.into_iter().flatten().find_map(|place| {
             let mut reader = Reader {
                 bytes,
+                base: 0,
                 segment,
                 crawl: crawl.unwrap_or_else(|| number(damaged, 20)),
                 place,
@@ -216,6 +220,20 @@ impl<'a> Reader<'a> {
             reader.is_torn = false;
             is_intact.then_some(reader)
         })
+    }
+
+    /// Reads the rest of a segment, which has this offset in it, and begins with a frame that is not intact.
+    pub fn of_rest(segment: u64, crawl: u64, offset: u64, rest: &'a [u8]) -> Self {
+        let (_, place) = header(VERSION, segment, crawl);
+        Reader {
+            bytes: rest,
+            base: offset,
+            segment,
+            crawl,
+            place,
+            offset: 0,
+            is_torn: !rest.is_empty(),
+        }
     }
 
     /// After the records ended at a damaged frame: goes to the next frame that is intact, and returns the
@@ -247,7 +265,7 @@ impl<'a> Reader<'a> {
 
     /// Number of bytes up to the end of the last intact frame that was read, the header included.
     pub fn intact(&self) -> u64 {
-        self.offset as u64
+        self.base + self.offset as u64
     }
 
     /// Whether reading stopped before the end of the bytes, at an incomplete or damaged frame. Room that
@@ -266,7 +284,7 @@ impl<'a> Reader<'a> {
             self.is_torn = true;
             return None;
         };
-        let offset = self.offset as u64;
+        let offset = self.intact();
         self.offset += FRAME_HEAD + payload.len();
         Some((offset, payload))
     }
@@ -278,7 +296,7 @@ impl<'a> Reader<'a> {
 
     /// The payload of the frame at this offset, if it is intact.
     fn payload_at(&self, offset: usize) -> Option<&'a [u8]> {
-        payload_of(self.place, offset as u64, &self.bytes[offset..])
+        payload_of(self.place, self.base + offset as u64, &self.bytes[offset..])
     }
 }
 
@@ -374,6 +392,11 @@ impl Pieces {
     }
 }
 
+/// Where a frame ends that has this offset and payload.
+pub fn end_of(offset: u64, payload: &[u8]) -> u64 {
+    offset + (FRAME_HEAD + payload.len()) as u64
+}
+
 /// The payload of the frame with which these bytes begin, if it is intact.
 fn payload_of(place: u32, offset: u64, bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_first_chunk::<FRAME_HEAD>()?;
@@ -446,7 +469,7 @@ const MAGIC: [u8; 8] = *b"argiope\n";
 /// The version that is written, and the newest that is read.
 const VERSION: u32 = 1;
 /// Bytes of a segment's header.
-const HEADER_BYTES: usize = 32;
+pub const HEADER_BYTES: usize = 32;
 /// Bytes of a frame before its payload.
 const FRAME_HEAD: usize = 8;
 /// The greatest kind of a record that there may ever be, in its first byte.

@@ -19,33 +19,42 @@ pub struct Outline {
     pub intact: u64,
 }
 
-impl Outline {
-    /// Of a segment. `None`: no epoch of it is committed, or it is damaged before the last commit.
-    pub fn of(mut reader: Reader<'_>) -> Option<Self> {
-        let mut outline = Outline::default();
-        let mut ends: Vec<(u64, u64)> = Vec::new();
-        while let Some((offset, payload)) = reader.next_payload() {
-            let end = reader.intact();
-            match Record::decode_mark(payload) {
-                Some(Ok(Record::EpochEnd(epoch))) => {
-                    ends.push((epoch, end));
-                }
-                Some(Ok(Record::Commit(commit))) => {
-                    let at = ends.iter().position(|(epoch, _)| *epoch == commit.epoch)?;
-                    outline.committed = commit.epoch;
-                    outline.counted = ends[at].1;
-                    ends.drain(..=at);
-                }
-                Some(Ok(Record::Resumed(_))) => {
-                    outline.voids.push(outline.counted..offset);
-                    outline.counted = end;
-                    ends.clear();
-                }
-                Some(_) => return None,
-                None => {}
+/// Makes the outline of a segment from its frames.
+#[derive(Debug, Default)]
+pub struct Outliner {
+    outline: Outline,
+    /// Epochs that ended after the last commit, and where.
+    ends: Vec<(u64, u64)>,
+}
+
+impl Outliner {
+    /// Adds the next frame, which begins and ends at these offsets. `None`: the segment has no outline.
+    pub fn push(&mut self, frame: Range<u64>, payload: &[u8]) -> Option<()> {
+        let Self { outline, ends } = self;
+        outline.intact = frame.end;
+        match Record::decode_mark(payload) {
+            Some(Ok(Record::EpochEnd(epoch))) => ends.push((epoch, frame.end)),
+            Some(Ok(Record::Commit(commit))) => {
+                let at = ends.iter().position(|(epoch, _)| *epoch == commit.epoch)?;
+                outline.committed = commit.epoch;
+                outline.counted = ends[at].1;
+                ends.drain(..=at);
             }
+            Some(Ok(Record::Resumed(_))) => {
+                outline.voids.push(outline.counted..frame.start);
+                outline.counted = frame.end;
+                ends.clear();
+            }
+            Some(_) => return None,
+            None => {}
         }
-        outline.intact = reader.intact();
+        Some(())
+    }
+
+    /// The outline. `reader` reads what follows the frames so far, which is not intact. `None`: no epoch is
+    /// committed, or the segment is damaged before the last commit.
+    pub fn finish(self, mut reader: Reader<'_>) -> Option<Outline> {
+        let outline = self.outline;
         // A commit behind damage shows that what it covers is damaged, or that another commit is.
         while reader.skip_damage().is_some() {
             while let Some((_, payload)) = reader.next_payload() {
@@ -55,5 +64,16 @@ impl Outline {
             }
         }
         (outline.committed > 0).then_some(outline)
+    }
+}
+
+impl Outline {
+    /// Of a segment. `None`: as of [`Outliner::finish`].
+    pub fn of(mut reader: Reader<'_>) -> Option<Self> {
+        let mut outliner = Outliner::default();
+        while let Some((offset, payload)) = reader.next_payload() {
+            outliner.push(offset..reader.intact(), payload)?;
+        }
+        outliner.finish(reader)
     }
 }

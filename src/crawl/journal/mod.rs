@@ -441,6 +441,10 @@ impl Journal {
     pub fn record_runs(&mut self, change: &RunsChange) {
         if let Some(open) = &mut self.open {
             open.record(|out| Record::SeenRuns(change.records.clone()).encode(out));
+            if let Some(run) = change.records.last().filter(|_| change.has_frozen) {
+                // Its keys are on disk twice.
+                open.dead.add(run.keys * size_of::<u64>() as u64);
+            }
         }
     }
 

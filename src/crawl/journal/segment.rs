@@ -4,11 +4,15 @@
 //! ended: a power cut may leave later bytes intact and lose earlier ones. Before that end everything was
 //! synced, so that they are damage.
 
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::crawl::journal::damage::Damage;
-use crate::state::journal::{Framer, Reader, SegmentError};
-use crate::state::outline::Outline;
+use crate::state::journal::{Framer, HEADER_BYTES, Pieces, Reader, SegmentError, end_of};
+use crate::state::outline::{Outline, Outliner};
 use crate::state::record::Record;
 use crate::state::replay::{Replay, ReplayError, Restored};
 
@@ -55,9 +59,56 @@ pub enum OnDamage {
     Skip,
 }
 
+/// The bytes of a segment. It may be too large for memory.
+pub trait SegmentBytes {
+    /// Number of bytes.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Reads bytes at an offset.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+
+    /// Reads bytes into memory.
+    fn read_range(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let length = usize::try_from(range.end - range.start);
+        let mut bytes = vec![0; length.map_err(io::Error::other)?];
+        self.read_at(range.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads all into memory.
+    fn whole(&self) -> io::Result<Vec<u8>> {
+        self.read_range(0..self.length()?)
+    }
+}
+
+impl SegmentBytes for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(bytes, offset)
+    }
+}
+
+impl SegmentBytes for &[u8] {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let found = self.get(start..).and_then(|rest| rest.get(..bytes.len()));
+        bytes.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
 /// Why a segment cannot be read.
 #[derive(Debug)]
 pub enum ReadError {
+    /// A read failed.
+    Io(io::Error),
     /// It is not a segment, or of a newer version.
     Segment(SegmentError),
     /// It is damaged.
@@ -93,16 +144,20 @@ impl Segment {
     pub fn read(
         path: &Path,
         number: u64,
-        bytes: &[u8],
+        bytes: &impl SegmentBytes,
         hints: &Hints,
         on_damage: OnDamage,
         watch: &mut impl FnMut(LoadProgress),
     ) -> Result<Option<Self>, ReadError> {
-        let outline = Reader::new(bytes).ok().and_then(Outline::of);
-        let replayed = match &outline {
-            Some(outline) => Replayed::with(outline, number, bytes, watch).map(Some),
-            None => Replayed::salvage(path, number, bytes, hints, on_damage),
+        let sound = Sound::open(bytes, number).map_err(ReadError::Io)?;
+        let replayed = match &sound {
+            Some(sound) => sound.replay(watch).map(Some),
+            None => {
+                let bytes = bytes.whole().map_err(ReadError::Io)?;
+                Replayed::salvage(path, number, &bytes, hints, on_damage)
+            }
         };
+        let outline = sound.map(|sound| sound.outline);
         let Some(replayed) = replayed? else {
             return Ok(None);
         };
@@ -150,22 +205,58 @@ impl Segment {
 /// How often a reader says how far it has come.
 const WATCHED: u64 = 400;
 
-impl Replayed {
-    /// Of a segment whose outline is known. What was being written is left out.
-    fn with(
-        outline: &Outline,
-        number: u64,
-        bytes: &[u8],
-        watch: &mut impl FnMut(LoadProgress),
-    ) -> Result<Self, ReadError> {
-        let mut reader = Reader::new(bytes).map_err(ReadError::Segment)?;
-        if reader.segment() != number {
-            return Err(ReadError::Segment(SegmentError::Damaged));
+/// Bytes that are read at once. In tests a frame is in several pieces.
+const PIECE: u64 = if cfg!(test) { 100 } else { 1 << 20 };
+
+/// A segment with a commit, and without damage before that.
+struct Sound<'a, B> {
+    bytes: &'a B,
+    length: u64,
+    number: u64,
+    crawl: u64,
+    outline: Outline,
+}
+
+impl<'a, B: SegmentBytes> Sound<'a, B> {
+    /// Of the segment with this number. `None`: it is not one of these.
+    fn open(bytes: &'a B, number: u64) -> io::Result<Option<Self>> {
+        let length = bytes.length()?;
+        let header = bytes.read_range(0..length.min(HEADER_BYTES as u64))?;
+        let reader = Reader::new(&header).ok();
+        let Some(reader) = reader.filter(|reader| reader.segment() == number) else {
+            return Ok(None);
+        };
+        let crawl = reader.crawl();
+        let mut outliner = Outliner::default();
+        let mut has_outline = true;
+        let intact = each_frame(bytes, length, (number, crawl), |frame, payload| {
+            has_outline &= outliner.push(frame, payload).is_some();
+            has_outline
+        })?;
+        if !has_outline {
+            return Ok(None);
         }
+        let rest = bytes.read_range(intact..length)?;
+        let rest = Reader::of_rest(number, crawl, intact, &rest);
+        Ok(outliner.finish(rest).map(|outline| Sound {
+            bytes,
+            length,
+            number,
+            crawl,
+            outline,
+        }))
+    }
+
+    /// Replays its records. What was being written is left out.
+    fn replay(&self, watch: &mut impl FnMut(LoadProgress)) -> Result<Replayed, ReadError> {
+        let outline = &self.outline;
         let mut replay = Replay::with_committed(outline.committed, &outline.voids);
         let step = outline.intact.div_ceil(WATCHED);
         let mut next = step;
-        while let Some((offset, payload)) = reader.next_payload() {
+        let mut pushed = Ok(());
+        let place = (self.number, self.crawl);
+        let read = each_frame(self.bytes, outline.intact, place, |frame, payload| {
+            let offset = frame.start;
             if offset >= next {
                 next = offset + step;
                 watch(LoadProgress {
@@ -173,23 +264,51 @@ impl Replayed {
                     length: outline.intact,
                 });
             }
-            let pushed = replay.push_bytes(offset, payload);
-            pushed.map_err(|cause| match cause {
-                ReplayError::Record(cause) => {
-                    ReadError::Segment(SegmentError::Record { offset, cause })
-                }
-                cause => ReadError::Replay(cause),
-            })?;
-        }
+            pushed = replay
+                .push_bytes(offset, payload)
+                .map_err(|cause| match cause {
+                    ReplayError::Record(cause) => {
+                        ReadError::Segment(SegmentError::Record { offset, cause })
+                    }
+                    cause => ReadError::Replay(cause),
+                });
+            pushed.is_ok()
+        });
+        read.map_err(ReadError::Io)?;
+        pushed?;
         Ok(Replayed {
-            crawl: reader.crawl(),
+            crawl: self.crawl,
             replay,
             has_begin: true,
             damage: None,
-            unfinished: bytes.len() as u64 - outline.intact,
+            unfinished: self.length - outline.intact,
         })
     }
+}
 
+/// Passes the frames of a segment of this length on, by its number and that of its crawl, until one is not intact
+/// or `take` returns false. Returns where the last one ended that is intact.
+fn each_frame(
+    bytes: &impl SegmentBytes,
+    length: u64,
+    (number, crawl): (u64, u64),
+    mut take: impl FnMut(Range<u64>, &[u8]) -> bool,
+) -> io::Result<u64> {
+    let mut pieces = Pieces::new(number, crawl);
+    let mut goes_on = true;
+    while goes_on && pieces.position() < length {
+        let position = pieces.position();
+        pieces.push(&bytes.read_range(position..length.min(position + PIECE))?);
+        let read = pieces.each_while(|offset, payload| {
+            goes_on = take(offset..end_of(offset, payload), payload);
+            goes_on
+        });
+        goes_on &= read.is_some();
+    }
+    Ok(pieces.offset())
+}
+
+impl Replayed {
     /// Of a segment that has no commit, or is damaged. `None` if it has not even its beginning.
     fn salvage(
         path: &Path,
@@ -488,7 +607,14 @@ mod tests {
         let path = "out/state/journal-00000001".as_ref();
         let hints = Hints::default();
         let watch = &mut |progress| seen.push(progress);
-        let read = Segment::read(path, 1, &journal.bytes, &hints, OnDamage::Refuse, watch);
+        let read = Segment::read(
+            path,
+            1,
+            &journal.bytes.as_slice(),
+            &hints,
+            OnDamage::Refuse,
+            watch,
+        );
         assert!(read.is_ok_and(|segment| segment.is_some()));
         assert!((300..=WATCHED as usize).contains(&seen.len()));
         let is_of_all = |at: &LoadProgress| at.length == journal.bytes.len() as u64;

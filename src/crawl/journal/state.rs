@@ -13,7 +13,9 @@ use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::rewrite::unfinished_of;
 use crate::crawl::journal::seen::SeenStart;
 use crate::crawl::journal::seen::runs::path_of as seen_path;
-use crate::crawl::journal::segment::{Hints, LoadProgress, OnDamage, ReadError, Segment};
+use crate::crawl::journal::segment::{
+    Hints, LoadProgress, OnDamage, ReadError, Segment, SegmentBytes,
+};
 use crate::crawl::journal::{Continuation, JournalStart};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
@@ -343,7 +345,7 @@ impl State {
     ) -> Result<Self, StateError> {
         let read = |segment| {
             let path = path_of(out, segment);
-            fs::read(&path).map_err(|cause| StateError::Io { path, cause })
+            File::open(&path).map_err(|cause| StateError::Io { path, cause })
         };
         let (journals, queues) = (numbers(out, JOURNAL)?, numbers(out, QUEUE)?);
         State::load_segments(out, journals, queues, read, on_damage, watch)
@@ -398,7 +400,7 @@ impl State {
             let numbers = ours.filter_map(|path| number_of(path.file_name()?.to_str()?, kind));
             numbers.collect()
         };
-        let read = |segment| Ok(files[&path_of(out, segment)].clone());
+        let read = |segment| Ok(files[&path_of(out, segment)].as_slice());
         let (journals, queues) = (numbers(JOURNAL), numbers(QUEUE));
         let mut state = State::load_segments(out, journals, queues, read, on_damage, |_| {})?;
         state.set_runs(&numbers(SEEN), on_damage, |path, offset, bytes| {
@@ -413,20 +415,25 @@ impl State {
         Ok(state)
     }
 
-    fn load_segments(
+    fn load_segments<B: SegmentBytes>(
         out: &Path,
         segments: Vec<u64>,
         queues: Vec<u64>,
-        read: impl Fn(u64) -> Result<Vec<u8>, StateError>,
+        open: impl Fn(u64) -> Result<B, StateError>,
         on_damage: OnDamage,
         mut watch: impl FnMut(LoadProgress),
     ) -> Result<Self, StateError> {
         let newest = segments.last().copied();
         let newest = newest.ok_or_else(|| StateError::None(out.to_owned()))?;
+        let whole = |segment| {
+            let path = path_of(out, segment);
+            let bytes = open(segment)?.whole();
+            bytes.map_err(|cause| StateError::Io { path, cause })
+        };
         let mut hints = Hints::default();
         if on_damage == OnDamage::Skip {
             for segment in &segments {
-                hints.add(&read(*segment)?);
+                hints.add(&whole(*segment)?);
             }
         }
         // The newest has no commit if the run that began it ended too early: then the one before holds, but
@@ -445,7 +452,7 @@ impl State {
             let left = Segment::read(
                 &path,
                 segment,
-                &read(segment)?,
+                &open(segment)?,
                 &hints,
                 on_damage,
                 &mut watch,
@@ -510,7 +517,7 @@ impl State {
             (Some(outline), Some(commit)) => Continuation::new(&outline, commit.clone(), left),
             (_, Some(commit)) => {
                 let path = path_of(out, holds);
-                let bytes = Segment::rewrite(&path, holds, &read(holds)?, &hints, segment);
+                let bytes = Segment::rewrite(&path, holds, &whole(holds)?, &hints, segment);
                 let bytes = bytes.map_err(|cause| StateError::in_file(&path, cause))?;
                 let bytes = bytes.ok_or_else(none)?;
                 let outline = Reader::new(&bytes).ok().and_then(Outline::of);
@@ -748,6 +755,7 @@ impl StateError {
     fn in_file(path: &Path, cause: ReadError) -> Self {
         let path = path.to_owned();
         match cause {
+            ReadError::Io(cause) => StateError::Io { path, cause },
             ReadError::Segment(cause) => StateError::Segment { path, cause },
             ReadError::Damaged(damage) => StateError::Damaged(Box::new(damage)),
             ReadError::Replay(cause) => StateError::Replay { path, cause },
