@@ -6,8 +6,9 @@ use std::path::Path;
 use super::*;
 use crate::base::disk::Written;
 use crate::crawl::journal::state::State;
+use crate::crawl::spill::SpillStart;
 use crate::state::journal::Reader;
-use crate::state::record::RunRecord;
+use crate::state::record::{RunRecord, SpilledBlock};
 use crate::state::replay::Replay;
 use crate::wire::url::CrawlUrl;
 
@@ -260,4 +261,38 @@ fn keys_of_any_number_are_restored_also_after_a_rewrite() {
         assert!(trial.segment() > first, "the segment is rewritten");
         trial.check(&keys, &hosts);
     }
+}
+
+#[test]
+fn what_is_admitted_to_a_block_is_seen_and_its_seed_is_known() {
+    let mut trial = Trial::new();
+    let block = SpilledBlock {
+        file: 0,
+        offset: 32,
+        length: 100,
+        origin: 9,
+        priority: 0,
+        requests: 2,
+        first: 5,
+    };
+    let requests = vec![(5, 55), (8, 88)];
+    let seed_host = Some("www.a.test".to_owned());
+    trial.journal.record_block(WrittenBlock {
+        block,
+        origin: BlockOrigin::Admitted {
+            requests,
+            seed_host,
+        },
+    });
+    (0..10).for_each(|_| trial.turn());
+    let file = SpillStart::new(Path::new("out"), 7).path_of(0);
+    trial.files.insert(file, vec![0; 200]);
+    let state = State::load_from(Path::new("out"), &trial.files).expect("it can be read");
+    let left = state.restored.expect("it has a commit");
+    let blocks: Vec<SpilledBlock> = left.spilled.iter().collect();
+    assert_eq!(blocks, [block]);
+    assert_eq!(left.seen.into_vec(), [55, 88]);
+    let keys = Keys::from_bytes([3; 16]);
+    let [host, domain] = ["www.a.test", "a.test"].map(|name| keys.host(name).0);
+    assert_eq!(left.seed_hosts, [(host, domain)]);
 }

@@ -409,3 +409,25 @@ fn blocks_are_written_and_origins_looked_at_some_hundred_in_a_turn() {
     }
     assert_eq!(read as u64, ORIGINS, "and none is forgotten");
 }
+
+#[test]
+fn a_block_of_new_requests_names_the_host_if_one_is_a_seed() {
+    let mut spill = spill(u64::MAX);
+    for number in 1..=4_u64 {
+        let origin = number.div_ceil(2);
+        let seed = number == 2;
+        let job = Job {
+            seed,
+            ..job(number, origin, 0)
+        };
+        spill.admit(origin, &job, number);
+    }
+    spill.advance(1);
+    let written = spill.poll_written().into_iter();
+    let hosts = written.map(|written| match written.origin {
+        BlockOrigin::Admitted { seed_host, .. } => (written.block.origin, seed_host),
+        other => panic!("they are new: {other:?}"),
+    });
+    let hosts: BTreeMap<u64, Option<String>> = hosts.collect();
+    assert_eq!(hosts, [(1, Some("h1.test".to_owned())), (2, None)].into());
+}
