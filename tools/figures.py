@@ -308,7 +308,7 @@ class Measures:
             self.progress(f"state on disk, round {number + 1}: {text}")
 
     def rewriting(self):
-        """The journal is rewritten once it has 64 MiB and has doubled, so a crawl needs a million pages."""
+        """The journal is rewritten once it has 64 MiB and half of it is dead, so a crawl needs a million pages."""
         without = []
         for number in range(self.size.peer_rounds):
             run, stats = self.many_pages(WITHOUT_STATE)
