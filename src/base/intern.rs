@@ -59,9 +59,9 @@ impl Interner {
         self.names[id as usize] = Some(SmolStr::new(name));
         let (names, hasher) = (&self.names, &self.hasher);
         let hash = hasher.hash_one(name);
-        self.table
-            .shard_mut(hash)
-            .insert_unique(hash, id, |id| hasher.hash_one(text(&names[*id as usize])));
+        let hash_of = |id: &u32| hasher.hash_one(text(&names[*id as usize]));
+        let shard = self.table.shard_with_room(hash, hash_of);
+        shard.insert_unique(hash, id, hash_of);
         id
     }
 

@@ -1,55 +1,121 @@
-//! A hash table in shards, so that growing never moves all of it in one turn.
+//! A hash table in shards, so that growing never moves more than one shard in a turn.
 //!
 //! Hand-written: sharded tables in libraries are for several threads and lock each shard. This one is a
-//! list of `hashbrown` tables.
+//! list of `hashbrown` tables, found by extendible hashing (Fagin et al., 1979).
 
 use hashbrown::HashTable;
 
 /// Several hash tables in place of one; the hash of a record selects the table.
 ///
-/// When a table of ten million records doubles, its caller waits for most of a second, and it needs
-/// half as much memory in addition meanwhile. Here each shard doubles separately.
+/// When a table of ten million records doubles, its caller waits for most of a second, and it needs half as
+/// much memory in addition meanwhile. Here a shard that is full is split in two, within a millisecond or two:
+/// however many records there are, so many shards there are.
 #[derive(Debug)]
 pub struct ShardedTable<T> {
-    shards: Vec<HashTable<T>>,
+    /// The number of the shard for each value of the first `depth` bits of a hash.
+    directory: Vec<u32>,
+    depth: u32,
+    shards: Vec<Shard<T>>,
+}
+
+#[derive(Debug)]
+struct Shard<T> {
+    table: HashTable<T>,
+    /// The hashes of its records have the same first bits, so many.
+    depth: u32,
 }
 
 impl<T> ShardedTable<T> {
     /// An empty table.
     pub fn new() -> Self {
         ShardedTable {
-            shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
+            directory: vec![0],
+            depth: 0,
+            shards: vec![Shard {
+                table: HashTable::new(),
+                depth: 0,
+            }],
         }
     }
 
     /// The shard for records with this hash.
     pub fn shard(&self, hash: u64) -> &HashTable<T> {
-        &self.shards[index(hash)]
+        &self.shards[self.number_of(hash)].table
     }
 
-    /// The same, mutable.
+    /// The same, to change or remove records.
     pub fn shard_mut(&mut self, hash: u64) -> &mut HashTable<T> {
-        &mut self.shards[index(hash)]
+        let number = self.number_of(hash);
+        &mut self.shards[number].table
+    }
+
+    /// The same, with room for one more record. `hash_of`: the hash of a record.
+    pub fn shard_with_room(&mut self, hash: u64, hash_of: impl Fn(&T) -> u64) -> &mut HashTable<T> {
+        let mut number = self.number_of(hash);
+        while self.shards[number].table.len() >= SHARD_MAX && self.shards[number].depth < DEPTH_MAX
+        {
+            self.split(hash, &hash_of);
+            number = self.number_of(hash);
+        }
+        &mut self.shards[number].table
     }
 
     /// All records, in any order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.shards.iter().flat_map(HashTable::iter)
+        self.shards.iter().flat_map(|shard| shard.table.iter())
     }
 
     /// The same, taken out shard by shard.
     pub fn into_records(self) -> impl Iterator<Item = T> {
-        self.shards.into_iter().flatten()
+        self.shards.into_iter().flat_map(|shard| shard.table)
     }
 
     /// Number of records.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(HashTable::len).sum()
+        self.shards.iter().map(|shard| shard.table.len()).sum()
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.shards.iter().all(|shard| shard.table.is_empty())
+    }
+
+    fn number_of(&self, hash: u64) -> usize {
+        self.directory[first_bits(hash, self.depth)] as usize
+    }
+
+    /// Splits the shard for this hash by the next bit of the hashes of its records.
+    fn split(&mut self, hash: u64, hash_of: &impl Fn(&T) -> u64) {
+        let (lower, upper) = (self.number_of(hash), self.shards.len());
+        let Shard { table, depth } = &mut self.shards[lower];
+        let depth_before = *depth;
+        *depth += 1;
+        let depth = *depth;
+        // At once as large as it may become: then it never grows by moving.
+        let before = std::mem::replace(table, HashTable::with_capacity(SHARD_MAX));
+        let mut moved = HashTable::with_capacity(SHARD_MAX);
+        for record in before {
+            let hash = hash_of(&record);
+            let half = match first_bits(hash, depth) & 1 {
+                0 => &mut *table,
+                _ => &mut moved,
+            };
+            half.insert_unique(hash, record, hash_of);
+        }
+        self.shards.push(Shard {
+            table: moved,
+            depth,
+        });
+        if self.depth < depth {
+            self.depth = depth;
+            self.directory = (self.directory.iter())
+                .flat_map(|number| [*number, *number])
+                .collect();
+        }
+        let places = 1 << (self.depth - depth_before);
+        let first = first_bits(hash, self.depth) / places * places;
+        let last_half = &mut self.directory[first + places / 2..first + places];
+        last_half.fill(u32::try_from(upper).expect("at most 2^DEPTH_MAX"));
     }
 }
 
@@ -59,37 +125,97 @@ impl<T> Default for ShardedTable<T> {
     }
 }
 
-/// Uses bits that the shards do not use themselves, which are the lowest and the highest.
-fn index(hash: u64) -> usize {
-    (hash >> 40) as usize % SHARDS
+/// The first bits of a hash after those that a shard compares first, the highest seven; it uses the lowest
+/// for places.
+fn first_bits(hash: u64, count: u32) -> usize {
+    let bits = u128::from(hash << 7) << count >> u64::BITS;
+    bits as usize
 }
 
-/// Enough shards that one of a table of ten million is moved within a few milliseconds, and no
-/// more: an allocator rounds up the memory of each.
-const SHARDS: usize = 64;
+/// Slots of a shard: an allocator rounds up the memory of smaller ones by more (of 10 million records of 16
+/// bytes, to 36 bytes each with 16 384 slots, 34 with these), and larger ones take longer to split. In tests
+/// shards are many.
+const SLOTS: usize = if cfg!(test) { 64 } else { 32_768 };
+/// Most records in a shard, until its depth is [`DEPTH_MAX`]: all that a table of so many slots takes.
+const SHARD_MAX: usize = SLOTS / 8 * 7;
+/// Bounds the directory where hashes are not evenly distributed: 64 MiB.
+const DEPTH_MAX: u32 = if cfg!(test) { 14 } else { 24 };
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use xxhash_rust::xxh3::xxh3_64;
 
     use super::*;
 
+    fn hash(number: &u32) -> u64 {
+        xxh3_64(&number.to_le_bytes())
+    }
+
     #[test]
-    fn records_are_evenly_distributed_over_shards_by_hash() {
+    fn records_are_found_and_removed_while_shards_are_split() {
+        const RECORDS: u32 = 30_000;
         let mut table = ShardedTable::new();
-        let hash = |number: &u32| xxh3_64(&number.to_le_bytes());
-        for number in 0..64_000u32 {
-            let shard = table.shard_mut(hash(&number));
-            shard.insert_unique(hash(&number), number, hash);
+        let mut most_moved = 0;
+        for number in 0..RECORDS {
+            let moved = Cell::new(0);
+            let count = |number: &u32| {
+                moved.set(moved.get() + 1);
+                hash(number)
+            };
+            let shard = table.shard_with_room(hash(&number), count);
+            shard.insert_unique(hash(&number), number, count);
+            most_moved = most_moved.max(moved.get());
+            // Every tenth is removed again.
+            let gone = number / 2;
+            if number % 20 == 0
+                && let Ok(entry) =
+                    (table.shard_mut(hash(&gone))).find_entry(hash(&gone), |own| *own == gone)
+            {
+                entry.remove();
+            }
         }
-        assert_eq!(table.len(), 64_000);
-        for number in 0..64_000u32 {
+        for number in 0..RECORDS {
             let found = table
                 .shard(hash(&number))
-                .find(hash(&number), |n| *n == number);
-            assert_eq!(found, Some(&number));
+                .find(hash(&number), |own| *own == number);
+            let is_removed = number < RECORDS / 2 && number % 10 == 0;
+            assert_eq!(found, (!is_removed).then_some(&number));
         }
-        let most = table.shards.iter().map(HashTable::len).max();
-        assert!(most < Some(1200), "{most:?}");
+        let left = RECORDS as usize - RECORDS as usize / 20;
+        assert_eq!((table.len(), table.iter().count()), (left, left));
+        assert!(most_moved <= SHARD_MAX, "{most_moved}");
+        let sizes = table.shards.iter().map(|shard| shard.table.len());
+        assert!(sizes.clone().max() <= Some(SHARD_MAX));
+        assert!(sizes.min() >= Some(SHARD_MAX / 8), "evenly distributed");
+        let shards = left.div_ceil(SHARD_MAX)..3 * left / SHARD_MAX;
+        assert!(shards.contains(&table.shards.len()));
+        let mut all: Vec<u32> = table.into_records().collect();
+        all.sort_unstable();
+        assert_eq!(all.len(), left);
+    }
+
+    #[test]
+    fn hashes_without_any_difference_share_a_shard_that_grows() {
+        let mut table = ShardedTable::new();
+        for number in 0..SHARD_MAX + 1000 {
+            let shard = table.shard_with_room(7, |_| 7);
+            shard.insert_unique(number as u64, number, |own| *own as u64);
+        }
+        assert_eq!(table.len(), SHARD_MAX + 1000);
+        assert_eq!(table.shard(7).len(), SHARD_MAX + 1000);
+    }
+
+    #[test]
+    fn a_small_table_takes_little_memory() {
+        let mut table: ShardedTable<u64> = ShardedTable::new();
+        assert_eq!(table.shards[0].table.capacity(), 0);
+        for number in 0..40 {
+            let shard = table.shard_with_room(number, |own| *own);
+            shard.insert_unique(number, number, |own| *own);
+        }
+        assert!(table.shards[0].table.capacity() <= SHARD_MAX);
+        assert_eq!(table.shards.len(), 1);
     }
 }

@@ -113,8 +113,9 @@ impl Domains {
     }
 
     fn domain_mut(&mut self, key: HostKey) -> &mut Domain {
-        let shard = self.table.shard_mut(key.0);
-        let entry = shard.entry(key.0, |own| own.key == key, |own| own.key.0);
+        let hash_of = |own: &Domain| own.key.0;
+        let shard = self.table.shard_with_room(key.0, hash_of);
+        let entry = shard.entry(key.0, |own| own.key == key, hash_of);
         let new = Domain {
             key,
             bytes: 0,

@@ -62,7 +62,8 @@ impl HostRecords {
 
     /// Changes the record of a host, and returns what `change` returns.
     pub fn update<T>(&mut self, key: HostKey, change: impl FnOnce(&mut HostRecord) -> T) -> T {
-        let shard = self.table.shard_mut(key.0);
+        let hash_of = |own: &Packed| own.key.0;
+        let shard = self.table.shard_with_room(key.0, hash_of);
         let found = shard.find_entry(key.0, |own| own.key == key);
         let mut record = match &found {
             Ok(entry) => entry.get().unpack(),
@@ -77,7 +78,7 @@ impl HostRecords {
             }
             (Err(absent), false) => {
                 let shard = absent.into_table();
-                shard.insert_unique(key.0, record.pack(key), |own| own.key.0);
+                shard.insert_unique(key.0, record.pack(key), hash_of);
                 self.len += 1;
             }
             (Err(_), true) => {}

@@ -860,8 +860,9 @@ impl Committed {
     }
 
     fn add_seed_host(&mut self, host: u64, domain: u64) {
-        let shard = self.seed_hosts.shard_mut(host);
-        let slot = shard.entry(host, |known| *known == (host, domain), |(host, _)| *host);
+        let hash_of = |(host, _): &(u64, u64)| *host;
+        let shard = self.seed_hosts.shard_with_room(host, hash_of);
+        let slot = shard.entry(host, |known| *known == (host, domain), hash_of);
         slot.or_insert((host, domain));
     }
 

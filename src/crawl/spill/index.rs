@@ -63,7 +63,7 @@ impl Index {
         let priority = self.priority_number(block.priority);
         let packed = Packed::new(block, priority);
         let origin = block.origin;
-        let shard = self.origins.shard_mut(origin);
+        let shard = self.origins.shard_with_room(origin, |(key, _)| *key);
         match shard.entry(origin, |(key, _)| *key == origin, |(key, _)| *key) {
             Entry::Vacant(slot) => {
                 slot.insert((origin, packed));
@@ -73,7 +73,7 @@ impl Index {
                 let first = std::mem::replace(&mut slot.get_mut().1, SEVERAL);
                 if first != SEVERAL {
                     let blocks = Box::new(Blocks::from([first]));
-                    let several = self.several.shard_mut(origin);
+                    let several = self.several.shard_with_room(origin, |(key, _)| *key);
                     several.insert_unique(origin, (origin, blocks), |(key, _)| *key);
                 }
                 let (blocks, priorities) = self.blocks_mut(origin);

@@ -29,8 +29,9 @@ impl LearnedLimits {
             self.since = now;
         }
         self.take(key, now);
-        let shard = self.young.shard_mut(key.0);
-        shard.insert_unique(key.0, (key, learned), |entry| entry.0.0);
+        let hash_of = |entry: &Entry| entry.0.0;
+        let shard = self.young.shard_with_room(key.0, hash_of);
+        shard.insert_unique(key.0, (key, learned), hash_of);
     }
 
     /// Removes and returns the limits of a scope, unless they have expired.
