@@ -65,11 +65,6 @@ impl<T> ShardedTable<T> {
         self.shards.iter().flat_map(|shard| shard.table.iter())
     }
 
-    /// The same, taken out shard by shard.
-    pub fn into_records(self) -> impl Iterator<Item = T> {
-        self.shards.into_iter().flat_map(|shard| shard.table)
-    }
-
     /// Number of records.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.table.len()).sum()
@@ -191,9 +186,6 @@ mod tests {
         assert!(sizes.min() >= Some(SHARD_MAX / 8), "evenly distributed");
         let shards = left.div_ceil(SHARD_MAX)..3 * left / SHARD_MAX;
         assert!(shards.contains(&table.shards.len()));
-        let mut all: Vec<u32> = table.into_records().collect();
-        all.sort_unstable();
-        assert_eq!(all.len(), left);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! Numbers are in LEB128, texts follow their length. Fields in brackets are there if a flag says so. An
 //! unknown kind, an unknown flag and bytes after the last field are errors: a record is never read in part.
 
-mod codec;
+pub(super) mod codec;
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@
 mod blocks;
 mod entries;
 mod facts;
+mod seed_hosts;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -23,6 +24,7 @@ pub use self::blocks::Blocks;
 pub use self::entries::OrderedEntries;
 use self::entries::{Entries, TABLES};
 pub use self::facts::Facts;
+pub use self::seed_hosts::SeedHosts;
 use super::record::{
     About, BlockAdmission, CommitRecord, Entry, EntryHead, Record, RecordError, Resumption,
     RunRecord,
@@ -30,7 +32,6 @@ use super::record::{
 use crate::base::keys::Keys;
 use crate::base::pile::Pile;
 use crate::base::secret::Known;
-use crate::base::sharded::ShardedTable;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::wire::url::{host_of_rest, registrable};
@@ -99,7 +100,7 @@ pub struct Restored {
     /// Keys in `runs` of URLs whose admission is undone: they do not count as seen.
     pub undone: Vec<u64>,
     /// Keys of the host and of the registrable domain of each seed.
-    pub seed_hosts: Vec<(u64, u64)>,
+    pub seed_hosts: SeedHosts,
     /// Numbers of the attempts that must not be made twice and may have been.
     pub started: Vec<u64>,
     /// Keys of URLs that were requested, with no committed result.
@@ -133,7 +134,10 @@ impl Restored {
         // Few: it is a beginning.
         let (seen, hosts) = match is_begun {
             true => (Vec::new(), Vec::new()),
-            false => (self.seen.iter().copied().collect(), self.seed_hosts.clone()),
+            false => (
+                self.seen.iter().copied().collect(),
+                self.seed_hosts.iter().collect(),
+            ),
         };
         // One that has nothing to say is newer than what an older segment says.
         let facts = self.facts.all().filter(|fact| fact.about != About::Counts);
@@ -433,7 +437,7 @@ impl Replay {
         });
         let undone: Vec<u64> = committed.undone.into_iter().collect();
         let requested: Vec<u64> = committed.requested.into_iter().collect();
-        let seed_hosts = committed.seed_hosts.into_records();
+        let seed_hosts = committed.seed_hosts.into_pairs();
         let seed_hosts = in_batches(seed_hosts, Record::SeedHosts);
         let started = committed.started.into_iter().map(Record::Started);
         // With a commit no older segment counts, so that what has nothing to say is left out.
@@ -574,7 +578,7 @@ struct Committed {
     undone: HashSet<u64, Known>,
     /// Admissions that are being undone.
     undo: Option<Undo>,
-    seed_hosts: ShardedTable<(u64, u64)>,
+    seed_hosts: SeedHosts,
     crawl_delays: BTreeMap<String, u64>,
     /// Attempts that must not be made twice and may have been.
     started: BTreeSet<u64>,
@@ -626,7 +630,7 @@ impl Committed {
             runs: Vec::new(),
             undone: HashSet::default(),
             undo: None,
-            seed_hosts: ShardedTable::new(),
+            seed_hosts: SeedHosts::default(),
             crawl_delays: BTreeMap::new(),
             started: BTreeSet::new(),
             requested: HashSet::default(),
@@ -721,7 +725,7 @@ impl Committed {
             Record::Seen(keys) => self.seen.extend(keys),
             Record::SeedHosts(hosts) => {
                 for (host, domain) in hosts {
-                    self.add_seed_host(host, domain);
+                    self.seed_hosts.insert(host, domain);
                 }
             }
             Record::CrawlDelay { host, delay } => {
@@ -800,7 +804,8 @@ impl Committed {
         });
         if head.is_seed() && is_in_seen_set {
             let host = host_of_rest(rest);
-            self.add_seed_host(self.keys.host(host).0, self.keys.host(registrable(host)).0);
+            self.seed_hosts
+                .insert(self.keys.host(host).0, self.keys.host(registrable(host)).0);
         }
         self.admitted.insert_stored(head.id, head.replaces, bytes);
     }
@@ -840,7 +845,7 @@ impl Committed {
             self.see_key(key);
         }
         if let Some((host, domain)) = admission.seed_host {
-            self.add_seed_host(host, domain);
+            self.seed_hosts.insert(host, domain);
         }
     }
 
@@ -855,15 +860,8 @@ impl Committed {
         if job.seed && is_in_seen_set(job) {
             let host = self.keys.host(job.url.host_str()).0;
             let domain = self.keys.host(job.url.registrable_domain()).0;
-            self.add_seed_host(host, domain);
+            self.seed_hosts.insert(host, domain);
         }
-    }
-
-    fn add_seed_host(&mut self, host: u64, domain: u64) {
-        let hash_of = |(host, _): &(u64, u64)| *host;
-        let shard = self.seed_hosts.shard_with_room(host, hash_of);
-        let slot = shard.entry(host, |known| *known == (host, domain), hash_of);
-        slot.or_insert((host, domain));
     }
 
     /// The URL of a request counts as seen.
@@ -988,7 +986,7 @@ impl Committed {
             seen: self.seen,
             runs: self.runs,
             undone,
-            seed_hosts: self.seed_hosts.iter().copied().collect(),
+            seed_hosts: self.seed_hosts,
             started: self.started.into_iter().collect(),
             requested: self.requested.into_iter().collect(),
             crawl_delays: self.crawl_delays.into_iter().collect(),

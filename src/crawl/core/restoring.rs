@@ -24,15 +24,16 @@ impl<I: Io> Core<I> {
             .numbers()
             .continue_from(restored.next_number.max(1));
         self.restore_facts(restored.facts, restored.is_quiet);
+        // What takes less memory than before comes first.
+        for (host, domain) in restored.seed_hosts.into_pairs() {
+            self.frontier.restore_seed(HostKey(host), HostKey(domain));
+        }
         if let Some(runs) = self.journal.seen() {
             let runs = runs.current().runs;
             self.frontier.seen_mut().restore(runs, &restored.undone);
         }
         for keys in restored.seen.into_pieces() {
             self.frontier.restore_seen(&keys);
-        }
-        for (host, domain) in &restored.seed_hosts {
-            self.frontier.restore_seed(HostKey(*host), HostKey(*domain));
         }
         for (host, delay) in restored.crawl_delays {
             let delay = Duration::from_nanos(delay);

@@ -153,7 +153,7 @@ impl Trial {
         assert!(sorted(restored.seen.into_vec()) == keys(1_000_000));
         assert!(sorted(restored.undone) == keys(2_000_000));
         assert!(sorted(restored.requested) == keys(5_000_000));
-        let mut found = restored.seed_hosts;
+        let mut found: Vec<(u64, u64)> = restored.seed_hosts.iter().collect();
         found.sort_unstable();
         assert!(found == hosts);
     }
@@ -294,5 +294,5 @@ fn what_is_admitted_to_a_block_is_seen_and_its_seed_is_known() {
     assert_eq!(left.seen.into_vec(), [55, 88]);
     let keys = Keys::from_bytes([3; 16]);
     let [host, domain] = ["www.a.test", "a.test"].map(|name| keys.host(name).0);
-    assert_eq!(left.seed_hosts, [(host, domain)]);
+    assert!(left.seed_hosts.iter().eq([(host, domain)]));
 }

@@ -44,6 +44,11 @@ impl<'a> Input<'a> {
         Ok(taken)
     }
 
+    /// Number of bytes that were not read.
+    pub fn len(&self) -> usize {
+        self.rest.len()
+    }
+
     /// Keys, to the end.
     pub fn keys(&mut self) -> Result<Vec<u64>, RecordError> {
         let (keys, rest) = self.rest.as_chunks::<8>();

@@ -18,7 +18,8 @@ pub struct Summary {
 
 impl Summary {
     pub fn of(restored: Restored) -> Self {
-        let (mut seen, mut seed_hosts) = (restored.seen.into_vec(), restored.seed_hosts);
+        let mut seen = restored.seen.into_vec();
+        let mut seed_hosts: Vec<(u64, u64)> = restored.seed_hosts.iter().collect();
         seen.sort_unstable();
         seed_hosts.sort_unstable();
         Summary {
