@@ -21,8 +21,8 @@ use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
 pub use self::blocks::Blocks;
+use self::entries::Entries;
 pub use self::entries::OrderedEntries;
-use self::entries::{Entries, TABLES};
 pub use self::facts::Facts;
 pub use self::seed_hosts::SeedHosts;
 use super::record::{
@@ -450,8 +450,8 @@ impl Replay {
             numbers: Vec::new(),
         });
         let admitted_before = committed.admitted.len() as u64;
-        let admitted = committed.admitted.into_any_order().map(Record::Admitted);
-        let offered = committed.offered.into_any_order().map(Record::Offered);
+        let admitted = committed.admitted.into_ordered().map(Record::Admitted);
+        let offered = committed.offered.into_ordered().map(Record::Offered);
         let records = [begin, Record::SeedsTaken(committed.seeds_taken)]
             .into_iter()
             .chain([Record::SeenRuns(committed.runs)])
@@ -610,7 +610,7 @@ enum UndoStage {
     },
     /// Those that are not there are in runs, and do not count unless an attempt is left.
     Admitted {
-        table: u64,
+        from: u64,
     },
     Over,
 }
@@ -908,19 +908,21 @@ impl Committed {
                 counts.retain(|_, count| *count > 0);
                 *stage = match self.runs.is_empty() || counts.is_empty() {
                     true => UndoStage::Over,
-                    false => UndoStage::Admitted { table: 0 },
+                    false => UndoStage::Admitted { from: 0 },
                 };
             }
-            UndoStage::Admitted { table } if *table < TABLES => {
-                for entry in self.admitted.of_table(*table) {
-                    counts.remove(&self.keys.url(entry.job.url.as_str()).0);
+            UndoStage::Admitted { from } => match self.admitted.some_from(*from) {
+                Some((next, entries)) => {
+                    for entry in entries {
+                        counts.remove(&self.keys.url(entry.job.url.as_str()).0);
+                    }
+                    *from = next;
                 }
-                *table += 1;
-            }
-            UndoStage::Admitted { .. } => {
-                self.undone.extend(counts.keys());
-                *stage = UndoStage::Over;
-            }
+                None => {
+                    self.undone.extend(counts.keys());
+                    *stage = UndoStage::Over;
+                }
+            },
             UndoStage::Over => self.undo = None,
         }
         self.undo.is_some()

@@ -1,37 +1,55 @@
-//! Entries by number, in a table that never moves as a whole: a running crawl replays its own journal.
+//! Entries by number, in lists that never move as a whole: a running crawl replays its own journal.
+
+use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
 use crate::base::secret::Known;
+use crate::state::record::codec::{Input, put_bytes};
 use crate::state::record::{self, Entry};
 
 /// Entries by their numbers.
 ///
-/// A table of a million entries that doubles would move some hundred megabytes in one turn. Here each of many
-/// tables doubles separately, and moves pointers. Each entry is kept as the bytes of its record, which take a
-/// tenth of its memory.
-#[derive(Debug)]
+/// Each is kept as the bytes of its record, which take a tenth of its memory. Those of near numbers are one
+/// after the other: millions wait in memory, and a table would take as much as their bytes.
+#[derive(Debug, Default)]
 pub struct Entries {
-    tables: Vec<HashMap<u64, Box<[u8]>, Known>>,
+    /// By their numbers without the lowest binary digits.
+    parts: BTreeMap<u64, Part>,
+    /// The part that the last entry was added to, while it grows.
+    growing: Option<u64>,
+    /// Entries with more than [`BYTES_MAX`], by number. In its part each has no bytes.
+    long: HashMap<u64, Box<[u8]>, Known>,
     /// What an entry replaces, of those that replace one.
     replaced: HashMap<u64, u64, Known>,
+    len: usize,
     /// Room for the bytes of one entry.
     bytes: Vec<u8>,
 }
 
-/// Number of tables: one of ten million entries has ten thousand. Numbers that follow each other go to different
-/// ones.
-pub const TABLES: u64 = 1024;
-
-impl Default for Entries {
-    fn default() -> Self {
-        Entries {
-            tables: (0..TABLES).map(|_| HashMap::default()).collect(),
-            replaced: HashMap::default(),
-            bytes: Vec::new(),
-        }
-    }
+/// Entries by number, each behind the lowest digits of its number, and after its length.
+#[derive(Debug, Default)]
+struct Part {
+    bytes: Vec<u8>,
 }
+
+/// An entry in a part.
+struct Item<'a> {
+    /// The lowest digits of its number.
+    low: u8,
+    bytes: &'a [u8],
+    /// Where the next one begins.
+    end: usize,
+}
+
+/// Lowest binary digits of a number that its part does not have.
+const LOW_BITS: u32 = 6;
+
+/// Most bytes of an entry in a part: a part is moved in microseconds.
+const BYTES_MAX: usize = 1024;
+
+/// Parts that [`Entries::some_from`] returns at once, with five hundred entries at most.
+const SOME: usize = 8;
 
 impl Entries {
     /// Adds an entry, or replaces that of its number.
@@ -45,29 +63,71 @@ impl Entries {
 
     /// The same, of an entry with these bytes.
     pub fn insert_stored(&mut self, number: u64, replaces: u64, bytes: &[u8]) {
-        match replaces {
-            0 if self.replaced.is_empty() => None,
-            0 => self.replaced.remove(&number),
-            replaced => self.replaced.insert(number, replaced),
+        self.take(number);
+        if replaces != 0 {
+            self.replaced.insert(number, replaces);
+        }
+        let bytes = match bytes.len() {
+            0..=BYTES_MAX => bytes,
+            _ => {
+                self.long.insert(number, bytes.into());
+                &[]
+            }
         };
-        self.table_mut(number).insert(number, bytes.into());
+        let (part, low) = place_of(number);
+        if self.growing != Some(part) {
+            if let Some(full) = self.growing.and_then(|part| self.parts.get_mut(&part)) {
+                full.bytes.shrink_to_fit();
+            }
+            self.growing = Some(part);
+        }
+        self.parts.entry(part).or_default().insert(low, bytes);
+        self.len += 1;
     }
 
     /// Removes an entry.
     pub fn remove(&mut self, number: u64) -> Option<Entry> {
-        let bytes = self.table_mut(number).remove(&number)?;
-        self.replaced.remove(&number);
+        let bytes = self.take(number)?;
         Some(decode(&bytes))
+    }
+
+    /// Removes an entry; returns its bytes.
+    fn take(&mut self, number: u64) -> Option<Box<[u8]>> {
+        let (place, low) = place_of(number);
+        let part = self.parts.get_mut(&place)?;
+        let (at, item) = part.find(low);
+        let Item { bytes, end, .. } = item?;
+        let bytes: Box<[u8]> = bytes.into();
+        part.bytes.drain(at..end);
+        match part.bytes.len() {
+            0 => {
+                self.parts.remove(&place);
+            }
+            left if left < part.bytes.capacity() / 2 => part.bytes.shrink_to_fit(),
+            _ => {}
+        }
+        self.len -= 1;
+        if !self.replaced.is_empty() {
+            self.replaced.remove(&number);
+        }
+        Some(match bytes.is_empty() {
+            true => self.long.remove(&number).expect("a long entry"),
+            false => bytes,
+        })
     }
 
     /// The entry of a number.
     pub fn get(&self, number: u64) -> Option<Entry> {
-        self.table(number).get(&number).map(|bytes| decode(bytes))
+        let (part, low) = place_of(number);
+        let (_, item) = self.parts.get(&part)?.find(low);
+        Some(decode(self.bytes_of(number, &item?)))
     }
 
     /// Whether there is an entry of this number.
     pub fn has(&self, number: u64) -> bool {
-        self.table(number).contains_key(&number)
+        let (part, low) = place_of(number);
+        let part = self.parts.get(&part);
+        part.is_some_and(|part| part.find(low).1.is_some())
     }
 
     /// The numbers of entries that replace others, each with the one it replaces.
@@ -79,38 +139,101 @@ impl Entries {
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.tables.iter().map(HashMap::len).sum()
+        self.len
     }
 
-    /// The entries of a table, of which there are [`TABLES`].
-    pub fn of_table(&self, table: u64) -> impl Iterator<Item = Entry> {
-        let table = &self.tables[table as usize];
-        table.values().map(|bytes| decode(bytes))
-    }
-
-    /// All entries, in any order.
-    pub fn into_any_order(self) -> impl Iterator<Item = Entry> {
-        let tables = self.tables.into_iter();
-        tables.flat_map(|table| table.into_values().map(|bytes| decode(&bytes)))
+    /// Some hundred entries, and where the next ones begin; it begins at 0. `None`: there are no more.
+    pub fn some_from(&self, from: u64) -> Option<(u64, impl Iterator<Item = Entry>)> {
+        let parts = self.parts.range(from..).take(SOME);
+        let (last, _) = parts.clone().last()?;
+        let items = parts.flat_map(|(part, entries)| self.of_part(*part, entries, 0));
+        Some((last + 1, items.map(|(_, bytes)| decode(bytes))))
     }
 
     /// All entries, by number.
     pub fn into_ordered(self) -> OrderedEntries {
-        let tables = self.tables.into_iter();
-        let mut entries: Vec<(u64, Box<[u8]>)> = tables.flatten().collect();
-        entries.sort_unstable_by_key(|(number, _)| *number);
         OrderedEntries {
-            entries: entries.into_iter(),
+            entries: self,
+            next: 0,
         }
     }
 
-    fn table(&self, number: u64) -> &HashMap<u64, Box<[u8]>, Known> {
-        &self.tables[(number % TABLES) as usize]
+    /// The entries of a part from this position in its bytes, by number.
+    fn of_part<'a>(
+        &'a self,
+        place: u64,
+        part: &'a Part,
+        from: usize,
+    ) -> impl Iterator<Item = (u64, &'a [u8])> {
+        part.items(from).map(move |(_, item)| {
+            let number = number_of(place, item.low);
+            (number, self.bytes_of(number, &item))
+        })
     }
 
-    fn table_mut(&mut self, number: u64) -> &mut HashMap<u64, Box<[u8]>, Known> {
-        &mut self.tables[(number % TABLES) as usize]
+    fn bytes_of<'a>(&'a self, number: u64, item: &Item<'a>) -> &'a [u8] {
+        match item.bytes {
+            [] => self.long.get(&number).expect("a long entry"),
+            bytes => bytes,
+        }
     }
+}
+
+impl Part {
+    /// Adds an entry, which is not there.
+    fn insert(&mut self, low: u8, bytes: &[u8]) {
+        let (at, _) = self.find(low);
+        if at == self.bytes.len() {
+            // They are mostly added in order.
+            self.bytes.push(low);
+            put_bytes(bytes, &mut self.bytes);
+            return;
+        }
+        let mut added = vec![low];
+        put_bytes(bytes, &mut added);
+        self.bytes.splice(at..at, added);
+    }
+
+    /// The position of an entry, or of the next; and the entry, if it is there.
+    fn find(&self, low: u8) -> (usize, Option<Item<'_>>) {
+        match self.items(0).find(|(_, item)| item.low >= low) {
+            Some((at, item)) if item.low == low => (at, Some(item)),
+            Some((at, _)) => (at, None),
+            None => (self.bytes.len(), None),
+        }
+    }
+
+    /// The entries from this position on, each with its own.
+    fn items(&self, from: usize) -> impl Iterator<Item = (usize, Item<'_>)> {
+        let mut next = from;
+        std::iter::from_fn(move || {
+            let at = next;
+            let item = self.item_at(at)?;
+            next = item.end;
+            Some((at, item))
+        })
+    }
+
+    fn item_at(&self, at: usize) -> Option<Item<'_>> {
+        let rest = self.bytes.get(at..).filter(|rest| !rest.is_empty())?;
+        let mut input = Input::new(rest);
+        let low = input.byte("number").expect("it was encoded here");
+        let bytes = input.bytes("entry").expect("it was encoded here");
+        Some(Item {
+            low,
+            bytes,
+            end: self.bytes.len() - input.len(),
+        })
+    }
+}
+
+/// The part of a number, and its lowest digits.
+fn place_of(number: u64) -> (u64, u8) {
+    (number >> LOW_BITS, (number & ((1 << LOW_BITS) - 1)) as u8)
+}
+
+fn number_of(part: u64, low: u8) -> u64 {
+    part << LOW_BITS | u64::from(low)
 }
 
 /// Bytes of a record that are not its entry: the head of its frame, and its kind.
@@ -119,19 +242,20 @@ const RECORD: usize = 9;
 /// Entries by number. Each is made from its bytes when it is asked for.
 #[derive(Debug, Default)]
 pub struct OrderedEntries {
-    entries: std::vec::IntoIter<(u64, Box<[u8]>)>,
+    entries: Entries,
+    /// The position in the first part of the entry that is removed next; those before it were removed.
+    next: usize,
 }
 
 impl OrderedEntries {
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len
     }
 
     /// Bytes of their records, roughly.
     pub fn bytes(&self) -> usize {
-        let entries = self.entries.as_slice().iter();
-        entries.map(|(_, bytes)| bytes.len() + RECORD).sum()
+        self.stored().map(|(_, bytes)| bytes.len() + RECORD).sum()
     }
 
     /// Returns whether there are none.
@@ -142,23 +266,32 @@ impl OrderedEntries {
 
     /// The numbers of the entries.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        let entries = self.entries.as_slice().iter();
-        entries.map(|(number, _)| *number)
+        self.stored().map(|(number, _)| number)
     }
 
     /// Removes the entries that `is_taken` names, by their numbers; it may ask for an entry.
     pub fn extract(&mut self, is_taken: impl Fn(u64, &dyn Fn() -> Entry) -> bool) -> Vec<Entry> {
-        let entries = std::mem::take(&mut self.entries);
-        let (taken, left): (Vec<_>, Vec<_>) =
-            entries.partition(|(number, bytes)| is_taken(*number, &|| decode(bytes)));
-        self.entries = left.into_iter();
-        taken.iter().map(|(_, bytes)| decode(bytes)).collect()
+        let taken = self
+            .stored()
+            .filter(|(number, bytes)| is_taken(*number, &|| decode(bytes)));
+        let numbers: Vec<u64> = taken.map(|(number, _)| number).collect();
+        let entries = &mut self.entries;
+        let taken = numbers.into_iter();
+        taken.filter_map(|number| entries.remove(number)).collect()
     }
 
     /// The entries.
     pub fn iter(&self) -> impl Iterator<Item = Entry> {
-        let entries = self.entries.as_slice().iter();
-        entries.map(|(_, bytes)| decode(bytes))
+        self.stored().map(|(_, bytes)| decode(bytes))
+    }
+
+    /// The entries as their bytes, by number.
+    fn stored(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let parts = self.entries.parts.iter().enumerate();
+        parts.flat_map(|(index, (place, part))| {
+            let from = if index == 0 { self.next } else { 0 };
+            self.entries.of_part(*place, part, from)
+        })
     }
 }
 
@@ -167,10 +300,125 @@ impl Iterator for OrderedEntries {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        self.entries.next().map(|(_, bytes)| decode(&bytes))
+        loop {
+            let first = self.entries.parts.first_entry()?;
+            let place = *first.key();
+            let Some(item) = first.get().item_at(self.next) else {
+                first.remove();
+                self.next = 0;
+                continue;
+            };
+            self.next = item.end;
+            self.entries.len -= 1;
+            let number = number_of(place, item.low);
+            return Some(match item.bytes {
+                [] => decode(&self.entries.long.remove(&number).expect("a long entry")),
+                bytes => decode(bytes),
+            });
+        }
     }
 }
 
 fn decode(bytes: &[u8]) -> Entry {
     record::decode_request(bytes).expect("it was encoded here")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::Rng;
+    use crate::frontier::job::Job;
+    use crate::wire::url::CrawlUrl;
+
+    fn entry(number: u64, path: usize) -> Entry {
+        let url = format!("http://a.test/{}", "x".repeat(path));
+        Entry {
+            job: Job::seed(number, CrawlUrl::parse(&url).expect("a URL")),
+            replaces: number % 3,
+            not_before: None,
+        }
+    }
+
+    fn brief(entry: &Entry) -> (usize, u64) {
+        (entry.job.url.as_str().len(), entry.replaces)
+    }
+
+    #[test]
+    fn random_entries_are_those_of_a_map() {
+        let mut rng = Rng::from_seed(8);
+        let mut entries = Entries::default();
+        let mut model: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
+        for _ in 0..40_000 {
+            let number = rng.below(3000);
+            if rng.chance(0.6) {
+                // Some are long.
+                let longest = if rng.chance(0.1) { 4000 } else { 40 };
+                let path = rng.below(longest);
+                let entry = entry(number, path as usize);
+                entries.insert(&entry);
+                model.insert(number, brief(&entry));
+            } else {
+                let removed = entries.remove(number);
+                assert_eq!(removed.as_ref().map(brief), model.remove(&number));
+            }
+            let number = rng.below(3000);
+            assert_eq!(entries.has(number), model.contains_key(&number));
+            let found = entries.get(number);
+            assert_eq!(found.as_ref().map(brief), model.get(&number).copied());
+        }
+        assert_eq!(entries.len(), model.len());
+        let mut replaced: Vec<(u64, u64)> = entries.replacements().collect();
+        replaced.sort_unstable();
+        let of_model = model
+            .iter()
+            .map(|(number, (_, replaced))| (*number, *replaced));
+        assert!(of_model.filter(|(_, replaced)| *replaced != 0).eq(replaced));
+        let (mut from, mut count) = (0, 0);
+        while let Some((next, some)) = entries.some_from(from) {
+            (from, count) = (next, count + some.count());
+        }
+        assert_eq!(count, model.len());
+        check_ordered(entries.into_ordered(), model);
+    }
+
+    /// Takes entries one by one and, after half of them, all with an even number.
+    fn check_ordered(mut ordered: OrderedEntries, mut model: BTreeMap<u64, (usize, u64)>) {
+        for _ in 0..model.len() / 2 {
+            let next = ordered.next().map(|entry| (entry.job.id, brief(&entry)));
+            assert_eq!(next, model.pop_first());
+        }
+        let is_even = |number: u64| number.is_multiple_of(2);
+        let taken = ordered.extract(|number, entry| {
+            assert_eq!(entry().job.id, number);
+            is_even(number)
+        });
+        let taken: Vec<u64> = taken.iter().map(|entry| entry.job.id).collect();
+        let even = model.keys().copied().filter(|number| is_even(*number));
+        assert!(even.eq(taken));
+        model.retain(|number, _| !is_even(*number));
+        assert_eq!(ordered.len(), model.len());
+        assert!(ordered.numbers().eq(model.keys().copied()));
+        assert!(
+            ordered
+                .iter()
+                .map(|entry| brief(&entry))
+                .eq(model.values().copied())
+        );
+        assert!(ordered.map(|entry| entry.job.id).eq(model.into_keys()));
+    }
+
+    #[test]
+    fn an_entry_takes_few_bytes_beside_its_own() {
+        let mut entries = Entries::default();
+        let mut own = 0;
+        for number in 1..100_000 {
+            let entry = entry(3 * number, 10);
+            entries.insert(&entry);
+            own += entries.bytes.len();
+        }
+        let parts = entries.parts.values();
+        let part = size_of::<(u64, Part)>() * 3 / 2;
+        let bytes: usize = parts.map(|entries| part + entries.bytes.capacity()).sum();
+        assert!(bytes < own + 5 * 100_000, "{bytes} for {own}");
+    }
 }
