@@ -1,8 +1,9 @@
 //! A journal without what has ended: the records of a segment become those of a shorter one.
 //!
 //! ```text
-//! read: pieces of the old segment ──► Replay ──► write: what is left of it
-//! copy: later pieces of the old segment ──────────────────────► as they are
+//! read: pieces of the old segment ──► Replay ──┬──► keys of the seen set, at once
+//!                                              └──► write: what else is left of it
+//! copy: later pieces of the old segment ──────────► as they are
 //! ```
 //!
 //! The new segment leaves what the old one leaves. It counts from the moment at which it has its name: until
@@ -22,6 +23,17 @@ pub struct Compaction {
     stage: Stage,
     /// A piece was taken, and not all of its frames were replayed or copied.
     has_frames: bool,
+}
+
+/// What is known of the records that are read first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted<'a> {
+    /// The last epoch with a commit; 0 for none.
+    pub epoch: u64,
+    /// The bytes that are void: none if no run resumed the crawl there.
+    pub voids: &'a [Range<u64>],
+    /// At the end of that epoch, keys in records before this offset are in runs of the seen set.
+    pub dead_keys: u64,
 }
 
 /// So much is replayed, copied or written in one step: that takes less than a millisecond. A record counts as
@@ -49,14 +61,17 @@ pub struct Unreadable {
 }
 
 impl Compaction {
-    /// From a segment of this crawl to another. `committed`: the last epoch with a commit in what is read first, 0
-    /// for none, and the bytes that are void.
-    pub fn new(crawl: u64, from: u64, to: u64, committed: (u64, &[Range<u64>])) -> Self {
-        let (epoch, voids) = committed;
+    /// From a segment of this crawl to another.
+    pub fn new(crawl: u64, from: u64, to: u64, counted: Counted<'_>) -> Self {
+        let replay = Replay::with_committed(counted.epoch, counted.voids);
+        let replay = match counted.voids {
+            [] => replay.pass_keys(counted.dead_keys),
+            _ => replay,
+        };
         Compaction {
             pieces: Pieces::new(from, crawl),
             framer: Framer::new(to, crawl),
-            stage: Stage::Reading(Box::new(Replay::with_committed(epoch, voids))),
+            stage: Stage::Reading(Box::new(replay)),
             has_frames: false,
         }
     }
@@ -100,8 +115,11 @@ impl Compaction {
                 let read = self.pieces.each_while(|offset, payload| {
                     let record = Record::decode(payload).ok();
                     cost += record.as_ref().map_or(1, cost_of);
-                    let push = |record| replay.push_at(offset, record).is_ok();
-                    is_sound &= record.is_some_and(push);
+                    is_sound &= record.is_some_and(|record| replay.push_at(offset, record).is_ok());
+                    while let Some(passed) = replay.poll_passed() {
+                        framer.frame(out, |out| passed.encode(out));
+                        cost += cost_of(&passed);
+                    }
                     if replay.has_step() {
                         cost = STEP;
                     }

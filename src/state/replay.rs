@@ -12,6 +12,7 @@
 mod blocks;
 mod entries;
 mod facts;
+mod passing;
 mod seed_hosts;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,6 +25,7 @@ pub use self::blocks::Blocks;
 use self::entries::Entries;
 pub use self::entries::OrderedEntries;
 pub use self::facts::Facts;
+use self::passing::{Passing, mark_of};
 pub use self::seed_hosts::SeedHosts;
 use super::record::{
     About, BlockAdmission, CommitRecord, Entry, EntryHead, Record, RecordError, Resumption,
@@ -64,6 +66,8 @@ pub struct Replay {
     is_quiet: bool,
     /// The same, and a commit came after it.
     is_quiet_committed: bool,
+    /// Keys of the seen set are passed on, and are not in what is left.
+    passing: Option<Passing>,
 }
 
 /// What damage took from the committed epochs of a journal.
@@ -210,6 +214,20 @@ impl Replay {
         }
     }
 
+    /// Keys of the seen set are passed on by [`Replay::poll_passed`], but for those in records before this
+    /// offset, which are in runs. No run resumed the crawl in the segment.
+    pub fn pass_keys(self, dead_until: u64) -> Self {
+        Replay {
+            passing: Some(Passing::new(dead_until)),
+            ..self
+        }
+    }
+
+    /// The next record that is passed on: they begin what [`Replay::into_left`] leaves.
+    pub fn poll_passed(&mut self) -> Option<Record> {
+        self.passing.as_mut()?.poll()
+    }
+
     /// Adds the next record, whose frame is at this offset.
     ///
     /// # Errors
@@ -220,7 +238,7 @@ impl Replay {
         }
         let is_void = |void: &Range<u64>| void.contains(&offset);
         let is_void = self.voids.front().is_some_and(is_void);
-        self.push_any(record, is_void)
+        self.push_any(offset, record, is_void)
     }
 
     /// The same, of the bytes of a record.
@@ -232,6 +250,7 @@ impl Replay {
         let has_voids = self.voids.front().is_some_and(|void| void.start <= offset);
         if self.is_known()
             && !has_voids
+            && self.passing.is_none()
             && let Some(committed) = &mut self.committed
             && let Some(admitted) = EntryHead::of_admitted(bytes)
         {
@@ -254,10 +273,10 @@ impl Replay {
     /// # Errors
     /// As [`Replay::push_at`].
     pub fn push(&mut self, record: Record) -> Result<(), ReplayError> {
-        self.push_any(record, false)
+        self.push_any(u64::MAX, record, false)
     }
 
-    fn push_any(&mut self, record: Record, is_void: bool) -> Result<(), ReplayError> {
+    fn push_any(&mut self, offset: u64, record: Record, is_void: bool) -> Result<(), ReplayError> {
         while self.step() {}
         let is_first = self.committed.is_none() && self.pending.is_empty();
         match &record {
@@ -303,11 +322,20 @@ impl Replay {
                 if let Record::EpochEnd(epoch) = record {
                     self.is_past_known = epoch >= self.known_epoch;
                 }
-                Committed::apply_any(&mut self.committed, record);
+                self.apply_at(offset, record);
             }
             record => self.pending.push_back(record),
         }
         Ok(())
+    }
+
+    /// Applies a committed record, whose frame is at this offset.
+    fn apply_at(&mut self, offset: u64, record: Record) {
+        let mark = self.passing.as_ref().and_then(|_| mark_of(&record));
+        Committed::apply_any(&mut self.committed, record);
+        if let (Some(passing), Some(committed)) = (&mut self.passing, &mut self.committed) {
+            passing.pass(committed, mark, offset);
+        }
     }
 
     /// Goes on with what the last record began, by a step of less than a millisecond. Returns whether there is
@@ -416,11 +444,15 @@ impl Replay {
         })
     }
 
-    /// Records that leave the same as those so far. `None`: there was no commit.
+    /// Records that leave the same as those so far, behind those that were passed on. `None`: there was no
+    /// commit.
     ///
     /// That nothing was sent since the facts is not among them: the next run waits for full gaps.
-    pub fn into_left(self) -> Option<Left> {
-        let begin = self.begin()?;
+    pub fn into_left(mut self) -> Option<Left> {
+        let (passed, begin) = match self.passing.take() {
+            Some(passing) => (passing.into_records(), None),
+            None => (VecDeque::new(), Some(self.begin()?)),
+        };
         // What was applied before its commit came needs that.
         self.committed_epoch()
             .filter(|epoch| *epoch >= self.known_epoch)?;
@@ -430,6 +462,10 @@ impl Replay {
             next_number: committed.next_number,
             ..committed.commit?
         };
+        if begin.is_none() {
+            // They were passed on.
+            committed.frozen.clear();
+        }
         // As they came: each run has what was seen before it was begun.
         let frozen = committed.frozen.into_iter();
         let frozen = frozen.flat_map(|(run, keys)| {
@@ -452,8 +488,9 @@ impl Replay {
         let admitted_before = committed.admitted.len() as u64;
         let admitted = committed.admitted.into_ordered().map(Record::Admitted);
         let offered = committed.offered.into_ordered().map(Record::Offered);
-        let records = [begin, Record::SeedsTaken(committed.seeds_taken)]
-            .into_iter()
+        let records = (passed.into_iter())
+            .chain(begin)
+            .chain([Record::SeedsTaken(committed.seeds_taken)])
             .chain([Record::SeenRuns(committed.runs)])
             .chain(frozen)
             .chain(committed.seen.into_pieces().map(Record::Seen))
@@ -489,8 +526,10 @@ impl Replay {
                 });
             }
         };
-        for record in self.pending.drain(..whole) {
-            Committed::apply_any(&mut self.committed, record);
+        for _ in 0..whole {
+            if let Some(record) = self.pending.pop_front() {
+                self.apply_at(u64::MAX, record);
+            }
         }
         let Some(committed) = &mut self.committed else {
             return Err(ReplayError::NoBegin);

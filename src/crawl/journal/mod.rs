@@ -33,7 +33,7 @@ use crate::base::keys::Keys;
 use crate::base::secret::Known;
 use crate::base::slab::Key;
 use crate::base::time::{Instant, Wall};
-use crate::crawl::journal::dead::{BLOCK_RECORD, Dead, RECORD};
+use crate::crawl::journal::dead::{BLOCK_RECORD, Dead, DeadKeys, RECORD};
 use crate::crawl::journal::held::Held;
 use crate::crawl::journal::rewrite::{Rewrite, Step};
 use crate::crawl::journal::seen::{RunsChange, SeenRuns, SeenStart};
@@ -44,7 +44,7 @@ use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
 use crate::sink::commit::{Epoch, FileLength};
-use crate::state::compaction::Unreadable;
+use crate::state::compaction::{Counted, Unreadable};
 use crate::state::journal::Framer;
 use crate::state::outline::Outline;
 use crate::state::record::{self, About, BlockAdmission, CommitRecord, Record, Resumption};
@@ -70,6 +70,7 @@ struct Open {
     rewrite: Option<Box<Rewrite>>,
     /// How much of the segment is dead.
     dead: Dead,
+    dead_keys: DeadKeys,
     /// The segment is not rewritten any more.
     is_last_segment: bool,
     /// Bytes of it that count for nothing.
@@ -299,6 +300,7 @@ impl Journal {
             held: Held::default(),
             rewrite: None,
             dead,
+            dead_keys: DeadKeys::default(),
             is_last_segment: false,
             voids: continues.voids,
             old: Vec::new(),
@@ -433,6 +435,9 @@ impl Journal {
     /// Records that all keys so far are being written to the run with this number.
     pub fn record_seen_frozen(&mut self, run: u64) {
         if let Some(open) = &mut self.open {
+            // While it is held it is not known where it will be.
+            let is_held = open.is_held();
+            (open.dead_keys).freeze(if is_held { 0 } else { open.framer.length() });
             open.record(|out| Record::SeenFrozen(run).encode(out));
         }
     }
@@ -442,6 +447,7 @@ impl Journal {
         if let Some(open) = &mut self.open {
             open.record(|out| Record::SeenRuns(change.records.clone()).encode(out));
             if let Some(run) = change.records.last().filter(|_| change.has_frozen) {
+                open.dead_keys.name_run();
                 // Its keys are on disk twice.
                 open.dead.add(run.keys * size_of::<u64>() as u64);
             }
@@ -584,6 +590,7 @@ impl Journal {
             open.record(|out| Record::Quiet.encode(out));
         }
         open.record(|out| Record::EpochEnd(epoch.0).encode(out));
+        open.dead_keys.end_epoch();
         open.has_new = false;
         open.starts.begin_epoch();
         open.old_next = std::mem::take(&mut open.old);
@@ -670,6 +677,7 @@ impl Journal {
             due: now + open.interval,
         };
         open.starts.commit();
+        open.dead_keys.commit();
         for path in std::mem::take(&mut open.old_next) {
             open.jobs.push(DiskJob::Remove {
                 file: FILE,
@@ -792,7 +800,11 @@ impl Open {
         let (rewrite, jobs) = Rewrite::new(
             self.crawl,
             (self.segment, &self.path, self.framer.length()),
-            (self.epoch.0, &self.voids),
+            Counted {
+                epoch: self.epoch.0,
+                voids: &self.voids,
+                dead_keys: self.dead_keys.until(),
+            },
             (number, path_of(&self.folder, number)),
         );
         self.rewrite = Some(Box::new(rewrite));
@@ -862,6 +874,7 @@ impl Open {
         });
         self.segment = number;
         self.dead.end_rewrite();
+        self.dead_keys = DeadKeys::default();
         self.allocated = 0;
         self.voids.clear();
         self.framer = framer;

@@ -8,13 +8,12 @@
 //! While it is held the journal hands nothing to the disk: the new segment is completed, synced and named.
 //! Until it has its name, only the present segment counts.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::crawl::journal::FILE;
 use crate::sink::directory::UNFINISHED;
-use crate::state::compaction::{Compaction, Unreadable};
+use crate::state::compaction::{Compaction, Counted, Unreadable};
 use crate::state::journal::Framer;
 
 /// The rewriting of a segment.
@@ -79,18 +78,17 @@ const REMOVE: u64 = 23;
 const PIECE: usize = 64 << 10;
 
 impl Rewrite {
-    /// Of a segment of this length into the one that follows it. `committed`: the last epoch with a commit in
-    /// it, 0 for none, and its bytes that count for nothing.
+    /// Of a segment of this length into the one that follows it.
     pub fn new(
         crawl: u64,
         from: (u64, &Path, u64),
-        committed: (u64, &[Range<u64>]),
+        counted: Counted<'_>,
         to: (u64, PathBuf),
     ) -> (Self, Vec<DiskJob>) {
         let (from_number, from_path, until) = from;
         let (number, to) = to;
         let rewrite = Rewrite {
-            compaction: Compaction::new(crawl, from_number, number, committed),
+            compaction: Compaction::new(crawl, from_number, number, counted),
             stage: Stage::Reading,
             from: from_path.to_owned(),
             until,

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use super::*;
 use crate::base::disk::Written;
+use crate::base::rng::Rng;
 use crate::crawl::journal::state::State;
 use crate::crawl::spill::SpillStart;
 use crate::state::journal::Reader;
 use crate::state::record::{RunRecord, SpilledBlock};
-use crate::state::replay::Replay;
+use crate::state::replay::{Replay, Restored};
 use crate::wire::url::CrawlUrl;
 
 /// Length of the path of each URL.
@@ -116,6 +117,11 @@ impl Trial {
         }
     }
 
+    fn record(&mut self, record: &Record) {
+        let open = self.journal.open.as_mut().expect("it is on");
+        open.record(|out| record.encode(out));
+    }
+
     fn admit(&mut self, numbers: Range<u64>) {
         for number in numbers {
             self.journal.record_admitted(&job(number), 0, None);
@@ -140,12 +146,7 @@ impl Trial {
     /// Checks that the segment has all of these keys.
     fn check(&self, keys: &dyn Fn(u64) -> Vec<u64>, hosts: &[(u64, u64)]) {
         let bytes = &self.files[&path_of(Path::new("out"), self.segment())];
-        let mut replay = Replay::new();
-        for record in Reader::new(bytes).expect("a segment") {
-            let record = record.expect("it is intact");
-            replay.push(record).expect("they are in order");
-        }
-        let restored = replay.finish().expect("it has a beginning");
+        let restored = replay_of(bytes);
         let sorted = |mut keys: Vec<u64>| {
             keys.sort_unstable();
             keys
@@ -157,6 +158,16 @@ impl Trial {
         found.sort_unstable();
         assert!(found == hosts);
     }
+}
+
+/// What a segment leaves.
+fn replay_of(bytes: &[u8]) -> Restored {
+    let mut replay = Replay::new();
+    for record in Reader::new(bytes).expect("a segment") {
+        let record = record.expect("it is intact");
+        replay.push(record).expect("they are in order");
+    }
+    replay.finish().expect("it has a beginning")
 }
 
 fn job(number: u64) -> Job {
@@ -235,8 +246,7 @@ fn keys_of_any_number_are_restored_also_after_a_rewrite() {
             Record::Requested(keys(5_000_000)),
         ];
         for record in records {
-            let open = trial.journal.open.as_mut().expect("it is on");
-            open.record(|out| record.encode(out));
+            trial.record(&record);
         }
         // So that half of it is dead.
         let long = vec![0; (REWRITE_MIN + 100 * count) as usize];
@@ -295,4 +305,41 @@ fn what_is_admitted_to_a_block_is_seen_and_its_seed_is_known() {
     let keys = Keys::from_bytes([3; 16]);
     let [host, domain] = ["www.a.test", "a.test"].map(|name| keys.host(name).0);
     assert!(left.seed_hosts.iter().eq([(host, domain)]));
+}
+
+#[test]
+fn segments_are_rewritten_without_the_keys_of_runs() {
+    let mut rng = Rng::from_seed(6);
+    let mut trial = Trial::new();
+    let mut runs = Vec::new();
+    let (mut rewritten, mut shorter) = (0, 0);
+    for number in 1..=60 {
+        let (first, segment) = (1000 * number, trial.segment());
+        let turns = |trial: &mut Trial, count: u64| (0..count).for_each(|_| trial.turn());
+        trial.record(&Record::Seen((first..first + 400).collect()));
+        turns(&mut trial, rng.below(4));
+        trial.journal.record_seen_frozen(number);
+        turns(&mut trial, rng.below(4));
+        trial.record(&Record::Seen((first + 400..first + 500).collect()));
+        turns(&mut trial, rng.below(4));
+        runs.push(RunRecord {
+            number,
+            keys: 500,
+            length: 1,
+        });
+        trial.journal.record_runs(&RunsChange {
+            runs: Vec::new(),
+            records: runs.clone(),
+            has_frozen: true,
+        });
+        turns(&mut trial, 20);
+        let bytes = &trial.files[&path_of(Path::new("out"), trial.segment())];
+        let mut seen = replay_of(bytes).seen.into_vec();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(first + 400..first + 500), "{number}");
+        rewritten += u64::from(trial.segment() > segment);
+        shorter += u64::from(trial.segment() > segment && bytes.len() < 4000);
+    }
+    // Some runs are named in another segment than their keys.
+    assert!(rewritten > 20 && shorter > 5, "{shorter} of {rewritten}");
 }

@@ -31,6 +31,8 @@ pub struct Entries {
 #[derive(Debug, Default)]
 struct Part {
     bytes: Vec<u8>,
+    /// No entry has had greater digits.
+    last: u8,
 }
 
 /// An entry in a part.
@@ -63,7 +65,12 @@ impl Entries {
 
     /// The same, of an entry with these bytes.
     pub fn insert_stored(&mut self, number: u64, replaces: u64, bytes: &[u8]) {
-        self.take(number);
+        let (place, low) = place_of(number);
+        let part = self.parts.get(&place);
+        // They are mostly added in order.
+        if part.is_some_and(|part| part.last >= low) {
+            self.take(number);
+        }
         if replaces != 0 {
             self.replaced.insert(number, replaces);
         }
@@ -74,14 +81,13 @@ impl Entries {
                 &[]
             }
         };
-        let (part, low) = place_of(number);
-        if self.growing != Some(part) {
-            if let Some(full) = self.growing.and_then(|part| self.parts.get_mut(&part)) {
+        if self.growing != Some(place) {
+            if let Some(full) = self.growing.and_then(|place| self.parts.get_mut(&place)) {
                 full.bytes.shrink_to_fit();
             }
-            self.growing = Some(part);
+            self.growing = Some(place);
         }
-        self.parts.entry(part).or_default().insert(low, bytes);
+        self.parts.entry(place).or_default().insert(low, bytes);
         self.len += 1;
     }
 
@@ -182,13 +188,13 @@ impl Entries {
 impl Part {
     /// Adds an entry, which is not there.
     fn insert(&mut self, low: u8, bytes: &[u8]) {
-        let (at, _) = self.find(low);
-        if at == self.bytes.len() {
-            // They are mostly added in order.
+        if self.bytes.is_empty() || self.last < low {
+            self.last = low;
             self.bytes.push(low);
             put_bytes(bytes, &mut self.bytes);
             return;
         }
+        let (at, _) = self.find(low);
         let mut added = vec![low];
         put_bytes(bytes, &mut added);
         self.bytes.splice(at..at, added);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::base::rng::Rng;
-use crate::state::compaction::{Compaction, Unreadable};
+use crate::state::compaction::{Compaction, Counted, Unreadable};
 use crate::state::journal::{Framer, Reader};
 use crate::state::outline::Outline;
 use crate::state::record::{Fact, SpilledBlock};

@@ -52,8 +52,8 @@ fn extra(rng: &mut Rng, runs: &mut Vec<RunRecord>) -> Record {
 #[test]
 fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
     let mut rng = Rng::from_seed(22);
-    let mut shorter = 0;
-    for round in 0..400 {
+    let (mut shorter, mut passing) = (0, 0);
+    for round in 0..600 {
         let records = history(&mut rng, 80);
         // A running crawl has one beginning.
         let is_of_one = |record: &&Record| !matches!(record, Record::Begin { .. });
@@ -83,7 +83,14 @@ fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
             _ => *last,
         };
         let outline = outline_of(&bytes[..ends[read]]).expect("it has a commit");
-        let mut compaction = Compaction::new(1, 3, 4, (known, &outline.voids));
+        let known = Counted {
+            epoch: known,
+            voids: &outline.voids,
+            dead_keys: dead_keys_of(&records, &ends, known),
+        };
+        let is_passing = known.voids.is_empty() && known.dead_keys > 0;
+        passing += usize::from(is_passing);
+        let mut compaction = Compaction::new(1, 3, 4, known);
         let mut out = compaction.header();
         in_pieces(&bytes[ends[0]..ends[read]], &mut rng, |piece| {
             take(&mut compaction, piece, &mut out).expect("a sound segment");
@@ -119,7 +126,34 @@ fn a_compacted_journal_leaves_what_the_whole_one_leaves() {
         shorter += usize::from(compacted < ends[read]);
     }
     assert!(shorter > 100, "{shorter}");
+    assert!(passing > 30, "{passing}");
 }
+
+/// The offset before which keys are in runs at the end of this epoch.
+fn dead_keys_of(records: &[Record], ends: &[usize], epoch: u64) -> u64 {
+    let (mut frozen, mut dead) = (None, 0);
+    for (record, offset) in records.iter().zip(ends) {
+        match record {
+            Record::SeenFrozen(run) => frozen = Some((*run, *offset)),
+            Record::SeenRuns(runs) => {
+                let is_named = |(run, _): &(u64, usize)| runs.iter().any(|is| is.number == *run);
+                dead = frozen
+                    .take_if(|run| is_named(run))
+                    .map_or(dead, |(_, offset)| offset);
+            }
+            Record::EpochEnd(end) if *end == epoch => return dead as u64,
+            _ => {}
+        }
+    }
+    0
+}
+
+/// The first epoch is committed, and no run resumed the crawl.
+const ONE_EPOCH: Counted<'_> = Counted {
+    epoch: 1,
+    voids: &[],
+    dead_keys: 0,
+};
 
 /// Takes a piece, step by step.
 fn take(compaction: &mut Compaction, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Unreadable> {
@@ -190,7 +224,7 @@ fn a_segment_is_rewritten_in_steps_of_some_hundred_records() {
     let read = records.len();
     records.extend((1..=ENTRIES).map(Record::Departed));
     let (bytes, ends) = segment_of(3, &records);
-    let mut compaction = Compaction::new(1, 3, 4, (1, &[]));
+    let mut compaction = Compaction::new(1, 3, 4, ONE_EPOCH);
     let mut out = compaction.header();
     let take = |compaction: &mut Compaction, piece: &[u8], out: &mut Vec<u8>| {
         compaction.take(piece);
@@ -228,11 +262,71 @@ fn no_segment_is_made_from_a_damaged_one() {
     for at in ends[0]..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
-        let mut compaction = Compaction::new(1, 3, 4, (rng.below(2), &[]));
+        let known = Counted {
+            epoch: rng.below(2),
+            ..Counted::default()
+        };
+        let mut compaction = Compaction::new(1, 3, 4, known);
         let mut out = Vec::new();
         let taken = take(&mut compaction, &changed[ends[0]..], &mut out);
         let read = taken.and_then(|()| compaction.end_reading());
         let error = read.expect_err("a byte is changed");
         assert!(error.offset <= at as u64, "{at}: {error:?}");
     }
+}
+
+#[test]
+fn a_rewriting_holds_few_keys_unless_the_crawl_was_resumed() {
+    const KEYS: u64 = 100_000;
+    let keys = (1..=KEYS).map(|key| Record::Seen(vec![key]));
+    let mut records = vec![begin()];
+    records.extend(keys);
+    records.insert(KEYS as usize / 2, Record::SeenFrozen(5));
+    let named = Record::SeenRuns(vec![RunRecord {
+        number: 5,
+        keys: KEYS / 2,
+        length: 1,
+    }]);
+    records.insert(KEYS as usize / 2 + 9, named);
+    records.extend(commit(1));
+    let (bytes, ends) = segment_of(3, &records);
+    let frozen_at = ends[KEYS as usize / 2] as u64;
+    // Half of them are dead, which is known, or not.
+    for dead_keys in [0, frozen_at] {
+        let mut replay = Replay::with_committed(1, &[]).pass_keys(dead_keys);
+        let mut passed = Vec::new();
+        for (record, offset) in records.iter().zip(&ends) {
+            let pushed = replay.push_at(*offset as u64, record.clone());
+            pushed.expect("they are in order");
+            passed.extend(std::iter::from_fn(|| replay.poll_passed()));
+            let committed = replay.committed.as_ref();
+            assert!(committed.is_none_or(|all| all.seen.len() <= 4096));
+        }
+        let count = |records: &[Record]| -> u64 {
+            let keys = records.iter().map(|record| match record {
+                Record::Seen(keys) => keys.len() as u64,
+                _ => 0,
+            });
+            keys.sum()
+        };
+        assert!(matches!(passed[0], Record::Begin { .. }));
+        passed.extend(replay.into_left().expect("a commit"));
+        let expected = match dead_keys {
+            0 => KEYS,
+            _ => KEYS / 2 + 1,
+        };
+        assert_eq!(count(&passed), expected);
+        let left = super::replay(passed).expect("a journal");
+        assert_eq!(left.seen.len() as u64, KEYS / 2 + 1, "those after the run");
+    }
+    // With a void the keys wait for the end.
+    let known = Counted {
+        voids: &[9..9],
+        ..ONE_EPOCH
+    };
+    let mut compaction = Compaction::new(1, 3, 4, known);
+    let mut out = Vec::new();
+    let read = take(&mut compaction, &bytes[ends[0]..], &mut out);
+    read.expect("a sound segment");
+    assert!(out.is_empty());
 }
