@@ -68,6 +68,8 @@ struct Open {
     tail: Tail,
     /// What was the tail before, while its blocks are written.
     writing: Option<TailBlocks>,
+    /// The memory of the tail before that.
+    empty_tail: Tail,
     files: Files,
     index: Index,
     /// Requests in blocks and in the tail.
@@ -196,6 +198,7 @@ impl Spill {
             memory_max,
             tail: Tail::default(),
             writing: None,
+            empty_tail: Tail::default(),
             files: Files::new(start),
             index: Index::default(),
             requests: 0,
@@ -652,7 +655,7 @@ impl Open {
     fn begin_writing(&mut self) {
         // Mostly it was written long ago.
         self.write_blocks(usize::MAX);
-        let tail = std::mem::take(&mut self.tail);
+        let tail = std::mem::replace(&mut self.tail, std::mem::take(&mut self.empty_tail));
         self.writing = Some(tail.into_blocks());
     }
 
@@ -666,8 +669,9 @@ impl Open {
             self.write_block(block, &mut out);
         }
         self.files.append(&mut out);
-        if !blocks.is_empty() {
-            self.writing = Some(blocks);
+        match blocks.is_empty() {
+            true => self.empty_tail = blocks.into_empty_tail(),
+            false => self.writing = Some(blocks),
         }
     }
 

@@ -1,20 +1,32 @@
 //! Requests that are not in a file yet.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use crate::base::secret::Known;
 use crate::frontier::job::Job;
-use crate::state::record::{self, Entry};
+use crate::state::record;
 
 /// The requests that go to a file next.
 #[derive(Debug, Default)]
 pub struct Tail {
     requests: Vec<Waiting>,
     bytes: Vec<u8>,
-    /// Number of requests, by origin.
-    origins: HashMap<u64, u32, Known>,
+    origins: HashMap<u64, Line, Known>,
+    /// The origins, in the order of their first requests.
+    order: Vec<u64>,
+}
+
+/// The requests of an origin in the tail, by index: each leads to the next.
+#[derive(Debug)]
+struct Line {
+    first: u32,
+    last: u32,
+    /// Requests that are not in a block.
+    count: u32,
 }
 
 /// A request in the tail.
@@ -28,17 +40,24 @@ struct Waiting {
     /// The key of its URL, if it is new.
     key: u64,
     is_seed: bool,
+    /// A block has it.
+    is_written: bool,
+    /// The next request of its origin.
+    next: Option<u32>,
     /// Its bytes.
     start: usize,
     end: usize,
 }
 
-/// The requests of a tail in blocks, which are taken one by one.
+/// The requests of a tail in blocks, which are taken one by one: a tail has tens of thousands of requests, too many
+/// to sort in one turn.
 #[derive(Debug)]
 pub struct TailBlocks {
     tail: Tail,
-    /// Number of requests in blocks that were taken.
-    written: usize,
+    /// Number of origins in `tail.order` that were begun.
+    begun: usize,
+    /// The requests of the last of them that are in no block, in order.
+    group: VecDeque<u32>,
 }
 
 /// Requests of one origin and priority that become a block. The journal has all of them, or none.
@@ -68,7 +87,23 @@ impl Tail {
     pub fn put(&mut self, origin: u64, job: &Job, new_key: Option<u64>) {
         let start = self.bytes.len();
         record::encode_request(job, &mut self.bytes);
-        *self.origins.entry(origin).or_default() += 1;
+        let index = u32::try_from(self.requests.len()).expect("a tail is written before");
+        match self.origins.entry(origin) {
+            Entry::Occupied(mut line) => {
+                let line = line.get_mut();
+                self.requests[line.last as usize].next = Some(index);
+                line.last = index;
+                line.count += 1;
+            }
+            Entry::Vacant(line) => {
+                self.order.push(origin);
+                line.insert(Line {
+                    first: index,
+                    last: index,
+                    count: 1,
+                });
+            }
+        }
         self.requests.push(Waiting {
             origin,
             priority: job.priority,
@@ -76,6 +111,8 @@ impl Tail {
             is_new: new_key.is_some(),
             key: new_key.unwrap_or(0),
             is_seed: job.seed,
+            is_written: false,
+            next: None,
             start,
             end: self.bytes.len(),
         });
@@ -98,38 +135,61 @@ impl Tail {
 
     /// So many requests of an origin have gone.
     fn forget(&mut self, origin: u64, count: u32) {
-        if let Some(left) = self.origins.get_mut(&origin) {
-            *left -= count;
-            if *left == 0 {
+        if let Some(line) = self.origins.get_mut(&origin) {
+            line.count -= count;
+            if line.count == 0 {
                 self.origins.remove(&origin);
             }
         }
     }
 
-    /// Calls `record` with the bytes of each request that the journal does not have: it has them from now on.
-    pub fn record_new(&mut self, record: impl FnMut(&[u8])) {
-        record_new(&mut self.requests, &self.bytes, record);
-    }
-
-    /// The requests, in the order in which they came.
-    pub fn entries(&self) -> Vec<Entry> {
-        entries_of(&self.requests, &self.bytes)
-    }
-
-    /// The requests in blocks, by origin, the highest priority first.
-    pub fn into_blocks(mut self) -> TailBlocks {
-        (self.requests).sort_unstable_by_key(|waiting| (waiting.group(), waiting.number));
-        TailBlocks {
-            tail: self,
-            written: 0,
+    /// Calls `record` with the bytes of each request that neither the journal has nor a block: it has them from now
+    /// on.
+    pub fn record_new(&mut self, mut record: impl FnMut(&[u8])) {
+        let left = self.requests.iter_mut();
+        for waiting in left.filter(|waiting| waiting.is_new && !waiting.is_written) {
+            record(&self.bytes[waiting.start..waiting.end]);
+            waiting.is_new = false;
         }
     }
-}
 
-impl Waiting {
-    /// Requests of one group go to one block.
-    fn group(&self) -> (u64, Reverse<i32>) {
-        (self.origin, Reverse(self.priority))
+    /// The requests that are in no block, in the order in which they came.
+    pub fn entries(&self) -> Vec<record::Entry> {
+        let left = self.requests.iter().filter(|waiting| !waiting.is_written);
+        let bytes = left.map(|waiting| &self.bytes[waiting.start..waiting.end]);
+        let read = |bytes: &[u8]| record::decode_request(bytes).expect("bytes of a request");
+        bytes.map(read).collect()
+    }
+
+    /// The requests in blocks: by origin in the order of their first requests, the highest priority first.
+    pub fn into_blocks(self) -> TailBlocks {
+        TailBlocks {
+            tail: self,
+            begun: 0,
+            group: VecDeque::new(),
+        }
+    }
+
+    /// The indices of the requests of an origin, the highest priority first, then in order.
+    fn line_of(&self, origin: u64) -> Vec<u32> {
+        let first = self.origins.get(&origin).map(|line| line.first);
+        let next = |index: &u32| self.requests[*index as usize].next;
+        let mut line: Vec<u32> = std::iter::successors(first, next).collect();
+        // Mostly they are in order.
+        line.sort_by_key(|index| {
+            let waiting = &self.requests[*index as usize];
+            (Reverse(waiting.priority), waiting.number)
+        });
+        line
+    }
+
+    /// Without requests, in the same memory.
+    fn cleared(mut self) -> Self {
+        self.requests.clear();
+        self.bytes.clear();
+        self.origins.clear();
+        self.order.clear();
+        self
     }
 }
 
@@ -141,68 +201,58 @@ impl TailBlocks {
 
     /// As [`Tail::record_new`], of those in blocks that were not taken.
     pub fn record_new(&mut self, record: impl FnMut(&[u8])) {
-        let rest = &mut self.tail.requests[self.written..];
-        record_new(rest, &self.tail.bytes, record);
+        self.tail.record_new(record);
     }
 
     /// The requests in blocks that were not taken.
-    pub fn entries(&self) -> Vec<Entry> {
-        entries_of(self.rest(), &self.tail.bytes)
+    pub fn entries(&self) -> Vec<record::Entry> {
+        self.tail.entries()
     }
 
     /// Whether all blocks were taken.
     pub fn is_empty(&self) -> bool {
-        self.rest().is_empty()
+        self.tail.origins.is_empty()
+    }
+
+    /// The memory of the tail, for another.
+    pub fn into_empty_tail(self) -> Tail {
+        self.tail.cleared()
     }
 
     /// The next block.
     pub fn next_block(&mut self) -> Option<TailBlock> {
-        let rest = self.rest();
-        let first = rest.first()?;
-        let mut size = 0;
-        let fits = |waiting: &&Waiting| {
-            let is_first = size == 0;
-            size += waiting.end - waiting.start;
-            let is_alike = waiting.group() == first.group() && waiting.is_new == first.is_new;
-            is_alike && (is_first || size <= BLOCK_BYTES)
-        };
-        let count = rest.iter().take(BLOCK_REQUESTS).take_while(fits).count();
-        let block = &rest[..count];
-        let parts = block
-            .iter()
-            .map(|waiting| &self.tail.bytes[waiting.start..waiting.end]);
-        let block = TailBlock {
+        if self.group.is_empty() {
+            let origin = *self.tail.order.get(self.begun)?;
+            self.begun += 1;
+            self.group = self.tail.line_of(origin).into();
+        }
+        let tail = &mut self.tail;
+        let first = &tail.requests[*self.group.front()? as usize];
+        let mut block = TailBlock {
             origin: first.origin,
             priority: first.priority,
-            requests: block
-                .iter()
-                .map(|waiting| (waiting.number, waiting.key))
-                .collect(),
+            requests: Vec::new(),
             is_new: first.is_new,
-            has_seed: block.iter().any(|waiting| waiting.is_seed),
-            bytes: parts.flatten().copied().collect(),
+            has_seed: false,
+            bytes: Vec::new(),
         };
-        self.written += count;
-        self.tail.forget(block.origin, count as u32);
+        while let Some(index) = self.group.front()
+            && block.requests.len() < BLOCK_REQUESTS
+        {
+            let waiting = &mut tail.requests[*index as usize];
+            let is_alike = waiting.priority == block.priority && waiting.is_new == block.is_new;
+            let size = block.bytes.len() + waiting.end - waiting.start;
+            if !is_alike || !block.requests.is_empty() && size > BLOCK_BYTES {
+                break;
+            }
+            waiting.is_written = true;
+            block.requests.push((waiting.number, waiting.key));
+            block.has_seed |= waiting.is_seed;
+            let bytes = &tail.bytes[waiting.start..waiting.end];
+            block.bytes.extend_from_slice(bytes);
+            self.group.pop_front();
+        }
+        tail.forget(block.origin, block.requests.len() as u32);
         Some(block)
     }
-
-    fn rest(&self) -> &[Waiting] {
-        &self.tail.requests[self.written..]
-    }
-}
-
-fn record_new(requests: &mut [Waiting], bytes: &[u8], mut record: impl FnMut(&[u8])) {
-    for waiting in requests.iter_mut().filter(|waiting| waiting.is_new) {
-        record(&bytes[waiting.start..waiting.end]);
-        waiting.is_new = false;
-    }
-}
-
-fn entries_of(requests: &[Waiting], bytes: &[u8]) -> Vec<Entry> {
-    let bytes = requests
-        .iter()
-        .map(|waiting| &bytes[waiting.start..waiting.end]);
-    let read = |bytes: &[u8]| record::decode_request(bytes).expect("bytes of a request");
-    bytes.map(read).collect()
 }
