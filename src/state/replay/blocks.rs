@@ -330,7 +330,7 @@ mod tests {
         }
         let parts = blocks.parts.values();
         let longest = parts.map(|part| part.placed().count()).max();
-        assert_eq!(longest, Some((1 << PART_BITS) / LENGTH as usize));
+        assert_eq!(longest, Some(512));
         assert_eq!(blocks.requests(), (64 << 20) / LENGTH);
     }
 
