@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::Committed;
+use super::committed::Committed;
 use crate::base::pile::Pile;
 use crate::state::record::Record;
 

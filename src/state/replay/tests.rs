@@ -7,11 +7,14 @@ mod seen_set;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::base::keys::Keys;
 use crate::base::rng::Rng;
+use crate::frontier::job::Job;
+use crate::frontier::request::PageKind;
 use crate::state::compaction::{Compaction, Counted, Unreadable};
 use crate::state::journal::{Framer, Reader};
 use crate::state::outline::Outline;
-use crate::state::record::{Fact, SpilledBlock};
+use crate::state::record::{BlockAdmission, Entry, Fact, RunRecord, SpilledBlock};
 use crate::wire::url::CrawlUrl;
 
 const KEYS: [u8; 16] = [7; 16];
