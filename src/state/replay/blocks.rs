@@ -42,7 +42,8 @@ const PART_BITS: u32 = 15;
 impl Blocks {
     /// Adds a block, or replaces the one there.
     pub fn insert(&mut self, block: &SpilledBlock) {
-        let (place, offset) = place_of(block.file, block.offset);
+        let place = place_of(block.file, block.offset);
+        let (place, offset) = place.expect("a file of blocks has at most 64 MiB");
         if self.growing != Some(place) {
             if let Some(full) = self.growing.and_then(|place| self.parts.get_mut(&place)) {
                 full.bytes.shrink_to_fit();
@@ -77,7 +78,7 @@ impl Blocks {
 
     /// Removes a block.
     pub fn remove(&mut self, file: u64, offset: u64) -> Option<SpilledBlock> {
-        let (place, offset) = place_of(file, offset);
+        let (place, offset) = place_of(file, offset)?;
         let part = self.parts.get_mut(&place)?;
         let (at, found) = part.find(offset);
         let (removed, end) = found?;
@@ -172,11 +173,11 @@ struct Block {
     first: u64,
 }
 
-/// The part of a file with this offset, and the offset in that.
-fn place_of(file: u64, offset: u64) -> (Place, u16) {
-    let part = u32::try_from(offset >> PART_BITS).expect("a file of blocks has at most 64 MiB");
+/// The part of a file with this offset, and the offset in that. `None`: no file is so long.
+fn place_of(file: u64, offset: u64) -> Option<(Place, u16)> {
+    let part = u32::try_from(offset >> PART_BITS).ok()?;
     let offset = offset & ((1 << PART_BITS) - 1);
-    ((file, part), offset as u16)
+    Some(((file, part), offset as u16))
 }
 
 fn encode(block: &SpilledBlock, offset: u16, base: u64, out: &mut Vec<u8>) {
