@@ -22,7 +22,7 @@ impl<I: Io> Core<I> {
             return self.release_later(job);
         }
         let origin = self.frontier.origin_key(&job.url).0;
-        let key = self.journal.key_of(job.url.as_str());
+        let key = self.journal.await_record(job.url.as_str());
         self.spill.admit(origin, &job, key);
         self.frontier.set_spilled(self.spill.len());
     }

@@ -393,9 +393,13 @@ impl Journal {
         }
     }
 
-    /// The key of a URL in records; 0 if nothing is recorded.
-    pub fn key_of(&self, url: &str) -> u64 {
-        self.open.as_ref().map_or(0, |open| open.keys.url(url).0)
+    /// A request of this URL was admitted that is recorded by the next commit, which is due as for any other
+    /// record. Returns the key of the URL in records; 0 if nothing is recorded.
+    pub fn await_record(&mut self, url: &str) -> u64 {
+        self.open.as_mut().map_or(0, |open| {
+            open.has_new = true;
+            open.keys.url(url).0
+        })
     }
 
     /// A URL was requested: whether an earlier run had requested it, and its result was lost.

@@ -20,6 +20,7 @@ mod secrets;
 mod stable_keys;
 mod short_memory;
 mod slow_hosts;
+mod spilled;
 mod started;
 mod short_timeouts;
 pub mod adversity;
