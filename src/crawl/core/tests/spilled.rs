@@ -10,17 +10,22 @@ use crate::crawl::{Crawler, Parts};
 use crate::frontier::request::Request;
 use crate::io::IoSettings;
 use crate::io::sim::web::{Reply, Web};
-use crate::io::sim::{Faults, Sim};
+use crate::io::sim::{Faults, FullDisk, Sim};
 use crate::sink::NullSink;
 
 /// A crawl with a state, whose requests wait in files.
 fn crawl(web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
+    crawl_under(Faults::default(), web, edit)
+}
+
+/// The same, on a disk with faults.
+fn crawl_under(faults: Faults, web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
     let mut config = config(1);
     config.frontier.memory_max = 1;
     config.state_sync = Duration::from_millis(100);
     edit(&mut config);
     let state = State::new(Path::new("out"), String::new(), [3; 16]).expect("it is short");
-    let mut io = Sim::with(1, IoSettings::default(), Faults::default(), web.world());
+    let mut io = Sim::with(1, IoSettings::default(), faults, web.world());
     let mut files = io.files().clone();
     state.beginning().write_to(&mut files);
     io.put_files(files);
@@ -56,3 +61,64 @@ fn a_request_in_the_tail_is_committed_though_nothing_else_happens() {
     assert_eq!(killed(&crawler).queued(), 30);
     drop(handle);
 }
+
+#[test]
+fn a_url_that_goes_to_a_file_counts_once_among_those_that_were_seen() {
+    let (mut in_memory, mut in_runs) = (0, 0);
+    for seen_memory_max in [1, 200, 700, 1400] {
+        let web = Web::new(|_| Reply::text("done").after(Duration::from_secs(7200)));
+        let mut crawler = crawl(&web, |config| {
+            config.frontier.seen_memory_max = seen_memory_max;
+        });
+        let handle = crawler.handle();
+        for number in 0..300 {
+            crawler.submit(page(number)).expect("it is a URL");
+            run_for(&mut crawler, Duration::from_millis(number % 3 * 30));
+        }
+        run_for(&mut crawler, Duration::from_secs(10));
+        drop(handle);
+        let left = killed(&crawler).restored.expect("it is committed");
+        let keys: u64 = left.runs.iter().map(|run| run.keys).sum();
+        assert_eq!(left.seen.len() as u64 + keys, 300, "{seen_memory_max}");
+        in_memory += left.seen.len();
+        in_runs += keys;
+    }
+    assert!(in_memory > 10 && in_runs > 500, "{in_memory} {in_runs}");
+}
+
+#[test]
+fn no_seeds_are_taken_while_requests_on_their_way_to_a_file_wait_for_the_disk() {
+    let web = Web::new(|_| Reply::text("done").after(Duration::from_secs(7200)));
+    let full = FullDisk {
+        below: "out".into(),
+        from: Duration::from_secs(1),
+        until: Duration::from_secs(1000),
+        free: 0,
+    };
+    let faults = Faults {
+        disk_full: vec![full],
+        ..Faults::default()
+    };
+    let mut crawler = crawl_under(faults, &web, |_| ());
+    let handle = crawler.handle();
+    run_for(&mut crawler, Duration::from_secs(2));
+    for number in 0..SEEDS {
+        let url = format!("http://a.test/{number:01900}");
+        handle
+            .submit_seed(Request::get(url))
+            .expect("there is room");
+        if number % 500 == 0 {
+            run_for(&mut crawler, Duration::from_secs(1));
+        }
+    }
+    run_for(&mut crawler, Duration::from_secs(100));
+    let queued = crawler.progress().queued;
+    // 8 MiB that wait for the disk, and two tails.
+    assert!((4000..6000).contains(&queued), "{queued}");
+    run_for(&mut crawler, Duration::from_secs(1000));
+    let queued = crawler.progress().queued;
+    assert!(queued > SEEDS - 10, "{queued}: a few are on their way");
+    drop(handle);
+}
+
+const SEEDS: usize = 8000;
