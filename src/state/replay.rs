@@ -411,19 +411,18 @@ impl Replay {
         let Some(committed) = &mut self.committed else {
             return Err(ReplayError::NoBegin);
         };
-        // Of this epoch or of the next: requests are kept where they are, and an end is no reason to drop one.
-        let uncertain = self.pending.drain(..uncertain);
-        let is_kept = |record: &Record| match record {
-            Record::Begin { .. }
-            | Record::Ended(_)
-            | Record::Dropped(_)
-            | Record::Unspilled { .. } => false,
-            Record::Spill { numbers, .. } => numbers.is_empty(),
-            _ => true,
-        };
-        uncertain
-            .filter(is_kept)
-            .for_each(|record| committed.apply(record));
+        // Of this epoch or of the next: each request is kept, in one place, and an end is no reason to drop one.
+        let uncertain: Vec<Record> = self.pending.drain(..uncertain).collect();
+        for (at, record) in uncertain.iter().enumerate() {
+            match record {
+                Record::Begin { .. } | Record::Ended(_) | Record::Dropped(_) => {}
+                Record::Unspilled { file, offset } => {
+                    committed.move_from_block(*file, *offset, &uncertain[at + 1..]);
+                }
+                Record::Spill { numbers, .. } if !numbers.is_empty() => {}
+                record => committed.apply(record.clone()),
+            }
+        }
         let covers = |gap: &usize| end.is_none_or(|end| *gap <= end);
         while self.gaps.front().is_some_and(covers) {
             self.gaps.pop_front();

@@ -14,7 +14,7 @@ use crate::state::record::Entry;
 use crate::state::replay::Restored;
 
 /// Requests that are queued in one turn, about a microsecond each.
-const QUEUED_PER_TURN: usize = if cfg!(test) { 3 } else { 512 };
+const QUEUED_PER_TURN: usize = if cfg!(test) { 3 } else { 256 };
 
 impl<I: Io> Core<I> {
     /// Continues with what an earlier run had learned and seen. What it left is queued in the turns that follow,

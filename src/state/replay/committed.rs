@@ -315,6 +315,25 @@ impl Committed {
         }
     }
 
+    /// A block is left, if all of its requests are in the records that follow: admitted, or in another block.
+    pub fn move_from_block(&mut self, file: u64, offset: u64, rest: &[Record]) {
+        self.readmitted = 0;
+        let Some(block) = self.spilled.remove(file, offset) else {
+            return;
+        };
+        let is_moved = matches!(rest.first(), Some(Record::Spill { block: to, numbers })
+            if numbers.is_empty() && (to.first, to.requests) == (block.first, block.requests));
+        let is_admitted = |record: &&Record| matches!(record, Record::Admitted(_));
+        let admitted = rest.iter().take_while(is_admitted).count() as u64;
+        if is_moved {
+            return;
+        }
+        match admitted >= block.requests {
+            true => self.readmitted = block.requests,
+            false => self.spilled.insert(&block),
+        }
+    }
+
     /// A request is in a block from now on.
     fn spill(&mut self, number: u64) {
         self.count_number(number);

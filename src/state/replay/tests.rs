@@ -422,3 +422,67 @@ fn admissions_are_undone_in_steps_when_a_segment_that_was_resumed_is_rewritten()
     assert_eq!(restored.seen.len() as u64, ENTRIES - 1);
     assert_eq!(restored.admitted.len() as u64, ENTRIES - 1);
 }
+
+/// A block of the requests 2 and 3.
+fn block_at(offset: u64) -> SpilledBlock {
+    SpilledBlock {
+        file: 0,
+        offset,
+        length: 9,
+        origin: 1,
+        priority: 0,
+        requests: 2,
+        first: 2,
+    }
+}
+
+#[test]
+fn requests_of_a_block_between_two_gaps_are_left_once() {
+    let admitted_to_block = |offset| Record::AdmittedToBlock {
+        block: block_at(offset),
+        admission: BlockAdmission {
+            requests: [2, 3]
+                .map(|id| (id, key_of(&format!("http://a.test/{id}"))))
+                .to_vec(),
+            seed_host: None,
+        },
+    };
+    let unspilled = |offset| Record::Unspilled { file: 0, offset };
+    let moved_to = |offset| Record::Spill {
+        block: block_at(offset),
+        numbers: Vec::new(),
+    };
+    let check = |records: Vec<Record>, admitted: &[u64], blocks: &[u64]| {
+        let mut replay = Replay::new();
+        let push = |replay: &mut Replay, record| replay.push(record).expect("it may follow");
+        for record in [begin()].into_iter().chain(commit(1)) {
+            push(&mut replay, record);
+        }
+        replay.skip();
+        records
+            .into_iter()
+            .for_each(|record| push(&mut replay, record));
+        replay.skip();
+        push(&mut replay, Record::Commit(commit_record(2)));
+        let left = replay.finish().expect("a journal");
+        let offsets: Vec<u64> = left.spilled.iter().map(|block| block.offset).collect();
+        assert_eq!(
+            (numbers(&left.admitted).as_slice(), &offsets[..]),
+            (admitted, blocks)
+        );
+    };
+    let read = [
+        admitted_to_block(32),
+        unspilled(32),
+        admitted(2, 0),
+        admitted(3, 0),
+    ];
+    check(read.to_vec(), &[2, 3], &[]);
+    check(
+        vec![admitted_to_block(32), unspilled(32), moved_to(64)],
+        &[],
+        &[64],
+    );
+    // One of them is in the gap.
+    check(read[..3].to_vec(), &[2], &[32]);
+}
