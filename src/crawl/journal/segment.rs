@@ -127,15 +127,25 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Adds what a segment knows.
-    pub fn add(&mut self, bytes: &[u8]) {
-        let Ok(mut reader) = Reader::new(bytes) else {
-            return;
+    /// Adds what a segment knows. Reads its header and its first record.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub fn add(&mut self, bytes: &impl SegmentBytes) -> io::Result<()> {
+        let length = bytes.length()?;
+        let header = bytes.read_range(0..length.min(HEADER_BYTES as u64))?;
+        let Ok(reader) = Reader::new(&header) else {
+            return Ok(());
         };
+        let place = (reader.segment(), reader.crawl());
         self.crawl = Some(reader.crawl());
-        if let Some(Ok(begin @ Record::Begin { .. })) = reader.next() {
-            self.begin = Some(begin);
-        }
+        each_frame(bytes, length, place, |_, payload| {
+            if let Ok(begin @ Record::Begin { .. }) = Record::decode(payload) {
+                self.begin = Some(begin);
+            }
+            false
+        })?;
+        Ok(())
     }
 }
 
@@ -412,6 +422,7 @@ impl Hints {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::{BTreeMap, BTreeSet};
     use std::path::PathBuf;
 
@@ -588,6 +599,32 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Bytes that count how many of them were read.
+    struct Counted<'a>(&'a [u8], Cell<usize>);
+
+    impl SegmentBytes for Counted<'_> {
+        fn length(&self) -> io::Result<u64> {
+            self.0.length()
+        }
+
+        fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+            self.1.set(self.1.get() + bytes.len());
+            self.0.read_at(offset, bytes)
+        }
+    }
+
+    #[test]
+    fn what_a_segment_knows_of_others_is_read_from_its_beginning() {
+        let journal = Journal::of_three_epochs();
+        let bytes = Counted(&journal.bytes, Cell::new(0));
+        let mut hints = Hints::default();
+        hints.add(&bytes).expect("it can be read");
+        assert_eq!(hints.crawl, Some(77));
+        assert!(matches!(hints.begin, Some(Record::Begin { keys, .. }) if keys == [7; 16]));
+        assert!(journal.bytes.len() > 500, "there is more");
+        assert!(bytes.1.get() < 200, "{} bytes are read", bytes.1.get());
     }
 
     #[test]

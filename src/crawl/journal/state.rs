@@ -433,7 +433,11 @@ impl State {
         let mut hints = Hints::default();
         if on_damage == OnDamage::Skip {
             for segment in &segments {
-                hints.add(&whole(*segment)?);
+                let added = hints.add(&open(*segment)?);
+                added.map_err(|cause| StateError::Io {
+                    path: path_of(out, *segment),
+                    cause,
+                })?;
             }
         }
         // The newest has no commit if the run that began it ended too early: then the one before holds, but
