@@ -24,7 +24,7 @@ impl<I: Io> Core<I> {
             .numbers()
             .continue_from(restored.next_number.max(1));
         self.restore_facts(restored.facts, restored.is_quiet);
-        // What takes less memory than before comes first.
+        // First what frees more memory than it takes.
         for (host, domain) in restored.seed_hosts.into_pairs() {
             self.frontier.restore_seed(HostKey(host), HostKey(domain));
         }

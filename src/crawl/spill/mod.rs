@@ -534,7 +534,11 @@ impl Spill {
                 match entries {
                     Ok(entries) => block = entries.into_iter(),
                     Err(error) => {
-                        log::error!("{}: {error}; the state has its requests", path.display())
+                        log::error!(
+                            "{}: {error}; its requests are left out here, and a run that resumes the crawl \
+                             continues from the last commit",
+                            path.display()
+                        )
                     }
                 }
             }
