@@ -17,6 +17,8 @@ pub struct Outline {
     pub counted: u64,
     /// Number of bytes that are intact, and whole frames.
     pub intact: u64,
+    /// Bytes up to the end of the last commit, or of the last resumption: what follows them does not count yet.
+    pub marked: u64,
 }
 
 /// Makes the outline of a segment from its frames.
@@ -39,10 +41,12 @@ impl Outliner {
                 outline.committed = commit.epoch;
                 outline.counted = ends[at].1;
                 ends.drain(..=at);
+                outline.marked = frame.end;
             }
             Some(Ok(Record::Resumed(_))) => {
                 outline.voids.push(outline.counted..frame.start);
                 outline.counted = frame.end;
+                outline.marked = frame.end;
                 ends.clear();
             }
             Some(_) => return None,

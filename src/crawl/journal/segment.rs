@@ -59,19 +59,21 @@ pub enum OnDamage {
     Skip,
 }
 
-/// The bytes of a segment. It may be too large for memory.
+/// The bytes of a segment. It may be too large for memory, and a crawl that runs may append to it, or cut off what
+/// could not be appended as a whole.
 pub trait SegmentBytes {
     /// Number of bytes.
     fn length(&self) -> io::Result<u64>;
 
-    /// Reads bytes at an offset.
-    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+    /// Reads bytes at an offset. Returns their number: there are less at the end.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize>;
 
-    /// Reads bytes into memory.
+    /// Reads bytes into memory, up to the end.
     fn read_range(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
-        let length = usize::try_from(range.end - range.start);
+        let length = usize::try_from(range.end.saturating_sub(range.start));
         let mut bytes = vec![0; length.map_err(io::Error::other)?];
-        self.read_at(range.start, &mut bytes)?;
+        let read = self.read_at(range.start, &mut bytes)?;
+        bytes.truncate(read);
         Ok(bytes)
     }
 
@@ -86,8 +88,17 @@ impl SegmentBytes for File {
         Ok(self.metadata()?.len())
     }
 
-    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.read_exact_at(bytes, offset)
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut read = 0;
+        while read < bytes.len() {
+            match FileExt::read_at(self, &mut bytes[read..], offset + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
     }
 }
 
@@ -96,11 +107,12 @@ impl SegmentBytes for &[u8] {
         Ok(self.len() as u64)
     }
 
-    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
         let start = usize::try_from(offset).map_err(io::Error::other)?;
-        let found = self.get(start..).and_then(|rest| rest.get(..bytes.len()));
-        bytes.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
+        let rest = self.get(start..).unwrap_or_default();
+        let read = rest.len().min(bytes.len());
+        bytes[..read].copy_from_slice(&rest[..read]);
+        Ok(read)
     }
 }
 
@@ -159,16 +171,15 @@ impl Segment {
         on_damage: OnDamage,
         watch: &mut impl FnMut(LoadProgress),
     ) -> Result<Option<Self>, ReadError> {
-        let sound = Sound::open(bytes, number).map_err(ReadError::Io)?;
-        let replayed = match &sound {
-            Some(sound) => sound.replay(watch).map(Some),
+        let (replayed, outline) = match Sound::read(bytes, number, watch)? {
+            Some((replayed, outline)) => (Some(replayed), Some(outline)),
             None => {
                 let bytes = bytes.whole().map_err(ReadError::Io)?;
-                Replayed::salvage(path, number, &bytes, hints, on_damage)
+                let replayed = Replayed::salvage(path, number, &bytes, hints, on_damage)?;
+                (replayed, None)
             }
         };
-        let outline = sound.map(|sound| sound.outline);
-        let Some(replayed) = replayed? else {
+        let Some(replayed) = replayed else {
             return Ok(None);
         };
         match replayed.replay.finish() {
@@ -215,6 +226,10 @@ impl Segment {
 /// How often a reader says how far it has come.
 const WATCHED: u64 = 400;
 
+/// How often a segment is read again because its last commit was cut off meanwhile: a crawl appends it again after
+/// a second at the earliest.
+const READ_TRIES: u32 = 10;
+
 /// Bytes that are read at once. In tests a frame is in several pieces.
 const PIECE: u64 = if cfg!(test) { 100 } else { 1 << 20 };
 
@@ -228,6 +243,26 @@ struct Sound<'a, B> {
 }
 
 impl<'a, B: SegmentBytes> Sound<'a, B> {
+    /// The records of the segment with this number, and which of them count. `None`: it is not one of these.
+    fn read(
+        bytes: &'a B,
+        number: u64,
+        watch: &mut impl FnMut(LoadProgress),
+    ) -> Result<Option<(Replayed, Outline)>, ReadError> {
+        for _ in 0..READ_TRIES {
+            let Some(sound) = Sound::open(bytes, number).map_err(ReadError::Io)? else {
+                return Ok(None);
+            };
+            if let Some(replayed) = sound.replay(watch)? {
+                return Ok(Some((replayed, sound.outline)));
+            }
+        }
+        Err(ReadError::Io(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "its last commit was cut off each time it was read: read it again later",
+        )))
+    }
+
     /// Of the segment with this number. `None`: it is not one of these.
     fn open(bytes: &'a B, number: u64) -> io::Result<Option<Self>> {
         let length = bytes.length()?;
@@ -247,6 +282,7 @@ impl<'a, B: SegmentBytes> Sound<'a, B> {
             return Ok(None);
         }
         let rest = bytes.read_range(intact..length)?;
+        let length = intact + rest.len() as u64;
         let rest = Reader::of_rest(number, crawl, intact, &rest);
         Ok(outliner.finish(rest).map(|outline| Sound {
             bytes,
@@ -257,8 +293,9 @@ impl<'a, B: SegmentBytes> Sound<'a, B> {
         }))
     }
 
-    /// Replays its records. What was being written is left out.
-    fn replay(&self, watch: &mut impl FnMut(LoadProgress)) -> Result<Replayed, ReadError> {
+    /// Replays its records. What was being written is left out, and what was cut off meanwhile. `None`: the last
+    /// commit was.
+    fn replay(&self, watch: &mut impl FnMut(LoadProgress)) -> Result<Option<Replayed>, ReadError> {
         let outline = &self.outline;
         let mut replay = Replay::with_committed(outline.committed, &outline.voids);
         let step = outline.intact.div_ceil(WATCHED);
@@ -284,15 +321,15 @@ impl<'a, B: SegmentBytes> Sound<'a, B> {
                 });
             pushed.is_ok()
         });
-        read.map_err(ReadError::Io)?;
         pushed?;
-        Ok(Replayed {
+        let is_whole = read.map_err(ReadError::Io)? >= outline.marked;
+        Ok(is_whole.then_some(Replayed {
             crawl: self.crawl,
             replay,
             has_begin: true,
             damage: None,
             unfinished: self.length - outline.intact,
-        })
+        }))
     }
 }
 
@@ -308,7 +345,12 @@ fn each_frame(
     let mut goes_on = true;
     while goes_on && pieces.position() < length {
         let position = pieces.position();
-        pieces.push(&bytes.read_range(position..length.min(position + PIECE))?);
+        let piece = bytes.read_range(position..length.min(position + PIECE))?;
+        if piece.is_empty() {
+            // It is shorter now.
+            break;
+        }
+        pieces.push(&piece);
         let read = pieces.each_while(|offset, payload| {
             goes_on = take(offset..end_of(offset, payload), payload);
             goes_on
@@ -609,10 +651,114 @@ mod tests {
             self.0.length()
         }
 
-        fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
             self.1.set(self.1.get() + bytes.len());
             self.0.read_at(offset, bytes)
         }
+    }
+
+    /// Bytes that other bytes replace after so many reads.
+    struct Replaced<'a> {
+        before: &'a [u8],
+        after: &'a [u8],
+        reads: Cell<usize>,
+    }
+
+    impl SegmentBytes for Replaced<'_> {
+        fn length(&self) -> io::Result<u64> {
+            self.now().length()
+        }
+
+        fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+            let read = self.now().read_at(offset, bytes);
+            self.reads.set(self.reads.get().saturating_sub(1));
+            read
+        }
+    }
+
+    impl Replaced<'_> {
+        fn now(&self) -> &[u8] {
+            match self.reads.get() {
+                0 => self.after,
+                _ => self.before,
+            }
+        }
+
+        /// Calls `check` with what is read of each of these bytes that others replace, after any number of reads.
+        fn each(
+            before: &[u8],
+            after: &[u8],
+            on_damage: OnDamage,
+            check: impl Fn(Result<Option<Segment>, ReadError>),
+        ) {
+            for reads in 0.. {
+                let reads = Cell::new(reads);
+                let bytes = Replaced {
+                    before,
+                    after,
+                    reads,
+                };
+                let path = "journal-00000001".as_ref();
+                let hints = Hints::default();
+                check(Segment::read(
+                    path,
+                    1,
+                    &bytes,
+                    &hints,
+                    on_damage,
+                    &mut |_| {},
+                ));
+                if bytes.reads.get() > 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_that_becomes_shorter_while_it_is_read_ends_at_its_last_whole_record() {
+        let journal = Journal::of_three_epochs();
+        let length = journal.bytes.len();
+        let (second, _) = journal.frames[journal.frames.len() / 2];
+        for cut in (second as usize..=length).rev().step_by(5) {
+            let after = &journal.bytes[..cut];
+            let starts = journal.frames.iter().map(|(start, _)| *start as usize);
+            let whole = starts.chain([length]).filter(|start| *start <= cut).max();
+            let whole = whole.expect("there are frames before that");
+            let expected = [length, whole].map(|until| journal.queued(until as u64));
+            for on_damage in [OnDamage::Refuse, OnDamage::Skip] {
+                Replaced::each(&journal.bytes, after, on_damage, |read| {
+                    let segment = read.expect("nothing is damaged").expect("it has a commit");
+                    assert_eq!(segment.damage, None);
+                    let queued = segment.restored.admitted.numbers().collect();
+                    assert!(expected.contains(&queued), "cut at {cut}: {queued:?}");
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_that_is_damaged_while_it_is_read_is_reported() {
+        let journal = Journal::of_three_epochs();
+        let mut after = journal.bytes.clone();
+        let (third, _) = journal.frames[2];
+        after[third as usize + 9] ^= 1;
+        let whole = journal.queued(journal.bytes.len() as u64);
+        Replaced::each(
+            &journal.bytes,
+            &after,
+            OnDamage::Refuse,
+            |read| match read {
+                Ok(segment) => {
+                    let segment = segment.expect("it has a commit");
+                    // What was damaged had been read.
+                    let queued: BTreeSet<u64> = segment.restored.admitted.numbers().collect();
+                    assert_eq!(queued, whole);
+                }
+                Err(ReadError::Damaged(damage)) => assert_eq!(damage.ranges[0].start, third),
+                Err(error) => panic!("{error:?}"),
+            },
+        );
     }
 
     #[test]
