@@ -12,6 +12,8 @@ so on: the order in which hosts share least. `--without-state` measures admissio
 
 The output is one line of JSON: seconds, megabytes (10^6 bytes) and bytes per URL. Memory is "settled" once what
 was freed has been given back to the system. The longest turn is that of most processor time, in milliseconds.
+The longest stall is the most processor time, in milliseconds, between two readings of the clock by a thread that
+does nothing else while the crawl is idle: interrupts, and what a virtual machine counts while its host runs others.
 It fails if a URL is lost. `--json` keeps the numbers as raw results (tools/raw.py): in a file, or in a directory
 under their name.
 """
@@ -156,6 +158,16 @@ def keep(options, tool, rounds):
         raw.write(options.json, raw.header(tool, len(rounds)), argiope=raw.binary(options.argiope), seen=seen)
 
 
+def settle():
+    """Waits until freed memory is given back; returns the longest stall, in milliseconds."""
+    longest, last = 0, time.thread_time_ns()
+    until = time.monotonic() + SETTLING
+    while time.monotonic() < until:
+        now = time.thread_time_ns()
+        longest, last = max(longest, now - last), now
+    return longest / 1e6
+
+
 def longest_turn(folder):
     """The most processor time of a turn, in milliseconds."""
     with open(f"{folder}/crawl/stats.json", encoding="utf-8") as stats:
@@ -204,7 +216,7 @@ def main():
             keep(options, "durable_size", [result])
             return
         # The last commit; and what was freed goes back to the system.
-        time.sleep(SETTLING)
+        stall = settle()
         result["memory_settled"] = round(crawl.memory()[0] / MEGABYTE)
         crawl.kill()
         result["longest_turn"] = longest_turn(folder)
@@ -220,10 +232,11 @@ def main():
             crawl.count()
             time.sleep(0.1)
         result["first_request"] = round(hole.asked[0] - crawl.began, 1)
-        time.sleep(SETTLING)
+        stall = max(stall, settle())
         result["memory_resumed_settled"] = round(crawl.memory()[0] / MEGABYTE)
         crawl.kill()
         result["longest_turn_resumed"] = longest_turn(folder)
+        result["longest_stall"] = round(stall, 2)
         print(json.dumps(result))
         keep(options, "durable_size", [result])
     finally:

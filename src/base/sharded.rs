@@ -51,7 +51,8 @@ impl<T> ShardedTable<T> {
     /// The same, with room for one more record. `hash_of`: the hash of a record.
     pub fn shard_with_room(&mut self, hash: u64, hash_of: impl Fn(&T) -> u64) -> &mut HashTable<T> {
         let mut number = self.number_of(hash);
-        while self.shards[number].table.len() >= SHARD_MAX && self.shards[number].depth < DEPTH_MAX
+        while self.shards[number].table.len() >= most_in(number)
+            && self.shards[number].depth < DEPTH_MAX
         {
             self.split(hash, &hash_of);
             number = self.number_of(hash);
@@ -126,6 +127,19 @@ fn first_bits(hash: u64, count: u32) -> usize {
     bits as usize
 }
 
+/// Most records in a shard before it is split. Hashes fill all shards alike: with one bound for all, those of
+/// a table of millions would be split within the same turns.
+fn most_in(shard: usize) -> usize {
+    // Multiples of the golden ratio, whose fractions are evenly distributed (Knuth, The Art of Computer
+    // Programming, 6.4).
+    let fraction = (shard as u32).wrapping_mul(0x9e37_79b9);
+    let spread = (u64::from(fraction) * (SHARD_MAX / SPREAD) as u64) >> u32::BITS;
+    SHARD_MAX - spread as usize
+}
+
+/// The bounds of shards differ by up to 1/8.
+const SPREAD: usize = 8;
+
 /// Slots of a shard: an allocator rounds up the memory of smaller ones by more (of 10 million records of 16
 /// bytes, to 36 bytes each with 16 384 slots, 34 with these), and larger ones take longer to split. In tests
 /// shards are many.
@@ -185,6 +199,19 @@ mod tests {
         assert!(sizes.min() >= Some(SHARD_MAX / 8), "evenly distributed");
         let shards = left.div_ceil(SHARD_MAX)..3 * left / SHARD_MAX;
         assert!(shards.contains(&table.shards.len()));
+    }
+
+    #[test]
+    fn shards_that_fill_alike_are_split_one_after_the_other() {
+        const SHARDS: usize = 64;
+        // So many records in each shard when it is split, if all have equally many at any time.
+        let mut bounds: Vec<usize> = (0..SHARDS).map(most_in).collect();
+        bounds.sort_unstable();
+        assert!(bounds.iter().all(|bound| *bound <= SHARD_MAX));
+        assert!(bounds[0] >= SHARD_MAX - SHARD_MAX / SPREAD);
+        let alike = (bounds.chunk_by(|one, other| one == other)).map(<[usize]>::len);
+        let even = SHARDS / (SHARD_MAX / SPREAD);
+        assert!(alike.max() <= Some(even + 2), "{bounds:?}");
     }
 
     #[test]

@@ -150,7 +150,7 @@ const UNWRITTEN_MAX: usize = 8 << 20;
 /// Most blocks that are read at once.
 const READS_MAX: usize = 64;
 /// Blocks of the tail that are written in one turn.
-const BLOCKS_PER_TURN: usize = 512;
+const BLOCKS_PER_TURN: usize = 256;
 /// Origins that are looked at in one turn, of those that wait or rest.
 const ORIGINS_PER_TURN: usize = 256;
 /// Memory that is reserved for a block that is being read, in bytes.
