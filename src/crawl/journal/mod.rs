@@ -242,7 +242,7 @@ const FILE: FileId = FileId(0);
 /// Records are handed to the disk at the end of a turn, but not more often: what a process that is killed
 /// had recorded by then is known to the run that resumes the crawl. The first after a pause go at once: that a
 /// request departs is handed over before it is sent.
-const HAND_OVER_INTERVAL: Duration = Duration::from_millis(20);
+const HAND_OVER_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Records are handed to the disk when there are so many bytes of them, if no commit does so before.
 const BATCH_SIZE: usize = 256 << 10;
