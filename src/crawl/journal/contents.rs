@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::base::keys::Keys;
 use crate::base::time::{Wall, nanos};
 use crate::crawl::journal::seen::runs::{self, file_has};
-use crate::crawl::journal::segment::OnDamage;
-use crate::crawl::journal::state::{State, StateError};
+use crate::crawl::journal::segment::{LoadProgress, OnDamage};
+use crate::crawl::journal::state::{State, StateError, numbers};
+use crate::crawl::spill::SpillStart;
 use crate::frontier::job::Job;
 use crate::frontier::request::{PageKind, Request};
 use crate::sink::commit::FileLength;
+use crate::sink::directory::{QUEUE, SEEN};
 use crate::state::record::{About, Entry, SpilledBlock};
 use crate::state::replay::is_in_seen_set;
 use crate::throttle::decision::DecisionSource;
@@ -68,10 +70,18 @@ impl StateContents {
     /// # Errors
     /// There is none, or it cannot be read.
     pub fn read(out: &Path) -> Result<Self, StateError> {
+        StateContents::read_watched(out, |_| {})
+    }
+
+    /// As [`StateContents::read`]; it says how far it has come.
+    pub(in crate::crawl) fn read_watched(
+        out: &Path,
+        mut watch: impl FnMut(LoadProgress),
+    ) -> Result<Self, StateError> {
         let mut tries = READ_TRIES;
         loop {
             tries -= 1;
-            match StateContents::read_once(out, tries == 0) {
+            match StateContents::read_once(out, tries == 0, &mut watch) {
                 // A crawl that has just been resumed removes the files of its earlier runs, and one that runs
                 // those that it has merged.
                 Err(StateError::Io { cause, .. })
@@ -82,17 +92,28 @@ impl StateContents {
     }
 
     /// `is_last`: files of the seen set that are missing now are missing for good.
-    fn read_once(out: &Path, is_last: bool) -> Result<Self, StateError> {
-        let state = State::read_folder(out, OnDamage::Skip, |_| {})?;
+    fn read_once(
+        out: &Path,
+        is_last: bool,
+        watch: impl FnMut(LoadProgress),
+    ) -> Result<Self, StateError> {
+        // Before the journal is read, which may take long: the crawl may remove them meanwhile.
+        let spill = SpillStart::new(out, 0);
+        let queues = numbers(out, QUEUE)?;
+        let mut spilled = open_all(queues, |number| spill.path_of(number));
+        let mut runs = open_all(numbers(out, SEEN)?, |number| runs::path_of(out, number));
+        let state = State::read_folder(out, OnDamage::Skip, watch)?;
         let mut segments = Vec::new();
         for path in State::file_paths(out)? {
             match fs::metadata(&path) {
                 Ok(metadata) => segments.push(FileLength::new(path, metadata.len())),
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
                 Err(cause) => return Err(StateError::Io { path, cause }),
             }
         }
-        let mut spilled = BTreeMap::new();
+        let mut named = HashSet::new();
         for block in state.blocks() {
+            named.insert(block.file);
             if spilled.contains_key(&block.file) {
                 continue;
             }
@@ -102,9 +123,12 @@ impl StateContents {
                 Err(cause) => return Err(StateError::Io { path, cause }),
             };
         }
-        let mut runs = BTreeMap::new();
+        spilled.retain(|number, _| named.contains(number));
         let named = state.restored.iter().flat_map(|left| &left.runs);
         for run in named {
+            if runs.contains_key(&run.number) {
+                continue;
+            }
             let path = runs::path_of(out, run.number);
             match File::open(&path) {
                 Ok(file) => drop(runs.insert(run.number, file)),
@@ -255,6 +279,13 @@ impl StateContents {
         let delays = restored.flat_map(|left| &left.crawl_delays);
         delays.map(|(host, delay)| (host.as_str(), Duration::from_nanos(*delay)))
     }
+}
+
+/// The files of these numbers that can be opened: others may be gone, and it is not known whether the state names
+/// them.
+fn open_all(numbers: Vec<u64>, path_of: impl Fn(u64) -> PathBuf) -> BTreeMap<u64, File> {
+    let open = |number| Some((number, File::open(path_of(number)).ok()?));
+    numbers.into_iter().filter_map(open).collect()
 }
 
 impl QueuedRequest {

@@ -812,7 +812,7 @@ pub(super) fn path_of(out: &Path, segment: u64) -> PathBuf {
 }
 
 /// The numbers of the files of a kind, ascending.
-fn numbers(out: &Path, kind: &str) -> Result<Vec<u64>, StateError> {
+pub(super) fn numbers(out: &Path, kind: &str) -> Result<Vec<u64>, StateError> {
     let folder = out.join(STATE);
     let entries = match fs::read_dir(&folder) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

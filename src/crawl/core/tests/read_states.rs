@@ -44,30 +44,50 @@ fn files_of_a_crawl(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     crawler.io().files().clone()
 }
 
+/// Writes these files to disk. Returns those of the seen set.
+fn write(out: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Vec<PathBuf> {
+    fs::create_dir(out.join("state")).expect("it can be made");
+    for (path, bytes) in files.iter().filter(|(path, _)| path.starts_with(out)) {
+        fs::write(path, bytes).expect("it can be written");
+    }
+    let is_run = |path: &&PathBuf| path.display().to_string().contains(SEEN);
+    let runs: Vec<PathBuf> = files.keys().filter(is_run).cloned().collect();
+    assert!(!runs.is_empty(), "{:?}", files.keys());
+    runs
+}
+
+fn remove(files: &[PathBuf]) {
+    for file in files {
+        fs::remove_file(file).expect("it is there");
+    }
+}
+
+/// Number of pages that have ended.
+fn ended(contents: &StateContents) -> u64 {
+    let pages = (0..PAGES).filter(|page| contents.has_ended(&url(*page)));
+    pages.count() as u64
+}
+
 #[test]
 fn runs_that_a_crawl_merges_away_can_still_be_asked() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path();
-    fs::create_dir(out.join("state")).expect("it can be made");
-    let files = files_of_a_crawl(out);
-    for (path, bytes) in files.iter().filter(|(path, _)| path.starts_with(out)) {
-        fs::write(path, bytes).expect("it can be written");
-    }
-    let ended = |contents: &StateContents| {
-        let pages = (0..PAGES).filter(|page| contents.has_ended(&url(*page)));
-        pages.count() as u64
-    };
+    let runs = write(out, &files_of_a_crawl(out));
     let contents = StateContents::read(out).expect("it can be read");
-    let runs: Vec<&PathBuf> = (files.keys())
-        .filter(|path| path.display().to_string().contains(SEEN))
-        .collect();
-    assert!(!runs.is_empty(), "{:?}", files.keys());
-    for run in runs {
-        fs::remove_file(run).expect("it is there");
-    }
+    remove(&runs);
     assert_eq!(ended(&contents), PAGES);
     assert!(!contents.has_ended(&url(PAGES)));
     // Those that are missing are left out.
     let contents = StateContents::read(out).expect("the rest can be read");
     assert!(ended(&contents) < PAGES);
+}
+
+#[test]
+fn files_that_a_crawl_removes_while_its_journal_is_read_are_open_by_then() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path();
+    let mut runs = write(out, &files_of_a_crawl(out));
+    let contents = StateContents::read_watched(out, |_| remove(&std::mem::take(&mut runs)));
+    assert_eq!(ended(&contents.expect("it can be read")), PAGES);
+    assert!(runs.is_empty(), "they were removed meanwhile");
 }
