@@ -15,6 +15,7 @@ mod committed;
 mod entries;
 mod facts;
 mod left;
+mod numbers;
 mod passing;
 mod restored;
 mod seed_hosts;
@@ -388,6 +389,23 @@ impl Replay {
         Left::new(first, committed, self.facts, self.pending)
     }
 
+    /// Records are missing, in each of these gaps before the pending record with this index.
+    fn note_gaps(&mut self, gaps: &mut VecDeque<usize>, index: usize) {
+        while gaps.front().is_some_and(|gap| *gap <= index) {
+            gaps.pop_front();
+            if let Some(committed) = &mut self.committed {
+                committed.note_gap();
+            }
+        }
+    }
+
+    /// Applies records to the state at the last commit: what a salvage changes in it.
+    pub fn amend(&mut self, records: Vec<Record>) {
+        for record in records {
+            Committed::apply_any(&mut self.committed, record);
+        }
+    }
+
     /// Applies the records up to the end of the epoch.
     fn commit(&mut self, commit: CommitRecord) -> Result<(), ReplayError> {
         let is_end =
@@ -403,17 +421,18 @@ impl Replay {
                 });
             }
         };
-        for _ in 0..whole {
+        let mut gaps = self.gaps.clone();
+        for at in 0..whole {
+            self.note_gaps(&mut gaps, at);
             if let Some(record) = self.pending.pop_front() {
                 self.apply_at(u64::MAX, record);
             }
         }
-        let Some(committed) = &mut self.committed else {
-            return Err(ReplayError::NoBegin);
-        };
         // Of this epoch or of the next: each request is kept, in one place, and an end is no reason to drop one.
         let uncertain: Vec<Record> = self.pending.drain(..uncertain).collect();
         for (at, record) in uncertain.iter().enumerate() {
+            self.note_gaps(&mut gaps, whole + at);
+            let committed = self.committed.as_mut().ok_or(ReplayError::NoBegin)?;
             match record {
                 Record::Begin { .. } | Record::Ended(_) | Record::Dropped(_) => {}
                 Record::Unspilled { file, offset } => {
@@ -422,6 +441,9 @@ impl Replay {
                 Record::Spill { numbers, .. } if !numbers.is_empty() => {}
                 record => committed.apply(record.clone()),
             }
+        }
+        if end.is_none() {
+            self.note_gaps(&mut gaps, usize::MAX);
         }
         let covers = |gap: &usize| end.is_none_or(|end| *gap <= end);
         while self.gaps.front().is_some_and(covers) {

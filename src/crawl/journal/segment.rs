@@ -206,21 +206,33 @@ impl Segment {
         to: u64,
     ) -> Result<Option<Vec<u8>>, ReadError> {
         let replayed = Replayed::salvage(path, number, bytes, hints, OnDamage::Skip)?;
-        let Some(replayed) = replayed else {
-            return Ok(None);
-        };
-        let framer = Framer::new(to, replayed.crawl);
-        let mut out = framer.header();
-        let left = replayed.replay.into_left();
-        Ok(left.map(|mut left| {
-            while let Some(step) = left.step() {
-                if let Some(record) = step {
-                    framer.frame(&mut out, |out| record.encode(out));
-                }
-            }
-            out
-        }))
+        Ok(replayed.and_then(|replayed| written(replayed.replay, to, replayed.crawl)))
     }
+
+    /// The bytes of a segment with these changes to what it leaves. `None`: it has no commit.
+    pub fn amend(bytes: &[u8], changes: Vec<Record>) -> Result<Option<Vec<u8>>, ReadError> {
+        let mut reader = Reader::new(bytes).map_err(ReadError::Segment)?;
+        let mut replay = Replay::new();
+        for record in reader.by_ref() {
+            let record = record.map_err(ReadError::Segment)?;
+            replay.push(record).map_err(ReadError::Replay)?;
+        }
+        replay.amend(changes);
+        Ok(written(replay, reader.segment(), reader.crawl()))
+    }
+}
+
+/// The bytes of the segment with this number, of this crawl, that leaves the same. `None`: there was no commit.
+fn written(replay: Replay, segment: u64, crawl: u64) -> Option<Vec<u8>> {
+    let framer = Framer::new(segment, crawl);
+    let mut out = framer.header();
+    let mut left = replay.into_left()?;
+    while let Some(step) = left.step() {
+        if let Some(record) = step {
+            framer.frame(&mut out, |out| record.encode(out));
+        }
+    }
+    Some(out)
 }
 
 /// How often a reader says how far it has come.

@@ -22,7 +22,7 @@ use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{self, JOURNAL, QUEUE, SEEN, STATE};
 use crate::state::journal::{Framer, Reader, SegmentError};
 use crate::state::outline::Outline;
-use crate::state::record::{Record, SpilledBlock};
+use crate::state::record::{Entry, Record, SpilledBlock};
 use crate::state::replay::{Facts, ReplayError, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
@@ -192,9 +192,8 @@ impl State {
         watch: impl FnMut(LoadProgress),
     ) -> Result<Self, StateError> {
         let mut state = State::read_folder(out, OnDamage::Skip, watch)?;
-        state.drop_damaged_blocks(|path, offset, bytes| {
-            File::open(path)?.read_exact_at(bytes, offset)
-        });
+        state
+            .salvage_blocks(|path, offset, bytes| File::open(path)?.read_exact_at(bytes, offset))?;
         state.open_runs(OnDamage::Skip)?;
         state.note_trimmed()?;
         state.warn();
@@ -219,17 +218,84 @@ impl State {
         }
     }
 
-    /// Leaves out the blocks of requests that are not intact. `read` fills bytes from a file.
-    fn drop_damaged_blocks(&mut self, read: impl Fn(&Path, u64, &mut [u8]) -> io::Result<()>) {
-        self.drop_blocks_unless(|spill, block| {
+    /// Leaves out the blocks of requests that are not intact, and requests that the journal has, or another
+    /// block. `read` fills bytes from a file.
+    fn salvage_blocks(
+        &mut self,
+        read: impl Fn(&Path, u64, &mut [u8]) -> io::Result<()>,
+    ) -> Result<(), StateError> {
+        let mut known = self.restored.as_mut().and_then(Restored::take_known);
+        let mut taken = Vec::new();
+        let dropped = self.drop_blocks_unless(|spill, block| {
             let path = spill.path_of(block.file);
             let Ok(length) = usize::try_from(block.length) else {
                 return false;
             };
             let mut bytes = vec![0; length];
             let read = read(&path, block.offset, &mut bytes);
-            read.and_then(|()| spill.entries_of(block, &bytes)).is_ok()
+            let entries = read.and_then(|()| spill.entries_of(block, &bytes));
+            if let (Ok(entries), Some(known)) = (&entries, &mut known)
+                && let Some(entries) = known.take_block(entries)
+            {
+                taken.push((*block, entries));
+            }
+            entries.is_ok()
         });
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let dropped = dropped.into_iter().map(|block| (block, Vec::new()));
+        let path = self.start.path.clone();
+        self.read_blocks(dropped.chain(taken))
+            .map_err(|cause| StateError::in_file(&path, cause))
+    }
+
+    /// The journal has these requests in place of their blocks: it is damaged, and thus rewritten.
+    fn read_blocks(
+        &mut self,
+        blocks: impl Iterator<Item = (SpilledBlock, Vec<Entry>)>,
+    ) -> Result<(), ReadError> {
+        let changes = blocks.flat_map(|(SpilledBlock { file, offset, .. }, entries)| {
+            let admitted = entries.into_iter().map(Record::Admitted);
+            [Record::Unspilled { file, offset }]
+                .into_iter()
+                .chain(admitted)
+        });
+        let (Some(before), Some(rewritten)) = (&mut self.restored, &mut self.rewritten) else {
+            return Ok(());
+        };
+        let Some(bytes) = Segment::amend(rewritten, changes.collect())? else {
+            return Ok(());
+        };
+        *rewritten = bytes;
+        let segment = Segment::read(
+            &self.start.path,
+            self.start.segment,
+            &rewritten.as_slice(),
+            &Hints::default(),
+            OnDamage::Refuse,
+            &mut |_| {},
+        )?;
+        if let Some(Segment {
+            restored,
+            outline: Some(outline),
+            ..
+        }) = segment
+            && let Some(commit) = &restored.commit
+            && let Some(continues) = &mut self.start.continues
+        {
+            let left = restored.bytes_in_journal();
+            let records = std::mem::take(&mut continues.records);
+            *continues = Continuation::new(&outline, commit.clone(), left);
+            continues.records = records;
+            // Newer segments have some of these.
+            *before = Restored {
+                facts: std::mem::take(&mut before.facts),
+                requested: std::mem::take(&mut before.requested),
+                ..restored
+            };
+        }
+        Ok(())
     }
 
     /// Opens the runs of the seen set.
@@ -285,13 +351,13 @@ impl State {
         Ok(())
     }
 
-    /// Leaves out blocks of requests, and remembers them as damage.
+    /// Leaves out blocks of requests, and remembers them as damage. Returns them.
     fn drop_blocks_unless(
         &mut self,
         mut is_intact: impl FnMut(&SpillStart, &SpilledBlock) -> bool,
-    ) {
+    ) -> Vec<SpilledBlock> {
         let Some(restored) = &mut self.restored else {
-            return;
+            return Vec::new();
         };
         let mut damaged: Vec<SpilledBlock> = Vec::new();
         // Intact blocks of the file of the block before.
@@ -331,10 +397,11 @@ impl State {
                 }
             }
         }
-        for SpilledBlock { file, offset, .. } in damaged {
+        for SpilledBlock { file, offset, .. } in damaged.iter().copied() {
             restored.spilled.remove(file, offset);
             self.start.add_record(Record::Unspilled { file, offset });
         }
+        damaged
     }
 
     /// Reads it while the crawl may be running.
@@ -377,14 +444,14 @@ impl State {
         files: &BTreeMap<PathBuf, Vec<u8>>,
     ) -> Result<Self, StateError> {
         let mut state = State::read_files(out, files, OnDamage::Skip)?;
-        state.drop_damaged_blocks(|path, offset, bytes| {
+        state.salvage_blocks(|path, offset, bytes| {
             let content = files.get(path).and_then(|content| {
                 let offset = usize::try_from(offset).ok()?;
                 content.get(offset..)?.get(..bytes.len())
             });
             bytes.copy_from_slice(content.ok_or(io::ErrorKind::UnexpectedEof)?);
             Ok(())
-        });
+        })?;
         Ok(state)
     }
 

@@ -7,6 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use super::blocks::Blocks;
 use super::entries::Entries;
 use super::facts::Facts;
+use super::numbers::Numbers;
 use super::restored::Restored;
 use super::seed_hosts::SeedHosts;
 use crate::base::keys::Keys;
@@ -14,7 +15,9 @@ use crate::base::pile::Pile;
 use crate::base::secret::Known;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
-use crate::state::record::{BlockAdmission, CommitRecord, Entry, EntryHead, Record, RunRecord};
+use crate::state::record::{
+    BlockAdmission, CommitRecord, Entry, EntryHead, Record, RunRecord, SpilledBlock,
+};
 use crate::wire::url::{host_of_rest, registrable};
 
 /// The state after the records up to the last commit.
@@ -33,6 +36,10 @@ pub struct Committed {
     /// Requests whose entries follow, and that were admitted before: of a block that was read again, or of a
     /// segment that was rewritten.
     readmitted: u64,
+    /// The block that has them, if they are those of one.
+    reading: Option<SpilledBlock>,
+    /// Numbers of attempts that ended behind damage, if there is some.
+    ended: Option<Numbers>,
     /// Keys of the URLs that were admitted and are in no run.
     pub(super) seen: Pile<u64>,
     /// The same, of those that are being written to a run.
@@ -90,6 +97,8 @@ impl Committed {
             offered: Entries::default(),
             spilled: Blocks::default(),
             readmitted: 0,
+            reading: None,
+            ended: None,
             seen: Pile::new(),
             frozen: Vec::new(),
             runs: Vec::new(),
@@ -226,10 +235,10 @@ impl Committed {
                 }
                 self.spilled.insert(&block);
             }
-            Record::AdmittedBefore(count) => self.readmitted = count,
+            Record::AdmittedBefore(count) => (self.readmitted, self.reading) = (count, None),
             Record::Unspilled { file, offset } => {
                 let block = self.spilled.remove(file, offset);
-                self.readmitted = block.map_or(0, |block| block.requests);
+                self.begin_reading(block);
             }
             Record::AdmittedToBlock { block, admission } => {
                 self.spilled.insert(&block);
@@ -282,6 +291,9 @@ impl Committed {
         self.unknown_ends += u64::from(!is_known);
         let mut number = number;
         loop {
+            if let Some(ended) = &mut self.ended {
+                ended.insert(number);
+            }
             let entry = match self.admitted.remove(number) {
                 Some(entry) => entry,
                 // One that was cancelled may have been offered only.
@@ -315,6 +327,22 @@ impl Committed {
         }
     }
 
+    /// The requests of a block follow, which were admitted before.
+    fn begin_reading(&mut self, block: Option<SpilledBlock>) {
+        self.readmitted = block.map_or(0, |block| block.requests);
+        self.reading = block;
+    }
+
+    /// Records are missing here. A block whose requests were to follow is left: some of them may be there alone.
+    /// That a block was read may be missing, too: which attempts ended shows what it has in vain.
+    pub fn note_gap(&mut self) {
+        if let Some(block) = self.reading.take_if(|_| self.readmitted > 0) {
+            self.spilled.insert(&block);
+        }
+        self.readmitted = 0;
+        self.ended.get_or_insert_default();
+    }
+
     /// A block is left, if all of its requests are in the records that follow: admitted, or in another block.
     pub fn move_from_block(&mut self, file: u64, offset: u64, rest: &[Record]) {
         self.readmitted = 0;
@@ -329,7 +357,7 @@ impl Committed {
             return;
         }
         match admitted >= block.requests {
-            true => self.readmitted = block.requests,
+            true => self.begin_reading(Some(block)),
             false => self.spilled.insert(&block),
         }
     }
@@ -477,6 +505,7 @@ impl Committed {
             admitted: self.admitted.into_ordered(),
             offered: self.offered.into_ordered(),
             spilled: self.spilled,
+            ended: self.ended,
             seen: self.seen,
             runs: self.runs,
             undone,

@@ -275,6 +275,11 @@ impl OrderedEntries {
         self.stored().map(|(number, _)| number)
     }
 
+    /// The numbers of entries that others replace.
+    pub fn replaced(&self) -> impl Iterator<Item = u64> {
+        self.entries.replacements().map(|(_, replaced)| replaced)
+    }
+
     /// Removes the entries that `is_taken` names, by their numbers; it may ask for an entry.
     pub fn extract(&mut self, is_taken: impl Fn(u64, &dyn Fn() -> Entry) -> bool) -> Vec<Entry> {
         let taken = self

@@ -4,9 +4,10 @@ use super::batches::in_records;
 use super::blocks::Blocks;
 use super::entries::OrderedEntries;
 use super::facts::Facts;
+use super::numbers::Numbers;
 use super::seed_hosts::SeedHosts;
 use crate::base::pile::Pile;
-use crate::state::record::{About, CommitRecord, Record, RunRecord};
+use crate::state::record::{About, CommitRecord, Entry, Record, RunRecord};
 
 /// A crawl at its last commit.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct Restored {
     pub offered: OrderedEntries,
     /// Blocks of requests that have not ended either.
     pub spilled: Blocks,
+    /// Numbers of attempts that ended behind damage of the journal; `None`: it is intact.
+    pub ended: Option<Numbers>,
     /// Keys of the URLs that were admitted, but for those in `runs`. A URL that was attempted again is there
     /// several times; robots.txt files, and targets of redirects of sitemaps, are not: the seen set does not
     /// hold them.
@@ -49,7 +52,40 @@ pub struct Restored {
     pub next_number: u64,
 }
 
+/// What a damaged journal says of requests, by their numbers.
+#[derive(Debug)]
+pub struct KnownRequests {
+    /// They have ended, or the journal has them, or a block.
+    here: Numbers,
+    /// Others have taken their place, until it is known that they have ended.
+    replaced: Numbers,
+}
+
+impl KnownRequests {
+    /// Takes a block with these requests. Returns those that it has alone, if the journal is to have them in place
+    /// of the block: others it has in vain, or one of them was replaced. That one is made again.
+    pub fn take_block(&mut self, entries: &[Entry]) -> Option<Vec<Entry>> {
+        let is_alone = |entry: &&Entry| self.here.insert(entry.job.id);
+        let alone: Vec<Entry> = entries.iter().filter(is_alone).cloned().collect();
+        let is_replaced = |entry: &Entry| self.replaced.has(entry.job.id);
+        (alone.len() < entries.len() || alone.iter().any(is_replaced)).then_some(alone)
+    }
+}
+
 impl Restored {
+    /// What the journal says of requests that blocks may have as well. `None`: it is intact, and they do not.
+    pub fn take_known(&mut self) -> Option<KnownRequests> {
+        let mut known = KnownRequests {
+            here: self.ended.take()?,
+            replaced: Numbers::default(),
+        };
+        for entries in [&self.admitted, &self.offered] {
+            known.here.extend(entries.numbers());
+            known.replaced.extend(entries.replaced());
+        }
+        Some(known)
+    }
+
     /// Bytes of a segment with what is left, roughly.
     pub fn bytes_in_journal(&self) -> u64 {
         let keys = self.seen.len() + self.undone.len() + self.requested.len();

@@ -486,3 +486,47 @@ fn requests_of_a_block_between_two_gaps_are_left_once() {
     // One of them is in the gap.
     check(read[..3].to_vec(), &[2], &[32]);
 }
+
+#[test]
+fn a_block_is_left_where_records_of_its_requests_are_missing() {
+    let check = |before: Vec<Record>, after: Vec<Record>, is_left: bool, alone: Option<&[u64]>| {
+        let mut replay = Replay::new();
+        let block = Record::Spill {
+            block: block_at(32),
+            numbers: Vec::new(),
+        };
+        for record in [begin(), block].into_iter().chain(before) {
+            replay.push(record).expect("it may follow");
+        }
+        replay.skip();
+        for record in after.into_iter().chain(commit(1)) {
+            replay.push(record).expect("it may follow");
+        }
+        let mut left = replay.finish().expect("a journal");
+        assert_eq!(left.spilled.iter().count(), usize::from(is_left));
+        let mut known = left.take_known().expect("it is damaged");
+        let taken = known.take_block(&[entry(2, 0), entry(3, 0)]);
+        let taken = taken.map(|entries| Vec::from_iter(entries.iter().map(|entry| entry.job.id)));
+        assert_eq!(taken.as_deref(), alone);
+    };
+    let unspilled = || Record::Unspilled {
+        file: 0,
+        offset: 32,
+    };
+    // Nothing is missing, one is, or all are.
+    let all = vec![unspilled(), admitted(2, 0), admitted(3, 0)];
+    check(all.clone(), vec![], false, Some(&[]));
+    check(all[..2].to_vec(), vec![], true, Some(&[3]));
+    check(all[..1].to_vec(), vec![], true, None);
+    // What shows that it was read is missing, and what became of one is there.
+    check(vec![], vec![admitted(3, 0)], true, Some(&[2]));
+    check(vec![], vec![Record::Ended(3)], true, Some(&[2]));
+    check(vec![], vec![admitted(7, 3)], true, Some(&[2, 3]));
+    check(vec![], vec![offered(7, 3)], true, Some(&[2, 3]));
+    check(
+        vec![],
+        vec![admitted(7, 3), Record::Ended(7)],
+        true,
+        Some(&[2]),
+    );
+}

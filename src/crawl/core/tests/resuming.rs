@@ -20,6 +20,8 @@ use crate::sink::Sink;
 use crate::sink::commit::Epoch;
 use crate::sink::directory::{QUEUE, SEEN, UNFINISHED};
 use crate::sink::page::Page;
+use crate::state::journal::Reader;
+use crate::state::record::Record;
 use crate::throttle::settings::ScopePatch;
 
 const HOSTS: u64 = 5;
@@ -219,6 +221,15 @@ struct InFiles {
 
 /// The lines of a crawl that ends `ends` times before it is over, and what was in files.
 fn lines_of(seed: u64, ends: usize) -> (Vec<Line>, InFiles) {
+    lines_with(seed, ends, |files| State::load_from(out(), files))
+}
+
+/// The same, if each run continues with what `load` makes of the files.
+fn lines_with(
+    seed: u64,
+    ends: usize,
+    mut load: impl FnMut(&mut BTreeMap<PathBuf, Vec<u8>>) -> Result<State, StateError>,
+) -> (Vec<Line>, InFiles) {
     let mut rng = Rng::from_seed(seed);
     let lines = Lines::default();
     let mut segments: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
@@ -243,7 +254,7 @@ fn lines_of(seed: u64, ends: usize) -> (Vec<Line>, InFiles) {
             .keys()
             .filter_map(|path| path.file_name()?.to_str());
         in_files.has_requests |= names.any(|name| name.starts_with(QUEUE));
-        state = match State::load_from(out(), &segments) {
+        state = match load(&mut segments) {
             // It ended before anything was durable.
             Err(StateError::None(_)) => {
                 segments.clear();
@@ -448,6 +459,79 @@ fn a_changed_byte_of_a_journal_is_reported_wherever_it_loses_a_request() {
         }
     }
     assert!(reported > 100 && kept > 0, "{reported} {kept}");
+}
+
+/// Changes the record of a block that was read, and some of the requests that follow it, if one is in this
+/// journal. The block still has them.
+fn damage_a_read_block(files: &mut BTreeMap<PathBuf, Vec<u8>>, rng: &mut Rng) {
+    let journal = journal_of(files);
+    let Ok(mut reader) = Reader::new(&files[&journal]) else {
+        return;
+    };
+    let mut frames = Vec::new();
+    while let Some((offset, payload)) = reader.next_payload() {
+        frames.push((offset as usize, Record::decode(payload)));
+    }
+    let is_there = |file: &u64| {
+        let name = format!("{QUEUE}{file:08}");
+        files.keys().any(|path| path.ends_with(&name))
+    };
+    let blocks = frames.iter().filter_map(|(_, record)| match record {
+        Ok(Record::Spill { block, .. } | Record::AdmittedToBlock { block, .. }) => {
+            Some(((block.file, block.offset), block.requests as usize))
+        }
+        _ => None,
+    });
+    let blocks: BTreeMap<(u64, u64), usize> = blocks.collect();
+    let read = frames.iter().enumerate().filter_map(|(at, (_, record))| {
+        let Ok(Record::Unspilled { file, offset }) = record else {
+            return None;
+        };
+        let requests = blocks.get(&(*file, *offset)).copied();
+        let requests = requests.filter(|_| is_there(file));
+        let is_request = |(_, record): &&(usize, _)| matches!(record, Ok(Record::Admitted(_)));
+        let most = frames[at + 1..].iter().take_while(is_request).count();
+        Some((at, requests.unwrap_or(0).min(most)))
+    });
+    let mut read: Vec<(usize, usize)> = read.collect();
+    if rng.below(4) > 0 && read.iter().any(|(_, requests)| *requests > 0) {
+        read.retain(|(_, requests)| *requests > 0);
+    }
+    if read.is_empty() {
+        return;
+    }
+    let (at, requests) = read[rng.below(read.len() as u64) as usize];
+    let more = rng.below(requests as u64 + 1) as usize;
+    // Either the first of them is intact, or the last.
+    let damaged = match rng.below(2) {
+        0 => at..=at + more,
+        _ => at + more..=at + requests,
+    };
+    let bytes = files.get_mut(&journal).expect("it is there");
+    for (offset, _) in &frames[damaged] {
+        bytes[offset + 9] ^= 1;
+    }
+}
+
+#[test]
+fn each_admitted_url_has_one_final_line_where_the_record_of_a_read_block_is_damaged() {
+    let whole = check(&lines_of(0, 0).0, 0);
+    let mut salvaged = 0;
+    for seed in 1..=SEEDS {
+        let mut damage = Rng::from_seed(seed).fork("damaged blocks");
+        let (lines, _) = lines_with(seed, 1 + seed as usize % 12, |files| {
+            damage_a_read_block(files, &mut damage);
+            match State::load_from(out(), files) {
+                Err(StateError::Damaged(_)) => {
+                    salvaged += 1;
+                    State::salvage_from(out(), files)
+                }
+                read => read,
+            }
+        });
+        assert_eq!(check(&lines, seed), whole, "seed {seed}");
+    }
+    assert!(salvaged > SEEDS / 2, "{salvaged}");
 }
 
 #[test]
