@@ -20,6 +20,7 @@ use hashbrown::HashSet;
 use self::run::Run;
 use self::table::Table;
 use crate::base::keys::{Keys, UrlKey};
+use crate::base::pile::Pile;
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
@@ -283,6 +284,17 @@ impl Seen {
         if has_frozen {
             self.frozen = None;
         }
+    }
+
+    /// Adds the keys of URLs that an earlier process had in memory, whether or not there is room. Some may be there
+    /// twice.
+    pub fn restore_keys(&mut self, keys: Pile<u64>) {
+        self.prints
+            .reserve(keys.iter().map(|key| print_of(UrlKey(*key))));
+        for key in keys.into_pieces().flatten() {
+            self.insert(UrlKey(key));
+        }
+        self.prints.shrink();
     }
 
     /// Adds the runs of an earlier process. `undone`: keys in them that do not count as seen until they are

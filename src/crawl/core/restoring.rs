@@ -32,9 +32,7 @@ impl<I: Io> Core<I> {
             let runs = runs.current().runs;
             self.frontier.seen_mut().restore(runs, &restored.undone);
         }
-        for keys in restored.seen.into_pieces() {
-            self.frontier.restore_seen(&keys);
-        }
+        self.frontier.restore_seen(restored.seen);
         for (host, delay) in restored.crawl_delays {
             let delay = Duration::from_nanos(delay);
             self.frontier.restore_crawl_delay(host, delay);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Frontier;
 use crate::base::keys::{HostKey, OriginKey, UrlKey};
+use crate::base::pile::Pile;
 use crate::base::time::Instant;
 use crate::frontier::domains::DomainStanding;
 use crate::frontier::filter::{self, Filtered};
@@ -60,10 +61,8 @@ impl Frontier {
     }
 
     /// Adds what an earlier run has seen: the keys of URLs.
-    pub fn restore_seen(&mut self, keys: &[u64]) {
-        for key in keys {
-            self.seen.insert(UrlKey(*key));
-        }
+    pub fn restore_seen(&mut self, keys: Pile<u64>) {
+        self.seen.restore_keys(keys);
     }
 
     /// Adds the Crawl-delay of a host that an earlier run found.

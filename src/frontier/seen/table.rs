@@ -57,6 +57,24 @@ impl Table {
         true
     }
 
+    /// Makes room for fingerprints, so that their shards are not grown step by step. Some may be there twice:
+    /// [`Table::shrink`] when they are added.
+    pub fn reserve(&mut self, prints: impl Iterator<Item = u64>) {
+        let bits = self.shard_bits;
+        let mut counts = vec![0; self.shards.len()];
+        prints.for_each(|print| counts[shard_of(print, bits)] += 1);
+        for (shard, count) in self.shards.iter_mut().zip(counts) {
+            self.slots += shard.reserve(count, bits);
+        }
+    }
+
+    /// Frees room that was made for more fingerprints than there are.
+    pub fn shrink(&mut self) {
+        for shard in &mut self.shards {
+            self.slots -= shard.shrink(self.shard_bits);
+        }
+    }
+
     /// Returns whether a fingerprint is present.
     pub fn contains(&self, print: u64) -> bool {
         let shard = &self.shards[shard_of(print, self.shard_bits)];
@@ -115,6 +133,33 @@ impl Shard {
     fn grow(&mut self, shard_bits: u32) -> usize {
         let before = self.slots.len();
         let count = (before + before / 4).max(SLOTS_MIN);
+        self.resize(count, shard_bits);
+        count - before
+    }
+
+    /// Adds slots for so many fingerprints more; returns how many.
+    fn reserve(&mut self, more: usize, shard_bits: u32) -> usize {
+        let before = self.slots.len();
+        let count = slots_for(self.len + more);
+        if more == 0 || count <= before {
+            return 0;
+        }
+        self.resize(count, shard_bits);
+        count - before
+    }
+
+    /// Removes slots that are more than the growth of a shard adds; returns how many.
+    fn shrink(&mut self, shard_bits: u32) -> usize {
+        let before = self.slots.len();
+        let count = slots_for(self.len);
+        if before <= count + count / 4 {
+            return 0;
+        }
+        self.resize(count, shard_bits);
+        before - count
+    }
+
+    fn resize(&mut self, count: usize, shard_bits: u32) {
         let old = std::mem::replace(&mut self.slots, vec![0; count].into());
         for print in old.iter().filter(|print| **print != 0) {
             let slot = self
@@ -122,8 +167,12 @@ impl Shard {
                 .expect_err("each is there once");
             self.slots[slot] = *print;
         }
-        count - before
     }
+}
+
+/// Slots of a shard with room for so many fingerprints.
+fn slots_for(prints: usize) -> usize {
+    (prints * LOAD_MAX.1 / LOAD_MAX.0 + 1).max(SLOTS_MIN)
 }
 
 fn shard_of(print: u64, shard_bits: u32) -> usize {
@@ -162,6 +211,33 @@ mod tests {
             assert_eq!(table.len(), expected.len());
             let sorted = (0..table.shards()).flat_map(|shard| table.sorted(shard));
             assert!(sorted.eq(expected.iter().copied()));
+        }
+    }
+
+    #[test]
+    fn many_at_once_are_as_one_by_one_and_take_as_little_memory_also_if_they_are_there_twice() {
+        for shard_bits in [0, 1, 6] {
+            let mut rng = Rng::from_seed(u64::from(shard_bits));
+            let mut table = Table::new(shard_bits);
+            let mut expected = BTreeSet::new();
+            for count in [3, 20_000, 1, 5_000] {
+                let mut prints: Vec<u64> = (0..count).map(|_| rng.next_u64().max(1)).collect();
+                prints.extend(prints.clone());
+                prints.extend(expected.iter().take(5_000));
+                table.reserve(prints.iter().copied());
+                for print in &prints {
+                    table.insert(*print);
+                }
+                table.shrink();
+                expected.extend(prints);
+                let sorted = (0..table.shards()).flat_map(|shard| table.sorted(shard));
+                assert!(sorted.eq(expected.iter().copied()));
+                assert_eq!(table.len(), expected.len());
+                let slots: usize = table.shards.iter().map(|shard| shard.slots.len()).sum();
+                assert_eq!(table.bytes(), 8 * slots as u64);
+                let least = (64 * SLOTS_MIN) as u64;
+                assert!(table.bytes() <= 13 * expected.len() as u64 + 8 * least);
+            }
         }
     }
 

@@ -279,8 +279,13 @@ impl Committed {
         });
         if head.is_seed() && is_in_seen_set {
             let host = host_of_rest(rest);
-            self.seed_hosts
-                .insert(self.keys.host(host).0, self.keys.host(registrable(host)).0);
+            let domain = registrable(host);
+            let key = self.keys.host(host).0;
+            let domain_key = match domain == host {
+                true => key,
+                false => self.keys.host(domain).0,
+            };
+            self.seed_hosts.insert(key, domain_key);
         }
         self.admitted.insert_stored(head.id, head.replaces, bytes);
     }

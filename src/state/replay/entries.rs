@@ -66,9 +66,10 @@ impl Entries {
     /// The same, of an entry with these bytes.
     pub fn insert_stored(&mut self, number: u64, replaces: u64, bytes: &[u8]) {
         let (place, low) = place_of(number);
-        let part = self.parts.get(&place);
         // They are mostly added in order.
-        if part.is_some_and(|part| part.last >= low) {
+        let is_last = (self.parts.last_key_value())
+            .is_some_and(|(last, part)| (*last, part.last) < (place, low));
+        if !is_last {
             self.take(number);
         }
         if replaces != 0 {
@@ -87,7 +88,11 @@ impl Entries {
             }
             self.growing = Some(place);
         }
-        self.parts.entry(place).or_default().insert(low, bytes);
+        let part = match self.parts.last_entry() {
+            Some(last) if *last.key() == place => last.into_mut(),
+            _ => self.parts.entry(place).or_default(),
+        };
+        part.insert(low, bytes);
         self.len += 1;
     }
 

@@ -90,7 +90,7 @@ impl Restored {
     pub fn bytes_in_journal(&self) -> u64 {
         let keys = self.seen.len() + self.undone.len() + self.requested.len();
         let entries = self.admitted.bytes() + self.offered.bytes();
-        let keys = size_of::<u64>() * (keys + 2 * self.seed_hosts.len());
+        let keys = size_of::<u64>() * (keys + 2 * self.seed_hosts.len_max());
         (keys + entries + self.spilled.bytes_in_journal() + self.facts.bytes_in_journal()) as u64
     }
 

@@ -136,7 +136,7 @@ fn records_after_the_end_of_the_committed_epoch_do_not_count() {
     let restored = restored.expect("a journal");
     assert_eq!(numbers(&restored.admitted), [1]);
     assert_eq!(restored.seen.into_vec(), [key_of("http://a.test/1")]);
-    assert_eq!(restored.seed_hosts.len(), 1);
+    assert_eq!(restored.seed_hosts.iter().count(), 1);
     assert_eq!((restored.seeds_taken, restored.next_number), (5, 2));
 }
 
