@@ -20,6 +20,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const PURGE_DELAY: mi_option_t = 15;
 /// 1 h: in practice, only a forced collection returns memory.
 const NEVER: c_long = 3_600_000;
+/// Memory is never returned.
+const DISABLED: c_long = -1;
 /// The default of mimalloc 3, in milliseconds.
 const DEFAULT: c_long = 1000;
 /// How long freed memory is kept for later allocations.
@@ -49,6 +51,16 @@ pub fn give_back_soon() {
     if !IS_DUE.load(Ordering::Relaxed) && !IS_DUE.swap(true, Ordering::AcqRel) {
         thread.unpark();
     }
+}
+
+/// The process ends soon: what is freed from now on is not returned to the kernel page by page, which takes tens of
+/// milliseconds after a large crawl. The end of the process returns all.
+#[allow(
+    dead_code,
+    reason = "tools that include this file have no large crawl at their end"
+)]
+pub fn leave_to_exit() {
+    set_purge_delay(DISABLED);
 }
 
 /// Starts the thread. If it cannot be started, the allocator keeps its default.

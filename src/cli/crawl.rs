@@ -145,6 +145,7 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
         received.stop_on_signal(crawler.stopper())?;
     }
     let watched = watch(&mut crawler, args.quiet, &received);
+    allocator::leave_to_exit();
     let failure = feeder.failure();
     // Written before anything is printed, so that a failure of stderr cannot prevent it.
     let is_reader_gone = to_stdout

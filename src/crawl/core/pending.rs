@@ -23,7 +23,8 @@ impl<I: Io> Core<I> {
             .chain(self.pages.drain().filter(|job| !job.awaited))
             .chain(found);
         let spilled = self.drain_spilled();
-        let jobs = self.frontier.drain(outside).chain(spilled);
+        let left = self.work.drain_left();
+        let jobs = merged(self.frontier.drain(outside), left).chain(spilled);
         let submitted = std::iter::from_fn(|| self.control.poll_submission());
         let submitted: Vec<Waiting> = submitted.collect();
         let submitted = submitted.into_iter().filter_map(|waiting| match waiting {
@@ -47,5 +48,40 @@ impl<I: Io> Core<I> {
         let unwritten = unwritten.map(move |request| Pending::of_unwritten(request, credentials));
         let queued = queued.map(move |job| Pending::of(&job, credentials));
         unwritten.chain(queued).chain(submitted)
+    }
+}
+
+/// The jobs of both, each of which is in order of admission, in that order.
+fn merged(
+    one: impl Iterator<Item = Job>,
+    other: impl Iterator<Item = Job>,
+) -> impl Iterator<Item = Job> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some(first), Some(second)) if first.id > second.id => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::url::CrawlUrl;
+
+    #[test]
+    fn jobs_of_two_lists_are_in_order_of_admission() {
+        let job = |id: &u64| Job::seed(*id, CrawlUrl::parse("http://a.test/").expect("a URL"));
+        let check = |one: &[u64], other: &[u64]| {
+            let merged = merged(one.iter().map(job), other.iter().map(job));
+            let mut expected = [one, other].concat();
+            expected.sort_unstable();
+            assert!(merged.map(|job| job.id).eq(expected));
+        };
+        check(&[], &[]);
+        check(&[1, 2], &[]);
+        check(&[], &[1, 2]);
+        check(&[1, 4, 5, 9], &[2, 3, 7]);
+        check(&[2, 3, 7], &[1, 4, 5, 9]);
     }
 }

@@ -297,13 +297,19 @@ impl Work {
         self.cancelled.push(job);
     }
 
-    /// Removes all requests, except those that wait for the frontier's answer.
+    /// Removes those that an earlier run left and that are not queued yet, in order of admission. Each is made when
+    /// it is asked for: there may be millions.
+    pub fn drain_left(&mut self) -> impl Iterator<Item = Job> + use<> {
+        self.left.drain()
+    }
+
+    /// Removes all other requests, except those that wait for the frontier's answer.
     pub fn drain(&mut self) -> impl Iterator<Item = Job> + use<> {
         let waiting = self.mapping.drain().chain(self.delayed.drain());
         let cancelled = std::mem::take(&mut self.cancelled);
         // They ended when the sink took no more.
         let unsent = self.unsent.drain().map(|unsent| unsent.job);
-        let waiting = waiting.map(|job| *job).chain(self.left.drain());
+        let waiting = waiting.map(|job| *job);
         waiting.chain(cancelled).chain(unsent)
     }
 

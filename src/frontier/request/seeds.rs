@@ -34,19 +34,21 @@ fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
 
 /// Writes a request as one line that [`parse_line`] reads as the same request, without line end.
 fn to_line(request: &Request) -> String {
-    let line = serde_json::to_string(&Object::of(request)).expect("a request is JSON");
-    let only_url = line
-        .strip_prefix(r#"{"url":""#)
-        .and_then(|rest| rest.strip_suffix(r#""}"#));
-    // One that needs escapes stays JSON.
-    let has_only_url = only_url == Some(request.url.as_str());
-    let stands_alone = request.url.starts_with("http")
-        && !request.url.contains(char::is_whitespace)
-        && url_of(&request.url).is_ok_and(|url| url == request.url);
-    if has_only_url && stands_alone {
-        return request.url.clone();
+    let object = Object::of(request);
+    // A stop of a crawl writes millions of these.
+    if object.has_only_url() && stands_alone(&object.url) {
+        return object.url;
     }
-    line
+    serde_json::to_string(&object).expect("a request is JSON")
+}
+
+/// Whether a URL is read as itself from a line without JSON. One that needs escapes there stays JSON.
+fn stands_alone(url: &str) -> bool {
+    let schemes = ["http://", "https://"].into_iter();
+    let has_host = |rest: &str| !rest.is_empty() && !rest.starts_with(['/', '?', '#']);
+    let is_escaped = |c: char| c.is_whitespace() || c < ' ' || c == '"' || c == '\\';
+    let mut rests = schemes.filter_map(|scheme| url.strip_prefix(scheme));
+    rests.any(has_host) && !url.contains(is_escaped)
 }
 
 impl Request {

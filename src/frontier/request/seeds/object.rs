@@ -109,6 +109,37 @@ impl Object {
             tag: *tag,
         }
     }
+
+    /// Whether it has no key but `url` when it is written.
+    pub fn has_only_url(&self) -> bool {
+        let Object {
+            url: _,
+            scopes: None,
+            download_slot: _,
+            priority: 0,
+            depth: 0,
+            sitemap: 0,
+            method: None,
+            headers: None,
+            body_b64: None,
+            dont_adjust_delay: false,
+            timeout: None,
+            body_max: None,
+            ignore_robots: false,
+            dont_follow: false,
+            dont_filter: false,
+            private_headers,
+            dont_send_credentials: false,
+            dont_merge_cookies: false,
+            proxy: None,
+            meta: None,
+            tag: 0,
+        } = self
+        else {
+            return false;
+        };
+        private_headers.is_empty()
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
