@@ -11,6 +11,7 @@ pub mod chunked;
 pub mod pile;
 pub mod secret;
 pub mod sharded;
+pub mod named;
 pub mod intern;
 pub mod rng;
 pub mod shared;

@@ -50,6 +50,7 @@ use super::seen::Seen;
 use super::settings::FrontierSettings;
 use crate::base::chunked::ChunkedVec;
 use crate::base::ids::LaneId;
+use crate::base::named::NamedValues;
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
 use crate::wire::url::CrawlUrl;
@@ -72,7 +73,7 @@ pub struct Frontier {
     /// The Crawl-delay that each lane already has as one of its scopes.
     crawl_delays: HashMap<LaneId, Duration, Secret>,
     /// Crawl-delays of hosts that an earlier run of the crawl found.
-    earlier_crawl_delays: HashMap<String, Duration, Secret>,
+    earlier_crawl_delays: NamedValues,
     origins: Origins,
     rules: RulesCache,
     /// Results of robots.txt fetches for a later run, and those of an earlier one.
@@ -184,7 +185,7 @@ impl Frontier {
         );
         Frontier {
             rules: RulesCache::new(settings.robots_memory),
-            saved_robots: SavedRobots::new(secret),
+            saved_robots: SavedRobots::new(),
             changed_counts: ChangedCounts::default(),
             early_verdicts: HashMap::with_hasher(*secret),
             settings,
@@ -196,7 +197,7 @@ impl Frontier {
             routes: HashMap::with_hasher(*secret),
             proxy_host: None,
             crawl_delays: HashMap::with_hasher(*secret),
-            earlier_crawl_delays: HashMap::with_hasher(*secret),
+            earlier_crawl_delays: NamedValues::new(),
             origins: Origins::new(secret),
             hosts,
             domains,

@@ -5,18 +5,17 @@
 //! result = version (1 byte), labelled fields (base::records)
 //! ```
 //!
-//! A result is for one user agent, and is valid for a time from its fetch. Of an earlier run's results as
-//! many are kept as the rules in memory may take; the origins of the others are asked again.
+//! A result is for one user agent, and is valid for a time from its fetch. Of an earlier run's results the newest are
+//! kept, as many as the rules in memory may take; the origins of the others are asked again. Each is read when its
+//! origin is needed, or when it is reviewed: a million would delay the first request of the run.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hashbrown::HashMap;
-
 use super::robots::RobotsResult;
+use crate::base::named::{NamedValues, Position, Reviewed};
 use crate::base::records::{self, Records};
-use crate::base::secret::Secret;
-use crate::base::time::{Instant, nanos};
+use crate::base::time::{Instant, Wall, nanos};
 use crate::wire::robots::Rules;
 
 /// Results to be saved, and those of an earlier run, by origin (`http://a.test:81`).
@@ -24,18 +23,24 @@ use crate::wire::robots::Rules;
 pub(super) struct SavedRobots {
     is_on: bool,
     unsaved: VecDeque<(String, Vec<u8>)>,
-    earlier: HashMap<Box<str>, (Box<[u8]>, Instant), Secret>,
-    /// Memory of the earlier results.
-    bytes: u64,
+    /// By origin, each with the time of the system's clock at which it was saved.
+    earlier: NamedValues,
+    /// Those before it were reviewed.
+    reviewed: Position,
+    /// When this run continued the earlier one, also by the system's clock.
+    resumed_at: Instant,
+    resumed_wall: Wall,
 }
 
 impl SavedRobots {
-    pub fn new(secret: &Secret) -> Self {
+    pub fn new() -> Self {
         SavedRobots {
             is_on: false,
             unsaved: VecDeque::new(),
-            earlier: HashMap::with_hasher(*secret),
-            bytes: 0,
+            earlier: NamedValues::new(),
+            reviewed: Position::default(),
+            resumed_at: Instant::START,
+            resumed_wall: Wall(0),
         }
     }
 
@@ -60,51 +65,71 @@ impl SavedRobots {
         self.unsaved.pop_front()
     }
 
-    /// Adds a result that an earlier run saved `elapsed` ago, if there is room. Returns false if it is no
-    /// longer valid, or for another agent.
-    pub fn restore(
-        &mut self,
-        origin: &str,
-        saved: &[u8],
-        agent: &str,
-        age: Age,
-        bytes_max: u64,
-    ) -> bool {
-        let Some((_, left)) = decode(saved, agent) else {
-            return false;
-        };
-        let left = left.min(age.lifetime).saturating_sub(age.elapsed);
-        if left.is_zero() {
-            return false;
+    /// Continues with the results of an earlier run, of which the newest are kept as far as there is room. `now`:
+    /// also by the system's clock.
+    pub fn restore(&mut self, results: NamedValues, now: (Instant, Wall), bytes_max: u64) {
+        self.earlier = results;
+        (self.resumed_at, self.resumed_wall) = now;
+        let mut oldest = Position::default();
+        while self.earlier.memory() as u64 > bytes_max
+            && let Some(named) = self.earlier.next(&mut oldest)
+        {
+            let name: Box<str> = named.name.into();
+            self.earlier.take(&name);
         }
-        let bytes = (origin.len() + saved.len() + ENTRY_BYTES) as u64;
-        if self.bytes + bytes <= bytes_max {
-            self.bytes += bytes;
-            let until = age.now + left;
-            self.earlier.insert(origin.into(), (saved.into(), until));
-        }
-        true
     }
 
     /// The result of an earlier run for an origin that is new in this one, and until when it is valid.
-    pub fn take(&mut self, origin: &str, agent: &str) -> Option<(RobotsResult, Instant)> {
-        if self.earlier.is_empty() {
-            return None;
+    pub fn take(&mut self, origin: &str, valid: Valid<'_>) -> Option<(RobotsResult, Instant)> {
+        let (at, saved) = self.earlier.remove(origin)?;
+        let (result, left) = decode(&saved, valid.agent)?;
+        let left = self.left(left, at, valid)?;
+        if at > self.resumed_wall.0 {
+            // From now on its time is that of this clock.
+            self.unsaved
+                .push_back((origin.to_owned(), saved.into_vec()));
         }
-        let (name, (saved, until)) = self.earlier.remove_entry(origin)?;
-        self.bytes -= (name.len() + saved.len() + ENTRY_BYTES) as u64;
-        Some((decode(&saved, agent)?.0, until))
+        Some((result, self.resumed_at + left))
+    }
+
+    /// Reviews the next result of an earlier run whose origin is not in use: it is dropped if it is no longer valid.
+    /// `None`: all were reviewed.
+    pub fn review(&mut self, valid: Valid<'_>, now: Instant) -> Option<Reviewed> {
+        let mut position = self.reviewed;
+        let named = self.earlier.next(&mut position)?;
+        let left = decode(named.value, valid.agent);
+        let left = left.and_then(|(_, left)| self.left(left, named.at, valid));
+        let is_over = left.is_none_or(|left| self.resumed_at + left <= now);
+        // From now on its time is that of this clock.
+        let is_early = named.at > self.resumed_wall.0;
+        let changed = (is_over && !named.value.is_empty() || is_early).then(|| {
+            let value = if is_over { &[] } else { named.value };
+            (Box::from(named.name), value.to_vec())
+        });
+        let over: Option<Box<str>> = is_over.then(|| named.name.into());
+        self.reviewed = position;
+        if let Some(name) = over {
+            self.earlier.take(&name);
+        }
+        Some(changed)
+    }
+
+    /// How long a result was valid when this run began that was valid for `left` when it was saved. `None`: it was
+    /// not.
+    fn left(&self, left: Duration, saved_at: u64, valid: Valid<'_>) -> Option<Duration> {
+        let elapsed = self.resumed_wall.saturating_since(Wall(saved_at));
+        let left = left.min(valid.lifetime).saturating_sub(elapsed);
+        (!left.is_zero()).then_some(left)
     }
 }
 
-/// How old a saved result is.
+/// For whom and how long a result is valid.
 #[derive(Clone, Copy, Debug)]
-pub struct Age {
-    /// Time since it was saved, by the system's clock.
-    pub elapsed: Duration,
-    /// The longest time for which a result is valid.
+pub struct Valid<'a> {
+    /// The user agent.
+    pub agent: &'a str,
+    /// The longest time; zero if robots.txt is not obeyed.
     pub lifetime: Duration,
-    pub now: Instant,
 }
 
 fn encode(result: &RobotsResult, agent: &str, lifetime: Duration) -> Vec<u8> {
@@ -148,12 +173,10 @@ const RULES: u8 = 3;
 const ABSENT: u8 = 4;
 const UNREACHABLE: u8 = 5;
 
-/// Memory of an earlier result beside its bytes.
-const ENTRY_BYTES: usize = 64;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::named::NamedValue;
     use crate::wire::robots::Robots;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -173,40 +196,77 @@ mod tests {
         format!("{one:?}") == format!("{other:?}")
     }
 
-    fn age(elapsed: Duration) -> Age {
-        Age {
-            elapsed,
-            lifetime: DAY,
-            now: Instant::START,
+    /// Those of an earlier run, saved at the beginning of time; it is continued after this time.
+    fn saved(results: &[(&str, &[u8])], elapsed: Duration, bytes_max: u64) -> SavedRobots {
+        let mut values = NamedValues::new();
+        for (name, value) in results {
+            values.insert(NamedValue { name, at: 0, value });
         }
+        let mut next = SavedRobots::new();
+        let wall = Wall(elapsed.as_nanos() as u64);
+        next.restore(values, (Instant::START, wall), bytes_max);
+        next
     }
 
-    fn saved() -> SavedRobots {
-        SavedRobots::new(&Secret::from_seed(1))
-    }
+    const OURS: Valid<'_> = Valid {
+        agent: "argiope",
+        lifetime: DAY,
+    };
 
     #[test]
     fn a_result_is_the_same_in_the_next_run_while_it_is_valid() {
+        let hour = Duration::from_secs(3600);
+        let origin = "http://a.test";
         for result in results() {
             let bytes = encode(&result, "argiope", DAY);
-            let mut next = saved();
-            let hour = Duration::from_secs(3600);
-            assert!(next.restore("http://a.test", &bytes, "argiope", age(hour), 10_000));
-            let (again, until) = next.take("http://a.test", "argiope").expect("it is there");
+            let saved = |elapsed| saved(&[(origin, &bytes)], elapsed, 10_000);
+            let mut next = saved(hour);
+            assert_eq!(next.review(OURS, Instant::START), Some(None));
+            assert_eq!(next.review(OURS, Instant::START), None);
+            let (again, until) = next.take(origin, OURS).expect("it is there");
             assert!(same(&again, &result), "{result:?}");
             assert_eq!(until, Instant::START + (DAY - hour));
-            assert_eq!(
-                (next.bytes, next.take("http://a.test", "argiope").is_none()),
-                (0, true)
-            );
-            assert!(!next.restore("http://a.test", &bytes, "argiope", age(DAY), 10_000));
-            assert!(!next.restore("http://a.test", &bytes, "other", age(hour), 10_000));
-            let shorter = Age {
-                lifetime: hour,
-                ..age(hour)
+            assert!(next.take(origin, OURS).is_none());
+            let check_over = |elapsed, valid: Valid<'_>| {
+                assert!(saved(elapsed).take(origin, valid).is_none());
+                let reviewed = saved(elapsed).review(valid, Instant::START);
+                assert_eq!(reviewed, Some(Some((origin.into(), Vec::new()))));
             };
-            assert!(!next.restore("http://a.test", &bytes, "argiope", shorter, 10_000));
+            check_over(DAY, OURS);
+            let other = Valid {
+                agent: "other",
+                ..OURS
+            };
+            check_over(hour, other);
+            let shorter = Valid {
+                lifetime: hour,
+                ..OURS
+            };
+            check_over(hour, shorter);
+            let later = Instant::START + (DAY - hour);
+            let reviewed = saved(hour).review(OURS, later);
+            assert_eq!(reviewed, Some(Some((origin.into(), Vec::new()))));
         }
+    }
+
+    #[test]
+    fn a_result_of_the_future_is_recorded_anew() {
+        let bytes = encode(&RobotsResult::Absent, "argiope", DAY);
+        let mut values = NamedValues::new();
+        values.insert(NamedValue {
+            name: "http://a.test",
+            at: 7,
+            value: &bytes,
+        });
+        let mut next = SavedRobots::new();
+        next.restore(values, (Instant::START, Wall(6)), 10_000);
+        let reviewed = next.review(OURS, Instant::START);
+        assert_eq!(
+            reviewed,
+            Some(Some(("http://a.test".into(), bytes.clone())))
+        );
+        assert!(next.take("http://a.test", OURS).is_some());
+        assert_eq!(next.poll(), Some(("http://a.test".to_owned(), bytes)));
     }
 
     #[test]
@@ -230,15 +290,18 @@ mod tests {
     }
 
     #[test]
-    fn earlier_results_take_no_more_memory_than_they_may() {
-        let mut next = saved();
+    fn the_newest_of_the_earlier_results_are_kept_in_the_memory_that_they_may_take() {
         let bytes = encode(&RobotsResult::Absent, "argiope", DAY);
-        for number in 0..100 {
-            let origin = format!("http://h{number:02}.test");
-            assert!(next.restore(&origin, &bytes, "argiope", age(Duration::ZERO), 1000));
-        }
-        assert!(next.bytes <= 1000 && next.bytes > 800, "{}", next.bytes);
-        assert!(next.take("http://h00.test", "argiope").is_some());
-        assert!(next.take("http://h99.test", "argiope").is_none());
+        let origins: Vec<String> = (0..100)
+            .map(|number| format!("http://h{number:02}.test"))
+            .collect();
+        let results: Vec<(&str, &[u8])> = (origins.iter())
+            .map(|origin| (origin.as_str(), &bytes[..]))
+            .collect();
+        let mut next = saved(&results, Duration::ZERO, 1000);
+        let memory = next.earlier.memory();
+        assert!((800..=1000).contains(&memory), "{memory}");
+        assert!(next.take("http://h99.test", OURS).is_some());
+        assert!(next.take("http://h00.test", OURS).is_none());
     }
 }

@@ -17,6 +17,7 @@ use codec::{Input, put_bytes, put_number, put_signed};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::base::named::NamedValue;
 use crate::base::records;
 use crate::frontier::extra::{Extra, Flags};
 use crate::frontier::job::Job;
@@ -850,18 +851,57 @@ fn decode_extra(
 
 impl Fact {
     fn decode(input: &mut Input<'_>) -> Result<Fact, RecordError> {
-        let code = input.byte("about")?;
-        let about = ABOUT.into_iter().find(|about| about.code() == code);
+        let (about, NamedValue { name, at, value }) = decode_fact(input)?;
         Ok(Fact {
-            about: about.ok_or(RecordError::Value("about"))?,
-            at: input.number("at")?,
-            name: input.text("name")?.to_owned(),
-            value: input.bytes("value")?.to_owned(),
+            about,
+            at,
+            name: name.to_owned(),
+            value: value.to_owned(),
         })
+    }
+
+    /// The fact whose record has these bytes, where they are. `None`: another record, or none.
+    pub fn borrowed(bytes: &[u8]) -> Option<(About, NamedValue<'_>)> {
+        let (FACT, fields) = bytes.split_first().map(|(kind, fields)| (*kind, fields))? else {
+            return None;
+        };
+        let mut input = Input::new(fields);
+        let fact = decode_fact(&mut input).ok()?;
+        (input.len() == 0).then_some(fact)
     }
 }
 
+impl<'a> From<&'a Fact> for NamedValue<'a> {
+    fn from(fact: &'a Fact) -> Self {
+        NamedValue {
+            name: &fact.name,
+            at: fact.at,
+            value: &fact.value,
+        }
+    }
+}
+
+fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), RecordError> {
+    let code = input.byte("about")?;
+    let about = About::ALL.into_iter().find(|about| about.code() == code);
+    let about = about.ok_or(RecordError::Value("about"))?;
+    let at = input.number("at")?;
+    let (name, value) = (input.text("name")?, input.bytes("value")?);
+    Ok((about, NamedValue { name, at, value }))
+}
+
 impl About {
+    /// All of them, in order of their codes.
+    pub const ALL: [About; 7] = [
+        About::Scope,
+        About::Robots,
+        About::Host,
+        About::Counts,
+        About::Cookies,
+        About::SeedOrigin,
+        About::OpenGap,
+    ];
+
     /// Its code in records. None is changed or used again.
     const fn code(self) -> u8 {
         match self {
@@ -875,17 +915,6 @@ impl About {
         }
     }
 }
-
-/// All of them.
-const ABOUT: [About; 7] = [
-    About::Scope,
-    About::Robots,
-    About::Host,
-    About::Counts,
-    About::Cookies,
-    About::SeedOrigin,
-    About::OpenGap,
-];
 
 impl CommitRecord {
     fn encode(&self, out: &mut Vec<u8>) {

@@ -33,7 +33,7 @@ pub use self::facts::Facts;
 pub use self::left::Left;
 use self::passing::{Passing, mark_of};
 pub use self::restored::Restored;
-use super::record::{About, CommitRecord, EntryHead, Record, RecordError, Resumption};
+use super::record::{About, CommitRecord, EntryHead, Fact, Record, RecordError, Resumption};
 
 /// What is left of a crawl, from the records of its journal in order.
 ///
@@ -183,6 +183,14 @@ impl Replay {
             (self.is_quiet, self.is_quiet_committed) = (false, false);
             return Ok(());
         }
+        if self.committed.is_some()
+            && let Some((about, named)) = Fact::borrowed(bytes)
+            && about != About::Counts
+        {
+            self.facts.add(about, named);
+            (self.is_quiet, self.is_quiet_committed) = (false, false);
+            return Ok(());
+        }
         let record = Record::decode(bytes).map_err(ReplayError::Record)?;
         self.push_at(offset, record)
     }
@@ -236,7 +244,9 @@ impl Replay {
                 self.note_commit(commit)?
             }
             Record::Commit(commit) => self.commit(commit)?,
-            Record::Fact(fact) if fact.about != About::Counts => self.facts.add(fact),
+            Record::Fact(fact) if fact.about != About::Counts => {
+                self.facts.add(fact.about, (&fact).into());
+            }
             Record::Quiet => {}
             record if is_known && is_void => {
                 let committed = self.committed.as_mut().ok_or(ReplayError::NoBegin)?;

@@ -15,6 +15,10 @@ use crate::state::replay::Facts;
 /// Scopes that are recorded in one turn, but for those with new holds.
 const SCOPES_PER_TURN: usize = 256;
 
+/// Facts of an earlier run that are reviewed in one turn, at most half a microsecond each. In tests there are several
+/// turns.
+const REVIEWED_PER_TURN: usize = if cfg!(test) { 3 } else { 256 };
+
 impl<I: Io> Core<I> {
     /// Records new holds, and part of the other changes that are due.
     pub fn record_facts(&mut self) {
@@ -90,9 +94,14 @@ impl<I: Io> Core<I> {
 
     /// Continues with what an earlier run learned; what has no effect any more is recorded as such. That run may
     /// have sent until now: then each scope waits for a full gap. `is_quiet`: nothing was sent after the facts.
-    pub fn restore_facts(&mut self, facts: Facts, is_quiet: bool) {
+    pub fn restore_facts(&mut self, mut facts: Facts, is_quiet: bool) {
         self.throttle.continue_from(is_quiet, self.now);
         let wall = self.network.wall_at(self.now);
+        // There may be millions: each is read once its scope or its origin is in use, or reviewed later.
+        let scopes = facts.take_kind(About::Scope);
+        self.throttle.restore_scopes(scopes, wall);
+        let robots = facts.take_kind(About::Robots);
+        self.frontier.restore_robots(robots, (self.now, wall));
         for fact in facts.into_known() {
             // A clock that went back makes nothing older than it is, nor younger in the next run.
             let at = Wall(fact.at).min(wall);
@@ -101,11 +110,7 @@ impl<I: Io> Core<I> {
             } = &fact;
             let elapsed = wall.saturating_since(at);
             let is_kept = match about {
-                About::Scope => self.throttle.restore_scope(name, value, elapsed),
-                About::Robots => {
-                    let frontier = &mut self.frontier;
-                    frontier.restore_robots(name, value, elapsed, self.now)
-                }
+                About::Scope | About::Robots => unreachable!("they were taken"),
                 About::Host => {
                     let frontier = &mut self.frontier;
                     frontier.restore_failure(name, value, elapsed, self.now)
@@ -126,6 +131,30 @@ impl<I: Io> Core<I> {
                 true => {}
             }
         }
+    }
+
+    /// Reviews some of what an earlier run learned of scopes and origins that are not in use: what has no effect any
+    /// more is recorded as such.
+    pub fn review_facts(&mut self) {
+        if !self.is_running() {
+            return;
+        }
+        let at = self.network.wall_at(self.now);
+        for _ in 0..REVIEWED_PER_TURN {
+            let scope = self.throttle.review_saved(self.now);
+            let reviewed = scope.map(|scope| (About::Scope, scope)).or_else(|| {
+                let robots = self.frontier.review_robots(self.now)?;
+                Some((About::Robots, robots))
+            });
+            match reviewed {
+                Some((about, Some((name, value)))) => {
+                    self.journal.record_fact(about, &name, at, &value);
+                }
+                Some((_, None)) => {}
+                None => return,
+            }
+        }
+        self.wakeups.turn_again();
     }
 
     /// A limit that earlier runs have reached ends this run at once.

@@ -189,6 +189,7 @@ impl<I: Io> Core<I> {
     /// Hands over what is to be written and sent.
     fn hand_over(&mut self) {
         self.report_decisions();
+        self.review_facts();
         self.record_facts();
         self.advance_commit();
         self.hand_to_disk();

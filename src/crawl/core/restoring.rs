@@ -1,7 +1,5 @@
 //! Continues an earlier run of the crawl from its state on disk: nothing of it is recorded again.
 
-use std::time::Duration;
-
 use crate::base::keys::HostKey;
 use crate::base::time::Wall;
 use crate::crawl::core::Core;
@@ -33,10 +31,7 @@ impl<I: Io> Core<I> {
             self.frontier.seen_mut().restore(runs, &restored.undone);
         }
         self.frontier.restore_seen(restored.seen);
-        for (host, delay) in restored.crawl_delays {
-            let delay = Duration::from_nanos(delay);
-            self.frontier.restore_crawl_delay(host, delay);
-        }
+        self.frontier.restore_crawl_delays(restored.crawl_delays);
         self.restore_spilled(restored.spilled);
         self.journal.restore_requested(restored.requested);
         if self.requests.are_limited() {

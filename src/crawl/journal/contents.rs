@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::base::keys::Keys;
+use crate::base::named::NamedValue;
 use crate::base::time::{Wall, nanos};
 use crate::crawl::journal::seen::runs::{self, file_has};
 use crate::crawl::journal::segment::{LoadProgress, OnDamage};
@@ -248,7 +249,10 @@ impl StateContents {
     pub fn scopes(&self, now: Wall) -> impl Iterator<Item = ScopeFacts> {
         let restored = self.state.restored.iter();
         let facts = restored.flat_map(|left| left.facts.about(About::Scope));
-        facts.filter_map(move |(name, at, value)| {
+        let mut facts: Vec<NamedValue<'_>> = facts.collect();
+        facts.sort_unstable_by_key(|named| named.name);
+        facts.into_iter().filter_map(move |named| {
+            let NamedValue { name, at, value } = named;
             let at = Wall(at);
             let summary = summary_of(value, now.saturating_since(at))?;
             let end_of = |left: Duration| Wall(at.0.saturating_add(nanos(left)));
@@ -267,17 +271,16 @@ impl StateContents {
 
     /// When the robots.txt of an origin (`http://a.test:81`) was fetched, if its result is in the state.
     pub fn robots_fetched_at(&self, origin: &str) -> Option<Wall> {
-        let restored = self.state.restored.iter();
-        let mut facts = restored.flat_map(|left| left.facts.about(About::Robots));
-        let (_, at, _) = facts.find(|(name, ..)| *name == origin)?;
-        Some(Wall(at))
+        let left = self.state.restored.as_ref()?;
+        let fact = left.facts.kind(About::Robots).get(origin)?;
+        (!fact.value.is_empty()).then_some(Wall(fact.at))
     }
 
     /// The hosts whose robots.txt has a Crawl-delay, with the port if that is not the usual one.
     pub fn crawl_delays(&self) -> impl Iterator<Item = (&str, Duration)> {
         let restored = self.state.restored.iter();
-        let delays = restored.flat_map(|left| &left.crawl_delays);
-        delays.map(|(host, delay)| (host.as_str(), Duration::from_nanos(*delay)))
+        let delays = restored.flat_map(|left| left.crawl_delays.iter());
+        delays.map(|delay| (delay.name, Duration::from_nanos(delay.at)))
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Frontier;
 use crate::base::keys::{HostKey, OriginKey, UrlKey};
+use crate::base::named::NamedValues;
 use crate::base::pile::Pile;
 use crate::base::time::Instant;
 use crate::frontier::domains::DomainStanding;
@@ -65,15 +66,18 @@ impl Frontier {
         self.seen.restore_keys(keys);
     }
 
-    /// Adds the Crawl-delay of a host that an earlier run found.
-    pub fn restore_crawl_delay(&mut self, host: String, delay: Duration) {
-        self.earlier_crawl_delays.insert(host, delay);
+    /// The Crawl-delays that an earlier run found, by host, in ns.
+    pub fn restore_crawl_delays(&mut self, delays: NamedValues) {
+        self.earlier_crawl_delays = delays;
     }
 
     /// The Crawl-delay of a host that an earlier run found, if robots.txt is obeyed.
     pub fn earlier_crawl_delay(&self, host: &str) -> Option<Duration> {
         match self.settings.robots_obey && !self.earlier_crawl_delays.is_empty() {
-            true => self.earlier_crawl_delays.get(host).copied(),
+            true => {
+                let delay = self.earlier_crawl_delays.get(host)?;
+                Some(Duration::from_nanos(delay.at))
+            }
             false => None,
         }
     }

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use super::Frontier;
 use crate::base::ids::LaneId;
-use crate::base::time::Instant;
+use crate::base::named::{NamedValues, Reviewed};
+use crate::base::time::{Instant, Wall};
 use crate::frontier::robots::RobotsResult;
 use crate::frontier::saved_counts::{CountOf, Counts};
-use crate::frontier::saved_robots::Age;
+use crate::frontier::saved_robots::Valid;
+use crate::frontier::settings::FrontierSettings;
 use crate::wire::url::{CrawlUrl, registrable};
 
 impl Frontier {
@@ -88,24 +90,16 @@ impl Frontier {
         self.saved_robots.poll()
     }
 
-    /// A result that an earlier run saved `elapsed` ago, for when its origin is needed. Returns false if it
-    /// is no longer valid.
-    pub fn restore_robots(
-        &mut self,
-        origin: &str,
-        saved: &[u8],
-        elapsed: Duration,
-        now: Instant,
-    ) -> bool {
-        let settings = &self.settings;
-        let age = Age {
-            elapsed,
-            lifetime: settings.robots_lifetime,
-            now,
-        };
-        let (agent, most) = (&*settings.robots_agent, settings.robots_memory);
-        let robots = &mut self.saved_robots;
-        settings.robots_obey && robots.restore(origin, saved, agent, age, most)
+    /// The results that an earlier run saved, for when their origins are needed. `now`: also by the system's clock.
+    pub fn restore_robots(&mut self, results: NamedValues, now: (Instant, Wall)) {
+        let most = self.settings.robots_memory;
+        self.saved_robots.restore(results, now, most);
+    }
+
+    /// Reviews the next of these results whose origin is not in use: it is dropped if it is no longer valid. `None`:
+    /// all were reviewed.
+    pub fn review_robots(&mut self, now: Instant) -> Option<Reviewed> {
+        self.saved_robots.review(valid(&self.settings), now)
     }
 
     /// Saves a result, unless the origin is reached by a route of its own.
@@ -122,9 +116,21 @@ impl Frontier {
 
     /// Continues with the robots.txt of an origin that an earlier run fetched.
     pub(super) fn continue_robots(&mut self, origin: u32, url: &CrawlUrl) {
-        let agent = &self.settings.robots_agent;
-        if let Some((result, until)) = self.saved_robots.take(url.origin(), agent) {
+        let valid = valid(&self.settings);
+        if let Some((result, until)) = self.saved_robots.take(url.origin(), valid) {
             self.apply_robots(origin, result, until);
         }
+    }
+}
+
+/// Which results of earlier runs are valid.
+fn valid(settings: &FrontierSettings) -> Valid<'_> {
+    let lifetime = match settings.robots_obey {
+        true => settings.robots_lifetime,
+        false => Duration::ZERO,
+    };
+    Valid {
+        agent: &settings.robots_agent,
+        lifetime,
     }
 }

@@ -259,7 +259,7 @@ fn kinds_and_flags_keep_their_numbers() {
     };
     check_kind(Record::Fact(fact(About::Scope)), 14);
     check_kind(Record::Quiet, 15);
-    for (about, code) in ABOUT.into_iter().zip(1..) {
+    for (about, code) in About::ALL.into_iter().zip(1..) {
         assert_eq!(bytes_of(&Record::Fact(fact(about)))[1], code);
     }
 

@@ -1,6 +1,6 @@
 //! The state of a crawl after the records up to its last commit.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use hashbrown::{HashMap, HashSet};
 
@@ -11,6 +11,7 @@ use super::numbers::Numbers;
 use super::restored::Restored;
 use super::seed_hosts::SeedHosts;
 use crate::base::keys::Keys;
+use crate::base::named::{NamedValue, NamedValues};
 use crate::base::pile::Pile;
 use crate::base::secret::Known;
 use crate::frontier::job::Job;
@@ -50,7 +51,8 @@ pub struct Committed {
     /// Admissions that are being undone.
     undo: Option<Undo>,
     pub(super) seed_hosts: SeedHosts,
-    pub(super) crawl_delays: BTreeMap<String, u64>,
+    /// In ns, in place of a time.
+    pub(super) crawl_delays: NamedValues,
     /// Attempts that must not be made twice and may have been.
     pub(super) started: BTreeSet<u64>,
     /// Keys of URLs that were requested, with no result.
@@ -105,7 +107,7 @@ impl Committed {
             undone: HashSet::default(),
             undo: None,
             seed_hosts: SeedHosts::default(),
-            crawl_delays: BTreeMap::new(),
+            crawl_delays: NamedValues::new(),
             started: BTreeSet::new(),
             requested: HashSet::default(),
             uncommitted: HashMap::default(),
@@ -204,7 +206,11 @@ impl Committed {
                 }
             }
             Record::CrawlDelay { host, delay } => {
-                self.crawl_delays.insert(host, delay);
+                self.crawl_delays.insert(NamedValue {
+                    name: &host,
+                    at: delay,
+                    value: &[],
+                });
             }
             Record::Departed(number) => {
                 let key = (self.admitted.get(number)).map(|entry| self.key_of(&entry));
@@ -246,7 +252,7 @@ impl Committed {
             }
             // It is in files of its own.
             Record::Spilled { .. } => {}
-            Record::Fact(counts) => self.counts.add(counts),
+            Record::Fact(counts) => self.counts.add(counts.about, (&counts).into()),
             Record::Begin { .. } | Record::Commit(_) | Record::Quiet | Record::Resumed(_) => {
                 unreachable!("handled by Replay")
             }
@@ -517,7 +523,7 @@ impl Committed {
             seed_hosts: self.seed_hosts,
             started: self.started.into_iter().collect(),
             requested: self.requested.into_iter().collect(),
-            crawl_delays: self.crawl_delays.into_iter().collect(),
+            crawl_delays: self.crawl_delays,
             facts: self.counts,
             is_quiet: false,
             commit: self.commit,

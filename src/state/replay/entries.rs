@@ -266,7 +266,12 @@ impl OrderedEntries {
 
     /// Bytes of their records, roughly.
     pub fn bytes(&self) -> usize {
-        self.stored().map(|(_, bytes)| bytes.len() + RECORD).sum()
+        let Entries {
+            parts, long, len, ..
+        } = &self.entries;
+        let bytes = parts.values().map(|part| part.bytes.len());
+        let long = long.values().map(|bytes| bytes.len());
+        bytes.sum::<usize>() + long.sum::<usize>() + len * RECORD
     }
 
     /// Returns whether there are none.

@@ -39,8 +39,8 @@ impl Left {
         // With a commit no older segment counts, so that what has nothing to say is left out.
         let facts = facts.into_all().chain(committed.counts.into_all());
         let facts = facts.map(|fact| (!fact.value.is_empty()).then_some(Record::Fact(fact)));
-        let crawl_delays = committed.crawl_delays.into_iter();
-        let crawl_delays = crawl_delays.map(|(host, delay)| Record::CrawlDelay { host, delay });
+        let crawl_delays = committed.crawl_delays.into_values();
+        let crawl_delays = crawl_delays.map(|(host, delay, _)| Record::CrawlDelay { host, delay });
         let blocks = committed.spilled.into_ordered().map(|block| Record::Spill {
             block,
             numbers: Vec::new(),

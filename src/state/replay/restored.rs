@@ -6,6 +6,7 @@ use super::entries::OrderedEntries;
 use super::facts::Facts;
 use super::numbers::Numbers;
 use super::seed_hosts::SeedHosts;
+use crate::base::named::NamedValues;
 use crate::base::pile::Pile;
 use crate::state::record::{About, CommitRecord, Entry, Record, RunRecord};
 
@@ -38,8 +39,8 @@ pub struct Restored {
     pub started: Vec<u64>,
     /// Keys of URLs that were requested, with no committed result.
     pub requested: Vec<u64>,
-    /// The Crawl-delay of each host that has one, in ns.
-    pub crawl_delays: Vec<(String, u64)>,
+    /// The Crawl-delay of each host that has one, in ns, in place of a time.
+    pub crawl_delays: NamedValues,
     /// What was learned, also after the last commit.
     pub facts: Facts,
     /// Nothing was sent after the facts were recorded.

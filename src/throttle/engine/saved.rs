@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 
 use super::super::scope::{Restoring, SavedRules, SavedSummary, Scope, Unsaved};
 use super::Throttle;
 use crate::base::ids::ScopeId;
+use crate::base::named::{NamedValue, NamedValues, Position, Reviewed};
 use crate::base::secret::Secret;
-use crate::base::time::Instant;
+use crate::base::time::{Instant, Wall};
 
 /// Scopes whose state changed since it was saved, each at most once per queue.
 #[derive(Debug, Default)]
@@ -29,21 +30,18 @@ pub(super) struct UnsavedScopes {
 /// States of scopes that do not exist yet in this run.
 #[derive(Debug)]
 pub(super) struct SavedScopes {
-    /// When this run continued an earlier one.
+    /// When this run continued an earlier one, and by the system's clock.
     resumed_at: Option<Instant>,
+    resumed_wall: Wall,
     /// Nothing was sent after the states were saved.
     is_complete: bool,
-    by_name: HashMap<Box<str>, Saved, Secret>,
+    /// By name, each with the time of the system's clock at which it was saved.
+    states: NamedValues,
+    /// Those before it were reviewed.
+    reviewed: Position,
     /// Names of those whose gap after their last send was not over, if nothing was sent after the states were
     /// saved.
     open_gaps: HashSet<Box<str>, Secret>,
-}
-
-#[derive(Debug)]
-struct Saved {
-    /// Time from saving to this run, by the system's clock.
-    elapsed: Duration,
-    state: Box<[u8]>,
 }
 
 impl UnsavedScopes {
@@ -60,10 +58,24 @@ impl SavedScopes {
     pub fn new(secret: &Secret) -> Self {
         SavedScopes {
             resumed_at: None,
+            resumed_wall: Wall(0),
             is_complete: false,
-            by_name: HashMap::with_hasher(*secret),
+            states: NamedValues::new(),
+            reviewed: Position::default(),
             open_gaps: HashSet::with_hasher(*secret),
         }
+    }
+
+    /// Time since a state was saved, at this moment of the run.
+    fn elapsed(&self, saved_at: u64, now: Instant) -> Duration {
+        let before = self.resumed_wall.saturating_since(Wall(saved_at));
+        before + now.saturating_since(self.resumed_at.unwrap_or(now))
+    }
+
+    /// Whether a state has no effect any more, or cannot be read.
+    fn is_over(&self, named: NamedValue<'_>, now: Instant) -> bool {
+        let rules = SavedRules::decode(named.value);
+        rules.is_none_or(|rules| rules.is_over(self.elapsed(named.at, now)))
     }
 }
 
@@ -88,16 +100,31 @@ impl Throttle {
         self.saved.is_complete = is_complete;
     }
 
-    /// A state that the earlier run saved `elapsed` ago, for when its scope is created. Returns false if it
-    /// has no effect any more or cannot be read.
-    pub(crate) fn restore_scope(&mut self, name: &str, state: &[u8], elapsed: Duration) -> bool {
-        if SavedRules::decode(state).is_none_or(|saved| saved.is_over(elapsed)) {
-            return false;
+    /// The states that the earlier run saved, each for when its scope is created. `wall`: now, by the system's clock.
+    pub(crate) fn restore_scopes(&mut self, states: NamedValues, wall: Wall) {
+        self.saved.states = states;
+        self.saved.resumed_wall = wall;
+    }
+
+    /// Reviews the next state that the earlier run saved and whose scope was not created: it is dropped if it has no
+    /// effect any more. `None`: all were reviewed.
+    pub(crate) fn review_saved(&mut self, now: Instant) -> Option<Reviewed> {
+        let saved = &mut self.saved;
+        let mut position = saved.reviewed;
+        let named = saved.states.next(&mut position)?;
+        let (is_over, is_empty) = (saved.is_over(named, now), named.value.is_empty());
+        // From now on its time is that of this clock.
+        let is_early = named.at > saved.resumed_wall.0;
+        let changed = (is_over && !is_empty || is_early).then(|| {
+            let value = if is_over { &[] } else { named.value };
+            (Box::from(named.name), value.to_vec())
+        });
+        let over: Option<Box<str>> = is_over.then(|| named.name.into());
+        saved.reviewed = position;
+        if let Some(name) = over {
+            saved.states.take(&name);
         }
-        let state = state.into();
-        let saved = Saved { elapsed, state };
-        self.saved.by_name.insert(name.into(), saved);
-        true
+        Some(changed)
     }
 
     /// The names of the scopes in which the sends so far still count, if all others have no state: a later run
@@ -125,20 +152,26 @@ impl Throttle {
             scope.follow(resumed_at);
         }
         scope.begin_after(resumed_at, self.saved.is_complete);
-        let saved = match self.saved.by_name.is_empty() {
-            true => None,
-            false => self.saved.by_name.remove(name),
-        };
-        if let Some(saved) = saved
-            && let Some(rules) = SavedRules::decode(&saved.state)
+        let now = self.clock.max(resumed_at);
+        if let Some((at, state)) = self.saved.states.remove(name)
+            && !state.is_empty()
         {
-            let now = self.clock.max(resumed_at);
-            let restoring = Restoring {
-                elapsed: saved.elapsed + now.saturating_since(resumed_at),
-                is_complete: self.saved.is_complete,
-                now,
-            };
-            scope.restore(&rules, restoring);
+            let elapsed = self.saved.elapsed(at, now);
+            let rules = SavedRules::decode(&state).filter(|rules| !rules.is_over(elapsed));
+            if rules.is_none() || at > self.saved.resumed_wall.0 {
+                // It will not be reviewed.
+                let left = rules.is_some().then(|| state.into_vec());
+                let changed = (Box::from(name), left.unwrap_or_default());
+                self.unsaved.evicted.push_back(changed);
+            }
+            if let Some(rules) = rules {
+                let restoring = Restoring {
+                    elapsed,
+                    is_complete: self.saved.is_complete,
+                    now,
+                };
+                scope.restore(&rules, restoring);
+            }
         }
         scope
     }

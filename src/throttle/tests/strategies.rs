@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::*;
+use crate::base::named::{NamedValue, NamedValues};
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
+use crate::base::time::Wall;
 use crate::throttle::settings::{Jitter, ScopePatch, ScopeSettings, ThrottleSettings};
 use crate::throttle::signal::{ExchangeEnd, Feedback};
 use crate::throttle::strategies::Strategies;
@@ -308,10 +310,13 @@ fn a_strategy_continues_with_what_it_saved() {
     let (mut next, record) = recorded();
     record.delay.set(9.0);
     next.throttle.continue_from(false, next.now);
-    assert!(
-        next.throttle
-            .restore_scope(&name, &state, Duration::from_secs(7))
-    );
+    let mut states = NamedValues::new();
+    states.insert(NamedValue {
+        name: &name,
+        at: 0,
+        value: &state,
+    });
+    next.throttle.restore_scopes(states, Wall(7_000_000_000));
     let scope = next.throttle.scope("own.test");
     assert_eq!(next.throttle.pace(scope).delay, secs(0.5));
     let calls = record.calls.borrow();

@@ -22,13 +22,17 @@ impl Summary {
         let mut seed_hosts: Vec<(u64, u64)> = restored.seed_hosts.iter().collect();
         seen.sort_unstable();
         seed_hosts.sort_unstable();
+        let delays = restored.crawl_delays.into_values();
+        let mut crawl_delays: Vec<(String, u64)> =
+            delays.map(|(host, delay, _)| (host, delay)).collect();
+        crawl_delays.sort_unstable();
         Summary {
             admitted: pairs(&restored.admitted),
             offered: pairs(&restored.offered),
             seen,
             seed_hosts,
             spilled: restored.spilled.iter().collect(),
-            crawl_delays: restored.crawl_delays,
+            crawl_delays,
             commit: restored.commit,
             seeds_taken: restored.seeds_taken,
             next_number: restored.next_number,
