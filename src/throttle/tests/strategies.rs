@@ -339,3 +339,49 @@ fn a_scope_that_is_evicted_before_a_commit_is_saved() {
     assert_eq!((&*name, &*state), ("a.test", &[][..]));
     assert_eq!(world.throttle.poll_urgent(later), None);
 }
+
+#[test]
+fn states_of_an_earlier_run_are_reviewed_once_and_dropped_if_they_are_over() {
+    let hour = 3_600_000_000_000;
+    let saved_hold = |hours: f64| {
+        let mut world = World::new(pace(1, 0.25, 0.0));
+        world.throttle.save_scopes();
+        let scope = world.throttle.scope("a.test");
+        let until = world.now + secs(3600.0 * hours);
+        world.throttle.hold(scope, until, world.now);
+        world.throttle.poll_urgent(world.now).expect("a hold").1
+    };
+    let mut states = NamedValues::new();
+    // The last one was saved when the clock was ahead.
+    let saved = [("over", 1.0, 0), ("held", 3.0, 0), ("ahead", 1.0, 3 * hour)];
+    for (name, hours, at) in saved {
+        states.insert(NamedValue {
+            name,
+            at,
+            value: &saved_hold(hours),
+        });
+    }
+    states.insert(NamedValue {
+        name: "nothing",
+        at: 0,
+        value: &[],
+    });
+    let mut next = World::new(pace(1, 0.25, 0.0));
+    next.throttle.save_scopes();
+    next.throttle.continue_from(true, next.now);
+    next.throttle.restore_scopes(states, Wall(2 * hour));
+    let now = next.now;
+    let mut review = || next.throttle.review_saved(now);
+    assert_eq!(review(), Some(Some(("over".into(), Vec::new()))));
+    assert_eq!(review(), Some(None));
+    assert_eq!(review(), Some(Some(("ahead".into(), saved_hold(1.0)))));
+    assert_eq!(review(), Some(None));
+    assert_eq!(review(), None);
+    let sent = ["over", "nothing", "held", "ahead"].map(|name| {
+        let lane = next.lane(&[name]);
+        next.queue(lane, 1, page(0.1));
+        lane
+    });
+    next.run(at(60.0));
+    assert_eq!(sent.map(|lane| next.sent(lane).len()), [1, 1, 0, 0]);
+}
