@@ -85,6 +85,7 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
         _ => None,
     };
     options.commits = state.is_some();
+    let has_state = state.is_some();
     let beginning = state.as_ref().map(State::beginning);
     let mut builder = Crawler::builder(config).sink(FileSink::new(options));
     if let Some(out) = &out {
@@ -155,6 +156,10 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
     let folder = lock.get().and_then(DirectoryLock::folder);
     let mut unkept = None;
     let kept = match (&out, &folder) {
+        // What a pipe delivered and the crawl did not take is in no state.
+        (Some(out), Some(folder)) if has_state && !waits_for_seeds => {
+            Ok(export_pending(&mut crawler, feeder, folder, out))
+        }
         (Some(_), Some(folder)) => keep_pending(&mut crawler, feeder, folder, &received),
         (Some(out), None) => Err(anyhow::anyhow!(
             "{} was deleted or replaced during the crawl, and no more is written there: {}",
@@ -178,13 +183,17 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
             pending::NAME
         );
     }
-    if let (Ok((count @ 1.., _)), Some(folder), false) = (&kept, &folder, args.quiet) {
-        let file = folder.join(pending::NAME);
-        stderr::write_line(&format!(
-            "  {:<15}{count} requests, saved in {}; pass it to --seeds to continue",
-            "still queued",
-            file.display()
-        ));
+    if let (Ok((count @ 1.., _)), Some(out), Some(folder), false) =
+        (&kept, &out, &folder, args.quiet)
+    {
+        let how = match has_state {
+            true => format!("continue with --resume --out {}", out.display()),
+            false => format!(
+                "saved in {}; pass it to --seeds to continue",
+                folder.join(pending::NAME).display()
+            ),
+        };
+        stderr::write_line(&format!("  {:<15}{count} requests; {how}", "still queued"));
     }
     if let Some(error) = crawler.write_error() {
         if is_reader_gone {
@@ -265,8 +274,37 @@ fn keep_pending(
     let mut unfed = feeder.unfed(patience);
     let queued = crawler.take_pending().map(|pending| pending.request);
     let unread = unfed.iter_mut().flatten();
-    let count = pending::write(queued.chain(unread), out, received)?;
+    let mut room = Room::new(
+        pending::NAME,
+        "discard the queued requests",
+        received.clone(),
+    );
+    let count = pending::write(queued.chain(unread), out, &mut |error| room.wait(error))
+        .map_err(|error| anyhow::anyhow!("{error:#}; what is not in it is lost"))?;
     Ok((count, unfed.and_then(Unfed::failure)))
+}
+
+/// The same for a crawl whose state has all of them: the file is a copy, so that nothing waits for space.
+fn export_pending(
+    crawler: &mut Crawler,
+    feeder: Feeder,
+    folder: &Path,
+    out: &Path,
+) -> (u64, Option<String>) {
+    let patience = crawler.config().stop_grace();
+    let mut unfed = feeder.unfed(patience);
+    let queued = crawler.take_pending().map(|pending| pending.request);
+    let mut count = 0;
+    let requests = queued.chain(unfed.iter_mut().flatten());
+    let counted = requests.inspect(|_| count += 1);
+    if let Err(error) = pending::write(counted, folder, &mut |_| false) {
+        pending::remove_unfinished(folder);
+        let out = out.display();
+        log::warn!(
+            "{error:#}; nothing is lost: continue with --resume --out {out}, or write them by `argiope state {out} --export`"
+        );
+    }
+    (count, unfed.and_then(Unfed::failure))
 }
 
 /// A message with the number of requests that are not saved, queued or in unread seeds; `None` if there

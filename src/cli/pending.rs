@@ -8,8 +8,7 @@ use std::path::Path;
 use anyhow::Context;
 use argiope::Request;
 
-use super::room::{Room, is_full};
-use super::signals::Received;
+use super::room::is_full;
 
 /// The file's name in the output directory.
 pub const NAME: &str = "pending.jsonl";
@@ -20,15 +19,15 @@ const UNFINISHED: &str = "pending.jsonl.tmp";
 /// Writes the requests, one per line, and returns their count. If there are none, there is no file: that of
 /// an earlier run of the crawl is removed.
 ///
-/// The file gets its final name once it is complete and synced. On a full disk, this waits for space
-/// until a stop signal.
+/// The file gets its final name once it is complete and synced. On a full disk, a write is repeated while
+/// `wait` returns true.
 ///
 /// # Errors
 /// The file cannot be written. The error contains the number of lines that were written.
 pub fn write(
     requests: impl Iterator<Item = Request>,
     folder: &Path,
-    received: &Received,
+    wait: &mut dyn FnMut(&io::Error) -> bool,
 ) -> anyhow::Result<u64> {
     let mut requests = requests.peekable();
     if requests.peek().is_none() {
@@ -40,17 +39,14 @@ pub fn write(
             _ => Ok(0),
         };
     }
-    let mut room = Room::new(NAME, "discard the queued requests", received.clone());
-    let mut wait = |error: &io::Error| room.wait(error);
     let unfinished = folder.join(UNFINISHED);
-    let file = retried(&mut wait, || File::create(&unfinished))
+    let file = retried(&mut *wait, || File::create(&unfinished))
         .with_context(|| format!("cannot create {}", unfinished.display()))?;
     let lines = requests.map(|request| request.to_line());
-    let (count, written) = write_lines(lines, &file, &mut wait);
+    let (count, written) = write_lines(lines, &file, wait);
     if let Err(error) = written {
         anyhow::bail!(
-            "cannot write {}: {error}; the first {count} of what was queued are in it, and the rest \
-             is lost",
+            "cannot write {}: {error}; the first {count} of what was queued are in it",
             unfinished.display()
         );
     }
@@ -61,6 +57,11 @@ pub fn write(
     };
     name().with_context(|| format!("cannot rename {} to {NAME}", unfinished.display()))?;
     Ok(count)
+}
+
+/// Removes what [`write`] left unfinished.
+pub fn remove_unfinished(folder: &Path) {
+    let _ = fs::remove_file(folder.join(UNFINISHED));
 }
 
 /// A file with positioned writes.

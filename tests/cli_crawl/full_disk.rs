@@ -51,8 +51,16 @@ impl Nearly {
         Nearly::with_reserve(below, "0")
     }
 
+    fn with_settings(below: &str, settings: &[&str]) -> Self {
+        Nearly::with(below, "0", settings)
+    }
+
     /// The crawl leaves this much of the volume free.
     fn with_reserve(below: &str, free_min: &str) -> Self {
+        Nearly::with(below, free_min, &[])
+    }
+
+    fn with(below: &str, free_min: &str, settings: &[&str]) -> Self {
         let server = Server::new(noise);
         let crawl = Crawl::of(&["--seeds", "seeds", "--stop-grace", "2s"])
             .with(&[
@@ -65,6 +73,7 @@ impl Nearly {
                 "-s",
                 "STATE_SYNC=20ms",
             ])
+            .with(settings)
             .aloud();
         let urls: Vec<String> = (0..PAGES).map(|n| server.url(&format!("/{n}"))).collect();
         crawl.file("seeds", urls.join("\n").as_bytes());
@@ -222,11 +231,40 @@ fn a_signal_while_the_warc_volume_is_full_saves_the_frontier() {
 }
 
 #[test]
+fn a_crawl_with_a_state_does_not_wait_for_space_for_its_pending_requests() {
+    in_own_mounts(
+        "a_crawl_with_a_state_does_not_wait_for_space_for_its_pending_requests",
+        || {
+            let nearly = Nearly::full("out");
+            let going = nearly.crawl.start();
+            nearly.wait();
+            nearly.take_all_room();
+            going.signal(Signal::TERM);
+            let ended = going.wait();
+            assert!(ended.took < Duration::from_secs(40), "{:?}", ended.took);
+            let out = nearly.crawl.folder().join("out");
+            for name in ["pending.jsonl", "pending.jsonl.tmp"] {
+                assert!(!out.join(name).exists(), "{name}");
+            }
+            let how = "continue with --resume --out out";
+            assert!(ended.err.contains(how), "{}", ended.err);
+            assert!(!ended.err.contains("it is lost"), "{}", ended.err);
+            nearly.make_room();
+            let args = ["crawl", "--quiet", "--resume", "--out", "out"];
+            Going::start(&args, nearly.crawl.folder(), b"")
+                .wait()
+                .expect(0);
+            check_whole(&out);
+        },
+    );
+}
+
+#[test]
 fn a_second_signal_drops_a_frontier_that_does_not_fit_on_the_volume() {
     in_own_mounts(
         "a_second_signal_drops_a_frontier_that_does_not_fit_on_the_volume",
         || {
-            let nearly = Nearly::full("out");
+            let nearly = Nearly::with_settings("out", &["-s", "STATE=false"]);
             let going: Going = nearly.crawl.start();
             nearly.wait();
             nearly.take_all_room();
