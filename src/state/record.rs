@@ -174,6 +174,8 @@ pub struct Fact {
 /// What a [`Fact`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum About {
+    /// The settings that a scope was given while the crawl ran. They apply before what it has learned.
+    ScopeSettings,
     /// The politeness of a scope.
     Scope,
     /// The robots.txt of an origin.
@@ -186,8 +188,12 @@ pub enum About {
     SeedOrigin,
     /// A scope in which earlier sends still counted when nothing more was sent.
     OpenGap,
-    /// Counts of limits, of a host, a domain or the crawl. Unlike other facts they belong to their epoch.
+    /// Counts of limits, of a host, a domain or the crawl.
     Counts,
+    /// A request that was cancelled while it waits in a file, by its number.
+    Cancelled,
+    /// A scope whose requests up to a number are cancelled.
+    CancelledScope,
 }
 
 /// A request to be fetched.
@@ -892,7 +898,7 @@ fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), Rec
 
 impl About {
     /// All of them, in order of their codes.
-    pub const ALL: [About; 7] = [
+    pub const ALL: [About; 10] = [
         About::Scope,
         About::Robots,
         About::Host,
@@ -900,6 +906,9 @@ impl About {
         About::Cookies,
         About::SeedOrigin,
         About::OpenGap,
+        About::ScopeSettings,
+        About::Cancelled,
+        About::CancelledScope,
     ];
 
     /// Its code in records. None is changed or used again.
@@ -912,7 +921,18 @@ impl About {
             About::Cookies => 5,
             About::SeedOrigin => 6,
             About::OpenGap => 7,
+            About::ScopeSettings => 8,
+            About::Cancelled => 9,
+            About::CancelledScope => 10,
         }
+    }
+
+    /// Whether it counts only once its epoch is committed: numbers of requests are used again otherwise.
+    pub const fn is_of_epoch(self) -> bool {
+        matches!(
+            self,
+            About::Counts | About::Cancelled | About::CancelledScope
+        )
     }
 }
 

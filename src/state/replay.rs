@@ -33,7 +33,7 @@ pub use self::facts::Facts;
 pub use self::left::Left;
 use self::passing::{Passing, mark_of};
 pub use self::restored::Restored;
-use super::record::{About, CommitRecord, EntryHead, Fact, Record, RecordError, Resumption};
+use super::record::{CommitRecord, EntryHead, Fact, Record, RecordError, Resumption};
 
 /// What is left of a crawl, from the records of its journal in order.
 ///
@@ -185,7 +185,7 @@ impl Replay {
         }
         if self.committed.is_some()
             && let Some((about, named)) = Fact::borrowed(bytes)
-            && about != About::Counts
+            && !about.is_of_epoch()
         {
             self.facts.add(about, named);
             (self.is_quiet, self.is_quiet_committed) = (false, false);
@@ -244,7 +244,7 @@ impl Replay {
                 self.note_commit(commit)?
             }
             Record::Commit(commit) => self.commit(commit)?,
-            Record::Fact(fact) if fact.about != About::Counts => {
+            Record::Fact(fact) if !fact.about.is_of_epoch() => {
                 self.facts.add(fact.about, (&fact).into());
             }
             Record::Quiet => {}

@@ -125,9 +125,10 @@ pub fn fact(rng: &mut Rng) -> Fact {
         About::Host,
         About::Counts,
         About::SeedOrigin,
+        About::Cancelled,
     ];
     Fact {
-        about: about[rng.below(5) as usize],
+        about: about[rng.below(6) as usize],
         name: one_of(rng, &["", "a.test", "host/b.test:81"]).to_owned(),
         at: number(rng),
         value: (0..rng.below(4)).map(|_| rng.next_u64() as u8).collect(),

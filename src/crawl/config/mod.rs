@@ -23,6 +23,7 @@ pub use self::contact::{PUBLIC_HOSTS_MAX, PublicHosts};
 pub use self::error::{ConfigError, Problem, SettingSource};
 pub use self::net::EVERY_ORIGIN;
 pub use self::preset::{Preset, presets};
+pub(in crate::crawl) use self::scopes::patch_text;
 pub use self::table::{Setting, settings};
 pub use self::value::SettingValue;
 

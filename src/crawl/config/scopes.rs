@@ -103,6 +103,11 @@ impl FromStr for ScopePatch {
     }
 }
 
+/// A patch as JSON, as it is parsed.
+pub(in crate::crawl) fn patch_text(patch: &ScopePatch) -> String {
+    Keys::write(patch).to_string()
+}
+
 /// Validates a patch for the scope `name` by the rules of `THROTTLING_SCOPES`. Returns the normalised
 /// name.
 pub(super) fn check(name: &str, patch: &ScopePatch) -> Result<String, Problem> {

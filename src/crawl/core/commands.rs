@@ -28,8 +28,7 @@ impl<I: Io> Core<I> {
         for command in commands {
             match command {
                 Command::Cancel(id) => {
-                    self.cancel_spilled(id);
-                    self.work.cancel_left(id);
+                    self.cancel_later(id);
                     ids.insert(id);
                     has_cancelled = true;
                 }
@@ -42,10 +41,11 @@ impl<I: Io> Core<I> {
                         true => Some(1),
                         false => control.lowest_number(),
                     };
-                    self.work.cancel_scope(name, until, lowest_outside);
+                    self.work.cancel_scope(name.clone(), until, lowest_outside);
+                    self.record_cancelled_scope(&name, until);
                     has_cancelled = true;
                 }
-                Command::SetScope(name, patch) => self.throttle.set_scope(&name, *patch, self.now),
+                Command::SetScope(name, patch) => self.change_scope(&name, *patch, self.now),
                 Command::Feedback(feedback) => self.throttle.feedback(&feedback, self.now),
             }
         }

@@ -110,12 +110,15 @@ impl<I: Io> Core<I> {
             } = &fact;
             let elapsed = wall.saturating_since(at);
             let is_kept = match about {
+                About::ScopeSettings => self.restore_scope_settings(name, value),
                 About::Scope | About::Robots => unreachable!("they were taken"),
                 About::Host => {
                     let frontier = &mut self.frontier;
                     frontier.restore_failure(name, value, elapsed, self.now)
                 }
                 About::Counts => self.restore_counts(name, value),
+                // They apply once the requests are there.
+                About::Cancelled | About::CancelledScope => true,
                 About::Cookies => self.restore_cookies(value, elapsed),
                 About::SeedOrigin => self.restore_seed_origin(name),
                 About::OpenGap => {

@@ -17,6 +17,7 @@ mod inputs;
 mod lanes;
 mod names;
 mod offers;
+mod orders;
 mod owner;
 mod outage;
 mod outage_probes;
@@ -60,6 +61,7 @@ use crate::crawl::workload::Workload;
 use crate::frontier::Frontier;
 use crate::io::{Event, Io};
 use crate::throttle::engine::Throttle;
+use crate::throttle::settings::ScopePatch;
 
 /// A crawl on a back end.
 ///
@@ -98,6 +100,8 @@ pub(super) struct Core<I: Io> {
     journal: Journal,
     /// Requests that do not fit into memory.
     spill: Spill,
+    /// The settings of scopes without any of their own that were changed while the crawl ran.
+    changed_default: ScopePatch,
 }
 
 /// After so many events what is due by then is released and departs: reading a page takes long.

@@ -220,10 +220,10 @@ impl<I: Io> Core<I> {
         }
         self.wakeups
             .turn_again_if(self.work.has_unsent() && self.output.is_ready());
-        let has_spilled = self.has_spilled();
-        let control = &self.control;
-        self.work
-            .forget_cancelled_scopes(|| control.is_empty() && !has_spilled);
+        if self.work.has_cancelled_scopes() {
+            let is_empty_outside = self.control.is_empty() && !self.has_spilled();
+            self.forget_cancelled_scopes(is_empty_outside);
+        }
     }
 
     /// Puts all that has ended unsent into the sink, ready or not: the crawl ends.

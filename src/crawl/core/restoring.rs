@@ -3,9 +3,9 @@
 use crate::base::keys::HostKey;
 use crate::base::time::Wall;
 use crate::crawl::core::Core;
+use crate::crawl::core::orders::CancelOrders;
 use crate::crawl::work::left::{LeftRequest, LeftRequests};
 use crate::crawl::work::offers::OfferOrigin;
-use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::state::record::Entry;
@@ -21,6 +21,7 @@ impl<I: Io> Core<I> {
         self.frontier
             .numbers()
             .continue_from(restored.next_number.max(1));
+        let cancel_orders = CancelOrders::of(&restored.facts);
         self.restore_facts(restored.facts, restored.is_quiet);
         // First what frees more memory than it takes.
         for (host, domain) in restored.seed_hosts.into_pairs() {
@@ -50,6 +51,7 @@ impl<I: Io> Core<I> {
         }
         let left = LeftRequests::new(restored.admitted, restored.started);
         self.work.restore(left);
+        self.restore_cancelled(cancel_orders);
         self.wakeups.turn_again();
     }
 
@@ -82,7 +84,7 @@ impl<I: Io> Core<I> {
             LeftRequest::Queued(job) => self.queue_again(job),
             LeftRequest::Delayed(job, at) => self.delay_left(job, at),
             LeftRequest::Started(job) => self.end_started(job),
-            LeftRequest::Cancelled(job) => self.work.end(job, Vec::new(), cancelled()),
+            LeftRequest::Cancelled(job) => self.end_cancelled(job),
         }
     }
 

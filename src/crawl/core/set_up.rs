@@ -33,7 +33,7 @@ use crate::fetch::tls::{CaFile, TlsConfig, TlsSettings};
 use crate::frontier::Frontier;
 use crate::io::{Io, open_files};
 use crate::throttle::engine::Throttle;
-use crate::throttle::settings::MapKind;
+use crate::throttle::settings::{MapKind, ScopePatch};
 use crate::throttle::signal::ByStatus;
 use crate::throttle::strategies::Strategies;
 
@@ -152,6 +152,7 @@ impl<I: Io> Core<I> {
             ),
             journal,
             spill,
+            changed_default: ScopePatch::default(),
             classifier: Classifier::new(classify, wall),
             config,
         };

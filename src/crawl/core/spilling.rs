@@ -4,7 +4,6 @@ use crate::base::disk::DiskDone;
 use crate::crawl::core::Core;
 use crate::crawl::spill::SpilledRequests;
 use crate::crawl::work::offers::OfferOrigin;
-use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::Io;
@@ -81,7 +80,7 @@ impl<I: Io> Core<I> {
             self.record_admitted(&job, OfferOrigin::Link);
             self.restore_origin(&job);
             match self.spill.is_cancelled(job.root()) {
-                true => self.work.end(job, Vec::new(), cancelled()),
+                true => self.end_cancelled(job),
                 false => self.release_later(job),
             }
         }
@@ -99,11 +98,6 @@ impl<I: Io> Core<I> {
     /// Whether requests wait in files.
     pub fn has_spilled(&self) -> bool {
         !self.spill.is_empty()
-    }
-
-    /// A request was cancelled: it may wait in a file.
-    pub fn cancel_spilled(&mut self, number: u64) {
-        self.spill.cancel(number);
     }
 
     /// A commit begins: files are synced before it is.

@@ -128,7 +128,8 @@ impl<I: Io> Crawler<I> {
     /// Replaces the settings of a scope from now on, in place of those of the configuration;
     /// the next gap obeys. What the scope has learned is kept. An empty patch removes all
     /// earlier patches of the scope; any other is kept for as long as the crawl lasts, about
-    /// a kilobyte each.
+    /// a kilobyte each. A crawl with a state keeps them for later runs, too, where they go before the
+    /// configuration.
     ///
     /// The name is one of `THROTTLING_SCOPES`: a host, a scope of your own, `*.example.com`, `ip/*`,
     /// `domain/*`. `default` stands for every scope without settings of its own, and what such a

@@ -433,12 +433,14 @@ impl Spill {
         }
     }
 
-    /// A request was cancelled; it may be here. It ends when its turn comes.
-    pub fn cancel(&mut self, number: u64) {
-        if let Some(open) = &mut self.open
-            && open.requests > 0
-        {
-            open.cancelled.insert(number);
+    /// A request was cancelled. Returns whether it may be here: then it ends when its turn comes.
+    pub fn cancel(&mut self, number: u64) -> bool {
+        match &mut self.open {
+            Some(open) if open.requests > 0 => {
+                open.cancelled.insert(number);
+                true
+            }
+            _ => false,
         }
     }
 

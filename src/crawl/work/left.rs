@@ -51,11 +51,13 @@ impl LeftRequests {
         self.entries.numbers().next()
     }
 
-    /// Cancels the request of this number, if it is one of these.
-    pub fn cancel(&mut self, number: u64) {
-        if self.len() > 0 {
-            self.cancelled.insert(number);
+    /// Cancels the request of this number, if it is one of these. Returns false if there are none.
+    pub fn cancel(&mut self, number: u64) -> bool {
+        if self.len() == 0 {
+            return false;
         }
+        self.cancelled.insert(number);
+        true
     }
 
     /// The next one. What it replaced has ended.

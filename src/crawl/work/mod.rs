@@ -115,9 +115,9 @@ impl Work {
         self.left.len() > 0
     }
 
-    /// A request was cancelled: an earlier run may have left it.
-    pub fn cancel_left(&mut self, number: u64) {
-        self.left.cancel(number);
+    /// A request was cancelled. Returns whether an earlier run may have left it.
+    pub fn cancel_left(&mut self, number: u64) -> bool {
+        self.left.cancel(number)
     }
 
     /// A request waits for the frontier's answer to its offer.
@@ -269,10 +269,12 @@ impl Work {
         self.cancelled_scopes.has(job, scopes)
     }
 
-    /// Forgets which scopes were cancelled, once the scopes of all requests that were meant are known.
-    pub fn forget_cancelled_scopes(&mut self, is_empty_outside: impl FnOnce() -> bool) {
-        if !self.cancelled_scopes.is_empty() && self.is_empty() && is_empty_outside() {
-            self.cancelled_scopes.clear();
+    /// Forgets which scopes were cancelled, once the scopes of all requests that were meant are known. Returns
+    /// their names then.
+    pub fn forget_cancelled_scopes(&mut self, is_empty_outside: bool) -> Vec<String> {
+        match !self.cancelled_scopes.is_empty() && self.is_empty() && is_empty_outside {
+            true => self.cancelled_scopes.take(),
+            false => Vec::new(),
         }
     }
 

@@ -110,9 +110,9 @@ impl CancelledScopes {
         self.until.is_empty()
     }
 
-    /// The scopes of all requests that were meant are known.
-    pub fn clear(&mut self) {
-        self.until.clear();
+    /// The scopes of all requests that were meant are known. Returns their names.
+    pub fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.until).into_keys().collect()
     }
 }
 

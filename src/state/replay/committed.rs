@@ -64,8 +64,8 @@ pub struct Committed {
     pub(super) next_number: u64,
     /// Number of ends of attempts that are not known.
     pub(super) unknown_ends: u64,
-    /// Counts of limits, which belong to their epoch.
-    pub(super) counts: Facts,
+    /// Facts that belong to their epoch: counts of limits, and what is cancelled.
+    pub(super) of_epochs: Facts,
 }
 
 /// Keys that do not count as seen any more: how often each was admitted in vain.
@@ -115,7 +115,7 @@ impl Committed {
             seeds_taken: 0,
             next_number: 1,
             unknown_ends: 0,
-            counts: Facts::default(),
+            of_epochs: Facts::default(),
         }
     }
 
@@ -252,7 +252,7 @@ impl Committed {
             }
             // It is in files of its own.
             Record::Spilled { .. } => {}
-            Record::Fact(counts) => self.counts.add(counts.about, (&counts).into()),
+            Record::Fact(fact) => self.of_epochs.add(fact.about, (&fact).into()),
             Record::Begin { .. } | Record::Commit(_) | Record::Quiet | Record::Resumed(_) => {
                 unreachable!("handled by Replay")
             }
@@ -524,7 +524,7 @@ impl Committed {
             started: self.started.into_iter().collect(),
             requested: self.requested.into_iter().collect(),
             crawl_delays: self.crawl_delays,
-            facts: self.counts,
+            facts: self.of_epochs,
             is_quiet: false,
             commit: self.commit,
             seeds_taken: self.seeds_taken,

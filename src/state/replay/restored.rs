@@ -8,7 +8,7 @@ use super::numbers::Numbers;
 use super::seed_hosts::SeedHosts;
 use crate::base::named::NamedValues;
 use crate::base::pile::Pile;
-use crate::state::record::{About, CommitRecord, Entry, Record, RunRecord};
+use crate::state::record::{CommitRecord, Entry, Record, RunRecord};
 
 /// A crawl at its last commit.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Restored {
             ),
         };
         // One that has nothing to say is newer than what an older segment says.
-        let facts = self.facts.all().filter(|fact| fact.about != About::Counts);
+        let facts = self.facts.all().filter(|fact| !fact.about.is_of_epoch());
         in_records(seen, Record::Seen)
             .chain(in_records(hosts, Record::SeedHosts))
             .chain(in_records(self.requested.clone(), Record::Requested))

@@ -14,7 +14,7 @@ use crate::frontier::request::PageKind;
 use crate::state::compaction::{Compaction, Counted, Unreadable};
 use crate::state::journal::{Framer, Reader};
 use crate::state::outline::Outline;
-use crate::state::record::{BlockAdmission, Entry, Fact, RunRecord, SpilledBlock};
+use crate::state::record::{About, BlockAdmission, Entry, Fact, RunRecord, SpilledBlock};
 use crate::wire::url::CrawlUrl;
 
 const KEYS: [u8; 16] = [7; 16];
@@ -367,10 +367,16 @@ fn old_facts_about_robots_are_dropped_beyond_their_bound() {
 }
 
 #[test]
-fn counts_belong_to_their_epoch_also_in_a_rewritten_segment() {
+fn counts_and_cancelled_requests_belong_to_their_epoch_also_in_a_rewritten_segment() {
+    for about in [About::Counts, About::Cancelled, About::CancelledScope] {
+        check_of_epoch(about);
+    }
+}
+
+fn check_of_epoch(about: About) {
     let counts = |value: &[u8]| {
         Record::Fact(Fact {
-            about: About::Counts,
+            about,
             name: String::new(),
             at: 1,
             value: value.to_owned(),

@@ -61,6 +61,8 @@ struct Runs {
     ended: Vec<Duration>,
     /// How far the wall clock is off, in seconds.
     off: i64,
+    /// Settings that scopes are given when the next run has begun.
+    orders: Vec<(&'static str, ScopePatch)>,
     run: usize,
 }
 
@@ -74,6 +76,7 @@ impl Runs {
             clock: Duration::ZERO,
             ended: Vec::new(),
             off: 0,
+            orders: Vec::new(),
             run: 0,
         }
     }
@@ -135,6 +138,10 @@ impl Runs {
             let seed = Request::get(*seed);
             let submitted = crawler.handle().submit_seed_at(seed, position);
             submitted.expect("there is room");
+        }
+        for (scope, patch) in self.orders.drain(..) {
+            let ordered = crawler.handle().set_scope(scope, patch);
+            ordered.expect("there is room");
         }
         let until = crawler.io().now() + span;
         while crawler.io().now() < until {
@@ -305,6 +312,53 @@ fn a_retry_after_that_was_learned_holds_in_the_next_runs() {
         }
     }
     assert!(held > 40, "{held}");
+}
+
+#[test]
+fn a_scope_keeps_the_settings_that_it_was_given_while_the_crawl_ran() {
+    let delay = |delay| ScopePatch::default().delay(millis(delay));
+    for (seed, ends) in (0..).zip(ENDS) {
+        let mut runs = Runs::new(seed, ends);
+        runs.orders = vec![
+            ("a.test", delay(3_000)),
+            ("default", delay(1_000)),
+            // The delay stays.
+            ("default", ScopePatch::default().concurrency(1)),
+            // The settings of the configuration are removed.
+            ("c.test", ScopePatch::default()),
+        ];
+        for _ in 0..3 {
+            let edit = |config: &mut Config| {
+                config.throttle.default.delay = millis(100);
+                let slow = delay(10_000);
+                config.throttle.scopes.insert("c.test".to_owned(), slow);
+            };
+            let seeds = ["http://a.test/", "http://b.test/", "http://c.test/"];
+            runs.run(millis(20_000), millis(100), &seeds, edit, |_| page());
+        }
+        for (host, gap, pages) in [
+            ("a.test", 3_000, 4),
+            ("b.test", 1_000, 15),
+            ("c.test", 1_000, 15),
+        ] {
+            for run in 1..3 {
+                let seen: Vec<_> = runs
+                    .of(host)
+                    .into_iter()
+                    .filter(|seen| seen.run == run)
+                    .collect();
+                assert!(
+                    seen.len() >= pages,
+                    "{ends:?}, run {run}: {host}: {}",
+                    seen.len()
+                );
+                for pair in seen.windows(2) {
+                    let took = pair[1].at - pair[0].at;
+                    assert!(took >= millis(gap), "{ends:?}, run {run}: {host}: {took:?}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Requests that are admitted to a file: when they are recorded, and how their URLs count.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::trial::{config, run_for, web_resolver};
 use crate::crawl::journal::state::State;
-use crate::crawl::{Crawler, Parts};
+use crate::crawl::{Crawler, Parts, Turn};
 use crate::frontier::request::Request;
 use crate::io::IoSettings;
 use crate::io::sim::web::{Reply, Web};
@@ -38,6 +39,23 @@ fn crawl_under(faults: Faults, web: &Web, edit: impl FnOnce(&mut Config)) -> Cra
 /// What a crawl that is killed now leaves.
 fn killed(crawler: &Crawler<Sim>) -> State {
     State::load_from(Path::new("out"), crawler.io().files()).expect("it can be read")
+}
+
+/// Continues a crawl that was killed.
+fn resumed(killed: &Crawler<Sim>, web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
+    let mut config = config(1);
+    config.frontier.memory_max = 1;
+    config.state_sync = Duration::from_millis(100);
+    edit(&mut config);
+    let mut io = Sim::with(2, IoSettings::default(), Faults::default(), web.world());
+    let mut files = killed.io().files().clone();
+    let state = State::load_from(Path::new("out"), &files).expect("it can be read");
+    state.beginning().write_to(&mut files);
+    io.put_files(files);
+    let mut parts = Parts::new(NullSink);
+    parts.state = Some(state);
+    let config = config.finish().expect("a sound config");
+    Crawler::on(io, config, web_resolver(), parts).expect("a crawler")
 }
 
 fn page(number: u64) -> Request {
@@ -122,3 +140,42 @@ fn no_seeds_are_taken_while_requests_on_their_way_to_a_file_wait_for_the_disk() 
 }
 
 const SEEDS: usize = 8000;
+
+#[test]
+fn requests_that_were_cancelled_in_files_are_not_fetched_by_later_runs() {
+    let web = || Web::new(|_| Reply::text("done"));
+    let edit = |config: &mut Config| config.throttle.default.delay = Duration::from_millis(50);
+    let first = web();
+    let mut crawler = crawl(&first, edit);
+    let handle = crawler.handle();
+    for number in 0..400 {
+        let id = crawler.submit(page(number)).expect("it is a URL");
+        let other = Request::get(format!("http://b.test/{number}"));
+        crawler.submit(other).expect("it is a URL");
+        if number >= 200 {
+            handle.cancel(id).expect("there is room");
+        }
+    }
+    run_for(&mut crawler, Duration::from_secs(1));
+    handle.cancel_scope("b.test").expect("there is room");
+    run_for(&mut crawler, Duration::from_secs(1));
+    // The orders are in a segment that two more runs append to.
+    let second = web();
+    let mut next = resumed(&crawler, &second, edit);
+    run_for(&mut next, Duration::from_secs(1));
+    let third = web();
+    let mut last = resumed(&next, &third, edit);
+    while last.turn(None) == Turn::GoesOn {}
+    let mut fetched = BTreeSet::new();
+    for asked in [second.asked(), third.asked()].concat() {
+        assert_eq!(asked.host, "a.test", "{}", asked.target);
+        let number: u64 = asked.target[1..].parse().expect("a number");
+        assert!(number < 200, "{number}");
+        fetched.insert(number);
+    }
+    let earlier = first.asked().into_iter();
+    let earlier = earlier.filter(|asked| asked.host == "a.test");
+    fetched.extend(earlier.filter_map(|asked| asked.target[1..].parse::<u64>().ok()));
+    assert_eq!(fetched.len(), 200);
+    assert_eq!(killed(&last).queued(), 0);
+}

@@ -1,0 +1,119 @@
+//! Orders given while the crawl runs, as far as they are not carried out at once: recorded, so that later runs
+//! follow them.
+
+use crate::base::time::Instant;
+use crate::crawl::config::patch_text;
+use crate::crawl::core::Core;
+use crate::crawl::work::unsent::cancelled;
+use crate::frontier::job::Job;
+use crate::io::Io;
+use crate::state::record::About;
+use crate::state::replay::Facts;
+use crate::throttle::settings::ScopePatch;
+
+impl<I: Io> Core<I> {
+    /// Replaces the settings of a scope from now on, in later runs, too.
+    pub fn change_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
+        if self.journal.is_on() {
+            let recorded = match name == "default" {
+                // What such a patch leaves out stays as it is.
+                true => {
+                    let earlier = &self.changed_default;
+                    self.changed_default = patch.clone().over(earlier);
+                    &self.changed_default
+                }
+                false => &patch,
+            };
+            let text = patch_text(recorded);
+            let at = self.network.wall_at(now);
+            self.journal
+                .record_fact(About::ScopeSettings, name, at, text.as_bytes());
+        }
+        self.throttle.set_scope(name, patch, now);
+    }
+
+    /// Continues with the settings of a scope. Returns whether they are settings.
+    pub fn restore_scope_settings(&mut self, name: &str, value: &[u8]) -> bool {
+        let text = std::str::from_utf8(value).unwrap_or_default();
+        let Ok(patch) = text.parse::<ScopePatch>() else {
+            return false;
+        };
+        if self.config.check_scope(name, &patch).is_err() {
+            return false;
+        }
+        if name == "default" {
+            self.changed_default = patch.clone();
+        }
+        self.throttle.set_scope(name, patch, self.now);
+        true
+    }
+
+    /// A request is cancelled. If it may wait in a file, or may be one that an earlier run left, it ends when its
+    /// turn comes.
+    pub fn cancel_later(&mut self, number: u64) {
+        if self.spill.cancel(number) | self.work.cancel_left(number) {
+            self.record_order(About::Cancelled, &number.to_string(), &[1]);
+        }
+    }
+
+    /// The turn of a request has come that was cancelled before.
+    pub fn end_cancelled(&mut self, job: Job) {
+        self.record_order(About::Cancelled, &job.root().to_string(), &[]);
+        self.work.end(job, Vec::new(), cancelled());
+    }
+
+    /// All requests of a scope up to this number are cancelled, also those whose scopes are not known yet.
+    pub fn record_cancelled_scope(&mut self, name: &str, until: u64) {
+        self.record_order(About::CancelledScope, name, &until.to_le_bytes());
+    }
+
+    /// Forgets which scopes were cancelled, once no request waits whose scopes are not known.
+    pub fn forget_cancelled_scopes(&mut self, is_empty_outside: bool) {
+        for name in self.work.forget_cancelled_scopes(is_empty_outside) {
+            self.record_order(About::CancelledScope, &name, &[]);
+        }
+    }
+
+    /// Cancels what an earlier run was to cancel, once its requests are here.
+    pub fn restore_cancelled(&mut self, orders: CancelOrders) {
+        for number in orders.requests {
+            if !(self.spill.cancel(number) | self.work.cancel_left(number)) {
+                self.record_order(About::Cancelled, &number.to_string(), &[]);
+            }
+        }
+        for (name, until) in orders.scopes {
+            self.work.cancel_scope(name, until, || Some(1));
+        }
+    }
+
+    fn record_order(&mut self, about: About, name: &str, value: &[u8]) {
+        let at = self.network.wall_at(self.now);
+        self.journal.record_fact(about, name, at, value);
+    }
+}
+
+/// What an earlier run was to cancel.
+#[derive(Debug)]
+pub struct CancelOrders {
+    requests: Vec<u64>,
+    scopes: Vec<(String, u64)>,
+}
+
+impl CancelOrders {
+    /// Those among these facts.
+    pub fn of(facts: &Facts) -> Self {
+        let requests = facts.about(About::Cancelled);
+        let scopes = facts.about(About::CancelledScope);
+        CancelOrders {
+            requests: requests
+                .filter_map(|order| order.name.parse().ok())
+                .collect(),
+            scopes: scopes
+                .filter_map(|order| {
+                    let until = order.value.try_into().ok()?;
+                    Some((order.name.to_owned(), u64::from_le_bytes(until)))
+                })
+                .collect(),
+        }
+    }
+}
