@@ -120,6 +120,13 @@ impl Resumed {
     /// Reads the state of the crawl in this directory, and shows how far it has come, unless `quiet`; with
     /// `salvage` without its damaged parts.
     pub fn load(out: &Path, salvage: bool, quiet: bool) -> anyhow::Result<Self> {
+        if !out.exists() {
+            return Err(Usage(format!(
+                "--resume: {} does not exist: name the directory of a crawl with --out",
+                out.display()
+            ))
+            .into());
+        }
         let lock = directory::lock(out).map_err(|error| Usage(format!("--resume: {error}")))?;
         let mut shown = Shown::new(quiet);
         let watch = |progress: LoadProgress| {

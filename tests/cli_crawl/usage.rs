@@ -38,6 +38,14 @@ fn unknown_settings_and_wrong_types_are_refused() {
 }
 
 #[test]
+fn a_crawl_that_does_not_exist_is_not_resumed() {
+    check(
+        &["--resume", "--out", "nowhere"],
+        &["--resume", "nowhere does not exist", "--out"],
+    );
+}
+
+#[test]
 fn an_invalid_network_is_refused() {
     check(
         &["--allow-net", "10.0.0.0/40"],
