@@ -22,6 +22,9 @@ impl<I: Io> Core<I> {
         if let Some(most) = self.network.tick(self.now) {
             self.throttle.set_in_flight_max(most);
         }
+        if self.config.max_time.is_some() {
+            self.journal.count_time(self.now);
+        }
         self.watch_memory();
         if self.control.has_handles() {
             self.answer_handles();

@@ -244,6 +244,9 @@ const FILE: FileId = FileId(0);
 /// request departs is handed over before it is sent.
 const HAND_OVER_INTERVAL: Duration = Duration::from_millis(1);
 
+/// So much time is not counted at most, if a crawl in which nothing happens is killed.
+const TIME_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Records are handed to the disk when there are so many bytes of them, if no commit does so before.
 const BATCH_SIZE: usize = 256 << 10;
 
@@ -570,6 +573,16 @@ impl Journal {
                 Some(if is_awaited { Instant::START } else { due })
             }
             _ => None,
+        }
+    }
+
+    /// Time counts for a limit: has a commit made a minute after the last one, though nothing happened.
+    pub fn count_time(&mut self, now: Instant) {
+        if let Some(open) = &mut self.open
+            && let Stage::Idle { due } = open.stage
+            && due + TIME_INTERVAL <= now
+        {
+            open.has_new = true;
         }
     }
 

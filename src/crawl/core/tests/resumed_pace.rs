@@ -501,6 +501,23 @@ fn the_limit_of_time_is_for_all_runs() {
 }
 
 #[test]
+fn time_counts_while_nothing_happens() {
+    let mut runs = Runs::new(1, Ends::Killed);
+    let edit = |config: &mut Config| {
+        config.max_time = Some(Duration::from_secs(600));
+        config.throttle.default.delay = Duration::from_secs(3600);
+    };
+    let seeds = ["http://a.test/"];
+    for _ in 0..2 {
+        let began = runs.clock;
+        runs.run(millis(400_000), millis(0), &seeds, edit, |_| page());
+        let took = runs.ended[runs.run - 1] - began;
+        let most = [400, 262][runs.run - 1];
+        assert!(took <= Duration::from_secs(most), "{took:?}");
+    }
+}
+
+#[test]
 fn a_clock_that_was_set_makes_no_hold_longer_than_it_was() {
     let wait = Duration::from_secs(20);
     for off in [-1_000_000, -3, 0, 3, 1_000_000] {
