@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use argiope::settings::{Setting, SettingSource, all as settings};
 use argiope::sink::directory::{self, DirectoryLock};
-use argiope::{Commit, Config, LoadProgress, State};
+use argiope::{Commit, Config, LoadPhase, LoadProgress, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -131,8 +131,18 @@ impl Resumed {
         let mut shown = Shown::new(quiet);
         let watch = |progress: LoadProgress| {
             shown.show_line(|| {
-                let LoadProgress { read, length, .. } = progress;
-                format!("reading the state: {} of {}", bytes(read), bytes(length))
+                let LoadProgress {
+                    phase,
+                    read,
+                    length,
+                    ..
+                } = progress;
+                let what = match phase {
+                    LoadPhase::Check => "checking the state",
+                    LoadPhase::Requests => "checking queued requests",
+                    _ => "reading the state",
+                };
+                format!("{what}: {} of {}", bytes(read), bytes(length))
             });
         };
         let read = match salvage {

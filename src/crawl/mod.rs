@@ -33,7 +33,7 @@ pub use crawler::{Crawler, Turn};
 pub use finish::{FinishReason, Pending};
 pub use journal::contents::{QueuedRequest, ScopeFacts, StateContents};
 pub use journal::damage::Damage;
-pub use journal::segment::LoadProgress;
+pub use journal::progress::{LoadPhase, LoadProgress};
 pub use journal::state::{State, StateBeginning, StateError};
 pub use set_up::{Parts, SetUpError};
 pub use stats::Snapshot;

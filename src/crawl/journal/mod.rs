@@ -15,6 +15,7 @@ pub mod contents;
 pub mod damage;
 mod dead;
 mod held;
+pub mod progress;
 mod rewrite;
 pub mod seen;
 pub mod segment;

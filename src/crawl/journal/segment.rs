@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::crawl::journal::damage::Damage;
+use crate::crawl::journal::progress::{LoadPhase, LoadProgress, Meter};
 use crate::state::journal::{Framer, HEADER_BYTES, Pieces, Reader, SegmentError, end_of};
 use crate::state::outline::{Outline, Outliner};
 use crate::state::record::Record;
@@ -38,16 +39,6 @@ struct Replayed {
     has_begin: bool,
     damage: Option<Damage>,
     unfinished: u64,
-}
-
-/// How far the reading of a state has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoadProgress {
-    /// Bytes of the journal that were read.
-    pub read: u64,
-    /// Its length in bytes.
-    pub length: u64,
 }
 
 /// How damaged segments are read.
@@ -175,7 +166,7 @@ impl Segment {
             Some((replayed, outline)) => (Some(replayed), Some(outline)),
             None => {
                 let bytes = bytes.whole().map_err(ReadError::Io)?;
-                let replayed = Replayed::salvage(path, number, &bytes, hints, on_damage)?;
+                let replayed = Replayed::salvage(path, number, &bytes, hints, on_damage, watch)?;
                 (replayed, None)
             }
         };
@@ -205,7 +196,8 @@ impl Segment {
         hints: &Hints,
         to: u64,
     ) -> Result<Option<Vec<u8>>, ReadError> {
-        let replayed = Replayed::salvage(path, number, bytes, hints, OnDamage::Skip)?;
+        let skip = OnDamage::Skip;
+        let replayed = Replayed::salvage(path, number, bytes, hints, skip, &mut |_| {})?;
         Ok(replayed.and_then(|replayed| written(replayed.replay, to, replayed.crawl)))
     }
 
@@ -235,9 +227,6 @@ fn written(replay: Replay, segment: u64, crawl: u64) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// How often a reader says how far it has come.
-const WATCHED: u64 = 400;
-
 /// How often a segment is read again because its last commit was cut off meanwhile: a crawl appends it again after
 /// a second at the earliest.
 const READ_TRIES: u32 = 10;
@@ -262,7 +251,8 @@ impl<'a, B: SegmentBytes> Sound<'a, B> {
         watch: &mut impl FnMut(LoadProgress),
     ) -> Result<Option<(Replayed, Outline)>, ReadError> {
         for _ in 0..READ_TRIES {
-            let Some(sound) = Sound::open(bytes, number).map_err(ReadError::Io)? else {
+            let sound = Sound::open(bytes, number, &mut *watch).map_err(ReadError::Io)?;
+            let Some(sound) = sound else {
                 return Ok(None);
             };
             if let Some(replayed) = sound.replay(watch)? {
@@ -276,8 +266,13 @@ impl<'a, B: SegmentBytes> Sound<'a, B> {
     }
 
     /// Of the segment with this number. `None`: it is not one of these.
-    fn open(bytes: &'a B, number: u64) -> io::Result<Option<Self>> {
+    fn open(
+        bytes: &'a B,
+        number: u64,
+        watch: &mut impl FnMut(LoadProgress),
+    ) -> io::Result<Option<Self>> {
         let length = bytes.length()?;
+        let mut meter = Meter::new(LoadPhase::Check, length, watch);
         let header = bytes.read_range(0..length.min(HEADER_BYTES as u64))?;
         let reader = Reader::new(&header).ok();
         let Some(reader) = reader.filter(|reader| reader.segment() == number) else {
@@ -287,6 +282,7 @@ impl<'a, B: SegmentBytes> Sound<'a, B> {
         let mut outliner = Outliner::default();
         let mut has_outline = true;
         let intact = each_frame(bytes, length, (number, crawl), |frame, payload| {
+            meter.note(frame.start);
             has_outline &= outliner.push(frame, payload).is_some();
             has_outline
         })?;
@@ -310,19 +306,12 @@ impl<'a, B: SegmentBytes> Sound<'a, B> {
     fn replay(&self, watch: &mut impl FnMut(LoadProgress)) -> Result<Option<Replayed>, ReadError> {
         let outline = &self.outline;
         let mut replay = Replay::with_committed(outline.committed, &outline.voids);
-        let step = outline.intact.div_ceil(WATCHED);
-        let mut next = step;
+        let mut meter = Meter::new(LoadPhase::Records, outline.intact, watch);
         let mut pushed = Ok(());
         let place = (self.number, self.crawl);
         let read = each_frame(self.bytes, outline.intact, place, |frame, payload| {
             let offset = frame.start;
-            if offset >= next {
-                next = offset + step;
-                watch(LoadProgress {
-                    read: offset,
-                    length: outline.intact,
-                });
-            }
+            meter.note(offset);
             pushed = replay
                 .push_bytes(offset, payload)
                 .map_err(|cause| match cause {
@@ -380,7 +369,9 @@ impl Replayed {
         bytes: &[u8],
         hints: &Hints,
         on_damage: OnDamage,
+        watch: &mut impl FnMut(LoadProgress),
     ) -> Result<Option<Self>, ReadError> {
+        let mut meter = Meter::new(LoadPhase::Records, bytes.len() as u64, watch);
         // The damaged bytes, and the number of records before each.
         let mut damaged = Vec::new();
         let mut reader = match Reader::new(bytes) {
@@ -401,7 +392,8 @@ impl Replayed {
         let mut records = 0_u64;
         let mut has_begin = true;
         loop {
-            for record in reader.by_ref() {
+            while let Some(record) = reader.next() {
+                meter.note(reader.intact());
                 let record = record.map_err(ReadError::Segment)?;
                 let mut record = Some(record);
                 if records == 0 && !damaged.is_empty() {
@@ -481,6 +473,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::crawl::journal::progress::WATCHED;
     use crate::crawl::journal::state::{State, StateError};
     use crate::frontier::job::Job;
     use crate::state::record::{About, CommitRecord, Entry, Fact, Resumption};
@@ -798,23 +791,36 @@ mod tests {
             next_number: 10_001,
             at: 1,
         }));
-        let mut seen = Vec::new();
-        let path = "out/state/journal-00000001".as_ref();
-        let hints = Hints::default();
-        let watch = &mut |progress| seen.push(progress);
-        let read = Segment::read(
-            path,
-            1,
-            &journal.bytes.as_slice(),
-            &hints,
-            OnDamage::Refuse,
-            watch,
-        );
-        assert!(read.is_ok_and(|segment| segment.is_some()));
-        assert!((300..=WATCHED as usize).contains(&seen.len()));
-        let is_of_all = |at: &LoadProgress| at.length == journal.bytes.len() as u64;
-        assert!(seen.iter().all(is_of_all));
-        assert!(seen.is_sorted_by(|one, next| one.read < next.read && next.read < next.length));
+        let watched = |bytes: &[u8], on_damage| {
+            let mut seen: Vec<LoadProgress> = Vec::new();
+            let path = "out/state/journal-00000001".as_ref();
+            let hints = Hints::default();
+            let watch = &mut |progress| seen.push(progress);
+            let read = Segment::read(path, 1, &bytes, &hints, on_damage, watch);
+            assert!(read.is_ok_and(|segment| segment.is_some()));
+            seen
+        };
+        let check = |seen: &[LoadProgress], phases: &[LoadPhase]| {
+            assert!(seen.len() <= phases.len() * WATCHED as usize);
+            let of_phase: Vec<&[LoadProgress]> =
+                seen.chunk_by(|one, next| one.phase == next.phase).collect();
+            let found: Vec<LoadPhase> = of_phase.iter().map(|seen| seen[0].phase).collect();
+            assert_eq!(found, phases);
+            for seen in of_phase {
+                assert!((200..=WATCHED as usize).contains(&seen.len()));
+                let is_of_all = |at: &LoadProgress| at.length == journal.bytes.len() as u64;
+                assert!(seen.iter().all(is_of_all));
+                assert!(seen.is_sorted_by(|one, next| one.read < next.read));
+                assert!(seen.iter().all(|at| at.read <= at.length));
+            }
+        };
+        let whole = watched(&journal.bytes, OnDamage::Refuse);
+        check(&whole, &[LoadPhase::Check, LoadPhase::Records]);
+        let mut changed = journal.bytes.clone();
+        let (last, _) = journal.frames[9_000];
+        changed[last as usize + 9] ^= 1;
+        let salvaged = watched(&changed, OnDamage::Skip);
+        check(&salvaged, &[LoadPhase::Check, LoadPhase::Records]);
     }
 
     #[test]

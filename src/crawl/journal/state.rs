@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 use crate::base::keys::Keys;
 use crate::base::machine;
 use crate::crawl::journal::damage::Damage;
+use crate::crawl::journal::progress::{LoadPhase, LoadProgress, Meter};
 use crate::crawl::journal::rewrite::unfinished_of;
 use crate::crawl::journal::seen::SeenStart;
 use crate::crawl::journal::seen::runs::path_of as seen_path;
-use crate::crawl::journal::segment::{
-    Hints, LoadProgress, OnDamage, ReadError, Segment, SegmentBytes,
-};
+use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment, SegmentBytes};
 use crate::crawl::journal::{Continuation, JournalStart};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
@@ -189,11 +188,12 @@ impl State {
     /// As [`State::salvage`].
     pub fn salvage_watched(
         out: &Path,
-        watch: impl FnMut(LoadProgress),
+        mut watch: impl FnMut(LoadProgress),
     ) -> Result<Self, StateError> {
-        let mut state = State::read_folder(out, OnDamage::Skip, watch)?;
-        state
-            .salvage_blocks(|path, offset, bytes| File::open(path)?.read_exact_at(bytes, offset))?;
+        let mut state = State::read_folder(out, OnDamage::Skip, &mut watch)?;
+        let read =
+            |path: &Path, offset, bytes: &mut [u8]| File::open(path)?.read_exact_at(bytes, offset);
+        state.salvage_blocks(read, watch)?;
         state.open_runs(OnDamage::Skip)?;
         state.note_trimmed()?;
         state.warn();
@@ -223,10 +223,16 @@ impl State {
     fn salvage_blocks(
         &mut self,
         read: impl Fn(&Path, u64, &mut [u8]) -> io::Result<()>,
+        watch: impl FnMut(LoadProgress),
     ) -> Result<(), StateError> {
         let mut known = self.restored.as_mut().and_then(Restored::take_known);
         let mut taken = Vec::new();
+        let length = self.blocks().map(|block| block.length).sum();
+        let mut meter = Meter::new(LoadPhase::Requests, length, watch);
+        let mut position = 0;
         let dropped = self.drop_blocks_unless(|spill, block| {
+            position += block.length;
+            meter.note(position);
             let path = spill.path_of(block.file);
             let Ok(length) = usize::try_from(block.length) else {
                 return false;
@@ -444,14 +450,15 @@ impl State {
         files: &BTreeMap<PathBuf, Vec<u8>>,
     ) -> Result<Self, StateError> {
         let mut state = State::read_files(out, files, OnDamage::Skip)?;
-        state.salvage_blocks(|path, offset, bytes| {
+        let read = |path: &Path, offset, bytes: &mut [u8]| {
             let content = files.get(path).and_then(|content| {
                 let offset = usize::try_from(offset).ok()?;
                 content.get(offset..)?.get(..bytes.len())
             });
             bytes.copy_from_slice(content.ok_or(io::ErrorKind::UnexpectedEof)?);
             Ok(())
-        })?;
+        };
+        state.salvage_blocks(read, |_| {})?;
         Ok(state)
     }
 
