@@ -46,6 +46,11 @@ impl ChangedCounts {
         self.names.insert(of);
     }
 
+    /// Number of hosts and domains whose counts changed.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
     pub fn poll(&mut self) -> Option<CountOf> {
         self.names.pop_first()
     }

@@ -19,6 +19,9 @@ const SCOPES_PER_TURN: usize = 256;
 /// turns.
 const REVIEWED_PER_TURN: usize = if cfg!(test) { 3 } else { 256 };
 
+/// Hosts and domains whose counts are recorded by the commit that follows; of more some are recorded before.
+const COUNTS_PER_COMMIT: usize = if cfg!(test) { 4 } else { 256 };
+
 impl<I: Io> Core<I> {
     /// Records new holds, and part of the other changes that are due.
     pub fn record_facts(&mut self) {
@@ -29,6 +32,9 @@ impl<I: Io> Core<I> {
         while let Some((origin, robots)) = self.frontier.poll_robots() {
             self.journal
                 .record_fact(About::Robots, &origin, at, &robots);
+        }
+        while self.frontier.changed_counts() > COUNTS_PER_COMMIT {
+            self.record_changed_count(at);
         }
         let mut is_urgent = false;
         while let Some((host, failure)) = self.frontier.poll_failure(self.now) {
@@ -55,10 +61,7 @@ impl<I: Io> Core<I> {
     /// Records the counts of limits that changed: they belong to the epoch.
     fn record_counts(&mut self) {
         let at = self.network.wall_at(self.now);
-        while let Some((name, counts)) = self.frontier.poll_counts() {
-            let counts = counts.to_bytes();
-            self.journal.record_fact(About::Counts, &name, at, &counts);
-        }
+        while self.record_changed_count(at) {}
         let stats = self.output.stats();
         let counts = Counts {
             pages: self.frontier.pages(),
@@ -68,6 +71,16 @@ impl<I: Io> Core<I> {
         };
         let counts = counts.to_bytes();
         self.journal.record_fact(About::Counts, "", at, &counts);
+    }
+
+    /// Records the counts of a host or a domain that changed. Returns false if there is none.
+    fn record_changed_count(&mut self, at: Wall) -> bool {
+        let Some((name, counts)) = self.frontier.poll_counts() else {
+            return false;
+        };
+        let counts = counts.to_bytes();
+        self.journal.record_fact(About::Counts, &name, at, &counts);
+        true
     }
 
     /// A commit begins: what changed until now is due.

@@ -51,6 +51,11 @@ impl Frontier {
         Some((of.name(), counts))
     }
 
+    /// Number of hosts and domains whose counts changed since they were saved.
+    pub fn changed_counts(&self) -> usize {
+        self.changed_counts.len()
+    }
+
     /// Continues with the counts that an earlier run saved under a name.
     pub fn restore_counts(&mut self, name: &str, counts: Counts) {
         match CountOf::of_name(name) {

@@ -1,22 +1,29 @@
 //! The commit at the end of a crawl, in virtual time.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::base::disk::DiskJob;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::trial::{calm, get};
+use crate::crawl::core::tests::trial::{self, calm, finish, get, web_resolver};
 use crate::crawl::finish::FinishReason;
+use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver::ResolverSettings;
+use crate::frontier::request::Request;
 use crate::io::IoSettings;
+use crate::io::sim::web::{Asked, Reply, Web};
 use crate::io::sim::{Faults, Sim};
 use crate::sink::commit::{Epoch, FileLength};
 use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use crate::sink::page::Page;
 use crate::sink::tee::Tee;
-use crate::sink::{DiskSink, WriteError};
+use crate::sink::{DiskSink, NullSink, WriteError};
+use crate::state::journal::Reader;
+use crate::state::record::{About, Record};
 
 /// A call that the crawl makes to the sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,4 +137,41 @@ fn an_epoch_is_not_committed_if_a_write_fails_while_it_is_prepared() {
     assert_eq!(reason, FinishReason::SinkFailed);
     assert!(calls.contains(&Call::Prepare(Epoch(1))));
     assert!(!calls.contains(&Call::Committed(Epoch(1))));
+}
+
+#[test]
+fn counts_of_many_hosts_are_recorded_before_they_are_committed() {
+    const HOSTS: u64 = 40;
+    let out = Path::new("out");
+    let web = Web::new(|asked: &Asked| {
+        let host = asked.host.trim_start_matches('h').trim_end_matches(".test");
+        let host: u64 = host.parse().unwrap_or(0);
+        Reply::page("a page").after(Duration::from_millis(20 * host))
+    });
+    let mut config = trial::config(1);
+    config.frontier.pages_per_host_max = 5;
+    config.state_sync = Duration::from_secs(60);
+    let state = State::new(out, String::new(), [1; 16]).expect("it is short");
+    let mut io = Sim::with(1, IoSettings::default(), Faults::default(), web.world());
+    let mut files = BTreeMap::new();
+    state.beginning().write_to(&mut files);
+    io.put_files(files);
+    let mut parts = Parts::new(NullSink);
+    parts.state = Some(state);
+    let config = config.finish().expect("a sound config");
+    let mut crawler = Crawler::on(io, config, web_resolver(), parts).expect("a crawler");
+    for host in 0..HOSTS {
+        let request = Request::get(format!("http://h{host}.test/"));
+        crawler.submit(request).expect("it is a URL");
+    }
+    finish(&mut crawler);
+    let is_count = |record: &Record| matches!(record, Record::Fact(fact) if fact.about == About::Counts && !fact.name.is_empty());
+    let journal = &crawler.io().files()[&out.join("state/journal-00000001")];
+    let records = Reader::new(journal).expect("a segment");
+    let records: Vec<Record> = records.map(|record| record.expect("a record")).collect();
+    let counted = records.iter().filter(|record| is_count(record)).count();
+    assert_eq!(counted as u64, HOSTS);
+    let together = records.chunk_by(|one, next| is_count(one) && is_count(next));
+    let longest = together.map(<[Record]>::len).max();
+    assert!(longest <= Some(8), "{longest:?} in one turn");
 }
