@@ -24,7 +24,7 @@ mod index;
 mod moving;
 mod tail;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -79,10 +79,11 @@ struct Open {
     next_read: u64,
     /// Blocks that were read.
     arrived: VecDeque<SpilledRequests>,
-    /// Requests in memory of origins that wait again once these have ended.
-    taken: HashMap<u64, u32, Known>,
+    /// Requests in memory of origins that wait again once these have ended. They may be a million, and origins
+    /// that rest ten: no insertion moves all of them.
+    taken: BTreeMap<u64, u32>,
     /// Origins that have no turn before a time.
-    resting: HashMap<u64, Instant, Known>,
+    resting: BTreeMap<u64, Instant>,
     rests: BTreeSet<(Instant, u64)>,
     /// Blocks that were written, for the journal.
     written: Vec<WrittenBlock>,
@@ -205,8 +206,8 @@ impl Spill {
             reads: HashMap::default(),
             next_read: READS,
             arrived: VecDeque::new(),
-            taken: HashMap::default(),
-            resting: HashMap::default(),
+            taken: BTreeMap::new(),
+            resting: BTreeMap::new(),
             rests: BTreeSet::new(),
             written: Vec::new(),
             mover: Mover::default(),
