@@ -73,8 +73,6 @@ pub enum Record {
     /// Keys in runs of URLs whose admission is undone: until they are admitted again, they do not count as
     /// seen.
     SeenUndone(Vec<u64>),
-    /// The seen set so far is void: all of it follows.
-    SeenReset,
     /// The records so far belong to this epoch or to earlier ones.
     EpochEnd(u64),
     /// The epoch is committed.
@@ -292,7 +290,6 @@ impl Record {
                 out.push(SEEN);
                 out.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
             }
-            Record::SeenReset => out.push(SEEN_RESET),
             Record::SeenUndone(keys) => {
                 put_counter(SEEN_UNDONE, 8 * keys.len() as u64, out);
                 out.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
@@ -370,7 +367,6 @@ impl Record {
             DROPPED => Record::Dropped(input.number("number")?),
             ENDED => Record::Ended(input.number("number")?),
             SEEN => Record::Seen(input.keys()?),
-            SEEN_RESET => Record::SeenReset,
             SEEN_UNDONE => {
                 let mut keys = Input::new(input.bytes("keys")?);
                 Record::SeenUndone(keys.keys()?)
@@ -1024,7 +1020,7 @@ const RESUMED: u8 = 17;
 const SEEN_FROZEN: u8 = 20;
 const SEEN_RUNS: u8 = 21;
 const SEEN_UNDONE: u8 = 22;
-const SEEN_RESET: u8 = 23;
+// 23: a record that no release wrote.
 
 // Flags of an entry. None is changed or used again. Those of a plain link are in the first byte.
 const HTTPS: u64 = 1 << 0;

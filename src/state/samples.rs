@@ -26,7 +26,6 @@ pub fn record(rng: &mut Rng) -> Record {
         4 => Record::Dropped(number(rng)),
         5 => Record::Ended(number(rng)),
         6 => match rng.below(10) {
-            6 => Record::SeenReset,
             9 => Record::SeenUndone((0..rng.below(5)).map(|_| rng.next_u64()).collect()),
             7 => Record::SeenFrozen(number(rng)),
             8 => Record::SeenRuns(

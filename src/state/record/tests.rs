@@ -243,7 +243,6 @@ fn kinds_and_flags_keep_their_numbers() {
     check_kind(Record::SeenFrozen(0), 20);
     check_kind(Record::SeenRuns(Vec::new()), 21);
     check_kind(Record::SeenUndone(Vec::new()), 22);
-    check_kind(Record::SeenReset, 23);
     let commit = CommitRecord {
         epoch: 0,
         files: Vec::new(),

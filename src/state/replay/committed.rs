@@ -228,12 +228,6 @@ impl Committed {
                 self.runs = runs;
             }
             Record::SeenUndone(keys) => self.undone.extend(keys),
-            Record::SeenReset => {
-                self.seen = Pile::new();
-                self.frozen = Vec::new();
-                self.runs = Vec::new();
-                self.undone.clear();
-            }
             Record::EpochEnd(_) => {}
             Record::Spill { block, numbers } => {
                 for number in numbers {

@@ -25,7 +25,7 @@ const KEYS: usize = 4096;
 pub fn mark_of(record: &Record) -> Option<Record> {
     let is_mark = matches!(
         record,
-        Record::Begin { .. } | Record::SeenFrozen(_) | Record::SeenRuns(_) | Record::SeenReset
+        Record::Begin { .. } | Record::SeenFrozen(_) | Record::SeenRuns(_)
     );
     is_mark.then(|| record.clone())
 }

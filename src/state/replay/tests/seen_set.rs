@@ -63,26 +63,6 @@ fn requests_that_are_read_from_a_block_leave_no_second_key() {
 }
 
 #[test]
-fn a_reset_of_the_seen_set_leaves_what_follows_it() {
-    let restored = committed([
-        admitted(1, 0),
-        Record::SeenFrozen(1),
-        Record::SeenUndone(vec![9]),
-        admitted(2, 0),
-        Record::SeenRuns(vec![run(4)]),
-        Record::SeenReset,
-        Record::SeenRuns(vec![run(5)]),
-        Record::Seen(vec![6]),
-    ]);
-    assert_eq!(
-        (restored.seen.into_vec(), restored.runs),
-        (vec![6], vec![run(5)])
-    );
-    assert!(restored.undone.is_empty());
-    assert_eq!(numbers(&restored.admitted), [1, 2]);
-}
-
-#[test]
 fn a_successor_whose_key_is_in_a_run_is_undone_until_it_is_admitted_again() {
     let key = key_of("http://a.test/2");
     let mut records = vec![
