@@ -259,9 +259,26 @@ impl NamedValues {
         if self.pieces.len() < 2 {
             return;
         }
-        let Some(piece) = self.pieces.pop_front() else {
-            return;
-        };
+        let piece = self.take_first();
+        for item in items_from(&piece.bytes, 0).filter(|item| item.is_used) {
+            self.append(hash_of(item.named.name), item.named);
+        }
+        self.free_first();
+    }
+
+    /// Drops the values of the first piece, mostly the oldest ones. Returns false if there is one piece alone.
+    pub fn drop_first(&mut self) -> bool {
+        let has_more = self.pieces.len() > 1;
+        if has_more {
+            self.take_first();
+            self.free_first();
+        }
+        has_more
+    }
+
+    /// Removes the first piece, and its values from the index.
+    fn take_first(&mut self) -> Piece {
+        let piece = self.pieces.pop_front().expect("there is one");
         let number = self.first;
         self.first += 1;
         self.bytes -= piece.bytes.len();
@@ -279,11 +296,10 @@ impl NamedValues {
                     entry.remove();
                 }
                 self.len -= 1;
-                self.append(place.hash, item.named);
             }
             offset += item.length as u32;
         }
-        self.free_first();
+        piece
     }
 
     /// Frees the first pieces if nothing in them is in use, but for the last one, which grows.
@@ -397,6 +413,30 @@ mod tests {
                 .into_iter()
                 .eq(model.map(|(name, (at, value))| (name, at, value)))
         );
+    }
+
+    #[test]
+    fn the_oldest_values_are_dropped_a_piece_at_a_time() {
+        let mut values = NamedValues::new();
+        for number in 0..1000 {
+            values.insert(NamedValue {
+                name: &format!("{number:04}"),
+                at: number,
+                value: b"value",
+            });
+        }
+        let mut dropped = 0;
+        while values.drop_first() {
+            let count = 1000 - values.len() - dropped;
+            assert!((1..=PIECE / HEAD).contains(&count), "{count}");
+            dropped += count;
+            let left: Vec<u64> = values.iter().map(|named| named.at).collect();
+            assert!(left.iter().copied().eq(dropped as u64..1000));
+            assert_eq!(values.get(&format!("{:04}", dropped - 1)), None);
+            assert!(values.get(&format!("{dropped:04}")).is_some());
+            assert_eq!(values.bytes(), 9 * left.len());
+        }
+        assert!(dropped > 900, "{dropped}");
     }
 
     #[test]

@@ -33,8 +33,9 @@ impl Facts {
         // One that has nothing to say is kept: there may be an older one in another segment.
         let kind = self.kind_mut(about);
         kind.insert(named);
-        if about == About::Robots && kind.bytes() > robots_bytes_max {
-            drop_old(kind, robots_bytes_max / 2);
+        if about == About::Robots {
+            // Some at a time: there may be millions.
+            while kind.bytes() > robots_bytes_max && kind.drop_first() {}
         }
     }
 
@@ -110,23 +111,4 @@ impl Facts {
 fn place_of(about: About) -> usize {
     let place = About::ALL.iter().position(|other| *other == about);
     place.expect("all are there")
-}
-
-/// Drops the oldest values, until those that are left have at most so many bytes.
-fn drop_old(values: &mut NamedValues, bytes_max: usize) {
-    let sizes = values.iter();
-    let sizes = sizes.map(|named| (named.at, named.name.len() + named.value.len()));
-    let mut sizes: Vec<(u64, usize)> = sizes.collect();
-    sizes.sort_unstable_by(|one, other| other.cmp(one));
-    let mut bytes = 0;
-    let newest = sizes.iter().take_while(|(_, size)| {
-        bytes += size;
-        bytes <= bytes_max
-    });
-    let oldest = newest.last().map_or(u64::MAX, |(at, _)| *at);
-    let old = values.iter().filter(|named| named.at < oldest);
-    let old: Vec<String> = old.map(|named| named.name.to_owned()).collect();
-    for name in old {
-        values.take(&name);
-    }
 }
