@@ -40,7 +40,6 @@ use crate::crawl::journal::rewrite::{Rewrite, Step};
 use crate::crawl::journal::seen::{RunsChange, SeenRuns, SeenStart};
 use crate::crawl::journal::starts::{Start, Starts};
 use crate::crawl::journal::state::path_of;
-use crate::crawl::spill::{BlockOrigin, WrittenBlock};
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
@@ -48,7 +47,9 @@ use crate::sink::commit::{Epoch, FileLength};
 use crate::state::compaction::{Counted, Unreadable};
 use crate::state::journal::Framer;
 use crate::state::outline::Outline;
-use crate::state::record::{self, About, BlockAdmission, CommitRecord, Record, Resumption};
+use crate::state::record::{
+    self, About, BlockAdmission, BlockOrigin, CommitRecord, Record, Resumption, WrittenBlock,
+};
 use crate::wire::url::registrable;
 
 /// The journal, or none: a crawl without a state on disk.

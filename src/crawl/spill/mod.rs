@@ -40,7 +40,7 @@ use crate::base::time::Instant;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::sink::WriteError;
-use crate::state::record::{self, Entry, SpilledBlock};
+use crate::state::record::{self, BlockOrigin, Entry, SpilledBlock, WrittenBlock};
 
 /// The requests in files, or none: a crawl without a state on disk.
 pub struct Spill {
@@ -90,39 +90,6 @@ struct Open {
     mover: Mover,
     /// Requests that were cancelled while they were in a file, by their numbers.
     cancelled: BTreeSet<u64>,
-}
-
-/// A block that was written.
-#[derive(Debug)]
-pub struct WrittenBlock {
-    /// Where it is.
-    pub block: SpilledBlock,
-    /// What its requests were before.
-    pub origin: BlockOrigin,
-}
-
-/// Where the requests of a block come from.
-#[derive(Debug)]
-pub enum BlockOrigin {
-    /// They are new: the journal does not have them.
-    Admitted {
-        /// The number of each, and the key of its URL.
-        requests: Vec<(u64, u64)>,
-        /// The host, if one of them is a seed.
-        seed_host: Option<String>,
-    },
-    /// The journal has them.
-    Journal {
-        /// Their numbers.
-        numbers: Vec<u64>,
-    },
-    /// Another block has them.
-    Block {
-        /// The number of its file.
-        file: u64,
-        /// Its offset.
-        offset: u64,
-    },
 }
 
 #[derive(Debug)]

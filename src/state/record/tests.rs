@@ -1,10 +1,19 @@
 //! Round trips of records, and bytes that are not one.
 
+use std::sync::Arc;
+
+use super::entry::{
+    ALL_FLAGS, ATTEMPT, DEPTH, EXTRA, META, PRIORITY, REDIRECTS, ROBOTS, ROUTE, SITEMAP, VIA,
+    flags_of,
+};
 use super::*;
 use crate::base::ids::ScopeId;
 use crate::base::rng::Rng;
-use crate::frontier::request::Request;
+use crate::frontier::extra::Extra;
+use crate::frontier::request::{PageKind, Request};
 use crate::state::samples;
+use crate::wire::proxy::Route;
+use crate::wire::url::CrawlUrl;
 
 fn bytes_of(record: &Record) -> Vec<u8> {
     let mut bytes = Vec::new();
