@@ -244,7 +244,7 @@ const FILE: FileId = FileId(0);
 /// Records are handed to the disk at the end of a turn, but not more often: what a process that is killed
 /// had recorded by then is known to the run that resumes the crawl. The first after a pause go at once: that a
 /// request departs is handed over before it is sent.
-const HAND_OVER_INTERVAL: Duration = Duration::from_millis(1);
+const HAND_OVER_INTERVAL: Duration = Duration::from_millis(5);
 
 /// So much time is not counted at most, if a crawl in which nothing happens is killed.
 const TIME_INTERVAL: Duration = Duration::from_secs(60);
