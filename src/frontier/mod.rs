@@ -20,7 +20,7 @@ mod domains;
 mod host_records;
 pub mod robots;
 pub mod saved_counts;
-mod saved_hosts;
+pub mod saved_hosts;
 mod saved_robots;
 pub mod settings;
 

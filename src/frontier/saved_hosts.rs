@@ -50,6 +50,30 @@ pub(super) struct EarlierFailure {
     pub resumed_at: Instant,
 }
 
+/// The hold of a host as it was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldSummary {
+    /// Failures since the last success.
+    pub failures: u8,
+    /// Number of times that it was given up.
+    pub given_up: u8,
+    /// How long it is still not to be asked.
+    pub left: Duration,
+}
+
+impl HoldSummary {
+    /// Of what was saved `elapsed` ago; `None` if it may be asked again.
+    pub fn of(saved: &[u8], elapsed: Duration) -> Option<Self> {
+        let failure = SavedFailure::decode(saved)?;
+        let left = failure.left.saturating_sub(elapsed);
+        (!left.is_zero()).then_some(HoldSummary {
+            failures: failure.failures,
+            given_up: failure.given_up,
+            left,
+        })
+    }
+}
+
 impl SavedHosts {
     pub fn new(secret: &Secret) -> Self {
         SavedHosts {
@@ -173,5 +197,25 @@ mod tests {
         let mut newer = bytes;
         newer[0] += 1;
         assert_eq!(SavedFailure::decode(&newer), None);
+    }
+
+    #[test]
+    fn a_hold_is_shown_until_it_is_over() {
+        let failure = SavedFailure {
+            failures: 5,
+            holds: 2,
+            given_up: 1,
+            is_unresponsive: false,
+            span: Duration::from_secs(7),
+            left: Duration::from_secs(40),
+        };
+        let left_after = |seconds| {
+            let summary = HoldSummary::of(&failure.encode(), Duration::from_secs(seconds));
+            summary.map(|summary| summary.left.as_secs())
+        };
+        assert_eq!(left_after(0), Some(40));
+        assert_eq!(left_after(39), Some(1));
+        assert_eq!(left_after(40), None);
+        assert_eq!(left_after(41), None);
     }
 }

@@ -334,3 +334,73 @@ fn a_hold_of_a_scope_is_shown_as_the_reason() {
     going.signal(Signal::KILL);
     going.wait();
 }
+
+#[test]
+fn that_a_host_does_not_answer_is_shown_as_the_reason() {
+    let server = Server::new(|_: &Asked| page("p"));
+    // Nothing listens on this port.
+    let host = "127.0.0.1:1";
+    let crawl = Crawl::of(&[
+        &server.url("/answered"),
+        "http://127.0.0.1:1/a",
+        "http://127.0.0.1:1/b",
+    ])
+    .with(&["-s", "STATE_SYNC=10ms", "-s", "ROBOTSTXT_OBEY=true"]);
+    let going = crawl.start();
+    server.wait_for_requests(1);
+    let found = json_when(crawl.folder(), &[], |found| {
+        found["holds"]["hosts"] == 1 && found["ended"] == 1
+    });
+    assert_eq!(found["requests"]["total"], 2);
+    assert_eq!(found["holds"]["scopes"], 0);
+    // Between two holds it is not held.
+    let of_host = json_when(crawl.folder(), &["--host", host], |found| {
+        found["held_hosts"][0]["host"] == host
+    });
+    let held = &of_host["held_hosts"][0];
+    assert!(held["failures"].as_u64() > Some(0), "{held}");
+    assert_eq!(held["given_up"], 0);
+    let next = of_host["next"].as_array().expect("requests");
+    let why: Vec<&Value> = next.iter().map(|next| &next["why"]).collect();
+    let first = serde_json::json!(["first", "host_held"]);
+    let queued = serde_json::json!(["queued", "host_held"]);
+    assert_eq!(why, [&first, &queued]);
+    let other = format!("127.0.0.1:{}", server.port());
+    let of_other = json(crawl.folder(), &["--host", &other]);
+    assert_eq!(of_other["held_hosts"], Value::Array(Vec::new()));
+    going.signal(Signal::KILL);
+    going.wait();
+}
+
+#[test]
+fn that_a_host_was_given_up_is_shown_after_its_requests_have_ended() {
+    let url = "http://127.0.0.1:1/a";
+    let crawl =
+        Crawl::of(&[url]).with(&["-s", "HOST_DOWN_AFTER=10ms", "-s", "ROBOTSTXT_OBEY=true"]);
+    crawl.try_run();
+    let shown = state(crawl.folder(), &[]).expect(0).out;
+    assert!(
+        shown.contains("holds         no scopes\n  no answer     1 hosts"),
+        "{shown}"
+    );
+    for subject in [
+        ["--host", "127.0.0.1:1"],
+        ["--host", "127.0.0.1"],
+        ["--url", url],
+    ] {
+        let found = json(crawl.folder(), &subject);
+        assert_eq!(found["requests"], 0);
+        let held = &found["held_hosts"][0];
+        assert_eq!(held["host"], "127.0.0.1:1", "{subject:?}");
+        assert_eq!(held["given_up"], 1);
+        let left = held["left"].as_f64().expect("a number");
+        assert!((600.0..=900.0).contains(&left), "{held}");
+        let shown = state(crawl.folder(), &subject).expect(0).out;
+        let until = &text(&held["until"]);
+        let line = format!("no answer     127.0.0.1:1 is not asked until {until} (");
+        assert!(shown.contains(&line), "{shown}");
+        assert!(shown.contains("given up 1 times"), "{shown}");
+    }
+    let found = json(crawl.folder(), &["--host", "127.0.0.1:11"]);
+    assert_eq!(found["held_hosts"], Value::Array(Vec::new()));
+}

@@ -72,6 +72,8 @@ struct Holds {
     scopes: usize,
     /// The one that was recorded first.
     oldest: Option<Hold>,
+    /// Hosts that are not asked for now, because they do not answer.
+    hosts: usize,
 }
 
 /// A hold of a scope.
@@ -220,9 +222,17 @@ impl Overview {
                     self.holds.scopes,
                     hold.to_text()
                 ),
+                None if self.holds.hosts > 0 => "no scopes".to_owned(),
                 None => "none".to_owned(),
             },
         );
+        if self.holds.hosts > 0 {
+            let count = self.holds.hosts;
+            line(
+                "no answer",
+                format!("{count} hosts, which are not asked for now"),
+            );
+        }
         for file in &self.files {
             let length = match file.bytes {
                 Some(length) => bytes(length),
@@ -261,6 +271,7 @@ impl Holds {
         Holds {
             oldest: oldest.and_then(|scope| Hold::of(&scope, crawl.now)),
             scopes: count,
+            hosts: crawl.contents.held_hosts(crawl.now).count(),
         }
     }
 }

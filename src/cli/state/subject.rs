@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use argiope::{Config, CrawlUrl, QueuedRequest, ScopeFacts, Wall};
+use argiope::{Config, CrawlUrl, HostFacts, QueuedRequest, ScopeFacts, Wall};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -37,6 +37,8 @@ pub struct Report {
     robots_fetched: Option<String>,
     /// What was learned of its scopes.
     scopes: Vec<Scope>,
+    /// Its hosts that are not asked for now, because they do not answer.
+    held_hosts: Vec<HeldHost>,
     /// The first of them in the order in which they are fetched.
     next: Vec<Waiting>,
     damage: Vec<DamagedFile>,
@@ -55,6 +57,19 @@ struct Scope {
     /// Number of replies and sends that count in a quota.
     quota_costs: usize,
     suspected: bool,
+}
+
+/// A host that is not asked for now, because it does not answer.
+#[derive(Serialize)]
+struct HeldHost {
+    /// With its port.
+    host: String,
+    recorded: String,
+    until: String,
+    /// Seconds from now.
+    left: f64,
+    failures: u32,
+    given_up: u32,
 }
 
 /// A request that has not ended.
@@ -134,6 +149,18 @@ impl Matched {
             None => self.name == host,
         }
     }
+
+    /// Whether a host with its port is its host, which may have no requests.
+    fn has_held_host(&self, host: &str) -> bool {
+        match (&self.url, self.kind) {
+            (Some(url), _) => host_and_port(url) == host,
+            (None, "host") => {
+                let without_port = host.rsplit_once(':').map(|(name, _)| name);
+                self.name == host || without_port == Some(&self.name)
+            }
+            (None, _) => false,
+        }
+    }
 }
 
 impl Report {
@@ -202,7 +229,19 @@ impl Report {
         for waiting in &mut next {
             waiting.add_holds(&scopes);
         }
+        let of_next: BTreeSet<String> = first.iter().map(|one| host_and_port(one.url())).collect();
+        let held_hosts = contents.held_hosts(crawl.now);
+        let held_hosts: Vec<HeldHost> = held_hosts
+            .filter(|host| of_next.contains(&host.name) || matched.has_held_host(&host.name))
+            .map(|host| HeldHost::of(&host, crawl.now))
+            .collect();
+        for (waiting, queued) in next.iter_mut().zip(&first) {
+            let host = host_and_port(queued.url());
+            let held = held_hosts.iter().find(|held| held.host == host);
+            waiting.add_held_host(held);
+        }
         Report {
+            held_hosts,
             robots_fetched,
             scopes,
             subject: matched.kind,
@@ -247,6 +286,9 @@ impl Report {
         }
         for scope in &self.scopes {
             line("scope", &scope.to_text());
+        }
+        for held in &self.held_hosts {
+            line("no answer", &held.to_text());
         }
         for damaged in &self.damage {
             line("damage", damaged.as_text());
@@ -313,7 +355,48 @@ impl Scope {
     }
 }
 
+fn host_and_port(url: &CrawlUrl) -> String {
+    format!("{}:{}", url.host_str(), url.port())
+}
+
+impl HeldHost {
+    fn of(facts: &HostFacts, now: Wall) -> Self {
+        HeldHost {
+            host: facts.name.clone(),
+            recorded: facts.at.to_string(),
+            until: facts.held_until.to_string(),
+            left: facts.held_until.saturating_since(now).as_secs_f64(),
+            failures: facts.failures,
+            given_up: facts.given_up,
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let HeldHost {
+            host,
+            until,
+            failures,
+            given_up,
+            ..
+        } = self;
+        let given_up = match given_up {
+            0 => String::new(),
+            times => format!(", given up {times} times"),
+        };
+        format!("{host} is not asked until {until} ({failures} failures{given_up})")
+    }
+}
+
 impl Waiting {
+    /// That its host does not answer is a reason that it was not sent.
+    fn add_held_host(&mut self, held: Option<&HeldHost>) {
+        if let Some(held) = held {
+            self.why.push("host_held");
+            self.why_text
+                .push_str(&format!("; its host does not answer: {}", held.to_text()));
+        }
+    }
+
     /// Holds of its scopes are reasons that it was not sent.
     fn add_holds(&mut self, scopes: &[Scope]) {
         let own = scopes

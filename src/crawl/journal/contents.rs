@@ -17,6 +17,7 @@ use crate::crawl::journal::state::{State, StateError, numbers};
 use crate::crawl::spill::SpillStart;
 use crate::frontier::job::Job;
 use crate::frontier::request::{PageKind, Request};
+use crate::frontier::saved_hosts::HoldSummary;
 use crate::sink::commit::FileLength;
 use crate::sink::directory::{QUEUE, SEEN};
 use crate::state::record::{About, Entry, SpilledBlock};
@@ -64,6 +65,22 @@ pub struct ScopeFacts {
     pub costs: usize,
     /// The content of replies is suspected.
     pub is_suspected: bool,
+}
+
+/// A host that is not asked for now, because it does not answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HostFacts {
+    /// Its name, with the port.
+    pub name: String,
+    /// When this was recorded.
+    pub at: Wall,
+    /// Until when it is not asked.
+    pub held_until: Wall,
+    /// Failures since its last success.
+    pub failures: u32,
+    /// How often it was given up since.
+    pub given_up: u32,
 }
 
 impl StateContents {
@@ -266,6 +283,26 @@ impl StateContents {
                 delay: summary.delay,
                 costs: summary.costs,
                 is_suspected: summary.is_suspected,
+            })
+        })
+    }
+
+    /// The hosts that are not asked for now, because they do not answer, in order of their names.
+    pub fn held_hosts(&self, now: Wall) -> impl Iterator<Item = HostFacts> {
+        let restored = self.state.restored.iter();
+        let facts = restored.flat_map(|left| left.facts.about(About::Host));
+        let mut facts: Vec<NamedValue<'_>> = facts.collect();
+        facts.sort_unstable_by_key(|named| named.name);
+        facts.into_iter().filter_map(move |named| {
+            let NamedValue { name, at, value } = named;
+            let at = Wall(at);
+            let summary = HoldSummary::of(value, now.saturating_since(at))?;
+            Some(HostFacts {
+                name: name.to_owned(),
+                at,
+                held_until: Wall(now.0.saturating_add(nanos(summary.left))),
+                failures: summary.failures.into(),
+                given_up: summary.given_up.into(),
             })
         })
     }
