@@ -164,7 +164,8 @@ impl NamedValues {
         items.filter(|item| item.is_used).map(|item| item.named)
     }
 
-    /// The next value at a position, which moves behind it. What is added meanwhile may come, too.
+    /// The next value at a position, which moves behind it, or behind the last one: what was removed is passed
+    /// once. What is added meanwhile may come, too.
     pub fn next(&self, position: &mut Position) -> Option<NamedValue<'_>> {
         if position.piece < self.first {
             *position = Position {
@@ -173,12 +174,16 @@ impl NamedValues {
             };
         }
         loop {
-            let piece = self.pieces.get((position.piece - self.first) as usize)?;
+            let number = (position.piece - self.first) as usize;
+            let piece = self.pieces.get(number)?;
             for item in items_from(&piece.bytes, position.offset) {
                 position.offset += item.length;
                 if item.is_used {
                     return Some(item.named);
                 }
+            }
+            if number + 1 == self.pieces.len() {
+                return None;
             }
             *position = Position {
                 piece: position.piece + 1,

@@ -96,7 +96,10 @@ impl SavedRobots {
     /// `None`: all were reviewed.
     pub fn review(&mut self, valid: Valid<'_>, now: Instant) -> Option<Reviewed> {
         let mut position = self.reviewed;
-        let named = self.earlier.next(&mut position)?;
+        let Some(named) = self.earlier.next(&mut position) else {
+            self.reviewed = position;
+            return None;
+        };
         let left = decode(named.value, valid.agent);
         let left = left.and_then(|(_, left)| self.left(left, named.at, valid));
         let is_over = left.is_none_or(|left| self.resumed_at + left <= now);

@@ -34,6 +34,7 @@ impl<I: Io> Core<I> {
     /// Records that the sink has the result of an attempt.
     pub fn record_ended(&mut self, job: &Job) {
         self.journal.record_ended(job);
+        self.forget_cancel(job);
         self.count_spilled_end(job);
     }
 

@@ -39,6 +39,7 @@ mod starting;
 #[cfg(test)]
 pub mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +103,8 @@ pub(super) struct Core<I: Io> {
     spill: Spill,
     /// The settings of scopes without any of their own that were changed while the crawl ran.
     changed_default: ScopePatch,
+    /// Requests whose cancellation the journal has for later runs, by their numbers.
+    recorded_cancels: BTreeSet<u64>,
 }
 
 /// After so many events what is due by then is released and departs: reading a page takes long.

@@ -52,14 +52,21 @@ impl<I: Io> Core<I> {
     /// turn comes.
     pub fn cancel_later(&mut self, number: u64) {
         if self.spill.cancel(number) | self.work.cancel_left(number) {
+            self.recorded_cancels.insert(number);
             self.record_order(About::Cancelled, &number.to_string(), &[1]);
         }
     }
 
     /// The turn of a request has come that was cancelled before.
     pub fn end_cancelled(&mut self, job: Job) {
-        self.record_order(About::Cancelled, &job.root().to_string(), &[]);
         self.work.end(job, Vec::new(), cancelled());
+    }
+
+    /// The sink has the result of a request, and the journal says so: it need not be cancelled by a later run.
+    pub fn forget_cancel(&mut self, job: &Job) {
+        if !self.recorded_cancels.is_empty() && self.recorded_cancels.remove(&job.root()) {
+            self.record_order(About::Cancelled, &job.root().to_string(), &[]);
+        }
     }
 
     /// All requests of a scope up to this number are cancelled, also those whose scopes are not known yet.
@@ -67,22 +74,30 @@ impl<I: Io> Core<I> {
         self.record_order(About::CancelledScope, name, &until.to_le_bytes());
     }
 
-    /// Forgets which scopes were cancelled, once no request waits whose scopes are not known.
+    /// Forgets which scopes were cancelled, once no request waits whose scopes are not known, and those that were
+    /// cancelled have ended.
     pub fn forget_cancelled_scopes(&mut self, is_empty_outside: bool) {
         for name in self.work.forget_cancelled_scopes(is_empty_outside) {
             self.record_order(About::CancelledScope, &name, &[]);
         }
     }
 
-    /// Cancels what an earlier run was to cancel, once its requests are here.
+    /// Cancels the scopes that an earlier run was to cancel, before its requests are here.
+    pub fn restore_cancelled_scopes(&mut self, orders: &mut CancelOrders) {
+        for (name, until) in orders.scopes.drain(..) {
+            self.work.cancel_scope(name, until, || Some(1));
+        }
+    }
+
+    /// Cancels the requests that an earlier run was to cancel, once they are here.
     pub fn restore_cancelled(&mut self, orders: CancelOrders) {
         for number in orders.requests {
-            if !(self.spill.cancel(number) | self.work.cancel_left(number)) {
-                self.record_order(About::Cancelled, &number.to_string(), &[]);
+            match self.spill.cancel(number) | self.work.cancel_left(number) {
+                true => {
+                    self.recorded_cancels.insert(number);
+                }
+                false => self.record_order(About::Cancelled, &number.to_string(), &[]),
             }
-        }
-        for (name, until) in orders.scopes {
-            self.work.cancel_scope(name, until, || Some(1));
         }
     }
 

@@ -221,7 +221,8 @@ impl<I: Io> Core<I> {
         self.wakeups
             .turn_again_if(self.work.has_unsent() && self.output.is_ready());
         if self.work.has_cancelled_scopes() {
-            let is_empty_outside = self.control.is_empty() && !self.has_spilled();
+            let is_ended = !self.work.has_unsent();
+            let is_empty_outside = self.control.is_empty() && !self.has_spilled() && is_ended;
             self.forget_cancelled_scopes(is_empty_outside);
         }
     }

@@ -21,7 +21,8 @@ impl<I: Io> Core<I> {
         self.frontier
             .numbers()
             .continue_from(restored.next_number.max(1));
-        let cancel_orders = CancelOrders::of(&restored.facts);
+        let mut cancel_orders = CancelOrders::of(&restored.facts);
+        self.restore_cancelled_scopes(&mut cancel_orders);
         self.restore_facts(restored.facts, restored.is_quiet);
         // First what frees more memory than it takes.
         for (host, domain) in restored.seed_hosts.into_pairs() {

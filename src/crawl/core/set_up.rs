@@ -1,5 +1,6 @@
 //! Puts the parts of a crawl together.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::address;
@@ -153,6 +154,7 @@ impl<I: Io> Core<I> {
             journal,
             spill,
             changed_default: ScopePatch::default(),
+            recorded_cancels: BTreeSet::new(),
             classifier: Classifier::new(classify, wall),
             config,
         };

@@ -111,7 +111,10 @@ impl Throttle {
     pub(crate) fn review_saved(&mut self, now: Instant) -> Option<Reviewed> {
         let saved = &mut self.saved;
         let mut position = saved.reviewed;
-        let named = saved.states.next(&mut position)?;
+        let Some(named) = saved.states.next(&mut position) else {
+            saved.reviewed = position;
+            return None;
+        };
         let (is_over, is_empty) = (saved.is_over(named, now), named.value.is_empty());
         // From now on its time is that of this clock.
         let is_early = named.at > saved.resumed_wall.0;

@@ -12,7 +12,10 @@ use crate::frontier::request::Request;
 use crate::io::IoSettings;
 use crate::io::sim::web::{Reply, Web};
 use crate::io::sim::{Faults, FullDisk, Sim};
-use crate::sink::NullSink;
+use crate::sink::function::FunctionSink;
+use crate::sink::page::Page;
+use crate::sink::{NullSink, Sink};
+use crate::state::record::About;
 
 /// A crawl with a state, whose requests wait in files.
 fn crawl(web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
@@ -43,6 +46,16 @@ fn killed(crawler: &Crawler<Sim>) -> State {
 
 /// Continues a crawl that was killed.
 fn resumed(killed: &Crawler<Sim>, web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
+    resumed_into(NullSink, killed, web, edit)
+}
+
+/// The same, with results in this sink.
+fn resumed_into(
+    sink: impl Sink + 'static,
+    killed: &Crawler<Sim>,
+    web: &Web,
+    edit: impl FnOnce(&mut Config),
+) -> Crawler<Sim> {
     let mut config = config(1);
     config.frontier.memory_max = 1;
     config.state_sync = Duration::from_millis(100);
@@ -52,7 +65,7 @@ fn resumed(killed: &Crawler<Sim>, web: &Web, edit: impl FnOnce(&mut Config)) -> 
     let state = State::load_from(Path::new("out"), &files).expect("it can be read");
     state.beginning().write_to(&mut files);
     io.put_files(files);
-    let mut parts = Parts::new(NullSink);
+    let mut parts = Parts::new(sink);
     parts.state = Some(state);
     let config = config.finish().expect("a sound config");
     Crawler::on(io, config, web_resolver(), parts).expect("a crawler")
@@ -177,5 +190,37 @@ fn requests_that_were_cancelled_in_files_are_not_fetched_by_later_runs() {
     let earlier = earlier.filter(|asked| asked.host == "a.test");
     fetched.extend(earlier.filter_map(|asked| asked.target[1..].parse::<u64>().ok()));
     assert_eq!(fetched.len(), 200);
-    assert_eq!(killed(&last).queued(), 0);
+    let state = killed(&last);
+    assert_eq!(state.queued(), 0);
+    let facts = &state.restored.expect("of a crawl").facts;
+    let orders = [About::Cancelled, About::CancelledScope].map(|about| facts.about(about).count());
+    assert_eq!(orders, [0, 0], "all of them were carried out");
+}
+
+#[test]
+fn a_request_stays_cancelled_while_its_result_waits_for_the_sink() {
+    let web = || Web::new(|_| Reply::text("done"));
+    let edit = |config: &mut Config| config.throttle.default.delay = Duration::from_millis(50);
+    let first = web();
+    let mut crawler = crawl(&first, edit);
+    let handle = crawler.handle();
+    for number in 0..100 {
+        let id = crawler.submit(page(number)).expect("it is a URL");
+        if number >= 50 {
+            handle.cancel(id).expect("there is room");
+        }
+    }
+    run_for(&mut crawler, Duration::from_secs(1));
+    let full = FunctionSink::new(|_: Page| unreachable!("it is full")).ready_when(|| false);
+    let second = web();
+    let mut next = resumed_into(full, &crawler, &second, edit);
+    run_for(&mut next, Duration::from_secs(5));
+    let third = web();
+    let mut last = resumed(&next, &third, edit);
+    while last.turn(None) == Turn::GoesOn {}
+    assert!(third.asked().len() > 10, "the others are fetched");
+    for asked in third.asked() {
+        let number: u64 = asked.target[1..].parse().expect("a number");
+        assert!(number < 50, "{number}");
+    }
 }
