@@ -98,6 +98,9 @@ impl<I: Io> Core<I> {
             self.record_facts();
             self.throttle.has_due()
         } {}
+        if !self.throttle.knows_all_sends(self.now) {
+            return;
+        }
         let at = self.network.wall_at(self.now);
         for name in self.throttle.open_gaps(self.now) {
             self.journal.record_fact(About::OpenGap, name, at, &[1]);

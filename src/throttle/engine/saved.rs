@@ -44,6 +44,9 @@ pub(super) struct SavedScopes {
     open_gaps: HashSet<Box<str>, Secret>,
 }
 
+/// How long sends count that an earlier run may have made in a scope, if its end did not record them.
+const UNKNOWN_COUNT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl UnsavedScopes {
     /// The state of this scope has changed.
     pub fn mark(&mut self, id: ScopeId, scope: &mut Scope) {
@@ -128,6 +131,13 @@ impl Throttle {
             saved.states.take(&name);
         }
         Some(changed)
+    }
+
+    /// Whether all sends that may still count are those of scopes in this run, or were recorded by an earlier one.
+    pub(crate) fn knows_all_sends(&self, now: Instant) -> bool {
+        let saved = &self.saved;
+        let resumed_at = saved.resumed_at.filter(|_| !saved.is_complete);
+        resumed_at.is_none_or(|at| now.saturating_since(at) >= UNKNOWN_COUNT_FOR)
     }
 
     /// The names of the scopes in which the sends so far still count, if all others have no state: a later run

@@ -265,6 +265,28 @@ fn after_an_end_in_order_only_hosts_that_were_asked_lately_wait() {
 }
 
 #[test]
+fn a_short_run_that_ends_in_order_remembers_that_the_one_before_it_was_killed() {
+    let mut runs = Runs::new(1, Ends::Killed);
+    let edit = |config: &mut Config| {
+        config.throttle.default.delay = millis(10_000);
+        config.state_sync = millis(10);
+    };
+    // Nothing is left of a.test, so that the second run has no scope for it.
+    let answer = |asked: &Asked| match asked.host.as_str() {
+        "a.test" => Reply::text("done"),
+        _ => page(),
+    };
+    let seeds = ["http://a.test/", "http://b.test/", "http://a.test/2"];
+    runs.run(millis(500), millis(50), &seeds[..2], edit, answer);
+    runs.ends = Ends::Stopped;
+    runs.run(millis(300), millis(50), &seeds[..2], edit, answer);
+    assert_eq!(runs.of("a.test").len(), 1);
+    runs.run(millis(25_000), millis(50), &seeds, edit, answer);
+    assert_eq!(runs.of("a.test").len(), 2);
+    runs.check_gaps("a.test", millis(10_000), 1);
+}
+
+#[test]
 fn a_retry_after_that_was_learned_holds_in_the_next_runs() {
     let wait = Duration::from_secs(10);
     let mut held = 0;
