@@ -38,7 +38,11 @@ impl<I: Io> Core<I> {
         let Ok(patch) = text.parse::<ScopePatch>() else {
             return false;
         };
-        if self.config.check_scope(name, &patch).is_err() {
+        if let Err(error) = self.config.check_scope(name, &patch) {
+            log::warn!(
+                "{name}: an earlier run was given settings that are not possible with those of this run ({error}): \
+                 they are dropped"
+            );
             return false;
         }
         if name == "default" {
