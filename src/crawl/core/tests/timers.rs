@@ -87,8 +87,8 @@ fn every_timer_is_set_and_fires() {
     let mut probe = Probe::on(io, names, config(1), settings, &[get(1, 1)], |_: Page| {})
         .expect("it can be set up");
     watch.run(probe.crawler_mut());
-    // A state on disk.
-    let io = Sim::new(1, Box::new(calm(Duration::from_millis(5))));
+    // A state on disk; replies come before what is recorded is handed to it again.
+    let io = Sim::new(1, Box::new(calm(Duration::from_millis(1))));
     let mut parts = Parts::new(|_: Page| {});
     let state = State::new("out".as_ref(), String::new(), [1; 16]);
     parts.state = Some(state.expect("it is short"));
