@@ -87,16 +87,17 @@ fn every_timer_is_set_and_fires() {
     let mut probe = Probe::on(io, names, config(1), settings, &[get(1, 1)], |_: Page| {})
         .expect("it can be set up");
     watch.run(probe.crawler_mut());
-    // A state on disk; replies come before what is recorded is handed to it again.
+    // A state on disk, to which more is recorded before it is handed over again.
     let io = Sim::new(1, Box::new(calm(Duration::from_millis(1))));
     let mut parts = Parts::new(|_: Page| {});
     let state = State::new("out".as_ref(), String::new(), [1; 16]);
     parts.state = Some(state.expect("it is short"));
     let names = resolver::ResolverSettings::default();
     let mut config = config(1);
-    config.throttle.default.delay = Duration::from_secs(2);
+    config.throttle.default.delay = Duration::from_millis(3);
+    config.state_sync = Duration::from_millis(50);
     let mut crawler = Crawler::on(io, config, names, parts).expect("it can be set up");
-    for page in 1..30 {
+    for page in 1..300 {
         crawler.submit(get(page % 6, page)).expect("a request");
     }
     watch.run(&mut crawler);
