@@ -192,6 +192,30 @@ impl NamedValues {
         }
     }
 
+    /// Reviews the value at a position, which moves behind it, once for each. One that `is_over` is removed, and is
+    /// recorded as empty unless it was. One whose time is after `latest` is recorded anew. `None`: all were reviewed.
+    pub fn review(
+        &mut self,
+        position: &mut Position,
+        latest: u64,
+        is_over: impl FnOnce(NamedValue<'_>) -> bool,
+    ) -> Option<Reviewed> {
+        let mut next = *position;
+        let reviewed = self.next(&mut next).map(|named| {
+            let is_over = is_over(named);
+            let is_changed = is_over && !named.value.is_empty() || named.at > latest;
+            let value = if is_over { &[] } else { named.value };
+            let changed = is_changed.then(|| (Box::from(named.name), value.to_vec()));
+            (changed, is_over.then(|| Box::<str>::from(named.name)))
+        });
+        *position = next;
+        let (changed, over) = reviewed?;
+        if let Some(name) = over {
+            self.take(&name);
+        }
+        Some(changed)
+    }
+
     /// All values, in the order of [`NamedValues::iter`]. Memory is freed meanwhile.
     pub fn into_values(self) -> impl Iterator<Item = (String, u64, Vec<u8>)> {
         let mut pieces = self.pieces;
@@ -418,6 +442,44 @@ mod tests {
                 .into_iter()
                 .eq(model.map(|(name, (at, value))| (name, at, value)))
         );
+    }
+
+    #[test]
+    fn each_value_is_reviewed_once_and_what_was_removed_is_not_passed_again() {
+        let mut values = NamedValues::new();
+        for number in 0..1000 {
+            values.insert(NamedValue {
+                name: &format!("{number:04}"),
+                at: number,
+                value: &b"value"[number as usize % 5..],
+            });
+        }
+        // The first stays, and with it all pieces behind it.
+        let is_over = |named: NamedValue<'_>| named.at > 0 && named.at % 3 > 0;
+        let mut position = Position::default();
+        let mut recorded = Vec::new();
+        while let Some(reviewed) = values.review(&mut position, 990, is_over) {
+            recorded.push(reviewed.map(|(name, value)| (name.into_string(), value.len())));
+        }
+        assert_eq!(recorded.len(), 1000);
+        assert_eq!(recorded[0], None);
+        assert_eq!(recorded[1], Some(("0001".to_owned(), 0)));
+        assert_eq!(recorded[3], None);
+        assert_eq!(
+            recorded[993],
+            Some(("0993".to_owned(), 2)),
+            "after the latest"
+        );
+        assert_eq!(values.len(), 334);
+        let end = (position.piece, position.offset);
+        assert_eq!(end.0 as usize, values.pieces.len() - 1, "it is at the end");
+        assert_eq!(values.review(&mut position, 990, is_over), None);
+        assert_eq!((position.piece, position.offset), end);
+        // What comes later is reviewed, too.
+        let at = 2000;
+        let (name, value) = ("later", &b"value"[..]);
+        values.insert(NamedValue { name, at, value });
+        assert!(values.review(&mut position, 990, is_over).is_some());
     }
 
     #[test]

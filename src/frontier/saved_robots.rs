@@ -96,25 +96,17 @@ impl SavedRobots {
     /// `None`: all were reviewed.
     pub fn review(&mut self, valid: Valid<'_>, now: Instant) -> Option<Reviewed> {
         let mut position = self.reviewed;
-        let Some(named) = self.earlier.next(&mut position) else {
-            self.reviewed = position;
-            return None;
-        };
-        let left = decode(named.value, valid.agent);
-        let left = left.and_then(|(_, left)| self.left(left, named.at, valid));
-        let is_over = left.is_none_or(|left| self.resumed_at + left <= now);
-        // From now on its time is that of this clock.
-        let is_early = named.at > self.resumed_wall.0;
-        let changed = (is_over && !named.value.is_empty() || is_early).then(|| {
-            let value = if is_over { &[] } else { named.value };
-            (Box::from(named.name), value.to_vec())
+        let mut earlier = std::mem::take(&mut self.earlier);
+        // What was saved later than now is as of this clock from now on.
+        let latest = self.resumed_wall.0;
+        let reviewed = earlier.review(&mut position, latest, |named| {
+            let left = decode(named.value, valid.agent);
+            let left = left.and_then(|(_, left)| self.left(left, named.at, valid));
+            left.is_none_or(|left| self.resumed_at + left <= now)
         });
-        let over: Option<Box<str>> = is_over.then(|| named.name.into());
+        self.earlier = earlier;
         self.reviewed = position;
-        if let Some(name) = over {
-            self.earlier.take(&name);
-        }
-        Some(changed)
+        reviewed
     }
 
     /// How long a result was valid when this run began that was valid for `left` when it was saved. `None`: it was

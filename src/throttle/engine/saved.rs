@@ -112,25 +112,15 @@ impl Throttle {
     /// Reviews the next state that the earlier run saved and whose scope was not created: it is dropped if it has no
     /// effect any more. `None`: all were reviewed.
     pub(crate) fn review_saved(&mut self, now: Instant) -> Option<Reviewed> {
-        let saved = &mut self.saved;
-        let mut position = saved.reviewed;
-        let Some(named) = saved.states.next(&mut position) else {
-            saved.reviewed = position;
-            return None;
-        };
-        let (is_over, is_empty) = (saved.is_over(named, now), named.value.is_empty());
-        // From now on its time is that of this clock.
-        let is_early = named.at > saved.resumed_wall.0;
-        let changed = (is_over && !is_empty || is_early).then(|| {
-            let value = if is_over { &[] } else { named.value };
-            (Box::from(named.name), value.to_vec())
-        });
-        let over: Option<Box<str>> = is_over.then(|| named.name.into());
-        saved.reviewed = position;
-        if let Some(name) = over {
-            saved.states.take(&name);
-        }
-        Some(changed)
+        let mut position = self.saved.reviewed;
+        let mut states = std::mem::take(&mut self.saved.states);
+        let saved = &self.saved;
+        // What was saved later than now is as of this clock from now on.
+        let latest = saved.resumed_wall.0;
+        let reviewed = states.review(&mut position, latest, |named| saved.is_over(named, now));
+        self.saved.states = states;
+        self.saved.reviewed = position;
+        reviewed
     }
 
     /// Whether all sends that may still count are those of scopes in this run, or were recorded by an earlier one.

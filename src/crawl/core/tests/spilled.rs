@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::base::rng::Rng;
+use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::trial::{config, run_for, web_resolver};
 use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::frontier::request::Request;
-use crate::io::IoSettings;
 use crate::io::sim::web::{Reply, Web};
 use crate::io::sim::{Faults, FullDisk, Sim};
+use crate::io::{Io, IoSettings};
 use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
 use crate::sink::{NullSink, Sink};
@@ -42,6 +44,12 @@ fn crawl_under(faults: Faults, web: &Web, edit: impl FnOnce(&mut Config)) -> Cra
 /// What a crawl that is killed now leaves.
 fn killed(crawler: &Crawler<Sim>) -> State {
     State::load_from(Path::new("out"), crawler.io().files()).expect("it can be read")
+}
+
+/// How many requests and how many scopes a state says are to be cancelled.
+fn orders_in(state: &State) -> [usize; 2] {
+    let facts = &state.restored.as_ref().expect("of a crawl").facts;
+    [About::Cancelled, About::CancelledScope].map(|about| facts.about(about).count())
 }
 
 /// Continues a crawl that was killed.
@@ -192,9 +200,7 @@ fn requests_that_were_cancelled_in_files_are_not_fetched_by_later_runs() {
     assert_eq!(fetched.len(), 200);
     let state = killed(&last);
     assert_eq!(state.queued(), 0);
-    let facts = &state.restored.expect("of a crawl").facts;
-    let orders = [About::Cancelled, About::CancelledScope].map(|about| facts.about(about).count());
-    assert_eq!(orders, [0, 0], "all of them were carried out");
+    assert_eq!(orders_in(&state), [0, 0], "all of them were carried out");
 }
 
 #[test]
@@ -222,5 +228,105 @@ fn a_request_stays_cancelled_while_its_result_waits_for_the_sink() {
     for asked in third.asked() {
         let number: u64 = asked.target[1..].parse().expect("a number");
         assert!(number < 50, "{number}");
+    }
+}
+
+/// Requests of a random crawl, half of them to each of two hosts.
+const ORDERED: u64 = 120;
+
+/// After so long an order is durable.
+const ORDER_TIME: Duration = Duration::from_millis(500);
+
+/// Where a request of a random crawl goes.
+fn place(number: u64) -> (String, String) {
+    let host = ["a.test", "b.test"][number as usize % 2];
+    (host.to_owned(), format!("/{number}"))
+}
+
+/// Runs for so long, or to the end.
+fn run_until(crawler: &mut Crawler<Sim>, span: Duration) {
+    let until = crawler.io().now() + span;
+    let mut left = span;
+    while !left.is_zero() && crawler.turn(Some(left)) == Turn::GoesOn {
+        left = until.saturating_since(crawler.io().now());
+    }
+}
+
+/// A crawl that is killed again and again; requests are cancelled at any time, alone and by their scopes.
+fn check_random_orders(seed: u64) {
+    let mut rng = Rng::from_seed(seed);
+    let (delay, memory) = (rng.below(60), [1 << 30, 3000, 1][rng.below(3) as usize]);
+    let edit = |config: &mut Config| {
+        config.throttle.default.delay = Duration::from_millis(delay);
+        config.frontier.memory_max = memory;
+    };
+    let mut web = Web::new(|_| Reply::text("done"));
+    let mut crawler = crawl(&web, edit);
+    let mut ids = Vec::new();
+    for number in 0..ORDERED {
+        let (host, target) = place(number);
+        let request = Request::get(format!("http://{host}{target}"));
+        ids.push(crawler.submit(request).expect("it is a URL"));
+    }
+    let (mut asked, mut given, mut durable) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for _ in 0..8 {
+        let mut ordered: Vec<(u64, Instant)> = Vec::new();
+        for _ in 0..rng.below(5) {
+            run_until(&mut crawler, Duration::from_millis(rng.below(400)));
+            let handle = crawler.handle();
+            let cancelled: Vec<u64> = match rng.below(4) {
+                0 => {
+                    drop(handle.cancel_scope("b.test"));
+                    (0..ORDERED).filter(|number| number % 2 == 1).collect()
+                }
+                _ => (0..rng.below(20)).map(|_| rng.below(ORDERED)).collect(),
+            };
+            for number in &cancelled {
+                let cancel = handle.cancel(ids[*number as usize]);
+                // There is none who takes it once the crawl is over.
+                drop(cancel);
+            }
+            let now = crawler.io().now();
+            ordered.extend(cancelled.into_iter().map(|number| (number, now)));
+        }
+        run_until(&mut crawler, Duration::from_millis(rng.below(800)));
+        for request in web.asked() {
+            let place = (request.host, request.target);
+            assert!(
+                !durable.contains(&place),
+                "seed {seed}: {place:?} was cancelled"
+            );
+            asked.insert(place);
+        }
+        for (number, at) in ordered {
+            given.insert(place(number));
+            if crawler.io().now() > at + ORDER_TIME {
+                durable.insert(place(number));
+            }
+        }
+        web = Web::new(|_| Reply::text("done"));
+        crawler = resumed(&crawler, &web, edit);
+    }
+    while crawler.turn(None) == Turn::GoesOn {}
+    for request in web.asked() {
+        let place = (request.host, request.target);
+        assert!(
+            !durable.contains(&place),
+            "seed {seed}: {place:?} was cancelled"
+        );
+        asked.insert(place);
+    }
+    for place in (0..ORDERED).map(place) {
+        let is_done = asked.contains(&place) || given.contains(&place);
+        assert!(is_done, "seed {seed}: {place:?} was not fetched");
+    }
+    assert_eq!(killed(&crawler).queued(), 0, "seed {seed}");
+    assert_eq!(orders_in(&killed(&crawler)), [0, 0], "seed {seed}");
+}
+
+#[test]
+fn whatever_was_cancelled_before_a_commit_is_not_fetched_by_later_runs() {
+    for seed in 0..60 {
+        check_random_orders(seed);
     }
 }
