@@ -11,6 +11,9 @@ use crate::state::record::About;
 use crate::state::replay::Facts;
 use crate::throttle::settings::ScopePatch;
 
+/// Cancellations that are forgotten in one turn.
+const FORGOTTEN_PER_TURN: usize = 256;
+
 impl<I: Io> Core<I> {
     /// Replaces the settings of a scope from now on, in later runs, too.
     pub fn change_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
@@ -71,6 +74,25 @@ impl<I: Io> Core<I> {
         if !self.recorded_cancels.is_empty() && self.recorded_cancels.remove(&job.root()) {
             self.record_order(About::Cancelled, &job.root().to_string(), &[]);
         }
+    }
+
+    /// Forgets some of the other cancellations, once no request waits in a file or is left by an earlier run, and
+    /// none that was cancelled waits for the sink: these were of requests that had ended before.
+    pub fn forget_cancels(&mut self) {
+        if self.recorded_cancels.is_empty()
+            || self.has_spilled()
+            || self.work.has_left()
+            || self.work.has_unsent()
+        {
+            return;
+        }
+        for _ in 0..FORGOTTEN_PER_TURN {
+            let Some(number) = self.recorded_cancels.pop_first() else {
+                return self.spill.forget_cancelled();
+            };
+            self.record_order(About::Cancelled, &number.to_string(), &[]);
+        }
+        self.wakeups.turn_again();
     }
 
     /// All requests of a scope up to this number are cancelled, also those whose scopes are not known yet.

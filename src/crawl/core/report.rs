@@ -225,6 +225,7 @@ impl<I: Io> Core<I> {
             let is_empty_outside = self.control.is_empty() && !self.has_spilled() && is_ended;
             self.forget_cancelled_scopes(is_empty_outside);
         }
+        self.forget_cancels();
     }
 
     /// Puts all that has ended unsent into the sink, ready or not: the crawl ends.

@@ -418,6 +418,13 @@ impl Spill {
         open.is_some_and(|open| !open.cancelled.is_empty() && open.cancelled.remove(&number))
     }
 
+    /// Forgets which requests were cancelled: none is here.
+    pub fn forget_cancelled(&mut self) {
+        if let Some(open) = self.open.as_deref_mut() {
+            open.cancelled.clear();
+        }
+    }
+
     /// Blocks that were written since the last call.
     pub fn poll_written(&mut self) -> Vec<WrittenBlock> {
         match &mut self.open {

@@ -231,8 +231,33 @@ fn a_request_stays_cancelled_while_its_result_waits_for_the_sink() {
     }
 }
 
+#[test]
+fn a_scope_stays_cancelled_while_its_results_wait_for_the_sink() {
+    let web = || Web::new(|_| Reply::text("done"));
+    let edit = |config: &mut Config| {
+        config.throttle.default.delay = Duration::from_millis(50);
+        config.frontier.memory_max = 1 << 30;
+    };
+    let mut crawler = crawl(&web(), edit);
+    for number in 0..100 {
+        crawler.submit(page(number)).expect("it is a URL");
+    }
+    run_for(&mut crawler, Duration::from_millis(300));
+    let full = FunctionSink::new(|_: Page| unreachable!("it is full")).ready_when(|| false);
+    let mut next = resumed_into(full, &crawler, &web(), edit);
+    run_for(&mut next, Duration::from_millis(300));
+    let cancelled = next.handle().cancel_scope("a.test");
+    cancelled.expect("there is room");
+    run_for(&mut next, Duration::from_secs(2));
+    let third = web();
+    let mut last = resumed(&next, &third, edit);
+    while last.turn(None) == Turn::GoesOn {}
+    assert_eq!(third.asked().len(), 0);
+    assert_eq!(orders_in(&killed(&last)), [0, 0]);
+}
+
 /// Requests of a random crawl, half of them to each of two hosts.
-const ORDERED: u64 = 120;
+const ORDERED: u64 = 300;
 
 /// After so long an order is durable.
 const ORDER_TIME: Duration = Duration::from_millis(500);
@@ -274,18 +299,21 @@ fn check_random_orders(seed: u64) {
         for _ in 0..rng.below(5) {
             run_until(&mut crawler, Duration::from_millis(rng.below(400)));
             let handle = crawler.handle();
+            // Nobody takes an order once the crawl is over.
             let cancelled: Vec<u64> = match rng.below(4) {
                 0 => {
                     drop(handle.cancel_scope("b.test"));
                     (0..ORDERED).filter(|number| number % 2 == 1).collect()
                 }
-                _ => (0..rng.below(20)).map(|_| rng.below(ORDERED)).collect(),
+                _ => {
+                    let numbers: Vec<u64> =
+                        (0..rng.below(20)).map(|_| rng.below(ORDERED)).collect();
+                    for number in &numbers {
+                        drop(handle.cancel(ids[*number as usize]));
+                    }
+                    numbers
+                }
             };
-            for number in &cancelled {
-                let cancel = handle.cancel(ids[*number as usize]);
-                // There is none who takes it once the crawl is over.
-                drop(cancel);
-            }
             let now = crawler.io().now();
             ordered.extend(cancelled.into_iter().map(|number| (number, now)));
         }
