@@ -455,7 +455,7 @@ mod tests {
             });
         }
         // The first stays, and with it all pieces behind it. The last ones were needed before.
-        let is_over = |named: NamedValue<'_>| named.at % 3 > 0;
+        let is_over = |named: NamedValue<'_>| !named.at.is_multiple_of(3);
         for number in 901..1000 {
             assert!(values.take(&format!("{number:04}")));
         }

@@ -39,7 +39,6 @@ mod starting;
 #[cfg(test)]
 pub mod tests;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +46,7 @@ use crate::base::time::Instant;
 use crate::crawl::classifier::Classifier;
 use crate::crawl::config::Config;
 use crate::crawl::control::Control;
+use crate::crawl::core::orders::Orders;
 use crate::crawl::flights::Flights;
 use crate::crawl::journal::Journal;
 use crate::crawl::network::Network;
@@ -62,7 +62,6 @@ use crate::crawl::workload::Workload;
 use crate::frontier::Frontier;
 use crate::io::{Event, Io};
 use crate::throttle::engine::Throttle;
-use crate::throttle::settings::ScopePatch;
 
 /// A crawl on a back end.
 ///
@@ -101,10 +100,8 @@ pub(super) struct Core<I: Io> {
     journal: Journal,
     /// Requests that do not fit into memory.
     spill: Spill,
-    /// The settings of scopes without any of their own that were changed while the crawl ran.
-    changed_default: ScopePatch,
-    /// Requests whose cancellation the journal has for later runs, by their numbers.
-    recorded_cancels: BTreeSet<u64>,
+    /// Orders that later runs are to follow.
+    orders: Orders,
 }
 
 /// After so many events what is due by then is released and departs: reading a page takes long.

@@ -1,6 +1,8 @@
 //! Orders given while the crawl runs, as far as they are not carried out at once: recorded, so that later runs
 //! follow them.
 
+use std::collections::BTreeSet;
+
 use crate::base::time::Instant;
 use crate::crawl::config::patch_text;
 use crate::crawl::core::Core;
@@ -10,6 +12,15 @@ use crate::io::Io;
 use crate::state::record::About;
 use crate::state::replay::Facts;
 use crate::throttle::settings::ScopePatch;
+
+/// Orders that later runs are to follow, as far as the journal does not have them one by one.
+#[derive(Debug, Default)]
+pub struct Orders {
+    /// The settings of scopes without any of their own that were changed while the crawl ran.
+    changed_default: ScopePatch,
+    /// Requests whose cancellation the journal has, by their numbers.
+    recorded_cancels: BTreeSet<u64>,
+}
 
 /// Cancellations that are forgotten in one turn.
 const FORGOTTEN_PER_TURN: usize = 256;
@@ -21,9 +32,9 @@ impl<I: Io> Core<I> {
             let recorded = match name == "default" {
                 // What such a patch leaves out stays as it is.
                 true => {
-                    let earlier = &self.changed_default;
-                    self.changed_default = patch.clone().over(earlier);
-                    &self.changed_default
+                    let earlier = &self.orders.changed_default;
+                    self.orders.changed_default = patch.clone().over(earlier);
+                    &self.orders.changed_default
                 }
                 false => &patch,
             };
@@ -49,7 +60,7 @@ impl<I: Io> Core<I> {
             return false;
         }
         if name == "default" {
-            self.changed_default = patch.clone();
+            self.orders.changed_default = patch.clone();
         }
         self.throttle.set_scope(name, patch, self.now);
         true
@@ -59,7 +70,7 @@ impl<I: Io> Core<I> {
     /// turn comes.
     pub fn cancel_later(&mut self, number: u64) {
         if self.spill.cancel(number) | self.work.cancel_left(number) {
-            self.recorded_cancels.insert(number);
+            self.orders.recorded_cancels.insert(number);
             self.record_order(About::Cancelled, &number.to_string(), &[1]);
         }
     }
@@ -71,7 +82,9 @@ impl<I: Io> Core<I> {
 
     /// The sink has the result of a request, and the journal says so: it need not be cancelled by a later run.
     pub fn forget_cancel(&mut self, job: &Job) {
-        if !self.recorded_cancels.is_empty() && self.recorded_cancels.remove(&job.root()) {
+        if !self.orders.recorded_cancels.is_empty()
+            && self.orders.recorded_cancels.remove(&job.root())
+        {
             self.record_order(About::Cancelled, &job.root().to_string(), &[]);
         }
     }
@@ -79,7 +92,7 @@ impl<I: Io> Core<I> {
     /// Forgets some of the other cancellations, once no request waits in a file or is left by an earlier run, and
     /// none that was cancelled waits for the sink: these were of requests that had ended before.
     pub fn forget_cancels(&mut self) {
-        if self.recorded_cancels.is_empty()
+        if self.orders.recorded_cancels.is_empty()
             || self.has_spilled()
             || self.work.has_left()
             || self.work.has_unsent()
@@ -87,7 +100,7 @@ impl<I: Io> Core<I> {
             return;
         }
         for _ in 0..FORGOTTEN_PER_TURN {
-            let Some(number) = self.recorded_cancels.pop_first() else {
+            let Some(number) = self.orders.recorded_cancels.pop_first() else {
                 return self.spill.forget_cancelled();
             };
             self.record_order(About::Cancelled, &number.to_string(), &[]);
@@ -120,7 +133,7 @@ impl<I: Io> Core<I> {
         for number in orders.requests {
             match self.spill.cancel(number) | self.work.cancel_left(number) {
                 true => {
-                    self.recorded_cancels.insert(number);
+                    self.orders.recorded_cancels.insert(number);
                 }
                 false => self.record_order(About::Cancelled, &number.to_string(), &[]),
             }

@@ -1,6 +1,5 @@
 //! Puts the parts of a crawl together.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::address;
@@ -10,6 +9,7 @@ use crate::crawl::classifier::Classifier;
 use crate::crawl::config::Config;
 use crate::crawl::control::Control;
 use crate::crawl::core::Core;
+use crate::crawl::core::orders::Orders;
 use crate::crawl::flights::Flights;
 use crate::crawl::journal::Journal;
 use crate::crawl::journal::state::State;
@@ -34,7 +34,7 @@ use crate::fetch::tls::{CaFile, TlsConfig, TlsSettings};
 use crate::frontier::Frontier;
 use crate::io::{Io, open_files};
 use crate::throttle::engine::Throttle;
-use crate::throttle::settings::{MapKind, ScopePatch};
+use crate::throttle::settings::MapKind;
 use crate::throttle::signal::ByStatus;
 use crate::throttle::strategies::Strategies;
 
@@ -153,8 +153,7 @@ impl<I: Io> Core<I> {
             ),
             journal,
             spill,
-            changed_default: ScopePatch::default(),
-            recorded_cancels: BTreeSet::new(),
+            orders: Orders::default(),
             classifier: Classifier::new(classify, wall),
             config,
         };

@@ -263,7 +263,7 @@ const ORDERED: u64 = 300;
 const ORDER_TIME: Duration = Duration::from_millis(500);
 
 /// Where a request of a random crawl goes.
-fn place(number: u64) -> (String, String) {
+fn target_of(number: u64) -> (String, String) {
     let host = ["a.test", "b.test"][number as usize % 2];
     (host.to_owned(), format!("/{number}"))
 }
@@ -289,7 +289,7 @@ fn check_random_orders(seed: u64) {
     let mut crawler = crawl(&web, edit);
     let mut ids = Vec::new();
     for number in 0..ORDERED {
-        let (host, target) = place(number);
+        let (host, target) = target_of(number);
         let request = Request::get(format!("http://{host}{target}"));
         ids.push(crawler.submit(request).expect("it is a URL"));
     }
@@ -319,17 +319,17 @@ fn check_random_orders(seed: u64) {
         }
         run_until(&mut crawler, Duration::from_millis(rng.below(800)));
         for request in web.asked() {
-            let place = (request.host, request.target);
+            let target = (request.host, request.target);
             assert!(
-                !durable.contains(&place),
-                "seed {seed}: {place:?} was cancelled"
+                !durable.contains(&target),
+                "seed {seed}: {target:?} was cancelled"
             );
-            asked.insert(place);
+            asked.insert(target);
         }
         for (number, at) in ordered {
-            given.insert(place(number));
+            given.insert(target_of(number));
             if crawler.io().now() > at + ORDER_TIME {
-                durable.insert(place(number));
+                durable.insert(target_of(number));
             }
         }
         web = Web::new(|_| Reply::text("done"));
@@ -337,16 +337,16 @@ fn check_random_orders(seed: u64) {
     }
     while crawler.turn(None) == Turn::GoesOn {}
     for request in web.asked() {
-        let place = (request.host, request.target);
+        let target = (request.host, request.target);
         assert!(
-            !durable.contains(&place),
-            "seed {seed}: {place:?} was cancelled"
+            !durable.contains(&target),
+            "seed {seed}: {target:?} was cancelled"
         );
-        asked.insert(place);
+        asked.insert(target);
     }
-    for place in (0..ORDERED).map(place) {
-        let is_done = asked.contains(&place) || given.contains(&place);
-        assert!(is_done, "seed {seed}: {place:?} was not fetched");
+    for target in (0..ORDERED).map(target_of) {
+        let is_done = asked.contains(&target) || given.contains(&target);
+        assert!(is_done, "seed {seed}: {target:?} was not fetched");
     }
     assert_eq!(killed(&crawler).queued(), 0, "seed {seed}");
     assert_eq!(orders_in(&killed(&crawler)), [0, 0], "seed {seed}");
