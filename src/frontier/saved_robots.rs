@@ -27,9 +27,14 @@ pub(super) struct SavedRobots {
     earlier: NamedValues,
     /// Those before it were reviewed.
     reviewed: Position,
-    /// When this run continued the earlier one, also by the system's clock.
-    resumed_at: Instant,
-    resumed_wall: Wall,
+    resumed: Resumed,
+}
+
+/// When this run continued the earlier one, also by the system's clock.
+#[derive(Clone, Copy, Debug)]
+struct Resumed {
+    at: Instant,
+    wall: Wall,
 }
 
 impl SavedRobots {
@@ -39,8 +44,10 @@ impl SavedRobots {
             unsaved: VecDeque::new(),
             earlier: NamedValues::new(),
             reviewed: Position::default(),
-            resumed_at: Instant::START,
-            resumed_wall: Wall(0),
+            resumed: Resumed {
+                at: Instant::START,
+                wall: Wall(0),
+            },
         }
     }
 
@@ -69,7 +76,8 @@ impl SavedRobots {
     /// also by the system's clock.
     pub fn restore(&mut self, results: NamedValues, now: (Instant, Wall), bytes_max: u64) {
         self.earlier = results;
-        (self.resumed_at, self.resumed_wall) = now;
+        let (at, wall) = now;
+        self.resumed = Resumed { at, wall };
         let mut oldest = Position::default();
         while self.earlier.memory() as u64 > bytes_max
             && let Some(named) = self.earlier.next(&mut oldest)
@@ -83,36 +91,34 @@ impl SavedRobots {
     pub fn take(&mut self, origin: &str, valid: Valid<'_>) -> Option<(RobotsResult, Instant)> {
         let (at, saved) = self.earlier.remove(origin)?;
         let (result, left) = decode(&saved, valid.agent)?;
-        let left = self.left(left, at, valid)?;
-        if at > self.resumed_wall.0 {
+        let left = self.resumed.left(left, at, valid)?;
+        if at > self.resumed.wall.0 {
             // From now on its time is that of this clock.
             self.unsaved
                 .push_back((origin.to_owned(), saved.into_vec()));
         }
-        Some((result, self.resumed_at + left))
+        Some((result, self.resumed.at + left))
     }
 
     /// Reviews the next result of an earlier run whose origin is not in use: it is dropped if it is no longer valid.
     /// `None`: all were reviewed.
     pub fn review(&mut self, valid: Valid<'_>, now: Instant) -> Option<Reviewed> {
-        let mut position = self.reviewed;
-        let mut earlier = std::mem::take(&mut self.earlier);
+        let resumed = self.resumed;
         // What was saved later than now is as of this clock from now on.
-        let latest = self.resumed_wall.0;
-        let reviewed = earlier.review(&mut position, latest, |named| {
+        let latest = resumed.wall.0;
+        self.earlier.review(&mut self.reviewed, latest, |named| {
             let left = decode(named.value, valid.agent);
-            let left = left.and_then(|(_, left)| self.left(left, named.at, valid));
-            left.is_none_or(|left| self.resumed_at + left <= now)
-        });
-        self.earlier = earlier;
-        self.reviewed = position;
-        reviewed
+            let left = left.and_then(|(_, left)| resumed.left(left, named.at, valid));
+            left.is_none_or(|left| resumed.at + left <= now)
+        })
     }
+}
 
+impl Resumed {
     /// How long a result was valid when this run began that was valid for `left` when it was saved. `None`: it was
     /// not.
-    fn left(&self, left: Duration, saved_at: u64, valid: Valid<'_>) -> Option<Duration> {
-        let elapsed = self.resumed_wall.saturating_since(Wall(saved_at));
+    fn left(self, left: Duration, saved_at: u64, valid: Valid<'_>) -> Option<Duration> {
+        let elapsed = self.wall.saturating_since(Wall(saved_at));
         let left = left.min(valid.lifetime).saturating_sub(elapsed);
         (!left.is_zero()).then_some(left)
     }

@@ -30,9 +30,7 @@ pub(super) struct UnsavedScopes {
 /// States of scopes that do not exist yet in this run.
 #[derive(Debug)]
 pub(super) struct SavedScopes {
-    /// When this run continued an earlier one, and by the system's clock.
-    resumed_at: Option<Instant>,
-    resumed_wall: Wall,
+    resumed: Resumed,
     /// Nothing was sent after the states were saved.
     is_complete: bool,
     /// By name, each with the time of the system's clock at which it was saved.
@@ -42,6 +40,13 @@ pub(super) struct SavedScopes {
     /// Names of those whose gap after their last send was not over, if nothing was sent after the states were
     /// saved.
     open_gaps: HashSet<Box<str>, Secret>,
+}
+
+/// When this run continued an earlier one, if it did, and by the system's clock.
+#[derive(Clone, Copy, Debug)]
+struct Resumed {
+    at: Option<Instant>,
+    wall: Wall,
 }
 
 /// How long sends count that an earlier run may have made in a scope, if its end did not record them.
@@ -60,23 +65,27 @@ impl UnsavedScopes {
 impl SavedScopes {
     pub fn new(secret: &Secret) -> Self {
         SavedScopes {
-            resumed_at: None,
-            resumed_wall: Wall(0),
+            resumed: Resumed {
+                at: None,
+                wall: Wall(0),
+            },
             is_complete: false,
             states: NamedValues::new(),
             reviewed: Position::default(),
             open_gaps: HashSet::with_hasher(*secret),
         }
     }
+}
 
+impl Resumed {
     /// Time since a state was saved, at this moment of the run.
-    fn elapsed(&self, saved_at: u64, now: Instant) -> Duration {
-        let before = self.resumed_wall.saturating_since(Wall(saved_at));
-        before + now.saturating_since(self.resumed_at.unwrap_or(now))
+    fn elapsed(self, saved_at: u64, now: Instant) -> Duration {
+        let before = self.wall.saturating_since(Wall(saved_at));
+        before + now.saturating_since(self.at.unwrap_or(now))
     }
 
     /// Whether a state has no effect any more, or cannot be read.
-    fn is_over(&self, named: NamedValue<'_>, now: Instant) -> bool {
+    fn is_over(self, named: NamedValue<'_>, now: Instant) -> bool {
         let rules = SavedRules::decode(named.value);
         rules.is_none_or(|rules| rules.is_over(self.elapsed(named.at, now)))
     }
@@ -99,34 +108,32 @@ impl Throttle {
     /// was sent after its scopes were saved. Then only those wait whose gap was not over:
     /// [`Throttle::restore_open_gap`].
     pub(crate) fn continue_from(&mut self, is_complete: bool, now: Instant) {
-        self.saved.resumed_at = Some(now);
+        self.saved.resumed.at = Some(now);
         self.saved.is_complete = is_complete;
     }
 
     /// The states that the earlier run saved, each for when its scope is created. `wall`: now, by the system's clock.
     pub(crate) fn restore_scopes(&mut self, states: NamedValues, wall: Wall) {
         self.saved.states = states;
-        self.saved.resumed_wall = wall;
+        self.saved.resumed.wall = wall;
     }
 
     /// Reviews the next state that the earlier run saved and whose scope was not created: it is dropped if it has no
     /// effect any more. `None`: all were reviewed.
     pub(crate) fn review_saved(&mut self, now: Instant) -> Option<Reviewed> {
-        let mut position = self.saved.reviewed;
-        let mut states = std::mem::take(&mut self.saved.states);
-        let saved = &self.saved;
+        let saved = &mut self.saved;
+        let resumed = saved.resumed;
         // What was saved later than now is as of this clock from now on.
-        let latest = saved.resumed_wall.0;
-        let reviewed = states.review(&mut position, latest, |named| saved.is_over(named, now));
-        self.saved.states = states;
-        self.saved.reviewed = position;
-        reviewed
+        let is_over = |named: NamedValue<'_>| resumed.is_over(named, now);
+        saved
+            .states
+            .review(&mut saved.reviewed, resumed.wall.0, is_over)
     }
 
     /// Whether all sends that may still count are those of scopes in this run, or were recorded by an earlier one.
     pub(crate) fn knows_all_sends(&self, now: Instant) -> bool {
         let saved = &self.saved;
-        let resumed_at = saved.resumed_at.filter(|_| !saved.is_complete);
+        let resumed_at = saved.resumed.at.filter(|_| !saved.is_complete);
         resumed_at.is_none_or(|at| now.saturating_since(at) >= UNKNOWN_COUNT_FOR)
     }
 
@@ -146,7 +153,7 @@ impl Throttle {
 
     /// A new scope, as far as an earlier run determines its state.
     pub(super) fn begun(&mut self, name: &str, mut scope: Scope) -> Scope {
-        let Some(resumed_at) = self.saved.resumed_at else {
+        let Some(resumed_at) = self.saved.resumed.at else {
             return scope;
         };
         let open_gaps = &mut self.saved.open_gaps;
@@ -159,9 +166,9 @@ impl Throttle {
         if let Some((at, state)) = self.saved.states.remove(name)
             && !state.is_empty()
         {
-            let elapsed = self.saved.elapsed(at, now);
+            let elapsed = self.saved.resumed.elapsed(at, now);
             let rules = SavedRules::decode(&state).filter(|rules| !rules.is_over(elapsed));
-            if rules.is_none() || at > self.saved.resumed_wall.0 {
+            if rules.is_none() || at > self.saved.resumed.wall.0 {
                 // It will not be reviewed.
                 let left = rules.is_some().then(|| state.into_vec());
                 let changed = (Box::from(name), left.unwrap_or_default());
