@@ -24,6 +24,8 @@ pub struct ThrottleSettings {
     /// Replaces the default's concurrency and delays in a scope in which AutoThrottle is on while
     /// the default has it off, or the reverse. Values that the user set are the same in both.
     pub(crate) inverse_base: BasePace,
+    /// What replaced the configured default since, if anything did.
+    pub(crate) changed_default: Option<Box<ChangedDefault>>,
     /// `THROTTLING_SCOPES` (and `DOWNLOAD_SLOTS`): entries of scopes with own settings, by name or
     /// pattern; see [`ThrottleSettings::entry_of`].
     pub(crate) scopes: BTreeMap<String, ScopePatch>,
@@ -70,6 +72,7 @@ impl Default for ThrottleSettings {
             concurrent_requests_per_ip: 0,
             default: ScopeSettings::default(),
             inverse_base: BasePace::usual(true),
+            changed_default: None,
             scopes: BTreeMap::from([(
                 // The example of the specification's sources: a scope that asks for more than the
                 // default.
@@ -105,6 +108,51 @@ impl ThrottleSettings {
     /// The settings of scopes without an entry.
     pub fn usual(&self) -> &ScopeSettings {
         &self.default
+    }
+
+    /// Replaces settings of scopes without an entry: what `patch` sets, over what earlier patches set, over
+    /// what is configured. The patches in one, by [`ThrottleSettings::default_patch`], have the same effect.
+    pub(crate) fn change_default(&mut self, patch: ScopePatch) {
+        let changed = self.changed_default.take();
+        let changed = changed.unwrap_or_else(|| {
+            Box::new(ChangedDefault {
+                configured: self.default.clone(),
+                configured_inverse: self.inverse_base,
+                patch: ScopePatch::default(),
+            })
+        });
+        let ChangedDefault {
+            configured,
+            configured_inverse,
+            patch: earlier,
+        } = *changed;
+        let patch = patch.over(&earlier);
+        let was_automatic = configured.autothrottle.is_some();
+        let configured_base = BasePace::of(&configured);
+        // A patch completes what is configured, not what an earlier patch made of it: that has lost the
+        // keys of what was off.
+        self.default = configured.clone();
+        self.inverse_base = configured_inverse;
+        let default = self.scope(&patch);
+
+        let is_switched = default.autothrottle.is_some() != was_automatic;
+        let inverse = match is_switched {
+            true => configured_base,
+            false => configured_inverse,
+        };
+        self.default = default;
+        self.inverse_base = inverse.with(&patch);
+        self.changed_default = Some(Box::new(ChangedDefault {
+            configured,
+            configured_inverse,
+            patch,
+        }));
+    }
+
+    /// All patches of the default so far in one.
+    pub(crate) fn default_patch(&self) -> ScopePatch {
+        let changed = self.changed_default.as_ref();
+        changed.map_or_else(ScopePatch::default, |changed| changed.patch.clone())
     }
 
     /// All settings of the scope with this name.
@@ -206,22 +254,17 @@ impl ThrottleSettings {
         let automatic = default.autothrottle.is_some();
         let switched = patch.autothrottle.enabled.unwrap_or(automatic);
         let base = match switched == automatic {
-            true => BasePace {
-                concurrency: default.concurrency,
-                delay: default.delay,
-                delay_per_slot: default.delay_per_slot,
-            },
+            true => BasePace::of(default),
             false => self.inverse_base,
         };
-        let delay_per_slot = match (patch.delay_per_slot, patch.delay) {
-            (Some(own), _) => own,
-            // A delay replaces the default's delay per slot too.
-            (None, Some(_)) => Duration::ZERO,
-            (None, None) => base.delay_per_slot,
-        };
+        let BasePace {
+            concurrency,
+            delay,
+            delay_per_slot,
+        } = base.with(patch);
         ScopeSettings {
-            concurrency: patch.concurrency.unwrap_or(base.concurrency),
-            delay: patch.delay.unwrap_or(base.delay),
+            concurrency,
+            delay,
             delay_per_slot,
             jitter: patch.jitter.unwrap_or(default.jitter),
             autothrottle: switched.then(|| self.autothrottle_of(&patch.autothrottle)),
@@ -289,6 +332,29 @@ pub struct BasePace {
 }
 
 impl BasePace {
+    /// Those of these settings.
+    fn of(settings: &ScopeSettings) -> Self {
+        BasePace {
+            concurrency: settings.concurrency,
+            delay: settings.delay,
+            delay_per_slot: settings.delay_per_slot,
+        }
+    }
+
+    /// These, with what `patch` sets.
+    fn with(self, patch: &ScopePatch) -> Self {
+        BasePace {
+            concurrency: patch.concurrency.unwrap_or(self.concurrency),
+            delay: patch.delay.unwrap_or(self.delay),
+            delay_per_slot: match (patch.delay_per_slot, patch.delay) {
+                (Some(own), _) => own,
+                // A delay replaces the default's delay per slot too.
+                (None, Some(_)) => Duration::ZERO,
+                (None, None) => self.delay_per_slot,
+            },
+        }
+    }
+
     /// The built-in values, with AutoThrottle or without.
     pub(crate) fn usual(automatic: bool) -> Self {
         match automatic {
@@ -306,6 +372,16 @@ impl BasePace {
             },
         }
     }
+}
+
+/// A configured default, and what has replaced keys of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ChangedDefault {
+    configured: ScopeSettings,
+    /// The configured [`ThrottleSettings::inverse_base`].
+    configured_inverse: BasePace,
+    /// All patches in one.
+    patch: ScopePatch,
 }
 
 /// All pacing settings of one scope.

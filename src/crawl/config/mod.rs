@@ -23,7 +23,7 @@ pub use self::contact::{PUBLIC_HOSTS_MAX, PublicHosts};
 pub use self::error::{ConfigError, Problem, SettingSource};
 pub use self::net::EVERY_ORIGIN;
 pub use self::preset::{Preset, presets};
-pub(in crate::crawl) use self::scopes::patch_text;
+pub(in crate::crawl) use self::scopes::{DEFAULT_ENTRY, patch_text};
 pub use self::table::{Setting, settings};
 pub use self::value::SettingValue;
 
@@ -32,7 +32,7 @@ pub use crate::io::BackEnd;
 use self::form::Form;
 use self::net::{Agent, is_net, product_token};
 use self::quantity::{AboveOne, AboveZero, BelowOne, Delay};
-use self::scopes::{DEFAULT_ENTRY, Scopes};
+use self::scopes::Scopes;
 use crate::fetch::settings::FetchSettings;
 use crate::frontier::settings::FrontierSettings;
 use crate::io::IoSettings;

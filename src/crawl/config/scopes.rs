@@ -421,5 +421,5 @@ fn host_name(name: &str) -> Result<String, Problem> {
 }
 
 /// The entry with the defaults of all scopes that have no entry.
-pub(super) const DEFAULT_ENTRY: &str = "default";
+pub(in crate::crawl) const DEFAULT_ENTRY: &str = "default";
 const STARS: &str = "use * in *.example.com (all hosts below it), ip/* and domain/* only";

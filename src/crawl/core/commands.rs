@@ -45,7 +45,14 @@ impl<I: Io> Core<I> {
                     self.record_cancelled_scope(&name, until);
                     has_cancelled = true;
                 }
-                Command::SetScope(name, patch) => self.change_scope(&name, *patch, self.now),
+                Command::SetScope(name, patch) => {
+                    // The handle has checked the patch alone.
+                    if let Err(error) = self.change_scope(&name, *patch, self.now) {
+                        log::warn!(
+                            "settings are not applied: earlier ones do not allow them: {error}"
+                        );
+                    }
+                }
                 Command::Feedback(feedback) => self.throttle.feedback(&feedback, self.now),
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::base::time::Instant;
-use crate::crawl::config::patch_text;
+use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, patch_text};
 use crate::crawl::core::Core;
 use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
@@ -16,8 +16,6 @@ use crate::throttle::settings::ScopePatch;
 /// Orders that later runs are to follow, as far as the journal does not have them one by one.
 #[derive(Debug, Default)]
 pub struct Orders {
-    /// The settings of scopes without any of their own that were changed while the crawl ran.
-    changed_default: ScopePatch,
     /// Requests whose cancellation the journal has, by their numbers.
     recorded_cancels: BTreeSet<u64>,
 }
@@ -27,23 +25,30 @@ const FORGOTTEN_PER_TURN: usize = 256;
 
 impl<I: Io> Core<I> {
     /// Replaces the settings of a scope from now on, in later runs, too.
-    pub fn change_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
+    ///
+    /// # Errors
+    /// A value out of range, also by what earlier patches of the default have set.
+    pub fn change_scope(
+        &mut self,
+        name: &str,
+        patch: ScopePatch,
+        now: Instant,
+    ) -> Result<(), ConfigError> {
+        // Of the default, what a patch leaves out stays as it is: all patches in one have the same effect as one
+        // after another.
+        let recorded = match name == DEFAULT_ENTRY {
+            true => patch.clone().over(&self.throttle.default_patch()),
+            false => patch.clone(),
+        };
+        self.config.check_scope(name, &recorded)?;
         if self.journal.is_on() {
-            let recorded = match name == "default" {
-                // What such a patch leaves out stays as it is.
-                true => {
-                    let earlier = &self.orders.changed_default;
-                    self.orders.changed_default = patch.clone().over(earlier);
-                    &self.orders.changed_default
-                }
-                false => &patch,
-            };
-            let text = patch_text(recorded);
+            let text = patch_text(&recorded);
             let at = self.network.wall_at(now);
             self.journal
                 .record_fact(About::ScopeSettings, name, at, text.as_bytes());
         }
         self.throttle.set_scope(name, patch, now);
+        Ok(())
     }
 
     /// Continues with the settings of a scope. Returns whether they are settings.
@@ -58,9 +63,6 @@ impl<I: Io> Core<I> {
                  they are dropped"
             );
             return false;
-        }
-        if name == "default" {
-            self.orders.changed_default = patch.clone();
         }
         self.throttle.set_scope(name, patch, self.now);
         true

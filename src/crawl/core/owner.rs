@@ -51,8 +51,7 @@ impl<I: Io> Core<I> {
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch) -> Result<(), ConfigError> {
         let name = self.config.check_scope(name, &patch)?;
         self.wake_host();
-        self.change_scope(&name, patch, self.network.clock());
-        Ok(())
+        self.change_scope(&name, patch, self.network.clock())
     }
 
     /// Applies knowledge of a scope from another source than its answers.

@@ -223,7 +223,7 @@ impl Throttle {
     /// Checks one scope; if the name [covers many scopes](covers_many_scopes), all existing ones.
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
         if name == "default" {
-            self.settings.default = self.settings.scope(&patch);
+            self.settings.change_default(patch);
         } else if patch == ScopePatch::default() {
             self.settings.scopes.remove(name);
             self.profiles.remove(name);
@@ -253,6 +253,11 @@ impl Throttle {
         for id in self.scope_table.ids() {
             self.refresh(id, now);
         }
+    }
+
+    /// All patches of the default so far in one.
+    pub(crate) fn default_patch(&self) -> ScopePatch {
+        self.settings.default_patch()
     }
 
     /// Applies the present settings to a scope if they differ from its own.

@@ -1,5 +1,6 @@
 //! Settings of throttling: every key sets its field.
 
+mod changed;
 mod precedence;
 mod presets;
 mod refused;

@@ -384,6 +384,26 @@ fn a_scope_changes_its_pace_by_a_handle() {
 }
 
 #[test]
+fn a_change_of_the_default_that_an_earlier_one_does_not_allow_is_refused() {
+    let patch = |text: &str| text.parse::<ScopePatch>().expect("a patch");
+    let (mut crawler, handle, _) = crawl(calm(Duration::ZERO), 1, |_, _| {});
+    let later = patch(r#"{"backoff": {"min_delay": 100}}"#);
+    handle.set_scope("default", later).expect("there is room");
+    run_for(&mut crawler, Duration::from_secs(1));
+    // Of its own it is sound.
+    let sooner = patch(r#"{"backoff": {"max_delay": 50}}"#);
+    let by_handle = handle.set_scope("default", sooner.clone());
+    by_handle.expect("there is room");
+    run_for(&mut crawler, Duration::from_secs(1));
+    let refused = crawler.set_scope("default", sooner.clone());
+    let refused = refused.expect_err("100 s are more than 50 s");
+    assert!(refused.to_string().contains("min_delay"), "{refused}");
+    let given = crawler.core.throttle.default_patch();
+    assert_eq!(given, patch(r#"{"backoff": {"min_delay": 100}}"#));
+    crawler.set_scope("a.test", sooner).expect("it is another");
+}
+
+#[test]
 fn a_shorter_grace_can_follow_and_a_longer_one_has_no_effect() {
     let (mut crawler, handle, record) = crawl(calm(Duration::from_secs(90)), 1, |_, _| {});
     let sent = handle.submit(get(1, 1)).expect("there is room");

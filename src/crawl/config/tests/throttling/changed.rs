@@ -1,0 +1,139 @@
+//! Changes of the default while a crawl runs: one patch that has them all has the same effect.
+
+use serde_json::{Map, Value, json};
+
+use super::{secs, throttle};
+use crate::base::rng::Rng;
+use crate::crawl::config::patch_text;
+use crate::throttle::settings::{ScopePatch, ThrottleSettings};
+
+/// Some of these keys, each with one of its values.
+fn some_of(keys: &[(&str, &[Value])], rng: &mut Rng) -> Map<String, Value> {
+    let chance = rng.range_f64(0.0, 0.6);
+    let mut chosen = Map::new();
+    for (key, values) in keys {
+        let value = &values[rng.below(values.len() as u64) as usize];
+        if rng.chance(chance) {
+            chosen.insert((*key).to_owned(), value.clone());
+        }
+    }
+    chosen
+}
+
+/// A patch with any of the keys of a scope.
+fn random_patch(rng: &mut Rng) -> ScopePatch {
+    let switch = [json!(true), json!(false)];
+    let delays = [json!(0), json!(0.1), json!(2.5), json!(70)];
+    let counts = [json!(1), json!(3), json!(16)];
+    let jitters = [json!(false), json!(0.25), json!([-0.1, 0.3])];
+    let mut patch = some_of(
+        &[
+            ("concurrency", &counts),
+            ("delay", &delays),
+            ("delay_per_slot", &delays),
+            ("jitter", &jitters),
+            ("ignore_robots_txt", &switch),
+            ("quota", &counts),
+            ("window", &[json!(5), json!(3600)]),
+            ("window_kind", &[json!("fixed"), json!("sliding")]),
+            ("requests_per_minute", &counts),
+            ("manager", &[json!("default"), json!("own")]),
+        ],
+        rng,
+    );
+    let backoff = some_of(
+        &[
+            ("enabled", &switch),
+            ("http_codes", &[json!([429]), json!([500, 503])]),
+            ("exceptions", &[json!([]), json!(["timeout"])]),
+            ("delay_factor", &[json!(1.5), json!(3)]),
+            ("max_delay", &[json!(100), json!(600)]),
+            ("min_delay", &[json!(2), json!(50)]),
+            ("jitter", &jitters),
+            ("window", &[json!(10)]),
+            ("concurrency_factor", &[json!(0.25)]),
+            ("per_slot", &switch),
+        ],
+        rng,
+    );
+    let rampup = some_of(
+        &[
+            ("enabled", &switch),
+            ("backoff_target", &[json!([1, 2]), json!([3, 5])]),
+            ("delay_factor", &[json!(1.5), json!(3)]),
+            ("min_delay", &delays),
+        ],
+        rng,
+    );
+    let autothrottle = some_of(
+        &[
+            ("enabled", &switch),
+            ("mode", &[json!("robust"), json!("scrapy")]),
+            ("start_delay", &[json!(2), json!(3)]),
+            ("max_delay", &[json!(90)]),
+            ("target_concurrency", &[json!(0.5), json!(1)]),
+            ("latency_from", &[json!("send"), json!("connect")]),
+        ],
+        rng,
+    );
+    for (key, table) in [
+        ("backoff", backoff),
+        ("rampup", rampup),
+        ("autothrottle", autothrottle),
+    ] {
+        if !table.is_empty() {
+            patch.insert(key.to_owned(), table.into());
+        }
+    }
+    let text = Value::from(patch).to_string();
+    text.parse()
+        .unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// Settings of scopes that differ from the default in AutoThrottle or in single keys.
+fn all_of(settings: &ThrottleSettings) -> Vec<String> {
+    let entries = [
+        "{}",
+        r#"{"autothrottle": true}"#,
+        r#"{"autothrottle": false, "rampup": true}"#,
+        r#"{"delay": 1, "quota": 7}"#,
+    ];
+    entries
+        .into_iter()
+        .map(|entry| format!("{:?}", settings.scope(&entry.parse().expect("a patch"))))
+        .collect()
+}
+
+#[test]
+fn changes_of_the_default_one_after_another_have_the_effect_of_one_patch_with_all_of_them() {
+    let mut rng = Rng::from_seed(1);
+    for number in 0..3000 {
+        let configured = throttle(&[
+            ("AUTOTHROTTLE_ENABLED", rng.chance(0.5).into()),
+            ("DOWNLOAD_DELAY", [0, 3][rng.below(2) as usize].into()),
+        ]);
+        let mut live = configured.clone();
+        for _ in 0..1 + rng.below(5) {
+            live.change_default(random_patch(&mut rng));
+        }
+        let text = patch_text(&live.default_patch());
+        let mut later = configured;
+        later.change_default(text.parse().expect("it is written as it is read"));
+        assert_eq!(all_of(&later), all_of(&live), "{number}: {text}");
+        assert_eq!(later.default_patch(), live.default_patch(), "{text}");
+    }
+}
+
+#[test]
+fn a_changed_default_delay_holds_in_scopes_that_switch_autothrottle() {
+    for automatic in [false, true] {
+        let mut settings = throttle(&[("AUTOTHROTTLE_ENABLED", automatic.into())]);
+        settings.change_default(ScopePatch::default().delay(secs(20.0)));
+        for switch in [r#"{"autothrottle": true}"#, r#"{"autothrottle": false}"#] {
+            let scope = settings.scope(&switch.parse().expect("a patch"));
+            assert_eq!(scope.delay, secs(20.0), "{automatic}, {switch}");
+            settings.change_default(switch.parse().expect("a patch"));
+            assert_eq!(settings.usual().delay, secs(20.0), "{automatic}, {switch}");
+        }
+    }
+}
