@@ -1,6 +1,8 @@
 //! Cancels attempts: when the crawl stops or pauses, what has not departed goes back to the frontier and
 //! what is on its way ends as `cancelled`; when handles cancel requests, both end so.
 
+use std::collections::BTreeSet;
+
 use crate::base::bound::Bound;
 use crate::base::ids::ScopeId;
 use crate::base::slab::Key;
@@ -8,7 +10,6 @@ use crate::crawl::core::Core;
 use crate::crawl::flights::{Flight, Stage};
 use crate::crawl::work::unsent::{STOPPED, cancelled};
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::{Close, Io};
 
@@ -61,8 +62,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Ends the attempts that `is_named` names, and all under these scopes.
-    pub fn cancel_flights(&mut self, is_named: impl Fn(&Job) -> bool, scopes: &[ScopeId]) {
+    /// Ends the attempts of the requests of these numbers, and all under these scopes.
+    pub fn cancel_flights(&mut self, numbers: &BTreeSet<u64>, scopes: &[ScopeId]) {
         for key in self.flights.keys_where(|_| true) {
             let Some(flight) = self.flights.get(key) else {
                 continue;
@@ -71,14 +72,15 @@ impl<I: Io> Core<I> {
                 let mut held = self.throttle.ticket_scopes(flight.ticket);
                 held.any(|scope| scopes.contains(&scope))
             };
-            if is_named(&flight.job) || flight.job.kind != PageKind::Robots && is_under() {
-                self.cancel_attempt(key);
+            let is_named = numbers.contains(&flight.job.root());
+            if flight.job.kind != PageKind::Robots && (is_named || is_under()) {
+                self.cancel_attempt(key, numbers);
             }
         }
     }
 
-    /// Ends one attempt that was released.
-    fn cancel_attempt(&mut self, key: Key) {
+    /// Ends one attempt that was released. `numbers`: of the requests that are cancelled.
+    fn cancel_attempt(&mut self, key: Key, numbers: &BTreeSet<u64>) {
         let flight = self.flights.get(key).expect("the caller found it");
         if let Stage::Exchanging { socket } = flight.stage {
             if let Some(event) = self.network.abort(socket, cancelled(), self.now) {
@@ -91,7 +93,7 @@ impl<I: Io> Core<I> {
         let names = names.collect();
         let flight = self.withdraw(key);
         self.end_attempt(flight.lane, &flight.job, false);
-        self.work.end(flight.job, names, cancelled());
+        self.end_by_order(flight.job, names, numbers);
     }
 
     /// Removes an attempt that has not departed; closes its connections and returns its ticket.

@@ -34,14 +34,7 @@ impl<I: Io> Core<I> {
                 }
                 Command::CancelScope(name, until) => {
                     scopes.extend(self.throttle.known_scope(&name));
-                    let has_spilled = self.has_spilled();
-                    let control = &self.control;
-                    let lowest_outside = || match has_spilled {
-                        // It is not looked for in the files.
-                        true => Some(1),
-                        false => control.lowest_number(),
-                    };
-                    self.work.cancel_scope(name.clone(), until, lowest_outside);
+                    self.work.cancel_scope(name.clone(), until);
                     self.record_cancelled_scope(&name, until);
                     has_cancelled = true;
                 }
@@ -58,6 +51,7 @@ impl<I: Io> Core<I> {
         }
         if has_cancelled {
             self.cancel_requests(&ids, &scopes);
+            self.review_cancelled_scopes();
         }
     }
 
@@ -73,7 +67,7 @@ impl<I: Io> Core<I> {
                 // The target has a final page of its own.
                 self.conclude_redirect(offer, true);
             }
-            self.work.end(removed.job, Vec::new(), cancelled());
+            self.end_by_order(removed.job, Vec::new(), ids);
         }
         let queued = self.frontier.extract(
             |id| ids.contains(&id),
@@ -82,14 +76,19 @@ impl<I: Io> Core<I> {
         self.update_lanes();
         for (lane, job) in queued {
             let names = self.lane_scope_names(lane);
-            self.work.end(job, names, cancelled());
+            self.end_by_order(job, names, ids);
         }
         let throttle = &self.throttle;
+        let mut named = Vec::new();
         self.pages.cancel(|task| {
             let is_page = task.job.kind != PageKind::Robots;
+            named.extend(is_named(&task.job).then(|| task.job.root()));
             is_named(&task.job) || is_page && is_under(throttle, task.lane, scopes)
         });
-        self.cancel_flights(is_named, scopes);
+        for number in named {
+            self.record_cancel(number);
+        }
+        self.cancel_flights(ids, scopes);
     }
 
     /// Ends a request that is to be queued if it was cancelled by its scope; returns whether it was.

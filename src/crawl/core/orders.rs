@@ -72,7 +72,22 @@ impl<I: Io> Core<I> {
     /// turn comes.
     pub fn cancel_later(&mut self, number: u64) {
         if self.spill.cancel(number) | self.work.cancel_left(number) {
-            self.orders.recorded_cancels.insert(number);
+            self.record_cancel(number);
+        }
+    }
+
+    /// A request that waits in memory is cancelled. If its number was given, it stays cancelled in later runs until
+    /// the sink has its result, which may take long.
+    pub fn end_by_order(&mut self, job: Job, scopes: Vec<String>, numbers: &BTreeSet<u64>) {
+        if numbers.contains(&job.root()) {
+            self.record_cancel(job.root());
+        }
+        self.work.end(job, scopes, cancelled());
+    }
+
+    /// A request is cancelled whose result the sink has not got.
+    pub fn record_cancel(&mut self, number: u64) {
+        if self.journal.is_on() && self.orders.recorded_cancels.insert(number) {
             self.record_order(About::Cancelled, &number.to_string(), &[1]);
         }
     }
@@ -115,6 +130,20 @@ impl<I: Io> Core<I> {
         self.record_order(About::CancelledScope, name, &until.to_le_bytes());
     }
 
+    /// If many scopes were cancelled, forgets those of which all requests have ended.
+    pub fn review_cancelled_scopes(&mut self) {
+        let has_spilled = self.has_spilled();
+        let control = &self.control;
+        let lowest_outside = || match has_spilled {
+            // It is not looked for in the files.
+            true => Some(1),
+            false => control.lowest_number(),
+        };
+        for name in self.work.review_cancelled_scopes(lowest_outside) {
+            self.record_order(About::CancelledScope, &name, &[]);
+        }
+    }
+
     /// Forgets which scopes were cancelled, once no request waits whose scopes are not known, and those that were
     /// cancelled have ended.
     pub fn forget_cancelled_scopes(&mut self, is_empty_outside: bool) {
@@ -126,8 +155,19 @@ impl<I: Io> Core<I> {
     /// Cancels the scopes that an earlier run was to cancel, before its requests are here.
     pub fn restore_cancelled_scopes(&mut self, orders: &mut CancelOrders) {
         for (name, until) in orders.scopes.drain(..) {
-            self.work.cancel_scope(name, until, || Some(1));
+            self.work.cancel_scope(name, until);
         }
+    }
+
+    /// Ends a request that an earlier run had offered, if that run was to cancel it; returns it otherwise.
+    pub fn end_offered(&mut self, job: Job, orders: &mut CancelOrders) -> Option<Job> {
+        let number = job.root();
+        if !orders.requests.remove(&number) {
+            return Some(job);
+        }
+        self.orders.recorded_cancels.insert(number);
+        self.end_cancelled(job);
+        None
     }
 
     /// Cancels the requests that an earlier run was to cancel, once they are here.
@@ -151,7 +191,7 @@ impl<I: Io> Core<I> {
 /// What an earlier run was to cancel.
 #[derive(Debug)]
 pub struct CancelOrders {
-    requests: Vec<u64>,
+    requests: BTreeSet<u64>,
     scopes: Vec<(String, u64)>,
 }
 

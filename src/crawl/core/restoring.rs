@@ -44,6 +44,9 @@ impl<I: Io> Core<I> {
         }
         for Entry { mut job, .. } in restored.offered {
             job.awaited = false;
+            let Some(job) = self.end_offered(job, &mut cancel_orders) else {
+                continue;
+            };
             // It is offered again, under its number.
             self.journal.record_dropped(&job);
             self.restore_origin(&job);

@@ -198,7 +198,7 @@ impl Pages {
     }
 
     /// Ends the search in the replies that `is_named` names.
-    pub fn cancel(&mut self, is_named: impl Fn(&Task) -> bool) {
+    pub fn cancel(&mut self, mut is_named: impl FnMut(&Task) -> bool) {
         for task in &mut self.under_way {
             if is_named(task) {
                 task.cancel();

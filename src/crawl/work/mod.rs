@@ -244,19 +244,23 @@ impl Work {
     }
 
     /// The requests of a scope up to this number are cancelled, also those whose scopes are not known yet.
-    /// `lowest_outside`: the lowest number of a request that is not here yet.
-    pub fn cancel_scope(
+    pub fn cancel_scope(&mut self, name: String, until: u64) {
+        self.cancelled_scopes.add(name, until);
+    }
+
+    /// If many scopes were cancelled, forgets those of which all requests that were meant have ended, and returns
+    /// their names. `lowest_outside`: the lowest number of a request that is not here yet.
+    pub fn review_cancelled_scopes(
         &mut self,
-        name: String,
-        until: u64,
         lowest_outside: impl FnOnce() -> Option<u64>,
-    ) {
+    ) -> Vec<String> {
         let (mapping, delayed, offers) = (&self.mapping, &self.delayed, &self.offers);
-        let left = self.left.next_number();
-        self.cancelled_scopes.add(name, until, || {
+        let (unsent, left) = (&self.unsent, self.left.next_number());
+        self.cancelled_scopes.review(|| {
             let waiting = mapping.ids().chain(delayed.ids()).chain(offers.ids());
+            let waiting = waiting.chain(unsent.ids());
             waiting.chain(lowest_outside()).chain(left).min()
-        });
+        })
     }
 
     /// Whether scopes were cancelled whose requests may not all be known.

@@ -62,6 +62,11 @@ impl UnsentQueue {
         self.waiting.len()
     }
 
+    /// The numbers of the attempts that wait.
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.waiting.iter().map(|unsent| unsent.job.id)
+    }
+
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -76,27 +81,46 @@ impl UnsentQueue {
 /// Scopes whose requests were cancelled, and up to which number.
 ///
 /// Kept for requests whose scopes are not known yet: they are in the inbox, or wait for the scope map or
-/// for a redirect's moment.
-#[derive(Debug, Default)]
+/// for a redirect's moment; and for later runs, as long as the sink has not got all of them.
+#[derive(Debug)]
 pub struct CancelledScopes {
     until: BTreeMap<String, u64>,
+    /// With so many names, those that are over are removed.
+    reviewed_at: usize,
 }
 
 /// From so many scopes on, those under which no request waits are removed each time that the number has
 /// doubled.
 const SCOPES_KEPT: usize = 64;
 
-impl CancelledScopes {
-    /// A scope's requests up to this number are cancelled. `first_waiting`: the lowest number of all whose
-    /// scopes are not known yet.
-    pub fn add(&mut self, name: String, until: u64, first_waiting: impl FnOnce() -> Option<u64>) {
-        let names = self.until.len();
-        if names >= SCOPES_KEPT && names.is_power_of_two() {
-            let first = first_waiting();
-            self.until
-                .retain(|_, until| first.is_some_and(|first| first <= *until));
+impl Default for CancelledScopes {
+    fn default() -> Self {
+        CancelledScopes {
+            until: BTreeMap::new(),
+            reviewed_at: SCOPES_KEPT,
         }
+    }
+}
+
+impl CancelledScopes {
+    /// A scope's requests up to this number are cancelled.
+    pub fn add(&mut self, name: String, until: u64) {
         self.until.insert(name, until);
+    }
+
+    /// If there are many names, removes those that are over, and returns them. `first_waiting`: the lowest number
+    /// of all requests whose scopes are not known yet, or that the sink has not got.
+    pub fn review(&mut self, first_waiting: impl FnOnce() -> Option<u64>) -> Vec<String> {
+        if self.until.len() < self.reviewed_at {
+            return Vec::new();
+        }
+        let first = first_waiting();
+        let all = std::mem::take(&mut self.until).into_iter();
+        let (kept, over): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.partition(|(_, until)| first.is_some_and(|first| first <= *until));
+        self.until = kept;
+        self.reviewed_at = (2 * self.until.len()).max(SCOPES_KEPT);
+        over.into_keys().collect()
     }
 
     /// Whether a request under these scopes is cancelled.

@@ -232,6 +232,50 @@ fn a_request_stays_cancelled_while_its_result_waits_for_the_sink() {
 }
 
 #[test]
+fn a_request_that_waits_for_its_answer_or_its_turn_stays_cancelled_while_its_result_waits() {
+    let edit = |config: &mut Config| {
+        config.throttle.default.delay = Duration::from_secs(100);
+        config.frontier.memory_max = 1 << 30;
+    };
+    let (mut offered, mut queued) = (0, 0);
+    for is_ready in [false, true] {
+        for seed in 0..10 {
+            let web = || Web::new(|_| Reply::text("done"));
+            let sink = |is_ready| FunctionSink::new(|_: Page| ()).ready_when(move || is_ready);
+            let begun = crawl(&web(), edit);
+            let mut crawler = resumed_into(sink(is_ready), &begun, &web(), edit);
+            crawler.delay_admission(seed);
+            crawler.submit(page(0)).expect("it is a URL");
+            let ids = (1..20).map(|number| crawler.submit(page(number)).expect("it is a URL"));
+            let ids: Vec<u64> = ids.collect();
+            run_for(&mut crawler, Duration::from_millis(5));
+            let waits = crawler.core.work.len();
+            for id in ids {
+                crawler.handle().cancel(id).expect("there is room");
+            }
+            run_for(&mut crawler, Duration::from_millis(1000));
+            let left = killed(&crawler).restored.expect("it is committed");
+            offered += left.offered.len();
+            queued += 19 - waits;
+            // It is killed twice.
+            let second = web();
+            let mut next = resumed_into(sink(seed % 2 == 0), &crawler, &second, edit);
+            next.delay_admission(seed);
+            run_until(&mut next, Duration::from_secs(200));
+            let third = web();
+            let mut last = resumed(&next, &third, edit);
+            while last.turn(None) == Turn::GoesOn {}
+            for asked in [second.asked(), third.asked()].concat() {
+                let target = asked.target;
+                assert_eq!(target, "/0", "seed {seed}, sink is ready: {is_ready}");
+            }
+            assert_eq!(orders_in(&killed(&last)), [0, 0], "seed {seed}");
+        }
+    }
+    assert!(offered > 40 && queued > 100, "{offered} {queued}");
+}
+
+#[test]
 fn a_scope_stays_cancelled_while_its_results_wait_for_the_sink() {
     let web = || Web::new(|_| Reply::text("done"));
     let edit = |config: &mut Config| {
@@ -254,6 +298,38 @@ fn a_scope_stays_cancelled_while_its_results_wait_for_the_sink() {
     while last.turn(None) == Turn::GoesOn {}
     assert_eq!(third.asked().len(), 0);
     assert_eq!(orders_in(&killed(&last)), [0, 0]);
+}
+
+#[test]
+fn of_many_cancelled_scopes_those_that_are_over_are_not_kept_in_the_state() {
+    let web = Web::new(|asked| match asked.target.as_str() {
+        "/late" => Reply::status(302)
+            .field("location", "/done")
+            .field("retry-after", "60"),
+        _ => Reply::text("done"),
+    });
+    let mut crawler = crawl(&web, |config| config.frontier.memory_max = 1 << 30);
+    let handle = crawler.handle();
+    let late = |host: &str| Request::get(format!("http://{host}/late"));
+    let cancel = |names: std::ops::Range<u64>| {
+        for number in names {
+            let cancelled = handle.cancel_scope(&format!("{number}.test"));
+            cancelled.expect("there is room");
+        }
+    };
+    crawler.submit(late("a.test")).expect("it is a URL");
+    run_for(&mut crawler, Duration::from_secs(10));
+    cancel(0..64);
+    run_for(&mut crawler, Duration::from_secs(20));
+    assert_eq!(orders_in(&killed(&crawler)), [0, 64], "a request waits");
+    crawler.submit(late("b.test")).expect("it is a URL");
+    run_for(&mut crawler, Duration::from_secs(40));
+    cancel(64..128);
+    run_for(&mut crawler, Duration::from_secs(1));
+    assert_eq!(orders_in(&killed(&crawler)), [0, 64], "the first are over");
+    drop(handle);
+    while crawler.turn(None) == Turn::GoesOn {}
+    assert_eq!(orders_in(&killed(&crawler)), [0, 0]);
 }
 
 /// Requests of a random crawl, half of them to each of two hosts.
