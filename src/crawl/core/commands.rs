@@ -51,7 +51,14 @@ impl<I: Io> Core<I> {
         }
         if has_cancelled {
             self.cancel_requests(&ids, &scopes);
-            self.review_cancelled_scopes();
+            if self.work.has_many_cancelled_scopes() {
+                let lowest_outside = match self.has_spilled() {
+                    // It is not looked for in the files.
+                    true => Some(1),
+                    false => self.control.lowest_number(),
+                };
+                self.review_cancelled_scopes(lowest_outside);
+            }
         }
     }
 

@@ -130,15 +130,9 @@ impl<I: Io> Core<I> {
         self.record_order(About::CancelledScope, name, &until.to_le_bytes());
     }
 
-    /// If many scopes were cancelled, forgets those of which all requests have ended.
-    pub fn review_cancelled_scopes(&mut self) {
-        let has_spilled = self.has_spilled();
-        let control = &self.control;
-        let lowest_outside = || match has_spilled {
-            // It is not looked for in the files.
-            true => Some(1),
-            false => control.lowest_number(),
-        };
+    /// Forgets cancelled scopes of which all requests have ended. `lowest_outside`: the lowest number of a request
+    /// that is not here yet.
+    pub fn review_cancelled_scopes(&mut self, lowest_outside: Option<u64>) {
         for name in self.work.review_cancelled_scopes(lowest_outside) {
             self.record_order(About::CancelledScope, &name, &[]);
         }

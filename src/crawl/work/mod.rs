@@ -248,19 +248,19 @@ impl Work {
         self.cancelled_scopes.add(name, until);
     }
 
-    /// If many scopes were cancelled, forgets those of which all requests that were meant have ended, and returns
-    /// their names. `lowest_outside`: the lowest number of a request that is not here yet.
-    pub fn review_cancelled_scopes(
-        &mut self,
-        lowest_outside: impl FnOnce() -> Option<u64>,
-    ) -> Vec<String> {
+    /// Whether so many scopes were cancelled that they are to be reviewed.
+    pub fn has_many_cancelled_scopes(&self) -> bool {
+        self.cancelled_scopes.are_many()
+    }
+
+    /// Forgets cancelled scopes of which all requests that were meant have ended, and returns their names.
+    /// `lowest_outside`: the lowest number of a request that is not here yet.
+    pub fn review_cancelled_scopes(&mut self, lowest_outside: Option<u64>) -> Vec<String> {
         let (mapping, delayed, offers) = (&self.mapping, &self.delayed, &self.offers);
-        let (unsent, left) = (&self.unsent, self.left.next_number());
-        self.cancelled_scopes.review(|| {
-            let waiting = mapping.ids().chain(delayed.ids()).chain(offers.ids());
-            let waiting = waiting.chain(unsent.ids());
-            waiting.chain(lowest_outside()).chain(left).min()
-        })
+        let waiting = mapping.ids().chain(delayed.ids()).chain(offers.ids());
+        let waiting = waiting.chain(self.unsent.ids()).chain(lowest_outside);
+        let first = waiting.chain(self.left.next_number()).min();
+        self.cancelled_scopes.review(first)
     }
 
     /// Whether scopes were cancelled whose requests may not all be known.

@@ -108,13 +108,14 @@ impl CancelledScopes {
         self.until.insert(name, until);
     }
 
-    /// If there are many names, removes those that are over, and returns them. `first_waiting`: the lowest number
-    /// of all requests whose scopes are not known yet, or that the sink has not got.
-    pub fn review(&mut self, first_waiting: impl FnOnce() -> Option<u64>) -> Vec<String> {
-        if self.until.len() < self.reviewed_at {
-            return Vec::new();
-        }
-        let first = first_waiting();
+    /// Whether there are so many names that they are to be reviewed.
+    pub fn are_many(&self) -> bool {
+        self.until.len() >= self.reviewed_at
+    }
+
+    /// Removes the names that are over, and returns them. `first`: the lowest number of all requests whose scopes
+    /// are not known yet, or that the sink has not got.
+    pub fn review(&mut self, first: Option<u64>) -> Vec<String> {
         let all = std::mem::take(&mut self.until).into_iter();
         let (kept, over): (BTreeMap<_, _>, BTreeMap<_, _>) =
             all.partition(|(_, until)| first.is_some_and(|first| first <= *until));
