@@ -15,7 +15,7 @@ use crate::crawl::journal::rewrite::unfinished_of;
 use crate::crawl::journal::seen::SeenStart;
 use crate::crawl::journal::seen::runs::path_of as seen_path;
 use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment, SegmentBytes};
-use crate::crawl::journal::{Continuation, JournalStart};
+use crate::crawl::journal::start::{Continuation, JournalStart};
 use crate::crawl::spill::SpillStart;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{self, JOURNAL, QUEUE, SEEN, STATE};

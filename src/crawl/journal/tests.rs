@@ -6,6 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::base::disk::Written;
 use crate::base::rng::Rng;
+use crate::crawl::journal::seen::SeenStart;
 use crate::crawl::journal::state::State;
 use crate::crawl::spill::SpillStart;
 use crate::state::journal::Reader;
