@@ -13,6 +13,7 @@ mod epoll;
 mod uring;
 mod kernel;
 mod disk;
+mod shared_memory;
 pub mod sim;
 #[cfg(test)]
 mod conformance;
@@ -33,6 +34,7 @@ pub(crate) use self::disk::{gunzip, gunzip_members};
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
 pub use self::limits::{Memory, open_files, raise_open_files};
+pub use self::shared_memory::{SharedMemory, left_in_memory};
 pub use self::sockets::accepted::Accepted;
 pub use self::sockets::listening::{Credentials, Endpoint, Peer};
 pub use self::uring::{Unavailable, Uring};
@@ -136,6 +138,16 @@ pub trait Io {
     /// A reader of files as they are once the jobs of the disk are done. It blocks: for the end of a crawl.
     fn file_reader(&self) -> FileReader {
         Box::new(|path, offset, bytes| disk::read(path, offset, bytes).map(drop))
+    }
+
+    /// Memory of so many words under a name, as an earlier process left it, or zeros: it outlives the process,
+    /// and not the power of the machine. Blocks for less than a millisecond: for the beginning of a crawl.
+    ///
+    /// # Errors
+    /// The system's: there is no such memory here, it is full, it belongs to another user, or another process
+    /// uses this name.
+    fn shared_memory(&mut self, name: &str, words: usize) -> io::Result<SharedMemory> {
+        SharedMemory::open(name, words)
     }
 
     /// Fails writes that wait for a reader of standard output or for free disk space, now and later;

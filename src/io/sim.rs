@@ -18,7 +18,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use self::disk::Disk;
@@ -34,11 +34,14 @@ use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, Wall};
-use crate::io::{FileReader, IoKind};
+use crate::io::{FileReader, IoKind, SharedMemory};
 
 pub use self::net::{Answer, Faults, FullDisk, Net, World};
 pub use self::origins::{Hit, Origins};
 pub use self::socket::ConnId;
+
+/// What processes of a simulated machine share, by name.
+pub(crate) type Shared = BTreeMap<String, Arc<[AtomicU64]>>;
 
 /// How a run ends without being asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,7 @@ pub struct Sim {
     /// Sockets that the machine has, perhaps fewer than the settings allow.
     sockets_max: usize,
     disk: Disk,
+    shared: Shared,
     memory: Vec<(Duration, Memory)>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -91,6 +95,7 @@ impl Sim {
         Sim {
             wall_at_start: WALL_AT_START,
             disk: Disk::new(rng.fork("disk"), &faults, settings.disk_free_min),
+            shared: Shared::new(),
             memory: faults.memory.clone(),
             port_search: Duration::ZERO,
             ports: Ports::new(faults.ports_max, faults.port_search),
@@ -147,6 +152,12 @@ impl Sim {
         self.disk.put_files(files);
     }
 
+    /// The memory of the machine that processes share.
+    #[cfg(test)]
+    pub(crate) fn shared(&mut self) -> &mut Shared {
+        &mut self.shared
+    }
+
     /// Ends the process, or the power of the machine: returns the files that are left.
     #[doc(hidden)]
     pub fn crash(&mut self, crash: Crash, rng: &mut Rng) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
@@ -155,6 +166,9 @@ impl Sim {
             if let SimEvent::Disk(place, job) = self.net.pop() {
                 jobs.push((place, job));
             }
+        }
+        if crash == Crash::PowerCut {
+            self.shared.clear();
         }
         let now = self.net.now();
         self.disk.crash(crash, jobs, now, rng)
@@ -515,6 +529,12 @@ impl Io for Sim {
     fn file_reader(&self) -> FileReader {
         let files = self.disk.files().clone();
         Box::new(move |path, offset, bytes| disk::read(&files, path, offset, bytes).map(drop))
+    }
+
+    fn shared_memory(&mut self, name: &str, words: usize) -> io::Result<SharedMemory> {
+        let zeros = || (0..words).map(|_| AtomicU64::new(0)).collect();
+        let memory = self.shared.entry(name.to_owned()).or_insert_with(zeros);
+        Ok(SharedMemory::Simulated(Arc::clone(memory)))
     }
 
     fn memory(&self) -> Option<Memory> {

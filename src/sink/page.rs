@@ -68,8 +68,8 @@ pub struct Page {
     pub local: Option<SocketAddr>,
     /// The connection had carried an exchange before.
     pub reused: bool,
-    /// An earlier run of the crawl had requested it, too, and its result was lost by a crash. After a
-    /// crash of the machine that may not be known.
+    /// An earlier run of the crawl had requested it, too, and its result was lost by a crash. That is known
+    /// after a kill of the process; it may not be after a crash of the machine, or where there is no `/dev/shm`.
     pub refetched: bool,
     /// The epoch that it belongs to, where results are [pulled](crate::Crawler::acknowledge) in a crawl with
     /// a state: a run that resumes the crawl fetches it again if its last commit is an earlier one.

@@ -23,8 +23,6 @@ pub struct Seen {
     pub pages: usize,
     /// Those without a line: their results were lost.
     pub lost: usize,
-    /// URLs of these that no line says were requested again.
-    pub unmarked: usize,
     /// The longest time from one of these to the end of its run.
     pub lost_before: Duration,
     /// Requests for a robots.txt that had been fetched before.
@@ -116,7 +114,10 @@ impl Seen {
             } else {
                 seen.pages += asked.len();
                 seen.lost += lost;
-                seen.unmarked += usize::from(lost > 0 && count > 0 && !is_refetched);
+                if lost > 0 && count > 0 && !is_refetched {
+                    seen.wrong
+                        .push(format!("{url} was requested again, and no line says so"));
+                }
             }
             if count > asked.len() {
                 seen.wrong.push(format!(

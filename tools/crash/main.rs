@@ -237,10 +237,6 @@ impl Plan {
             ("requests whose results were lost", seen.lost.to_string()),
             ("lines with \"refetched\"", refetched.to_string()),
             (
-                "lost and not marked as refetched",
-                seen.unmarked.to_string(),
-            ),
-            (
                 "the longest time from one to its end",
                 format!("{:.1?}", seen.lost_before),
             ),

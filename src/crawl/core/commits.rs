@@ -38,11 +38,6 @@ impl<I: Io> Core<I> {
         self.count_spilled_end(job);
     }
 
-    /// Records that an attempt departs.
-    pub fn record_departed(&mut self, number: u64) {
-        self.journal.record_departed(number);
-    }
-
     /// Whether an earlier run requested this URL, too, and its result was lost.
     pub fn take_requested(&mut self, url: &str) -> bool {
         self.journal.take_requested(url)
@@ -155,11 +150,12 @@ impl<I: Io> Core<I> {
         self.output.is_finished() && is_recorded && self.output.is_done()
     }
 
-    /// The crawl is over: ends the commit of one without a state on disk.
+    /// The crawl is over: ends the journal, or the commit of a crawl without a state on disk.
     pub fn end_commits(&mut self) {
         if !self.journal.is_on() {
             self.output.commit();
         }
+        self.journal.end();
     }
 
     /// The first write of the sink or of the state that failed.

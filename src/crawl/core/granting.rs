@@ -101,14 +101,14 @@ impl<I: Io> Core<I> {
             unreachable!("only what is ready departs");
         };
         flight.stage = Stage::Exchanging { socket };
-        let number = flight.job.id;
+        // Before the first byte leaves.
+        self.journal.record_departed(&flight.job);
         self.control.handle_departure(flight.job.root());
         exchange.timings_mut().due = Some(self.throttle.due(ticket));
         self.throttle
             .follow_departure(flight.lane, ticket, self.now);
         self.network.start(socket, exchange);
         self.transmit(socket);
-        self.record_departed(number);
     }
 
     /// Begins the gap after an attempt that was sent. It runs from the end of the system call that sent

@@ -11,8 +11,8 @@ use crate::crawl::control::Control;
 use crate::crawl::core::Core;
 use crate::crawl::core::orders::Orders;
 use crate::crawl::flights::Flights;
-use crate::crawl::journal::Journal;
 use crate::crawl::journal::state::State;
+use crate::crawl::journal::{Journal, departures};
 use crate::crawl::network::Network;
 use crate::crawl::network::guard::Guard;
 use crate::crawl::network::names::Names;
@@ -44,7 +44,7 @@ impl<I: Io> Core<I> {
     /// # Errors
     /// A setting, or a file that one names, cannot be used.
     pub fn new(
-        io: I,
+        mut io: I,
         config: Config,
         mut resolver: resolver::ResolverSettings,
         mut parts: Parts,
@@ -127,7 +127,15 @@ impl<I: Io> Core<I> {
         let (journal, spill, restored) = match parts.state {
             None => (Journal::none(), Spill::none(), None),
             Some(state) => {
-                let journal = Journal::new(state.start, config.state_sync, now);
+                let name = departures::name_of(state.start.crawl);
+                let mut journal = Journal::new(state.start, config.state_sync, now);
+                match io.shared_memory(&name, departures::WORDS) {
+                    Ok(memory) => journal.set_memory(memory),
+                    Err(error) => log::info!(
+                        "{name} in shared memory cannot be used: after a kill, \"refetched\" may be missing of \
+                         requests of the last 5 ms: {error}"
+                    ),
+                }
                 let spill = Spill::new(state.spill, config.frontier.memory_max);
                 (journal, spill, state.restored)
             }

@@ -14,6 +14,7 @@
 pub mod contents;
 pub mod damage;
 mod dead;
+pub mod departures;
 mod held;
 pub mod progress;
 mod rewrite;
@@ -36,6 +37,7 @@ use crate::base::secret::Known;
 use crate::base::slab::Key;
 use crate::base::time::{Instant, Wall};
 use crate::crawl::journal::dead::{BLOCK_RECORD, Dead, DeadKeys, RECORD};
+use crate::crawl::journal::departures::Departures;
 use crate::crawl::journal::held::Held;
 use crate::crawl::journal::rewrite::{Rewrite, Step};
 use crate::crawl::journal::seen::{RunsChange, SeenRuns};
@@ -44,6 +46,7 @@ use crate::crawl::journal::starts::{Start, Starts};
 use crate::crawl::journal::state::path_of;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
+use crate::io::SharedMemory;
 use crate::sink::WriteError;
 use crate::sink::commit::{Epoch, FileLength};
 use crate::state::compaction::{Counted, Unreadable};
@@ -90,6 +93,8 @@ struct Open {
     /// When records are handed to the disk next, if no commit does so before.
     hand_over_at: Instant,
     keys: Keys,
+    /// Departures whose records may not be written, where the machine has memory for them.
+    departures: Option<Departures>,
     /// Keys of URLs that earlier runs requested without a committed result.
     requested: HashSet<u64, Known>,
     starts: Starts,
@@ -204,6 +209,7 @@ impl Journal {
             framer,
             hand_over_at: now,
             keys: start.keys,
+            departures: None,
             requested: HashSet::default(),
             starts: Starts::default(),
             seen: SeenRuns::new(start.seen, start.folder.clone(), start.crawl),
@@ -222,6 +228,22 @@ impl Journal {
         open.hand_over(BEGINNING);
         Journal {
             open: Some(Box::new(open)),
+        }
+    }
+
+    /// Has departures stored in memory that outlives the process, before anything is recorded.
+    pub fn set_memory(&mut self, memory: SharedMemory) {
+        if let Some(open) = &mut self.open {
+            let continues = open.is_begun;
+            open.departures = Some(Departures::new(memory, open.crawl, continues));
+        }
+    }
+
+    /// The run is over, and nothing more is recorded.
+    pub fn end(&mut self) {
+        let open = self.open.as_mut();
+        if let Some(departures) = open.and_then(|open| open.departures.take()) {
+            departures.end();
         }
     }
 
@@ -270,12 +292,15 @@ impl Journal {
         }
     }
 
-    /// Records that an attempt departs.
-    pub fn record_departed(&mut self, number: u64) {
-        if let Some(open) = &mut self.open {
+    /// Records that an attempt departs. Call it before a byte of its request leaves.
+    pub fn record_departed(&mut self, job: &Job) {
+        if let Some(open) = self.open_for(job) {
+            if let Some(departures) = &mut open.departures {
+                departures.push(open.keys.url(job.url.as_str()).0);
+            }
             // It is no reason for a commit.
             let has_new = open.has_new;
-            open.record(|out| Record::Departed(number).encode(out));
+            open.record(|out| Record::Departed(job.id).encode(out));
             open.dead.add(RECORD as u64);
             open.has_new = has_new;
         }
@@ -659,6 +684,10 @@ impl Journal {
             open.handle_rewrite(done);
         } else if done.tag == BEGINNING {
             open.is_begun = true;
+        } else if done.tag == APPEND
+            && let Some(departures) = &mut open.departures
+        {
+            departures.handle_written();
         } else if done.tag == RECORDS
             && let Stage::Preparing { is_synced, .. } = &mut open.stage
         {
@@ -799,6 +828,10 @@ impl Open {
                 gzip: false,
                 tag,
             });
+            let has_all = !self.is_held();
+            if let Some(departures) = &mut self.departures {
+                departures.hand_over(has_all);
+            }
             self.allocate();
         }
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::base::keys::Keys;
 use crate::base::machine;
 use crate::crawl::journal::damage::Damage;
+use crate::crawl::journal::departures;
 use crate::crawl::journal::progress::{LoadPhase, LoadProgress, Meter};
 use crate::crawl::journal::rewrite::unfinished_of;
 use crate::crawl::journal::seen::SeenStart;
@@ -17,6 +18,7 @@ use crate::crawl::journal::seen::runs::path_of as seen_path;
 use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment, SegmentBytes};
 use crate::crawl::journal::start::{Continuation, JournalStart};
 use crate::crawl::spill::SpillStart;
+use crate::io::left_in_memory;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{self, JOURNAL, QUEUE, SEEN, STATE};
 use crate::state::journal::{Framer, Reader, SegmentError};
@@ -165,11 +167,20 @@ impl State {
     /// # Errors
     /// As [`State::load`].
     pub fn load_watched(out: &Path, watch: impl FnMut(LoadProgress)) -> Result<Self, StateError> {
+        State::load_with(out, watch, left_in_memory)
+    }
+
+    /// The same with any way to read departures in memory, by its name and length.
+    pub(in crate::crawl) fn load_with(
+        out: &Path,
+        watch: impl FnMut(LoadProgress),
+        read_memory: impl FnOnce(&str, usize) -> io::Result<Vec<u64>>,
+    ) -> Result<Self, StateError> {
         let state = State::read_folder(out, OnDamage::Refuse, watch)?;
         let length_of = |path: &Path| fs::metadata(path).ok().map(|file| file.len());
         let mut state = state.refuse_short_files(length_of)?;
         state.open_runs(OnDamage::Refuse)?;
-        state.note_trimmed()?;
+        state.note_lost(read_memory)?;
         state.warn();
         Ok(state)
     }
@@ -195,7 +206,7 @@ impl State {
             |path: &Path, offset, bytes: &mut [u8]| File::open(path)?.read_exact_at(bytes, offset);
         state.salvage_blocks(read, watch)?;
         state.open_runs(OnDamage::Skip)?;
-        state.note_trimmed()?;
+        state.note_lost(left_in_memory)?;
         state.warn();
         Ok(state)
     }
@@ -332,28 +343,35 @@ impl State {
         Ok(())
     }
 
-    /// Notes the URLs of result lines beyond the commit: they were requested, though the journal may not say
-    /// so after a crash of the machine. Once these lines are cut off they are in the beginning of the next run
-    /// alone.
-    fn note_trimmed(&mut self) -> Result<(), StateError> {
+    /// Notes URLs that were requested though the journal may not say so: those of departures in memory,
+    /// and those of result lines beyond the commit, which are there after a crash of the machine. Once the lines are cut off, and the next run has begun, they are in the
+    /// beginning of that run alone.
+    fn note_lost(
+        &mut self,
+        read_memory: impl FnOnce(&str, usize) -> io::Result<Vec<u64>>,
+    ) -> Result<(), StateError> {
         let Some(left) = &mut self.restored else {
             return Ok(());
         };
-        let (out, keys) = (&self.start.folder, self.start.keys);
-        let mut trimmed = Vec::new();
-        let note = |url: &str| trimmed.push(keys.url(url).0);
+        let (out, keys, crawl) = (&self.start.folder, self.start.keys, self.start.crawl);
+        let name = departures::name_of(crawl);
+        let memory = read_memory(&name, departures::WORDS);
+        // After a run that ended in order there is none.
+        let memory = memory.inspect_err(|error| log::debug!("{name} in shared memory: {error}"));
+        let mut lost = departures::left_in(&memory.unwrap_or_default(), crawl);
+        let note = |url: &str| lost.push(keys.url(url).0);
         let read = directory::trimmed_urls(out, self.commit.as_ref(), note);
         read.map_err(|cause| StateError::Io {
             path: out.clone(),
             cause,
         })?;
-        trimmed.sort_unstable();
-        trimmed.dedup();
-        trimmed.retain(|key| left.requested.binary_search(key).is_err());
-        for keys in trimmed.chunks(KEYS_PER_RECORD) {
+        lost.sort_unstable();
+        lost.dedup();
+        lost.retain(|key| left.requested.binary_search(key).is_err());
+        for keys in lost.chunks(KEYS_PER_RECORD) {
             self.start.add_record(Record::Requested(keys.to_vec()));
         }
-        left.requested.append(&mut trimmed);
+        left.requested.append(&mut lost);
         Ok(())
     }
 

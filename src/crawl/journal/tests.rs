@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::base::disk::Written;
@@ -23,6 +25,8 @@ struct Trial {
     files: BTreeMap<PathBuf, Vec<u8>>,
     open: BTreeMap<FileId, PathBuf>,
     now: Instant,
+    /// Where its departures are.
+    memory: Arc<[AtomicU64]>,
 }
 
 impl Trial {
@@ -39,11 +43,15 @@ impl Trial {
             continues: None,
             seen: SeenStart::default(),
         };
+        let memory: Arc<[AtomicU64]> = (0..departures::WORDS).map(|_| AtomicU64::new(0)).collect();
+        let mut journal = Journal::new(start, Duration::ZERO, Instant::START);
+        journal.set_memory(SharedMemory::Simulated(Arc::clone(&memory)));
         Trial {
-            journal: Journal::new(start, Duration::ZERO, Instant::START),
+            journal,
             files: BTreeMap::new(),
             open: BTreeMap::new(),
             now: Instant::START,
+            memory,
         }
     }
 
@@ -57,6 +65,7 @@ impl Trial {
             files,
             open: BTreeMap::new(),
             now: self.now,
+            memory: Arc::clone(&self.memory),
         }
     }
 
@@ -226,6 +235,47 @@ fn records_that_are_held_count_among_what_waits_for_the_disk() {
     assert!(!trial.is_held() && !trial.journal.is_behind());
     let state = State::load_from(Path::new("out"), &trial.files).expect("it can be read");
     assert_eq!(state.queued() as u64, 199 + many / 10 + many);
+}
+
+#[test]
+fn departures_are_in_memory_or_in_the_file_while_a_segment_is_rewritten() {
+    let mut trial = Trial::new();
+    trial.admit(1..1000);
+    trial.end(200..1000);
+    let keys = Keys::from_bytes([3; 16]);
+    let mut departed = Vec::new();
+    let mut in_memory = 0;
+    let first = trial.segment();
+    for _ in 0..1000 {
+        if trial.is_held() && departed.is_empty() {
+            // Several pieces, which are framed one after another.
+            trial.admit(10_000..13_000);
+        }
+        let number = departed.len() as u64 + 1;
+        if (trial.is_held() || number > 1) && number < 200 {
+            trial.journal.record_departed(&job(number));
+            departed.push(keys.url(job(number).url.as_str()).0);
+        }
+        trial.turn();
+        if departed.is_empty() {
+            continue;
+        }
+        let state = State::load_from(Path::new("out"), &trial.files).expect("it can be read");
+        let mut known = state.restored.expect("it has a commit").requested;
+        let words = trial.memory.iter();
+        let words: Vec<u64> = words.map(|word| word.load(Ordering::Acquire)).collect();
+        let left = departures::left_in(&words, 7);
+        in_memory += usize::from(left.iter().any(|key| !known.contains(key)));
+        known.extend(left);
+        for (number, key) in (1..).zip(&departed) {
+            assert!(known.contains(key), "{number} of {}", departed.len());
+        }
+        if departed.len() == 199 {
+            break;
+        }
+    }
+    assert!(trial.segment() > first && departed.len() == 199);
+    assert!(in_memory > 5, "{in_memory}: records were held");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
+use std::io;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +28,7 @@ use crate::crawl::{Crawler, Parts, Turn};
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::web::{Asked, Reply, Web};
-use crate::io::sim::{Crash, Faults, FullDisk, Sim};
+use crate::io::sim::{Crash, Faults, FullDisk, Shared, Sim};
 use crate::io::{Io, IoSettings};
 use crate::sink::directory;
 use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
@@ -54,9 +55,6 @@ const CONCURRENCY: u32 = 3;
 
 /// Requests other than GET, to the first host.
 const ORDERS: u64 = 8;
-
-/// Time from a request's departure to its record on a disk that works and has little to do.
-const RECORD_TIME: Duration = Duration::from_millis(150);
 
 /// A page that links to others and to the next host; some redirect, some fail for a while or for ever.
 fn answer(asked: &Asked, rng: &mut Rng) -> Reply {
@@ -105,9 +103,23 @@ struct Trial {
     runs: u64,
     /// How its runs end, if all end so.
     crash: Option<Crash>,
-    /// URLs that were requested long enough before a kill, or have a line that was cut off: no committed line
-    /// has their result.
+    /// URLs that have a line that was cut off: no committed line has their result.
     lost: BTreeSet<String>,
+    /// URLs that were requested in a run that was killed, without a committed line: what their lines were.
+    killed: BTreeMap<String, Counts>,
+    /// Of each URL before the run.
+    counts: BTreeMap<String, Counts>,
+    /// What runs share that follow each other on a machine.
+    shared: Shared,
+}
+
+/// Lines of a URL.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Those of attempts that were sent.
+    sent: u64,
+    /// Those of them that say that an earlier run had sent it, too.
+    refetched: u64,
 }
 
 /// What a run left.
@@ -116,8 +128,8 @@ struct Left {
     files: BTreeMap<PathBuf, Vec<u8>>,
     asked: Vec<Asked>,
     crashed_at: Instant,
-    /// Whether its disk worked, and had little to do.
-    is_recorded: bool,
+    /// Whether the machine lives.
+    is_killed: bool,
     /// Until when lines may be uncommitted: none that was answered before is lost.
     settled: Option<Duration>,
 }
@@ -134,6 +146,9 @@ impl Trial {
             seed,
             crash: [None, Some(Crash::Killed)][seed as usize % 2],
             lost: BTreeSet::new(),
+            killed: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            shared: Shared::new(),
             runs: 0,
             rng: Rng::from_seed(seed),
             folder: folder.expect("a folder"),
@@ -172,7 +187,7 @@ impl Trial {
             let is_over = left.reason == Some(FinishReason::Finished);
             (state, done) = self.resume();
             self.check_settled(&left, &done);
-            self.note_lost(&left, &done);
+            self.note_killed(&left, &done);
             if is_over {
                 assert_eq!(state.queued(), 0, "all has ended");
                 self.check_asked(&done);
@@ -191,7 +206,7 @@ impl Trial {
         // Lines that are cut off are known to a run that has begun, if it begins before or at once.
         let (mut is_cut, mut is_known) = (false, false);
         for _ in 0..again {
-            let state = State::load(self.out()).expect("it can be read");
+            let state = self.load();
             let lock = directory::lock(self.out()).expect("it is free");
             let is_cut_before = is_cut;
             if self.rng.chance(0.5) {
@@ -206,11 +221,20 @@ impl Trial {
         if is_known || !is_cut {
             self.lost.extend(uncommitted);
         }
-        let state = State::load(self.out()).expect("it can be read");
+        let state = self.load();
         let lock = directory::lock(self.out()).expect("it is free");
         directory::resume(&lock, state.commit()).expect("its files can be continued");
         drop(lock);
         (state, checked_lines(self.out()))
+    }
+
+    fn load(&self) -> State {
+        let read = |name: &str, _| {
+            let words = self.shared.get(name).ok_or(io::ErrorKind::NotFound)?;
+            let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+            Ok(words.iter().map(load).collect())
+        };
+        State::load_with(self.out(), |_| {}, read).expect("it can be read")
     }
 
     /// URLs of pages that have whole lines which no commit has.
@@ -260,9 +284,6 @@ impl Trial {
             },
         };
         let is_quick = faults.disk_latency_max < Duration::from_millis(10);
-        // A record waits behind other jobs of the disk, and behind a slow sync.
-        let is_idle = faults.disk_latency_max < Duration::from_millis(2);
-        let is_recorded = is_idle && faults.sync_delay_max.is_zero();
         let is_sound = is_quick && faults.disk_error == 0.0 && faults.disk_full.is_empty();
         let never_fails = faults.disk_error == 0.0 && faults.disk_full.is_empty();
         let settled = is_sound.then_some(config.state_sync + COMMIT_TIME);
@@ -280,6 +301,7 @@ impl Trial {
         };
         let mut io = Sim::with(rng.next_u64(), io_settings, faults, web.world());
         io.put_files(files_of(self.folder.path()));
+        *io.shared() = std::mem::take(&mut self.shared);
         let taken = state.seeds_taken().unwrap_or(u64::MAX);
         let mut parts = Parts::new(sink);
         parts.state = Some(state);
@@ -323,12 +345,14 @@ impl Trial {
         let crashed_at = crawler.io().now();
         let any = [Crash::Killed, Crash::PowerCut][rng.below(2) as usize];
         let crash = self.crash.unwrap_or(any);
+        let files = crawler.io_mut().crash(crash, rng);
+        self.shared = std::mem::take(crawler.io_mut().shared());
         Left {
             reason,
-            files: crawler.io_mut().crash(crash, rng),
+            files,
             asked: web.asked(),
             crashed_at,
-            is_recorded: is_sound && is_recorded,
+            is_killed: crash == Crash::Killed,
             settled: settled.filter(|_| reason.is_none() && !is_delayed),
         }
     }
@@ -420,24 +444,47 @@ impl Trial {
         }
     }
 
-    /// Notes what was requested before a kill, long enough for it to be recorded, and is not done.
-    fn note_lost(&mut self, left: &Left, done: &[Value]) {
-        if self.crash != Some(Crash::Killed) || left.reason.is_some() || !left.is_recorded {
+    /// Each request of a run that was killed and has no committed line is known to all later runs: the next
+    /// committed line of its URL says so.
+    fn note_killed(&mut self, left: &Left, done: &[Value]) {
+        let before = std::mem::replace(&mut self.counts, counts_of(done));
+        let counts = &self.counts;
+        self.killed.retain(|url, then| {
+            let now = counts.get(url).copied().unwrap_or_default();
+            assert!(
+                now.sent == then.sent || now.refetched > then.refetched,
+                "{url} was requested before a kill, and the next line does not say so: {then:?}, {now:?}"
+            );
+            now.sent == then.sent
+        });
+        if !left.is_killed {
             return;
         }
-        let urls: BTreeSet<String> = done.iter().map(|line| text(&line["url"])).collect();
-        for asked in left
-            .asked
-            .iter()
-            .filter(|asked| asked.target != "/robots.txt")
-        {
-            let age = left.crashed_at.saturating_since(asked.at);
-            let url = url_of(asked);
-            if age > RECORD_TIME && !urls.contains(&url) {
-                self.lost.insert(url);
+        let mut asked: BTreeMap<String, u64> = BTreeMap::new();
+        let pages = left.asked.iter();
+        for page in pages.filter(|asked| asked.target != "/robots.txt") {
+            *asked.entry(url_of(page)).or_default() += 1;
+        }
+        for (url, times) in asked {
+            let now = counts.get(&url).copied().unwrap_or_default();
+            let sent_before = before.get(&url).map_or(0, |before| before.sent);
+            if times > now.sent - sent_before {
+                self.killed.insert(url, now);
             }
         }
     }
+}
+
+/// The committed lines of each URL.
+fn counts_of(lines: &[Value]) -> BTreeMap<String, Counts> {
+    let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
+    let pages = lines.iter().filter(|line| line["kind"] == "page");
+    for line in pages.filter(|line| !line["sent"].is_null()) {
+        let counts = counts.entry(text(&line["url"])).or_default();
+        counts.sent += 1;
+        counts.refetched += u64::from(line["refetched"] == true);
+    }
+    counts
 }
 
 /// Faults of a disk.
