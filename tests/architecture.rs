@@ -757,6 +757,7 @@ const UNSAFE: &[&str] = &[
     "src/cli/allocator.rs",
     "src/io/conformance/overtaken.rs",
     "src/io/disk.rs",
+    "src/io/shared_memory.rs",
     "src/io/sockets/socket.rs",
     "src/io/uring.rs",
     "src/io/uring/buffers.rs",

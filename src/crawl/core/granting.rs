@@ -101,12 +101,12 @@ impl<I: Io> Core<I> {
             unreachable!("only what is ready departs");
         };
         flight.stage = Stage::Exchanging { socket };
-        // Before the first byte leaves.
-        self.journal.record_departed(&flight.job);
         self.control.handle_departure(flight.job.root());
         exchange.timings_mut().due = Some(self.throttle.due(ticket));
         self.throttle
             .follow_departure(flight.lane, ticket, self.now);
+        // Before a byte leaves.
+        self.record_departed(key);
         self.network.start(socket, exchange);
         self.transmit(socket);
     }

@@ -1,5 +1,5 @@
-//! Requests that must not be made twice: recorded as started before they depart, and not made again by the
-//! run that resumes the crawl.
+//! What is recorded before a request departs: that it does, and the start of one that must not be made twice,
+//! which the run that resumes the crawl does not make again.
 
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
@@ -20,6 +20,13 @@ impl<I: Io> Core<I> {
         }
         let job = &self.flights.get(key).expect("the caller found it").job;
         !job.is_idempotent() && self.journal.start(job.id, key) != Start::Committed
+    }
+
+    /// Records that an attempt departs.
+    pub fn record_departed(&mut self, key: Key) {
+        if let Some(flight) = self.flights.get(key) {
+            self.journal.record_departed(&flight.job);
+        }
     }
 
     /// A commit is over: the attempts that waited for it may depart, if they still have a connection.
