@@ -66,6 +66,7 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
                     let line = format!("{{\"resumed_after\": {lines}}}\n");
                     io::stdout().write_all(line.as_bytes())?;
                 }
+                state.end();
                 if !args.quiet {
                     let out = out.display();
                     stderr::write_line(&format!(

@@ -34,7 +34,7 @@ pub(crate) use self::disk::{gunzip, gunzip_members};
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
 pub use self::limits::{Memory, open_files, raise_open_files};
-pub use self::shared_memory::{SharedMemory, left_in_memory};
+pub use self::shared_memory::{SharedMemory, left_in_memory, remove_from_memory};
 pub use self::sockets::accepted::Accepted;
 pub use self::sockets::listening::{Credentials, Endpoint, Peer};
 pub use self::uring::{Unavailable, Uring};

@@ -58,7 +58,7 @@ impl SharedMemory {
     }
 
     /// No later process finds it.
-    pub fn remove(self) {
+    pub fn remove(&self) {
         match self {
             // If it fails, the file is found again.
             SharedMemory::Mapped(mapping) => drop(fs::remove_file(&mapping.path)),
@@ -69,6 +69,11 @@ impl SharedMemory {
             }
         }
     }
+}
+
+/// Removes what an earlier process left in memory under a name, if there is something.
+pub fn remove_from_memory(name: &str) {
+    drop(fs::remove_file(Path::new(FOLDER).join(name)));
 }
 
 /// What an earlier process left in memory under a name.

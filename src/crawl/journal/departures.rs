@@ -130,9 +130,11 @@ impl Departures {
             self.memory.words()[TAIL].store(tail, Ordering::Release);
         }
     }
+}
 
-    /// The run is over. A later one needs what is not written.
-    pub fn end(self) {
+/// The run is over, or did not begin: a later one needs what is not written alone.
+impl Drop for Departures {
+    fn drop(&mut self) {
         if self.head == self.tail {
             self.memory.remove();
         }
@@ -244,17 +246,19 @@ mod tests {
     #[test]
     fn a_new_crawl_keeps_no_departures_and_its_end_removes_those_that_are_written() {
         let memory = memory();
+        drop(departures(&memory, CRAWL_A, false));
+        assert_eq!(memory[KIND].load(Ordering::Relaxed), 0, "there are none");
         departures(&memory, CRAWL_A, false).push(1);
         let mut next = departures(&memory, CRAWL_A, false);
         assert_eq!(left(&memory, CRAWL_A), [0; 0]);
         next.push(2);
         next.hand_over(true);
-        next.end();
+        drop(next);
         assert_eq!(left(&memory, CRAWL_A), [2], "it may not be written");
         let mut next = departures(&memory, CRAWL_A, true);
         next.hand_over(false);
         next.handle_written();
-        next.end();
+        drop(next);
         assert_eq!(memory[KIND].load(Ordering::Relaxed), 0);
     }
 }

@@ -241,9 +241,8 @@ impl Journal {
 
     /// The run is over, and nothing more is recorded.
     pub fn end(&mut self) {
-        let open = self.open.as_mut();
-        if let Some(departures) = open.and_then(|open| open.departures.take()) {
-            departures.end();
+        if let Some(open) = &mut self.open {
+            open.departures = None;
         }
     }
 

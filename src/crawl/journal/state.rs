@@ -18,7 +18,7 @@ use crate::crawl::journal::seen::runs::path_of as seen_path;
 use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment, SegmentBytes};
 use crate::crawl::journal::start::{Continuation, JournalStart};
 use crate::crawl::spill::SpillStart;
-use crate::io::left_in_memory;
+use crate::io::{left_in_memory, remove_from_memory};
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{self, JOURNAL, QUEUE, SEEN, STATE};
 use crate::state::journal::{Framer, Reader, SegmentError};
@@ -744,6 +744,11 @@ impl State {
             .chain(left.offered.iter())
             .chain(spilled);
         entries.map(|entry| entry.job.url.to_string()).collect()
+    }
+
+    /// No run continues the crawl, as nothing is left of it: removes what it may have in shared memory.
+    pub fn end(self) {
+        remove_from_memory(&departures::name_of(self.start.crawl));
     }
 
     /// The damaged parts of its files, which [`State::salvage`] left out.
