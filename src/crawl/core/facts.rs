@@ -126,7 +126,15 @@ impl<I: Io> Core<I> {
             } = &fact;
             let elapsed = wall.saturating_since(at);
             let is_kept = match about {
-                About::ScopeSettings => self.restore_scope_settings(name, value),
+                About::ScopeSettings => {
+                    let order = self.restore_scope_settings(name, value);
+                    let order = order.unwrap_or_default().into_bytes();
+                    if order != *value {
+                        self.journal.record_fact(*about, name, at, &order);
+                        continue;
+                    }
+                    true
+                }
                 About::Scope | About::Robots => unreachable!("they were taken"),
                 About::Host => {
                     let frontier = &mut self.frontier;

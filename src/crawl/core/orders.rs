@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::base::time::Instant;
-use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, patch_text};
+use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, ScopeOrder};
 use crate::crawl::core::Core;
 use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
@@ -42,7 +42,7 @@ impl<I: Io> Core<I> {
         };
         self.config.check_scope(name, &recorded)?;
         if self.journal.is_on() {
-            let text = patch_text(&recorded);
+            let text = ScopeOrder::new(name, recorded, &self.config).to_text();
             let at = self.network.wall_at(now);
             self.journal
                 .record_fact(About::ScopeSettings, name, at, text.as_bytes());
@@ -51,21 +51,28 @@ impl<I: Io> Core<I> {
         Ok(())
     }
 
-    /// Continues with the settings of a scope. Returns whether they are settings.
-    pub fn restore_scope_settings(&mut self, name: &str, value: &[u8]) -> bool {
+    /// Continues with the settings that a scope was given by an earlier run. What the configuration sets since is
+    /// not overridden by them. Returns what is left of the order, as it is recorded; `None` if nothing is.
+    pub fn restore_scope_settings(&mut self, name: &str, value: &[u8]) -> Option<String> {
         let text = std::str::from_utf8(value).unwrap_or_default();
-        let Ok(patch) = text.parse::<ScopePatch>() else {
-            return false;
-        };
-        if let Err(error) = self.config.check_scope(name, &patch) {
+        let mut order = ScopeOrder::parse(text)?;
+        let was_empty = order.patch == ScopePatch::default();
+        for replaced in order.settle(name, &self.config) {
+            log::warn!("{replaced}");
+        }
+        if let Err(error) = self.config.check_scope(name, &order.patch) {
             log::warn!(
                 "{name}: an earlier run was given settings that are not possible with those of this run ({error}): \
                  they are dropped"
             );
-            return false;
+            return None;
         }
-        self.throttle.set_scope(name, patch, self.now);
-        true
+        if order.patch == ScopePatch::default() && !was_empty {
+            return None;
+        }
+        let text = order.to_text();
+        self.throttle.set_scope(name, order.patch, self.now);
+        Some(text)
     }
 
     /// A request is cancelled. If it may wait in a file, or may be one that an earlier run left, it ends when its

@@ -129,7 +129,8 @@ impl<I: Io> Crawler<I> {
     /// the next gap obeys. What the scope has learned is kept. An empty patch removes all
     /// earlier patches of the scope; any other is kept for as long as the crawl lasts, about
     /// a kilobyte each. A crawl with a state keeps them for later runs, too, where they go before the
-    /// configuration.
+    /// configuration, except for each key that the configuration of the later run sets and did not set so before:
+    /// there the configuration holds, and a warning is logged.
     ///
     /// The name is one of `THROTTLING_SCOPES`: a host, a scope of your own, `*.example.com`, `ip/*`,
     /// `domain/*`. `default` stands for every scope without settings of its own, and what such a

@@ -260,6 +260,12 @@ impl Throttle {
         self.settings.default_patch()
     }
 
+    /// The settings of the entries for a scope.
+    #[cfg(test)]
+    pub(crate) fn patch_of(&self, scope: &str) -> ScopePatch {
+        self.settings.patch_of(scope)
+    }
+
     /// Applies the present settings to a scope if they differ from its own.
     fn refresh(&mut self, id: ScopeId, now: Instant) {
         let Some(scope) = self.scope_table.get(id) else {

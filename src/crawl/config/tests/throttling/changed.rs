@@ -1,10 +1,12 @@
-//! Changes of the default while a crawl runs: one patch that has them all has the same effect.
+//! Settings that are ordered while a crawl runs: those of the default in one patch, and those of a later run
+//! whose configuration has changed.
 
 use serde_json::{Map, Value, json};
 
 use super::{secs, throttle};
 use crate::base::rng::Rng;
-use crate::crawl::config::patch_text;
+use crate::crawl::config::tests::given;
+use crate::crawl::config::{Config, ScopeOrder, patch_text};
 use crate::throttle::settings::{ScopePatch, ThrottleSettings};
 
 /// Some of these keys, each with one of its values.
@@ -136,4 +138,111 @@ fn a_changed_default_delay_holds_in_scopes_that_switch_autothrottle() {
             assert_eq!(settings.usual().delay, secs(20.0), "{automatic}, {switch}");
         }
     }
+}
+
+/// A sound configuration with these settings.
+fn config(settings: &[(&str, Value)]) -> Config {
+    given(settings).finish().expect("it is sound")
+}
+
+/// An order under one configuration, under another one: what it sets then, and what is logged.
+fn settled(name: &str, order: &str, configs: [&[(&str, Value)]; 2]) -> (ScopePatch, Vec<String>) {
+    let patch = order.parse().expect("a patch");
+    let given = ScopeOrder::new(name, patch, &config(configs[0]));
+    let mut later = ScopeOrder::parse(&given.to_text()).expect("it is written as it is read");
+    assert_eq!(later, given);
+    let log = later.settle(name, &config(configs[1]));
+    // Once it is settled, nothing changes.
+    let mut again = ScopeOrder::parse(&later.to_text()).expect("it is written as it is read");
+    assert_eq!(
+        again.settle(name, &config(configs[1])),
+        Vec::<String>::new()
+    );
+    assert_eq!(again, later);
+    (later.patch, log)
+}
+
+#[test]
+fn what_the_configuration_sets_since_an_order_is_not_overridden_by_it() {
+    let check = |name: &str, order: &str, configs: [&[(&str, Value)]; 2], left: &str, logged| {
+        let (patch, log) = settled(name, order, configs);
+        assert_eq!(patch, left.parse().expect("a patch"), "{name}: {order}");
+        assert_eq!(log.len(), logged, "{log:?}");
+    };
+    let delay = |delay: i32| [("DOWNLOAD_DELAY", json!(delay))];
+    let both = r#"{"delay": 10, "concurrency": 2}"#;
+    check("default", both, [&[], &[]], both, 0);
+    check("default", both, [&delay(1), &delay(1)], both, 0);
+    check("default", both, [&delay(1), &[]], both, 0);
+    check(
+        "default",
+        both,
+        [&[], &delay(1)],
+        r#"{"concurrency": 2}"#,
+        1,
+    );
+    check(
+        "default",
+        both,
+        [&delay(1), &delay(3)],
+        r#"{"concurrency": 2}"#,
+        1,
+    );
+    check(
+        "default",
+        both,
+        [&delay(1), &delay(10)],
+        r#"{"concurrency": 2}"#,
+        0,
+    );
+    let (_, log) = settled("default", both, [&delay(1), &delay(3)]);
+    assert_eq!(
+        log,
+        ["default: delay is 3 as this run is configured, not 10 as an earlier run was ordered"]
+    );
+    // What only follows from another setting is not set.
+    let automatic = [("AUTOTHROTTLE_ENABLED", json!(true))];
+    check("default", both, [&[], &automatic], both, 0);
+    let off = r#"{"autothrottle": false, "delay": 10}"#;
+    check("default", off, [&[], &automatic], r#"{"delay": 10}"#, 1);
+    let per_slot = [("DOWNLOAD_DELAY_PER_SLOT", json!(4))];
+    let with_slot = r#"{"delay": 10, "delay_per_slot": 4, "concurrency": 2}"#;
+    check("default", both, [&[], &per_slot], with_slot, 0);
+    let entry = |entry: Value| {
+        [(
+            "THROTTLING_SCOPES",
+            json!({"default": entry, "a.test": entry}),
+        )]
+    };
+    let slow = entry(json!({"backoff": {"max_delay": 400}}));
+    let slower = entry(json!({"backoff": {"max_delay": 500}}));
+    let backoff = r#"{"backoff": {"max_delay": 600, "window": 9}}"#;
+    check("default", backoff, [&slow, &slow], backoff, 0);
+    check(
+        "default",
+        backoff,
+        [&slow, &slower],
+        r#"{"backoff": {"window": 9}}"#,
+        1,
+    );
+    // An order for a scope takes the place of its entry.
+    let merged = r#"{"backoff": {"max_delay": 500, "window": 9}}"#;
+    check("a.test", backoff, [&slow, &slower], merged, 1);
+    check("a.test", backoff, [&slow, &[]], backoff, 0);
+    check("a.test", both, [&[], &delay(1)], both, 0);
+    check("a.test", "{}", [&slow, &slow], "{}", 0);
+    check(
+        "a.test",
+        "{}",
+        [&slow, &slower],
+        r#"{"backoff": {"max_delay": 500}}"#,
+        0,
+    );
+    // Of an order without a record of the configuration nothing is known.
+    let mut earlier = ScopeOrder::parse(both).expect("a patch");
+    assert_eq!(
+        earlier.settle("default", &config(&delay(3))),
+        Vec::<String>::new()
+    );
+    assert_eq!(earlier.patch, both.parse().expect("a patch"));
 }
