@@ -31,7 +31,7 @@ pub use control::handle::{Handle, Stopper};
 pub use crawler::builder::Builder;
 pub use crawler::{Crawler, Turn};
 pub use finish::{FinishReason, Pending};
-pub use journal::contents::{HostFacts, QueuedRequest, ScopeFacts, StateContents};
+pub use journal::contents::{HostFacts, OrderedSettings, QueuedRequest, ScopeFacts, StateContents};
 pub use journal::damage::Damage;
 pub use journal::progress::{LoadPhase, LoadProgress};
 pub use journal::state::{State, StateBeginning, StateError};

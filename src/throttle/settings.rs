@@ -193,12 +193,20 @@ impl ThrottleSettings {
         self.patch_from_entries(name, |key| ![DOMAINS, ADDRESSES].contains(&key))
     }
 
-    fn patch_from_entries(&self, name: &str, counts: impl Fn(&str) -> bool) -> ScopePatch {
+    /// The keys in [`scopes`](ThrottleSettings::scopes) of all entries for the scope with this name, the most
+    /// specific first.
+    pub(crate) fn entries_of(&self, name: &str) -> Vec<&str> {
         let entry = self.entry_of(name);
         let wider = entry.map(|entry| self.patterns_of(entry));
         entry
             .into_iter()
             .chain(wider.into_iter().flatten())
+            .collect()
+    }
+
+    fn patch_from_entries(&self, name: &str, counts: impl Fn(&str) -> bool) -> ScopePatch {
+        let entries = self.entries_of(name).into_iter();
+        entries
             .filter(|key| counts(key))
             .fold(ScopePatch::default(), |patch, key| {
                 patch.over(&self.scopes[key])

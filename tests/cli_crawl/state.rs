@@ -6,8 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use argiope::{Config, Crawler, FinishReason, Page, State};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json as json_of};
 
 use crate::run::{Crawl, Ended, Going, check_refused, text};
 use crate::server::{Asked, Server, Step, page, reply};
@@ -403,4 +404,53 @@ fn that_a_host_was_given_up_is_shown_after_its_requests_have_ended() {
     }
     let found = json(crawl.folder(), &["--host", "127.0.0.1:11"]);
     assert_eq!(found["held_hosts"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn settings_that_were_given_while_the_crawl_ran_are_shown_for_the_scopes_to_which_they_apply() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    fs::create_dir(&out).expect("it can be made");
+    let new = State::new(&out, String::new(), [1; 16]).expect("it is short");
+    new.beginning().write().expect("it can be written");
+    let builder = Crawler::builder(Config::default()).sink(|_: Page| {});
+    let mut crawler = builder.state(new).build().expect("a crawler");
+    for (name, patch) in [
+        ("default", r#"{"delay": 3}"#),
+        ("default", r#"{"concurrency": 2}"#),
+        ("*.a.test", r#"{"backoff": {"max_delay": 500}}"#),
+        ("www.a.test", "{}"),
+        ("b.test", r#"{"quota": 7}"#),
+    ] {
+        let patch = patch.parse().expect("a patch");
+        crawler.set_scope(name, patch).expect("it is sound");
+    }
+    assert_eq!(crawler.run(), FinishReason::Finished);
+    drop(crawler);
+    let ordered = |scope: &str| {
+        let found = json(folder.path(), &["--scope", scope]);
+        let ordered = found["ordered_settings"].as_array().expect("a list");
+        let pairs = ordered.iter().map(|one| {
+            assert!(one["recorded"].is_string(), "{one}");
+            (text(&one["scope"]), one["settings"].clone())
+        });
+        pairs.collect::<Vec<_>>()
+    };
+    let default = || {
+        let both = json_of!({"concurrency": 2, "delay": 3});
+        ("default".to_owned(), both)
+    };
+    let below = || {
+        let backoff = json_of!({"backoff": {"max_delay": 500}});
+        ("*.a.test".to_owned(), backoff)
+    };
+    let own = ("www.a.test".to_owned(), json_of!({}));
+    assert_eq!(ordered("www.a.test"), [own, below(), default()]);
+    assert_eq!(ordered("c.a.test"), [below(), default()]);
+    let own = ("b.test".to_owned(), json_of!({"quota": 7.0}));
+    assert_eq!(ordered("b.test"), [own, default()]);
+    assert_eq!(ordered("other"), [default()]);
+    let shown = state(folder.path(), &["--scope", "b.test"]).expect(0).out;
+    let line = r#"  ordered       b.test {"quota":7.0} (while the crawl ran; recorded "#;
+    assert!(shown.contains(line), "{shown}");
 }

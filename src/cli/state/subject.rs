@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use argiope::{Config, CrawlUrl, HostFacts, QueuedRequest, ScopeFacts, Wall};
+use argiope::{Config, CrawlUrl, HostFacts, OrderedSettings, QueuedRequest, ScopeFacts, Wall};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -37,6 +37,8 @@ pub struct Report {
     robots_fetched: Option<String>,
     /// What was learned of its scopes.
     scopes: Vec<Scope>,
+    /// The settings that these scopes were given while the crawl ran.
+    ordered_settings: Vec<Ordered>,
     /// Its hosts that are not asked for now, because they do not answer.
     held_hosts: Vec<HeldHost>,
     /// The first of them in the order in which they are fetched.
@@ -57,6 +59,15 @@ struct Scope {
     /// Number of replies and sends that count in a quota.
     quota_costs: usize,
     suspected: bool,
+}
+
+/// Settings that were given to scopes while the crawl ran.
+#[derive(Serialize)]
+struct Ordered {
+    /// The name of a scope, a pattern, or `default`.
+    scope: String,
+    recorded: String,
+    settings: Box<RawValue>,
 }
 
 /// A host that is not asked for now, because it does not answer.
@@ -208,6 +219,17 @@ impl Report {
         if matched.kind == "scope" {
             names = BTreeSet::from([matched.name.as_str()]);
         }
+        let mut ordered_settings: Vec<Ordered> = Vec::new();
+        for name in &names {
+            for ordered in contents.ordered_settings(name, &matched.config) {
+                if ordered_settings
+                    .iter()
+                    .all(|shown| shown.scope != ordered.scope)
+                {
+                    ordered_settings.push(Ordered::of(ordered));
+                }
+            }
+        }
         let scopes = contents.scopes(crawl.now);
         let scopes: Vec<Scope> = scopes
             .filter(|scope| names.contains(scope.name.as_str()))
@@ -244,6 +266,7 @@ impl Report {
             held_hosts,
             robots_fetched,
             scopes,
+            ordered_settings,
             subject: matched.kind,
             name: matched.name.clone(),
             running: crawl.owner.as_ref().map(ToString::to_string),
@@ -286,6 +309,9 @@ impl Report {
         }
         for scope in &self.scopes {
             line("scope", &scope.to_text());
+        }
+        for ordered in &self.ordered_settings {
+            line("ordered", &ordered.to_text());
         }
         for held in &self.held_hosts {
             line("no answer", &held.to_text());
@@ -351,6 +377,23 @@ impl Scope {
             self.name,
             parts.join("; "),
             self.recorded
+        )
+    }
+}
+
+impl Ordered {
+    fn of(ordered: OrderedSettings) -> Self {
+        Ordered {
+            scope: ordered.scope,
+            recorded: ordered.at.to_string(),
+            settings: RawValue::from_string(ordered.settings).expect("it is JSON"),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        format!(
+            "{} {} (while the crawl ran; recorded {})",
+            self.scope, self.settings, self.recorded
         )
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::base::keys::Keys;
 use crate::base::named::NamedValue;
 use crate::base::time::{Wall, nanos};
+use crate::crawl::config::{Config, DEFAULT_ENTRY, ScopeOrder, patch_text};
 use crate::crawl::journal::progress::LoadProgress;
 use crate::crawl::journal::seen::runs::{self, file_has};
 use crate::crawl::journal::segment::OnDamage;
@@ -65,6 +66,19 @@ pub struct ScopeFacts {
     pub costs: usize,
     /// The content of replies is suspected.
     pub is_suspected: bool,
+}
+
+/// Settings that were given to scopes while the crawl ran.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OrderedSettings {
+    /// The name of a scope, a pattern, or `default`.
+    pub scope: String,
+    /// When they were recorded.
+    pub at: Wall,
+    /// The settings, as JSON like an entry of `THROTTLING_SCOPES`: an empty table in place of what the configuration
+    /// sets.
+    pub settings: String,
 }
 
 /// A host that is not asked for now, because it does not answer.
@@ -285,6 +299,31 @@ impl StateContents {
                 is_suspected: summary.is_suspected,
             })
         })
+    }
+
+    /// The settings that were given while the crawl ran and apply to a scope: by its name, by patterns, and by
+    /// `default`, the most specific first. `config`: the configuration of the crawl.
+    pub fn ordered_settings(&self, scope: &str, config: &Config) -> Vec<OrderedSettings> {
+        let restored = self.state.restored.iter();
+        let facts = restored.flat_map(|left| left.facts.about(About::ScopeSettings));
+        let mut orders: BTreeMap<&str, OrderedSettings> = facts
+            .filter_map(|NamedValue { name, at, value }| {
+                let order = ScopeOrder::parse(std::str::from_utf8(value).ok()?)?;
+                let ordered = OrderedSettings {
+                    scope: name.to_owned(),
+                    at: Wall(at),
+                    settings: patch_text(&order.patch),
+                };
+                Some((name, ordered))
+            })
+            .collect();
+        let mut settings = config.throttle().clone();
+        for name in orders.keys() {
+            settings.scopes.entry((*name).to_owned()).or_default();
+        }
+        let names = settings.entries_of(scope).into_iter();
+        let names = names.chain([DEFAULT_ENTRY]);
+        names.filter_map(|name| orders.remove(name)).collect()
     }
 
     /// The hosts that are not asked for now, because they do not answer, in order of their names.
