@@ -23,6 +23,7 @@ use crate::base::time::Instant;
 use crate::crawl::core::tests::resumed_files::checked_lines;
 use crate::crawl::core::tests::trial::{config, web_resolver};
 use crate::crawl::finish::FinishReason;
+use crate::crawl::journal::contents::StateContents;
 use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::frontier::request::Request;
@@ -32,6 +33,7 @@ use crate::io::sim::{Crash, Faults, FullDisk, Shared, Sim};
 use crate::io::{Io, IoSettings};
 use crate::sink::directory;
 use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use crate::throttle::settings::ScopePatch;
 
 /// Crawls that are tried unless `ARGIOPE_SEEDS` says otherwise.
 const SEEDS: u64 = 200;
@@ -49,6 +51,25 @@ const PAGES: u64 = 14;
 /// Time from the reply of a server to the commit of its line, beyond `STATE_SYNC`, on a quick disk that
 /// works: round trips, the jobs queued before the commit, and its own.
 const COMMIT_TIME: Duration = Duration::from_secs(4);
+
+/// Time from an order to its record on a disk that works and has little to do.
+const RECORD_TIME: Duration = Duration::from_millis(150);
+
+/// [`COMMIT_TIME`] on such a disk.
+const QUICK_COMMIT_TIME: Duration = Duration::from_millis(500);
+
+/// All delays of the configuration are shorter.
+const DELAY_MAX: Duration = Duration::from_millis(60);
+
+/// What arrives within this time of an order may have left before it.
+const UNDER_WAY: Duration = Duration::from_millis(30);
+
+/// Gaps where requests arrive may be shorter than where they leave: connections have round trips of 5 to 50 ms.
+const ON_THE_WAY: Duration = Duration::from_micros(22_500);
+
+/// Gaps, and cancellations, that were judged in all crawls.
+static GAPS_JUDGED: AtomicU64 = AtomicU64::new(0);
+static CANCELS_JUDGED: AtomicU64 = AtomicU64::new(0);
 
 /// Requests in flight to one host.
 const CONCURRENCY: u32 = 3;
@@ -92,6 +113,32 @@ fn seeds() -> Vec<Request> {
         .collect()
 }
 
+/// What a crawl is ordered while it runs. Even crawls, those of [`FOUND`] among them, are ordered nothing.
+#[derive(Default)]
+struct Orders {
+    /// The longest delay so far: each order is for a longer one.
+    delay: Duration,
+    /// The delay that later runs keep, by host.
+    delays: BTreeMap<String, Duration>,
+    /// URLs of requests that were cancelled.
+    cancelled: BTreeSet<String>,
+    /// Those that later runs do not make.
+    unmade: BTreeSet<String>,
+}
+
+/// An order, and when it was given.
+struct Order {
+    at: Instant,
+    what: Ordered,
+}
+
+enum Ordered {
+    /// The delay of a host.
+    Delay(String, Duration),
+    /// The cancellation of a request, by its URL.
+    Cancel(String),
+}
+
 /// A crawl over several runs.
 struct Trial {
     seed: u64,
@@ -103,6 +150,7 @@ struct Trial {
     runs: u64,
     /// How its runs end, if all end so.
     crash: Option<Crash>,
+    orders: Orders,
     /// URLs that have a line that was cut off: no committed line has their result.
     lost: BTreeSet<String>,
     /// URLs that were requested in a run that was killed, without a committed line: what their lines were.
@@ -132,6 +180,11 @@ struct Left {
     is_killed: bool,
     /// Until when lines may be uncommitted: none that was answered before is lost.
     settled: Option<Duration>,
+    /// Whether its disk worked, and had little to do.
+    is_idle: bool,
+    /// Orders of the run, and the time after which a cancellation is committed, if that is known.
+    orders: Vec<Order>,
+    commit_time: Option<Duration>,
 }
 
 impl Trial {
@@ -149,6 +202,7 @@ impl Trial {
             killed: BTreeMap::new(),
             counts: BTreeMap::new(),
             shared: Shared::new(),
+            orders: Orders::default(),
             runs: 0,
             rng: Rng::from_seed(seed),
             folder: folder.expect("a folder"),
@@ -181,8 +235,14 @@ impl Trial {
                     !finals.contains(&url),
                     "{url} has its line and is asked again"
                 );
+                assert!(
+                    !self.orders.unmade.contains(&url),
+                    "{url} was cancelled by an earlier run and is asked"
+                );
                 *self.asked.entry(url).or_default() += 1;
             }
+            self.check_gaps(&left);
+            self.keep_orders(&left);
             self.put_files(&left.files);
             let is_over = left.reason == Some(FinishReason::Finished);
             (state, done) = self.resume();
@@ -261,9 +321,9 @@ impl Trial {
         config.frontier.follow = Follow::All;
         config.frontier.robots_obey = rng.below(2) == 0;
         config.frontier.retry_times = 1;
+        // These numbers are drawn so that the crawls stay as they were.
         if rng.below(2) == 0 {
-            // Most requests wait in files.
-            config.frontier.memory_max = rng.below(3000);
+            rng.below(3000);
         }
         // All requests fit into memory, or few, or one block.
         config.frontier.memory_max = [1 << 30, 3000, 1][rng.below(3) as usize];
@@ -271,7 +331,8 @@ impl Trial {
         let mut own = Rng::from_seed(self.seed).fork(format!("seen set of run {}", self.runs));
         config.frontier.seen_memory_max = [1 << 30, 700, 200, 1][own.below(4) as usize];
         config.state_sync = Duration::from_millis(rng.below(300));
-        config.throttle.default.delay = Duration::from_millis(rng.below(60));
+        let delay_max = DELAY_MAX.as_millis() as u64;
+        config.throttle.default.delay = Duration::from_millis(rng.below(delay_max));
         config.throttle.default.concurrency = CONCURRENCY;
         config.outage_breaker = false;
         config.stop_grace = Duration::from_millis(rng.below(200));
@@ -285,6 +346,10 @@ impl Trial {
         };
         let is_quick = faults.disk_latency_max < Duration::from_millis(10);
         let is_sound = is_quick && faults.disk_error == 0.0 && faults.disk_full.is_empty();
+        // A record waits behind other jobs of the disk, and behind a slow sync.
+        let is_idle = is_sound
+            && faults.disk_latency_max < Duration::from_millis(2)
+            && faults.sync_delay_max.is_zero();
         let never_fails = faults.disk_error == 0.0 && faults.disk_full.is_empty();
         let settled = is_sound.then_some(config.state_sync + COMMIT_TIME);
         let resolver = web_resolver();
@@ -303,6 +368,7 @@ impl Trial {
         io.put_files(files_of(self.folder.path()));
         *io.shared() = std::mem::take(&mut self.shared);
         let taken = state.seeds_taken().unwrap_or(u64::MAX);
+        let numbers = numbers_of_orders(self.folder.path());
         let mut parts = Parts::new(sink);
         parts.state = Some(state);
         let config = config.finish().expect("a sound config");
@@ -325,7 +391,14 @@ impl Trial {
         };
         let stops_at = (has_faults && rng.below(4) == 0).then(|| rng.below(turns));
         let mut reason = None;
+        let mut own = Rng::from_seed(self.seed).fork(format!("orders of run {}", self.runs));
+        let ordered_at: Vec<u64> = (0..own.below(6)).map(|_| own.below(turns)).collect();
+        let is_ordered = has_faults && self.seed % 2 == 1;
+        let mut orders = Vec::new();
         for turn in 0..turns {
+            if is_ordered && ordered_at.contains(&turn) {
+                orders.extend(self.orders.give(&mut crawler, &numbers, &mut own));
+            }
             if stops_at == Some(turn) {
                 crawler.stopper().stop();
             }
@@ -354,6 +427,12 @@ impl Trial {
             crashed_at,
             is_killed: crash == Crash::Killed,
             settled: settled.filter(|_| reason.is_none() && !is_delayed),
+            orders,
+            is_idle,
+            commit_time: match is_idle {
+                true => settled.map(|time| time - COMMIT_TIME + QUICK_COMMIT_TIME),
+                false => settled,
+            },
         }
     }
 
@@ -369,6 +448,50 @@ impl Trial {
             let folder = path.parent().expect("it has a folder");
             fs::create_dir_all(folder).expect("it can be made");
             fs::write(path, content).expect("it can be written");
+        }
+    }
+
+    /// No gap between requests to a host is shorter than ordered before.
+    fn check_gaps(&self, left: &Left) {
+        for host in (0..HOSTS).map(|number| format!("h{number}.test")) {
+            let asked = left.asked.iter().filter(|asked| asked.host == host);
+            let asked = asked.filter(|asked| asked.target != "/robots.txt");
+            let mut times: Vec<Instant> = asked.map(|asked| asked.at).collect();
+            times.sort_unstable();
+            for pair in times.windows(2) {
+                let given = left.orders.iter().filter_map(|order| match &order.what {
+                    Ordered::Delay(name, delay) if *name == host => Some((order.at, *delay)),
+                    _ => None,
+                });
+                let given = given.filter(|(at, _)| *at + UNDER_WAY < pair[0]);
+                let kept = self.orders.delays.get(&host).copied();
+                let Some(least) = given.map(|(_, delay)| delay).chain(kept).max() else {
+                    continue;
+                };
+                let gap = pair[1].saturating_since(pair[0]);
+                assert!(
+                    gap + ON_THE_WAY >= least,
+                    "{host}: {gap:?} between two requests, after {least:?} were ordered"
+                );
+                GAPS_JUDGED.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Remembers the orders of a run that later runs must follow.
+    fn keep_orders(&mut self, left: &Left) {
+        for Order { at, what } in &left.orders {
+            let age = left.crashed_at.saturating_since(*at);
+            match what {
+                Ordered::Delay(host, delay) if left.is_idle && age > RECORD_TIME => {
+                    self.orders.delays.insert(host.clone(), *delay);
+                }
+                Ordered::Cancel(url) if left.commit_time.is_some_and(|time| age > time) => {
+                    self.orders.unmade.insert(url.clone());
+                    CANCELS_JUDGED.fetch_add(1, Ordering::Relaxed);
+                }
+                Ordered::Delay(..) | Ordered::Cancel(_) => {}
+            }
         }
     }
 
@@ -439,7 +562,10 @@ impl Trial {
         let orders = lines.iter().filter(|line| is_order(&text(&line["url"])));
         for line in orders.filter(|line| line["final"] == true) {
             let is_unknown = line["error"]["code"] == "cancelled.outcome_unknown";
-            let is_done = line["status"] == 200 || line["method"] == "POST" && is_unknown;
+            let is_cancelled = line["error"]["code"] == "cancelled.asked"
+                && self.orders.cancelled.contains(&text(&line["url"]));
+            let is_done =
+                line["status"] == 200 || line["method"] == "POST" && is_unknown || is_cancelled;
             assert!(is_done, "{line}");
         }
     }
@@ -485,6 +611,44 @@ fn counts_of(lines: &[Value]) -> BTreeMap<String, Counts> {
         counts.refetched += u64::from(line["refetched"] == true);
     }
     counts
+}
+
+impl Orders {
+    /// Gives an order to a crawl.
+    fn give(
+        &mut self,
+        crawler: &mut Crawler<Sim>,
+        numbers: &[(u64, String)],
+        rng: &mut Rng,
+    ) -> Option<Order> {
+        let at = crawler.io().now();
+        let handle = crawler.handle();
+        let what = match numbers.is_empty() || rng.chance(0.4) {
+            true => {
+                let host = format!("h{}.test", rng.below(HOSTS));
+                let shortest = self.delay.max(DELAY_MAX);
+                self.delay = shortest + Duration::from_millis(rng.below(60));
+                let patch = ScopePatch::default().delay(self.delay);
+                handle.set_scope(&host, patch).ok()?;
+                Ordered::Delay(host, self.delay)
+            }
+            false => {
+                let (number, url) = &numbers[rng.below(numbers.len() as u64) as usize];
+                handle.cancel(*number).ok()?;
+                self.cancelled.insert(url.clone());
+                Ordered::Cancel(url.clone())
+            }
+        };
+        Some(Order { at, what })
+    }
+}
+
+/// The numbers and URLs of the requests other than GET that an earlier run left.
+fn numbers_of_orders(out: &Path) -> Vec<(u64, String)> {
+    let contents = StateContents::read(out).expect("it can be read");
+    let first = contents.queued().filter(|queued| queued.attempt() == 1);
+    let requests = first.map(|queued| (queued.id(), queued.url().as_str().to_owned()));
+    requests.filter(|(_, url)| is_order(url)).collect()
 }
 
 /// Faults of a disk.
@@ -622,4 +786,7 @@ fn nothing_is_lost_or_doubled_on_a_disk_that_fails() {
         failed.is_empty(),
         "the crawls of these seeds failed: {failed:?}"
     );
+    let judged = [&GAPS_JUDGED, &CANCELS_JUDGED].map(|judged| judged.load(Ordering::Relaxed));
+    let is_enough = judged[0] > 500 && judged[1] > 10;
+    assert!(is_enough || seeds.end - seeds.start < SEEDS, "{judged:?}");
 }

@@ -1,12 +1,13 @@
 //! Requests that are admitted to a file: when they are recorded, and how their URLs count.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::base::rng::Rng;
+use crate::base::shared::Shared;
 use crate::base::time::Instant;
-use crate::crawl::config::Config;
+use crate::crawl::config::{Config, SettingSource};
 use crate::crawl::core::tests::trial::{config, run_for, web_resolver};
 use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, Parts, Turn};
@@ -18,6 +19,7 @@ use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
 use crate::sink::{NullSink, Sink};
 use crate::state::record::About;
+use crate::throttle::settings::ScopePatch;
 
 /// A crawl with a state, whose requests wait in files.
 fn crawl(web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
@@ -332,6 +334,39 @@ fn of_many_cancelled_scopes_those_that_are_over_are_not_kept_in_the_state() {
     assert_eq!(orders_in(&killed(&crawler)), [0, 0]);
 }
 
+#[test]
+fn a_setting_that_is_new_at_a_resume_holds_and_other_orders_are_kept() {
+    let web = || Web::new(|_| Reply::text("done").after(Duration::from_secs(7200)));
+    let delayed = |delay: u64| {
+        move |config: &mut Config| {
+            let set = config.set("DOWNLOAD_DELAY", delay, SettingSource::Option);
+            set.expect("it is a delay");
+        }
+    };
+    let given = |crawler: &Crawler<Sim>| {
+        let throttle = &crawler.core.throttle;
+        (throttle.default_patch(), throttle.patch_of("a.test"))
+    };
+    let patch = |text: &str| text.parse::<ScopePatch>().expect("a patch");
+    let mut first = crawl(&web(), delayed(1));
+    first.submit(page(0)).expect("it is a URL");
+    let ordered = patch(r#"{"delay": 10, "concurrency": 3}"#);
+    for name in ["default", "a.test"] {
+        let is_set = first.set_scope(name, ordered.clone());
+        is_set.expect("it is sound");
+    }
+    run_for(&mut first, Duration::from_secs(1));
+    let mut same = resumed(&first, &web(), delayed(1));
+    assert_eq!(given(&same), (ordered.clone(), ordered.clone()));
+    run_for(&mut same, Duration::from_secs(1));
+    let left = (patch(r#"{"concurrency": 3}"#), ordered);
+    let mut changed = resumed(&same, &web(), delayed(5));
+    assert_eq!(given(&changed), left);
+    run_for(&mut changed, Duration::from_secs(1));
+    let last = resumed(&changed, &web(), delayed(5));
+    assert_eq!(given(&last), left);
+}
+
 /// Requests of a random crawl, half of them to each of two hosts.
 const ORDERED: u64 = 300;
 
@@ -353,16 +388,108 @@ fn run_until(crawler: &mut Crawler<Sim>, span: Duration) {
     }
 }
 
-/// A crawl that is killed again and again; requests are cancelled at any time, alone and by their scopes.
-fn check_random_orders(seed: u64) {
+/// What arrives within this time of an order may have left before it.
+const UNDER_WAY: Duration = Duration::from_millis(15);
+
+/// Delays that were ordered in a random crawl, each longer than those before.
+#[derive(Default)]
+struct OrderedDelays {
+    last: Duration,
+    /// Those of each host that were ordered in this run, and when.
+    given: Vec<(&'static str, Instant, Duration)>,
+    /// Those that are durable.
+    durable: BTreeMap<&'static str, Duration>,
+    /// Hosts with an order of their own, which those for all scopes do not change.
+    own: BTreeSet<&'static str>,
+    /// Gaps that were judged.
+    judged: usize,
+}
+
+impl OrderedDelays {
+    fn order(&mut self, crawler: &mut Crawler<Sim>, rng: &mut Rng) {
+        let now = crawler.io().now();
+        let name = ["a.test", "b.test", "default"][rng.below(3) as usize];
+        self.last += Duration::from_millis(1 + rng.below(40));
+        let patch = ScopePatch::default().delay(self.last);
+        // Nobody takes an order once the crawl is over.
+        if crawler.handle().set_scope(name, patch).is_err() {
+            return;
+        }
+        for host in ["a.test", "b.test"] {
+            let applies = match name == "default" {
+                true => !self.own.contains(host),
+                false => name == host,
+            };
+            if applies {
+                self.given.push((host, now, self.last));
+            }
+        }
+        self.own.extend((name != "default").then_some(name));
+    }
+
+    /// No gap of a run is shorter than ordered before it.
+    fn check_run(&mut self, web: &Web, seed: u64) {
+        for host in ["a.test", "b.test"] {
+            let asked = web.asked().into_iter();
+            let mut times: Vec<Instant> = asked
+                .filter(|asked| asked.host == host)
+                .map(|asked| asked.at)
+                .collect();
+            times.sort_unstable();
+            for pair in times.windows(2) {
+                let before = |at: Instant| at + UNDER_WAY < pair[0];
+                let given = self.given.iter().filter(|given| given.0 == host);
+                let given = given.filter(|given| before(given.1)).map(|given| given.2);
+                let Some(least) = given.chain(self.durable.get(host).copied()).max() else {
+                    continue;
+                };
+                let gap = pair[1].saturating_since(pair[0]);
+                assert!(
+                    gap >= least,
+                    "seed {seed}: {host}: {gap:?} after {least:?} were ordered"
+                );
+                self.judged += 1;
+            }
+        }
+    }
+
+    /// A run is killed now.
+    fn end_run(&mut self, now: Instant) {
+        for (host, at, delay) in self.given.drain(..) {
+            if now > at + ORDER_TIME {
+                self.durable.insert(host, delay);
+            }
+        }
+    }
+}
+
+/// A crawl that is killed again and again; requests are cancelled at any time, alone and by their scopes, and
+/// longer delays are ordered. Returns how many gaps were judged.
+fn check_random_orders(seed: u64) -> usize {
     let mut rng = Rng::from_seed(seed);
     let (delay, memory) = (rng.below(60), [1 << 30, 3000, 1][rng.below(3) as usize]);
+    let seen_memory = [1 << 30, 700, 1][rng.below(3) as usize];
     let edit = |config: &mut Config| {
         config.throttle.default.delay = Duration::from_millis(delay);
         config.frontier.memory_max = memory;
+        config.frontier.seen_memory_max = seen_memory;
     };
-    let mut web = Web::new(|_| Reply::text("done"));
+    let is_ready = Shared::new(true);
+    let sink = || {
+        let is_ready = is_ready.clone();
+        FunctionSink::new(|_: Page| ()).ready_when(move || is_ready.get())
+    };
+    // Gaps are the same where requests arrive.
+    let web_of_run = || Web::new(|_| Reply::text("done")).round_trip(Duration::from_millis(20));
+    let mut web = web_of_run();
     let mut crawler = crawl(&web, edit);
+    let mut delays = OrderedDelays {
+        last: Duration::from_millis(delay),
+        ..OrderedDelays::default()
+    };
+    if rng.chance(0.5) {
+        crawler.delay_admission(seed);
+    }
     let mut ids = Vec::new();
     for number in 0..ORDERED {
         let (host, target) = target_of(number);
@@ -373,7 +500,12 @@ fn check_random_orders(seed: u64) {
     for _ in 0..8 {
         let mut ordered: Vec<(u64, Instant)> = Vec::new();
         for _ in 0..rng.below(5) {
+            is_ready.set(rng.chance(0.8));
             run_until(&mut crawler, Duration::from_millis(rng.below(400)));
+            if rng.chance(0.3) {
+                delays.order(&mut crawler, &mut rng);
+                continue;
+            }
             let handle = crawler.handle();
             // Nobody takes an order once the crawl is over.
             let cancelled: Vec<u64> = match rng.below(4) {
@@ -394,6 +526,8 @@ fn check_random_orders(seed: u64) {
             ordered.extend(cancelled.into_iter().map(|number| (number, now)));
         }
         run_until(&mut crawler, Duration::from_millis(rng.below(800)));
+        delays.check_run(&web, seed);
+        delays.end_run(crawler.io().now());
         for request in web.asked() {
             let target = (request.host, request.target);
             assert!(
@@ -408,10 +542,15 @@ fn check_random_orders(seed: u64) {
                 durable.insert(target_of(number));
             }
         }
-        web = Web::new(|_| Reply::text("done"));
-        crawler = resumed(&crawler, &web, edit);
+        web = web_of_run();
+        crawler = resumed_into(sink(), &crawler, &web, edit);
+        if rng.chance(0.5) {
+            crawler.delay_admission(rng.next_u64());
+        }
     }
+    is_ready.set(true);
     while crawler.turn(None) == Turn::GoesOn {}
+    delays.check_run(&web, seed);
     for request in web.asked() {
         let target = (request.host, request.target);
         assert!(
@@ -426,11 +565,11 @@ fn check_random_orders(seed: u64) {
     }
     assert_eq!(killed(&crawler).queued(), 0, "seed {seed}");
     assert_eq!(orders_in(&killed(&crawler)), [0, 0], "seed {seed}");
+    delays.judged
 }
 
 #[test]
-fn whatever_was_cancelled_before_a_commit_is_not_fetched_by_later_runs() {
-    for seed in 0..60 {
-        check_random_orders(seed);
-    }
+fn whatever_was_ordered_before_a_commit_holds_in_later_runs() {
+    let judged: usize = (0..60).map(check_random_orders).sum();
+    assert!(judged > 1000, "{judged} gaps");
 }
