@@ -16,10 +16,10 @@ pub const NAME: &str = "pending.jsonl";
 /// Its name while it is being written.
 const UNFINISHED: &str = "pending.jsonl.tmp";
 
-/// Writes the requests, one per line, and returns their count. If there are none, there is no file: that of
-/// an earlier run of the crawl is removed.
+/// Writes the requests, one per line, and returns their count. If there are none, or they cannot be written, there
+/// is no file: that of an earlier run of the crawl is removed.
 ///
-/// The file gets its final name once it is complete and synced. On a full disk, a write is repeated while
+/// The file gets its final name once it is complete and synced: it replaces that of an earlier run. On a full disk, a write is repeated while
 /// `wait` returns true.
 ///
 /// # Errors
@@ -31,14 +31,38 @@ pub fn write(
 ) -> anyhow::Result<u64> {
     let mut requests = requests.peekable();
     if requests.peek().is_none() {
-        let old = folder.join(NAME);
-        return match fs::remove_file(&old) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot remove {}", old.display()))
-            }
-            _ => Ok(0),
-        };
+        return remove_old(folder).map(|()| 0);
     }
+    let count = match replace(requests, folder, wait) {
+        Ok(count) => count,
+        // It is not what was queued now.
+        Err(error) => match remove_old(folder) {
+            Ok(()) => return Err(error),
+            Err(old) => anyhow::bail!("{error:#}; {old:#}, which an earlier run wrote"),
+        },
+    };
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.with_context(|| format!("cannot sync {}", folder.display()))?;
+    Ok(count)
+}
+
+/// Removes the file that an earlier run wrote.
+fn remove_old(folder: &Path) -> anyhow::Result<()> {
+    let old = folder.join(NAME);
+    match fs::remove_file(&old) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", old.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the requests to a file and gives it its name; returns their count.
+fn replace(
+    requests: impl Iterator<Item = Request>,
+    folder: &Path,
+    wait: &mut dyn FnMut(&io::Error) -> bool,
+) -> anyhow::Result<u64> {
     let unfinished = folder.join(UNFINISHED);
     let file = retried(&mut *wait, || File::create(&unfinished))
         .with_context(|| format!("cannot create {}", unfinished.display()))?;
@@ -52,8 +76,7 @@ pub fn write(
     }
     let name = || -> io::Result<()> {
         file.sync_all()?;
-        fs::rename(&unfinished, folder.join(NAME))?;
-        File::open(folder)?.sync_all()
+        fs::rename(&unfinished, folder.join(NAME))
     };
     name().with_context(|| format!("cannot rename {} to {NAME}", unfinished.display()))?;
     Ok(count)
@@ -207,6 +230,25 @@ mod tests {
         assert!(waits > 20, "{waits}");
         let text = String::from_utf8(file.bytes.into_inner()).expect("lines are text");
         assert!(text.lines().eq(lines()));
+    }
+
+    #[test]
+    fn the_file_of_an_earlier_run_does_not_stay_when_a_new_one_cannot_be_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(NAME);
+        let of = |number: u64| Request::get(format!("http://a.test/{number}"));
+        let written = write([of(1)].into_iter(), folder.path(), &mut |_| false);
+        assert_eq!(written.expect("there is room"), 1);
+        let written = write([of(2), of(3)].into_iter(), folder.path(), &mut |_| false);
+        assert_eq!(written.expect("there is room"), 2);
+        let text = fs::read_to_string(&path).expect("it was written");
+        assert_eq!(text, "http://a.test/2\nhttp://a.test/3\n");
+        // No file can be created there.
+        fs::create_dir(folder.path().join(UNFINISHED)).expect("it can be made");
+        let failed = write([of(4)].into_iter(), folder.path(), &mut |_| false);
+        let failed = failed.expect_err("there is a folder").to_string();
+        assert!(failed.contains(UNFINISHED), "{failed}");
+        assert!(!path.exists(), "what it names was queued before");
     }
 
     #[test]

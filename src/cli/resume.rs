@@ -1,6 +1,7 @@
 //! `crawl --resume`: what a crawl was given, kept in its state for the run that continues it.
 
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -120,9 +121,13 @@ impl Resumed {
     /// Reads the state of the crawl in this directory, and shows how far it has come, unless `quiet`; with
     /// `salvage` without its damaged parts.
     pub fn load(out: &Path, salvage: bool, quiet: bool) -> anyhow::Result<Self> {
-        if !out.exists() {
+        if let Err(error) = fs::metadata(out) {
+            let what = match error.kind() {
+                ErrorKind::NotFound => "does not exist".to_owned(),
+                _ => format!("cannot be opened: {error}"),
+            };
             return Err(Usage(format!(
-                "--resume: {} does not exist: name the directory of a crawl with --out",
+                "--resume: {} {what}: name the directory of a crawl with --out",
                 out.display()
             ))
             .into());

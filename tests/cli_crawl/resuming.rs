@@ -492,7 +492,7 @@ fn damaged_files_of_queued_requests_are_named_and_salvaged() {
         if is_missing {
             fs::remove_file(queue).expect("it is there");
             let refused = argiope_in(first.folder(), &args);
-            check_refused(&refused, &[&name, "is damaged", "--salvage"]);
+            check_refused(&refused, &[&name, "is missing", "--salvage"]);
         } else {
             let mut bytes = fs::read(queue).expect("a file");
             let middle = bytes.len() / 2;

@@ -43,6 +43,11 @@ fn a_crawl_that_does_not_exist_is_not_resumed() {
         &["--resume", "--out", "nowhere"],
         &["--resume", "nowhere does not exist", "--out"],
     );
+    // As one without permission, which a test of root cannot have.
+    let crawl = Crawl::of(&["--resume", "--out", "loop"]);
+    std::os::unix::fs::symlink("loop", crawl.folder().join("loop")).expect("it can be made");
+    let reason = "loop cannot be opened: Too many levels of symbolic links";
+    check_refused(&crawl.try_run(), &["--resume", reason, "--out"]);
 }
 
 #[test]

@@ -12,8 +12,10 @@ use crate::state::record::SpilledBlock;
 pub struct Damage {
     /// The file.
     pub path: PathBuf,
-    /// Its length in bytes.
+    /// Its length in bytes; 0 if it is missing.
     pub length: u64,
+    /// There is no such file.
+    pub is_missing: bool,
     /// The bytes that are not intact, in order. Those after the last commit do not count.
     pub ranges: Vec<Range<u64>>,
     /// Number of intact records before the first of them.
@@ -44,6 +46,13 @@ impl Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
+        if self.is_missing {
+            return write!(
+                f,
+                "{path} is missing; {} requests were in it",
+                self.requests
+            );
+        }
         let first = self.ranges.first().map_or(0, |range| range.start);
         let bytes = self.bytes();
         write!(

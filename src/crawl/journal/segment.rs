@@ -431,6 +431,7 @@ impl Replayed {
         let damage = damaged.first().map(|(_, records_before)| Damage {
             path: path.to_owned(),
             length: bytes.len() as u64,
+            is_missing: false,
             ranges: damaged.iter().map(|(range, _)| range.clone()).collect(),
             records_before: *records_before,
             records_after: records - records_before,

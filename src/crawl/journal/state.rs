@@ -404,8 +404,12 @@ impl State {
                 (false, is_known) => {
                     if !is_known {
                         let path = path();
+                        let file = fs::metadata(&path);
+                        let is_missing =
+                            matches!(&file, Err(error) if error.kind() == io::ErrorKind::NotFound);
                         self.damages.push(Damage {
-                            length: fs::metadata(&path).map_or(0, |file| file.len()),
+                            length: file.map_or(0, |file| file.len()),
+                            is_missing,
                             path,
                             ranges: Vec::new(),
                             records_before: of_file.1,
