@@ -225,9 +225,11 @@ mod tests {
     #[test]
     fn links_folders_and_pipes_are_not_opened() {
         let folder = tempfile::tempdir().expect("a folder");
-        let [target, path, hard, pipe] =
-            ["target", "link", "hard", "pipe"].map(|name| folder.path().join(name));
-        fs::write(&target, vec![1; 80]).expect("it can be written");
+        let names = ["target", "link", "named", "hard", "pipe"];
+        let [target, path, named, hard, pipe] = names.map(|name| folder.path().join(name));
+        for file in [&target, &named] {
+            fs::write(file, vec![1; 80]).expect("it can be written");
+        }
         symlink(&target, &path).expect("a link");
         rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -237,12 +239,14 @@ mod tests {
             0,
         )
         .expect("a pipe");
-        fs::hard_link(&target, &hard).expect("a link");
+        fs::hard_link(&named, &hard).expect("a link");
         for path in [&path, &hard, &pipe, &folder.path().to_owned()] {
             assert!(open(path, 5).is_err(), "{}", path.display());
             assert!(read(path, 10).is_err(), "{}", path.display());
         }
-        assert_eq!(fs::read(&target).expect("it is there"), vec![1; 80]);
+        for file in [&target, &named] {
+            assert_eq!(fs::read(file).expect("it is there"), vec![1; 80]);
+        }
     }
 
     #[test]
