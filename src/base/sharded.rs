@@ -37,6 +37,49 @@ impl<T> ShardedTable<T> {
         }
     }
 
+    /// An empty table with shards for so many records: none is split before they are in it.
+    pub fn for_records(count: usize) -> Self {
+        let mut depth = 0;
+        while count >> depth > MOSTLY && depth < DEPTH_MAX {
+            depth += 1;
+        }
+        if depth == 0 {
+            return ShardedTable::new();
+        }
+        let shard = |_| Shard {
+            table: HashTable::with_capacity(SHARD_MAX),
+            depth,
+        };
+        ShardedTable {
+            directory: (0..1 << depth).collect(),
+            depth,
+            shards: (0..1 << depth).map(shard).collect(),
+        }
+    }
+
+    /// Sorts records roughly by their shards: so they are in a processor's cache when the records are added.
+    /// Those with the same hash stay in order.
+    pub fn sort(records: &mut Vec<T>, hash_of: impl Fn(&T) -> u64)
+    where
+        T: Copy,
+    {
+        let group_of = |record: &T| first_bits(hash_of(record), SORT_BITS);
+        let mut starts = [0; (1 << SORT_BITS) + 1];
+        for record in &*records {
+            starts[group_of(record) + 1] += 1;
+        }
+        for group in 1..starts.len() {
+            starts[group] += starts[group - 1];
+        }
+        let mut sorted = records.clone();
+        for record in &*records {
+            let next = &mut starts[group_of(record)];
+            sorted[*next] = *record;
+            *next += 1;
+        }
+        *records = sorted;
+    }
+
     /// The shard for records with this hash.
     pub fn shard(&self, hash: u64) -> &HashTable<T> {
         &self.shards[self.number_of(hash)].table
@@ -146,6 +189,10 @@ const SPREAD: usize = 8;
 const SLOTS: usize = if cfg!(test) { 64 } else { 32_768 };
 /// Most records in a shard, until its depth is [`DEPTH_MAX`]: all that a table of so many slots takes.
 const SHARD_MAX: usize = SLOTS / 8 * 7;
+/// Records for which a shard has room, whatever its bound, if hashes are evenly distributed.
+const MOSTLY: usize = SHARD_MAX / 4 * 3;
+/// Bits of hashes by which records are sorted.
+const SORT_BITS: u32 = 8;
 /// Bounds the directory where hashes are not evenly distributed: 64 MiB.
 const DEPTH_MAX: u32 = if cfg!(test) { 14 } else { 24 };
 
@@ -199,6 +246,43 @@ mod tests {
         assert!(sizes.min() >= Some(SHARD_MAX / 8), "evenly distributed");
         let shards = left.div_ceil(SHARD_MAX)..3 * left / SHARD_MAX;
         assert!(shards.contains(&table.shards.len()));
+    }
+
+    #[test]
+    fn a_table_for_many_records_is_not_split_before_they_are_in_it() {
+        for count in [0, 1, MOSTLY, MOSTLY + 1, 1000, 30_000] {
+            let mut table = ShardedTable::for_records(count);
+            let mut records: Vec<u32> = (0..count as u32).collect();
+            ShardedTable::sort(&mut records, hash);
+            let shards = table.shards.len();
+            for number in records {
+                let hash_of = |_: &u32| -> u64 { panic!("no record is moved") };
+                let shard = match shards {
+                    // It grows.
+                    1 => table.shard_with_room(hash(&number), hash),
+                    _ => table.shard_with_room(hash(&number), hash_of),
+                };
+                shard.insert_unique(hash(&number), number, hash);
+            }
+            assert_eq!((table.len(), table.shards.len()), (count, shards));
+            assert!(count == 0 || shards <= 2 * count.div_ceil(MOSTLY));
+            for number in 0..count as u32 {
+                let shard = table.shard(hash(&number));
+                assert!(shard.find(hash(&number), |own| *own == number).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn sorted_records_are_in_order_of_shards_and_then_as_before() {
+        let mut records: Vec<(u32, u32)> = (0..10_000).map(|at| (at % 300, at)).collect();
+        let before = records.clone();
+        ShardedTable::sort(&mut records, |(number, _)| hash(number));
+        let group_of = |number: u32| first_bits(hash(&number), SORT_BITS);
+        assert!(records.is_sorted_by_key(|(number, _)| group_of(*number)));
+        let mut model = before;
+        model.sort_by_key(|(number, _)| group_of(*number));
+        assert_eq!(records, model);
     }
 
     #[test]

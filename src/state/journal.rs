@@ -11,6 +11,7 @@
 //! header has this form in every version.
 
 use std::cell::Cell;
+use std::io;
 
 use thiserror::Error;
 
@@ -360,6 +361,23 @@ impl Pieces {
         self.bytes.extend_from_slice(piece);
     }
 
+    /// Adds the next piece, of at most this length: `read` reads it, and returns its length.
+    ///
+    /// # Errors
+    /// Those of `read`: then none is added.
+    pub fn read(
+        &mut self,
+        length: usize,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let before = self.bytes.len();
+        self.bytes.resize(before + length, 0);
+        let read = read(&mut self.bytes[before..]);
+        let added = read.as_ref().map_or(0, |added| *added);
+        self.bytes.truncate(before + added);
+        read
+    }
+
     /// Passes the offset and the payload of each whole frame on. `None`: a frame is damaged.
     pub fn each(&mut self, mut take: impl FnMut(u64, &[u8])) -> Option<()> {
         self.each_while(|offset, payload| {
@@ -369,7 +387,16 @@ impl Pieces {
     }
 
     /// The same, until `take` returns false: the frames after that come with the next call.
-    pub fn each_while(&mut self, mut take: impl FnMut(u64, &[u8]) -> bool) -> Option<()> {
+    pub fn each_while(&mut self, take: impl FnMut(u64, &[u8]) -> bool) -> Option<()> {
+        self.each_while_unless(|_| false, take)
+    }
+
+    /// The same; the checksum is not made of a payload that `is_known` to be intact.
+    pub fn each_while_unless(
+        &mut self,
+        is_known: impl Fn(&[u8]) -> bool,
+        mut take: impl FnMut(u64, &[u8]) -> bool,
+    ) -> Option<()> {
         let mut start = 0;
         let mut goes_on = true;
         while goes_on
@@ -379,10 +406,12 @@ impl Pieces {
             if !(1..=PAYLOAD_MAX).contains(&length) {
                 return None;
             }
-            if rest.len() < length {
+            let Some(payload) = rest.get(..length) else {
                 break;
+            };
+            if !is_known(payload) && !is_intact(self.place, self.offset, head, payload) {
+                return None;
             }
-            let payload = payload_of(self.place, self.offset, &self.bytes[start..])?;
             goes_on = take(self.offset, payload);
             start += FRAME_HEAD + length;
             self.offset += (FRAME_HEAD + length) as u64;
@@ -405,8 +434,12 @@ fn payload_of(place: u32, offset: u64, bytes: &[u8]) -> Option<&[u8]> {
         return None;
     }
     let payload = rest.get(..length)?;
-    let expected = u32::from_le_bytes(array(&head[4..]));
-    (checksum(place, offset, payload) == expected).then_some(payload)
+    is_intact(place, offset, head, payload).then_some(payload)
+}
+
+/// Whether a payload is that of the frame with this head, at this offset.
+fn is_intact(place: u32, offset: u64, head: &[u8; FRAME_HEAD], payload: &[u8]) -> bool {
+    checksum(place, offset, payload) == u32::from_le_bytes(array(&head[4..]))
 }
 
 /// Whether these bytes may begin with a frame, before its checksum is made: by chance, one in sixty numbers

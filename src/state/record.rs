@@ -51,7 +51,8 @@ pub enum Record {
     Seen(Vec<u64>),
     /// Keys of the host and of the registrable domain of each seed that was admitted (after compaction).
     SeedHosts(Vec<(u64, u64)>),
-    /// The Crawl-delay of a host's robots.txt, in ns: its name, with the port if that is not the usual one.
+    /// The Crawl-delay of a host's robots.txt, in ns: its name, with the port if that is not the usual one. It is
+    /// valid from now on, also without a commit.
     CrawlDelay {
         /// The host.
         host: String,
@@ -348,9 +349,11 @@ impl Record {
                 )
             }
             CRAWL_DELAY => {
-                let delay = input.number("delay")?;
-                let host = input.text("host")?.to_owned();
-                Record::CrawlDelay { host, delay }
+                let NamedValue { name, at, .. } = decode_crawl_delay(&mut input)?;
+                Record::CrawlDelay {
+                    host: name.to_owned(),
+                    delay: at,
+                }
             }
             DEPARTED => Record::Departed(input.number("number")?),
             STARTED => Record::Started(input.number("number")?),
@@ -443,16 +446,68 @@ impl Fact {
             value: value.to_owned(),
         })
     }
+}
 
-    /// The fact whose record has these bytes, where they are. `None`: another record, or none.
-    pub fn borrowed(bytes: &[u8]) -> Option<(About, NamedValue<'_>)> {
-        let (FACT, fields) = bytes.split_first().map(|(kind, fields)| (*kind, fields))? else {
-            return None;
-        };
-        let mut input = Input::new(fields);
-        let fact = decode_fact(&mut input).ok()?;
-        (input.len() == 0).then_some(fact)
+/// What was learned and needs no commit, where its record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learned<'a> {
+    /// A fact.
+    Fact(About, NamedValue<'a>),
+    /// The Crawl-delay of a host, in ns, in place of a time; it has no value.
+    CrawlDelay(NamedValue<'a>),
+}
+
+impl<'a> Learned<'a> {
+    /// Whether a record with these bytes is one of these.
+    pub fn is(bytes: &[u8]) -> bool {
+        match bytes {
+            [FACT, code, ..] => About::of_code(*code).is_some_and(|about| !about.is_of_epoch()),
+            [CRAWL_DELAY, ..] => true,
+            _ => false,
+        }
     }
+
+    /// Of the bytes of such a record.
+    ///
+    /// # Errors
+    /// They are not those of a record.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
+        let mut input = Input::new(bytes);
+        let learned = match input.byte("kind")? {
+            FACT => {
+                let (about, named) = decode_fact(&mut input)?;
+                Learned::Fact(about, named)
+            }
+            _ => Learned::CrawlDelay(decode_crawl_delay(&mut input)?),
+        };
+        input.finish()?;
+        Ok(learned)
+    }
+
+    /// Of a record; `None`: it is none of these.
+    pub fn of(record: &'a Record) -> Option<Self> {
+        match record {
+            Record::Fact(fact) => {
+                let needs_none = !fact.about.is_of_epoch();
+                needs_none.then(|| Learned::Fact(fact.about, fact.into()))
+            }
+            Record::CrawlDelay { host, delay } => Some(Learned::CrawlDelay(NamedValue {
+                name: host,
+                at: *delay,
+                value: &[],
+            })),
+            _ => None,
+        }
+    }
+}
+
+fn decode_crawl_delay<'a>(input: &mut Input<'a>) -> Result<NamedValue<'a>, RecordError> {
+    let at = input.number("delay")?;
+    Ok(NamedValue {
+        name: input.text("host")?,
+        at,
+        value: &[],
+    })
 }
 
 impl<'a> From<&'a Fact> for NamedValue<'a> {
@@ -467,7 +522,7 @@ impl<'a> From<&'a Fact> for NamedValue<'a> {
 
 fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), RecordError> {
     let code = input.byte("about")?;
-    let about = About::ALL.into_iter().find(|about| about.code() == code);
+    let about = About::of_code(code);
     let about = about.ok_or(RecordError::Value("about"))?;
     let at = input.number("at")?;
     let (name, value) = (input.text("name")?, input.bytes("value")?);
@@ -503,6 +558,10 @@ impl About {
             About::Cancelled => 9,
             About::CancelledScope => 10,
         }
+    }
+
+    fn of_code(code: u8) -> Option<Self> {
+        About::ALL.into_iter().find(|about| about.code() == code)
     }
 
     /// Whether it counts only once its epoch is committed: numbers of requests are used again otherwise.

@@ -33,7 +33,7 @@ pub use self::facts::Facts;
 pub use self::left::Left;
 use self::passing::{Passing, mark_of};
 pub use self::restored::Restored;
-use super::record::{CommitRecord, EntryHead, Fact, Record, RecordError, Resumption};
+use super::record::{CommitRecord, EntryHead, Learned, Record, RecordError, Resumption};
 
 /// What is left of a crawl, from the records of its journal in order.
 ///
@@ -59,6 +59,8 @@ pub struct Replay {
     /// Number of gaps before which, or in which, an epoch was committed whose commit is missing.
     lost_commits: usize,
     facts: Facts,
+    /// Facts that need no commit are read apart.
+    are_facts_apart: bool,
     /// Nothing was sent since the facts: a `Quiet` was the last record, but for those of commits.
     is_quiet: bool,
     /// The same, and a commit came after it.
@@ -138,6 +140,15 @@ impl Replay {
         }
     }
 
+    /// Facts that need no commit are read apart: they are those of [`Replay::add_facts`]. The records are given as
+    /// bytes.
+    pub fn without_facts(self) -> Self {
+        Replay {
+            are_facts_apart: true,
+            ..self
+        }
+    }
+
     /// Keys of the seen set are passed on by [`Replay::poll_passed`], but for those in records before this
     /// offset, which are in runs. No run resumed the crawl in the segment.
     pub fn pass_keys(self, dead_until: u64) -> Self {
@@ -183,11 +194,11 @@ impl Replay {
             (self.is_quiet, self.is_quiet_committed) = (false, false);
             return Ok(());
         }
-        if self.committed.is_some()
-            && let Some((about, named)) = Fact::borrowed(bytes)
-            && !about.is_of_epoch()
-        {
-            self.facts.add(about, named);
+        if self.committed.is_some() && Learned::is(bytes) {
+            if !self.are_facts_apart {
+                let learned = Learned::decode(bytes).map_err(ReplayError::Record)?;
+                self.facts.learn(learned);
+            }
             (self.is_quiet, self.is_quiet_committed) = (false, false);
             return Ok(());
         }
@@ -237,6 +248,10 @@ impl Replay {
             Record::EpochEnd(_) => {}
             _ => (self.is_quiet, self.is_quiet_committed) = (false, false),
         }
+        if let Some(learned) = Learned::of(&record) {
+            self.facts.learn(learned);
+            return Ok(());
+        }
         let is_known = self.is_known();
         match record {
             Record::Resumed(resumption) => self.resume(resumption)?,
@@ -244,9 +259,6 @@ impl Replay {
                 self.note_commit(commit)?
             }
             Record::Commit(commit) => self.commit(commit)?,
-            Record::Fact(fact) if !fact.about.is_of_epoch() => {
-                self.facts.add(fact.about, (&fact).into());
-            }
             Record::Quiet => {}
             record if is_known && is_void => {
                 let committed = self.committed.as_mut().ok_or(ReplayError::NoBegin)?;
@@ -328,6 +340,11 @@ impl Replay {
         }
         self.gaps.iter_mut().for_each(|after| *after -= gap);
         true
+    }
+
+    /// The facts of the records, which were read apart.
+    pub fn add_facts(&mut self, facts: Facts) {
+        self.facts.extend(facts);
     }
 
     /// Records are missing here, because a part of the segment is damaged.

@@ -17,12 +17,14 @@ const QUEUED_PER_TURN: usize = if cfg!(test) { 3 } else { 256 };
 impl<I: Io> Core<I> {
     /// Continues with what an earlier run had learned and seen. What it left is queued in the turns that follow,
     /// under its numbers.
-    pub fn restore(&mut self, restored: Restored) {
+    pub fn restore(&mut self, mut restored: Restored) {
         self.frontier
             .numbers()
             .continue_from(restored.next_number.max(1));
         let mut cancel_orders = CancelOrders::of(&restored.facts);
         self.restore_cancelled_scopes(&mut cancel_orders);
+        let crawl_delays = restored.facts.take_crawl_delays();
+        self.frontier.restore_crawl_delays(crawl_delays);
         self.restore_facts(restored.facts, restored.is_quiet);
         // First what frees more memory than it takes.
         for (host, domain) in restored.seed_hosts.into_pairs() {
@@ -33,7 +35,6 @@ impl<I: Io> Core<I> {
             self.frontier.seen_mut().restore(runs, &restored.undone);
         }
         self.frontier.restore_seen(restored.seen);
-        self.frontier.restore_crawl_delays(restored.crawl_delays);
         self.restore_spilled(restored.spilled);
         self.journal.restore_requested(restored.requested);
         if self.requests.are_limited() {

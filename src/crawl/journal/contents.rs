@@ -356,7 +356,7 @@ impl StateContents {
     /// The hosts whose robots.txt has a Crawl-delay, with the port if that is not the usual one.
     pub fn crawl_delays(&self) -> impl Iterator<Item = (&str, Duration)> {
         let restored = self.state.restored.iter();
-        let delays = restored.flat_map(|left| left.crawl_delays.iter());
+        let delays = restored.flat_map(|left| left.facts.crawl_delays().iter());
         delays.map(|delay| (delay.name, Duration::from_nanos(delay.at)))
     }
 }

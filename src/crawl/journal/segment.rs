@@ -8,14 +8,17 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::panic;
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 
 use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::progress::{LoadPhase, LoadProgress, Meter};
 use crate::state::journal::{Framer, HEADER_BYTES, Pieces, Reader, SegmentError, end_of};
 use crate::state::outline::{Outline, Outliner};
-use crate::state::record::Record;
-use crate::state::replay::{Replay, ReplayError, Restored};
+use crate::state::record::{Learned, Record, RecordError};
+use crate::state::replay::{Facts, Replay, ReplayError, Restored};
 
 /// What a segment leaves.
 pub struct Segment {
@@ -52,7 +55,7 @@ pub enum OnDamage {
 
 /// The bytes of a segment. It may be too large for memory, and a crawl that runs may append to it, or cut off what
 /// could not be appended as a whole.
-pub trait SegmentBytes {
+pub trait SegmentBytes: Sync {
     /// Number of bytes.
     fn length(&self) -> io::Result<u64>;
 
@@ -120,6 +123,13 @@ pub enum ReadError {
     Replay(ReplayError),
 }
 
+impl ReadError {
+    /// Of the record whose frame has this offset.
+    fn record(offset: u64, cause: RecordError) -> Self {
+        ReadError::Segment(SegmentError::Record { offset, cause })
+    }
+}
+
 /// What intact segments know of the damaged ones.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
@@ -140,9 +150,14 @@ impl Hints {
         let Ok(reader) = Reader::new(&header) else {
             return Ok(());
         };
-        let place = (reader.segment(), reader.crawl());
+        let frames = Frames {
+            bytes,
+            length,
+            number: reader.segment(),
+            crawl: reader.crawl(),
+        };
         self.crawl = Some(reader.crawl());
-        each_frame(bytes, length, place, |_, payload| {
+        frames.each_until(length, |_, payload| {
             if let Ok(begin @ Record::Begin { .. }) = Record::decode(payload) {
                 self.begin = Some(begin);
             }
@@ -231,32 +246,131 @@ fn written(replay: Replay, segment: u64, crawl: u64) -> Option<Vec<u8>> {
 /// a second at the earliest.
 const READ_TRIES: u32 = 10;
 
-/// Bytes that are read at once. In tests a frame is in several pieces.
-const PIECE: u64 = if cfg!(test) { 100 } else { 1 << 20 };
+/// Bytes that are read at once: the cache of a processor has room for them. In tests a frame is in several pieces.
+const PIECE: u64 = if cfg!(test) { 100 } else { 256 << 10 };
 
-/// A segment with a commit, and without damage before that.
-struct Sound<'a, B> {
+/// The frames of a segment.
+struct Frames<'a, B> {
     bytes: &'a B,
+    /// Its length when it was opened.
     length: u64,
     number: u64,
     crawl: u64,
+}
+
+/// A segment with a commit, and without damage before that.
+struct Sound<'a, B> {
+    frames: &'a Frames<'a, B>,
+    length: u64,
     outline: Outline,
+}
+
+impl<'a, B: SegmentBytes> Frames<'a, B> {
+    /// Of the segment with this number. `None`: it is not one of these.
+    fn open(bytes: &'a B, number: u64) -> io::Result<Option<Self>> {
+        let length = bytes.length()?;
+        let header = bytes.read_range(0..length.min(HEADER_BYTES as u64))?;
+        let reader = Reader::new(&header).ok();
+        let reader = reader.filter(|reader| reader.segment() == number);
+        Ok(reader.map(|reader| Frames {
+            bytes,
+            length,
+            number,
+            crawl: reader.crawl(),
+        }))
+    }
+
+    /// Passes the frames up to this length on, until one is not intact or `take` returns false. Returns where the
+    /// last one ended that is intact.
+    fn each_until(
+        &self,
+        length: u64,
+        take: impl FnMut(Range<u64>, &[u8]) -> bool,
+    ) -> io::Result<u64> {
+        let mut pieces = Pieces::new(self.number, self.crawl);
+        self.each_of(&mut pieces, length, |_| false, take)?;
+        Ok(pieces.offset())
+    }
+
+    /// The same from where these pieces end. A payload that `is_known` to be intact is not checked.
+    fn each_of(
+        &self,
+        pieces: &mut Pieces,
+        length: u64,
+        is_known: impl Fn(&[u8]) -> bool,
+        mut take: impl FnMut(Range<u64>, &[u8]) -> bool,
+    ) -> io::Result<()> {
+        let mut goes_on = true;
+        while goes_on && pieces.position() < length {
+            let position = pieces.position();
+            let piece = (length - position).min(PIECE) as usize;
+            let read = pieces.read(piece, |piece| self.bytes.read_at(position, piece))?;
+            if read == 0 {
+                // It is shorter now.
+                break;
+            }
+            let read = pieces.each_while_unless(&is_known, |offset, payload| {
+                goes_on = take(offset..end_of(offset, payload), payload);
+                goes_on
+            });
+            goes_on &= read.is_some();
+        }
+        Ok(())
+    }
+
+    /// The facts that need no commit. `checked`: up to where frames were found to be intact, while that is done.
+    fn facts(&self, checked: mpsc::Receiver<u64>) -> Result<Facts, ReadError> {
+        let mut facts = Facts::default();
+        let mut pieces = Pieces::new(self.number, self.crawl);
+        for until in checked {
+            let mut added = Ok(());
+            let add = |frame: Range<u64>, payload: &[u8]| {
+                if Learned::is(payload) {
+                    added = Learned::decode(payload)
+                        .map(|learned| facts.learn_unsettled(learned))
+                        .map_err(|cause| ReadError::record(frame.start, cause));
+                }
+                added.is_ok()
+            };
+            let read = self.each_of(&mut pieces, until, |_| true, add);
+            read.map_err(ReadError::Io)?;
+            added?;
+        }
+        facts.settle();
+        Ok(facts)
+    }
 }
 
 impl<'a, B: SegmentBytes> Sound<'a, B> {
     /// The records of the segment with this number, and which of them count. `None`: it is not one of these.
+    ///
+    /// A thread of its own reads what was learned: of a million hosts that takes as long as the rest.
     fn read(
-        bytes: &'a B,
+        bytes: &B,
         number: u64,
         watch: &mut impl FnMut(LoadProgress),
     ) -> Result<Option<(Replayed, Outline)>, ReadError> {
         for _ in 0..READ_TRIES {
-            let sound = Sound::open(bytes, number, &mut *watch).map_err(ReadError::Io)?;
-            let Some(sound) = sound else {
+            let frames = Frames::open(bytes, number).map_err(ReadError::Io)?;
+            let Some(frames) = frames else {
                 return Ok(None);
             };
-            if let Some(replayed) = sound.replay(watch)? {
-                return Ok(Some((replayed, sound.outline)));
+            let (read, facts) = thread::scope(|scope| {
+                let (note_checked, checked) = mpsc::channel();
+                let facts = scope.spawn(|| frames.facts(checked));
+                let read = Sound::read_without_facts(&frames, note_checked, watch);
+                let facts = facts.join();
+                (
+                    read,
+                    facts.unwrap_or_else(|panic| panic::resume_unwind(panic)),
+                )
+            });
+            let Some((replayed, outline)) = read? else {
+                return Ok(None);
+            };
+            if let Some(mut replayed) = replayed {
+                replayed.replay.add_facts(facts?);
+                return Ok(Some((replayed, outline)));
             }
         }
         Err(ReadError::Io(io::Error::new(
@@ -265,100 +379,89 @@ impl<'a, B: SegmentBytes> Sound<'a, B> {
         )))
     }
 
-    /// Of the segment with this number. `None`: it is not one of these.
-    fn open(
-        bytes: &'a B,
-        number: u64,
+    /// The same without what was learned; no records: the last commit was cut off meanwhile.
+    fn read_without_facts(
+        frames: &'a Frames<'a, B>,
+        note_checked: mpsc::Sender<u64>,
         watch: &mut impl FnMut(LoadProgress),
-    ) -> io::Result<Option<Self>> {
-        let length = bytes.length()?;
-        let mut meter = Meter::new(LoadPhase::Check, length, watch);
-        let header = bytes.read_range(0..length.min(HEADER_BYTES as u64))?;
-        let reader = Reader::new(&header).ok();
-        let Some(reader) = reader.filter(|reader| reader.segment() == number) else {
+    ) -> Result<Option<(Option<Replayed>, Outline)>, ReadError> {
+        let sound = Sound::open(frames, note_checked, &mut *watch).map_err(ReadError::Io)?;
+        let Some(sound) = sound else {
             return Ok(None);
         };
-        let crawl = reader.crawl();
+        let replayed = sound.replay(watch)?;
+        Ok(Some((replayed, sound.outline)))
+    }
+
+    /// With these frames. `None`: it is not one of these.
+    fn open(
+        frames: &'a Frames<'a, B>,
+        note_checked: mpsc::Sender<u64>,
+        watch: &mut impl FnMut(LoadProgress),
+    ) -> io::Result<Option<Self>> {
+        let length = frames.length;
+        let mut meter = Meter::new(LoadPhase::Check, length, watch);
         let mut outliner = Outliner::default();
         let mut has_outline = true;
-        let intact = each_frame(bytes, length, (number, crawl), |frame, payload| {
+        let mut noted = 0;
+        let intact = frames.each_until(length, |frame, payload| {
             meter.note(frame.start);
+            if frame.start >= noted + PIECE {
+                noted = frame.start;
+                // A fact that cannot be read ends the other thread.
+                let _ = note_checked.send(noted);
+            }
             has_outline &= outliner.push(frame, payload).is_some();
             has_outline
         })?;
+        let _ = note_checked.send(intact);
+        drop(note_checked);
         if !has_outline {
             return Ok(None);
         }
-        let rest = bytes.read_range(intact..length)?;
+        let rest = frames.bytes.read_range(intact..length)?;
         let length = intact + rest.len() as u64;
-        let rest = Reader::of_rest(number, crawl, intact, &rest);
+        let rest = Reader::of_rest(frames.number, frames.crawl, intact, &rest);
         Ok(outliner.finish(rest).map(|outline| Sound {
-            bytes,
+            frames,
             length,
-            number,
-            crawl,
             outline,
         }))
     }
 
-    /// Replays its records. What was being written is left out, and what was cut off meanwhile. `None`: the last
-    /// commit was.
+    /// Replays its records, but for what was learned. What was being written is left out, and what was cut off
+    /// meanwhile. `None`: the last commit was.
     fn replay(&self, watch: &mut impl FnMut(LoadProgress)) -> Result<Option<Replayed>, ReadError> {
         let outline = &self.outline;
-        let mut replay = Replay::with_committed(outline.committed, &outline.voids);
+        let replay = Replay::with_committed(outline.committed, &outline.voids);
+        let mut replay = replay.without_facts();
         let mut meter = Meter::new(LoadPhase::Records, outline.intact, watch);
         let mut pushed = Ok(());
-        let place = (self.number, self.crawl);
-        let read = each_frame(self.bytes, outline.intact, place, |frame, payload| {
+        let push = |frame: Range<u64>, payload: &[u8]| {
             let offset = frame.start;
             meter.note(offset);
             pushed = replay
                 .push_bytes(offset, payload)
                 .map_err(|cause| match cause {
-                    ReplayError::Record(cause) => {
-                        ReadError::Segment(SegmentError::Record { offset, cause })
-                    }
+                    ReplayError::Record(cause) => ReadError::record(offset, cause),
                     cause => ReadError::Replay(cause),
                 });
             pushed.is_ok()
-        });
+        };
+        let mut pieces = Pieces::new(self.frames.number, self.frames.crawl);
+        let is_fact = Learned::is;
+        let read = (self.frames).each_of(&mut pieces, outline.intact, is_fact, push);
         pushed?;
-        let is_whole = read.map_err(ReadError::Io)? >= outline.marked;
+        read.map_err(ReadError::Io)?;
+        let is_whole = pieces.offset() >= outline.marked;
         Ok(is_whole.then_some(Replayed {
-            crawl: self.crawl,
+            crawl: self.frames.crawl,
             replay,
             has_begin: true,
             damage: None,
             unfinished: self.length - outline.intact,
         }))
     }
-}
-
-/// Passes the frames of a segment of this length on, by its number and that of its crawl, until one is not intact
-/// or `take` returns false. Returns where the last one ended that is intact.
-fn each_frame(
-    bytes: &impl SegmentBytes,
-    length: u64,
-    (number, crawl): (u64, u64),
-    mut take: impl FnMut(Range<u64>, &[u8]) -> bool,
-) -> io::Result<u64> {
-    let mut pieces = Pieces::new(number, crawl);
-    let mut goes_on = true;
-    while goes_on && pieces.position() < length {
-        let position = pieces.position();
-        let piece = bytes.read_range(position..length.min(position + PIECE))?;
-        if piece.is_empty() {
-            // It is shorter now.
-            break;
-        }
-        pieces.push(&piece);
-        let read = pieces.each_while(|offset, payload| {
-            goes_on = take(offset..end_of(offset, payload), payload);
-            goes_on
-        });
-        goes_on &= read.is_some();
-    }
-    Ok(pieces.offset())
 }
 
 impl Replayed {

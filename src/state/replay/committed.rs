@@ -11,7 +11,6 @@ use super::numbers::Numbers;
 use super::restored::Restored;
 use super::seed_hosts::SeedHosts;
 use crate::base::keys::Keys;
-use crate::base::named::{NamedValue, NamedValues};
 use crate::base::pile::Pile;
 use crate::base::secret::Known;
 use crate::frontier::job::Job;
@@ -52,7 +51,6 @@ pub struct Committed {
     undo: Option<Undo>,
     pub(super) seed_hosts: SeedHosts,
     /// In ns, in place of a time.
-    pub(super) crawl_delays: NamedValues,
     /// Attempts that must not be made twice and may have been.
     pub(super) started: BTreeSet<u64>,
     /// Keys of URLs that were requested, with no result.
@@ -107,7 +105,6 @@ impl Committed {
             undone: HashSet::default(),
             undo: None,
             seed_hosts: SeedHosts::default(),
-            crawl_delays: NamedValues::new(),
             started: BTreeSet::new(),
             requested: HashSet::default(),
             uncommitted: HashMap::default(),
@@ -205,13 +202,6 @@ impl Committed {
                     self.seed_hosts.insert(host, domain);
                 }
             }
-            Record::CrawlDelay { host, delay } => {
-                self.crawl_delays.insert(NamedValue {
-                    name: &host,
-                    at: delay,
-                    value: &[],
-                });
-            }
             Record::Departed(number) => {
                 let key = (self.admitted.get(number)).map(|entry| self.key_of(&entry));
                 self.requested.extend(key);
@@ -247,7 +237,11 @@ impl Committed {
             // It is in files of its own.
             Record::Spilled { .. } => {}
             Record::Fact(fact) => self.of_epochs.add(fact.about, (&fact).into()),
-            Record::Begin { .. } | Record::Commit(_) | Record::Quiet | Record::Resumed(_) => {
+            Record::Begin { .. }
+            | Record::Commit(_)
+            | Record::Quiet
+            | Record::Resumed(_)
+            | Record::CrawlDelay { .. } => {
                 unreachable!("handled by Replay")
             }
         }
@@ -517,7 +511,6 @@ impl Committed {
             seed_hosts: self.seed_hosts,
             started: self.started.into_iter().collect(),
             requested: self.requested.into_iter().collect(),
-            crawl_delays: self.crawl_delays,
             facts: self.of_epochs,
             is_quiet: false,
             commit: self.commit,

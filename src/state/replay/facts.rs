@@ -1,7 +1,7 @@
 //! What was learned: the newest fact about each thing.
 
 use crate::base::named::{NamedValue, NamedValues};
-use crate::state::record::{About, Fact};
+use crate::state::record::{About, Fact, Learned};
 
 /// The newest fact about each thing.
 ///
@@ -10,10 +10,15 @@ use crate::state::record::{About, Fact};
 pub struct Facts {
     /// By what they are about.
     kinds: [NamedValues; About::ALL.len()],
+    /// The Crawl-delay of each host, in ns, in place of a time.
+    crawl_delays: NamedValues,
 }
 
 /// Bytes of a record without name and value: the head of its frame, the kind, the time, and lengths.
 const RECORD: usize = 22;
+
+/// Most facts of a kind that wait to be settled: 24 MB of memory.
+const UNSETTLED_MAX: usize = 1 << 20;
 
 /// Most bytes of facts about a robots.txt.
 const ROBOTS_BYTES_MAX: usize = 512 << 20;
@@ -34,8 +39,51 @@ impl Facts {
         let kind = self.kind_mut(about);
         kind.insert(named);
         if about == About::Robots {
-            // Some at a time: there may be millions.
-            while kind.bytes() > robots_bytes_max && kind.drop_first() {}
+            drop_oldest(kind, robots_bytes_max);
+        }
+    }
+
+    /// Adds what was learned after all before.
+    pub fn learn(&mut self, learned: Learned<'_>) {
+        match learned {
+            Learned::Fact(about, named) => self.add(about, named),
+            Learned::CrawlDelay(named) => self.crawl_delays.insert(named),
+        }
+    }
+
+    /// As [`Facts::learn`]; [`Facts::settle`] must come before all else.
+    pub fn learn_unsettled(&mut self, learned: Learned<'_>) {
+        match learned {
+            Learned::Fact(about, named) => {
+                let kind = self.kind_mut(about);
+                kind.add(named);
+                let is_bounded = about != About::Robots || kind.bytes() <= ROBOTS_BYTES_MAX;
+                if kind.unsettled() >= UNSETTLED_MAX || !is_bounded {
+                    self.settle_kind(about);
+                }
+            }
+            Learned::CrawlDelay(named) => {
+                self.crawl_delays.add(named);
+                if self.crawl_delays.unsettled() >= UNSETTLED_MAX {
+                    self.crawl_delays.settle();
+                }
+            }
+        }
+    }
+
+    /// Ends the adding of facts.
+    pub fn settle(&mut self) {
+        self.crawl_delays.settle();
+        About::ALL
+            .into_iter()
+            .for_each(|about| self.settle_kind(about));
+    }
+
+    fn settle_kind(&mut self, about: About) {
+        let kind = self.kind_mut(about);
+        kind.settle();
+        if about == About::Robots {
+            drop_oldest(kind, ROBOTS_BYTES_MAX);
         }
     }
 
@@ -48,17 +96,34 @@ impl Facts {
                 false => kind.iter().for_each(|named| self.add(about, named)),
             }
         }
+        match self.crawl_delays.is_empty() {
+            true => self.crawl_delays = newer.crawl_delays,
+            false => {
+                let newer = newer.crawl_delays.iter();
+                newer.for_each(|named| self.crawl_delays.insert(named));
+            }
+        }
     }
 
     /// Bytes of their records, roughly.
     pub fn bytes_in_journal(&self) -> usize {
-        let kinds = self.kinds.iter();
+        let kinds = self.kinds.iter().chain([&self.crawl_delays]);
         kinds.map(|kind| kind.bytes() + RECORD * kind.len()).sum()
     }
 
     /// The facts of a kind; those without a value have nothing to say.
     pub fn kind(&self, about: About) -> &NamedValues {
         &self.kinds[place_of(about)]
+    }
+
+    /// The Crawl-delay of each host, in ns, in place of a time.
+    pub fn crawl_delays(&self) -> &NamedValues {
+        &self.crawl_delays
+    }
+
+    /// Removes them.
+    pub fn take_crawl_delays(&mut self) -> NamedValues {
+        std::mem::take(&mut self.crawl_delays)
     }
 
     /// Removes the facts of a kind.
@@ -106,6 +171,11 @@ impl Facts {
     fn kind_mut(&mut self, about: About) -> &mut NamedValues {
         &mut self.kinds[place_of(about)]
     }
+}
+
+/// Drops the oldest of too many facts, some at a time: there may be millions.
+fn drop_oldest(kind: &mut NamedValues, bytes_max: usize) {
+    while kind.bytes() > bytes_max && kind.drop_first() {}
 }
 
 fn place_of(about: About) -> usize {

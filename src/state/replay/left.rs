@@ -18,7 +18,7 @@ impl Left {
     pub fn new(
         first: VecDeque<Record>,
         mut committed: Committed,
-        facts: Facts,
+        mut facts: Facts,
         pending: VecDeque<Record>,
     ) -> Option<Self> {
         committed.finish_undo();
@@ -37,9 +37,9 @@ impl Left {
         let seed_hosts = in_batches(seed_hosts, Record::SeedHosts);
         let started = committed.started.into_iter().map(Record::Started);
         // With a commit no older segment counts, so that what has nothing to say is left out.
+        let crawl_delays = facts.take_crawl_delays().into_values();
         let facts = facts.into_all().chain(committed.of_epochs.into_all());
         let facts = facts.map(|fact| (!fact.value.is_empty()).then_some(Record::Fact(fact)));
-        let crawl_delays = committed.crawl_delays.into_values();
         let crawl_delays = crawl_delays.map(|(host, delay, _)| Record::CrawlDelay { host, delay });
         let blocks = committed.spilled.into_ordered().map(|block| Record::Spill {
             block,

@@ -6,7 +6,6 @@ use super::entries::OrderedEntries;
 use super::facts::Facts;
 use super::numbers::Numbers;
 use super::seed_hosts::SeedHosts;
-use crate::base::named::NamedValues;
 use crate::base::pile::Pile;
 use crate::state::record::{CommitRecord, Entry, Record, RunRecord};
 
@@ -39,8 +38,6 @@ pub struct Restored {
     pub started: Vec<u64>,
     /// Keys of URLs that were requested, with no committed result.
     pub requested: Vec<u64>,
-    /// The Crawl-delay of each host that has one, in ns, in place of a time.
-    pub crawl_delays: NamedValues,
     /// What was learned, also after the last commit.
     pub facts: Facts,
     /// Nothing was sent after the facts were recorded.
@@ -108,9 +105,15 @@ impl Restored {
         };
         // One that has nothing to say is newer than what an older segment says.
         let facts = self.facts.all().filter(|fact| !fact.about.is_of_epoch());
+        let crawl_delays = self.facts.crawl_delays().iter();
+        let crawl_delays = crawl_delays.map(|delay| Record::CrawlDelay {
+            host: delay.name.to_owned(),
+            delay: delay.at,
+        });
         in_records(seen, Record::Seen)
             .chain(in_records(hosts, Record::SeedHosts))
             .chain(in_records(self.requested.clone(), Record::Requested))
+            .chain(crawl_delays)
             .chain(facts.map(Record::Fact))
     }
 }

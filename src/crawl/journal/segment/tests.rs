@@ -1,8 +1,9 @@
 //! Segments are read whole, cut, damaged and while they are written.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 use crate::crawl::journal::progress::WATCHED;
@@ -48,6 +49,16 @@ impl Journal {
         }));
     }
 
+    /// A fact about one of three hosts.
+    fn learn(&mut self, host: u64, at: u64) {
+        self.push(Record::Fact(Fact {
+            about: [About::Scope, About::Counts][(at % 4 / 3) as usize],
+            name: format!("{}.test", host % 3),
+            at,
+            value: vec![at as u8; at as usize % 7],
+        }));
+    }
+
     /// Three epochs, and records after the last commit. Records of the next epoch come before a commit.
     fn of_three_epochs() -> Self {
         let mut journal = Journal::new();
@@ -76,12 +87,16 @@ impl Journal {
 
     /// What is queued at the last commit of these bytes.
     fn queued(&self, until: u64) -> BTreeSet<u64> {
+        self.restored(until).admitted.numbers().collect()
+    }
+
+    /// What the frames that begin before this offset leave.
+    fn restored(&self, until: u64) -> Restored {
         let mut replay = Replay::new();
         for (_, record) in self.frames.iter().filter(|(at, _)| *at < until) {
             replay.push(record.clone()).expect("they are in order");
         }
-        let restored = replay.finish().expect("it has a beginning");
-        restored.admitted.numbers().collect()
+        replay.finish().expect("it has a beginning")
     }
 }
 
@@ -181,7 +196,7 @@ fn every_changed_byte_before_the_last_committed_end_is_reported_and_the_rest_is_
 }
 
 /// Bytes that count how many of them were read.
-struct Counted<'a>(&'a [u8], Cell<usize>);
+struct Counted<'a>(&'a [u8], AtomicUsize);
 
 impl SegmentBytes for Counted<'_> {
     fn length(&self) -> io::Result<u64> {
@@ -189,7 +204,7 @@ impl SegmentBytes for Counted<'_> {
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        self.1.set(self.1.get() + bytes.len());
+        self.1.fetch_add(bytes.len(), Relaxed);
         self.0.read_at(offset, bytes)
     }
 }
@@ -198,7 +213,7 @@ impl SegmentBytes for Counted<'_> {
 struct Replaced<'a> {
     before: &'a [u8],
     after: &'a [u8],
-    reads: Cell<usize>,
+    reads: AtomicUsize,
 }
 
 impl SegmentBytes for Replaced<'_> {
@@ -208,14 +223,17 @@ impl SegmentBytes for Replaced<'_> {
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.now().read_at(offset, bytes);
-        self.reads.set(self.reads.get().saturating_sub(1));
+        let less = |reads: usize| Some(reads.saturating_sub(1));
+        self.reads
+            .fetch_update(Relaxed, Relaxed, less)
+            .expect("it is less");
         read
     }
 }
 
 impl Replaced<'_> {
     fn now(&self) -> &[u8] {
-        match self.reads.get() {
+        match self.reads.load(Relaxed) {
             0 => self.after,
             _ => self.before,
         }
@@ -229,7 +247,7 @@ impl Replaced<'_> {
         check: impl Fn(Result<Option<Segment>, ReadError>),
     ) {
         for reads in 0.. {
-            let reads = Cell::new(reads);
+            let reads = AtomicUsize::new(reads);
             let bytes = Replaced {
                 before,
                 after,
@@ -245,11 +263,67 @@ impl Replaced<'_> {
                 on_damage,
                 &mut |_| {},
             ));
-            if bytes.reads.get() > 0 {
+            if bytes.reads.into_inner() > 0 {
                 return;
             }
         }
     }
+}
+
+#[test]
+fn facts_are_those_of_all_whole_records_wherever_a_segment_ends() {
+    let mut journal = Journal::new();
+    for at in 1..=40 {
+        journal.learn(at * 7 / 3, at);
+        if at % 9 == 0 {
+            journal.push(Record::EpochEnd(at));
+            journal.learn(at, at + 100);
+            journal.push(Record::Commit(CommitRecord {
+                epoch: at,
+                files: Vec::new(),
+                next_number: 1,
+                at,
+            }));
+        }
+    }
+    let facts_of = |restored: &Restored| restored.facts.all().collect::<Vec<Fact>>();
+    let is_commit = |record: &Record| matches!(record, Record::Commit(_));
+    let commits = journal
+        .frames
+        .iter()
+        .filter(|(_, record)| is_commit(record));
+    let (first_commit, _) = commits.clone().next().expect("there are several");
+    let mut found = BTreeSet::new();
+    for cut in *first_commit as usize + 40..=journal.bytes.len() {
+        let bytes = &journal.bytes[..cut];
+        let read = Sound::read(&bytes, 1, &mut |_| {}).expect("it can be read");
+        let (replayed, outline) = read.expect("it has a commit");
+        let restored = replayed.replay.finish().expect("it has a beginning");
+        let expected = journal.restored(outline.intact);
+        assert_eq!(facts_of(&restored), facts_of(&expected), "cut at {cut}");
+        found.insert(facts_of(&restored).len());
+    }
+    assert!(found.len() > 1 && !found.contains(&0), "{found:?}");
+}
+
+#[test]
+fn a_fact_that_cannot_be_read_is_named() {
+    let mut journal = Journal::of_three_epochs();
+    let at = journal.bytes.len() as u64;
+    let framer = Framer::at(1, 77, at);
+    framer.frame(&mut journal.bytes, |out| {
+        Record::Fact(Fact {
+            about: About::Scope,
+            name: "a.test".to_owned(),
+            at: 1,
+            value: b"value".to_vec(),
+        })
+        .encode(out);
+        out.push(0);
+    });
+    let error = read(&journal.bytes, OnDamage::Refuse).expect_err("a byte follows the fact");
+    let expected = format!("the record at byte {at} cannot be read");
+    assert!(error.to_string().contains(&expected), "{error}");
 }
 
 #[test]
@@ -301,13 +375,14 @@ fn a_segment_that_is_damaged_while_it_is_read_is_reported() {
 #[test]
 fn what_a_segment_knows_of_others_is_read_from_its_beginning() {
     let journal = Journal::of_three_epochs();
-    let bytes = Counted(&journal.bytes, Cell::new(0));
+    let bytes = Counted(&journal.bytes, AtomicUsize::new(0));
     let mut hints = Hints::default();
     hints.add(&bytes).expect("it can be read");
     assert_eq!(hints.crawl, Some(77));
     assert!(matches!(hints.begin, Some(Record::Begin { keys, .. }) if keys == [7; 16]));
     assert!(journal.bytes.len() > 500, "there is more");
-    assert!(bytes.1.get() < 200, "{} bytes are read", bytes.1.get());
+    let read = bytes.1.into_inner();
+    assert!(read < 200, "{read} bytes are read");
 }
 
 #[test]

@@ -17,12 +17,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub fn of(restored: Restored) -> Self {
+    pub fn of(mut restored: Restored) -> Self {
         let mut seen = restored.seen.into_vec();
         let mut seed_hosts: Vec<(u64, u64)> = restored.seed_hosts.iter().collect();
         seen.sort_unstable();
         seed_hosts.sort_unstable();
-        let delays = restored.crawl_delays.into_values();
+        let delays = restored.facts.take_crawl_delays().into_values();
         let mut crawl_delays: Vec<(String, u64)> =
             delays.map(|(host, delay, _)| (host, delay)).collect();
         crawl_delays.sort_unstable();
@@ -42,7 +42,16 @@ impl Summary {
     /// By definition: the committed records as a whole are looked at once for each question.
     fn by_definition(records: &[Record]) -> Option<Self> {
         let (summary, _) = Summary::and_dropped(&without_voids(records))?;
-        Some(summary)
+        // These need no commit.
+        let delays = records.iter().filter_map(|record| match record {
+            Record::CrawlDelay { host, delay } => Some((host.clone(), *delay)),
+            _ => None,
+        });
+        let newest: BTreeMap<String, u64> = delays.collect();
+        Some(Summary {
+            crawl_delays: newest.into_iter().collect(),
+            ..summary
+        })
     }
 
     /// The same of records without voids, and the numbers of attempts that a resume drops.
@@ -81,7 +90,6 @@ impl Summary {
             (keys.host(host).0, keys.host(domain).0)
         };
         let mut spilled: Vec<(SpilledBlock, Vec<u64>)> = Vec::new();
-        let mut crawl_delays = BTreeMap::new();
         for record in records {
             match record {
                 Record::Admitted(entry) => {
@@ -104,9 +112,6 @@ impl Summary {
                 }
                 Record::Seen(keys) => seen.extend_from_slice(keys),
                 Record::SeedHosts(hosts) => seed_hosts.extend_from_slice(hosts),
-                Record::CrawlDelay { host, delay } => {
-                    crawl_delays.insert(host.clone(), *delay);
-                }
                 Record::SeedsTaken(lines) => seeds_taken = *lines,
                 Record::Spill { block, numbers } => {
                     spilled.push((*block, numbers.clone()));
@@ -183,7 +188,7 @@ impl Summary {
             spilled: spilled.iter().map(|(block, _)| *block).collect(),
             seen,
             seed_hosts,
-            crawl_delays: crawl_delays.into_iter().collect(),
+            crawl_delays: Vec::new(),
             next_number: commit
                 .as_ref()
                 .map_or(1, |commit| commit.next_number)
