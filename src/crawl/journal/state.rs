@@ -1,14 +1,18 @@
 //! The state of a crawl as files: begun, or read to continue the crawl.
 
-use std::borrow::Cow;
+mod beginning;
+mod error;
+
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+pub use self::beginning::StateBeginning;
+use self::error::SETTINGS_MAX;
+pub use self::error::StateError;
 use crate::base::keys::Keys;
-use crate::base::machine;
 use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::departures;
 use crate::crawl::journal::progress::{LoadPhase, LoadProgress, Meter};
@@ -21,10 +25,10 @@ use crate::crawl::spill::SpillStart;
 use crate::io::{left_in_memory, remove_from_memory};
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{self, JOURNAL, QUEUE, SEEN, STATE};
-use crate::state::journal::{Framer, Reader, SegmentError};
+use crate::state::journal::{Framer, Reader};
 use crate::state::outline::Outline;
 use crate::state::record::{Entry, Record, SpilledBlock};
-use crate::state::replay::{Facts, ReplayError, Restored};
+use crate::state::replay::{Facts, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
 ///
@@ -46,76 +50,11 @@ pub struct State {
     unfinished: Vec<(PathBuf, u64)>,
 }
 
-/// The beginning of a run's state: what the run was given.
-#[derive(Debug)]
-pub struct StateBeginning {
-    out: PathBuf,
-    path: PathBuf,
-    /// It goes behind so many bytes of the file; the rest of that is cut off. `None`: the file is new.
-    behind: Option<u64>,
-    bytes: Vec<u8>,
-    stale: Vec<PathBuf>,
-}
-
-/// Why a state cannot be begun or read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StateError {
-    /// There is none.
-    #[error("{} has no state of a crawl to resume: name the directory of one with --out", .0.display())]
-    None(PathBuf),
-    /// A file or folder cannot be read or made.
-    #[error("{}: {cause}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        #[source]
-        cause: io::Error,
-    },
-    /// What the crawl was given is too long for a record.
-    #[error(
-        "settings and URLs of the command line are {bytes} bytes, and the state holds {SETTINGS_MAX}: give \
-         URLs in a seeds file, or set STATE to false"
-    )]
-    Settings {
-        /// Its length.
-        bytes: usize,
-    },
-    /// A file is damaged, or of a newer version.
-    #[error("{}: {cause}", path.display())]
-    Segment {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        cause: SegmentError,
-    },
-    /// A part of a file is not as it was written.
-    #[error(
-        "{0}: restore the file from a backup, or continue with what is intact by adding --salvage to \
-         --resume"
-    )]
-    Damaged(Box<Damage>),
-    /// The records of a file contradict each other.
-    #[error("{}: {cause}", path.display())]
-    Replay {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with them.
-        #[source]
-        cause: ReplayError,
-    },
-}
-
 /// The segment with the beginning of a crawl alone. That of its first run follows.
 const FIRST_SEGMENT: u64 = 0;
 
 /// Keys in one record.
 const KEYS_PER_RECORD: usize = 4096;
-
-/// Greatest length of what a crawl was given, in bytes.
-const SETTINGS_MAX: usize = 32 << 20;
 
 /// Position of the end of a list of seeds: all were taken.
 pub const ALL_SEEDS: u64 = u64::MAX;
@@ -783,128 +722,6 @@ impl State {
     pub fn seeds_taken(&self) -> Option<u64> {
         let taken = self.start.seeds_taken;
         (taken != ALL_SEEDS).then_some(taken)
-    }
-}
-
-impl StateBeginning {
-    /// Writes it into the output directory, once that is prepared or locked: from then on the crawl can be
-    /// resumed. Files of earlier runs that hold nothing any more are removed.
-    /// The folder is for its owner only. Makes blocking calls to the file system.
-    ///
-    /// # Errors
-    /// A folder or file cannot be made or removed.
-    pub fn write(&self) -> Result<(), StateError> {
-        let out = &self.out;
-        let folder = out.join(STATE);
-        let failed = |path: &Path, cause| StateError::Io {
-            path: path.to_owned(),
-            cause,
-        };
-        let made = match DirBuilder::new().mode(0o700).create(&folder) {
-            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        };
-        made.map_err(|cause| failed(&folder, cause))?;
-        close_to_others(&folder);
-        let path = &self.path;
-        self.write_file().map_err(|cause| failed(path, cause))?;
-        for folder in [&folder, out] {
-            let sync = File::open(folder).and_then(|folder| folder.sync_all());
-            sync.map_err(|cause| failed(folder, cause))?;
-        }
-        for path in &self.stale {
-            match fs::remove_file(path) {
-                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed(path, cause));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-impl StateBeginning {
-    /// Writes its file. If that fails the file is as before: it may be written later, once there is space.
-    fn write_file(&self) -> io::Result<()> {
-        let Some(length) = self.behind else {
-            if self.path.try_exists()? {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
-            let unfinished = unfinished_of(self.path.clone());
-            let mut file = File::create(&unfinished)?;
-            let written = file.write_all(&self.bytes).and_then(|()| file.sync_all());
-            let named = written.and_then(|()| fs::rename(&unfinished, &self.path));
-            return named.inspect_err(|_| drop(fs::remove_file(&unfinished)));
-        };
-        let file = OpenOptions::new().write(true).open(&self.path)?;
-        file.set_len(length)?;
-        let written = file.write_all_at(&self.bytes, length);
-        let written = written.and_then(|()| file.sync_all());
-        written.inspect_err(|_| drop(file.set_len(length)))
-    }
-
-    /// Changes files in memory as [`StateBeginning::write`] changes those on disk.
-    #[doc(hidden)]
-    pub fn write_to(&self, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
-        let file = files.entry(self.path.clone()).or_default();
-        file.truncate(self.behind.unwrap_or(0) as usize);
-        file.extend_from_slice(&self.bytes);
-        for path in &self.stale {
-            files.remove(path);
-        }
-    }
-}
-
-impl StateError {
-    fn in_file(path: &Path, cause: ReadError) -> Self {
-        let path = path.to_owned();
-        match cause {
-            ReadError::Io(cause) => StateError::Io { path, cause },
-            ReadError::Segment(cause) => StateError::Segment { path, cause },
-            ReadError::Damaged(damage) => StateError::Damaged(Box::new(damage)),
-            ReadError::Replay(cause) => StateError::Replay { path, cause },
-        }
-    }
-
-    /// The stable code.
-    pub fn code(&self) -> Cow<'static, str> {
-        match self {
-            StateError::None(_) => "state.none".into(),
-            StateError::Settings { .. } => "state.settings".into(),
-            StateError::Io { cause, .. } => format!("file.{}", machine::code(cause)).into(),
-            StateError::Segment { cause, .. } => cause.code().into(),
-            StateError::Damaged(_) => "journal.damaged".into(),
-            StateError::Replay { cause, .. } => cause.code().into(),
-        }
-    }
-
-    /// Returns whether a retry may succeed.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            StateError::None(_) | StateError::Settings { .. } | StateError::Damaged(_) => false,
-            StateError::Io { cause, .. } => machine::is_temporary(cause),
-            StateError::Segment { cause, .. } => cause.is_retryable(),
-            StateError::Replay { cause, .. } => cause.is_retryable(),
-        }
-    }
-}
-
-/// Makes the folder of a state accessible to its owner only, where it is not: it may have been copied, or
-/// restored from a backup.
-fn close_to_others(folder: &Path) {
-    let close = || {
-        let mode = fs::metadata(folder)?.permissions().mode();
-        match mode & 0o077 {
-            0 => Ok(()),
-            _ => fs::set_permissions(folder, Permissions::from_mode(0o700)),
-        }
-    };
-    if let Err(cause) = close() {
-        log::warn!(
-            "{} can be read by others, and its requests may hold credentials: {cause}",
-            folder.display()
-        );
     }
 }
 
