@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::fetch::failure::FailureKind;
 
 fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
