@@ -88,6 +88,58 @@ impl ScopeOrder {
         self.configured = Some(now);
         replaced
     }
+
+    /// Drops what is not possible with this configuration: as few groups of keys as possible. What the entry of the
+    /// scope sets for their keys holds. Returns a line for the log if something is dropped.
+    pub fn fit(&mut self, name: &str, config: &Config) -> Option<String> {
+        let error = config.check_scope(name, &self.patch).err()?;
+        let ordered = flat(&self.patch);
+        let entry = match name == DEFAULT_ENTRY {
+            true => Values::new(),
+            false => configured(name, config),
+        };
+        let without = |groups: u32| -> Values {
+            let is_dropped = |key: &str| groups & 1 << group_of(key) != 0;
+            let kept = ordered.iter().filter(|(key, _)| !is_dropped(key));
+            let of_entry = entry.iter().filter(|(key, _)| is_dropped(key));
+            let left = kept.chain(of_entry);
+            left.map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        };
+        // Each is a set of groups, a bit for each.
+        let mut choices: Vec<u32> = (1..2 << GROUPS.len()).collect();
+        choices.sort_by_key(|groups| groups.count_ones());
+        let is_possible = |left: &Values| config.check_scope(name, &patch_of(left)).is_ok();
+        let left = choices.into_iter().map(without).find(is_possible);
+        let left = left.unwrap_or_default();
+        let dropped = ordered
+            .iter()
+            .filter(|(key, value)| left.get(*key) != Some(*value));
+        let dropped: Vec<&str> = dropped.map(|(key, _)| key.as_str()).collect();
+        self.patch = patch_of(&left);
+        Some(format!(
+            "{name}: not all that an earlier run was ordered is possible with the settings of this run ({error}): \
+             dropped: {}",
+            dropped.join(", ")
+        ))
+    }
+}
+
+/// Keys that are dropped together, those first that are dropped rather than others. All other keys are one more
+/// group.
+const GROUPS: [&[&str]; 5] = [
+    &["backoff"],
+    &["autothrottle"],
+    &["rampup"],
+    &["quota", "window", "window_kind", "requests_per_minute"],
+    &["manager"],
+];
+
+/// The group of a key, by its number.
+fn group_of(key: &str) -> usize {
+    let (first, _) = key.split_once('.').unwrap_or((key, ""));
+    let group = GROUPS.iter().position(|keys| keys.contains(&first));
+    group.unwrap_or(GROUPS.len())
 }
 
 /// The key of an order with what was configured. No setting of a scope has this name.

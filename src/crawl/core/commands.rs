@@ -85,6 +85,8 @@ impl<I: Io> Core<I> {
             let names = self.lane_scope_names(lane);
             self.end_by_order(job, names, ids);
         }
+        // What was received of a reply may be long: then it is among those that are processed.
+        self.cancel_flights(ids, scopes);
         let throttle = &self.throttle;
         let mut named = Vec::new();
         self.pages.cancel(|task| {
@@ -95,7 +97,6 @@ impl<I: Io> Core<I> {
         for number in named {
             self.record_cancel(number);
         }
-        self.cancel_flights(ids, scopes);
     }
 
     /// Ends a request that is to be queued if it was cancelled by its scope; returns whether it was.

@@ -31,10 +31,12 @@ impl<I: Io> Core<I> {
         self.journal.record_admitted(job, before.id, None);
     }
 
-    /// Records that the sink has the result of an attempt.
-    pub fn record_ended(&mut self, job: &Job) {
+    /// Records that the sink has the result of an attempt. `is_final`: the request has no further one.
+    pub fn record_ended(&mut self, job: &Job, is_final: bool) {
         self.journal.record_ended(job);
-        self.forget_cancel(job);
+        if is_final {
+            self.forget_cancel(job);
+        }
         self.count_spilled_end(job);
     }
 

@@ -187,6 +187,9 @@ impl<I: Io> Core<I> {
         self.update_outage();
         self.advance_seen();
         self.advance_spill();
+        if self.control.phase().is_fetching() {
+            self.forget_orders();
+        }
         self.frontier.update_hosts(self.is_held_up(), self.now);
     }
 

@@ -60,12 +60,8 @@ impl<I: Io> Core<I> {
         for replaced in order.settle(name, &self.config) {
             log::warn!("{replaced}");
         }
-        if let Err(error) = self.config.check_scope(name, &order.patch) {
-            log::warn!(
-                "{name}: an earlier run was given settings that are not possible with those of this run ({error}): \
-                 they are dropped"
-            );
-            return None;
+        if let Some(dropped) = order.fit(name, &self.config) {
+            log::warn!("{dropped}");
         }
         if order.patch == ScopePatch::default() && !was_empty {
             return None;
@@ -104,7 +100,7 @@ impl<I: Io> Core<I> {
         self.work.end(job, Vec::new(), cancelled());
     }
 
-    /// The sink has the result of a request, and the journal says so: it need not be cancelled by a later run.
+    /// The sink has the final result of a request, and the journal says so: it need not be cancelled by a later run.
     pub fn forget_cancel(&mut self, job: &Job) {
         if !self.orders.recorded_cancels.is_empty()
             && self.orders.recorded_cancels.remove(&job.root())
@@ -113,9 +109,17 @@ impl<I: Io> Core<I> {
         }
     }
 
+    /// Forgets cancellations that have no request any more.
+    pub fn forget_orders(&mut self) {
+        self.forget_cancels();
+        if self.work.has_cancelled_scopes() && self.are_scopes_known() {
+            self.review_cancelled_scopes(None);
+        }
+    }
+
     /// Forgets some of the other cancellations, once no request waits in a file or is left by an earlier run, and
     /// none that was cancelled waits for the sink: these were of requests that had ended before.
-    pub fn forget_cancels(&mut self) {
+    fn forget_cancels(&mut self) {
         if self.orders.recorded_cancels.is_empty()
             || self.has_spilled()
             || self.work.has_left()
@@ -123,13 +127,15 @@ impl<I: Io> Core<I> {
         {
             return;
         }
-        for _ in 0..FORGOTTEN_PER_TURN {
-            let Some(number) = self.orders.recorded_cancels.pop_first() else {
-                return self.spill.forget_cancelled();
-            };
+        let waiting: BTreeSet<u64> = self.replied().map(Job::root).collect();
+        let recorded = self.orders.recorded_cancels.iter().copied();
+        let over = recorded.filter(|number| !waiting.contains(number));
+        let over: Vec<u64> = over.take(FORGOTTEN_PER_TURN).collect();
+        for number in &over {
+            self.orders.recorded_cancels.remove(number);
             self.record_order(About::Cancelled, &number.to_string(), &[]);
         }
-        self.wakeups.turn_again();
+        self.wakeups.turn_again_if(over.len() == FORGOTTEN_PER_TURN);
     }
 
     /// All requests of a scope up to this number are cancelled, also those whose scopes are not known yet.
@@ -140,15 +146,9 @@ impl<I: Io> Core<I> {
     /// Forgets cancelled scopes of which all requests have ended. `lowest_outside`: the lowest number of a request
     /// that is not here yet.
     pub fn review_cancelled_scopes(&mut self, lowest_outside: Option<u64>) {
+        let replied = self.replied().map(|job| job.id);
+        let lowest_outside = replied.chain(lowest_outside).min();
         for name in self.work.review_cancelled_scopes(lowest_outside) {
-            self.record_order(About::CancelledScope, &name, &[]);
-        }
-    }
-
-    /// Forgets which scopes were cancelled, once no request waits whose scopes are not known, and those that were
-    /// cancelled have ended.
-    pub fn forget_cancelled_scopes(&mut self, is_empty_outside: bool) {
-        for name in self.work.forget_cancelled_scopes(is_empty_outside) {
             self.record_order(About::CancelledScope, &name, &[]);
         }
     }

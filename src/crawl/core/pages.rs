@@ -4,6 +4,7 @@ use crate::base::units::Units;
 use crate::crawl::core::Core;
 use crate::crawl::pages::Task;
 use crate::fetch::exchange::Buffers;
+use crate::frontier::job::Job;
 use crate::frontier::offers::OfferId;
 use crate::io::Io;
 
@@ -52,6 +53,11 @@ impl<I: Io> Core<I> {
         }
         self.wakeups
             .turn_again_if(self.pages.has_under_way() && (is_ending || self.may_read_links()));
+    }
+
+    /// The requests that have their replies, whose results the sink has not got.
+    pub fn replied(&self) -> impl Iterator<Item = &Job> {
+        self.pages.jobs()
     }
 
     /// Whether replies are processed: the sink is ready, and answers to offers are not too far behind.

@@ -68,6 +68,14 @@ impl<I: Io> Core<I> {
         !self.pages.is_empty()
     }
 
+    /// Whether the scopes of all requests are known, also of those in files, and the sink has all that ended unsent.
+    pub fn are_scopes_known(&self) -> bool {
+        self.work.is_empty()
+            && !self.work.has_unsent()
+            && self.spill.is_empty()
+            && self.control.is_empty()
+    }
+
     /// Whether nothing is on its way, once nothing is released any more.
     pub fn is_drained(&self) -> bool {
         self.flights.is_empty()

@@ -220,12 +220,6 @@ impl<I: Io> Core<I> {
         }
         self.wakeups
             .turn_again_if(self.work.has_unsent() && self.output.is_ready());
-        if self.work.has_cancelled_scopes() {
-            let is_ended = !self.work.has_unsent();
-            let is_empty_outside = self.control.is_empty() && !self.has_spilled() && is_ended;
-            self.forget_cancelled_scopes(is_empty_outside);
-        }
-        self.forget_cancels();
     }
 
     /// Puts all that has ended unsent into the sink, ready or not: the crawl ends.
@@ -243,14 +237,14 @@ impl<I: Io> Core<I> {
     pub fn deliver(&mut self, job: &Job, mut page: Box<Page>) -> Buffers {
         self.workload.handle_page(&mut page);
         let end = self.control.end_of(&page);
+        let is_final = page.is_final;
         // With a source nothing is pending: it is notified of the end of each request.
-        let may_be_pending =
-            page.is_final && job.kind != PageKind::Robots && !self.control.has_source();
+        let may_be_pending = is_final && job.kind != PageKind::Robots && !self.control.has_source();
         let request = || job.to_request();
         let has_more = may_be_pending && job.has_more_than_line();
         let asked_by: Option<&dyn Fn() -> Request> = if has_more { Some(&request) } else { None };
         let buffers = self.output.put(page, asked_by);
-        self.record_ended(job);
+        self.record_ended(job, is_final);
         if let Some(end) = end {
             self.control.handle_end(end);
         }

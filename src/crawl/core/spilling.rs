@@ -84,6 +84,9 @@ impl<I: Io> Core<I> {
                 false => self.release_later(job),
             }
         }
+        if !self.has_spilled() {
+            self.spill.forget_cancelled();
+        }
         self.frontier.set_spilled(self.spill.len());
     }
 

@@ -150,6 +150,12 @@ impl Pages {
         self.waiting.get(&target).map(|task| &task.job)
     }
 
+    /// The requests of all replies under way or waiting.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        let all = self.under_way.iter().chain(self.waiting.values());
+        all.map(|task| &task.job)
+    }
+
     /// Whether no reply is under way or waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

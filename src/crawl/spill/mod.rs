@@ -425,6 +425,12 @@ impl Spill {
         }
     }
 
+    /// How many were cancelled here and have not come back.
+    #[cfg(test)]
+    pub fn cancelled_len(&self) -> usize {
+        self.open.as_ref().map_or(0, |open| open.cancelled.len())
+    }
+
     /// Blocks that were written since the last call.
     pub fn poll_written(&mut self) -> Vec<WrittenBlock> {
         match &mut self.open {

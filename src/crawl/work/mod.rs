@@ -254,7 +254,7 @@ impl Work {
     }
 
     /// Forgets cancelled scopes of which all requests that were meant have ended, and returns their names.
-    /// `lowest_outside`: the lowest number of a request that is not here yet.
+    /// `lowest_outside`: the lowest number of a request that is not here, and whose result the sink has not got.
     pub fn review_cancelled_scopes(&mut self, lowest_outside: Option<u64>) -> Vec<String> {
         let (mapping, delayed, offers) = (&self.mapping, &self.delayed, &self.offers);
         let waiting = mapping.ids().chain(delayed.ids()).chain(offers.ids());
@@ -271,15 +271,6 @@ impl Work {
     /// Whether a request under these scopes is cancelled.
     pub fn is_cancelled(&self, job: &Job, scopes: &Scopes) -> bool {
         self.cancelled_scopes.has(job, scopes)
-    }
-
-    /// Forgets which scopes were cancelled, once the scopes of all requests that were meant are known. Returns
-    /// their names then.
-    pub fn forget_cancelled_scopes(&mut self, is_empty_outside: bool) -> Vec<String> {
-        match !self.cancelled_scopes.is_empty() && self.is_empty() && is_empty_outside {
-            true => self.cancelled_scopes.take(),
-            false => Vec::new(),
-        }
     }
 
     /// Removes the requests that `is_unwanted` names from those that wait.

@@ -134,11 +134,6 @@ impl CancelledScopes {
     pub fn is_empty(&self) -> bool {
         self.until.is_empty()
     }
-
-    /// The scopes of all requests that were meant are known. Returns their names.
-    pub fn take(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.until).into_keys().collect()
-    }
 }
 
 /// Failure of a request cancelled by a command.

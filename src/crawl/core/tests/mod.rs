@@ -15,6 +15,7 @@ mod late_admission;
 mod late_ends;
 mod many_rules;
 mod full_disks;
+mod kept_orders;
 mod resuming;
 mod secrets;
 mod stable_keys;

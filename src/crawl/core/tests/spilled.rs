@@ -22,7 +22,7 @@ use crate::state::record::About;
 use crate::throttle::settings::ScopePatch;
 
 /// A crawl with a state, whose requests wait in files.
-fn crawl(web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
+pub fn crawl(web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
     crawl_under(Faults::default(), web, edit)
 }
 
@@ -44,23 +44,23 @@ fn crawl_under(faults: Faults, web: &Web, edit: impl FnOnce(&mut Config)) -> Cra
 }
 
 /// What a crawl that is killed now leaves.
-fn killed(crawler: &Crawler<Sim>) -> State {
+pub fn killed(crawler: &Crawler<Sim>) -> State {
     State::load_from(Path::new("out"), crawler.io().files()).expect("it can be read")
 }
 
 /// How many requests and how many scopes a state says are to be cancelled.
-fn orders_in(state: &State) -> [usize; 2] {
+pub fn orders_in(state: &State) -> [usize; 2] {
     let facts = &state.restored.as_ref().expect("of a crawl").facts;
     [About::Cancelled, About::CancelledScope].map(|about| facts.about(about).count())
 }
 
 /// Continues a crawl that was killed.
-fn resumed(killed: &Crawler<Sim>, web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
+pub fn resumed(killed: &Crawler<Sim>, web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
     resumed_into(NullSink, killed, web, edit)
 }
 
 /// The same, with results in this sink.
-fn resumed_into(
+pub fn resumed_into(
     sink: impl Sink + 'static,
     killed: &Crawler<Sim>,
     web: &Web,
@@ -81,7 +81,7 @@ fn resumed_into(
     Crawler::on(io, config, web_resolver(), parts).expect("a crawler")
 }
 
-fn page(number: u64) -> Request {
+pub fn page(number: u64) -> Request {
     Request::get(format!("http://a.test/{number}"))
 }
 
@@ -380,7 +380,7 @@ fn target_of(number: u64) -> (String, String) {
 }
 
 /// Runs for so long, or to the end.
-fn run_until(crawler: &mut Crawler<Sim>, span: Duration) {
+pub fn run_until(crawler: &mut Crawler<Sim>, span: Duration) {
     let until = crawler.io().now() + span;
     let mut left = span;
     while !left.is_zero() && crawler.turn(Some(left)) == Turn::GoesOn {

@@ -246,3 +246,45 @@ fn what_the_configuration_sets_since_an_order_is_not_overridden_by_it() {
     );
     assert_eq!(earlier.patch, both.parse().expect("a patch"));
 }
+
+#[test]
+fn of_an_order_that_is_not_possible_any_more_only_the_groups_that_conflict_are_dropped() {
+    let check = |name: &str, order: &str, settings: &[(&str, Value)], left: &str, dropped: &str| {
+        let given = ScopeOrder::new(name, order.parse().expect("a patch"), &config(&[]));
+        let mut later = ScopeOrder::parse(&given.to_text()).expect("it is written as it is read");
+        let later_config = config(settings);
+        later.settle(name, &later_config);
+        let log = later.fit(name, &later_config);
+        assert_eq!(
+            later.patch,
+            left.parse().expect("a patch"),
+            "{name}: {order}"
+        );
+        let log = log.unwrap_or_default();
+        assert_eq!(log.rsplit("dropped: ").next(), Some(dropped), "{log}");
+        assert_eq!(later.fit(name, &later_config), None, "it is possible now");
+    };
+    let short = [("BACKOFF_MAX_DELAY", json!(50))];
+    let order =
+        r#"{"delay": 10, "quota": 3, "backoff": {"min_delay": 100, "window": 9}, "rampup": true}"#;
+    let rest = r#"{"delay": 10, "quota": 3, "rampup": true}"#;
+    for name in ["default", "a.test"] {
+        check(name, order, &[], order, "");
+        check(
+            name,
+            order,
+            &short,
+            rest,
+            "backoff.min_delay, backoff.window",
+        );
+        let alone = r#"{"backoff": {"min_delay": 100}}"#;
+        check(name, alone, &short, "{}", "backoff.min_delay");
+    }
+    // What the entry of the scope sets holds instead.
+    let entry = json!({"a.test": {"backoff": {"max_delay": 50, "jitter": 0.2}}});
+    let with_entry =
+        r#"{"delay": 10, "quota": 3, "rampup": true, "backoff": {"max_delay": 50, "jitter": 0.2}}"#;
+    let settings = [("THROTTLING_SCOPES", entry)];
+    let dropped = "backoff.min_delay, backoff.window";
+    check("a.test", order, &settings, with_entry, dropped);
+}
