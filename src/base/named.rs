@@ -21,6 +21,8 @@ pub struct NamedValues {
     index: ShardedTable<Place>,
     /// Items that are not in the index yet.
     unsettled: Vec<Place>,
+    /// Bytes of the items of these.
+    unsettled_bytes: usize,
     len: usize,
     /// Bytes of the items that are in use.
     used: usize,
@@ -121,18 +123,21 @@ impl NamedValues {
     /// before all other calls but for this one and those for numbers of bytes and names. Of a million values this
     /// takes half as long.
     pub fn add(&mut self, named: NamedValue<'_>) {
+        let before = self.bytes;
         let added = self.append_item(hash_of(named.name), named);
         self.unsettled.push(added);
+        self.unsettled_bytes += self.bytes - before;
     }
 
-    /// Number of values that were added and are not in the index.
-    pub fn unsettled(&self) -> usize {
-        self.unsettled.len()
+    /// Memory of values that were added and are not in the index: they may have replaced others.
+    pub fn unsettled_memory(&self) -> usize {
+        self.unsettled_bytes + size_of::<Place>() * self.unsettled.len()
     }
 
     /// Puts what was added into the index.
     pub fn settle(&mut self) {
         let mut added = std::mem::take(&mut self.unsettled);
+        self.unsettled_bytes = 0;
         if self.index.is_empty() {
             self.index = ShardedTable::for_records(added.len());
         }
@@ -452,7 +457,7 @@ mod tests {
         let mut model: BTreeMap<String, (u64, Vec<u8>)> = BTreeMap::new();
         for at in 0..30_000 {
             let name = format!("h{}.test", rng.below(if at < 15_000 { 2000 } else { 20 }));
-            let is_settled = values.unsettled() == 0;
+            let is_settled = values.unsettled_memory() == 0;
             if is_settled && rng.chance(0.2) {
                 let removed = values
                     .remove(&name)
@@ -475,7 +480,7 @@ mod tests {
                 }
                 model.insert(name, (at, value));
             }
-            if values.unsettled() > 0 {
+            if values.unsettled_memory() > 0 {
                 continue;
             }
             assert_eq!(values.len(), model.len());

@@ -71,15 +71,22 @@ impl SharedMemory {
     }
 }
 
-/// Removes what an earlier process left in memory under a name, if there is something.
+/// Removes what an earlier process left in memory under a name, if there is something, and no process has it.
 pub fn remove_from_memory(name: &str) {
-    drop(fs::remove_file(Path::new(FOLDER).join(name)));
+    drop(remove(&Path::new(FOLDER).join(name)));
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    let file = options().open(path)?;
+    check_ours(&file)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    fs::remove_file(path)
 }
 
 /// What an earlier process left in memory under a name.
 ///
 /// # Errors
-/// The system's: there is nothing, or it is not ours, or not so long.
+/// The system's: there is nothing, a process has it, or it is not ours, or not so long.
 pub fn left_in_memory(name: &str, words: usize) -> io::Result<Vec<u64>> {
     read(&Path::new(FOLDER).join(name), words)
 }
@@ -90,6 +97,8 @@ fn read(path: &Path, words: usize) -> io::Result<Vec<u64>> {
     if check_ours(&file)? != bytes as u64 {
         return Err(io::ErrorKind::InvalidData.into());
     }
+    // A crawl runs whose directory was copied.
+    flock(&file, FlockOperation::NonBlockingLockShared)?;
     let mut content = vec![0; bytes];
     file.read_exact(&mut content)?;
     let (words, _) = content.as_chunks();
@@ -194,13 +203,18 @@ mod tests {
         );
         store(&memory, 7);
         assert!(open(&path, 1000).is_err(), "one at a time");
-        assert_eq!(read(&path, 1000).expect("it can be read")[999], 7);
+        assert!(read(&path, 1000).is_err(), "it is in use");
+        assert!(remove(&path).is_err() && path.exists());
         drop(memory);
+        assert_eq!(read(&path, 1000).expect("it can be read")[999], 7);
         let memory = open(&path, 1000).expect("it is there");
         assert_eq!(memory.words()[999].load(Ordering::Acquire), 7);
         memory.remove();
         assert!(!path.exists());
         assert!(read(&path, 1000).is_err());
+        drop(open(&path, 1000).expect("it can be made"));
+        remove(&path).expect("it is not in use");
+        assert!(!path.exists());
     }
 
     #[test]

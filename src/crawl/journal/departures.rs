@@ -67,7 +67,8 @@ fn bounds(words: &[u64], crawl: u64) -> Option<(u64, u64)> {
         return None;
     };
     let left = head.checked_sub(tail)?;
-    let is_sound = words.len() == WORDS && of == crawl && left <= CAPACITY as u64;
+    let is_count = head < u64::MAX / 2;
+    let is_sound = words.len() == WORDS && of == crawl && left <= CAPACITY as u64 && is_count;
     is_sound.then_some((head, tail))
 }
 
@@ -260,5 +261,23 @@ mod tests {
         next.handle_written();
         drop(next);
         assert_eq!(memory[KIND].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_ring_with_impossible_counts_is_begun_anew() {
+        let memory = memory();
+        drop(departures(&memory, CRAWL_A, false));
+        for (word, value) in [
+            (KIND, KIND_1),
+            (CRAWL, CRAWL_A),
+            (HEAD, u64::MAX),
+            (TAIL, u64::MAX),
+        ] {
+            memory[word].store(value, Ordering::Relaxed);
+        }
+        let mut departures = departures(&memory, CRAWL_A, true);
+        departures.push(77);
+        departures.push(78);
+        assert_eq!(left(&memory, CRAWL_A), [77, 78]);
     }
 }

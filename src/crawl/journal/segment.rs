@@ -319,7 +319,8 @@ impl<'a, B: SegmentBytes> Frames<'a, B> {
     }
 
     /// The facts that need no commit. `checked`: up to where frames were found to be intact, while that is done.
-    fn facts(&self, checked: mpsc::Receiver<u64>) -> Result<Facts, ReadError> {
+    /// `None`: these were cut off meanwhile.
+    fn facts(&self, checked: impl IntoIterator<Item = u64>) -> Result<Option<Facts>, ReadError> {
         let mut facts = Facts::default();
         let mut pieces = Pieces::new(self.number, self.crawl);
         for until in checked {
@@ -335,9 +336,12 @@ impl<'a, B: SegmentBytes> Frames<'a, B> {
             let read = self.each_of(&mut pieces, until, |_| true, add);
             read.map_err(ReadError::Io)?;
             added?;
+            if pieces.offset() < until {
+                return Ok(None);
+            }
         }
         facts.settle();
-        Ok(facts)
+        Ok(Some(facts))
     }
 }
 
@@ -357,19 +361,24 @@ impl<'a, B: SegmentBytes> Sound<'a, B> {
             };
             let (read, facts) = thread::scope(|scope| {
                 let (note_checked, checked) = mpsc::channel();
-                let facts = scope.spawn(|| frames.facts(checked));
+                let reader = thread::Builder::new();
+                let facts = reader.spawn_scoped(scope, || frames.facts(checked));
                 let read = Sound::read_without_facts(&frames, note_checked, watch);
-                let facts = facts.join();
-                (
-                    read,
-                    facts.unwrap_or_else(|panic| panic::resume_unwind(panic)),
-                )
+                let join = |facts: thread::ScopedJoinHandle<'_, _>| {
+                    (facts.join()).unwrap_or_else(|panic| panic::resume_unwind(panic))
+                };
+                (read, facts.map(join))
             });
             let Some((replayed, outline)) = read? else {
                 return Ok(None);
             };
-            if let Some(mut replayed) = replayed {
-                replayed.replay.add_facts(facts?);
+            let facts = match facts {
+                Ok(facts) => facts?,
+                // The system has no room for a thread.
+                Err(_) => frames.facts([outline.intact])?,
+            };
+            if let (Some(mut replayed), Some(facts)) = (replayed, facts) {
+                replayed.replay.add_facts(facts);
                 return Ok(Some((replayed, outline)));
             }
         }

@@ -50,7 +50,6 @@ pub struct Committed {
     /// Admissions that are being undone.
     undo: Option<Undo>,
     pub(super) seed_hosts: SeedHosts,
-    /// In ns, in place of a time.
     /// Attempts that must not be made twice and may have been.
     pub(super) started: BTreeSet<u64>,
     /// Keys of URLs that were requested, with no result.

@@ -17,8 +17,8 @@ pub struct Facts {
 /// Bytes of a record without name and value: the head of its frame, the kind, the time, and lengths.
 const RECORD: usize = 22;
 
-/// Most facts of a kind that wait to be settled: 24 MB of memory.
-const UNSETTLED_MAX: usize = 1 << 20;
+/// Facts of a kind are settled when they take so much memory: newer ones may have replaced most of them.
+const UNSETTLED_MAX: usize = if cfg!(test) { 3000 } else { 128 << 20 };
 
 /// Most bytes of facts about a robots.txt.
 const ROBOTS_BYTES_MAX: usize = 512 << 20;
@@ -58,13 +58,13 @@ impl Facts {
                 let kind = self.kind_mut(about);
                 kind.add(named);
                 let is_bounded = about != About::Robots || kind.bytes() <= ROBOTS_BYTES_MAX;
-                if kind.unsettled() >= UNSETTLED_MAX || !is_bounded {
+                if kind.unsettled_memory() >= UNSETTLED_MAX || !is_bounded {
                     self.settle_kind(about);
                 }
             }
             Learned::CrawlDelay(named) => {
                 self.crawl_delays.add(named);
-                if self.crawl_delays.unsettled() >= UNSETTLED_MAX {
+                if self.crawl_delays.unsettled_memory() >= UNSETTLED_MAX {
                     self.crawl_delays.settle();
                 }
             }
