@@ -200,6 +200,8 @@ impl Handle {
 
     /// Cancels the request of this number in any state: waiting, in flight, or to be retried. Its last
     /// page has the failure `cancelled.asked`. A request that has ended, or does not exist, is ignored.
+    /// The number is that of its first attempt, also in a later run:
+    /// [`QueuedRequest::root`](crate::QueuedRequest::root).
     /// The crawl searches the whole queue, a few milliseconds for a million; cancels that arrive together
     /// share one search.
     ///

@@ -378,6 +378,12 @@ impl QueuedRequest {
         self.job().id
     }
 
+    /// The number of the request, which is that of its first attempt: [`Handle::cancel`](crate::Handle::cancel) takes
+    /// it.
+    pub fn root(&self) -> u64 {
+        self.job().root()
+    }
+
     /// The number of the attempt that led to it; `None` if there was none.
     pub fn parent(&self) -> Option<u64> {
         Some(self.job().parent).filter(|parent| *parent != 0)

@@ -647,7 +647,7 @@ impl Orders {
 fn numbers_of_orders(out: &Path) -> Vec<(u64, String)> {
     let contents = StateContents::read(out).expect("it can be read");
     let first = contents.queued().filter(|queued| queued.attempt() == 1);
-    let requests = first.map(|queued| (queued.id(), queued.url().as_str().to_owned()));
+    let requests = first.map(|queued| (queued.root(), queued.url().as_str().to_owned()));
     requests.filter(|(_, url)| is_order(url)).collect()
 }
 
