@@ -547,9 +547,12 @@ impl Trial {
             again_in_all <= most,
             "{again_in_all} lines are of requests that were made again, and {lost} were lost"
         );
+        let unsent = lines.iter().filter(|line| line["sent"].is_null());
+        let unsent: BTreeSet<String> = unsent.map(|line| text(&line["url"])).collect();
         for url in &self.lost {
-            // A request that must not be made twice is not.
-            let is_again = again.contains_key(url) || !sent.contains_key(url);
+            // A request that must not be made twice is not, nor one that was cancelled since.
+            let was_cancelled = self.orders.cancelled.contains(url) && unsent.contains(url);
+            let is_again = again.contains_key(url) || !sent.contains_key(url) || was_cancelled;
             assert!(
                 is_again,
                 "{url} was requested before a crash, and no line says so"
