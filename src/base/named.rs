@@ -119,9 +119,9 @@ impl NamedValues {
         }
     }
 
-    /// Adds a value, or replaces that of its name: in the index it is after [`NamedValues::settle`], which must come
-    /// before all other calls but for this one and those for numbers of bytes and names. Of a million values this
-    /// takes half as long.
+    /// Adds a value, or replaces that of its name, as [`NamedValues::insert`] does. [`NamedValues::settle`] puts it
+    /// into the index. Before that only `add` and the counts of bytes may be called. A million values take half the
+    /// time of `insert`.
     pub fn add(&mut self, named: NamedValue<'_>) {
         let before = self.bytes;
         let added = self.append_item(hash_of(named.name), named);

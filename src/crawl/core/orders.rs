@@ -13,7 +13,7 @@ use crate::state::record::About;
 use crate::state::replay::Facts;
 use crate::throttle::settings::ScopePatch;
 
-/// Orders that later runs are to follow, as far as the journal does not have them one by one.
+/// The cancellations that the journal has, so that each is recorded once and removed when it is over.
 #[derive(Debug, Default)]
 pub struct Orders {
     /// Requests whose cancellation the journal has, by their numbers.
@@ -51,8 +51,8 @@ impl<I: Io> Core<I> {
         Ok(())
     }
 
-    /// Continues with the settings that a scope was given by an earlier run. What the configuration sets since is
-    /// not overridden by them. Returns what is left of the order, as it is recorded; `None` if nothing is.
+    /// Applies the settings that an earlier run was given for a scope. A key that the configuration has set since
+    /// then keeps its configured value. Returns what is left of the order, as it is recorded; `None` if nothing is.
     pub fn restore_scope_settings(&mut self, name: &str, value: &[u8]) -> Option<String> {
         let text = std::str::from_utf8(value).unwrap_or_default();
         let mut order = ScopeOrder::parse(text)?;

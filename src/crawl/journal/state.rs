@@ -282,9 +282,9 @@ impl State {
         Ok(())
     }
 
-    /// Notes URLs that were requested though the journal may not say so: those of departures in memory,
-    /// and those of result lines beyond the commit, which are there after a crash of the machine. Once the lines are cut off, and the next run has begun, they are in the
-    /// beginning of that run alone.
+    /// Notes URLs that were requested though the journal may not say so: those of departures in memory, and those of
+    /// result lines beyond the commit, which are there after a crash of the machine. Once the next run has begun,
+    /// only its beginning has them.
     fn note_lost(
         &mut self,
         read_memory: impl FnOnce(&str, usize) -> io::Result<Vec<u64>>,

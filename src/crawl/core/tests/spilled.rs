@@ -411,7 +411,7 @@ impl OrderedDelays {
         let name = ["a.test", "b.test", "default"][rng.below(3) as usize];
         self.last += Duration::from_millis(1 + rng.below(40));
         let patch = ScopePatch::default().delay(self.last);
-        // Nobody takes an order once the crawl is over.
+        // Once the crawl is over an order is an error.
         if crawler.handle().set_scope(name, patch).is_err() {
             return;
         }
@@ -507,7 +507,7 @@ fn check_random_orders(seed: u64) -> usize {
                 continue;
             }
             let handle = crawler.handle();
-            // Nobody takes an order once the crawl is over.
+            // Once the crawl is over an order is an error.
             let cancelled: Vec<u64> = match rng.below(4) {
                 0 => {
                     drop(handle.cancel_scope("b.test"));
