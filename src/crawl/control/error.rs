@@ -34,8 +34,8 @@ pub enum ControlError {
     /// Too many commands wait for the crawl's next turn; try again later.
     #[error("too many commands wait for the crawl's next turn; try again later")]
     Busy,
-    /// The crawl is over.
-    #[error("the crawl is over")]
+    /// The crawl is over, or fetches nothing more.
+    #[error("the crawl fetches nothing more")]
     Over,
     /// The settings of a scope are invalid.
     #[error(transparent)]

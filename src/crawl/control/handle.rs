@@ -206,7 +206,7 @@ impl Handle {
     /// share one search.
     ///
     /// # Errors
-    /// [`ControlError::Busy`] while 4096 commands wait, [`ControlError::Over`] once the crawl is over.
+    /// [`ControlError::Busy`] while 4096 commands wait, [`ControlError::Over`] once nothing more is fetched.
     pub fn cancel(&self, id: u64) -> Result<(), ControlError> {
         self.send(Command::Cancel(id))
     }

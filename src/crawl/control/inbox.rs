@@ -101,10 +101,7 @@ impl Inbox {
     /// The commands since the last call, in order, as many as one turn has time for; and whether there are
     /// more.
     pub fn take_commands(&mut self) -> (Vec<Command>, bool) {
-        let mut commands = lock(&self.shared().commands);
-        let Some(commands) = commands.as_mut() else {
-            return (Vec::new(), false);
-        };
+        let commands = &mut lock(&self.shared().commands).waiting;
         let mut time = COMMANDS_TIME;
         let takes_all = |command: &Command| {
             time = time.saturating_sub(command.takes());
@@ -115,6 +112,18 @@ impl Inbox {
             .drain(..until.map_or(commands.len(), |last| last + 1))
             .collect();
         (now, !commands.is_empty())
+    }
+
+    /// Whether commands are still to be taken.
+    pub fn has_commands(&self) -> bool {
+        !lock(&self.shared().commands).waiting.is_empty()
+    }
+
+    /// Accepts no more commands. Returns whether some are still to be taken.
+    pub fn close_commands(&mut self) -> bool {
+        let mut commands = lock(&self.shared().commands);
+        commands.closed = true;
+        !commands.waiting.is_empty()
     }
 
     /// Whether the crawl is paused. Not without a handle, which alone can resume it.
@@ -167,7 +176,10 @@ impl Inbox {
         let mut submitted = shared.submitted();
         submitted.closed = true;
         shared.notify_room(submitted);
-        lock(&shared.commands).take();
+        let mut commands = lock(&shared.commands);
+        commands.closed = true;
+        commands.waiting.clear();
+        drop(commands);
         // No further turn would answer the waiting handles.
         lock(&shared.snapshots).answered = u64::MAX;
         shared.snapshot_taken.notify_all();

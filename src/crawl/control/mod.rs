@@ -130,13 +130,20 @@ impl Control {
         self.inbox.is_stopping()
     }
 
+    /// Accepts no more commands. Returns whether some are still to be applied.
+    pub fn close_commands(&mut self) -> bool {
+        self.inbox.close_commands()
+    }
+
+    /// Whether commands are still to be applied.
+    pub fn has_commands(&self) -> bool {
+        self.inbox.has_commands()
+    }
+
     /// Takes the commands since the last call, as many as one turn has time for. Returns also whether there
-    /// are more. There are none once only results are written.
+    /// are more.
     pub fn poll_commands(&mut self) -> (Vec<Command>, bool) {
-        match self.phase.is_fetching() {
-            true => self.inbox.take_commands(),
-            false => (Vec::new(), false),
-        }
+        self.inbox.take_commands()
     }
 
     /// The next request submitted by a handle.

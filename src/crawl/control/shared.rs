@@ -29,8 +29,7 @@ pub struct Shared {
     pub paused: AtomicBool,
     pub bad_seeds: AtomicU64,
     pub submitted: Mutex<Submitted>,
-    /// Commands that are not applied yet; `None` once the crawl is over.
-    pub commands: Mutex<Option<Vec<Command>>>,
+    pub commands: Mutex<Commands>,
     /// Answers of the scope map: no more than the crawl has asked for and not taken.
     pub mapped: Mutex<VecDeque<Mapped>>,
     /// Notified when there is room, or the crawl is over.
@@ -49,6 +48,13 @@ pub struct Submitted {
     pub closed: bool,
     /// Tasks that wait for room, at most one for each [`RoomWait`].
     tasks: Slab<task::Waker>,
+}
+
+/// Commands that are not applied yet.
+#[derive(Default)]
+pub struct Commands {
+    pub waiting: Vec<Command>,
+    pub closed: bool,
 }
 
 /// A future that waits for room. Each registration wakes it at most once; dropping it removes the
@@ -179,7 +185,7 @@ impl Shared {
             paused: AtomicBool::new(false),
             bad_seeds: AtomicU64::new(0),
             submitted: Mutex::default(),
-            commands: Mutex::new(Some(Vec::new())),
+            commands: Mutex::default(),
             mapped: Mutex::default(),
             room: Condvar::new(),
             snapshots: Mutex::default(),
@@ -223,12 +229,14 @@ impl Shared {
     /// Sends a command. Returns whether it is the only one: the caller then wakes the crawl.
     pub fn send(&self, command: Command) -> Result<bool, ControlError> {
         let mut commands = lock(&self.commands);
-        let commands = commands.as_mut().ok_or(ControlError::Over)?;
-        if commands.len() >= COMMANDS_MAX {
+        if commands.closed {
+            return Err(ControlError::Over);
+        }
+        if commands.waiting.len() >= COMMANDS_MAX {
             return Err(ControlError::Busy);
         }
-        commands.push(command);
-        Ok(commands.len() == 1)
+        commands.waiting.push(command);
+        Ok(commands.waiting.len() == 1)
     }
 
     /// Requests a stop within this grace time. A time longer than that of an earlier request has no effect.

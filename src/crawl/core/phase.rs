@@ -34,8 +34,8 @@ impl<I: Io> Core<I> {
         if let Some((reason, grace)) = self.reason_to_drain() {
             self.drain(reason, grace);
         } else if self.is_exhausted() {
-            // Submitted before the last handle was dropped, and not taken yet.
-            match self.take_submission() {
+            // Submitted or ordered before the last handle was dropped, and not taken yet.
+            match self.take_submission() || self.control.has_commands() {
                 true => self.wakeups.turn_again(),
                 false => self.flush(FinishReason::Finished, None),
             }
@@ -75,6 +75,9 @@ impl<I: Io> Core<I> {
         }
         let is_over = self.is_drained();
         if !is_over && self.now >= until {
+            if self.applies_last_commands() {
+                return;
+            }
             self.cancel_all();
             // Replies that arrived are whole, and their links are pending.
             self.process_pages(true);
@@ -142,7 +145,18 @@ impl<I: Io> Core<I> {
         self.wakeups.turn_again();
     }
 
+    /// Accepts no more commands. Returns whether some are to be applied first: the last commit has their effects,
+    /// and what they cancel is not left to a later run.
+    fn applies_last_commands(&mut self) -> bool {
+        let waits = self.control.close_commands() && !self.has_lost_writes();
+        self.wakeups.turn_again_if(waits);
+        waits
+    }
+
     fn flush(&mut self, reason: FinishReason, until: Option<Instant>) {
+        if self.applies_last_commands() {
+            return;
+        }
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));
         self.keep_offers();
         // Links of the last pages may have ended unsent in this very turn.

@@ -4,37 +4,61 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::crawl::Turn;
 use crate::crawl::config::{Config, SettingSource};
+use crate::crawl::control::error::ControlError;
 use crate::crawl::core::tests::spilled::{
     crawl, killed, orders_in, page, resumed, resumed_into, run_until,
 };
 use crate::crawl::core::tests::trial::run_for;
+use crate::crawl::{Crawler, Turn};
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
+use crate::io::sim::Sim;
 use crate::io::sim::web::{Reply, Web};
+use crate::sink::Sink;
 use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
 use crate::throttle::settings::ScopePatch;
 
-/// Cancels a request with a long page while the sink is not ready, and kills the crawl; returns how often a later
-/// run requests it. `by_scope`: its scope is cancelled. `in_flight`: its reply is still being received.
-fn requested_after_cancel(by_scope: bool, in_flight: bool) -> usize {
-    let html = "<a href='/'>x</a>".repeat(200_000);
-    let web = || {
-        let html = html.clone();
-        Web::new(move |asked| match asked.target.as_str() {
-            "/1" => Reply::page(html.clone()),
-            _ => Reply::text("done"),
-        })
-    };
-    let edit = |config: &mut Config| {
-        config.frontier.memory_max = 1 << 30;
-        config.frontier.follow = Follow::All;
-    };
+/// Links of pages are followed, and requests wait in memory.
+fn follow_all(config: &mut Config) {
+    config.frontier.memory_max = 1 << 30;
+    config.frontier.follow = Follow::All;
+}
+
+/// A page whose links take many turns to read.
+fn long_page() -> Reply {
+    Reply::page("<a href='/'>x</a>".repeat(200_000))
+}
+
+/// A sink that takes results while the flag is set.
+fn gated_sink() -> (Arc<AtomicBool>, impl Sink + 'static) {
     let ready = Arc::new(AtomicBool::new(true));
     let is_ready = Arc::clone(&ready);
     let sink = FunctionSink::new(|_: Page| ()).ready_when(move || is_ready.load(Ordering::Relaxed));
+    (ready, sink)
+}
+
+fn run_until_a_page_is_under_way(crawler: &mut Crawler<Sim>) {
+    for _ in 0..100_000 {
+        if crawler.core.pages.has_under_way() {
+            break;
+        }
+        crawler.turn(Some(Duration::from_millis(1)));
+    }
+}
+
+/// Cancels a request with a long page while the sink is not ready, and kills the crawl; returns how often a later
+/// run requests it. `by_scope`: its scope is cancelled. `in_flight`: its reply is still being received.
+fn requested_after_cancel(by_scope: bool, in_flight: bool) -> usize {
+    let web = || {
+        Web::new(|asked| match asked.target.as_str() {
+            "/1" => long_page(),
+            _ => Reply::text("done"),
+        })
+    };
+    let edit = follow_all;
+    let (ready, sink) = gated_sink();
     let begun = crawl(&web(), edit);
     let first = web();
     let mut crawler = resumed_into(sink, &begun, &first, edit);
@@ -82,17 +106,12 @@ fn a_cancelled_scope_is_forgotten_while_later_pages_wait_for_the_sink() {
             "/late" => Reply::status(302)
                 .field("location", "/done")
                 .field("retry-after", "60"),
-            "/1" => Reply::page("<a href='/'>x</a>".repeat(200_000)),
+            "/1" => long_page(),
             _ => Reply::text("done"),
         })
     };
-    let edit = |config: &mut Config| {
-        config.frontier.memory_max = 1 << 30;
-        config.frontier.follow = Follow::All;
-    };
-    let ready = Arc::new(AtomicBool::new(true));
-    let is_ready = Arc::clone(&ready);
-    let sink = FunctionSink::new(|_: Page| ()).ready_when(move || is_ready.load(Ordering::Relaxed));
+    let edit = follow_all;
+    let (ready, sink) = gated_sink();
     let begun = crawl(&web(), edit);
     let mut crawler = resumed_into(sink, &begun, &web(), edit);
     let handle = crawler.handle();
@@ -102,12 +121,7 @@ fn a_cancelled_scope_is_forgotten_while_later_pages_wait_for_the_sink() {
     handle.cancel_scope("b.test").expect("there is room");
     run_for(&mut crawler, Duration::from_secs(1));
     crawler.submit(page(1)).expect("it is a URL");
-    for _ in 0..100_000 {
-        if crawler.core.pages.has_under_way() {
-            break;
-        }
-        crawler.turn(Some(Duration::from_millis(1)));
-    }
+    run_until_a_page_is_under_way(&mut crawler);
     ready.store(false, Ordering::Relaxed);
     run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(orders_in(&killed(&crawler)), [0, 1], "a request waits");
@@ -233,5 +247,41 @@ fn a_key_of_an_order_that_the_new_configuration_does_not_allow_leaves_the_delay_
         assert_eq!(left, names.map(|_| patch(r#"{"delay": 10}"#)));
         run_for(&mut next, Duration::from_secs(1));
         killed = next;
+    }
+}
+
+#[test]
+fn every_order_that_a_stopped_crawl_takes_holds_in_the_next_run() {
+    for by_scope in [false, true] {
+        let web = || Web::new(|_| Reply::text("done").after(Duration::from_secs(100)));
+        let mut crawler = crawl(&web(), follow_all);
+        let handle = crawler.handle();
+        let id = crawler.submit(page(1)).expect("it is a URL");
+        run_for(&mut crawler, Duration::from_secs(1));
+        handle.stopper().stop_now();
+        // More than one turn has time for.
+        for number in 0..200 {
+            let patch = ScopePatch::default().delay(Duration::from_secs(number));
+            handle.set_scope("c.test", patch).expect("it is not over");
+        }
+        let cancelled = match by_scope {
+            true => handle.cancel_scope("a.test"),
+            false => handle.cancel(id),
+        };
+        cancelled.expect("it is not over");
+        while crawler.core.control.phase().is_fetching() {
+            crawler.turn(Some(Duration::ZERO));
+        }
+        assert_eq!(handle.cancel(id), Err(ControlError::Over));
+        while crawler.turn(None) == Turn::GoesOn {}
+        let second = web();
+        let mut last = resumed(&crawler, &second, follow_all);
+        assert_eq!(
+            last.core.throttle.patch_of("c.test").delay,
+            Some(Duration::from_secs(199))
+        );
+        while last.turn(None) == Turn::GoesOn {}
+        assert_eq!(orders_in(&killed(&last)), [0, 0]);
+        assert_eq!(second.asked().len(), 0);
     }
 }

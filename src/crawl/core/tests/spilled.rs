@@ -453,17 +453,22 @@ impl OrderedDelays {
         }
     }
 
-    /// A run is killed now.
-    fn end_run(&mut self, now: Instant) {
+    /// A run is killed now, or over.
+    fn end_run(&mut self, crawler: &Crawler<Sim>) {
         for (host, at, delay) in self.given.drain(..) {
-            if now > at + ORDER_TIME {
+            if is_durable(crawler, at) {
                 self.durable.insert(host, delay);
             }
         }
     }
 }
 
-/// A crawl that is killed again and again; requests are cancelled at any time, alone and by their scopes, and
+/// Whether an order that a crawl took then holds in later runs.
+fn is_durable(crawler: &Crawler<Sim>, at: Instant) -> bool {
+    crawler.core.control.phase().is_over() || crawler.io().now() > at + ORDER_TIME
+}
+
+/// A crawl that is killed or stopped again and again; requests are cancelled at any time, alone and by their scopes, and
 /// longer delays are ordered. Returns how many gaps were judged.
 fn check_random_orders(seed: u64) -> usize {
     let mut rng = Rng::from_seed(seed);
@@ -496,6 +501,16 @@ fn check_random_orders(seed: u64) -> usize {
         let request = Request::get(format!("http://{host}{target}"));
         ids.push(crawler.submit(request).expect("it is a URL"));
     }
+    let take_asked = |web: &Web, durable: &BTreeSet<_>, asked: &mut BTreeSet<_>| {
+        for request in web.asked() {
+            let target = (request.host, request.target);
+            assert!(
+                !durable.contains(&target),
+                "seed {seed}: {target:?} was cancelled"
+            );
+            asked.insert(target);
+        }
+    };
     let (mut asked, mut given, mut durable) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for _ in 0..8 {
         let mut ordered: Vec<(u64, Instant)> = Vec::new();
@@ -507,19 +522,25 @@ fn check_random_orders(seed: u64) -> usize {
                 continue;
             }
             let handle = crawler.handle();
+            if rng.chance(0.1) {
+                let grace = Duration::from_millis(rng.below(2) * rng.below(300));
+                handle.stopper().shutdown(grace);
+                for _ in 0..rng.below(8) {
+                    crawler.turn(Some(Duration::from_millis(rng.below(10))));
+                }
+            }
             // Once the crawl is over an order is an error.
             let cancelled: Vec<u64> = match rng.below(4) {
                 0 => {
-                    drop(handle.cancel_scope("b.test"));
-                    (0..ORDERED).filter(|number| number % 2 == 1).collect()
+                    let is_taken = handle.cancel_scope("b.test").is_ok();
+                    let all = (0..ORDERED).filter(|number| number % 2 == 1);
+                    all.filter(|_| is_taken).collect()
                 }
                 _ => {
-                    let numbers: Vec<u64> =
-                        (0..rng.below(20)).map(|_| rng.below(ORDERED)).collect();
-                    for number in &numbers {
-                        drop(handle.cancel(ids[*number as usize]));
-                    }
+                    let numbers = (0..rng.below(20)).map(|_| rng.below(ORDERED));
                     numbers
+                        .filter(|number| handle.cancel(ids[*number as usize]).is_ok())
+                        .collect()
                 }
             };
             let now = crawler.io().now();
@@ -527,18 +548,11 @@ fn check_random_orders(seed: u64) -> usize {
         }
         run_until(&mut crawler, Duration::from_millis(rng.below(800)));
         delays.check_run(&web, seed);
-        delays.end_run(crawler.io().now());
-        for request in web.asked() {
-            let target = (request.host, request.target);
-            assert!(
-                !durable.contains(&target),
-                "seed {seed}: {target:?} was cancelled"
-            );
-            asked.insert(target);
-        }
+        delays.end_run(&crawler);
+        take_asked(&web, &durable, &mut asked);
         for (number, at) in ordered {
             given.insert(target_of(number));
-            if crawler.io().now() > at + ORDER_TIME {
+            if is_durable(&crawler, at) {
                 durable.insert(target_of(number));
             }
         }
@@ -551,14 +565,7 @@ fn check_random_orders(seed: u64) -> usize {
     is_ready.set(true);
     while crawler.turn(None) == Turn::GoesOn {}
     delays.check_run(&web, seed);
-    for request in web.asked() {
-        let target = (request.host, request.target);
-        assert!(
-            !durable.contains(&target),
-            "seed {seed}: {target:?} was cancelled"
-        );
-        asked.insert(target);
-    }
+    take_asked(&web, &durable, &mut asked);
     for target in (0..ORDERED).map(target_of) {
         let is_done = asked.contains(&target) || given.contains(&target);
         assert!(is_done, "seed {seed}: {target:?} was not fetched");
