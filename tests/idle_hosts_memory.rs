@@ -117,7 +117,7 @@ fn visit(frontier: &mut Frontier, number: u32, now: Instant) {
             panic!("nothing holds it");
         };
         if let Some(origin) = job.robots_for() {
-            frontier.robots_arrived(origin, RobotsResult::Absent, now);
+            frontier.robots_arrived(1, origin, RobotsResult::Absent, now);
         }
         frontier.ended(lane, &job, true, now);
         frontier.offer_or_close(lane, now);

@@ -514,14 +514,20 @@ impl Frontier {
         self.offer_or_close(lane, now);
     }
 
-    /// Applies the result of a robots.txt fetch to the origin that it was for.
-    pub fn robots_arrived(&mut self, origin: u32, result: RobotsResult, now: Instant) {
+    /// Applies the result of a robots.txt fetch, which this attempt brought, to the origin that it was for.
+    pub fn robots_arrived(
+        &mut self,
+        attempt: u64,
+        origin: u32,
+        result: RobotsResult,
+        now: Instant,
+    ) {
         let lifetime = match result {
             RobotsResult::Rules(_) | RobotsResult::Absent => self.settings.robots_lifetime,
             RobotsResult::Unreachable => UNREACHABLE_FOR.min(self.settings.robots_lifetime),
         };
         if self.saved_robots.is_on() {
-            self.save_robots(origin, &result, lifetime);
+            self.save_robots(attempt, origin, &result, lifetime);
         }
         let waiting = match self.apply_robots(origin, result, now + lifetime) {
             RobotsState::Fetching(waiting) => *waiting,

@@ -8,8 +8,11 @@
 //! A result is for one user agent, and is valid for a time from its fetch. Of an earlier run's results the newest are
 //! kept, as many as the rules in memory may take; the origins of the others are asked again. Each is read when its
 //! origin is needed, or when it is reviewed: a million would delay the first request of the run.
+//!
+//! A result is saved once a commit has the line of its page and the sitemaps that it names: if the process ends before,
+//! the next run fetches the file again.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::robots::RobotsResult;
@@ -22,13 +25,22 @@ use crate::wire::robots::Rules;
 #[derive(Debug)]
 pub(super) struct SavedRobots {
     is_on: bool,
-    unsaved: VecDeque<(String, Vec<u8>)>,
+    /// Those whose pages the sink has not got, by attempt.
+    arrived: HashMap<u64, Encoded>,
+    /// Those whose pages the sink has got since the last commit began.
+    reported: Vec<Encoded>,
+    /// Those whose pages the commit under way has.
+    committing: Vec<Encoded>,
+    unsaved: VecDeque<Encoded>,
     /// By origin, each with the time of the system's clock at which it was saved.
     earlier: NamedValues,
     /// Those before it were reviewed.
     reviewed: Position,
     resumed: Resumed,
 }
+
+/// The origin of a result, and its bytes.
+type Encoded = (String, Vec<u8>);
 
 /// When this run continued the earlier one, also by the system's clock.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +53,9 @@ impl SavedRobots {
     pub fn new() -> Self {
         SavedRobots {
             is_on: false,
+            arrived: HashMap::new(),
+            reported: Vec::new(),
+            committing: Vec::new(),
             unsaved: VecDeque::new(),
             earlier: NamedValues::new(),
             reviewed: Position::default(),
@@ -61,14 +76,37 @@ impl SavedRobots {
         self.is_on
     }
 
-    /// Adds a result that is valid for `lifetime` from now on.
-    pub fn add(&mut self, origin: &str, result: &RobotsResult, agent: &str, lifetime: Duration) {
-        let bytes = encode(result, agent, lifetime);
-        self.unsaved.push_back((origin.to_owned(), bytes));
+    /// Adds a result that this attempt brought and that is valid for `lifetime` from now on.
+    pub fn add(&mut self, attempt: u64, origin: &str, result: &RobotsResult, fetched: Valid<'_>) {
+        let bytes = encode(result, fetched);
+        self.arrived.insert(attempt, (origin.to_owned(), bytes));
+    }
+
+    /// The sink has the page of an attempt. Returns whether its result is saved by a commit.
+    pub fn report(&mut self, attempt: u64) -> bool {
+        let arrived = self.arrived.remove(&attempt);
+        let is_saved = arrived.is_some();
+        self.reported.extend(arrived);
+        is_saved
+    }
+
+    /// A commit begins of what the sink has got until now.
+    pub fn begin_commit(&mut self) {
+        self.committing.append(&mut self.reported);
+    }
+
+    /// The commit under way is durable.
+    pub fn handle_committed(&mut self) {
+        self.unsaved.extend(self.committing.drain(..));
+    }
+
+    /// Whether results wait for a commit.
+    pub fn waits_for_commit(&self) -> bool {
+        !self.reported.is_empty() || !self.committing.is_empty()
     }
 
     /// The next result to be saved, with its origin.
-    pub fn poll(&mut self) -> Option<(String, Vec<u8>)> {
+    pub fn poll(&mut self) -> Option<Encoded> {
         self.unsaved.pop_front()
     }
 
@@ -90,7 +128,7 @@ impl SavedRobots {
     /// The result of an earlier run for an origin that is new in this one, and until when it is valid.
     pub fn take(&mut self, origin: &str, valid: Valid<'_>) -> Option<(RobotsResult, Instant)> {
         let (at, saved) = self.earlier.remove(origin)?;
-        let (result, left) = decode(&saved, valid.agent)?;
+        let (result, left) = decode(&saved, valid)?;
         let left = self.resumed.left(left, at, valid)?;
         if at > self.resumed.wall.0 {
             // From now on its time is that of this clock.
@@ -107,7 +145,7 @@ impl SavedRobots {
         // What was saved later than now is as of this clock from now on.
         let latest = resumed.wall.0;
         self.earlier.review(&mut self.reviewed, latest, |named| {
-            let left = decode(named.value, valid.agent);
+            let left = decode(named.value, valid);
             let left = left.and_then(|(_, left)| resumed.left(left, named.at, valid));
             left.is_none_or(|left| resumed.at + left <= now)
         })
@@ -131,12 +169,17 @@ pub struct Valid<'a> {
     pub agent: &'a str,
     /// The longest time; zero if robots.txt is not obeyed.
     pub lifetime: Duration,
+    /// The sitemaps that it names are fetched.
+    pub has_sitemaps: bool,
 }
 
-fn encode(result: &RobotsResult, agent: &str, lifetime: Duration) -> Vec<u8> {
+fn encode(result: &RobotsResult, fetched: Valid<'_>) -> Vec<u8> {
     let mut out = vec![VERSION];
-    records::encode_number(LEFT, nanos(lifetime), &mut out);
-    records::encode(AGENT, agent.as_bytes(), &mut out);
+    records::encode_number(LEFT, nanos(fetched.lifetime), &mut out);
+    records::encode(AGENT, fetched.agent.as_bytes(), &mut out);
+    if !fetched.has_sitemaps {
+        records::encode(WITHOUT_SITEMAPS, &[], &mut out);
+    }
     match result {
         RobotsResult::Rules(rules) => records::encode(RULES, &rules.to_bytes(), &mut out),
         RobotsResult::Absent => records::encode(ABSENT, &[], &mut out),
@@ -146,14 +189,18 @@ fn encode(result: &RobotsResult, agent: &str, lifetime: Duration) -> Vec<u8> {
 }
 
 /// A result for this agent, and how long it was valid when it was saved.
-fn decode(saved: &[u8], agent: &str) -> Option<(RobotsResult, Duration)> {
+fn decode(saved: &[u8], valid: Valid<'_>) -> Option<(RobotsResult, Duration)> {
     let (version, fields) = saved.split_first()?;
     if *version != VERSION {
         return None;
     }
     let fields = Records::from_encoded(fields)?;
     let left = fields.number(LEFT).map(Duration::from_nanos)?;
-    if fields.get(AGENT)? != agent.as_bytes() {
+    if fields.get(AGENT)? != valid.agent.as_bytes() {
+        return None;
+    }
+    if valid.has_sitemaps && fields.get(WITHOUT_SITEMAPS).is_some() {
+        // Those that it names were not fetched.
         return None;
     }
     let result = match fields.get(RULES) {
@@ -173,6 +220,7 @@ const AGENT: u8 = 2;
 const RULES: u8 = 3;
 const ABSENT: u8 = 4;
 const UNREACHABLE: u8 = 5;
+const WITHOUT_SITEMAPS: u8 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -212,6 +260,7 @@ mod tests {
     const OURS: Valid<'_> = Valid {
         agent: "argiope",
         lifetime: DAY,
+        has_sitemaps: true,
     };
 
     #[test]
@@ -219,7 +268,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let origin = "http://a.test";
         for result in results() {
-            let bytes = encode(&result, "argiope", DAY);
+            let bytes = encode(&result, OURS);
             let saved = |elapsed| saved(&[(origin, &bytes)], elapsed, 10_000);
             let mut next = saved(hour);
             assert_eq!(next.review(OURS, Instant::START), Some(None));
@@ -251,8 +300,46 @@ mod tests {
     }
 
     #[test]
+    fn a_result_whose_sitemaps_were_not_fetched_is_not_valid_once_they_are() {
+        let without = Valid {
+            has_sitemaps: false,
+            ..OURS
+        };
+        for result in results() {
+            for (fetched, valid, is_valid) in [
+                (OURS, OURS, true),
+                (OURS, without, true),
+                (without, without, true),
+                (without, OURS, false),
+            ] {
+                let bytes = encode(&result, fetched);
+                assert_eq!(decode(&bytes, valid).is_some(), is_valid);
+            }
+        }
+    }
+
+    #[test]
+    fn a_result_is_saved_once_a_commit_has_its_page() {
+        let mut saved = SavedRobots::new();
+        for attempt in [1, 2] {
+            saved.add(attempt, "http://a.test", &RobotsResult::Absent, OURS);
+        }
+        assert!(saved.report(1) && !saved.report(3));
+        saved.begin_commit();
+        assert!(saved.report(2) && saved.waits_for_commit());
+        assert_eq!(saved.poll(), None);
+        for _ in 0..2 {
+            saved.handle_committed();
+            assert!(saved.poll().is_some() && saved.poll().is_none());
+            saved.begin_commit();
+        }
+        saved.handle_committed();
+        assert!(!saved.waits_for_commit() && saved.poll().is_none());
+    }
+
+    #[test]
     fn a_result_of_the_future_is_recorded_anew() {
-        let bytes = encode(&RobotsResult::Absent, "argiope", DAY);
+        let bytes = encode(&RobotsResult::Absent, OURS);
         let mut values = NamedValues::new();
         values.insert(NamedValue {
             name: "http://a.test",
@@ -273,16 +360,13 @@ mod tests {
     #[test]
     fn every_cut_and_changed_byte_is_no_result_or_a_sound_one() {
         for result in results() {
-            let bytes = encode(&result, "argiope", DAY);
+            let bytes = encode(&result, OURS);
             for at in 0..bytes.len() {
-                assert!(
-                    decode(&bytes[..at], "argiope").is_none(),
-                    "{at}: {result:?}"
-                );
+                assert!(decode(&bytes[..at], OURS).is_none(), "{at}: {result:?}");
                 for bit in 0..8 {
                     let mut changed = bytes.clone();
                     changed[at] ^= 1 << bit;
-                    if let Some((RobotsResult::Rules(rules), _)) = decode(&changed, "argiope") {
+                    if let Some((RobotsResult::Rules(rules), _)) = decode(&changed, OURS) {
                         rules.allowed("/a\u{e4}b/c");
                     }
                 }
@@ -292,7 +376,7 @@ mod tests {
 
     #[test]
     fn the_newest_of_the_earlier_results_are_kept_in_the_memory_that_they_may_take() {
-        let bytes = encode(&RobotsResult::Absent, "argiope", DAY);
+        let bytes = encode(&RobotsResult::Absent, OURS);
         let origins: Vec<String> = (0..100)
             .map(|number| format!("http://h{number:02}.test"))
             .collect();

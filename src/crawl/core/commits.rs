@@ -34,6 +34,9 @@ impl<I: Io> Core<I> {
     /// Records that the sink has the result of an attempt. `is_final`: the request has no further one.
     pub fn record_ended(&mut self, job: &Job, is_final: bool) {
         self.journal.record_ended(job);
+        if job.kind == PageKind::Robots && self.frontier.report_robots(job.id) {
+            self.journal.await_commit();
+        }
         if is_final {
             self.forget_cancel(job);
         }
@@ -89,6 +92,7 @@ impl<I: Io> Core<I> {
         self.begin_facts();
         self.record_spilled();
         if let Some(epoch) = self.journal.begin_commit() {
+            self.frontier.begin_commit();
             self.sync_spilled();
             self.output.prepare(epoch);
             self.control.handle_prepare();
@@ -114,6 +118,7 @@ impl<I: Io> Core<I> {
         self.wakeups.turn_again_if(has_step);
         if self.journal.poll_committed(self.now).is_some() {
             self.output.commit();
+            self.frontier.handle_committed();
             self.control.handle_commit();
             self.remove_spilled();
             self.resume_started();
@@ -128,6 +133,10 @@ impl<I: Io> Core<I> {
         let has_lost_writes = self.has_lost_writes();
         if self.output.is_finished() || !self.journal.is_idle() && !has_lost_writes {
             return;
+        }
+        if !has_lost_writes && self.journal.is_on() && self.frontier.waits_for_commit() {
+            // They are saved by the last commit.
+            return self.begin_commit();
         }
         self.output.finish();
         if has_lost_writes {

@@ -32,7 +32,7 @@ impl<I: Io> Core<I> {
             return Finding::default();
         };
         if let Some(result) = RobotsResult::of_reply(page.status, page.failure.is_none()) {
-            self.on_robots(origin, result);
+            self.on_robots(job.id, origin, result);
             return Finding::default();
         }
         let settings = self.frontier.settings();
@@ -90,7 +90,9 @@ impl<I: Io> Core<I> {
                     self.admit_found(job, &via, url, PageKind::Sitemap, job.depth, units);
                 }
                 Step::TooLong => self.filter_too_long(units),
-                Step::Rules(origin, rules) => self.on_robots(origin, RobotsResult::Rules(rules)),
+                Step::Rules(origin, rules) => {
+                    self.on_robots(job.id, origin, RobotsResult::Rules(rules));
+                }
                 Step::Paused => return false,
                 Step::Over { is_cut } => {
                     self.frontier

@@ -57,8 +57,9 @@ impl<I: Io> Core<I> {
     }
 
     /// A robots.txt has arrived, or is known to be unavailable, for an origin.
-    pub fn on_robots(&mut self, origin: u32, brought: RobotsResult) {
-        self.frontier.robots_arrived(origin, brought, self.now);
+    pub fn on_robots(&mut self, attempt: u64, origin: u32, brought: RobotsResult) {
+        self.frontier
+            .robots_arrived(attempt, origin, brought, self.now);
         self.update_lanes();
     }
 

@@ -492,6 +492,13 @@ impl Journal {
         }
     }
 
+    /// Has a commit made though nothing was recorded: the sink has something that is saved once it is durable.
+    pub fn await_commit(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.has_new = true;
+        }
+    }
+
     /// Time counts for a limit: has a commit made a minute after the last one, though nothing happened.
     pub fn count_time(&mut self, now: Instant) {
         if let Some(open) = &mut self.open

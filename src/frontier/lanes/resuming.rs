@@ -107,16 +107,46 @@ impl Frontier {
         self.saved_robots.review(valid(&self.settings), now)
     }
 
-    /// Saves a result, unless the origin is reached by a route of its own.
-    pub(super) fn save_robots(&mut self, origin: u32, result: &RobotsResult, lifetime: Duration) {
+    /// The sink has the page of an attempt to fetch a robots.txt. Returns whether its result is saved by a commit.
+    pub fn report_robots(&mut self, attempt: u64) -> bool {
+        self.saved_robots.report(attempt)
+    }
+
+    /// A commit begins of what the sink has got until now.
+    pub fn begin_commit(&mut self) {
+        self.saved_robots.begin_commit();
+    }
+
+    /// The commit under way is durable.
+    pub fn handle_committed(&mut self) {
+        self.saved_robots.handle_committed();
+    }
+
+    /// Whether results of robots.txt fetches wait for a commit.
+    pub fn waits_for_commit(&self) -> bool {
+        self.saved_robots.waits_for_commit()
+    }
+
+    /// Saves the result that an attempt brought, unless the origin is reached by a route of its own.
+    pub(super) fn save_robots(
+        &mut self,
+        attempt: u64,
+        origin: u32,
+        result: &RobotsResult,
+        lifetime: Duration,
+    ) {
         if self.origins.has_route(origin) {
             return;
         }
         let slot = self.origins.get(origin);
         let (is_https, port) = slot.scheme_and_port();
         let url = CrawlUrl::from_parts(is_https, self.hosts.name(slot.host), port, "/");
-        let agent = &self.settings.robots_agent;
-        self.saved_robots.add(url.origin(), result, agent, lifetime);
+        let fetched = Valid {
+            lifetime,
+            ..valid(&self.settings)
+        };
+        self.saved_robots
+            .add(attempt, url.origin(), result, fetched);
     }
 
     /// Continues with the robots.txt of an origin that an earlier run fetched.
@@ -137,5 +167,6 @@ fn valid(settings: &FrontierSettings) -> Valid<'_> {
     Valid {
         agent: &settings.robots_agent,
         lifetime,
+        has_sitemaps: settings.sitemaps,
     }
 }

@@ -157,7 +157,7 @@ impl Bench {
     }
 
     fn robots_arrived(&mut self, origin: u32, result: RobotsResult) {
-        self.frontier.robots_arrived(origin, result, self.now);
+        self.frontier.robots_arrived(1, origin, result, self.now);
         self.update();
     }
 

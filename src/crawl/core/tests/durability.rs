@@ -77,20 +77,34 @@ const CONCURRENCY: u32 = 3;
 /// Requests other than GET, to the first host.
 const ORDERS: u64 = 8;
 
+const ROBOTS: &str = "/robots.txt";
+
+/// The sitemap of each host, in crawls with sitemaps, and the only page in it, to which no page links.
+const SITEMAP: &str = "/map.xml";
+const MAPPED: &str = "/mapped";
+
 /// A page that links to others and to the next host; some redirect, some fail for a while or for ever.
 fn answer(asked: &Asked, rng: &mut Rng) -> Reply {
     if asked.method != "GET" {
         return Reply::text("done").after(Duration::from_millis(rng.below(300)));
     }
-    let number = asked.target.trim_start_matches('/').parse().unwrap_or(0);
     let after = Duration::from_millis(rng.below(40));
+    let host = &asked.host;
+    if asked.target == ROBOTS {
+        return Reply::text(format!("Sitemap: http://{host}{SITEMAP}\n")).after(after);
+    }
+    if asked.target == SITEMAP {
+        let entry = format!("<url><loc>http://{host}{MAPPED}</loc></url>");
+        return Reply::text(format!("<urlset>{entry}</urlset>")).after(after);
+    }
+    let number = asked.target.trim_start_matches('/').parse().unwrap_or(0);
     match number % 10 {
         3 => Reply::status(302).field("location", format!("/{}", (number + 1) % PAGES)),
         5 => Reply::status(404),
         6 => Reply::reset(),
         7 => Reply::status(503),
         _ => {
-            let host: u64 = asked.host[1..2].parse().unwrap_or(0);
+            let host: u64 = host[1..2].parse().unwrap_or(0);
             let links = [1, 2, 9].map(|step| format!("<a href=/{}>x</a>", (number + step) % PAGES));
             let next = format!("<a href=http://h{}.test/{number}>y</a>", (host + 1) % HOSTS);
             Reply::page(links.concat() + &next)
@@ -210,8 +224,35 @@ impl Trial {
         }
     }
 
+    /// Whether the crawl fetches the sitemaps that robots.txt names.
+    fn has_sitemaps(&self) -> bool {
+        self.seed % 5 == 4
+    }
+
     fn out(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Runs the crawl to its end, with this number of ends before. `whole`: the URLs that have lines in a crawl
+    /// without sitemaps.
+    fn check_all(&mut self, ends: usize, whole: &BTreeSet<String>) {
+        let lines = self.run_to_its_end(ends);
+        let hosts = || (0..HOSTS).map(|number| format!("http://h{number}.test"));
+        let mut expected = whole.clone();
+        if self.has_sitemaps() {
+            expected.extend(hosts().map(|host| host + MAPPED));
+            for kind in [("robots", ROBOTS), ("sitemap", SITEMAP)] {
+                let is_whole = |line: &&Value| line["kind"] == kind.0 && line["status"] == 200;
+                let with_lines = lines.iter().filter(is_whole).map(|line| text(&line["url"]));
+                let of_all: BTreeSet<String> = hosts().map(|host| host + kind.1).collect();
+                assert_eq!(
+                    with_lines.collect::<BTreeSet<_>>(),
+                    of_all,
+                    "all have lines"
+                );
+            }
+        }
+        assert_eq!(check(&lines), expected, "all pages have lines");
     }
 
     /// Runs the crawl to its end, with this number of ends before; returns its lines.
@@ -225,11 +266,7 @@ impl Trial {
             let has_faults = number < ends;
             let finals = finals_of(&done);
             let left = self.run(state, has_faults);
-            for asked in left
-                .asked
-                .iter()
-                .filter(|asked| asked.target != "/robots.txt")
-            {
+            for asked in left.asked.iter().filter(|asked| is_of_page(asked)) {
                 let url = url_of(asked);
                 assert!(
                     !finals.contains(&url),
@@ -314,12 +351,14 @@ impl Trial {
 
     /// One run of the crawl.
     fn run(&mut self, state: State, has_faults: bool) -> Left {
+        let has_sitemaps = self.has_sitemaps();
         let rng = &mut self.rng;
         let mut answers = Rng::from_seed(rng.next_u64());
         let web = Web::new(move |asked| answer(asked, &mut answers));
         let mut config = config(self.seed);
         config.frontier.follow = Follow::All;
-        config.frontier.robots_obey = rng.below(2) == 0;
+        config.frontier.robots_obey = rng.below(2) == 0 || has_sitemaps;
+        config.frontier.sitemaps = has_sitemaps;
         config.frontier.retry_times = 1;
         // These numbers are drawn so that the crawls stay as they were.
         if rng.below(2) == 0 {
@@ -455,7 +494,7 @@ impl Trial {
     fn check_gaps(&self, left: &Left) {
         for host in (0..HOSTS).map(|number| format!("h{number}.test")) {
             let asked = left.asked.iter().filter(|asked| asked.host == host);
-            let asked = asked.filter(|asked| asked.target != "/robots.txt");
+            let asked = asked.filter(|asked| is_of_page(asked));
             let mut times: Vec<Instant> = asked.map(|asked| asked.at).collect();
             times.sort_unstable();
             for pair in times.windows(2) {
@@ -591,7 +630,7 @@ impl Trial {
         }
         let mut asked: BTreeMap<String, u64> = BTreeMap::new();
         let pages = left.asked.iter();
-        for page in pages.filter(|asked| asked.target != "/robots.txt") {
+        for page in pages.filter(|asked| is_of_page(asked)) {
             *asked.entry(url_of(page)).or_default() += 1;
         }
         for (url, times) in asked {
@@ -695,6 +734,10 @@ fn is_order(url: &str) -> bool {
     url.starts_with("http://h0.test/order/")
 }
 
+fn is_of_page(asked: &Asked) -> bool {
+    asked.target != ROBOTS && asked.target != SITEMAP
+}
+
 fn url_of(asked: &Asked) -> String {
     format!("http://{}{}", asked.host, asked.target)
 }
@@ -751,8 +794,7 @@ fn nothing_is_lost_or_doubled_on_a_disk_that_fails() {
         None => 1..number("ARGIOPE_SEEDS").unwrap_or(SEEDS) + 1,
     };
     for seed in FOUND {
-        let lines = Trial::new(seed).run_to_its_end(1 + seed as usize % 9);
-        assert_eq!(check(&lines), whole, "seed {seed}: all pages have lines");
+        Trial::new(seed).check_all(1 + seed as usize % 9, &whole);
     }
     let next = AtomicU64::new(seeds.start);
     let failed = Mutex::new(Vec::new());
@@ -765,10 +807,7 @@ fn nothing_is_lost_or_doubled_on_a_disk_that_fails() {
                     if seed >= seeds.end {
                         return;
                     }
-                    let run = || {
-                        let lines = Trial::new(seed).run_to_its_end(1 + seed as usize % 9);
-                        assert_eq!(check(&lines), whole, "seed {seed}: all pages have lines");
-                    };
+                    let run = || Trial::new(seed).check_all(1 + seed as usize % 9, &whole);
                     // The message of what failed comes before this one.
                     if catch_unwind(run).is_err() {
                         println!(
