@@ -214,6 +214,17 @@ impl Seen {
         }
     }
 
+    /// Whether no answer comes unless keys in memory become a run: all that are asked for wait for room.
+    pub fn is_full(&self) -> bool {
+        let is_writing = self.frozen.is_some();
+        let is_asked = !self.questions.is_empty() || !self.answers.is_empty();
+        let is_delayed = self
+            .delays
+            .as_ref()
+            .is_some_and(|delays| !delays.due.is_empty());
+        !is_writing && !is_asked && !is_delayed && !self.has_room()
+    }
+
     /// Delays half of all answers by up to 5 s, by chance, as a set on disk would: for tests.
     pub fn delay_by_chance(&mut self, seed: u64) {
         self.delays = Some(Delays {

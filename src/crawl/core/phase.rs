@@ -74,7 +74,8 @@ impl<I: Io> Core<I> {
             });
         }
         let is_over = self.is_drained();
-        if !is_over && self.now >= until {
+        let is_last = self.now >= until || self.waits_in_vain();
+        if !is_over && is_last {
             if self.applies_last_commands() {
                 return;
             }
@@ -82,9 +83,19 @@ impl<I: Io> Core<I> {
             // Replies that arrived are whole, and their links are pending.
             self.process_pages(true);
         }
-        if is_over || self.now >= until && !self.has_pages() {
+        if is_over || is_last && !self.has_pages() {
             self.flush(reason, is_stopped.then_some(until));
         }
+    }
+
+    /// Whether all that is awaited are answers to offers that do not come.
+    fn waits_in_vain(&mut self) -> bool {
+        if !self.flights.is_empty() || !self.work.has_offers() {
+            return false;
+        }
+        let are_pages_held =
+            !self.pages.has_under_way() || self.work.is_full_of_offers() && self.output.is_ready();
+        are_pages_held && self.has_last_answers()
     }
 
     fn advance_flushing(&mut self, reason: FinishReason, until: Option<Instant>) {

@@ -12,6 +12,7 @@ use crate::crawl::core::tests::trial::{config, run_for, web_resolver};
 use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::frontier::request::Request;
+use crate::frontier::settings::Follow;
 use crate::io::sim::web::{Reply, Web};
 use crate::io::sim::{Faults, FullDisk, Sim};
 use crate::io::{Io, IoSettings};
@@ -372,6 +373,38 @@ const ORDERED: u64 = 300;
 
 /// After so long an order is durable.
 const ORDER_TIME: Duration = Duration::from_millis(500);
+
+#[test]
+fn a_crawl_stops_at_once_while_the_memory_of_its_seen_set_is_full() {
+    let mut undecided = 0;
+    for seed in 0..60 {
+        let mut rng = Rng::from_seed(seed);
+        let memory = [1000, 5000, 20_000][rng.below(3) as usize];
+        let web = Web::new(|asked| {
+            let (host, target) = (&asked.host, &asked.target);
+            let links = (0..500).map(|link| format!("<a href='{target}/{link}'>{host}</a>"));
+            Reply::page(links.collect::<String>())
+        });
+        let mut crawler = crawl(&web, |config| {
+            config.frontier.follow = Follow::All;
+            config.frontier.seen_memory_max = memory;
+            config.stop_grace = Duration::from_secs(1000);
+        });
+        for number in 0..12 {
+            let seed = Request::get(format!("http://{number}.test/a"));
+            crawler.submit(seed).expect("it is a URL");
+        }
+        run_until(&mut crawler, Duration::from_millis(rng.below(400)));
+        let began = crawler.io().now();
+        crawler.stopper().stop();
+        while crawler.turn(None) == Turn::GoesOn {}
+        let took = crawler.io().now().saturating_since(began);
+        assert!(took < Duration::from_secs(5), "seed {seed}: {took:?}");
+        let left = killed(&crawler).restored.expect("of a crawl");
+        undecided += usize::from(!left.offered.is_empty());
+    }
+    assert!(undecided > 10, "{undecided}");
+}
 
 /// Where a request of a random crawl goes.
 fn target_of(number: u64) -> (String, String) {
