@@ -292,7 +292,7 @@ impl Report {
         match self.standing {
             Some("ended") => line(
                 "standing",
-                "ended: its lines are in results.jsonl, and it is not admitted again",
+                "ended, so that it is not admitted again: its lines are in results.jsonl, unless --salvage left it out",
             ),
             Some("never_seen") => line(
                 "standing",

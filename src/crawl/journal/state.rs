@@ -702,6 +702,14 @@ impl State {
     /// Logs what of its files is not intact.
     fn warn(&self) {
         for damage in &self.damages {
+            if damage.requests > 0 {
+                log::error!(
+                    "{damage}. They are lost, and their URLs count as seen: this crawl fetches none of them, also if \
+                     a page links to it or a seed names it. Those of your seeds without a line in results.jsonl can \
+                     be fetched by a new crawl with another --out"
+                );
+                continue;
+            }
             log::error!(
                 "{damage}. Requests that were admitted in the damaged part are missing, unless a page that \
                  is fetched again links to them; those that ended in it are fetched again; {} ended whose \
