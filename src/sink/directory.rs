@@ -158,6 +158,19 @@ pub(crate) fn trimmed_urls(
     trimmed::sent_urls(folder, last, trimmed::TAIL_MAX, each)
 }
 
+/// Calls `each` with the URL of each result line that this commit has. Returns false if the lines are elsewhere.
+/// Makes blocking calls to the file system.
+///
+/// # Errors
+/// The lines cannot be read.
+pub(crate) fn committed_urls(
+    folder: &Path,
+    last: &Commit,
+    each: impl FnMut(&str),
+) -> io::Result<bool> {
+    trimmed::committed_urls(folder, last, each)
+}
+
 /// Files that a crawl is about to use, under any name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InUse<'a> {

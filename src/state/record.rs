@@ -74,8 +74,8 @@ pub enum Record {
     /// From now on the seen set has these runs on disk, and no others. All keys of a run that was frozen are
     /// in them.
     SeenRuns(Vec<RunRecord>),
-    /// Keys in runs of URLs whose admission is undone: until they are admitted again, they do not count as
-    /// seen.
+    /// Keys of URLs whose admission is undone: until they are admitted again, they do not count as seen, also if
+    /// runs have them.
     SeenUndone(Vec<u64>),
     /// The records so far belong to this epoch or to earlier ones.
     EpochEnd(u64),

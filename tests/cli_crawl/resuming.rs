@@ -509,9 +509,23 @@ fn damaged_files_of_queued_requests_are_named_and_salvaged() {
         let lost = lost.and_then(|text| text.rsplit(' ').next()?.parse::<usize>().ok());
         let lost = lost.expect("a number");
         assert!(lost > 0, "{}", ended.err);
-        let crawled = first.left(ended);
+        let mut crawled = first.left(ended);
         let found = ends(&checked(&crawled), server.port());
         assert_eq!(found.len() + lost, 200, "{}", crawled.ended.err);
+        let renewed = format!("{lost} URLs without a line in results.jsonl count as new");
+        assert!(
+            crawled.ended.err.contains(&renewed),
+            "{}",
+            crawled.ended.err
+        );
+        let folder = crawled.out().parent().expect("a folder").to_owned();
+        fs::write(folder.join("again"), list(&server)).expect("it can be written");
+        let args = ["crawl", "--resume", "--seeds", "again", "--out", "out"];
+        crawled.ended = argiope_in(&folder, &args).expect(0);
+        assert_eq!(ends(&checked(&crawled), server.port()).len(), 200);
+        let counts = argiope_in(&folder, &["state", "--json", "out"]).expect(0);
+        let counts: serde_json::Value = serde_json::from_str(&counts.out).expect("JSON");
+        assert_eq!(counts["ended"], 200, "{counts}");
     }
 }
 

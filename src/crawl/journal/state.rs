@@ -2,6 +2,7 @@
 
 mod beginning;
 mod error;
+mod salvage;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,11 +16,11 @@ pub use self::error::StateError;
 use crate::base::keys::Keys;
 use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::departures;
-use crate::crawl::journal::progress::{LoadPhase, LoadProgress, Meter};
+use crate::crawl::journal::progress::LoadProgress;
 use crate::crawl::journal::rewrite::unfinished_of;
 use crate::crawl::journal::seen::SeenStart;
 use crate::crawl::journal::seen::runs::path_of as seen_path;
-use crate::crawl::journal::segment::{Hints, OnDamage, ReadError, Segment, SegmentBytes};
+use crate::crawl::journal::segment::{Hints, OnDamage, Segment, SegmentBytes};
 use crate::crawl::journal::start::{Continuation, JournalStart};
 use crate::crawl::spill::SpillStart;
 use crate::io::{left_in_memory, remove_from_memory};
@@ -27,7 +28,7 @@ use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{self, JOURNAL, QUEUE, SEEN, STATE};
 use crate::state::journal::{Framer, Reader};
 use crate::state::outline::Outline;
-use crate::state::record::{Entry, Record, SpilledBlock};
+use crate::state::record::{Record, SpilledBlock};
 use crate::state::replay::{Facts, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
@@ -46,6 +47,8 @@ pub struct State {
     /// Files of earlier runs that hold nothing once the beginning is written.
     stale: Vec<PathBuf>,
     damages: Vec<Damage>,
+    /// URLs of lost requests that count as new.
+    renewed: u64,
     /// Files that end with bytes that are not intact, and how many: they were being written.
     unfinished: Vec<(PathBuf, u64)>,
 }
@@ -88,6 +91,7 @@ impl State {
             rewritten: None,
             stale: Vec::new(),
             damages: Vec::new(),
+            renewed: 0,
             unfinished: Vec::new(),
         })
     }
@@ -143,7 +147,9 @@ impl State {
         let mut state = State::read_folder(out, OnDamage::Skip, &mut watch)?;
         let read =
             |path: &Path, offset, bytes: &mut [u8]| File::open(path)?.read_exact_at(bytes, offset);
-        state.salvage_blocks(read, watch)?;
+        let committed_urls =
+            |last: &Commit, each: &mut dyn FnMut(&str)| directory::committed_urls(out, last, each);
+        state.salvage_blocks(read, committed_urls, watch)?;
         state.open_runs(OnDamage::Skip)?;
         state.note_lost(left_in_memory)?;
         state.warn();
@@ -166,92 +172,6 @@ impl State {
             Some(damage) => Err(StateError::Damaged(Box::new(damage))),
             None => Ok(self),
         }
-    }
-
-    /// Leaves out the blocks of requests that are not intact, and requests that the journal has, or another
-    /// block. `read` fills bytes from a file.
-    fn salvage_blocks(
-        &mut self,
-        read: impl Fn(&Path, u64, &mut [u8]) -> io::Result<()>,
-        watch: impl FnMut(LoadProgress),
-    ) -> Result<(), StateError> {
-        let mut known = self.restored.as_mut().and_then(Restored::take_known);
-        let mut taken = Vec::new();
-        let length = self.blocks().map(|block| block.length).sum();
-        let mut meter = Meter::new(LoadPhase::Requests, length, watch);
-        let mut position = 0;
-        let dropped = self.drop_blocks_unless(|spill, block| {
-            position += block.length;
-            meter.note(position);
-            let path = spill.path_of(block.file);
-            let Ok(length) = usize::try_from(block.length) else {
-                return false;
-            };
-            let mut bytes = vec![0; length];
-            let read = read(&path, block.offset, &mut bytes);
-            let entries = read.and_then(|()| spill.entries_of(block, &bytes));
-            if let (Ok(entries), Some(known)) = (&entries, &mut known)
-                && let Some(entries) = known.take_block(entries)
-            {
-                taken.push((*block, entries));
-            }
-            entries.is_ok()
-        });
-        if taken.is_empty() {
-            return Ok(());
-        }
-        let dropped = dropped.into_iter().map(|block| (block, Vec::new()));
-        let path = self.start.path.clone();
-        self.read_blocks(dropped.chain(taken))
-            .map_err(|cause| StateError::in_file(&path, cause))
-    }
-
-    /// The journal has these requests in place of their blocks: it is damaged, and thus rewritten.
-    fn read_blocks(
-        &mut self,
-        blocks: impl Iterator<Item = (SpilledBlock, Vec<Entry>)>,
-    ) -> Result<(), ReadError> {
-        let changes = blocks.flat_map(|(SpilledBlock { file, offset, .. }, entries)| {
-            let admitted = entries.into_iter().map(Record::Admitted);
-            [Record::Unspilled { file, offset }]
-                .into_iter()
-                .chain(admitted)
-        });
-        let (Some(before), Some(rewritten)) = (&mut self.restored, &mut self.rewritten) else {
-            return Ok(());
-        };
-        let Some(bytes) = Segment::amend(rewritten, changes.collect())? else {
-            return Ok(());
-        };
-        *rewritten = bytes;
-        let segment = Segment::read(
-            &self.start.path,
-            self.start.segment,
-            &rewritten.as_slice(),
-            &Hints::default(),
-            OnDamage::Refuse,
-            &mut |_| {},
-        )?;
-        if let Some(Segment {
-            restored,
-            outline: Some(outline),
-            ..
-        }) = segment
-            && let Some(commit) = &restored.commit
-            && let Some(continues) = &mut self.start.continues
-        {
-            let left = restored.bytes_in_journal();
-            let records = std::mem::take(&mut continues.records);
-            *continues = Continuation::new(&outline, commit.clone(), left);
-            continues.records = records;
-            // Newer segments have some of these.
-            *before = Restored {
-                facts: std::mem::take(&mut before.facts),
-                requested: std::mem::take(&mut before.requested),
-                ..restored
-            };
-        }
-        Ok(())
     }
 
     /// Opens the runs of the seen set.
@@ -419,7 +339,7 @@ impl State {
             bytes.copy_from_slice(content.ok_or(io::ErrorKind::UnexpectedEof)?);
             Ok(())
         };
-        state.salvage_blocks(read, |_| {})?;
+        state.salvage_blocks(read, |_, _| Ok(false), |_| {})?;
         Ok(state)
     }
 
@@ -595,6 +515,7 @@ impl State {
                 .chain([unfinished_of(path_of(out, newest + 1))])
                 .collect(),
             damages,
+            renewed: 0,
             unfinished,
         })
     }
@@ -704,9 +625,10 @@ impl State {
         for damage in &self.damages {
             if damage.requests > 0 {
                 log::error!(
-                    "{damage}. They are lost, and their URLs count as seen: this crawl fetches none of them, also if \
-                     a page links to it or a seed names it. Those of your seeds without a line in results.jsonl can \
-                     be fetched by a new crawl with another --out"
+                    "{damage}. They are lost; give the seeds among them again with --seeds. In all, {} URLs without a \
+                     line in results.jsonl count as new; the others of these requests count as seen, so that only a \
+                     new crawl with another --out fetches them",
+                    self.renewed
                 );
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Result lines that no commit has, before a resume cuts them off: what they say was requested.
+//! URLs of result lines: of those that no commit has, before a resume cuts them off, and of all others.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -51,18 +51,52 @@ pub(super) fn sent_urls(
     let length = file.metadata()?.len();
     let start = committed.max(length.saturating_sub(tail_max));
     file.seek(SeekFrom::Start(start))?;
-    let mut reader = BufReader::new(file);
-    let mut line = Vec::new();
-    // In the middle of a line, until it ends.
-    let mut is_rest = start > committed;
-    while (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line)? > 0 {
-        let is_whole = line.ends_with(b"\n");
-        if is_whole
-            && !is_rest
-            && let Ok(Line { url, sent: Some(_) }) = serde_json::from_slice(&line)
-        {
+    each_line(file, LINE_MAX, start > committed, |line| {
+        if let Ok(Line { url, sent: Some(_) }) = serde_json::from_slice(line) {
             each(&url);
         }
+    })
+}
+
+/// Calls `each` with the URL of each line of `results.jsonl` that the commit has. Returns false if it has none,
+/// because the lines are elsewhere.
+pub(super) fn committed_urls(
+    folder: &Path,
+    last: &Commit,
+    mut each: impl FnMut(&str),
+) -> io::Result<bool> {
+    let path = folder.join(RESULTS);
+    let Some(listed) = last.files.iter().find(|file| file.path == path) else {
+        return Ok(false);
+    };
+    let file = File::open(&path)?.take(listed.length);
+    each_line(file, u64::MAX, false, |line| {
+        if let Ok(Line { url, .. }) = serde_json::from_slice(line) {
+            each(&url);
+        }
+    })?;
+    Ok(true)
+}
+
+/// Calls `each` with each whole line that is not longer than this. `is_rest`: the first is not whole.
+fn each_line(
+    file: impl Read,
+    length_max: u64,
+    mut is_rest: bool,
+    mut each: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
+    while (&mut reader)
+        .take(length_max)
+        .read_until(b'\n', &mut line)?
+        > 0
+    {
+        let is_whole = line.ends_with(b"\n");
+        if is_whole && !is_rest {
+            each(&line);
+        }
+        // Otherwise it is in the middle of a line, until that ends.
         is_rest = !is_whole;
         line.clear();
     }

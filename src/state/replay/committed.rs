@@ -69,6 +69,8 @@ pub struct Committed {
 #[derive(Debug)]
 struct Undo {
     counts: HashMap<u64, usize, Known>,
+    /// They do not count, however often each was admitted.
+    is_of_all: bool,
     stage: UndoStage,
 }
 
@@ -216,7 +218,7 @@ impl Committed {
                 self.frozen.retain(|(run, _)| !is_named(*run));
                 self.runs = runs;
             }
-            Record::SeenUndone(keys) => self.undone.extend(keys),
+            Record::SeenUndone(keys) => self.begin_undo_of_all(keys),
             Record::EpochEnd(_) => {}
             Record::Spill { block, numbers } => {
                 for number in numbers {
@@ -384,6 +386,9 @@ impl Committed {
 
     fn see_key(&mut self, key: u64) {
         self.undone.remove(&key);
+        if let Some(undo) = self.undo.as_mut().filter(|undo| undo.is_of_all) {
+            undo.counts.remove(&key);
+        }
         self.seen.push(key);
     }
 
@@ -394,7 +399,21 @@ impl Committed {
             *counts.entry(self.key_of(entry)).or_default() += 1;
         }
         let stage = UndoStage::Seen { piece: 0 };
-        self.undo = (!counts.is_empty()).then_some(Undo { counts, stage });
+        self.undo = (!counts.is_empty()).then_some(Undo {
+            counts,
+            is_of_all: false,
+            stage,
+        });
+    }
+
+    /// Begins to undo all admissions of URLs with these keys.
+    fn begin_undo_of_all(&mut self, keys: Vec<u64>) {
+        self.finish_undo();
+        self.undo = Some(Undo {
+            counts: keys.into_iter().map(|key| (key, usize::MAX)).collect(),
+            is_of_all: true,
+            stage: UndoStage::Seen { piece: 0 },
+        });
     }
 
     /// Whether admissions are being undone.
@@ -404,7 +423,12 @@ impl Committed {
 
     /// Looks at some thousand keys, or entries, for those that are undone. Returns whether there are more.
     pub fn step_undo(&mut self) -> bool {
-        let Some(Undo { counts, stage }) = &mut self.undo else {
+        let Some(Undo {
+            counts,
+            is_of_all,
+            stage,
+        }) = &mut self.undo
+        else {
             return false;
         };
         match stage {
@@ -418,6 +442,12 @@ impl Committed {
                         _ => true,
                     });
                 *piece += 1;
+            }
+            UndoStage::Seen { .. } if *is_of_all => {
+                // Those that were not there are in runs.
+                let in_runs = counts.iter().filter(|(_, count)| **count == usize::MAX);
+                self.undone.extend(in_runs.map(|(key, _)| *key));
+                *stage = UndoStage::Over;
             }
             UndoStage::Seen { .. } => {
                 // Those that were admitted before the last run was begun are in a run.

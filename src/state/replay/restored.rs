@@ -1,5 +1,7 @@
 //! What a run that resumes a crawl continues with.
 
+use std::collections::HashSet;
+
 use super::batches::in_records;
 use super::blocks::Blocks;
 use super::entries::OrderedEntries;
@@ -82,6 +84,13 @@ impl Restored {
             known.replaced.extend(entries.replaced());
         }
         Some(known)
+    }
+
+    /// Has these keys, of URLs that were admitted and are in no run, not count as seen.
+    pub fn undo(&mut self, keys: &HashSet<u64>) {
+        for piece in 0..self.seen.pieces() {
+            self.seen.retain_in_piece(piece, |key| !keys.contains(key));
+        }
     }
 
     /// Bytes of a segment with what is left, roughly.

@@ -63,6 +63,33 @@ fn requests_that_are_read_from_a_block_leave_no_second_key() {
 }
 
 #[test]
+fn undone_keys_in_memory_do_not_count_as_seen_nor_as_keys_of_runs_also_in_a_rewritten_segment() {
+    let records = || {
+        let records = [
+            begin(),
+            Record::SeenRuns(vec![run(3)]),
+            Record::Seen(vec![1, 2, 2, 5, 6]),
+            Record::SeenUndone(vec![2, 6, 9]),
+            Record::SeenUndone(vec![5]),
+            Record::Seen(vec![6]),
+        ];
+        records.into_iter().chain(commit(1))
+    };
+    let check = |records: &mut dyn Iterator<Item = Record>| {
+        let restored = replay(records).expect("a journal");
+        let mut seen = restored.seen.into_vec();
+        seen.sort_unstable();
+        assert_eq!((seen, restored.undone), (vec![1, 6], vec![9]));
+    };
+    check(&mut records());
+    let mut rewritten = Replay::new();
+    for record in records() {
+        rewritten.push(record).expect("they are in order");
+    }
+    check(&mut rewritten.into_left().expect("a commit"));
+}
+
+#[test]
 fn a_successor_whose_key_is_in_a_run_is_undone_until_it_is_admitted_again() {
     let key = key_of("http://a.test/2");
     let mut records = vec![
