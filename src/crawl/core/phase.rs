@@ -88,16 +88,6 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Whether all that is awaited are answers to offers that do not come.
-    fn waits_in_vain(&mut self) -> bool {
-        if !self.flights.is_empty() || !self.work.has_offers() {
-            return false;
-        }
-        let are_pages_held =
-            !self.pages.has_under_way() || self.work.is_full_of_offers() && self.output.is_ready();
-        are_pages_held && self.has_last_answers()
-    }
-
     fn advance_flushing(&mut self, reason: FinishReason, until: Option<Instant>) {
         let is_time_up = until.is_some_and(|until| until <= self.now);
         self.finish_output();

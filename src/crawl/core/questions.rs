@@ -84,6 +84,18 @@ impl<I: Io> Core<I> {
             && !self.work.has_offers()
     }
 
+    /// Whether all that a crawl awaits that ends are answers to offers, which do not come.
+    pub fn waits_in_vain(&self) -> bool {
+        if !self.flights.is_empty() || !self.work.has_offers() {
+            return false;
+        }
+        let are_pages_held =
+            !self.pages.has_under_way() || self.work.is_full_of_offers() && self.output.is_ready();
+        // Keys in memory become no run while the crawl ends.
+        let are_answered = !self.journal.is_looking_up() && self.frontier.is_seen_set_full();
+        are_pages_held && are_answered
+    }
+
     /// Whether nothing is left to do, except for submissions that were not taken yet.
     pub fn is_exhausted(&self) -> bool {
         self.flights.is_empty()

@@ -23,11 +23,4 @@ impl<I: Io> Core<I> {
         }
         self.wakeups.turn_again_if(advance.has_step);
     }
-
-    /// Whether answers to offers come no more, since keys in memory become no run while the crawl ends.
-    pub fn has_last_answers(&mut self) -> bool {
-        let runs = self.journal.seen();
-        let is_asked = runs.is_some_and(|runs| runs.batch().is_some());
-        !self.is_running() && !is_asked && self.frontier.seen_mut().is_full()
-    }
 }

@@ -355,6 +355,12 @@ impl Journal {
         self.open.as_deref_mut().map(|open| &mut open.seen)
     }
 
+    /// Whether keys are being looked for in runs of the seen set.
+    pub fn is_looking_up(&self) -> bool {
+        let open = self.open.as_deref();
+        open.is_some_and(|open| open.seen.batch().is_some())
+    }
+
     /// Records that all keys so far are being written to the run with this number.
     pub fn record_seen_frozen(&mut self, run: u64) {
         if let Some(open) = &mut self.open {

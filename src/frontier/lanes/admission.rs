@@ -48,6 +48,11 @@ impl Frontier {
         &mut self.seen
     }
 
+    /// Whether the seen set has no room, and answers no more until keys in memory become a run.
+    pub fn is_seen_set_full(&self) -> bool {
+        self.seen.is_full()
+    }
+
     /// The stable key of a URL.
     pub fn url_key(&self, url: &CrawlUrl) -> UrlKey {
         self.seen.key(url)
