@@ -37,10 +37,14 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("mio", &["src/io/epoll.rs"]),
     // Strangers choose keys: every table hashes under the crawl's secret.
     ("foldhash", &["src/base/secret.rs"]),
-    // Without a secret: for digests of bodies, and for a test.
+    // Without a secret: for digests of bodies and of seeds files, and for a test.
     (
         "xxhash_rust",
-        &["src/crawl/classifier.rs", "src/base/sharded.rs"],
+        &[
+            "src/crawl/classifier.rs",
+            "src/base/sharded.rs",
+            "src/cli/seed_file.rs",
+        ],
     ),
     ("siphasher", &["src/base/keys.rs"]),
     ("crc32fast", &["src/state/journal.rs"]),

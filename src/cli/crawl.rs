@@ -45,8 +45,17 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
     // Dropped last: the crawler writes until it is dropped.
     let lock: Arc<OnceLock<DirectoryLock>> = Arc::default();
     let is_resumed = resumed.is_some();
-    let given = RunInputs::of(&config, &args.urls, &args.seeds, to_stdout);
+    let mut given = RunInputs::of(&config, &args.urls, &args.seeds, to_stdout);
     let mut seeds = seeds;
+    let in_use = InUse {
+        inputs: &inputs,
+        output: stdout.as_ref(),
+    };
+    let mut kept_inputs = Vec::new();
+    if let (Some(out), false) = (&out, is_resumed) {
+        kept_inputs = directory::kept_inputs(out, in_use).map_err(refused)?;
+        given.follow(&kept_inputs);
+    }
     let state = match (resumed, &out) {
         (Some(resumed), Some(out)) => {
             if !has_state(&config) {
@@ -75,8 +84,13 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
                 }
                 return Ok(0);
             }
-            let (state, all) = continued(state, before, given, seeds)?;
-            seeds = all;
+            let mut continued = Continued::new(&state, before, (given, seeds), &inputs, out)?;
+            let locked = lock.get().expect("it is set");
+            let kept = directory::kept_inputs_of_resumed(locked, &continued.files);
+            kept_inputs = kept.map_err(refused)?;
+            continued.inputs.follow(&kept_inputs);
+            let state = continued.state(state)?;
+            seeds = continued.seeds;
             Some(state)
         }
         (None, Some(out)) if has_state(&config) => {
@@ -120,13 +134,23 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
             log::info!("stopped before the crawl started");
             return Ok(3);
         }
-        let in_use = InUse {
-            inputs: &inputs,
-            output: stdout.as_ref(),
-        };
         if !is_resumed {
             let prepared = directory::prepare(out, args.overwrite, in_use).map_err(refused)?;
             lock.set(prepared).expect("it is set only once");
+        }
+        for input in &kept_inputs {
+            let kept = match is_resumed {
+                true => input.keep().is_ok(),
+                false => input.is_kept(),
+            };
+            if !kept {
+                return Err(Usage(format!(
+                    "--seeds: {} cannot be kept as {}: copy it, and give the copy to --seeds",
+                    input.path.display(),
+                    input.kept.display()
+                ))
+                .into());
+            }
         }
         if let Some(beginning) = beginning {
             let mut room = Room::new("the state", "end the crawl", received.clone());
@@ -221,32 +245,58 @@ fn has_state(config: &Config) -> bool {
     config.get("STATE") == Some(true.into())
 }
 
-/// The state that is continued, and all seeds: those of the earlier run that it had not taken, and those
-/// given now.
-fn continued(
-    mut state: State,
-    before: RunInputs,
-    given: RunInputs,
-    now: Seeds,
-) -> anyhow::Result<(State, Seeds)> {
-    let Some(taken) = state.seeds_taken() else {
-        state.set_inputs(given.to_text(), 0).map_err(unusable)?;
-        return Ok((state, now));
-    };
-    let (mut lists, seeds) = before.reopen("--resume")?;
-    let Some(mut seeds) = seeds else {
-        state.set_inputs(given.to_text(), 0).map_err(unusable)?;
-        return Ok((state, now));
-    };
-    let taken = seeds
-        .skip(taken)
-        .map_err(|error| Usage(format!("--resume: {error}")))?;
-    if !given.has_no_seeds() {
-        lists.extend(given.lists);
+/// What a run is given that continues a crawl: the seeds that the earlier runs had not taken, then its own.
+struct Continued {
+    inputs: RunInputs,
+    seeds: Seeds,
+    /// Number of seeds that were taken.
+    taken: u64,
+    /// The seeds files that it reads.
+    files: Vec<Metadata>,
+}
+
+impl Continued {
+    /// `before`: what the earlier runs were given; `given`: this run, with the metadata of its files.
+    fn new(
+        state: &State,
+        before: RunInputs,
+        given: (RunInputs, Seeds),
+        files: &[Metadata],
+        out: &Path,
+    ) -> anyhow::Result<Self> {
+        let (inputs, seeds) = given;
+        let mut continued = Continued {
+            inputs,
+            seeds,
+            taken: 0,
+            files: files.to_owned(),
+        };
+        let Some(taken) = state.seeds_taken() else {
+            return Ok(continued);
+        };
+        let (mut lists, seeds) = before.reopen("--resume", out)?;
+        let Some(mut seeds) = seeds else {
+            return Ok(continued);
+        };
+        continued.taken =
+            (seeds.skip(taken)).map_err(|error| Usage(format!("--resume: {error}")))?;
+        let earlier = lists.iter().flat_map(|list| &list.files);
+        let earlier = earlier.filter_map(|file| fs::metadata(&file.path).ok());
+        continued.files.extend(earlier);
+        if !continued.inputs.has_no_seeds() {
+            lists.append(&mut continued.inputs.lists);
+        }
+        continued.inputs.lists = lists;
+        continued.seeds = seeds.then(continued.seeds);
+        Ok(continued)
     }
-    let all = RunInputs { lists, ..given };
-    state.set_inputs(all.to_text(), taken).map_err(unusable)?;
-    Ok((state, seeds.then(now)))
+
+    /// The state of this run.
+    fn state(&self, mut state: State) -> anyhow::Result<State> {
+        let inputs = self.inputs.to_text();
+        state.set_inputs(inputs, self.taken).map_err(unusable)?;
+        Ok(state)
+    }
 }
 
 /// Metadata of the seeds files, which `--overwrite` must not delete.

@@ -12,6 +12,7 @@ mod demo;
 mod fetch;
 mod probe;
 mod feed;
+mod seed_file;
 mod seeds;
 mod pending;
 mod room;

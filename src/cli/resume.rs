@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use argiope::settings::{Setting, SettingSource, all as settings};
-use argiope::sink::directory::{self, DirectoryLock};
+use argiope::sink::directory::{self, DirectoryLock, KeptInput};
 use argiope::{Commit, Config, LoadPhase, LoadProgress, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::Usage;
 use super::feed::{Seeds, is_read_last};
 use super::progress::{Shown, bytes};
+use super::seed_file::{SeedFile, absolute};
 
 /// What a crawl was given: settings, and seeds in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +33,8 @@ pub struct RunInputs {
 pub struct SeedList {
     /// URLs of the command line.
     pub urls: Vec<String>,
-    /// Seeds files, by absolute paths.
-    pub files: Vec<String>,
+    /// Seeds files.
+    pub files: Vec<SeedFile>,
     /// Other inputs, which were read after the files and cannot be read again.
     pub pipes: Vec<String>,
 }
@@ -69,7 +70,9 @@ impl RunInputs {
                 .collect(),
             lists: vec![SeedList {
                 urls: urls.to_vec(),
-                files: files.into_iter().map(|path| absolute(path)).collect(),
+                files: (files.into_iter())
+                    .map(|path| SeedFile::at(absolute(path)))
+                    .collect(),
                 pipes: pipes.into_iter().map(|path| absolute(path)).collect(),
             }],
             to_stdout,
@@ -82,25 +85,40 @@ impl RunInputs {
         self.lists.iter().all(is_empty)
     }
 
-    /// Opens the seeds files again. Returns the lists without what cannot be read again, and all their seeds;
-    /// none if there are no lists. `what`: the option for which this is done.
-    pub fn reopen(self, what: &str) -> anyhow::Result<(Vec<SeedList>, Option<Seeds>)> {
+    /// Opens the seeds files of the crawl in `out` again. Returns the lists without what cannot be read again, and
+    /// all their seeds; none if there are no lists. `what`: the option for which this is done.
+    ///
+    /// # Errors
+    /// A file is missing or has changed.
+    pub fn reopen(self, what: &str, out: &Path) -> anyhow::Result<(Vec<SeedList>, Option<Seeds>)> {
         let mut lists = Vec::new();
         let mut seeds: Option<Seeds> = None;
         for mut list in self.lists {
-            // Without it the lines of later files would be taken for those of this one.
-            if let Some(missing) = list.files.iter().find(|path| is_read_last(path.as_ref())) {
-                return Err(Usage(format!(
-                    "{what}: the seeds file {missing} is missing: put it back, unchanged"
-                ))
-                .into());
+            for file in &mut list.files {
+                let path = &file.path;
+                if let Some(old) = file.renamed_before(out) {
+                    return Err(Usage(format!(
+                        "{what}: the seeds file {path} was renamed to {old} when the crawl began: rename it back"
+                    ))
+                    .into());
+                }
+                // Without it the lines of later files would be taken for those of this one.
+                if is_read_last(path.as_ref()) {
+                    return Err(Usage(format!(
+                        "{what}: the seeds file {path} is missing: put it back, unchanged"
+                    ))
+                    .into());
+                }
+                file.check()
+                    .map_err(|changed| Usage(format!("{what}: {changed}")))?;
             }
             for pipe in std::mem::take(&mut list.pipes) {
                 log::warn!(
                     "{what}: {pipe} is not read again; lines that the earlier run had not taken are missing"
                 );
             }
-            let files: Vec<PathBuf> = list.files.iter().map(PathBuf::from).collect();
+            let files = list.files.iter().map(|file| PathBuf::from(&file.path));
+            let files: Vec<PathBuf> = files.collect();
             let of_list = Seeds::open(&list.urls, &files)?;
             seeds = Some(match seeds {
                 Some(before) => before.then(of_list),
@@ -109,6 +127,12 @@ impl RunInputs {
             lists.push(list);
         }
         Ok((lists, seeds))
+    }
+
+    /// Follows seeds files to the names under which they are kept.
+    pub fn follow(&mut self, kept: &[KeptInput]) {
+        let files = self.lists.iter_mut().flat_map(|list| &mut list.files);
+        files.for_each(|file| file.follow(kept));
     }
 
     /// As text, for the state.
@@ -213,14 +237,6 @@ pub fn committed_lines(last: Option<&Commit>, out: &Path) -> Option<u64> {
 /// Standard output among the files of a commit.
 pub const STDOUT: &str = "-";
 
-fn absolute(path: &Path) -> String {
-    let absolute = match path.as_os_str() == "-" {
-        true => path.to_owned(),
-        false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-    };
-    absolute.to_string_lossy().into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,5 +252,12 @@ mod tests {
         assert_eq!(inputs.settings.len(), 2);
         let read: RunInputs = serde_json::from_str(&inputs.to_text()).expect("it is its own");
         assert_eq!(read, inputs);
+    }
+    #[test]
+    fn what_an_earlier_version_wrote_is_read() {
+        let text = r#"{"settings": {}, "lists": [{"urls": ["http://a.test/"], "files": ["/a", "/b"], "pipes": []}]}"#;
+        let read: RunInputs = serde_json::from_str(text).expect("it is known");
+        let paths = read.lists[0].files.iter().map(|file| &*file.path);
+        assert_eq!(paths.collect::<Vec<_>>(), ["/a", "/b"]);
     }
 }

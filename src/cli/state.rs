@@ -130,7 +130,7 @@ impl Crawl {
         let state = self.contents.state();
         let mut failure = None;
         if let (Some(taken), Some(inputs)) = (state.seeds_taken(), self.inputs.clone())
-            && let (_, Some(mut seeds)) = inputs.reopen("--export")?
+            && let (_, Some(mut seeds)) = inputs.reopen("--export", &self.folder)?
         {
             seeds
                 .skip(taken)

@@ -2,6 +2,7 @@
 //! crawls.
 
 mod error;
+mod kept;
 mod lock;
 mod outputs;
 mod resume;
@@ -13,6 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub use self::error::DirectoryError;
+pub use self::kept::KeptInput;
 use self::lock::Locked;
 pub use self::lock::{DirectoryLock, Owner};
 pub(super) use self::outputs::STDOUT;
@@ -68,7 +70,9 @@ pub fn prepare(
         let mut useless = Vec::new();
         for file in &old.files {
             if is_any_of(file, in_use.inputs) {
-                keep(file).map_err(|cause| failed(file, cause))?;
+                KeptInput::new(file)
+                    .and_then(|input| input.rename())
+                    .map_err(|cause| failed(file, cause))?;
             } else {
                 useless.push(file);
             }
@@ -89,6 +93,49 @@ pub fn prepare(
     fs::write(&probe, b"").map_err(|cause| failed(folder, cause))?;
     fs::remove_file(&probe).map_err(|cause| failed(&probe, cause))?;
     Ok(lock)
+}
+
+/// The inputs of a crawl that [`prepare`] with `overwrite` will rename, with the names that it will give them. A
+/// state that is made before has these names; [`KeptInput::is_kept`] says later whether they are right.
+///
+/// Makes blocking calls to the file system.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn kept_inputs(folder: &Path, in_use: InUse<'_>) -> Result<Vec<KeptInput>, DirectoryError> {
+    if in_use.inputs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let unusable = |(path, cause): (PathBuf, io::Error)| match cause.kind() {
+        ErrorKind::NotADirectory => DirectoryError::NotADirectory(folder.to_owned()),
+        _ => DirectoryError::Unusable { path, cause },
+    };
+    let old = EarlierCrawl::find(folder).map_err(unusable)?;
+    let outputs = in_use.output.map_or(&[][..], std::slice::from_ref);
+    let is_kept = |file: &&PathBuf| is_any_of(file, in_use.inputs) && !is_any_of(file, outputs);
+    let kept = old.files.iter().filter(is_kept);
+    kept.map(|file| KeptInput::new(file).map_err(|cause| unusable((file.clone(), cause))))
+        .collect()
+}
+
+/// The inputs of a crawl that is resumed which would be replaced at its end, `pending.jsonl` of an earlier one, with
+/// free names for them: before that call [`KeptInput::keep`].
+///
+/// Makes blocking calls to the file system.
+///
+/// # Errors
+/// [`DirectoryError::InputIsOutput`]: one is a file that the crawl continues. The directory cannot be read.
+pub fn kept_inputs_of_resumed(
+    lock: &DirectoryLock,
+    inputs: &[Metadata],
+) -> Result<Vec<KeptInput>, DirectoryError> {
+    let folder = lock.locked_path();
+    let output = None;
+    let kept = kept_inputs(folder, InUse { inputs, output })?;
+    match kept.iter().find(|input| input.path != folder.join(PENDING)) {
+        Some(input) => Err(DirectoryError::InputIsOutput(input.path.clone())),
+        None => Ok(kept),
+    }
 }
 
 /// Locks the directory of a crawl that is to be resumed. Only then may its state be read: until it is
@@ -180,29 +227,6 @@ pub struct InUse<'a> {
     pub output: Option<&'a Metadata>,
 }
 
-/// Renames an input to a free name.
-fn keep(file: &Path) -> io::Result<()> {
-    let name = |suffix: &str| {
-        let mut name = file.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let mut kept = name(".old");
-    let mut number = 1;
-    // Each skipped name is that of an existing file, so this ends.
-    while fs::symlink_metadata(&kept).is_ok() {
-        number += 1;
-        kept = name(&format!(".old{number}"));
-    }
-    fs::rename(file, &kept)?;
-    log::warn!(
-        "{} is an input of this crawl: it is kept as {} instead of being deleted",
-        file.display(),
-        kept.display()
-    );
-    Ok(())
-}
-
 /// Returns whether the path is one of these files.
 fn is_any_of(path: &Path, files: &[Metadata]) -> bool {
     fs::symlink_metadata(path).is_ok_and(|there| {
@@ -271,6 +295,9 @@ pub(crate) const QUEUE: &str = "queue-";
 
 /// The same of runs of the seen set.
 pub(crate) const SEEN: &str = "seen-";
+
+/// The requests that were queued when a crawl ended.
+const PENDING: &str = "pending.jsonl";
 
 /// Files that a crawl writes directly into its directory.
 const FILES: [&str; 6] = [
@@ -489,6 +516,13 @@ mod tests {
         };
         check(&folder.path().join("file"), "is not a directory");
         check(&folder.path().join("file/below"), "is not a directory");
+        let input = fs::metadata(folder.path()).unwrap();
+        let in_use = InUse {
+            inputs: &[input],
+            output: None,
+        };
+        let refused = kept_inputs(&folder.path().join("file"), in_use).unwrap_err();
+        assert!(refused.to_string().contains("is not a directory"));
         check(Path::new("/proc/self"), "cannot write to /proc/self");
     }
 }

@@ -31,6 +31,7 @@ mod replies;
 mod requests;
 mod resuming;
 mod seeds;
+mod seeds_again;
 mod state;
 mod stopping;
 mod timeouts;

@@ -35,6 +35,9 @@ pub enum DirectoryError {
         /// The file that shows it.
         found: PathBuf,
     },
+    /// A crawl that is resumed continues or replaces this file, and was given it as seeds.
+    #[error("{} is an output file of this crawl, which writes to it: copy it, and give the copy to --seeds", .0.display())]
+    InputIsOutput(PathBuf),
     /// Its state has files of another program or version.
     #[error("{} holds the state of a crawl of another version: choose another directory with --out, or delete it by hand", .0.display())]
     HoldsState(PathBuf),
@@ -69,6 +72,7 @@ impl DirectoryError {
         match self {
             DirectoryError::InUse { .. } => "directory.in_use".into(),
             DirectoryError::HoldsACrawl { .. } => "directory.holds_a_crawl".into(),
+            DirectoryError::InputIsOutput(_) => "directory.input_is_output".into(),
             DirectoryError::HoldsState(_) => "directory.holds_state".into(),
             DirectoryError::Changed { .. } => "directory.changed".into(),
             DirectoryError::NotADirectory(_) => "directory.not_one".into(),

@@ -1,0 +1,157 @@
+//! Seeds files of a crawl that is resumed: where they are kept, what if they change, what if they are damaged.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::run::{Crawl, Ended, Going, check_refused};
+use crate::server::{Asked, Server, Step, page};
+
+/// Few seeds are taken before they are needed, one after the other.
+const TAKES_FEW: [&str; 8] = [
+    "-s",
+    "FRONTIER_MAX=10",
+    "-s",
+    "CONCURRENT_REQUESTS_PER_DOMAIN=1",
+    "-s",
+    "STATE_SYNC=10ms",
+    "--follow",
+    "none",
+];
+
+fn server() -> Server {
+    Server::new(|_: &Asked| [vec![Step::Wait(Duration::from_millis(3))], page("p")].concat())
+}
+
+/// So many URLs, a line each.
+fn lines(server: &Server, name: &str, count: usize) -> String {
+    (0..count)
+        .map(|n| server.url(&format!("/{name}{n}\n")))
+        .collect()
+}
+
+/// What was asked for, each once.
+fn asked(server: &Server) -> BTreeSet<String> {
+    server.targets().into_iter().collect()
+}
+
+fn crawl_in(folder: &Path, args: &[&str]) -> Ended {
+    let args = [&["crawl", "--quiet", "--out", "out"], args].concat();
+    Going::start(&args, folder, b"").wait()
+}
+
+/// A crawl of sixty seeds, ended by a limit after fifteen.
+fn left_off(server: &Server) -> Crawl {
+    let crawl = Crawl::of(&["--seeds", "list", "--max-pages", "15"]).with(&TAKES_FEW);
+    crawl.file("list", lines(server, "q", 60).as_bytes());
+    crawl.try_run().expect(0);
+    crawl
+}
+
+/// Begins anew with `pending.jsonl` as seeds; ends after some pages, or is killed.
+fn begin_anew(server: &Server, folder: &Path, is_killed: bool) {
+    let limit = if is_killed { "1000" } else { "10" };
+    let next = Crawl::of(&["--seeds", "out/pending.jsonl", "--overwrite"])
+        .with(&TAKES_FEW)
+        .with(&["--max-pages", limit]);
+    let before = server.asked().len();
+    let going = Going::start_command(next.command(), folder, b"");
+    if is_killed {
+        server.wait_for_requests(before + 8);
+        going.signal(Signal::KILL);
+        going.wait();
+    } else {
+        going.wait().expect(0);
+    }
+}
+
+#[test]
+fn a_crawl_of_pending_jsonl_is_resumed_from_the_file_that_was_kept() {
+    for is_killed in [false, true] {
+        let server = server();
+        let crawl = left_off(&server);
+        begin_anew(&server, crawl.folder(), is_killed);
+        crawl_in(crawl.folder(), &["--resume", "--max-pages", "0"]).expect(0);
+        assert_eq!(asked(&server).len(), 60, "killed: {is_killed}");
+    }
+}
+
+#[test]
+fn pending_jsonl_as_seeds_again_and_again_replaces_no_file_that_was_kept() {
+    let server = server();
+    let crawl = left_off(&server);
+    let out = crawl.folder().join("out");
+    let mut kept = vec![fs::read(out.join("pending.jsonl")).expect("it was left")];
+    for _ in 0..2 {
+        begin_anew(&server, crawl.folder(), false);
+        kept.push(fs::read(out.join("pending.jsonl")).expect("it was left"));
+    }
+    crawl_in(crawl.folder(), &["--resume", "--max-pages", "0"]).expect(0);
+    assert_eq!(asked(&server).len(), 60);
+    for (name, content) in ["pending.jsonl.old", "pending.jsonl.old2"].iter().zip(kept) {
+        assert_eq!(fs::read(out.join(name)).ok(), Some(content), "{name}");
+    }
+}
+
+#[test]
+fn pending_jsonl_given_to_a_crawl_that_is_resumed_is_kept_for_the_next_resume() {
+    for is_killed in [false, true] {
+        let server = server();
+        let crawl = left_off(&server);
+        let pending = crawl.folder().join("out/pending.jsonl");
+        fs::write(&pending, lines(&server, "more", 60)).expect("it can be written");
+        let args = ["--resume", "--seeds", "out/pending.jsonl", "--max-pages"];
+        if is_killed {
+            let all = [&["crawl", "--quiet", "--out", "out"], &args[..], &["0"]].concat();
+            let going = Going::start(&all, crawl.folder(), b"");
+            server.wait_for_requests(90);
+            going.signal(Signal::KILL);
+            going.wait();
+        } else {
+            crawl_in(crawl.folder(), &[&args[..], &["90"]].concat()).expect(0);
+        }
+        crawl_in(crawl.folder(), &["--resume", "--max-pages", "0"]).expect(0);
+        assert_eq!(asked(&server).len(), 120, "killed: {is_killed}");
+    }
+}
+
+#[test]
+fn an_output_file_that_a_resumed_crawl_continues_is_refused_as_seeds() {
+    let server = server();
+    let crawl = left_off(&server);
+    let args = ["--resume", "--seeds", "out/results.jsonl"];
+    let refused = crawl_in(crawl.folder(), &args);
+    check_refused(
+        &refused,
+        &[
+            "out/results.jsonl",
+            "is an output file of this crawl",
+            "copy it",
+        ],
+    );
+}
+
+#[test]
+fn a_seeds_file_that_changed_is_refused_until_it_is_put_back() {
+    let server = server();
+    let crawl = left_off(&server);
+    let list = crawl.folder().join("list");
+    let before = fs::read_to_string(&list).expect("the seeds");
+    let same_length = before.replacen("/q3\n", "/x3\n", 1);
+    let longer = format!("{}\n{before}", server.url("/first"));
+    for changed in [same_length, longer] {
+        fs::write(&list, changed).expect("it can be written");
+        let refused = crawl_in(crawl.folder(), &["--resume", "--max-pages", "0"]);
+        let path = list.display().to_string();
+        check_refused(&refused, &["--resume", &path, "has changed", "put it back"]);
+        let exported = Going::start(&["state", "out", "--export"], crawl.folder(), b"").wait();
+        exported.expect(2);
+    }
+    assert_eq!(asked(&server).len(), 15);
+    fs::write(&list, before).expect("it can be written");
+    crawl_in(crawl.folder(), &["--resume", "--max-pages", "0"]).expect(0);
+    assert_eq!(asked(&server).len(), 60);
+}
