@@ -165,6 +165,10 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
                     written => break written?,
                 }
             }
+            // It was left by the end of an earlier run, and this one may end without another.
+            if is_resumed && let Err(error) = pending::remove(out) {
+                log::warn!("{error:#}: some of its requests may have ended");
+            }
         }
     }
     if waits_for_seeds {

@@ -31,12 +31,12 @@ pub fn write(
 ) -> anyhow::Result<u64> {
     let mut requests = requests.peekable();
     if requests.peek().is_none() {
-        return remove_old(folder).map(|()| 0);
+        return remove(folder).map(|()| 0);
     }
     let count = match replace(requests, folder, wait) {
         Ok(count) => count,
         // It is not what was queued now.
-        Err(error) => match remove_old(folder) {
+        Err(error) => match remove(folder) {
             Ok(()) => return Err(error),
             Err(old) => anyhow::bail!("{error:#}; {old:#}, which an earlier run wrote"),
         },
@@ -46,8 +46,11 @@ pub fn write(
     Ok(count)
 }
 
-/// Removes the file that an earlier run wrote.
-fn remove_old(folder: &Path) -> anyhow::Result<()> {
+/// Removes the file that an earlier run wrote, if there is one.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove(folder: &Path) -> anyhow::Result<()> {
     let old = folder.join(NAME);
     match fs::remove_file(&old) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

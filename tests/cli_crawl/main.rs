@@ -30,6 +30,7 @@ mod redirects;
 mod replies;
 mod requests;
 mod resuming;
+mod resuming_damaged;
 mod seeds;
 mod seeds_again;
 mod state;
