@@ -16,7 +16,7 @@ use argiope::{Builder, Config, Crawler, SetUpError, State, StateError, Turn};
 use super::Usage;
 use super::allocator;
 use super::args::Crawl;
-use super::feed::{self, Feeder, Seeds, Unfed};
+use super::feed::{self, FeedOf, Feeder, Seeds, Unfed};
 use super::pending;
 use super::progress::Shown;
 use super::resume::{self, Resumed, RunInputs};
@@ -122,7 +122,10 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
         crawler.handle(),
         crawler.config(),
         &received,
-        is_resumed,
+        FeedOf {
+            is_resumed,
+            is_resumable: has_state,
+        },
     );
     let Some(feeder) = fed? else {
         log::info!("stopped before the crawl started");

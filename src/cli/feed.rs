@@ -27,8 +27,11 @@ pub struct Seeds {
     bad: u64,
     /// Whether a pipe is being read, which may block indefinitely.
     is_at_pipe: Arc<AtomicBool>,
-    /// Number of URLs and lines taken.
+    /// Number of URLs and lines taken. What follows a file that may be read to its end later is not counted: the run
+    /// that resumes the crawl takes it again.
     position: u64,
+    /// Whether there was such a file.
+    is_incomplete: bool,
     /// The seeds after these.
     then: Option<Box<Seeds>>,
 }
@@ -91,6 +94,7 @@ impl Seeds {
             bad: 0,
             is_at_pipe: Arc::default(),
             position: 0,
+            is_incomplete: false,
             then: None,
         })
     }
@@ -106,7 +110,7 @@ impl Seeds {
     }
 
     /// Skips what an earlier run took: so many URLs and lines. Returns how many there were: fewer where it
-    /// read a pipe, too.
+    /// read a pipe, too. A damaged file is skipped as far as it was read; the earlier run has reported it.
     ///
     /// # Errors
     /// Reading a file failed.
@@ -114,7 +118,8 @@ impl Seeds {
         while self.position < count {
             match self.take() {
                 Taken::End => break,
-                Taken::Failed(error) => return Err(error),
+                Taken::Failed(error) if error.is_of_machine() => return Err(error),
+                Taken::Failed(error) => log::debug!("{error}"),
                 Taken::Url(_) | Taken::Line(..) | Taken::BadLine(_) | Taken::FileEnd => {}
             }
         }
@@ -202,7 +207,7 @@ impl Seeds {
     /// Takes one URL or line, and counts it.
     fn take(&mut self) -> Taken {
         if let Some(url) = self.named.pop_front() {
-            self.position += 1;
+            self.position += u64::from(!self.is_incomplete);
             return Taken::Url(url);
         }
         let Some(Input {
@@ -222,7 +227,8 @@ impl Seeds {
         self.is_at_pipe.store(*is_pipe, Ordering::SeqCst);
         let line = lines.next();
         self.is_at_pipe.store(false, Ordering::SeqCst);
-        self.position += u64::from(line.is_some());
+        self.is_incomplete |= matches!(&line, Some(Err(error)) if error.is_of_machine());
+        self.position += u64::from(line.is_some() && !self.is_incomplete);
         match line {
             None => {
                 self.inputs.pop_front();
@@ -284,12 +290,14 @@ pub struct Unfed {
     until: Option<Instant>,
     /// The first error that stopped the reading of a file.
     failure: Option<String>,
+    /// Whether the crawl can be resumed.
+    is_resumable: bool,
 }
 
 impl Feeder {
-    /// The error that ended the seeds early, if any.
+    /// The error that ended the seeds early, or else the first of a file that cannot be read to its end, if any.
     pub fn failure(&self) -> Option<String> {
-        self.failure.try_recv().ok()
+        self.failure.try_iter().last()
     }
 
     /// The seeds that the crawl had not accepted when it ended. `None` if the thread is blocked on a pipe for
@@ -303,7 +311,7 @@ impl Feeder {
         }
         let mut unfed = self.thread.join().ok()?;
         // The thread may have failed after the crawl ended.
-        unfed.failure = failure.or_else(|| self.failure.try_recv().ok());
+        unfed.failure = self.failure.try_iter().last().or(failure);
         unfed.until = Some(Instant::now() + patience);
         Some(unfed)
     }
@@ -333,6 +341,7 @@ impl Unfed {
             seeds,
             until: None,
             failure: None,
+            is_resumable: true,
         }
     }
 
@@ -364,7 +373,7 @@ impl Iterator for Unfed {
                 Ok(seed) => return seed.map(|seed| seed.request),
                 // Continue with the next file.
                 Err(error) => {
-                    let error = format!("--seeds: {error}");
+                    let error = of_file(&error, self.is_resumable);
                     log::warn!("{error}");
                     self.failure.get_or_insert(error);
                 }
@@ -391,24 +400,39 @@ fn warn_silent_pipe() {
 /// Maximum time that a pipe may be without data after the crawl has ended.
 const PIPE_PATIENCE: Duration = Duration::from_millis(300);
 
+/// The crawl that is given seeds.
+#[derive(Clone, Copy, Debug)]
+pub struct FeedOf {
+    /// Whether it is resumed: it may have no seeds.
+    pub is_resumed: bool,
+    /// Whether it has a state, from which it can be resumed.
+    pub is_resumable: bool,
+}
+
 /// Submits seeds from a separate thread until they end.
 ///
 /// The first seeds are checked before anything is sent: a crawl of more than [`PUBLIC_HOSTS_MAX`] public
 /// hosts without a contact does not start. If seeds arrive slowly through a pipe, the crawl ends at
 /// the first host above the limit.
 ///
+/// A file that cannot be read to its end is reported, and the next one is read.
+///
 /// `None` if a stop signal arrives before the first seed is submitted.
 ///
 /// # Errors
-/// The seeds have too many public hosts for a crawl without a contact, cannot be read, or are empty unless
-/// `may_be_empty`.
+/// The seeds have too many public hosts for a crawl without a contact; or the crawl is new, and there are none, or
+/// they cannot be read.
 pub fn feed(
     mut seeds: Seeds,
     handle: Handle,
     config: &Config,
     received: &Received,
-    may_be_empty: bool,
+    of: FeedOf,
 ) -> Result<Option<Feeder>, anyhow::Error> {
+    let FeedOf {
+        is_resumed,
+        is_resumable,
+    } = of;
     let mut public = PublicHosts::new(config);
     let mut first = VecDeque::new();
     let mut failed = None;
@@ -431,25 +455,37 @@ pub fn feed(
             Ok(Step::Nothing) => {}
             Ok(Step::End) => break,
             Err(error) => {
-                failed = Some(error);
-                break;
+                let error = of_file(&error, is_resumable);
+                log::warn!("{error}");
+                failed.get_or_insert(error);
             }
         }
     }
-    if let Some(error) = failed {
-        return Err(Usage(format!("--seeds: {error}")).into());
+    if let (Some(error), true, false) = (&failed, first.is_empty(), is_resumed) {
+        return Err(Usage(error.clone()).into());
     }
-    if first.is_empty() && !may_be_empty {
+    if first.is_empty() && !is_resumed {
         return Err(Usage(
             "the seeds contain no URL; give one per line, like https://example.com/".to_owned(),
         )
         .into());
     }
-    let (report, failure) = sync_channel(1);
+    // One of a file, and one that ends the seeds.
+    let (report, failure) = sync_channel(2);
+    let file_report = report.clone();
     let is_at_pipe = Arc::clone(&seeds.is_at_pipe);
     let thread = thread::Builder::new()
         .name("seeds".to_owned())
         .spawn(move || {
+            let mut has_failed = false;
+            let mut report_file = |error: String| {
+                if !std::mem::replace(&mut has_failed, true) {
+                    let _ = file_report.try_send(error);
+                }
+            };
+            if let Some(error) = failed {
+                report_file(error);
+            }
             let fail = |what: String| {
                 let _ = report.try_send(what);
                 handle.stopper().stop();
@@ -467,12 +503,16 @@ pub fn feed(
                         Ok(Step::Seed(seed)) => seed,
                         Ok(Step::Nothing) => continue,
                         Ok(Step::End) => {
-                            handle.end_seeds();
+                            if !seeds.is_incomplete {
+                                handle.end_seeds();
+                            }
                             break;
                         }
                         Err(error) => {
-                            fail(format!("--seeds: {error}"));
-                            break;
+                            let error = of_file(&error, is_resumable);
+                            log::warn!("{error}");
+                            report_file(error);
+                            continue;
                         }
                     },
                 };
@@ -513,6 +553,7 @@ pub fn feed(
                 seeds,
                 until: None,
                 failure: None,
+                is_resumable,
             }
         })?;
     Ok(Some(Feeder {
@@ -520,6 +561,16 @@ pub fn feed(
         failure,
         is_at_pipe,
     }))
+}
+
+/// The error of a file that cannot be read to its end, and what can be done.
+fn of_file(error: &SeedLinesError, is_resumable: bool) -> String {
+    let remedy = match (error.is_of_machine(), is_resumable) {
+        (true, true) => "once it can be read, continue with --resume",
+        (false, true) => "add a mended copy of it with --resume --seeds COPY",
+        (_, false) => "mend it, and crawl the rest of it by another --seeds",
+    };
+    format!("--seeds: {error}: {remedy}")
 }
 
 /// Returns whether requests to the seed's host are allowed. Invalid URLs are reported elsewhere.

@@ -54,20 +54,33 @@ pub struct SeedLine {
 /// Error of reading a line.
 #[derive(Debug, thiserror::Error)]
 pub enum SeedLinesError {
-    /// Opening or reading the file failed.
+    /// Opening the file failed.
     #[error("cannot read seeds from {name}: {cause}")]
-    Read {
+    Open {
         /// The file, as given.
         name: String,
         /// The system's error.
         #[source]
         cause: io::Error,
     },
+    /// Reading the file failed.
+    #[error("cannot read seeds from {name} after line {number}: {cause}")]
+    Read {
+        /// The file, as given.
+        name: String,
+        /// The last line before.
+        number: u64,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
     /// The compressed file is damaged.
-    #[error("cannot read seeds from {name}: {cause}")]
+    #[error("cannot read seeds from {name} after line {number}: {cause}")]
     Coding {
         /// The file, as given.
         name: String,
+        /// The last line before.
+        number: u64,
         /// The error of decoding.
         #[source]
         cause: CodingError,
@@ -94,9 +107,29 @@ impl SeedLinesError {
     /// Whether the error concerns one line, so that the next can be read.
     pub fn is_of_one_line(&self) -> bool {
         match self {
-            SeedLinesError::Read { .. } | SeedLinesError::Coding { .. } => false,
+            SeedLinesError::Open { .. }
+            | SeedLinesError::Read { .. }
+            | SeedLinesError::Coding { .. } => false,
             SeedLinesError::TooLong { .. } | SeedLinesError::NotText { .. } => true,
         }
+    }
+
+    /// Whether the error is of the machine, so that the same file may be read to its end later.
+    pub fn is_of_machine(&self) -> bool {
+        matches!(
+            self,
+            SeedLinesError::Open { .. } | SeedLinesError::Read { .. }
+        )
+    }
+
+    /// The same error of the file, after this line.
+    fn after_line(mut self, last: u64) -> Self {
+        if let SeedLinesError::Read { number, .. } | SeedLinesError::Coding { number, .. } =
+            &mut self
+        {
+            *number = last;
+        }
+        self
     }
 }
 
@@ -123,7 +156,7 @@ pub fn open(name: &str) -> Result<SeedLines<File>, SeedLinesError> {
     });
     match file {
         Ok(file) => Ok(SeedLines::new(file, name)),
-        Err(cause) => Err(SeedLinesError::Read {
+        Err(cause) => Err(SeedLinesError::Open {
             name: name.to_owned(),
             cause,
         }),
@@ -219,8 +252,11 @@ impl<R: Read> SeedLines<R> {
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(cause) => {
-                    let name = self.name.clone();
-                    return Err(SeedLinesError::Read { name, cause });
+                    return Err(SeedLinesError::Read {
+                        name: self.name.clone(),
+                        number: self.number,
+                        cause,
+                    });
                 }
             }
         }
@@ -242,6 +278,7 @@ impl<R: Read> SeedLines<R> {
         });
         decoded.map_err(|cause| SeedLinesError::Coding {
             name: self.name.clone(),
+            number: self.number,
             cause,
         })
     }
@@ -262,7 +299,8 @@ impl<R: Read> Iterator for SeedLines<R> {
                 Stage::Ended => {
                     self.stage = Stage::Over;
                     if let Some(failure) = self.failure.take() {
-                        return Some(Err(failure));
+                        // Lines that were read before it were returned since.
+                        return Some(Err(failure.after_line(self.number)));
                     }
                     // The last line may have no line end.
                     if self.from < self.text.len() {

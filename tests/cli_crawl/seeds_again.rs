@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -154,4 +155,78 @@ fn a_seeds_file_that_changed_is_refused_until_it_is_put_back() {
     fs::write(&list, before).expect("it can be written");
     crawl_in(crawl.folder(), &["--resume", "--max-pages", "0"]).expect(0);
     assert_eq!(asked(&server).len(), 60);
+}
+
+/// A gzip file that ends early, and the number of lines that can be read of it.
+fn cut_gzip(text: &str) -> (Vec<u8>, usize) {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(text.as_bytes()).expect("a Vec takes all");
+    let whole = encoder.finish().expect("a Vec takes all");
+    // Only the trailer is missing: all lines can be read.
+    (whole[..whole.len() - 8].to_owned(), text.lines().count())
+}
+
+#[test]
+fn a_damaged_seeds_file_delays_neither_other_seeds_nor_what_is_queued() {
+    let server = server();
+    let (bad, count) = cut_gzip(&lines(&server, "bad", 30));
+    let crawl = Crawl::of(&[
+        "--seeds",
+        "bad.gz",
+        "--seeds",
+        "good",
+        &server.url("/named"),
+    ]);
+    let crawl = crawl.with(&["--follow", "none"]);
+    crawl.file("bad.gz", &bad);
+    crawl.file("good", lines(&server, "good", 30).as_bytes());
+    let ended = crawl.try_run();
+    check_refused(
+        &ended,
+        &[
+            "--seeds",
+            "bad.gz",
+            "after line 30",
+            "ends too early",
+            "--resume --seeds",
+        ],
+    );
+    assert_eq!(asked(&server).len(), count + 31);
+    // The crawl is finished, and what was reported once does not block it.
+    let out = crawl_in(crawl.folder(), &["--resume"]).expect(0);
+    assert_eq!(out.err, "");
+    // The remedy that was named.
+    let mended = lines(&server, "bad", 40);
+    crawl.file("mended", mended.as_bytes());
+    crawl_in(crawl.folder(), &["--resume", "--seeds", "mended"]).expect(0);
+    assert_eq!(asked(&server).len(), count + 31 + 10);
+    assert_eq!(server.asked().len(), count + 31 + 10, "none twice");
+}
+
+#[test]
+fn a_damaged_seeds_file_does_not_block_the_resumes_of_its_crawl() {
+    let server = server();
+    let (bad, count) = cut_gzip(&lines(&server, "bad", 30));
+    // The first limit ends the crawl before it has read that far, the second after it.
+    let crawl = Crawl::of(&["--seeds", "bad.gz", "--seeds", "good", "--max-pages", "5"]);
+    let crawl = crawl.with(&TAKES_FEW);
+    crawl.file("bad.gz", &bad);
+    crawl.file("good", lines(&server, "good", 60).as_bytes());
+    crawl.try_run().expect(2);
+    let second = crawl_in(crawl.folder(), &["--resume", "--max-pages", "45"]);
+    check_refused(&second, &["bad.gz", "after line 30"]);
+    assert!(asked(&server).len() >= 45);
+    crawl_in(crawl.folder(), &["--resume", "--max-pages", "0"]).expect(0);
+    assert_eq!(asked(&server).len(), count + 60);
+    assert_eq!(server.asked().len(), count + 60, "none twice");
+}
+
+#[test]
+fn seeds_of_which_nothing_can_be_read_are_refused_before_anything_is_deleted() {
+    let server = server();
+    let crawl = left_off(&server);
+    crawl.file("bad.gz", b"\x1f\x8b\x08nothing of it is gzip");
+    let refused = crawl_in(crawl.folder(), &["--seeds", "bad.gz", "--overwrite"]);
+    check_refused(&refused, &["bad.gz", "after line 0"]);
+    assert!(crawl.folder().join("out/pending.jsonl").exists());
 }

@@ -80,7 +80,7 @@ fn a_damaged_file_gives_its_lines_and_then_an_error() {
         [
             "1:a.test",
             "2:b.test",
-            "the end: cannot read seeds from seeds.txt: the gzip stream ends too early"
+            "the end: cannot read seeds from seeds.txt after line 2: the gzip stream ends too early"
         ]
     );
 }
