@@ -1,10 +1,12 @@
 //! `--resume` of a directory in which something is missing, old, or not as the crawl left it.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::run::{Crawl, Going};
+use crate::run::{Crawl, Ended, Going, check_refused};
 use crate::server::{Asked, Server, Step, page};
 
 fn server() -> Server {
@@ -27,6 +29,41 @@ fn left_off(server: &Server, seeds: usize, max: &str, args: &[&str]) -> Crawl {
     crawl.file("list", list.as_bytes());
     crawl.try_run().expect(0);
     crawl
+}
+
+fn resume_in(folder: &Path, args: &[&str]) -> Ended {
+    let args = [&["crawl", "--resume", "--out", "out"], args].concat();
+    Going::start(&args, folder, b"").wait()
+}
+
+/// The files of a folder whose names have this part.
+fn files_with(folder: &Path, part: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut found: Vec<_> = paths
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().contains(part))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn a_missing_file_of_keys_is_refused_with_its_remedy() {
+    let server = server();
+    let crawl = left_off(&server, 300, "200", &["-s", "SEEN_MEMORY=400"]);
+    let runs = files_with(&crawl.folder().join("out/state"), "seen-");
+    let run = runs.first().expect("keys are in files");
+    let name = run.file_name().expect("a name").to_string_lossy();
+    fs::remove_file(run).expect("it is there");
+    let refused = resume_in(crawl.folder(), &[]);
+    check_refused(
+        &refused,
+        &[&name, "restore the file from a backup", "--salvage"],
+    );
+    resume_in(crawl.folder(), &["--salvage", "--max-pages", "0"]).expect(0);
 }
 
 #[test]

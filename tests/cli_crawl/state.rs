@@ -454,3 +454,33 @@ fn settings_that_were_given_while_the_crawl_ran_are_shown_for_the_scopes_to_whic
     let line = r#"  ordered       b.test {"quota":7.0} (while the crawl ran; recorded "#;
     assert!(shown.contains(line), "{shown}");
 }
+
+#[test]
+fn a_missing_file_of_queued_requests_is_shown_as_damage() {
+    let server = Server::new(|_: &Asked| page("p"));
+    let list: String = (0..200).map(|n| server.url(&format!("/q{n}\n"))).collect();
+    let crawl = Crawl::of(&["--seeds", "list", "--max-pages", "5"])
+        .with(&["-s", "FRONTIER_MEMORY=600", "--follow", "none"])
+        .with(&["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=1"]);
+    crawl.file("list", list.as_bytes());
+    crawl.try_run().expect(0);
+    let before = json(crawl.folder(), &[]);
+    let names = files(&crawl.folder().join("out/state"));
+    let queue = names.iter().find(|(path, ..)| path.contains("/queue-"));
+    let (queue, ..) = queue.expect("some requests are in files");
+    fs::remove_file(queue).expect("it is there");
+    let found = json(crawl.folder(), &[]);
+    let damage = &found["damage"][0];
+    assert!(queue.ends_with(&text(&damage["file"])), "{found:#}");
+    let lost = damage["requests"].as_u64().expect("a count");
+    assert!(lost > 0, "{damage}");
+    let total = |found: &Value| found["requests"]["total"].as_u64().expect("a count");
+    assert_eq!(total(&found) + lost, total(&before));
+    let shown = state(crawl.folder(), &[]).expect(0).out;
+    assert!(shown.contains("is missing;"), "{shown}");
+    let exported = state(crawl.folder(), &["--export"]).expect(0);
+    assert!(exported.err.contains("is missing;"), "{}", exported.err);
+    let written = exported.out.lines().count() as u64;
+    assert!(written >= total(&found), "{written}");
+    json(crawl.folder(), &["--host", "a.test"]);
+}

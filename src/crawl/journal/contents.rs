@@ -124,7 +124,7 @@ impl StateContents {
         }
     }
 
-    /// `is_last`: files of the seen set that are missing now are missing for good.
+    /// `is_last`: files that are missing now are missing for good.
     fn read_once(
         out: &Path,
         is_last: bool,
@@ -135,7 +135,7 @@ impl StateContents {
         let queues = numbers(out, QUEUE)?;
         let mut spilled = open_all(queues, |number| spill.path_of(number));
         let mut runs = open_all(numbers(out, SEEN)?, |number| runs::path_of(out, number));
-        let state = State::read_folder(out, OnDamage::Skip, watch)?;
+        let mut state = State::read_folder(out, OnDamage::Skip, watch)?;
         let mut segments = Vec::new();
         for path in State::file_paths(out)? {
             match fs::metadata(&path) {
@@ -152,10 +152,13 @@ impl StateContents {
             }
             let path = state.spill.path_of(block.file);
             match File::open(&path) {
-                Ok(file) => spilled.insert(block.file, file),
+                Ok(file) => drop(spilled.insert(block.file, file)),
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound && is_last => {}
                 Err(cause) => return Err(StateError::Io { path, cause }),
-            };
+            }
         }
+        // Those of missing files are damage.
+        state.drop_blocks_unless(|_, block| spilled.contains_key(&block.file));
         spilled.retain(|number, _| named.contains(number));
         let named = state.restored.iter().flat_map(|left| &left.runs);
         for run in named {

@@ -192,7 +192,7 @@ impl State {
         let named = self.restored.as_ref().map_or(&[][..], |left| &left.runs);
         let place = (&*self.start.folder, self.start.crawl);
         let opened = SeenStart::open(named, files, place, on_damage, read);
-        self.start.seen = opened.map_err(|(path, cause)| StateError::Io { path, cause })?;
+        self.start.seen = opened.map_err(|(path, cause)| StateError::SeenRun { path, cause })?;
         let runs = self.start.seen.records();
         if runs != named {
             self.start.add_record(Record::SeenRuns(runs));
@@ -235,7 +235,7 @@ impl State {
     }
 
     /// Leaves out blocks of requests, and remembers them as damage. Returns them.
-    fn drop_blocks_unless(
+    pub(in crate::crawl) fn drop_blocks_unless(
         &mut self,
         mut is_intact: impl FnMut(&SpillStart, &SpilledBlock) -> bool,
     ) -> Vec<SpilledBlock> {

@@ -26,6 +26,19 @@ pub enum StateError {
         #[source]
         cause: io::Error,
     },
+    /// A file with keys of the seen set is missing, damaged, or cannot be read.
+    #[error(
+        "{}: {cause}: restore the file from a backup, or continue without its keys by adding --salvage to \
+         --resume",
+        path.display()
+    )]
+    SeenRun {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        cause: io::Error,
+    },
     /// What the crawl was given is too long for a record.
     #[error(
         "settings and URLs of the command line are {bytes} bytes, and the state holds {SETTINGS_MAX}: give \
@@ -77,7 +90,9 @@ impl StateError {
         match self {
             StateError::None(_) => "state.none".into(),
             StateError::Settings { .. } => "state.settings".into(),
-            StateError::Io { cause, .. } => format!("file.{}", machine::code(cause)).into(),
+            StateError::Io { cause, .. } | StateError::SeenRun { cause, .. } => {
+                format!("file.{}", machine::code(cause)).into()
+            }
             StateError::Segment { cause, .. } => cause.code().into(),
             StateError::Damaged(_) => "journal.damaged".into(),
             StateError::Replay { cause, .. } => cause.code().into(),
@@ -88,7 +103,9 @@ impl StateError {
     pub fn is_retryable(&self) -> bool {
         match self {
             StateError::None(_) | StateError::Settings { .. } | StateError::Damaged(_) => false,
-            StateError::Io { cause, .. } => machine::is_temporary(cause),
+            StateError::Io { cause, .. } | StateError::SeenRun { cause, .. } => {
+                machine::is_temporary(cause)
+            }
             StateError::Segment { cause, .. } => cause.is_retryable(),
             StateError::Replay { cause, .. } => cause.is_retryable(),
         }
