@@ -484,3 +484,30 @@ fn a_missing_file_of_queued_requests_is_shown_as_damage() {
     assert!(written >= total(&found), "{written}");
     json(crawl.folder(), &["--host", "a.test"]);
 }
+
+#[test]
+fn of_a_name_that_the_state_does_not_have_that_is_said() {
+    let server = Server::new(|_: &Asked| page("p"));
+    let crawl = slow(&server);
+    let going = crawl.start();
+    server.wait_for_requests(1);
+    going.signal(Signal::INT);
+    going.wait().expect(3);
+    let host = format!("127.0.0.1:{}", server.port());
+    for subject in ["--host", "--scope"] {
+        for (name, is_known) in [(&*host, true), ("a.test", false)] {
+            let shown = state(crawl.folder(), &[subject, name]).expect(0).out;
+            let hint = "nothing: its requests have ended, or it has another name";
+            assert_eq!(shown.contains(hint), !is_known, "{shown}");
+            assert_eq!(json(crawl.folder(), &[subject, name])["known"], is_known);
+        }
+    }
+    for name in ["http://127.0.0.1:1/", "127.0.0.1:1/", "user@a.test"] {
+        let refused = state(crawl.folder(), &["--host", name]);
+        check_refused(&refused, &["--host", name, "a.test:8080", "--url"]);
+    }
+    let shown = state(crawl.folder(), &["--scope", "http://a.test/"])
+        .expect(0)
+        .out;
+    assert!(shown.contains("nothing: "), "{shown}");
+}

@@ -27,6 +27,8 @@ pub struct Report {
     name: String,
     running: Option<String>,
     commit: Option<LastCommit>,
+    /// Whether the state has anything of it.
+    known: bool,
     /// Of a URL: `queued`, `delayed`, `offered`, `ended` or `never_seen`.
     standing: Option<&'static str>,
     /// Number of its requests that are still to be fetched.
@@ -110,7 +112,7 @@ struct Waiting {
 
 impl Matched {
     /// # Errors
-    /// The URL is not one.
+    /// The URL is not one, or the name of a host is none.
     pub fn new(subject: &Subject, config: &Config) -> Result<Self, Usage> {
         let (kind, name) = match subject {
             Subject::Host(name) => ("host", name),
@@ -118,6 +120,13 @@ impl Matched {
             Subject::Url(name) => ("url", name),
             Subject::All | Subject::Export => unreachable!("they have reports of their own"),
         };
+        let has_more = |c: char| c.is_whitespace() || "/@?#".contains(c);
+        if kind == "host" && name.contains(has_more) {
+            return Err(Usage(format!(
+                "--host {name}: give its name, with the port if that is not the usual one, like a.test or \
+                 a.test:8080; for a URL there is --url"
+            )));
+        }
         let url = match kind {
             "url" => Some(CrawlUrl::parse(name).map_err(|error| {
                 Usage(format!(
@@ -262,7 +271,16 @@ impl Report {
             let held = held_hosts.iter().find(|held| held.host == host);
             waiting.add_held_host(held);
         }
+        let crawl_delay = delays
+            .find(|(host, _)| matched.has_host(host))
+            .map(|(_, delay)| delay.as_secs_f64());
+        let is_learned = crawl_delay.is_some() || robots_fetched.is_some() || !scopes.is_empty();
+        let known = match standing {
+            Some(standing) => standing != "never_seen",
+            None => requests > 0 || is_learned || !held_hosts.is_empty(),
+        };
         Report {
+            known,
             held_hosts,
             robots_fetched,
             scopes,
@@ -273,9 +291,7 @@ impl Report {
             commit: LastCommit::of(crawl),
             standing,
             requests,
-            crawl_delay: delays
-                .find(|(host, _)| matched.has_host(host))
-                .map(|(_, delay)| delay.as_secs_f64()),
+            crawl_delay,
             next,
             damage: damages(contents),
         }
@@ -300,6 +316,12 @@ impl Report {
             ),
             Some(standing) => line("standing", standing),
             None => line("requests", &self.requests.to_string()),
+        }
+        if !self.known && self.standing.is_none() {
+            line(
+                "known",
+                "nothing: its requests have ended, or it has another name",
+            );
         }
         if let Some(delay) = self.crawl_delay {
             line("Crawl-delay", &format!("{delay} s"));
