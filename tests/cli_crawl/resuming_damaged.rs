@@ -80,3 +80,37 @@ fn pending_jsonl_of_an_earlier_end_does_not_outlive_the_beginning_of_a_resume() 
     going.wait();
     assert!(!pending.exists(), "some of its requests have ended");
 }
+
+#[test]
+fn a_warc_file_that_was_being_written_and_is_gone_is_reported_as_lost() {
+    let server = server();
+    let crawl = Crawl::of(&[&server.url("/")])
+        .with(&[
+            "--follow",
+            "all",
+            "-s",
+            "STATE_SYNC=10ms",
+            "-s",
+            "DOWNLOAD_DELAY=5ms",
+        ])
+        .with(&["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=1", "--seeds", "list"]);
+    let list: String = (0..300).map(|n| server.url(&format!("/q{n}\n"))).collect();
+    crawl.file("list", list.as_bytes());
+    let going = crawl.start();
+    server.wait_for_requests(60);
+    going.signal(Signal::KILL);
+    going.wait();
+    let open = files_with(&crawl.folder().join("out/warc"), ".open");
+    let [open] = &open[..] else {
+        panic!("{open:?}");
+    };
+    fs::remove_file(open).expect("it is there");
+    let ended = resume_in(crawl.folder(), &["--max-pages", "1"]).expect(0);
+    let path = open.with_extension("");
+    let name = path.file_name().expect("a name").to_string_lossy();
+    let line = ended.err.lines().find(|line| line.contains(&*name));
+    let line = line.unwrap_or_else(|| panic!("{}", ended.err));
+    assert!(line.contains("bytes of it were committed"), "{line}");
+    assert!(line.contains("deleted or moved"), "{line}");
+    assert!(!line.contains("complete"), "{line}");
+}

@@ -129,8 +129,10 @@ fn plan_warc(file: &FileLength, steps: &mut Vec<Step>) -> Result<(), DirectoryEr
         // A file with a final name may be moved away, and an empty one was deleted.
         (None, None) if file.length == 0 => {}
         (None, None) => log::warn!(
-            "{} is in the last commit but not in the directory: taken as complete and moved away",
-            file.path.display()
+            "{} is not there, and {} bytes of it were committed: it was deleted or moved away, and its records \
+             are not written again",
+            file.path.display(),
+            file.length
         ),
     }
     Ok(())
