@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::ends::{check_nothing_lost, of_pages};
-use crate::run::{Crawl, Going};
+use crate::run::{Crawl, Going, check_refused};
 use crate::server::{Asked, Server, page};
 
 /// A crawl that was ended by a limit, with what is left of it.
@@ -223,4 +223,26 @@ fn without_a_directory_a_warning_counts_queued_requests() {
         "{count} in {}",
         lines[0]
     );
+}
+
+#[test]
+fn a_crawl_whose_lock_file_was_deleted_is_shown_and_admits_no_other() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, going, _) = under_way(&server);
+    let lock = crawl.folder().join("out/.argiope-lock");
+    fs::remove_file(&lock).expect("it can be deleted");
+    let run = |args: &[&str]| Going::start(args, crawl.folder(), b"").wait();
+    let owner = format!("process {} on ", going.id());
+    let shown = run(&["state", "out"]).expect(0).out;
+    assert!(shown.contains(&owner), "{shown}");
+    for option in ["--resume", "--overwrite"] {
+        let args = ["crawl", "--out", "out", option, "http://127.0.0.1:1/"];
+        let refused = run(&args);
+        check_refused(&refused, &["in use by another crawl", &owner]);
+    }
+    assert!(!lock.exists(), "who is refused makes none");
+    going.signal(Signal::INT);
+    going.wait().expect(3);
+    let shown = run(&["state", "out"]).expect(0).out;
+    assert!(!shown.contains("process "), "{shown}");
 }

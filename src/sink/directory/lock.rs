@@ -14,16 +14,18 @@ use crate::base::time::Wall;
 
 /// Prevents other crawls from writing to an output directory while this value exists.
 ///
-/// It is a `flock` on the file `.argiope-lock` in the directory. The kernel releases it when the
-/// process ends, even by a crash; a leftover file locks nothing. Dropping deletes the file if it is
-/// still ours: if the directory was deleted, another crawl may have locked a new file since.
+/// It is a `flock` on the directory and on the file `.argiope-lock` in it, which names the process. The kernel
+/// releases both when the process ends, even by a crash; a leftover file locks nothing, and the directory
+/// stays locked if the file is deleted. A file system that locks no directories, as NFS, has the lock of the file
+/// only. Dropping deletes the file if it is still ours: if the directory was deleted, another crawl may have locked
+/// a new file since.
 #[derive(Debug)]
 #[must_use = "if it is dropped, the directory is no longer locked"]
 pub struct DirectoryLock {
     path: PathBuf,
     file: File,
     folder: PathBuf,
-    /// Kept open, so that no new directory gets the same inode number.
+    /// Locked, if the file system can do that. Kept open, so that no new directory gets the same inode number.
     directory: File,
 }
 
@@ -44,15 +46,26 @@ impl fmt::Display for Owner {
             "" => "a process that has just started",
             name => name,
         };
-        write!(f, "{name}, since {}", self.since)
+        match self.since {
+            Wall(0) => f.write_str(name),
+            since => write!(f, "{name}, since {since}"),
+        }
     }
 }
 
 /// The process that has locked a directory, if one has. Nothing is locked or changed.
 ///
 /// A lock file names its process, and remains after a crash: the process counts if it still has the file
-/// open. That of another machine, and one whose files may not be looked at, count if they may be running.
+/// open. That of another machine, and one whose files may not be looked at, count if they may be running. Without the
+/// file, the process that has locked the directory is found among the kernel's locks.
 pub(super) fn live_owner(folder: &Path) -> io::Result<Option<Owner>> {
+    match owner_by_file(folder)? {
+        Some(owner) => Ok(Some(owner)),
+        None => Ok(owner_by_directory(&open_directory(folder)?)),
+    }
+}
+
+fn owner_by_file(folder: &Path) -> io::Result<Option<Owner>> {
     let mut file = match File::open(folder.join(NAME)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -67,19 +80,41 @@ pub(super) fn live_owner(folder: &Path) -> io::Result<Option<Owner>> {
     if machine != host() {
         return Ok(Some(owner));
     }
-    let process = Path::new("/proc").join(id);
-    let opened = match fs::read_dir(process.join("fd")) {
+    Ok(may_have_open(id, &file.metadata()?).then_some(owner))
+}
+
+/// Whether a process of this machine has a file open, as far as that may be looked at.
+fn may_have_open(process: &str, file: &fs::Metadata) -> bool {
+    let opened = match fs::read_dir(Path::new("/proc").join(process).join("fd")) {
         Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Some(owner)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return true,
         // It has ended.
-        Err(_) => return Ok(None),
+        Err(_) => return false,
     };
-    let lock = file.metadata()?;
-    let is_lock = |entry: io::Result<fs::DirEntry>| {
+    let is_it = |entry: io::Result<fs::DirEntry>| {
         let there = entry.and_then(|entry| fs::metadata(entry.path()));
-        there.is_ok_and(|there| (there.dev(), there.ino()) == (lock.dev(), lock.ino()))
+        there.is_ok_and(|there| (there.dev(), there.ino()) == (file.dev(), file.ino()))
     };
-    Ok(opened.into_iter().any(is_lock).then_some(owner))
+    opened.into_iter().any(is_it)
+}
+
+/// The process of this machine that has locked a directory.
+fn owner_by_directory(directory: &File) -> Option<Owner> {
+    let meta = directory.metadata().ok()?;
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let id = locks.lines().find_map(|line| {
+        // `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", id, place, ..] = words[..] else {
+            return None;
+        };
+        let inode = place.rsplit(':').next()?.parse::<u64>();
+        (inode == Ok(meta.ino()) && may_have_open(id, &meta)).then_some(id)
+    })?;
+    Some(Owner {
+        name: format!("process {id} on {}", host()),
+        since: Wall(0),
+    })
 }
 
 /// Result of trying to lock a directory.
@@ -95,10 +130,13 @@ impl DirectoryLock {
     /// Locks an existing directory, without waiting.
     pub(super) fn take(folder: &Path) -> io::Result<Locked> {
         let path = folder.join(NAME);
-        let directory = OpenOptions::new()
-            .read(true)
-            .custom_flags((OFlags::PATH | OFlags::DIRECTORY).bits() as i32)
-            .open(folder)?;
+        let directory = open_directory(folder)?;
+        // First, so that one who is refused makes no file.
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(Locked::Others(owner_of(folder, &directory))),
+            Err(error) => log::debug!("{} is locked by its file only: {error}", folder.display()),
+        }
         for _ in 0..TRIES {
             let mut file = open(&path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -138,6 +176,18 @@ impl DirectoryLock {
         is_there && is_at_or(&self.file, fs::symlink_metadata(&self.path), true)
     }
 
+    /// Deletes the lock file, if it is still ours, as dropping does: for a process that is about to exit. The
+    /// directory stays locked.
+    ///
+    /// Makes blocking calls to the file system.
+    pub fn remove_file(&self) {
+        if let Some(folder) = self.folder()
+            && is_at(&self.file, &folder.join(NAME)).unwrap_or(false)
+        {
+            let _ = fs::remove_file(folder.join(NAME));
+        }
+    }
+
     /// The path that was locked.
     pub(super) fn locked_path(&self) -> &Path {
         &self.folder
@@ -161,12 +211,32 @@ impl DirectoryLock {
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
         // While it is still locked: afterwards it may belong to another crawl.
-        if let Some(folder) = self.folder()
-            && is_at(&self.file, &folder.join(NAME)).unwrap_or(false)
-        {
-            let _ = fs::remove_file(folder.join(NAME));
-        }
+        self.remove_file();
     }
+}
+
+/// A directory, to be locked; where it may not be read, as a place only.
+fn open_directory(folder: &Path) -> io::Result<File> {
+    let open = |more: OFlags| {
+        let flags = (more | OFlags::DIRECTORY).bits() as i32;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flags).open(folder)
+    };
+    match open(OFlags::empty()) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(OFlags::PATH),
+        opened => opened,
+    }
+}
+
+/// The owner of a directory that is locked: nameless if it cannot be found.
+fn owner_of(folder: &Path, directory: &File) -> Owner {
+    let by_file = || owner(&mut File::open(folder.join(NAME)).ok()?).ok();
+    let named = by_file().filter(|owner| !owner.name.is_empty());
+    let found = named.or_else(|| owner_by_directory(directory));
+    found.unwrap_or(Owner {
+        name: String::new(),
+        since: Wall(0),
+    })
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -311,14 +381,24 @@ mod tests {
                 Locked::Others(owner) => panic!("{owner}"),
             }
         };
-        // The file alone is deleted: as long as no other process takes it, nothing changes.
+        // The file alone is deleted: nothing changes.
         let first = locked();
         assert!(first.is_held());
         fs::remove_file(folder.join(NAME)).unwrap();
         assert!(first.is_held());
-        let second = locked();
-        assert!(!first.is_held() && second.is_held());
+        let us = format!("process {} on {}", std::process::id(), host());
+        let Locked::Others(owner) = take(&folder) else {
+            panic!("it is locked");
+        };
+        assert_eq!(owner.to_string(), us);
+        assert_eq!(live_owner(&folder).unwrap(), Some(owner));
+        assert!(first.is_held() && !folder.join(NAME).exists());
+        // A process that locks the file only.
+        fs::write(folder.join(NAME), "process 1 on another.test").unwrap();
+        assert!(!first.is_held());
         drop(first);
+        assert!(folder.join(NAME).exists());
+        let second = locked();
         assert!(second.is_held() && folder.join(NAME).exists());
         // The whole directory is.
         fs::remove_dir_all(&folder).unwrap();
