@@ -13,6 +13,7 @@ use super::generate::Shell;
 use super::links::LinksArgs;
 use super::resume::Resumed;
 use super::robots::RobotsArgs;
+use super::signals::Received;
 use super::state::{StateArgs, Subject};
 use super::url::UrlArgs;
 use super::{Usage, examples, settings};
@@ -194,11 +195,11 @@ impl Crawl {
         &self.sockets.configured
     }
 
-    /// The crawl that it continues, if it does.
-    pub fn resumed(&self) -> anyhow::Result<Option<Resumed>> {
+    /// The crawl that it continues, if it does. A stop signal ends the process meanwhile.
+    pub fn resumed(&self, received: &Received) -> anyhow::Result<Option<Resumed>> {
         let out = self.out.as_deref().unwrap_or(Path::new("crawl"));
         self.resume
-            .then(|| Resumed::load(out, self.salvage, self.quiet))
+            .then(|| Resumed::load(out, self.salvage, self.quiet, received))
             .transpose()
     }
 

@@ -26,8 +26,12 @@ use super::stderr;
 use super::summary::summary;
 
 /// Runs the command; returns its exit code.
-pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Result<i32> {
-    let received = Received::watch()?;
+pub fn run(
+    config: Config,
+    args: Crawl,
+    resumed: Option<Resumed>,
+    received: Received,
+) -> anyhow::Result<i32> {
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let inputs = inputs(&args.seeds)?;
     let continues_stdout = (resumed.as_ref()).is_some_and(|resumed| resumed.inputs.to_stdout);
@@ -43,7 +47,8 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
     };
     let mut options = sink_options(&config, out.as_deref(), to_stdout)?;
     // Dropped last: the crawler writes until it is dropped.
-    let lock: Arc<OnceLock<DirectoryLock>> = Arc::default();
+    let lock: Arc<OnceLock<DirectoryLock>> =
+        (resumed.as_ref()).map_or_else(Arc::default, |resumed| Arc::clone(&resumed.lock));
     let is_resumed = resumed.is_some();
     let mut given = RunInputs::of(&config, &args.urls, &args.seeds, to_stdout);
     let mut seeds = seeds;
@@ -63,12 +68,12 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
             }
             resumed.check_results(args.results.is_some(), out, stdout.as_ref())?;
             let Resumed {
-                lock: locked,
                 state,
                 inputs: before,
+                ..
             } = resumed;
-            directory::resume(&locked, state.commit()).map_err(refused)?;
-            lock.set(locked).expect("it is set only once");
+            let locked = lock.get().expect("it is set");
+            directory::resume(locked, state.commit()).map_err(refused)?;
             if state.queued() == 0 && state.seeds_taken().is_none() && given.has_no_seeds() {
                 if to_stdout {
                     let lines = resume::committed_lines(state.commit(), out).unwrap_or(0);
@@ -85,7 +90,6 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
                 return Ok(0);
             }
             let mut continued = Continued::new(&state, before, (given, seeds), &inputs, out)?;
-            let locked = lock.get().expect("it is set");
             let kept = directory::kept_inputs_of_resumed(locked, &continued.files);
             kept_inputs = kept.map_err(refused)?;
             continued.inputs.follow(&kept_inputs);
@@ -112,7 +116,7 @@ pub fn run(config: Config, args: Crawl, resumed: Option<Resumed>) -> anyhow::Res
         builder = builder.state(state);
     }
     let mut crawler = set_up(builder)?;
-    // Until a pipe has delivered the first seed, a stop signal ends the process by its default action.
+    // Until a pipe has delivered the first seed, a stop signal ends the process.
     let waits_for_seeds = !inputs.iter().all(Metadata::is_file);
     if !waits_for_seeds {
         received.stop_on_signal(crawler.stopper())?;

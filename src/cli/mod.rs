@@ -38,6 +38,7 @@ use argiope::parts::LinkOptions;
 use argiope::{ConfigError, CrawlUrl};
 
 use self::args::{Command, Parsed};
+use self::signals::Received;
 
 /// Runs the command line. The exit code is part of the contract:
 /// 0 finished, 1 failed, 2 usage or configuration error, 3 stopped early.
@@ -67,10 +68,11 @@ fn run(command: Command) -> anyhow::Result<i32> {
     argiope::raise_open_files();
     match command {
         Command::Crawl(args) => {
-            let resumed = args.resumed()?;
+            let received = Received::watch()?;
+            let resumed = args.resumed(&received)?;
             let stored = resumed.as_ref().map(|resumed| &resumed.inputs.settings);
             let config = settings::load_resumed(stored, args.configured(), &args.given()?)?;
-            crawl::run(config, args, resumed)
+            crawl::run(config, args, resumed, received)
         }
         Command::Fetch(args) => {
             let config = settings::load_over(&fetch::VALUES, args.configured(), &args.given())?;

@@ -4,6 +4,7 @@ use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use argiope::settings::{Setting, SettingSource, all as settings};
 use argiope::sink::directory::{self, DirectoryLock, KeptInput};
@@ -15,6 +16,7 @@ use super::Usage;
 use super::feed::{Seeds, is_read_last};
 use super::progress::{Shown, bytes};
 use super::seed_file::{SeedFile, absolute};
+use super::signals::Received;
 
 /// What a crawl was given: settings, and seeds in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,8 +43,8 @@ pub struct SeedList {
 
 /// A crawl to be continued.
 pub struct Resumed {
-    /// The lock of its directory.
-    pub lock: DirectoryLock,
+    /// The lock of its directory, which is set.
+    pub lock: Arc<OnceLock<DirectoryLock>>,
     /// Its state.
     pub state: State,
     /// What it was given.
@@ -143,8 +145,14 @@ impl RunInputs {
 
 impl Resumed {
     /// Reads the state of the crawl in this directory, and shows how far it has come, unless `quiet`; with
-    /// `salvage` without its damaged parts.
-    pub fn load(out: &Path, salvage: bool, quiet: bool) -> anyhow::Result<Self> {
+    /// `salvage` without its damaged parts. From then on a stop signal ends the process: until the crawl begins,
+    /// nothing is lost by that.
+    pub fn load(
+        out: &Path,
+        salvage: bool,
+        quiet: bool,
+        received: &Received,
+    ) -> anyhow::Result<Self> {
         if let Err(error) = fs::metadata(out) {
             let what = match error.kind() {
                 ErrorKind::NotFound => "does not exist".to_owned(),
@@ -156,7 +164,15 @@ impl Resumed {
             ))
             .into());
         }
-        let lock = directory::lock(out).map_err(|error| Usage(format!("--resume: {error}")))?;
+        let lock: Arc<OnceLock<DirectoryLock>> = Arc::default();
+        let locked = Arc::clone(&lock);
+        received.exit_on_signal(move || {
+            if let Some(lock) = locked.get() {
+                lock.remove_file();
+            }
+        })?;
+        let taken = directory::lock(out).map_err(|error| Usage(format!("--resume: {error}")))?;
+        lock.set(taken).expect("it is set only once");
         let mut shown = Shown::new(quiet);
         let watch = |progress: LoadProgress| {
             shown.show_line(|| {

@@ -1,11 +1,12 @@
 //! Signals: a first SIGINT or SIGTERM stops a crawl gracefully, a second one at once; other signals do not
-//! end it.
+//! end it. Before a crawl can be stopped, the process ends.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{process, thread};
 
 use argiope::Stopper;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
@@ -17,6 +18,25 @@ use signal_hook::iterator::Signals;
 pub struct Received {
     stops: Arc<Stops>,
     reports: Arc<AtomicBool>,
+    /// What a stop signal does; `None` while it has its default action.
+    on_stop: Arc<Mutex<Option<OnStop>>>,
+}
+
+/// What a stop signal does.
+enum OnStop {
+    /// It ends the process, after this.
+    Exit(Box<dyn Fn() + Send>),
+    /// It stops the crawl.
+    Stop(Stopper),
+}
+
+impl fmt::Debug for OnStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OnStop::Exit(_) => "Exit",
+            OnStop::Stop(_) => "Stop",
+        })
+    }
 }
 
 /// Number of stop signals so far; threads can wait for the next one.
@@ -56,27 +76,62 @@ impl Received {
     /// # Errors
     /// The signal handler cannot be installed, or the thread cannot be started.
     pub fn stop_on_signal(&self, stopper: Stopper) -> io::Result<()> {
+        self.on_signal(OnStop::Stop(stopper))
+    }
+
+    /// Ends the process on the same signals, with exit code 3, until [`Received::stop_on_signal`] is called. Before
+    /// that it calls `release`.
+    ///
+    /// # Errors
+    /// The signal handler cannot be installed, or the thread cannot be started.
+    pub fn exit_on_signal(&self, release: impl Fn() + Send + 'static) -> io::Result<()> {
+        self.on_signal(OnStop::Exit(Box::new(release)))
+    }
+
+    fn on_signal(&self, on_stop: OnStop) -> io::Result<()> {
+        let mut present = self.on_stop.lock().unwrap_or_else(PoisonError::into_inner);
+        if present.replace(on_stop).is_some() {
+            // The thread is there.
+            return Ok(());
+        }
+        drop(present);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGXCPU])?;
         if !is_ignored(SIGHUP) {
             signals.add_signal(SIGHUP)?;
         }
-        let stops = Arc::clone(&self.stops);
+        let received = self.clone();
         thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
                 for _ in signals.forever() {
-                    if stops.add() == 0 {
-                        stopper.stop();
-                        // Last, because writing to a full pipe on stderr may block.
-                        log::info!(
-                            "stopping: waiting for requests in flight; a second signal stops at once"
-                        );
-                    } else {
-                        stopper.stop_now();
-                    }
+                    received.stop();
                 }
             })?;
         Ok(())
+    }
+
+    /// Handles a stop signal.
+    fn stop(&self) {
+        let is_first = self.stops.add() == 0;
+        let on_stop = self.on_stop.lock();
+        let on_stop = on_stop.unwrap_or_else(PoisonError::into_inner);
+        match &*on_stop {
+            Some(OnStop::Stop(stopper)) if is_first => {
+                stopper.stop();
+                drop(on_stop);
+                // Last, because writing to a full pipe on stderr may block.
+                log::info!(
+                    "stopping: waiting for requests in flight; a second signal stops at once"
+                );
+            }
+            Some(OnStop::Stop(stopper)) => stopper.stop_now(),
+            Some(OnStop::Exit(release)) => {
+                release();
+                log::info!("stopped before the crawl started");
+                process::exit(STOPPED);
+            }
+            None => {}
+        }
     }
 
     /// Number of stop signals received.
@@ -101,6 +156,9 @@ impl Received {
         self.reports.swap(false, Ordering::SeqCst)
     }
 }
+
+/// The exit code of a crawl that was stopped.
+const STOPPED: i32 = 3;
 
 /// Whether a signal was ignored when the process started, as with `nohup`.
 fn is_ignored(signal: i32) -> bool {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -79,6 +80,34 @@ fn pending_jsonl_of_an_earlier_end_does_not_outlive_the_beginning_of_a_resume() 
     going.signal(Signal::KILL);
     going.wait();
     assert!(!pending.exists(), "some of its requests have ended");
+}
+
+#[test]
+fn a_signal_while_the_state_is_read_ends_the_process_and_releases_the_directory() {
+    let server = server();
+    let crawl = left_off(&server, 30, "20", &[]);
+    let state = crawl.folder().join("out/state");
+    let before = fs::read(state.join("journal-00000001")).expect("a journal");
+    // A pipe that nobody writes to cannot be opened.
+    let pipe = state.join("journal-00000009");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("it runs").success());
+    for signal in [Signal::TERM, Signal::INT] {
+        let going = Going::start(&["crawl", "--resume", "--out", "out"], crawl.folder(), b"");
+        let lock = crawl.folder().join("out/.argiope-lock");
+        while !lock.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        going.signal(signal);
+        let ended = going.wait().expect(3);
+        assert_eq!(ended.out, "");
+        assert!(!lock.exists());
+    }
+    assert_eq!(fs::read(state.join("journal-00000001")).ok(), Some(before));
+    fs::remove_file(pipe).expect("it is there");
+    resume_in(crawl.folder(), &["--max-pages", "0"]).expect(0);
+    assert_eq!(server.targets().len(), 30);
 }
 
 #[test]
