@@ -140,7 +140,7 @@ pub struct Crawl {
     /// With --resume: continue without the damaged parts of the crawl's state; what may be missing is
     /// reported
     #[arg(long, requires = "resume")]
-    salvage: bool,
+    pub salvage: bool,
     /// Write result lines to stdout; without --out nothing is written to disk
     #[arg(long, value_name = "-", value_parser = ["-"])]
     pub results: Option<String>,

@@ -73,7 +73,11 @@ pub fn run(
                 ..
             } = resumed;
             let locked = lock.get().expect("it is set");
-            directory::resume(locked, state.commit()).map_err(refused)?;
+            let cut = match args.salvage {
+                true => directory::salvage(locked, state.commit()),
+                false => directory::resume(locked, state.commit()),
+            };
+            cut.map_err(refused)?;
             if state.queued() == 0 && state.seeds_taken().is_none() && given.has_no_seeds() {
                 if to_stdout {
                     let lines = resume::committed_lines(state.commit(), out).unwrap_or(0);

@@ -19,6 +19,7 @@ use self::lock::Locked;
 pub use self::lock::{DirectoryLock, Owner};
 pub(super) use self::outputs::STDOUT;
 use self::outputs::{WARCS, entries, is_warc_of_ours};
+use self::resume::Newer;
 use crate::sink::commit::Commit;
 
 /// Prepares `folder` for a crawl, and locks it. Keep the lock until everything is written.
@@ -175,7 +176,7 @@ pub fn owner(folder: &Path) -> io::Result<Option<Owner>> {
 
 /// Makes the output files in a locked directory those of the crawl's last commit, before it is resumed:
 ///
-/// - A file of the commit that is longer is cut. A WARC file that was being written gets its final name:
+/// - A file of the commit that is longer is cut, with a warning. A WARC file that was being written gets its final name:
 ///   the resumed crawl begins another.
 /// - A file that was begun after the commit is deleted. Without a commit, results and WARC files that have not
 ///   their final names are moved to the folder `uncommitted`: the commit may be lost.
@@ -185,10 +186,21 @@ pub fn owner(folder: &Path) -> io::Result<Option<Owner>> {
 /// the commit begin with the path that was locked. Makes blocking calls to the file system.
 ///
 /// # Errors
-/// [`DirectoryError::Changed`] if a file has less than was committed, or is not in the commit; then nothing
-/// is changed. [`DirectoryError::Unusable`] if the file system refuses.
+/// [`DirectoryError::Changed`] if a file has less than was committed, or is not in the commit, and
+/// [`DirectoryError::OlderState`] if a file proves that there was a newer commit; then nothing is changed.
+/// [`DirectoryError::Unusable`] if the file system refuses.
 pub fn resume(lock: &DirectoryLock, last: Option<&Commit>) -> Result<(), DirectoryError> {
-    let steps = resume::plan(lock.locked_path(), last)?;
+    let steps = resume::plan(lock.locked_path(), last, Newer::Cut)?;
+    steps.iter().try_for_each(resume::perform)
+}
+
+/// The same of a state whose newest commits may be lost: all that is newer than the last commit is moved to the
+/// folder `uncommitted`, and not cut off, deleted or refused.
+///
+/// # Errors
+/// As [`resume`], but for [`DirectoryError::OlderState`].
+pub fn salvage(lock: &DirectoryLock, last: Option<&Commit>) -> Result<(), DirectoryError> {
+    let steps = resume::plan(lock.locked_path(), last, Newer::SetAside)?;
     steps.iter().try_for_each(resume::perform)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::run::{Crawl, Ended, Going, check_refused};
+use crate::run::{Crawl, Ended, Going, check_refused, read_lines};
 use crate::server::{Asked, Server, Step, page};
 
 fn server() -> Server {
@@ -108,6 +108,77 @@ fn a_signal_while_the_state_is_read_ends_the_process_and_releases_the_directory(
     fs::remove_file(pipe).expect("it is there");
     resume_in(crawl.folder(), &["--max-pages", "0"]).expect(0);
     assert_eq!(server.targets().len(), 30);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for path in files_with(from, "") {
+        let name = path.file_name().expect("a name");
+        fs::copy(&path, to.join(name)).expect("it can be copied");
+    }
+}
+
+#[test]
+fn what_a_resume_cuts_off_is_reported() {
+    let server = server();
+    let crawl = left_off(&server, 300, "20", &["--no-warc"]);
+    let results = crawl.folder().join("out/results.jsonl");
+    let before = fs::read_to_string(&results).expect("lines");
+    let more = before.lines().next().expect("a line").to_owned() + "\n";
+    fs::write(&results, format!("{before}{more}{more}{{\"cut")).expect("it can be written");
+    let ended = resume_in(crawl.folder(), &["--max-pages", "1"]).expect(0);
+    let cut = format!("out/results.jsonl: {} bytes (2 lines", 2 * more.len() + 5);
+    assert!(ended.err.contains(&cut), "{}", ended.err);
+    assert!(ended.err.contains("last commit"), "{}", ended.err);
+    let quiet = resume_in(crawl.folder(), &["--max-pages", "1"]).expect(0);
+    assert!(!quiet.err.contains("results.jsonl"), "{}", quiet.err);
+}
+
+#[test]
+fn an_older_state_is_refused_and_with_salvage_newer_results_are_kept_elsewhere() {
+    let server = server();
+    let crawl = left_off(&server, 300, "20", &["-s", "WARC_SIZE_MAX=1KiB"]);
+    let out = crawl.folder().join("out");
+    let (state, backup) = (out.join("state"), crawl.folder().join("backup"));
+    copy(&state, &backup);
+    resume_in(crawl.folder(), &["--max-pages", "100"]).expect(0);
+    let newer = fs::read_to_string(out.join("results.jsonl")).expect("lines");
+    let warcs = files_with(&out.join("warc"), ".warc.gz");
+    fs::remove_dir_all(&state).expect("it is there");
+    copy(&backup, &state);
+    let refused = resume_in(crawl.folder(), &[]);
+    check_refused(
+        &refused,
+        &["out/warc/argiope-", "older", "--salvage", "uncommitted"],
+    );
+    assert_eq!(
+        fs::read_to_string(out.join("results.jsonl")).ok(),
+        Some(newer.clone())
+    );
+    assert_eq!(files_with(&out.join("warc"), ""), warcs);
+    let ended = resume_in(crawl.folder(), &["--salvage", "--max-pages", "0"]).expect(0);
+    assert!(
+        ended.err.contains("uncommitted/results.jsonl"),
+        "{}",
+        ended.err
+    );
+    let kept = fs::read_to_string(out.join("uncommitted/results.jsonl")).expect("it was kept");
+    assert!(
+        newer.ends_with(&kept) && kept.lines().count() > 50,
+        "{}",
+        kept.len()
+    );
+    let aside = files_with(&out.join("uncommitted"), ".warc.gz").len();
+    assert!(
+        aside > 10 && aside < warcs.len(),
+        "{aside} of {}",
+        warcs.len()
+    );
+    let lines = read_lines(&fs::read_to_string(out.join("results.jsonl")).expect("lines"));
+    assert_eq!(
+        lines.iter().filter(|line| line["final"] == true).count(),
+        300
+    );
 }
 
 #[test]

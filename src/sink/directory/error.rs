@@ -55,6 +55,13 @@ pub enum DirectoryError {
         /// What is wrong with it, after its name.
         reason: String,
     },
+    /// A file shows that the state had a newer commit than its last one.
+    #[error(
+        "cannot resume: the state is older than {}, which a newer commit had: restore the newest state, or add \
+         --salvage to move newer results to uncommitted/ and fetch what they are of again",
+        .0.display()
+    )]
+    OlderState(PathBuf),
     /// The file system refuses.
     #[error("cannot write to {}: {cause}: choose another directory with --out, or mend the cause", path.display())]
     Unusable {
@@ -75,6 +82,7 @@ impl DirectoryError {
             DirectoryError::InputIsOutput(_) => "directory.input_is_output".into(),
             DirectoryError::HoldsState(_) => "directory.holds_state".into(),
             DirectoryError::Changed { .. } => "directory.changed".into(),
+            DirectoryError::OlderState(_) => "directory.older_state".into(),
             DirectoryError::NotADirectory(_) => "directory.not_one".into(),
             DirectoryError::Unusable { cause, .. } => {
                 format!("directory.{}", machine::code(cause)).into()

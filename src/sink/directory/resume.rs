@@ -5,7 +5,7 @@
 //! crash while it is performed is mended by the next resume.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::sink::commit::{Commit, FileLength};
@@ -13,6 +13,7 @@ use crate::sink::directory::error::DirectoryError;
 use crate::sink::directory::outputs::{
     DECISIONS, OPEN, RESULTS, STDOUT, WARCS, entries, is_warc_of_ours,
 };
+use crate::sink::warc::serial_of;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,16 +22,31 @@ pub(super) enum Step {
     Cut(FileLength),
     /// Gives a file its final name.
     Rename { from: PathBuf, to: PathBuf },
-    /// Moves a file to the folder of those that no commit has.
+    /// Moves a file to the folder of what no commit has.
     SetAside { from: PathBuf, to: PathBuf },
+    /// Copies what a file has beyond this length to the same folder.
+    KeepTail { of: FileLength, to: PathBuf },
     /// Deletes a file.
     Delete(PathBuf),
     /// Syncs the entries of a folder.
     SyncFolder(PathBuf),
 }
 
+/// What is done with results that are newer than the last commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Newer {
+    /// They are cut off: they were written since. A file that proves a newer commit is an error.
+    Cut,
+    /// They are kept in another folder: newer commits may be lost.
+    SetAside,
+}
+
 /// The changes after which the files of `folder` are those of its last commit.
-pub(super) fn plan(folder: &Path, last: Option<&Commit>) -> Result<Vec<Step>, DirectoryError> {
+pub(super) fn plan(
+    folder: &Path,
+    last: Option<&Commit>,
+    newer: Newer,
+) -> Result<Vec<Step>, DirectoryError> {
     let listed = last.map_or(&[][..], |commit| &commit.files);
     let is_listed = |path: &Path| listed.iter().any(|file| file.path == path);
     let (warcs, stdout) = (folder.join(WARCS), folder.join(STDOUT));
@@ -39,9 +55,9 @@ pub(super) fn plan(folder: &Path, last: Option<&Commit>) -> Result<Vec<Step>, Di
         if file.path == stdout {
             // It cannot be cut: the line `resumed_after` says what counts.
         } else if file.path.parent() == Some(&warcs) && is_warc_of_ours(&file.path) {
-            plan_warc(file, &mut steps)?;
+            plan_warc(folder, file, newer, &mut steps)?;
         } else if file.path.starts_with(folder) {
-            plan_continued(folder, file, &mut steps)?;
+            plan_continued(folder, file, newer, &mut steps)?;
         }
     }
     let results = folder.join(RESULTS);
@@ -66,17 +82,26 @@ pub(super) fn plan(folder: &Path, last: Option<&Commit>) -> Result<Vec<Step>, Di
     }
     let found = entries(&warcs).map_err(|(path, cause)| unusable(&path, cause))?;
     let has_warcs = !found.is_empty();
-    for path in found {
-        // Any other has its final name, which it got after a commit.
-        let is_open = path.extension() == Some(OPEN[1..].as_ref());
-        if is_open && is_warc_of_ours(&path) && !is_listed(&path.with_extension("")) {
-            match last.is_none() {
-                true => set_aside(folder, path, &mut steps),
-                false => steps.push(Step::Delete(path)),
+    // The last one is in each commit.
+    let last_serial = (listed.iter())
+        .filter_map(|file| serial_of(folder, &file.path))
+        .max();
+    for path in found.into_iter().filter(|path| is_warc_of_ours(path)) {
+        if path.extension() == Some(OPEN[1..].as_ref()) {
+            match (is_listed(&path.with_extension("")), newer) {
+                (true, _) => {}
+                (false, Newer::Cut) if last.is_some() => steps.push(Step::Delete(path)),
+                (false, _) => set_aside(folder, path, &mut steps),
+            }
+        } else if last_serial.is_some() && serial_of(folder, &path) > last_serial {
+            // It got its final name after a commit that has it.
+            match newer {
+                Newer::Cut => return Err(DirectoryError::OlderState(path)),
+                Newer::SetAside => set_aside(folder, path, &mut steps),
             }
         }
     }
-    let has_aside = |step: &Step| matches!(step, Step::SetAside { .. });
+    let has_aside = |step: &Step| matches!(step, Step::SetAside { .. } | Step::KeepTail { .. });
     if steps.iter().any(has_aside) {
         steps.push(Step::SyncFolder(folder.join(UNCOMMITTED)));
     }
@@ -88,9 +113,24 @@ pub(super) fn plan(folder: &Path, last: Option<&Commit>) -> Result<Vec<Step>, Di
 /// Without a commit a file is kept elsewhere: the crawl may have ended before its first one, or the file that
 /// had it may be lost, and with it a month of results.
 fn set_aside(folder: &Path, from: PathBuf, steps: &mut Vec<Step>) {
-    let Some(name) = from.file_name() else {
-        return;
-    };
+    if let Some(name) = from.file_name() {
+        let to = place_aside(folder, name.as_ref());
+        steps.push(Step::SetAside { from, to });
+    }
+}
+
+/// Cuts a file that has at least this length; what it has beyond is kept elsewhere under `name`, or not.
+fn cut(folder: &Path, file: FileLength, name: &Path, newer: Newer, steps: &mut Vec<Step>) {
+    let has_more = fs::metadata(&file.path).is_ok_and(|found| found.len() > file.length);
+    if newer == Newer::SetAside && has_more {
+        let (of, to) = (file.clone(), place_aside(folder, name));
+        steps.push(Step::KeepTail { of, to });
+    }
+    steps.push(Step::Cut(file));
+}
+
+/// A free name in the folder of what no commit has.
+fn place_aside(folder: &Path, name: &Path) -> PathBuf {
     let kept = folder.join(UNCOMMITTED).join(name);
     let mut to = kept.clone();
     let mut number = 1;
@@ -101,11 +141,16 @@ fn set_aside(folder: &Path, from: PathBuf, steps: &mut Vec<Step>) {
         name.push(format!(".{number}"));
         to = name.into();
     }
-    steps.push(Step::SetAside { from, to });
+    to
 }
 
 /// A WARC file keeps its whole records and gets its final name: new ones go to another file.
-fn plan_warc(file: &FileLength, steps: &mut Vec<Step>) -> Result<(), DirectoryError> {
+fn plan_warc(
+    folder: &Path,
+    file: &FileLength,
+    newer: Newer,
+    steps: &mut Vec<Step>,
+) -> Result<(), DirectoryError> {
     let mut open = file.path.clone().into_os_string();
     open.push(OPEN);
     let open = PathBuf::from(open);
@@ -119,7 +164,9 @@ fn plan_warc(file: &FileLength, steps: &mut Vec<Step>) -> Result<(), DirectoryEr
         (Some(_), None) if file.length == 0 => steps.push(Step::Delete(open)),
         (Some(length), None) => {
             check(&open, Some(length), file.length)?;
-            steps.push(Step::Cut(FileLength::new(open.clone(), file.length)));
+            let length = FileLength::new(open.clone(), file.length);
+            let name = file.path.file_name().unwrap_or_default();
+            cut(folder, length, name.as_ref(), newer, steps);
             steps.push(Step::Rename {
                 from: open,
                 to: file.path.clone(),
@@ -142,6 +189,7 @@ fn plan_warc(file: &FileLength, steps: &mut Vec<Step>) -> Result<(), DirectoryEr
 fn plan_continued(
     folder: &Path,
     file: &FileLength,
+    newer: Newer,
     steps: &mut Vec<Step>,
 ) -> Result<(), DirectoryError> {
     let length = length_of(&file.path)?;
@@ -150,7 +198,8 @@ fn plan_continued(
         .any(|name| folder.join(name) == file.path);
     if length.is_some() || is_ours {
         check(&file.path, length, file.length)?;
-        steps.push(Step::Cut(file.clone()));
+        let name = file.path.file_name().unwrap_or_default();
+        cut(folder, file.clone(), name.as_ref(), newer, steps);
     }
     Ok(())
 }
@@ -181,13 +230,9 @@ fn length_of(path: &Path) -> Result<Option<u64>, DirectoryError> {
 
 /// Makes a change.
 pub(super) fn perform(step: &Step) -> Result<(), DirectoryError> {
-    let cut = |file: &FileLength| -> io::Result<()> {
-        let handle = OpenOptions::new().write(true).open(&file.path)?;
-        handle.set_len(file.length)?;
-        handle.sync_all()
-    };
     match step {
-        Step::Cut(file) => cut(file).map_err(|cause| unusable(&file.path, cause)),
+        Step::Cut(file) => perform_cut(file).map_err(|cause| unusable(&file.path, cause)),
+        Step::KeepTail { of, to } => keep_tail(of, to).map_err(|cause| unusable(to, cause)),
         Step::Rename { from, to } => fs::rename(from, to).map_err(|cause| unusable(to, cause)),
         Step::SetAside { from, to } => {
             log::warn!(
@@ -207,6 +252,55 @@ pub(super) fn perform(step: &Step) -> Result<(), DirectoryError> {
     }
 }
 
+fn perform_cut(file: &FileLength) -> io::Result<()> {
+    let mut handle = OpenOptions::new().read(true).write(true).open(&file.path)?;
+    let length = handle.metadata()?.len();
+    if length > file.length {
+        let bytes = length - file.length;
+        let lines = match file.path.extension() == Some("jsonl".as_ref()) {
+            true => format!(" ({} lines)", lines_from(&mut handle, file.length)?),
+            false => String::new(),
+        };
+        log::warn!(
+            "{}: {bytes} bytes{lines} after the last commit of the state are cut off: what they are of is \
+             fetched again",
+            file.path.display()
+        );
+    }
+    handle.set_len(file.length)?;
+    handle.sync_all()
+}
+
+/// Number of line ends from an offset on.
+fn lines_from(file: &mut File, offset: u64) -> io::Result<u64> {
+    file.seek(SeekFrom::Start(offset))?;
+    let (mut block, mut lines) = (vec![0; BLOCK], 0);
+    loop {
+        match file.read(&mut block) {
+            Ok(0) => return Ok(lines),
+            Ok(read) => lines += block[..read].iter().filter(|byte| **byte == b'\n').count() as u64,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Copies what a file has beyond a length.
+fn keep_tail(of: &FileLength, to: &Path) -> io::Result<()> {
+    let mut from = File::open(&of.path)?;
+    from.seek(SeekFrom::Start(of.length))?;
+    fs::create_dir_all(to.parent().unwrap_or(to))?;
+    let mut kept = File::create(to)?;
+    let bytes = io::copy(&mut from, &mut kept)?;
+    kept.sync_all()?;
+    log::warn!(
+        "no commit of the crawl's state has the last {bytes} bytes of {}: they are kept as {}",
+        of.path.display(),
+        to.display()
+    );
+    Ok(())
+}
+
 fn unusable(path: &Path, cause: io::Error) -> DirectoryError {
     DirectoryError::Unusable {
         path: path.to_owned(),
@@ -214,8 +308,11 @@ fn unusable(path: &Path, cause: io::Error) -> DirectoryError {
     }
 }
 
-/// The folder of output files that no commit has.
+/// The folder of what no commit has.
 const UNCOMMITTED: &str = "uncommitted";
+
+/// Size of the blocks in which lines are counted.
+const BLOCK: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -263,7 +360,7 @@ mod tests {
     }
 
     fn resume(folder: &Path, last: Option<&Commit>) -> Result<(), DirectoryError> {
-        plan(folder, last)?.iter().try_for_each(perform)
+        plan(folder, last, Newer::Cut)?.iter().try_for_each(perform)
     }
 
     /// Resumes with these files and this commit, after each number of steps of a first try and again after
@@ -273,7 +370,7 @@ mod tests {
             let folder = folder(files);
             let folder = folder.path();
             let last = listed.map(|files| commit(folder, files));
-            let steps = plan(folder, last.as_ref()).unwrap();
+            let steps = plan(folder, last.as_ref(), Newer::Cut).unwrap();
             steps
                 .iter()
                 .take(done)
@@ -360,6 +457,51 @@ mod tests {
         fs::write(folder.join("results.jsonl"), "").unwrap();
         resume(folder, None).unwrap();
         assert!(kept("results.jsonl.3").is_err());
+    }
+
+    #[test]
+    fn a_complete_file_after_those_of_the_commit_proves_a_newer_one() {
+        let files = [
+            ("results.jsonl", "one\ntwo\n"),
+            (A, "complete"),
+            (B, "complete"),
+            (C_OPEN, "newer"),
+        ];
+        let folder = folder(&files);
+        let folder = folder.path();
+        let older = commit(folder, &[("results.jsonl", 4), (A, 3)]);
+        let error = resume(folder, Some(&older)).expect_err("it is refused");
+        assert_eq!(error.code(), "directory.older_state");
+        assert!(error.to_string().contains(B), "{error}");
+        assert_eq!(read(folder), contents(&files), "nothing is changed");
+        let salvage = || {
+            let steps = plan(folder, Some(&older), Newer::SetAside)?;
+            steps.iter().try_for_each(perform)
+        };
+        for _ in 0..2 {
+            salvage().expect("it can be continued");
+            let expected = [("results.jsonl", "one\n"), (A, "complete")];
+            assert_eq!(read(folder), contents(&expected));
+        }
+        let aside = folder.join(UNCOMMITTED);
+        let kept = |name: &str| {
+            let name = Path::new(name).file_name().unwrap();
+            fs::read_to_string(aside.join(name)).unwrap()
+        };
+        assert_eq!(kept("results.jsonl"), "two\n");
+        assert_eq!((&*kept(B), &*kept(C_OPEN)), ("complete", "newer"));
+        assert_eq!(entries(&aside).unwrap().len(), 3, "once each");
+        // One that was being written.
+        fs::write(folder.join(B_OPEN), "record and more").unwrap();
+        let older = commit(folder, &[("results.jsonl", 4), (B, 6)]);
+        let steps = plan(folder, Some(&older), Newer::SetAside).unwrap();
+        steps.iter().try_for_each(perform).unwrap();
+        assert_eq!(fs::read_to_string(folder.join(B)).unwrap(), "record");
+        let tail = format!("{}.2", Path::new(B).file_name().unwrap().display());
+        assert_eq!(kept(&tail), " and more");
+        // Without WARC files in the commit, those in the folder prove nothing.
+        let without = commit(folder, &[("results.jsonl", 4)]);
+        resume(folder, Some(&without)).expect("it can be continued");
     }
 
     #[test]
