@@ -73,12 +73,26 @@ pub fn run(
                 ..
             } = resumed;
             let locked = lock.get().expect("it is set");
+            let is_finished =
+                state.queued() == 0 && state.seeds_taken().is_none() && given.has_no_seeds();
+            let continued = match is_finished {
+                true => None,
+                false => {
+                    let given = (given, seeds);
+                    let mut continued = Continued::new(&state, before, given, &inputs, out)?;
+                    let kept = directory::kept_inputs_of_resumed(locked, &continued.files);
+                    kept_inputs = kept.map_err(refused)?;
+                    continued.inputs.follow(&kept_inputs);
+                    Some(continued)
+                }
+            };
+            // What is cut off says what was requested: a run that is refused leaves it to the next.
             let cut = match args.salvage {
                 true => directory::salvage(locked, state.commit()),
                 false => directory::resume(locked, state.commit()),
             };
             cut.map_err(refused)?;
-            if state.queued() == 0 && state.seeds_taken().is_none() && given.has_no_seeds() {
+            let Some(continued) = continued else {
                 if to_stdout {
                     let lines = resume::committed_lines(state.commit(), out).unwrap_or(0);
                     let line = format!("{{\"resumed_after\": {lines}}}\n");
@@ -92,11 +106,7 @@ pub fn run(
                     ));
                 }
                 return Ok(0);
-            }
-            let mut continued = Continued::new(&state, before, (given, seeds), &inputs, out)?;
-            let kept = directory::kept_inputs_of_resumed(locked, &continued.files);
-            kept_inputs = kept.map_err(refused)?;
-            continued.inputs.follow(&kept_inputs);
+            };
             let state = continued.state(state)?;
             seeds = continued.seeds;
             Some(state)
