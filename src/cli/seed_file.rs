@@ -37,14 +37,18 @@ struct Content {
 #[serde(untagged)]
 enum Stored {
     Path(String),
-    File { path: String, content: Content },
+    File {
+        path: String,
+        #[serde(default)]
+        content: Option<Content>,
+    },
 }
 
 impl From<Stored> for SeedFile {
     fn from(stored: Stored) -> Self {
         let (path, content) = match stored {
             Stored::Path(path) => (path, None),
-            Stored::File { path, content } => (path, Some(content)),
+            Stored::File { path, content } => (path, content),
         };
         SeedFile { path, content }
     }

@@ -397,8 +397,9 @@ fn a_damaged_state_is_refused_with_its_place_and_salvaged_on_request() {
     let first = killed(&server);
     let journal = first.folder().join("out/state/journal-00000001");
     let mut bytes = fs::read(&journal).expect("a journal");
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
+    // A commit has it, also if the crawl was killed long after that.
+    let early = bytes.len() / 4;
+    bytes[early] ^= 1;
     fs::write(&journal, &bytes).expect("it is changed");
     let args = ["crawl", "--resume", "--out", "out"];
     let lines = fs::read(first.folder().join("out/results.jsonl")).expect("lines");

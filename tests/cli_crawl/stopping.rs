@@ -167,7 +167,14 @@ fn unread_seeds_are_pending_too() {
     let seeds: String = (0..SEEDS).map(|n| format!("http://h{n}.test/\n")).collect();
     crawl.file("seeds.txt", seeds.as_bytes());
     let going = crawl.start();
-    std::thread::sleep(Duration::from_millis(50));
+    // Then it watches signals.
+    let lock = crawl.folder().join("out/.argiope-lock");
+    for _ in 0..10_000 {
+        if lock.exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
     going.signal(Signal::INT);
     let ended = going.wait();
     let crawled = crawl.left(ended.expect(3));
