@@ -435,7 +435,7 @@ pub fn feed(
     } = of;
     let mut public = PublicHosts::new(config);
     let mut first = VecDeque::new();
-    let mut failed = None;
+    let mut failed = Vec::new();
     // With a contact, only the first seed is awaited, because a pipe may deliver the others slowly.
     let looked_at = if public.counts_names() {
         LOOKED_AT_FIRST
@@ -455,14 +455,22 @@ pub fn feed(
             Ok(Step::Nothing) => {}
             Ok(Step::End) => break,
             Err(error) => {
-                let error = of_file(&error, is_resumable);
-                log::warn!("{error}");
-                failed.get_or_insert(error);
+                failed.push(error);
+                if seeds.is_incomplete && is_resumable {
+                    break;
+                }
             }
         }
     }
-    if let (Some(error), true, false) = (&failed, first.is_empty(), is_resumed) {
-        return Err(Usage(error.clone()).into());
+    if let (Some(error), true, false) = (failed.first(), first.is_empty(), is_resumed) {
+        // There is no crawl to be resumed.
+        return Err(Usage(format!("--seeds: {error}")).into());
+    }
+    let mut failures = Vec::new();
+    for error in failed {
+        let error = of_file(&error, is_resumable);
+        log::warn!("{error}");
+        failures.push(error);
     }
     if first.is_empty() && !is_resumed {
         return Err(Usage(
@@ -483,9 +491,7 @@ pub fn feed(
                     let _ = file_report.try_send(error);
                 }
             };
-            if let Some(error) = failed {
-                report_file(error);
-            }
+            failures.into_iter().for_each(&mut report_file);
             let fail = |what: String| {
                 let _ = report.try_send(what);
                 handle.stopper().stop();
@@ -493,6 +499,10 @@ pub fn feed(
             let mut held = first;
             loop {
                 handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
+                if held.is_empty() && seeds.is_incomplete && is_resumable {
+                    // The run that resumes the crawl takes all from there: none is taken twice.
+                    break;
+                }
                 let Seed {
                     request,
                     line,

@@ -165,9 +165,11 @@ impl Resumed {
             .into());
         }
         let lock: Arc<OnceLock<DirectoryLock>> = Arc::default();
-        let locked = Arc::clone(&lock);
+        // It does not keep the lock when the command ends without a signal.
+        let locked = Arc::downgrade(&lock);
         received.exit_on_signal(move || {
-            if let Some(lock) = locked.get() {
+            let lock = locked.upgrade();
+            if let Some(lock) = lock.as_ref().and_then(|lock| lock.get()) {
                 lock.remove_file();
             }
         })?;

@@ -94,8 +94,8 @@ impl SeedFile {
             false => format!("it had {} bytes, and has {}", known.length, found.length),
         };
         Err(Usage(format!(
-            "the seeds file {path} has changed since the crawl began ({how}): put it back, unchanged; \
-             new seeds can be given in another file"
+            "the seeds file {path} has changed since the crawl began ({how}): put it back, unchanged, and \
+             give new seeds in another file; or begin a new crawl with what is queued: argiope state DIR --export"
         )))
     }
 

@@ -232,7 +232,11 @@ fn open_directory(folder: &Path) -> io::Result<File> {
 fn owner_of(folder: &Path, directory: &File) -> Owner {
     let by_file = || owner(&mut File::open(folder.join(NAME)).ok()?).ok();
     let named = by_file().filter(|owner| !owner.name.is_empty());
-    let found = named.or_else(|| owner_by_directory(directory));
+    let found = match (named, owner_by_directory(directory)) {
+        // The file may be that of a process that was killed.
+        (Some(named), Some(found)) if named.name.trim() != found.name => Some(found),
+        (named, found) => named.or(found),
+    };
     found.unwrap_or(Owner {
         name: String::new(),
         since: Wall(0),

@@ -93,6 +93,8 @@ pub(super) fn plan(
                 (false, Newer::Cut) if last.is_some() => steps.push(Step::Delete(path)),
                 (false, _) => set_aside(folder, path, &mut steps),
             }
+        } else if last.is_none() {
+            set_aside(folder, path, &mut steps);
         } else if last_serial.is_some() && serial_of(folder, &path) > last_serial {
             // It got its final name after a commit that has it.
             match newer {
@@ -172,6 +174,14 @@ fn plan_warc(
                 to: file.path.clone(),
             });
         }
+        // It gets its final name once a commit has all of it.
+        (None, Some(length)) if length > file.length => match newer {
+            Newer::Cut => return Err(DirectoryError::OlderState(file.path.clone())),
+            Newer::SetAside => {
+                let name = file.path.file_name().unwrap_or_default();
+                cut(folder, file.clone(), name.as_ref(), newer, steps);
+            }
+        },
         (None, Some(length)) => check(&file.path, Some(length), file.length)?,
         // A file with a final name may be moved away, and an empty one was deleted.
         (None, None) if file.length == 0 => {}
@@ -245,11 +255,22 @@ pub(super) fn perform(step: &Step) -> Result<(), DirectoryError> {
                 .and_then(|()| fs::rename(from, to))
                 .map_err(|cause| unusable(to, cause))
         }
-        Step::Delete(path) => fs::remove_file(path).map_err(|cause| unusable(path, cause)),
+        Step::Delete(path) => perform_deletion(path).map_err(|cause| unusable(path, cause)),
         Step::SyncFolder(path) => File::open(path)
             .and_then(|folder| folder.sync_all())
             .map_err(|cause| unusable(path, cause)),
     }
+}
+
+fn perform_deletion(path: &Path) -> io::Result<()> {
+    let bytes = fs::metadata(path)?.len();
+    if bytes > 0 {
+        log::warn!(
+            "{}: all its {bytes} bytes, after the last commit of the state, are deleted: {AGAIN}",
+            path.display()
+        );
+    }
+    fs::remove_file(path)
 }
 
 fn perform_cut(file: &FileLength) -> io::Result<()> {
@@ -262,8 +283,7 @@ fn perform_cut(file: &FileLength) -> io::Result<()> {
             false => String::new(),
         };
         log::warn!(
-            "{}: {bytes} bytes{lines} after the last commit of the state are cut off: what they are of is \
-             fetched again",
+            "{}: {bytes} bytes{lines} after the last commit of the state are cut off: {AGAIN}",
             file.path.display()
         );
     }
@@ -307,6 +327,9 @@ fn unusable(path: &Path, cause: io::Error) -> DirectoryError {
         cause,
     }
 }
+
+/// What becomes of results that are cut off.
+const AGAIN: &str = "the requests are sent again, but for those that must not be sent twice";
 
 /// The folder of what no commit has.
 const UNCOMMITTED: &str = "uncommitted";
@@ -436,7 +459,7 @@ mod tests {
             &[("results.jsonl", "")],
         );
         let files = [("results.jsonl", "new\n"), (A, "complete"), (B_OPEN, "new")];
-        check(&files, None, &[(A, "complete")]);
+        check(&files, None, &[]);
     }
 
     #[test]
@@ -469,7 +492,7 @@ mod tests {
         ];
         let folder = folder(&files);
         let folder = folder.path();
-        let older = commit(folder, &[("results.jsonl", 4), (A, 3)]);
+        let older = commit(folder, &[("results.jsonl", 4), (A, 8)]);
         let error = resume(folder, Some(&older)).expect_err("it is refused");
         assert_eq!(error.code(), "directory.older_state");
         assert!(error.to_string().contains(B), "{error}");
@@ -499,6 +522,15 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.join(B)).unwrap(), "record");
         let tail = format!("{}.2", Path::new(B).file_name().unwrap().display());
         assert_eq!(kept(&tail), " and more");
+        // One that is longer than a commit says.
+        let older = commit(folder, &[("results.jsonl", 4), (B, 3)]);
+        let error = resume(folder, Some(&older)).expect_err("it is refused");
+        assert_eq!(error.code(), "directory.older_state");
+        let steps = plan(folder, Some(&older), Newer::SetAside).unwrap();
+        steps.iter().try_for_each(perform).unwrap();
+        assert_eq!(fs::read_to_string(folder.join(B)).unwrap(), "rec");
+        let tail = format!("{}.3", Path::new(B).file_name().unwrap().display());
+        assert_eq!(kept(&tail), "ord");
         // Without WARC files in the commit, those in the folder prove nothing.
         let without = commit(folder, &[("results.jsonl", 4)]);
         resume(folder, Some(&without)).expect("it can be continued");
