@@ -80,7 +80,8 @@ impl SeedFile {
     /// Checks that it is as it was when the run began.
     ///
     /// # Errors
-    /// It cannot be read, or it has changed: the lines that were taken could not be told from the others.
+    /// The file cannot be read, or it has changed. The state counts the lines that were taken, and the count is wrong
+    /// for a changed file.
     pub fn check(&mut self) -> Result<(), Usage> {
         let path = &self.path;
         let found = Content::of(path.as_ref())

@@ -176,10 +176,10 @@ pub fn owner(folder: &Path) -> io::Result<Option<Owner>> {
 
 /// Makes the output files in a locked directory those of the crawl's last commit, before it is resumed:
 ///
-/// - A file of the commit that is longer is cut, with a warning. A WARC file that was being written gets its final name:
-///   the resumed crawl begins another.
-/// - A file that was begun after the commit is deleted. Without a commit, results and WARC files that have not
-///   their final names are moved to the folder `uncommitted`: the commit may be lost.
+/// - A file of the commit that is longer is cut, with a warning. A WARC file that was being written gets its final
+///   name: the resumed crawl begins another.
+/// - A file that was begun after the commit is deleted. Without a commit, results and WARC files are
+///   moved to the folder `uncommitted`: the commit may be lost.
 /// - A WARC file with its final name is not changed, and may have been moved away.
 ///
 /// Everything is durable when it returns. After a crash in between it can be called again. The paths of

@@ -88,7 +88,7 @@ fn a_signal_while_the_state_is_read_ends_the_process_and_releases_the_directory(
     let crawl = left_off(&server, 30, "20", &[]);
     let state = crawl.folder().join("out/state");
     let before = fs::read(state.join("journal-00000001")).expect("a journal");
-    // A pipe that nobody writes to cannot be opened.
+    // Opening a named pipe blocks until another process opens it for writing.
     let pipe = state.join("journal-00000009");
     let made = Command::new("mkfifo").arg(&pipe).status();
     assert!(made.expect("it runs").success());

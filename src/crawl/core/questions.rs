@@ -84,7 +84,7 @@ impl<I: Io> Core<I> {
             && !self.work.has_offers()
     }
 
-    /// Whether all that a crawl awaits that ends are answers to offers, which do not come.
+    /// Whether a crawl that stops waits only for answers to offers, and the full seen set gives no answer.
     pub fn waits_in_vain(&self) -> bool {
         if !self.flights.is_empty() || !self.work.has_offers() {
             return false;

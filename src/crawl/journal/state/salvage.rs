@@ -64,8 +64,8 @@ impl State {
         }
     }
 
-    /// Has the URLs of lost requests count as new: those that have no line and do not wait either. Of keys in runs
-    /// that is not known. `queued`: keys of requests in blocks.
+    /// Has the URLs of lost requests count as new. They are the admitted URLs that have no line and do not wait. Those
+    /// whose keys are in runs are not looked for. `queued`: keys of requests in blocks.
     fn undo_lost(
         &mut self,
         queued: Vec<u64>,
