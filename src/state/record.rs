@@ -75,7 +75,7 @@ pub enum Record {
     /// in them.
     SeenRuns(Vec<RunRecord>),
     /// Keys of URLs whose admission is undone: until they are admitted again, they do not count as seen, also if
-    /// runs have them.
+    /// runs have them. It is written at the beginning of a segment, and of a run that salvages the crawl.
     SeenUndone(Vec<u64>),
     /// The records so far belong to this epoch or to earlier ones.
     EpochEnd(u64),

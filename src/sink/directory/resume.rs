@@ -464,7 +464,11 @@ mod tests {
 
     #[test]
     fn without_a_commit_results_are_kept_elsewhere() {
-        let files = [("results.jsonl", "one\n"), (B_OPEN, "record")];
+        let files = [
+            ("results.jsonl", "one\n"),
+            (A, "complete"),
+            (B_OPEN, "record"),
+        ];
         let folder = folder(&files);
         let folder = folder.path();
         let kept = |name: &str| fs::read_to_string(folder.join(UNCOMMITTED).join(name));
@@ -474,8 +478,10 @@ mod tests {
         resume(folder, None).unwrap();
         assert_eq!(kept("results.jsonl").unwrap(), "one\n");
         assert_eq!(kept("results.jsonl.2").unwrap(), "two\n");
-        let warc = Path::new(B_OPEN).file_name().unwrap().to_str().unwrap();
-        assert_eq!(kept(warc).unwrap(), "record");
+        for (warc, content) in [(A, "complete"), (B_OPEN, "record")] {
+            let name = Path::new(warc).file_name().unwrap().to_str().unwrap();
+            assert_eq!(kept(name).unwrap(), content);
+        }
         // An empty file has nothing to keep.
         fs::write(folder.join("results.jsonl"), "").unwrap();
         resume(folder, None).unwrap();

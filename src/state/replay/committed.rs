@@ -212,7 +212,11 @@ impl Committed {
             }
             Record::Requested(keys) => self.requested.extend(keys),
             Record::SeedsTaken(lines) => self.seeds_taken = lines,
-            Record::SeenFrozen(run) => self.frozen.push((run, std::mem::take(&mut self.seen))),
+            Record::SeenFrozen(run) => {
+                // Undone keys are not in the run.
+                self.finish_undo();
+                self.frozen.push((run, std::mem::take(&mut self.seen)));
+            }
             Record::SeenRuns(runs) => {
                 let is_named = |number: u64| runs.iter().any(|run| run.number == number);
                 self.frozen.retain(|(run, _)| !is_named(*run));
