@@ -51,6 +51,11 @@ impl<T> Slab<T> {
         key
     }
 
+    /// Number of slots, free ones included: the slot of each value is less.
+    pub fn slots(&self) -> u32 {
+        self.generations.len() as u32
+    }
+
     /// The key of the next inserted value.
     pub fn vacant_key(&self) -> Key {
         let index = self.values.vacant_key();

@@ -534,6 +534,11 @@ impl Connection {
         self.local
     }
 
+    /// Nothing more is queued for its server: TLS sessions of that are the first to be evicted.
+    pub fn release_sessions(&self) {
+        self.transport.release_sessions();
+    }
+
     /// The negotiated TLS parameters, if TLS is used and its handshake is complete.
     pub fn tls(&self) -> Option<TlsInfo> {
         self.transport.info()

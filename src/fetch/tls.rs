@@ -44,9 +44,9 @@ pub struct TlsSettings {
     pub insecure: bool,
     /// Wall-clock time at [`Instant::START`], used to verify certificates.
     pub wall_at_start: Wall,
-    /// Number of hosts whose sessions are kept for resumption, which halves the cost of a handshake
-    /// (about 8 kB each, which bounds their bytes as well). They are evicted after a day.
-    pub session_hosts_max: usize,
+    /// `TLS_SESSIONS_MEMORY`: about so many bytes of sessions are kept for resumption, which halves the cost of a
+    /// handshake: 4 kB each, two of most servers. They are evicted after a day.
+    pub sessions_memory: u64,
 }
 
 impl TlsSettings {
@@ -56,7 +56,7 @@ impl TlsSettings {
             ca_file: None,
             insecure: false,
             wall_at_start,
-            session_hosts_max: 2048,
+            sessions_memory: 512 << 20,
         }
     }
 }
@@ -163,7 +163,7 @@ impl TlsConfig {
             .with_no_client_auth();
         // Some servers abort the handshake if another protocol is offered.
         client.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let sessions = Arc::new(Sessions::new(settings.session_hosts_max, time.clone()));
+        let sessions = Arc::new(Sessions::new(settings.sessions_memory, time.clone()));
         client.resumption = Resumption::store(sessions.clone());
         Ok(TlsConfig {
             client: Arc::new(client),

@@ -109,6 +109,13 @@ impl Transport {
         matches!(self, Transport::Plain) || self.peer_closed()
     }
 
+    /// Nothing more is queued for the server: see [`TlsSession::release_sessions`].
+    pub(super) fn release_sessions(&self) {
+        if let Transport::Tls(tls) = self {
+            tls.session.release_sessions();
+        }
+    }
+
     /// Sends close_notify, if there is TLS.
     pub(super) fn close(&mut self) {
         if let Transport::Tls(tls) = self {

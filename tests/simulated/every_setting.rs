@@ -122,6 +122,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "ROBOTSTXT_USER_AGENT" => json!("bot"),
         "ROBOTSTXT_CACHE_TIME" => seconds(rng, &[20.0, 700.0, 86_400.0]),
         "ROBOTS_MEMORY" => count(rng, &[1, 500, 1_000_000]),
+        "TLS_SESSIONS_MEMORY" => count(rng, &[0, 9_000, 1_000_000]),
         "SITEMAP_DEPTH_LIMIT" => count(rng, &[0, 1, 3]),
         "SITEMAPS_PER_HOST_MAX" => count(rng, &[0, 1, 1000]),
         "OUTAGE_BREAKER" => flag(rng),

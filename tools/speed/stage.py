@@ -31,7 +31,7 @@ daemon off;
 master_process off;
 error_log {dir}/error.log;
 pid {dir}/nginx.pid;
-events {{ worker_connections 8192; multi_accept on; }}
+events {{ worker_connections 19900; multi_accept on; }}
 http {{
     access_log off;
     default_type text/html;
@@ -59,12 +59,13 @@ class Trouble(Exception):
 
 @dataclass
 class Run:
-    """Result of a client: its output, rate, and processor time per page."""
+    """Result of a client: its output, rate, processor time per page, and most resident memory in MB."""
 
     output: str
     rate: float
     user: float
     system: float
+    memory: float = 0
 
 
 def address(number):
@@ -216,7 +217,8 @@ class Stage:
             raise Trouble(f"{name} ended with {child.returncode}: {last[0]}")
         rate = re.search(r"([\d.]+)/s", output)
         each = 1e6 / pages if pages else 0
-        return Run(output, float(rate[1]) if rate else 0, usage.ru_utime * each, usage.ru_stime * each)
+        return Run(output, float(rate[1]) if rate else 0, usage.ru_utime * each, usage.ru_stime * each,
+                   usage.ru_maxrss / 1024)
 
     def run_tool(self, command, seconds):
         """Runs a tool that includes its own server, on both cores; returns its output."""

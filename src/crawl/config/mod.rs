@@ -86,6 +86,8 @@ pub struct Config {
     pub(crate) ca_file: Option<PathBuf>,
     /// `INSECURE`: certificates are not verified.
     pub(crate) insecure: bool,
+    /// `TLS_SESSIONS_MEMORY`: bytes of TLS sessions that are kept for resumption.
+    pub(crate) tls_sessions_memory: u64,
     /// `CONTACT`: URL or mail address of the crawl's operator. `fetch.user_agent` includes it.
     pub(crate) contact: Option<String>,
     /// `BUFFERED_BODIES_MAX`: bytes of all bodies in memory; at the bound, reading pauses.
@@ -184,6 +186,7 @@ impl Default for Config {
             exclude_nets: Vec::new(),
             ca_file: None,
             insecure: false,
+            tls_sessions_memory: 512 << 20,
             contact: None,
             // 50 bodies of the largest size, or 100 000 of the usual size.
             buffered_bodies_max: 512 * 1024 * 1024,

@@ -91,11 +91,10 @@ impl<I: Io> Core<I> {
         let is_wanted = self.is_running() && (is_asked_for || self.pages.has(lane));
         if !is_wanted {
             self.close_idle(origin);
+            self.network.release_sessions(key);
         }
         if reusable && is_wanted {
-            if let Some(evicted) = self.network.keep(key, self.now) {
-                self.release_origin(evicted);
-            }
+            self.keep_idle(key, lane);
         } else if reusable || whole {
             self.close_socket(key, Close::Finish);
         } else {

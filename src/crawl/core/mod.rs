@@ -35,6 +35,7 @@ mod set_up;
 mod signals;
 mod spilling;
 mod evicting;
+mod keeping;
 mod starting;
 #[cfg(test)]
 pub mod tests;

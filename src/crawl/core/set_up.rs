@@ -192,6 +192,7 @@ const SOCKETS_KEPT_BACK: usize = 640;
 fn tls_settings(config: &Config, wall: crate::base::time::Wall) -> Result<TlsSettings, SetUpError> {
     let mut settings = TlsSettings::new(wall);
     settings.insecure = config.insecure;
+    settings.sessions_memory = config.tls_sessions_memory;
     if let Some(path) = &config.ca_file {
         let name = path.display().to_string();
         let pem = std::fs::read(path).map_err(|cause| SetUpError::Unreadable {

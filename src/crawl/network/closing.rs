@@ -63,20 +63,29 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// Keeps an idle connection. If there are too many, closes another one.
-    pub fn keep(&mut self, key: Key, now: Instant) -> Option<Origin> {
+    /// Nothing more is queued for the origin of a connection.
+    pub fn release_sessions(&self, key: Key) {
+        self.http(key).connection.release_sessions();
+    }
+
+    /// Keeps an idle connection, which is needed at `due`. If there are too many, closes the one that is needed
+    /// last.
+    pub fn keep(&mut self, key: Key, due: Instant, now: Instant) -> Option<Origin> {
         let origin = self.http(key).origin;
-        let evicted = self.pool.put(origin.number(), key.slot, now)?;
+        let evicted = self.pool.put(origin.number(), key.slot, due, now)?;
         self.close_idle(evicted)
     }
 
-    /// Closes an idle connection of this origin; `None` if there is none.
+    /// Closes an idle connection of this origin, for which nothing more is queued; `None` if there is none.
     pub fn close_idle_of(&mut self, origin: Origin) -> Option<Origin> {
         let kept = self.pool.take(origin.number())?;
+        if let Some(http) = self.sockets.http_by_slot(kept) {
+            http.connection.release_sessions();
+        }
         self.close_idle(kept)
     }
 
-    /// Closes the connection that was idle for the longest; `None` if none is idle.
+    /// Closes the idle connection that is needed last; `None` if none is idle.
     pub fn evict_idle(&mut self) -> Option<Origin> {
         let kept = self.pool.evict()?;
         self.close_idle(kept)

@@ -61,6 +61,7 @@ fn may_take(config: &Config) -> u64 {
     queued
         .saturating_add(config.buffered_bodies_max)
         .saturating_add(config.frontier.robots_memory)
+        .saturating_add(config.tls_sessions_memory)
         .saturating_add(BESIDE_BYTES)
 }
 
@@ -132,13 +133,15 @@ pub fn check_limit(memory: Option<Memory>, config: &Config) {
     };
     log::warn!(
         "memory is limited to {} ({}), and the settings allow {}: reading of seeds pauses once {} are \
-         in use; lower {}, BUFFERED_BODIES_MAX ({}) or ROBOTS_MEMORY ({}), or raise the limit",
+         in use; lower {}, BUFFERED_BODIES_MAX ({}), TLS_SESSIONS_MEMORY ({}) or ROBOTS_MEMORY ({}), or raise the \
+         limit",
         megabytes(memory.limit),
         memory.by,
         megabytes(may_take),
         megabytes((memory.limit as f64 * SHORT_ABOVE) as u64),
         of_queue,
         megabytes(config.buffered_bodies_max),
+        megabytes(config.tls_sessions_memory),
         megabytes(config.frontier.robots_memory),
     );
 }
@@ -187,10 +190,11 @@ mod tests {
     fn the_memory_bound_grows_with_the_settings() {
         let mut config = Config::default();
         let usual = may_take(&config);
-        assert!((3 << 30..4 << 30).contains(&usual), "{usual}");
+        assert!((7 << 29..9 << 29).contains(&usual), "{usual}");
         config.frontier.queued_max = 100_000;
         config.buffered_bodies_max = 64 << 20;
         config.frontier.robots_memory = 16 << 20;
+        config.tls_sessions_memory = 16 << 20;
         assert!(may_take(&config) < 400 << 20);
     }
 }

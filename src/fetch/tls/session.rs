@@ -8,12 +8,15 @@ use std::sync::Arc;
 use super::certificates::Certificates;
 use super::failure::failure;
 use super::refused::RejectedChain;
+use super::sessions::Sessions;
 use super::{CipherSuite, ClientConnection, HandshakeKind, ProtocolVersion, ServerName, TlsConfig};
 use crate::fetch::failure::{Failure, FailureKind};
 
 /// The TLS session of one connection: a handshake, then data in both directions.
 pub struct TlsSession {
     connection: ClientConnection,
+    name: ServerName<'static>,
+    sessions: Arc<Sessions>,
     refused: Arc<RejectedChain>,
     verified: bool,
     peer_closed: bool,
@@ -30,12 +33,14 @@ impl TlsSession {
             let detail = format!("{host:?} is not a name that a certificate can be valid for");
             Failure::new(FailureKind::Tls, "name", detail)
         })?;
-        let mut connection =
-            ClientConnection::new(config.client.clone(), name).map_err(|error| failure(&error))?;
+        let mut connection = ClientConnection::new(config.client.clone(), name.clone())
+            .map_err(|error| failure(&error))?;
         // The output is bounded by the requests, which the caller builds.
         connection.set_buffer_limit(None);
         Ok(TlsSession {
             connection,
+            name,
+            sessions: config.sessions.clone(),
             refused: config.refused.clone(),
             verified: config.verified,
             peer_closed: false,
@@ -80,6 +85,11 @@ impl TlsSession {
             .writer()
             .write_all(plain)
             .expect("a TLS buffer without limit takes every byte");
+    }
+
+    /// Nothing more is queued for the server: the sessions that it gave are the first to be evicted.
+    pub fn release_sessions(&self) {
+        self.sessions.release(&self.name);
     }
 
     /// Queues close_notify, which shows the peer that nothing was cut.

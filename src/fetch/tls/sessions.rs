@@ -1,4 +1,8 @@
-//! TLS sessions kept for resumption, by server: bounded by number of servers, bytes and age.
+//! TLS sessions kept for resumption, by server, within a bound of memory.
+//!
+//! Where they do not fit, those of servers for which nothing is queued go first. If there are none of these, the
+//! sessions of a new server are not kept: in a rotation over more servers than fit, each that replaced another would
+//! be replaced before its use.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,6 +16,7 @@ use super::{
     Tls13ClientSessionValue,
 };
 use crate::base::secret::Secret;
+use crate::base::slab::{Key, Slab};
 
 /// The sessions of all connections of a crawl.
 pub(super) struct Sessions {
@@ -20,11 +25,12 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Keeps none yet, and those of `servers_max` servers at most.
-    pub(super) fn new(servers_max: usize, time: Arc<CrawlTime>) -> Self {
+    /// Keeps none yet, and at most about so many bytes.
+    pub(super) fn new(bytes_max: u64, time: Arc<CrawlTime>) -> Self {
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         Sessions {
             time,
-            table: Mutex::new(Table::new(servers_max)),
+            table: Mutex::new(Table::new(bytes_max)),
         }
     }
 
@@ -32,7 +38,12 @@ impl Sessions {
     /// checked in turn.
     pub(super) fn evict_old(&self) {
         let now = self.now();
-        self.table().evict_old(now);
+        self.table().check_age(now);
+    }
+
+    /// Nothing is queued for a server: its sessions are the first to be evicted, until it has others.
+    pub(super) fn release(&self, server: &ServerName<'static>) {
+        self.table().release(server);
     }
 
     fn now(&self) -> Duration {
@@ -92,17 +103,22 @@ impl fmt::Debug for Sessions {
 
 /// Servers and their sessions, of TLS 1.2 and 1.3.
 struct Table<S, T> {
-    servers: HashMap<ServerName<'static>, Kept<S, T>, Secret>,
-    /// The servers in the order in which they came: the first is evicted first.
-    order: VecDeque<ServerName<'static>>,
-    /// Index in `order` of the next server whose age is checked.
-    next: usize,
+    keys: HashMap<ServerName<'static>, Key, Secret>,
+    servers: Slab<Kept<S, T>>,
+    /// Servers for which nothing is queued, in the order in which they are evicted, with a number. Void if the server
+    /// has another number, or none.
+    spare: VecDeque<(Key, u64)>,
+    /// The next number.
+    next_spare: u64,
+    /// Slot of the server whose age was checked last.
+    next: u32,
     sessions: usize,
-    servers_max: usize,
+    bytes_max: usize,
 }
 
 /// What is kept of a server.
 struct Kept<S, T> {
+    name: ServerName<'static>,
     /// The key exchange that it chose.
     group: Option<NamedGroup>,
     tls12: Option<S>,
@@ -110,6 +126,8 @@ struct Kept<S, T> {
     tickets: VecDeque<T>,
     /// When the last of it was stored, since the epoch.
     stored: Duration,
+    /// Its number among the spare ones.
+    spare: Option<u64>,
 }
 
 impl<S, T> Kept<S, T> {
@@ -126,48 +144,74 @@ impl<S, T> Kept<S, T> {
 }
 
 impl<S, T> Table<S, T> {
-    fn new(servers_max: usize) -> Self {
+    fn new(bytes_max: usize) -> Self {
         Table {
-            servers: HashMap::with_hasher(Secret::random()),
-            order: VecDeque::new(),
+            keys: HashMap::with_hasher(Secret::random()),
+            servers: Slab::new(),
+            spare: VecDeque::new(),
+            next_spare: 0,
             next: 0,
             sessions: 0,
-            servers_max,
+            bytes_max,
         }
     }
 
     fn bytes(&self) -> usize {
-        self.sessions * SESSION_BYTES
+        self.sessions * SESSION_BYTES + self.servers.len() * SERVER_BYTES
     }
 
     fn get<'a>(&'a self, server: &'a ServerName<'_>) -> Option<&'a Kept<S, T>> {
-        let servers: &HashMap<ServerName<'_>, Kept<S, T>, Secret> = &self.servers;
-        servers.get(server)
+        let keys: &HashMap<ServerName<'_>, Key, Secret> = &self.keys;
+        self.servers.get(*keys.get(server)?)
     }
 
-    /// Stores something of a server, and evicts the servers that came first while there is too much.
+    /// Stores something of a server, and makes room for it.
     fn store(
         &mut self,
         server: ServerName<'static>,
         now: Duration,
         edit: impl FnOnce(&mut Kept<S, T>),
     ) {
-        if !self.servers.contains_key(&server) {
-            self.order.push_back(server.clone());
-        }
-        let kept = self.servers.entry(server).or_insert_with(|| Kept {
-            group: None,
-            tls12: None,
-            tickets: VecDeque::new(),
-            stored: now,
+        let servers = &mut self.servers;
+        let key = *self.keys.entry(server).or_insert_with_key(|name| {
+            servers.insert(Kept {
+                name: name.clone(),
+                group: None,
+                tls12: None,
+                tickets: VecDeque::new(),
+                stored: now,
+                spare: None,
+            })
         });
+        let kept = servers.get_mut(key).expect("each key has its server");
         let before = kept.sessions();
         edit(kept);
         kept.stored = now;
+        kept.spare = None;
         self.sessions = self.sessions + kept.sessions() - before;
-        let bytes_max = self.servers_max * BYTES_PER_SERVER;
-        while self.servers.len() > self.servers_max || self.bytes() > bytes_max {
-            self.evict(0);
+        if self.bytes() > self.bytes_max / 2 {
+            self.trim(key, TICKETS_OF_MANY);
+        }
+        self.make_room(key);
+    }
+
+    /// Drops the oldest tickets of a server beyond so many.
+    fn trim(&mut self, key: Key, most: usize) {
+        let kept = self.servers.get_mut(key).expect("it was just stored");
+        let dropped = kept.tickets.len().saturating_sub(most);
+        kept.tickets.drain(..dropped);
+        self.sessions -= dropped;
+    }
+
+    /// Evicts spare servers while there is too much, and then what was just stored of this one.
+    fn make_room(&mut self, new: Key) {
+        while self.bytes() > self.bytes_max {
+            let Some((key, number)) = self.spare.pop_front() else {
+                return self.evict(new);
+            };
+            if is_spare(&self.servers, key, number) {
+                self.evict(key);
+            }
         }
     }
 
@@ -177,48 +221,91 @@ impl<S, T> Table<S, T> {
         server: &ServerName<'static>,
         take: impl FnOnce(&mut Kept<S, T>) -> Option<R>,
     ) -> Option<R> {
-        let taken = take(self.servers.get_mut(server)?);
+        let key = *self.keys.get(server)?;
+        let taken = take(self.servers.get_mut(key)?);
         self.sessions -= usize::from(taken.is_some());
         taken
     }
 
-    /// Evicts the server at this index of the order.
-    fn evict(&mut self, index: usize) {
-        let server = self.order.remove(index).expect("an index of the order");
-        let kept = self.servers.remove(&server);
-        let kept = kept.expect("a server of the order is kept");
+    /// Makes a server a spare one.
+    fn release(&mut self, server: &ServerName<'static>) {
+        if let Some(key) = self.keys.get(server) {
+            self.spare_one(*key);
+        }
+    }
+
+    fn spare_one(&mut self, key: Key) {
+        let number = self.next_spare;
+        if let Some(kept) = self.servers.get_mut(key)
+            && kept.spare.is_none()
+        {
+            kept.spare = Some(number);
+            self.next_spare += 1;
+            self.spare.push_back((key, number));
+        }
+        if self.spare.len() > 2 * self.servers.len() + SPARE_SLACK {
+            let servers = &self.servers;
+            self.spare
+                .retain(|(key, number)| is_spare(servers, *key, *number));
+        }
+    }
+
+    fn evict(&mut self, key: Key) {
+        let kept = self.servers.remove(key);
+        let kept = kept.expect("a server is evicted once");
+        self.keys.remove(&kept.name);
         self.sessions -= kept.sessions();
     }
 
-    fn evict_old(&mut self, now: Duration) {
-        self.next = if self.next < self.order.len() {
-            self.next
-        } else {
-            0
+    /// Checks the age of the next server.
+    fn check_age(&mut self, now: Duration) {
+        self.next = match self.next + 1 < self.servers.slots() {
+            true => self.next + 1,
+            false => 0,
         };
-        let Some(server) = self.order.get(self.next) else {
+        let Some(key) = self.servers.key_of(self.next) else {
             return;
         };
-        if now.saturating_sub(self.servers[server].stored) < AGE_MAX {
-            self.next += 1;
-        } else {
-            self.evict(self.next);
+        let age = self
+            .servers
+            .get(key)
+            .map(|kept| now.saturating_sub(kept.stored));
+        match age {
+            Some(age) if age >= AGE_MAX => self.evict(key),
+            Some(age) if age >= SPARE_AFTER => self.spare_one(key),
+            _ => {}
         }
     }
+}
+
+/// Whether a server has this number among the spare ones.
+fn is_spare<S, T>(servers: &Slab<Kept<S, T>>, key: Key, number: u64) -> bool {
+    servers
+        .get(key)
+        .is_some_and(|kept| kept.spare == Some(number))
 }
 
 /// Tickets of one server: as many as connections that begin before one of them brings more.
 const TICKETS_PER_SERVER: usize = 8;
 
+/// The same once half of the memory is taken. Most servers send two tickets.
+const TICKETS_OF_MANY: usize = 2;
+
 /// About what a session takes, which rustls does not tell: keys, ticket and the server's certificates.
 const SESSION_BYTES: usize = 4 * 1024;
 
-/// Bound of the bytes of all sessions, by the number of servers: most servers send two tickets.
-const BYTES_PER_SERVER: usize = 2 * SESSION_BYTES;
+/// About what a server takes beside its sessions.
+const SERVER_BYTES: usize = 256;
+
+/// Void entries among the spare servers beyond as many as there are servers.
+const SPARE_SLACK: usize = 64;
 
 /// Age from which sessions are evicted. RFC 8446, section 4.6.1 permits seven days; few servers accept a
 /// ticket after one.
 const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Age from which they are evicted before others, if their memory is needed.
+const SPARE_AFTER: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
 mod tests {
@@ -229,9 +316,19 @@ mod tests {
         ServerName::try_from(name).expect("a name")
     }
 
+    /// A table for so many servers with one session each.
+    fn table(servers: usize) -> Table<(), usize> {
+        Table::new(servers * (SESSION_BYTES + SERVER_BYTES))
+    }
+
     fn kept(table: &Table<(), usize>) -> Vec<usize> {
         let is_kept = |number: &usize| table.get(&server(*number)).is_some();
-        (0..100).filter(is_kept).collect()
+        let kept: Vec<usize> = (0..100).filter(is_kept).collect();
+        assert_eq!(
+            (table.keys.len(), table.servers.len()),
+            (kept.len(), kept.len())
+        );
+        kept
     }
 
     fn add(table: &mut Table<(), usize>, number: usize, now: Duration) {
@@ -239,54 +336,110 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_that_came_first_are_evicted_when_there_are_too_many() {
-        let mut table = Table::new(3);
+    fn new_servers_replace_those_for_which_nothing_is_queued_and_no_others() {
+        let mut table = table(3);
         for number in 0..5 {
             add(&mut table, number, Duration::ZERO);
         }
-        assert_eq!(kept(&table), [2, 3, 4]);
+        assert_eq!(kept(&table), [0, 1, 2]);
         assert_eq!(table.sessions, 3);
-        let mut none = Table::new(0);
+        for number in [1, 0, 1] {
+            table.release(&server(number));
+        }
+        add(&mut table, 5, Duration::ZERO);
+        assert_eq!(
+            kept(&table),
+            [0, 2, 5],
+            "the first that was released goes first"
+        );
+        // It has more sessions, so something was queued again.
+        table.take(&server(0), |kept| kept.tickets.pop_back());
+        add(&mut table, 0, Duration::ZERO);
+        add(&mut table, 6, Duration::ZERO);
+        assert_eq!(kept(&table), [0, 2, 5]);
+        let mut none = self::table(0);
         add(&mut none, 1, Duration::ZERO);
+        none.release(&server(1));
         assert_eq!((kept(&none).len(), none.sessions), (0, 0));
     }
 
     #[test]
-    fn bytes_are_bounded_though_every_server_sends_many_tickets() {
-        let mut table = Table::new(8);
-        for number in 0..8 {
-            for _ in 0..20 {
-                add(&mut table, number, Duration::ZERO);
-                assert!(table.bytes() <= 8 * BYTES_PER_SERVER);
-            }
+    fn in_a_rotation_over_more_servers_than_fit_those_that_fit_resume() {
+        let mut table = table(50);
+        let mut resumed = 0;
+        for step in 0..1000 {
+            let number = step % 100;
+            let ticket = table.take(&server(number), |kept| kept.tickets.pop_back());
+            resumed += usize::from(ticket.is_some());
+            add(&mut table, number, Duration::ZERO);
         }
-        assert_eq!(kept(&table), [6, 7]);
-        assert_eq!(table.sessions, 16);
-        for left in (0..TICKETS_PER_SERVER).rev() {
-            let ticket = table.take(&server(7), |kept| kept.tickets.pop_back());
-            assert_eq!((ticket, table.sessions), (Some(7), 8 + left));
-        }
-        let none = table.take(&server(7), |kept| kept.tickets.pop_back());
-        assert_eq!((none, table.sessions), (None, 8));
+        assert!(resumed >= 49 * 9, "{resumed}");
     }
 
     #[test]
-    fn old_sessions_are_evicted_wherever_they_stand_in_the_order() {
-        let mut table = Table::new(10);
+    fn bytes_are_bounded_though_every_server_sends_many_tickets() {
+        let mut table = table(16);
+        for number in 0..8 {
+            for _ in 0..20 {
+                add(&mut table, number, Duration::ZERO);
+                assert!(table.bytes() <= table.bytes_max);
+            }
+        }
+        assert_eq!(kept(&table), [0, 1, 2, 3, 4]);
+        let tickets = |number: usize| table.get(&server(number)).map(Kept::sessions);
+        assert_eq!(
+            [0, 4].map(tickets),
+            [Some(TICKETS_PER_SERVER), Some(TICKETS_OF_MANY)]
+        );
+        let all: usize = (0..8).filter_map(tickets).sum();
+        assert_eq!(table.sessions, all);
+        for left in (0..TICKETS_PER_SERVER).rev() {
+            let ticket = table.take(&server(0), |kept| kept.tickets.pop_back());
+            assert_eq!(
+                (ticket, table.sessions),
+                (Some(0), all - TICKETS_PER_SERVER + left)
+            );
+        }
+        let none = table.take(&server(0), |kept| kept.tickets.pop_back());
+        assert_eq!(none, None);
+    }
+
+    #[test]
+    fn servers_that_are_released_again_and_again_leave_no_void_entries() {
+        let mut table = table(10);
+        for step in 0..10_000 {
+            add(&mut table, step % 5, Duration::ZERO);
+            table.release(&server(step % 5));
+        }
+        assert!(
+            table.spare.len() <= 2 * 5 + SPARE_SLACK + 1,
+            "{}",
+            table.spare.len()
+        );
+    }
+
+    #[test]
+    fn old_sessions_are_evicted_and_older_ones_make_room() {
+        let mut table = table(4);
         for number in 0..4 {
             add(&mut table, number, Duration::ZERO);
         }
-        let later = AGE_MAX - Duration::from_secs(1);
+        let check = |table: &mut Table<(), usize>, now: Duration| {
+            for _ in 0..20 {
+                table.check_age(now);
+            }
+        };
+        let later = SPARE_AFTER - Duration::from_secs(1);
+        table.take(&server(0), |kept| kept.tickets.pop_back());
         add(&mut table, 0, later);
+        check(&mut table, later);
         add(&mut table, 4, later);
-        for _ in 0..10 {
-            table.evict_old(later);
-        }
-        assert_eq!(kept(&table), [0, 1, 2, 3, 4]);
-        for _ in 0..10 {
-            table.evict_old(AGE_MAX);
-        }
-        assert_eq!(kept(&table), [0, 4]);
-        assert_eq!(table.sessions, 3);
+        assert_eq!(kept(&table), [0, 1, 2, 3]);
+        check(&mut table, SPARE_AFTER);
+        add(&mut table, 5, SPARE_AFTER);
+        assert_eq!(kept(&table), [0, 2, 3, 5]);
+        check(&mut table, AGE_MAX);
+        assert_eq!(kept(&table), [0, 5]);
+        assert_eq!(table.sessions, 2);
     }
 }

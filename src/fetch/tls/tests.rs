@@ -169,7 +169,7 @@ fn certificates_are_verified_at_the_crawls_time() {
     let authority = Authority::new();
     let server = authority.server("a.test", (2020, 2027), &[&TLS13]);
     let mut settings = authority.settings();
-    settings.session_hosts_max = 0;
+    settings.sessions_memory = 0;
     let config = config(&settings);
     let attempt = || {
         let mut session = TlsSession::new(&config, "a.test").expect("a name");
@@ -233,10 +233,11 @@ fn the_second_connection_resumes_the_session() {
 }
 
 #[test]
-fn sessions_are_kept_for_a_bounded_number_of_hosts() {
+fn sessions_are_kept_within_their_memory_and_released_ones_go_first() {
     let authority = Authority::new();
     let mut settings = authority.settings();
-    settings.session_hosts_max = 2;
+    // Two hosts with up to two tickets each.
+    settings.sessions_memory = 18 << 10;
     let config = config(&settings);
     let servers = ["a.test", "b.test", "c.test"].map(|host| (host, authority.good_server(host)));
     let resumed = |index: usize| {
@@ -246,7 +247,12 @@ fn sessions_are_kept_for_a_bounded_number_of_hosts() {
         session.info().expect("the handshake is over").resumed
     };
     assert_eq!([0, 1, 0, 1].map(resumed), [false, false, true, true]);
-    assert_eq!([2, 0].map(resumed), [false, false]);
+    assert_eq!([2, 0, 2].map(resumed), [false, true, false]);
+    let (host, server) = &servers[0];
+    let mut session = TlsSession::new(&config, host).expect("a name");
+    shake(&mut session, &mut Server::new(server), usize::MAX).expect("trusted");
+    session.release_sessions();
+    assert_eq!([2, 0, 2].map(resumed), [false, false, true]);
 }
 
 #[test]
@@ -255,7 +261,7 @@ fn a_handshake_and_a_reply_survive_every_cut() {
     for version in [&TLS12, &TLS13] {
         let server = authority.server("a.test", (2020, 2040), &[version]);
         let mut settings = authority.settings();
-        settings.session_hosts_max = 0;
+        settings.sessions_memory = 0;
         let config = config(&settings);
         let sent = vec![b'x'; 40_000];
         for step in [1, 2, 3, 5, 7, 100, 1000, 4096, 16_384] {

@@ -33,3 +33,4 @@ pub mod resumed_files;
 mod durability;
 mod resumed_pace;
 mod resumed_secrets;
+mod rotation;
