@@ -308,7 +308,7 @@ static TABLE: &[Setting] = &[
         "maximum time that an idle connection is kept open"),
     row!("KEEPALIVE_MAX", Whole<usize, 0>, fetch.keepalive_max,
         "maximum idle connections; 0: each request opens a connection"),
-    row!("TLS_SESSIONS_MEMORY", Bytes<u64>, tls_sessions_memory,
+    row!("TLS_SESSIONS_MEMORY", Bytes<u64, 0>, tls_sessions_memory,
         "memory for TLS sessions to be resumed, some 8 kB a host; those of hosts with nothing queued are evicted first; 0: none is kept"),
     row!("CA_FILE", Maybe<File>, ca_file,
         "file of certificates (PEM) trusted in addition to the built-in ones"),

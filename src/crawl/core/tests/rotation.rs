@@ -65,6 +65,8 @@ fn of_hosts_that_take_turns_by_their_delay_as_many_keep_connections_as_can_be_ke
     let (hosts, pages, kept) = (100, 40, 60);
     let world = rotate(hosts, pages, |config| {
         config.throttle.default.delay = Duration::from_secs(1);
+        // One after the other.
+        config.throttle.concurrent_requests = 1;
         config.fetch.keepalive_max = kept;
     });
     let connections = world.borrow().connections.len() as u32;
