@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "signal masks are set through libc alone")]
 
 mod files;
+mod gzip;
 mod order;
 mod reads;
 mod reserve;
@@ -18,7 +19,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use flate2::{Compress, Compression, FlushCompress, Status};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::Event;
@@ -26,6 +26,9 @@ use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
 use files::Files;
 pub(super) use files::read;
+pub(super) use gzip::Gzip;
+#[cfg(test)]
+pub(crate) use gzip::{gunzip, gunzip_members};
 pub(super) use order::{Order, Place, renamed_by};
 use reads::Reads;
 pub(super) use reserve::{check as check_reserve, usual_reserve};
@@ -210,41 +213,6 @@ impl SpaceWait {
     }
 }
 
-/// Compresses to gzip members, reusing its memory.
-#[derive(Debug)]
-pub(super) struct Gzip {
-    state: Compress,
-    member: Vec<u8>,
-}
-
-impl Default for Gzip {
-    fn default() -> Self {
-        Gzip {
-            state: Compress::new_gzip(Compression::new(LEVEL), WINDOW_BITS),
-            member: Vec::new(),
-        }
-    }
-}
-
-impl Gzip {
-    /// The bytes as one gzip member.
-    pub(super) fn member(&mut self, bytes: &[u8]) -> &[u8] {
-        self.state.reset();
-        self.member.clear();
-        self.member.shrink_to(MEMBER_KEPT);
-        let mut status = Status::Ok;
-        while status != Status::StreamEnd {
-            self.member.reserve(bytes.len() / 2 + 1024);
-            let rest = &bytes[self.state.total_in() as usize..];
-            status = self
-                .state
-                .compress_vec(rest, &mut self.member, FlushCompress::Finish)
-                .expect("compression with space for its output cannot fail");
-        }
-        &self.member
-    }
-}
-
 fn work(
     mut files: Files,
     inbox: &Receiver<(u64, DiskJob)>,
@@ -334,35 +302,3 @@ fn block_signals() {
 
 /// How often a job without space is retried.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Higher levels gain little.
-const LEVEL: u32 = 6;
-
-/// The largest window of gzip: 32 KiB.
-const WINDOW_BITS: u8 = 15;
-
-/// Memory that the compressor keeps between members.
-const MEMBER_KEPT: usize = 1024 * 1024;
-
-/// The content of one gzip member.
-#[cfg(test)]
-pub(crate) fn gunzip(member: &[u8]) -> Vec<u8> {
-    let mut content = Vec::new();
-    io::Read::read_to_end(&mut flate2::read::GzDecoder::new(member), &mut content)
-        .expect("a whole gzip member");
-    content
-}
-
-/// The content of each gzip member of a file.
-#[cfg(test)]
-pub(crate) fn gunzip_members(mut bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut members = Vec::new();
-    while !bytes.is_empty() {
-        let mut decoder = flate2::bufread::GzDecoder::new(bytes);
-        let mut content = Vec::new();
-        io::Read::read_to_end(&mut decoder, &mut content).expect("a whole gzip member");
-        members.push(content);
-        bytes = decoder.into_inner();
-    }
-    members
-}

@@ -1,0 +1,205 @@
+//! Gzip members: what is compressed already is stored in its member, the rest is deflated.
+//!
+//! Deflating bytes of a compressed reply takes twenty times as long as storing them, and saves a twentieth of them
+//! at most.
+
+use flate2::{Compress, Compression, FlushCompress, Status};
+
+/// Compresses to gzip members, reusing its memory.
+#[derive(Debug)]
+pub(in crate::io) struct Gzip {
+    deflating: Compress,
+    storing: Compress,
+    /// Deflates a sample.
+    probing: Compress,
+    member: Vec<u8>,
+}
+
+/// Higher levels gain little.
+const LEVEL: u32 = 6;
+
+/// The largest window of gzip: 32 KiB.
+const WINDOW_BITS: u8 = 15;
+
+/// Memory that the compressor keeps between members.
+const MEMBER_KEPT: usize = 1024 * 1024;
+
+/// Fewer bytes are deflated whatever they are.
+const STORED_MIN: usize = 1024;
+
+/// So many bytes are looked at, in so many places.
+const SAMPLE: usize = 4096;
+const SAMPLE_PIECES: usize = 16;
+
+/// So many bytes are deflated to see whether they shrink.
+const PROBE: usize = 2048;
+
+impl Default for Gzip {
+    fn default() -> Self {
+        Gzip {
+            deflating: Compress::new_gzip(Compression::new(LEVEL), WINDOW_BITS),
+            storing: Compress::new_gzip(Compression::none(), WINDOW_BITS),
+            probing: Compress::new(Compression::fast(), false),
+            member: Vec::new(),
+        }
+    }
+}
+
+impl Gzip {
+    /// The bytes as one gzip member.
+    pub(in crate::io) fn member(&mut self, bytes: &[u8]) -> &[u8] {
+        let is_stored = is_even(bytes) && !self.shrinks(bytes);
+        let (state, expected) = match is_stored {
+            true => (&mut self.storing, bytes.len()),
+            false => (&mut self.deflating, bytes.len() / 2),
+        };
+        state.reset();
+        self.member.clear();
+        self.member.shrink_to(MEMBER_KEPT);
+        let mut status = Status::Ok;
+        while status != Status::StreamEnd {
+            self.member.reserve(expected + 1024);
+            let rest = &bytes[state.total_in() as usize..];
+            status = state
+                .compress_vec(rest, &mut self.member, FlushCompress::Finish)
+                .expect("compression with space for its output cannot fail");
+        }
+        &self.member
+    }
+
+    /// Whether a sample from the middle of the bytes shrinks: they may be even and yet repeat themselves.
+    fn shrinks(&mut self, bytes: &[u8]) -> bool {
+        let start = bytes.len().saturating_sub(PROBE) / 2;
+        let sample = &bytes[start..bytes.len().min(start + PROBE)];
+        self.probing.reset();
+        self.member.clear();
+        self.member.reserve(2 * PROBE);
+        let done = self
+            .probing
+            .compress_vec(sample, &mut self.member, FlushCompress::Finish);
+        done.is_ok_and(|status| status == Status::StreamEnd)
+            && self.member.len() < sample.len() - sample.len() / 16
+    }
+}
+
+/// Whether bytes are distributed as those of compressed data: nearly evenly.
+///
+/// Two bytes of a sample are equal with a probability of 1/256 in such data, of about 1/16 in text and of 1/64 in
+/// base64; a quarter more than 1/256 is taken for even, so that the head of a record may be among them.
+fn is_even(bytes: &[u8]) -> bool {
+    if bytes.len() < STORED_MIN {
+        return false;
+    }
+    let piece = (SAMPLE / SAMPLE_PIECES).min(bytes.len() / SAMPLE_PIECES);
+    let last = bytes.len() - piece;
+    let mut counts = [0_u32; 256];
+    for number in 0..SAMPLE_PIECES {
+        let start = last * number / (SAMPLE_PIECES - 1);
+        for byte in &bytes[start..start + piece] {
+            counts[usize::from(*byte)] += 1;
+        }
+    }
+    let size = (piece * SAMPLE_PIECES) as u64;
+    let equal: u64 = counts
+        .iter()
+        .map(|count| u64::from(*count) * u64::from(count.saturating_sub(1)))
+        .sum();
+    // Of size * (size - 1) pairs.
+    equal * 256 * 4 <= size * (size - 1) * 5
+}
+
+/// The content of one gzip member.
+#[cfg(test)]
+pub(crate) fn gunzip(member: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(member), &mut content)
+        .expect("a whole gzip member");
+    content
+}
+
+/// The content of each gzip member of a file.
+#[cfg(test)]
+pub(crate) fn gunzip_members(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut members = Vec::new();
+    while !bytes.is_empty() {
+        let mut decoder = flate2::bufread::GzDecoder::new(bytes);
+        let mut content = Vec::new();
+        std::io::Read::read_to_end(&mut decoder, &mut content).expect("a whole gzip member");
+        members.push(content);
+        bytes = decoder.into_inner();
+    }
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::Rng;
+
+    /// Bytes as even as those of compressed data.
+    fn dense(length: usize) -> Vec<u8> {
+        let mut rng = Rng::from_seed(length as u64);
+        (0..length).map(|_| rng.next_u64() as u8).collect()
+    }
+
+    /// A record: its head, that of a reply, and a body.
+    fn record(body: &[u8]) -> Vec<u8> {
+        let head = "WARC/1.1\r\nWARC-Type: response\r\nWARC-Target-URI: https://a.test/page\r\n\r\n\
+                    HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n";
+        [head.repeat(4).as_bytes(), body].concat()
+    }
+
+    #[test]
+    fn compressed_bytes_are_stored_and_others_are_deflated() {
+        let mut gzip = Gzip::default();
+        let text = "<p>Each reply has a record, and each record a member.</p>\n".repeat(300);
+        let prose: Vec<u8> = text
+            .bytes()
+            .zip(dense(text.len()))
+            .map(|(byte, noise)| byte ^ (noise & 1))
+            .collect();
+        let hex: Vec<u8> = dense(20_000)
+            .iter()
+            .map(|byte| b"0123456789abcdef"[usize::from(byte & 15)])
+            .collect();
+        let mut compressed = Gzip::default();
+        let compressed = compressed.member(&prose);
+        for (name, bytes, is_stored) in [
+            ("nothing", Vec::new(), false),
+            ("few bytes", dense(STORED_MIN - 1), false),
+            ("even bytes", dense(STORED_MIN), true),
+            ("more even bytes", dense(300_000), true),
+            ("text", text.clone().into_bytes(), false),
+            ("digits", hex, false),
+            ("a record of text", record(text.as_bytes()), false),
+            (
+                "a record of a compressed reply",
+                record(&dense(15_000)),
+                true,
+            ),
+            (
+                "a record of text that is compressed",
+                record(compressed),
+                true,
+            ),
+            (
+                "half of each",
+                [text.as_bytes(), &dense(text.len())].concat(),
+                false,
+            ),
+        ] {
+            let member = gzip.member(&bytes).to_vec();
+            assert!(gunzip(&member) == bytes, "{name}");
+            // A header, a trailer, and five bytes for each block.
+            let stored = bytes.len() + 18 + 5 * (1 + bytes.len() / 16_000);
+            let is_as_long = (bytes.len() + 18..=stored).contains(&member.len());
+            let may_be_either = bytes.len() < STORED_MIN;
+            assert!(
+                may_be_either || is_as_long == is_stored,
+                "{name}: {} of {}",
+                member.len(),
+                bytes.len()
+            );
+        }
+    }
+}
