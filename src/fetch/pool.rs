@@ -14,7 +14,8 @@ use crate::base::secret::Secret;
 use crate::base::time::Instant;
 
 /// Connections that wait for the next request of their origin. All operations except
-/// [`Pool::take_where`] take constant time, and closing the one needed last logarithmic time.
+/// [`Pool::take_where`] take constant time while the pool is not full. In a full one, adding and closing take
+/// logarithmic time, and all are ordered anew once in a while.
 ///
 /// A connection is identified by its slot in the caller's table, a small and dense number.
 #[derive(Debug)]
