@@ -58,6 +58,8 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("cookie_store", &["src/fetch/cookies.rs"]),
     ("psl", &["src/wire/url.rs"]),
     ("html5gum", &["src/wire/html/tags.rs"]),
+    ("memchr", &["src/wire/html/tags/skim.rs"]),
+    ("html5ever", &["src/wire/html/tags/tests.rs"]),
     ("encoding_rs", &["src/wire/charset.rs"]),
     ("chardetng", &["src/wire/charset.rs"]),
     ("quick_xml", &["src/wire/sitemap.rs"]),

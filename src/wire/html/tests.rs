@@ -156,6 +156,7 @@ fn references_are_read_as_browsers_read_them() {
     check("<a href=/x#top><a href=/x#end>", &["http://a.test/x"]);
     check("<a\nhref\n=\n'/x'>", &["http://a.test/x"]);
     check("<a href='/1' href='/2'>", &["http://a.test/1"]);
+    check("<a href href='/2'>", &[]);
     check("<a title='>' href=/x>", &["http://a.test/x"]);
     check("<a href=\"/ü?ü\">", &["http://a.test/%C3%BC?%C3%BC"]);
     check("<a/href=/x>", &["http://a.test/x"]);

@@ -1,7 +1,7 @@
 //! The base of a page's references.
 //!
-//! The `url` library resolves references, except those that are plain absolute URLs already, which need
-//! no parser.
+//! The `url` library resolves references, except plain ones, which need no parser: absolute URLs that are
+//! canonical, and paths and queries that remain as they are written.
 
 use std::cell::Cell;
 
@@ -17,6 +17,8 @@ use crate::wire::charset::{LACKING_MAX, LACKING_UNITS, QueryEncoding};
 #[derive(Clone, Debug)]
 pub struct Base {
     url: Parsed,
+    /// The same as a URL that can be fetched, if it is one.
+    canonical: Option<CrawlUrl>,
     /// The encoding of queries, if it is not UTF-8.
     encoding: Option<QueryEncoding>,
 }
@@ -26,6 +28,7 @@ impl Base {
     pub fn of(url: &CrawlUrl) -> Self {
         Base {
             url: Parsed::of(url),
+            canonical: Some(url.clone()),
             encoding: None,
         }
     }
@@ -46,7 +49,8 @@ impl Base {
         reference: &str,
         units: &mut Units,
     ) -> Result<CrawlUrl, UrlError> {
-        if let Some(url) = plain::read(reference) {
+        let within = || plain::join(self.canonical.as_ref()?, reference);
+        if let Some(url) = plain::read(reference).or_else(within) {
             return Ok(url);
         }
         let lacking = Cell::default();
@@ -63,6 +67,7 @@ impl Base {
     pub fn rebased(&self, reference: &str) -> Self {
         match self.resolve(reference, &Cell::default()) {
             Ok(url) if !matches!(url.scheme(), "data" | "javascript") => Base {
+                canonical: url.clone().into_crawl_url().ok(),
                 url,
                 encoding: self.encoding,
             },
@@ -194,7 +199,18 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #![proptest_config(ProptestConfig::with_cases(8000))]
+        #[test]
+        fn plain_references_are_resolved_as_the_standard_says(
+            base in "(https?|ftp)://(u@)?[ab.]{1,3}(:[0-9]{2,3})?(/[a.%2e]{0,3}){0,4}([?]q'?)?(#f)?",
+            reference in "[/?]?([a-f./?#:%@' \\t2e\\\\ü-]{0,9}|[a-f/.?#&=]{0,12})",
+        ) {
+            let page = CrawlUrl::parse("http://a.test/a/b").expect("a URL");
+            let base = Base::of(&page).rebased(&base);
+            let full = base.resolve(&reference, &Cell::default());
+            prop_assert_eq!(base.join(&reference), full.and_then(Parsed::into_crawl_url));
+        }
+
         #[test]
         fn the_minimum_length_is_a_lower_bound(
             base in "(https?|ftp)://(u@)?[ab.]{1,3}(:[0-9]{2,3})?(/[a.]{0,3}){0,4}([?]q)?(#f)?",
