@@ -69,6 +69,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         "flate2",
         &["src/wire/coding/engine.rs", "src/io/disk/gzip.rs"],
     ),
+    ("libdeflate_sys", &["src/wire/coding/whole.rs"]),
     ("brotli_decompressor", &["src/wire/coding/engine.rs"]),
     ("zstd", &["src/wire/coding/engine.rs"]),
     // For digests; rustls has a module of the same name.
@@ -762,7 +763,7 @@ fn identifiers(line: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// The files that may contain `unsafe`: what the kernel or an allocator is asked through C.
+/// The files that may contain `unsafe`: what the kernel, an allocator or a decompressor is asked through C.
 const UNSAFE: &[&str] = &[
     "src/cli/allocator.rs",
     "src/io/conformance/overtaken.rs",
@@ -774,6 +775,7 @@ const UNSAFE: &[&str] = &[
     "src/io/uring/pinned.rs",
     "src/io/uring/ring.rs",
     "src/testkit/stamp.rs",
+    "src/wire/coding/whole.rs",
 ];
 
 #[test]

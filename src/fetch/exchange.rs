@@ -220,6 +220,14 @@ impl Exchange {
 
     /// Ends the exchange with a failure; what was received is kept.
     pub fn fail(&mut self, failure: Failure) -> Step {
+        let failure = match self.release() {
+            Some(Taken::Cut { over }) => {
+                self.received.drop_last(over);
+                return self.cut(self.last_arrival);
+            }
+            Some(Taken::Bomb(bomb)) => bomb,
+            Some(Taken::All | Taken::Some) | None => failure,
+        };
         if self.received.head.is_some() {
             self.received.truncated = match failure.kind {
                 FailureKind::Timeout | FailureKind::Cancelled => Some(Truncation::Time),
@@ -347,7 +355,11 @@ impl Exchange {
     /// Bytes of memory of its buffers.
     pub fn memory(&self) -> usize {
         let Received { wire, body, .. } = &self.received;
-        self.request.capacity() + memory_of(wire) + memory_of(body)
+        let held = match &self.state {
+            State::ReadingBody(body) => body.memory(),
+            _ => 0,
+        };
+        self.request.capacity() + memory_of(wire) + memory_of(body) + held
     }
 
     /// Everything known about the exchange, for the sink.
@@ -419,7 +431,7 @@ impl Exchange {
                 let framing = self.reader.framing();
                 self.received
                     .take_head(head, framing, self.budget.bytes_max);
-                self.state = State::ReadingBody(Body::new(self.budget));
+                self.state = State::ReadingBody(Body::new(self.budget, framing));
                 Read::Done(Step::Head)
             }
             Ok(Some(_)) => {
@@ -467,6 +479,9 @@ impl Exchange {
         if let Some(taken) = body.resume(headers, decoded_max, out) {
             return self.took(taken, arrival);
         }
+        if let Some(reusable) = body.ended() {
+            return Read::Done(self.complete(reusable, arrival));
+        }
         let (mut now, _) = input.split_at(input.len().min(wire_max).min(decoded_max));
         let before = now;
         let item = self.reader.next(&mut now);
@@ -483,7 +498,16 @@ impl Exchange {
                 let taken = body.take(piece, headers, decoded_max, out);
                 self.took(taken, arrival)
             }
-            Ok(Some(Item::End { reusable })) => Read::Done(self.complete(reusable, arrival)),
+            Ok(Some(Item::End { reusable })) => {
+                let Received {
+                    head, body: out, ..
+                } = &mut self.received;
+                let headers = &head.as_ref().expect("a body follows its head").headers;
+                match body.end(reusable, headers, decoded_max, out) {
+                    Some(taken) => self.took(taken, arrival),
+                    None => Read::Done(self.complete(reusable, arrival)),
+                }
+            }
             Ok(_) => Read::Again,
         }
     }
@@ -524,6 +548,23 @@ impl Exchange {
         Step::Over {
             failure,
             reusable: false,
+        }
+    }
+
+    /// Decodes what was held of a body that will not be complete.
+    fn release(&mut self) -> Option<Taken> {
+        let Received {
+            head, body: out, ..
+        } = &mut self.received;
+        match (&mut self.state, head) {
+            (State::ReadingBody(body), Some(head)) => {
+                let mut taken = body.release(&head.headers, usize::MAX, out);
+                while taken == Some(Taken::Some) {
+                    taken = body.resume(&head.headers, usize::MAX, out);
+                }
+                taken
+            }
+            _ => None,
         }
     }
 

@@ -4,10 +4,12 @@
 //! decode are not requested ([`ACCEPT_ENCODING`]), and rejected with [`CodingError::Absent`].
 
 mod engine;
+mod whole;
 
 use std::ops::Range;
 
 pub use engine::gzip;
+pub(crate) use whole::inflate;
 
 use engine::{Engine, StreamState};
 
@@ -210,6 +212,13 @@ impl Decoder {
             None => Ok(()),
         }
     }
+}
+
+/// Whether the values of Content-Encoding name gzip and nothing else.
+pub(crate) fn is_gzip<'a>(content_encoding_values: impl IntoIterator<Item = &'a [u8]>) -> bool {
+    let mut values = content_encoding_values.into_iter();
+    let coding = values.next().map(<[u8]>::trim_ascii).map(Coding::from_name);
+    matches!(coding, Some(Ok(Some(Coding::Gzip)))) && values.next().is_none()
 }
 
 impl std::fmt::Debug for Decoder {

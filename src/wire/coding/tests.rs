@@ -442,6 +442,61 @@ fn gzip_writes_the_same_bytes_every_time() {
     assert_eq!(gzip(TEXT)[4..8], [0; 4], "the header has no time");
 }
 
+/// What a whole body is decoded to at once, if at all, is what the decoder makes of it.
+fn check_at_once(coded: &[u8], decoded_max: usize) -> bool {
+    let mut out = b"before".to_vec();
+    let is_done = inflate(coded, decoded_max, &mut out);
+    let expected = match is_done {
+        false => Vec::new(),
+        true => {
+            let (expected, end) = decode("gzip", [coded], Budget::default());
+            assert_eq!(end, Ok(DecodeProgress::More));
+            expected
+        }
+    };
+    assert!(out.strip_prefix(b"before") == Some(&expected[..]));
+    assert!(expected.len() <= decoded_max);
+    is_done
+}
+
+#[test]
+fn a_whole_gzip_body_is_decoded_at_once() {
+    let coded = gzip(TEXT);
+    assert!(check_at_once(&coded, TEXT.len()));
+    assert!(check_at_once(&gzip(b""), 0));
+    assert!(!check_at_once(&coded, TEXT.len() - 1), "beyond the limit");
+    for cut in 0..coded.len() {
+        assert!(!check_at_once(&coded[..cut], TEXT.len()), "cut at {cut}");
+    }
+    let twice = coded.repeat(2);
+    assert!(!check_at_once(&twice, 2 * TEXT.len()), "two members");
+    let more = [&coded[..], b"\n"].concat();
+    assert!(!check_at_once(&more, usize::MAX), "rubbish after it");
+    assert!(!check_at_once(&encode::zlib(TEXT), TEXT.len()), "zlib");
+    let mut named = coded.clone();
+    named[3] |= 8;
+    named.splice(10..10, *b"page.html\0");
+    assert!(check_at_once(&named, TEXT.len()), "with a name");
+    // The checksum of the header is checked by the decoder alone.
+    named[3] |= 2;
+    assert!(!check_at_once(&named, TEXT.len()));
+}
+
+#[test]
+fn gzip_alone_is_recognized() {
+    for (values, expected) in [
+        (&[&b"gzip"[..]][..], true),
+        (&[b" X-GZIP "], true),
+        (&[], false),
+        (&[b"gzip", b"gzip"], false),
+        (&[b"gzip, gzip"], false),
+        (&[b"deflate"], false),
+        (&[b"identity"], false),
+    ] {
+        assert_eq!(is_gzip(values.iter().copied()), expected, "{values:?}");
+    }
+}
+
 mod random {
     use proptest::prelude::*;
 
@@ -458,6 +513,34 @@ mod random {
             let honest = encoded(coding, TEXT);
             let start = &honest[..start.min(honest.len())];
             let _ = decoded_with(coding.as_str(), &[start, &body].concat(), Budget::default());
+        }
+
+        #[test]
+        fn what_is_decoded_at_once_is_what_the_decoder_decodes(
+            body in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..3_000),
+                "[a-d ]{0,3000}".prop_map(String::into_bytes),
+            ],
+            second in "[a-d]{0,9}",
+            members in 1..3_usize,
+            damage in prop::option::weighted(0.5, (any::<prop::sample::Index>(), 1..=255_u8)),
+            cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+            room in 0..4_000_usize,
+        ) {
+            let mut coded = gzip(&body);
+            if members == 2 {
+                coded.extend(gzip(second.as_bytes()));
+            }
+            if let Some((at, bits)) = damage {
+                let at = at.index(coded.len());
+                coded[at] ^= bits;
+            }
+            if let Some(cut) = cut {
+                coded.truncate(cut.index(coded.len()));
+            }
+            let is_done = check_at_once(&coded, room);
+            let is_usual = members == 1 && damage.is_none() && cut.is_none();
+            prop_assert!(is_done || !is_usual || body.len() > room);
         }
 
         #[test]

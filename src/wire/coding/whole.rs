@@ -1,0 +1,75 @@
+//! Decodes a gzip body that is wholly in memory: in half the time, but in one step.
+//!
+//! A function of the bytes and a limit. It decides the usual case only: one complete member that decodes to
+//! no more than the limit. All others, the faulty ones among them, are left to the
+//! [`Decoder`](super::Decoder).
+
+#![expect(
+    unsafe_code,
+    reason = "its safe crate does not return where a member ends"
+)]
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use libdeflate_sys as ffi;
+
+/// Appends the content of the only gzip member in `coded`, and returns whether it has: if it is not
+/// complete, valid and alone, or has more than `decoded_max` bytes, nothing is appended.
+pub(crate) fn inflate(coded: &[u8], decoded_max: usize, out: &mut Vec<u8>) -> bool {
+    let [0x1f, 0x8b, _, flags, .., a, b, c, d] = *coded else {
+        return false;
+    };
+    // The length at its end, if one member is all (RFC 1952, 2.3.1).
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    if flags & FLAGS_LEFT != 0 || length > decoded_max {
+        return false;
+    }
+    let Some(inflater) = Inflater::new() else {
+        return false;
+    };
+    out.reserve_exact(length);
+    let (mut used, mut decoded) = (0, 0);
+    // SAFETY: the input is initialized and as long as stated; the output is spare memory of the vector,
+    // which has `length` bytes at least; the numbers live as long as the call.
+    let result = unsafe {
+        ffi::libdeflate_gzip_decompress_ex(
+            inflater.0.as_ptr(),
+            coded.as_ptr().cast::<c_void>(),
+            coded.len(),
+            out.spare_capacity_mut().as_mut_ptr().cast::<c_void>(),
+            length,
+            &mut used,
+            &mut decoded,
+        )
+    };
+    if result != ffi::libdeflate_result_LIBDEFLATE_SUCCESS || used != coded.len() {
+        return false;
+    }
+    assert!(decoded <= length, "the library stays within the output");
+    // SAFETY: this many bytes of the spare memory were written, and no more than it has.
+    unsafe { out.set_len(out.len() + decoded) };
+    true
+}
+
+/// The state of the library for a call.
+struct Inflater(NonNull<ffi::libdeflate_decompressor>);
+
+impl Inflater {
+    /// `None` if there is no memory.
+    fn new() -> Option<Self> {
+        // SAFETY: has no preconditions.
+        NonNull::new(unsafe { ffi::libdeflate_alloc_decompressor() }).map(Inflater)
+    }
+}
+
+impl Drop for Inflater {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated by the library and is freed once.
+        unsafe { ffi::libdeflate_free_decompressor(self.0.as_ptr()) };
+    }
+}
+
+/// Members with these flags are left to the decoder: the checksum of the header, which the library does not
+/// check, and reserved ones.
+const FLAGS_LEFT: u8 = 0xe2;
