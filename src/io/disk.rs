@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::Event;
+use super::{Event, IoSettings};
 use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
 use files::Files;
@@ -61,9 +61,8 @@ struct Results {
 struct Wake(Arc<dyn Fn() + Send + Sync>);
 
 impl Disk {
-    /// Starts the thread. `wake` is called when the list of results stops being empty. `free_min`: what
-    /// remains free on each volume; see [`IoSettings::disk_free_min`](super::IoSettings::disk_free_min).
-    pub(super) fn start(free_min: Option<u64>, wake: impl Fn() + Send + Sync + 'static) -> Self {
+    /// Starts the thread. `wake` is called when the list of results stops being empty.
+    pub(super) fn start(settings: &IoSettings, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let results = Results {
             done: Arc::default(),
             wake: Wake(Arc::new(wake)),
@@ -76,7 +75,7 @@ impl Disk {
         let reading_thread = Reads::start(&reads, results.clone());
         let thread = {
             let (results, space, reads) = (results.clone(), Arc::clone(&space), Arc::clone(&reads));
-            let files = Files::new(given_up.clone(), free_min);
+            let files = Files::new(given_up.clone(), settings);
             thread::Builder::new().name("disk".into()).spawn(move || {
                 let _close = CloseReads(&reads);
                 work(files, &inbox, &results, &space, &reads);

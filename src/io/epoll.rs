@@ -307,10 +307,10 @@ impl Io for Epoll {
 
     fn disk(&mut self, job: DiskJob) {
         let signal = &self.signal;
-        let free_min = self.settings.disk_free_min;
+        let settings = &self.settings;
         let disk = self.disk.get_or_insert_with(|| {
             let signal = Arc::clone(signal);
-            Disk::start(free_min, move || signal.send())
+            Disk::start(settings, move || signal.send())
         });
         disk.push(job);
     }

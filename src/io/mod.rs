@@ -431,6 +431,8 @@ pub struct IoSettings {
     /// of the volume. A write that would leave less waits as on a full disk. They are written to once
     /// stalled writes are to fail ([`Io::fail_stalled_writes`]).
     pub disk_free_min: Option<u64>,
+    /// Level at which gzip members are compressed: 0, which stores, to 9.
+    pub gzip_level: u32,
 }
 
 impl Default for IoSettings {
@@ -444,6 +446,8 @@ impl Default for IoSettings {
             timer_slack: Duration::from_nanos(1),
             spin: Duration::ZERO,
             disk_free_min: None,
+            // Higher levels gain little.
+            gzip_level: 6,
         }
     }
 }

@@ -94,7 +94,7 @@ impl Sim {
         let rng = Rng::from_seed(seed);
         Sim {
             wall_at_start: WALL_AT_START,
-            disk: Disk::new(rng.fork("disk"), &faults, settings.disk_free_min),
+            disk: Disk::new(rng.fork("disk"), &faults, &settings),
             shared: Shared::new(),
             memory: faults.memory.clone(),
             port_search: Duration::ZERO,

@@ -358,10 +358,10 @@ impl Io for Uring {
 
     fn disk(&mut self, job: DiskJob) {
         let signal = &self.signal;
-        let free_min = self.settings.disk_free_min;
+        let settings = &self.settings;
         let disk = self.disk.get_or_insert_with(|| {
             let signal = Arc::clone(signal);
-            Disk::start(free_min, move || signal.send())
+            Disk::start(settings, move || signal.send())
         });
         disk.push(job);
     }

@@ -130,6 +130,27 @@ impl<const MIN: u64> Form for Concurrency<MIN> {
     }
 }
 
+/// A level of gzip: 0 to 9.
+pub(super) struct GzipLevel;
+
+impl Form for GzipLevel {
+    type Of = u32;
+    const KIND: &'static str = Whole::<u32, 0>::KIND;
+
+    fn read(value: &Value) -> Result<u32, Problem> {
+        const MEND: &str = "give a level from 0, which stores, to 9, which is the slowest";
+        match Whole::<u32, 0>::read(value) {
+            Ok(level) if level > 9 => Err(wrong(value, "too large", MEND)),
+            Ok(level) => Ok(level),
+            Err(problem) => Err(Problem::new(problem.what, MEND)),
+        }
+    }
+
+    fn write(of: &u32) -> Value {
+        (*of).into()
+    }
+}
+
 /// A number of bytes, at least 1.
 pub(super) struct Bytes<T, const MIN: u64 = 1>(PhantomData<T>);
 

@@ -10,7 +10,7 @@ use super::net::{
     Servers, Token, Words,
 };
 use super::quantity::{
-    AboveOne, AboveZero, BelowOne, Bytes, Concurrency, Delay, Limit, Timeout, Whole,
+    AboveOne, AboveZero, BelowOne, Bytes, Concurrency, Delay, GzipLevel, Limit, Timeout, Whole,
 };
 use super::scopes::{Keys, Scopes, Slots};
 use super::throttling::{Errors, Exceptions, ManagerForm, MapKinds, Target};
@@ -342,6 +342,8 @@ static TABLE: &[Setting] = &[
         "exchanges are written to WARC files"),
     row!("WARC_SIZE_MAX", Bytes<u64>, warc_size_max,
         "size at which a new WARC file is started"),
+    row!("WARC_GZIP_LEVEL", GzipLevel, io.gzip_level,
+        "level at which records are compressed: 1 is the fastest, 9 the smallest; 0: they are stored"),
     row!("STATE", Flag, state,
         "what is still to be fetched is kept on disk, for --resume after any end"),
     row!("STATE_SYNC", Delay, state_sync,

@@ -695,6 +695,33 @@ fn each_gzip_append_is_a_member_of_its_own<B: Bench>() {
     assert!(ranges[2].length < 100_000, "it does compress");
 }
 
+fn gzip_members_have_the_level_of_the_settings<B: Bench>() {
+    let bytes: Vec<u8> = noise(100_000).iter().map(|byte| byte & 7).collect();
+    let length = |gzip_level| {
+        let mut watch = Watch::<B>::with(IoSettings {
+            gzip_level,
+            ..IoSettings::default()
+        });
+        let path = watch.bench.folder().join("pages.gz");
+        let file = FileId(0);
+        watch.io().disk(DiskJob::Create {
+            file,
+            path: path.clone(),
+        });
+        let done = watch.disk(DiskJob::Append {
+            file,
+            bytes: bytes.clone(),
+            gzip: true,
+            tag: 0,
+        });
+        let content = watch.bench.content(&path).expect("the file exists");
+        assert!(crate::io::disk::gunzip(&content) == bytes);
+        done.result.expect("there is room").length as usize
+    };
+    assert!(length(0) > bytes.len());
+    assert!(length(1) < bytes.len() && length(1) != length(9));
+}
+
 fn a_disk_error_names_the_operation_and_the_path<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let path = watch.bench.folder().join("twice");
@@ -787,5 +814,6 @@ suite! {
     a_read_passes_jobs_that_do_not_concern_its_bytes
     what_is_allocated_is_no_part_of_the_file
     each_gzip_append_is_a_member_of_its_own
+    gzip_members_have_the_level_of_the_settings
     a_disk_error_names_the_operation_and_the_path
 }

@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use super::Gzip;
 use super::reserve::Reserve;
 use crate::base::disk::{DiskJob, FileId, Written};
+use crate::io::IoSettings;
 
 /// The open files.
 #[derive(Debug)]
@@ -49,13 +50,12 @@ enum Target {
 }
 
 impl Files {
-    /// No files. `given_up` becomes readable once waits for a reader of standard output are to fail;
-    /// `free_min` bytes remain free on each volume.
-    pub(super) fn new(given_up: Option<Arc<OwnedFd>>, free_min: Option<u64>) -> Self {
+    /// No files. `given_up` becomes readable once waits for a reader of standard output are to fail.
+    pub(super) fn new(given_up: Option<Arc<OwnedFd>>, settings: &IoSettings) -> Self {
         Files {
             open: BTreeMap::new(),
-            gzip: Gzip::default(),
-            reserve: Reserve::new(free_min),
+            gzip: Gzip::new(settings.gzip_level),
+            reserve: Reserve::new(settings.disk_free_min),
             given_up,
         }
     }

@@ -1,4 +1,5 @@
-//! Gzip members: what is compressed already is stored in its member, the rest is deflated.
+//! Gzip members: what is compressed already is stored in its member, the rest is deflated, unless the level
+//! is 0.
 //!
 //! Deflating a compressed reply again takes many times as long as storing it, and saves little.
 
@@ -8,14 +9,15 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 #[derive(Debug)]
 pub(in crate::io) struct Gzip {
     deflating: Compress,
+    stores_all: bool,
     storing: Compress,
     /// Deflates a sample.
     probing: Compress,
     member: Vec<u8>,
 }
 
-/// Higher levels gain little.
-const LEVEL: u32 = 6;
+/// The highest level.
+const LEVEL_MAX: u32 = 9;
 
 /// The largest window of gzip: 32 KiB.
 const WINDOW_BITS: u8 = 15;
@@ -33,21 +35,21 @@ const SAMPLE_PIECES: usize = 16;
 /// So many bytes are deflated to see whether they shrink.
 const PROBE: usize = 2048;
 
-impl Default for Gzip {
-    fn default() -> Self {
+impl Gzip {
+    /// Deflates at this level, 1 to 9; 0 stores everything.
+    pub(in crate::io) fn new(level: u32) -> Self {
         Gzip {
-            deflating: Compress::new_gzip(Compression::new(LEVEL), WINDOW_BITS),
+            deflating: Compress::new_gzip(Compression::new(level.min(LEVEL_MAX)), WINDOW_BITS),
+            stores_all: level == 0,
             storing: Compress::new_gzip(Compression::none(), WINDOW_BITS),
             probing: Compress::new(Compression::fast(), false),
             member: Vec::new(),
         }
     }
-}
 
-impl Gzip {
     /// The bytes as one gzip member.
     pub(in crate::io) fn member(&mut self, bytes: &[u8]) -> &[u8] {
-        let is_stored = is_even(bytes) && !self.shrinks(bytes);
+        let is_stored = self.stores_all || is_even(bytes) && !self.shrinks(bytes);
         let (state, expected) = match is_stored {
             true => (&mut self.storing, bytes.len()),
             false => (&mut self.deflating, bytes.len() / 2),
@@ -149,8 +151,36 @@ mod tests {
     }
 
     #[test]
+    fn the_level_decides_the_size_of_a_member() {
+        // Few words in random order, as the higher levels find longer matches in text alone.
+        let words = [
+            "the ", "crawl ", "record ", "member ", "of ", "a page", "<p>", "\n",
+        ];
+        let text: Vec<u8> = dense(20_000)
+            .iter()
+            .flat_map(|byte| words[usize::from(byte % 8)].bytes())
+            .collect();
+        let sizes: Vec<usize> = [0, 1, 6, 9, 100]
+            .iter()
+            .map(|level| {
+                let mut gzip = Gzip::new(*level);
+                // Its state is used for each member.
+                gzip.member(b"another");
+                let member = gzip.member(&text);
+                assert!(gunzip(member) == text, "level {level}");
+                member.len()
+            })
+            .collect();
+        let [stored, fast, usual, best, highest] = sizes[..] else {
+            unreachable!("five levels");
+        };
+        assert!(stored > text.len() && fast < text.len() / 2, "{sizes:?}");
+        assert!(usual < fast && best < usual && highest == best, "{sizes:?}");
+    }
+
+    #[test]
     fn compressed_bytes_are_stored_and_others_are_deflated() {
-        let mut gzip = Gzip::default();
+        let mut gzip = Gzip::new(6);
         let text = "<p>Each reply has a record, and each record a member.</p>\n".repeat(300);
         let prose: Vec<u8> = text
             .bytes()
@@ -161,7 +191,7 @@ mod tests {
             .iter()
             .map(|byte| b"0123456789abcdef"[usize::from(byte & 15)])
             .collect();
-        let mut compressed = Gzip::default();
+        let mut compressed = Gzip::new(6);
         let compressed = compressed.member(&prose);
         for (name, bytes, is_stored) in [
             ("nothing", Vec::new(), false),

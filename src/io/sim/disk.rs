@@ -13,11 +13,11 @@ use super::{Faults, FullDisk};
 use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, nanos};
-use crate::io::Event;
 use crate::io::disk::{
     Gzip, Order, Place, RETRY_INTERVAL, check_reserve, is_silent, renamed_by, usual_reserve,
     waits_for_space,
 };
+use crate::io::{Event, IoSettings};
 
 #[derive(Debug)]
 pub(super) struct Disk {
@@ -67,7 +67,7 @@ enum Target {
 }
 
 impl Disk {
-    pub(super) fn new(rng: Rng, faults: &Faults, free_min: Option<u64>) -> Self {
+    pub(super) fn new(rng: Rng, faults: &Faults, settings: &IoSettings) -> Self {
         Disk {
             rng,
             latency_max: faults.disk_latency_max,
@@ -75,7 +75,9 @@ impl Disk {
             error: faults.disk_error,
             errors: 0,
             space: faults.disk_room,
-            free_min: free_min.unwrap_or_else(|| usual_reserve(faults.disk_room)),
+            free_min: settings
+                .disk_free_min
+                .unwrap_or_else(|| usual_reserve(faults.disk_room)),
             full: faults.disk_full.clone(),
             waiting: VecDeque::new(),
             order: Order::default(),
@@ -90,7 +92,7 @@ impl Disk {
             open: BTreeMap::new(),
             allocated: BTreeMap::new(),
             stdout: Vec::new(),
-            gzip: Gzip::default(),
+            gzip: Gzip::new(settings.gzip_level),
         }
     }
 
