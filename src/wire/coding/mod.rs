@@ -9,7 +9,7 @@ mod whole;
 use std::ops::Range;
 
 pub use engine::gzip;
-pub(crate) use whole::inflate;
+pub use whole::inflate;
 
 use engine::{Engine, StreamState};
 

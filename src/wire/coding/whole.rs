@@ -12,11 +12,14 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use libdeflate_sys as ffi;
+use libdeflate_sys::{
+    libdeflate_alloc_decompressor, libdeflate_decompressor, libdeflate_free_decompressor,
+    libdeflate_gzip_decompress_ex, libdeflate_result_LIBDEFLATE_SUCCESS as SUCCESS,
+};
 
 /// Appends the content of the only gzip member in `coded`, and returns whether it has: if it is not
 /// complete, valid and alone, or has more than `decoded_max` bytes, nothing is appended.
-pub(crate) fn inflate(coded: &[u8], decoded_max: usize, out: &mut Vec<u8>) -> bool {
+pub fn inflate(coded: &[u8], decoded_max: usize, out: &mut Vec<u8>) -> bool {
     let [0x1f, 0x8b, _, flags, .., a, b, c, d] = *coded else {
         return false;
     };
@@ -33,7 +36,7 @@ pub(crate) fn inflate(coded: &[u8], decoded_max: usize, out: &mut Vec<u8>) -> bo
     // SAFETY: the input is initialized and as long as stated; the output is spare memory of the vector,
     // which has `length` bytes at least; the numbers live as long as the call.
     let result = unsafe {
-        ffi::libdeflate_gzip_decompress_ex(
+        libdeflate_gzip_decompress_ex(
             inflater.0.as_ptr(),
             coded.as_ptr().cast::<c_void>(),
             coded.len(),
@@ -43,7 +46,7 @@ pub(crate) fn inflate(coded: &[u8], decoded_max: usize, out: &mut Vec<u8>) -> bo
             &mut decoded,
         )
     };
-    if result != ffi::libdeflate_result_LIBDEFLATE_SUCCESS || used != coded.len() {
+    if result != SUCCESS || used != coded.len() {
         return false;
     }
     assert!(decoded <= length, "the library stays within the output");
@@ -53,20 +56,20 @@ pub(crate) fn inflate(coded: &[u8], decoded_max: usize, out: &mut Vec<u8>) -> bo
 }
 
 /// The state of the library for a call.
-struct Inflater(NonNull<ffi::libdeflate_decompressor>);
+struct Inflater(NonNull<libdeflate_decompressor>);
 
 impl Inflater {
     /// `None` if there is no memory.
     fn new() -> Option<Self> {
         // SAFETY: has no preconditions.
-        NonNull::new(unsafe { ffi::libdeflate_alloc_decompressor() }).map(Inflater)
+        NonNull::new(unsafe { libdeflate_alloc_decompressor() }).map(Inflater)
     }
 }
 
 impl Drop for Inflater {
     fn drop(&mut self) {
         // SAFETY: it was allocated by the library and is freed once.
-        unsafe { ffi::libdeflate_free_decompressor(self.0.as_ptr()) };
+        unsafe { libdeflate_free_decompressor(self.0.as_ptr()) };
     }
 }
 
