@@ -77,7 +77,7 @@ pub use sink::page::{Certificates, Page, TlsInfo, TlsVersion};
 #[doc(inline)]
 pub use sink::reply::{BodyMode, Flow, Reply, Resume};
 #[doc(inline)]
-pub use sink::traits::{DiskSink, Sink, WriteError};
+pub use sink::traits::{DiskSink, Preparation, Sink, WriteError};
 #[doc(inline)]
 pub use throttle::cause::WaitCause;
 #[doc(inline)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use argiope::fetch::resolver::{self, Families};
 use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use argiope::io::{
-    Accepted, Chunk, Close, Endpoint, Epoll, Event, Io, IoSettings, Token, Uring, Waker,
+    Accepted, Chunk, Close, Endpoint, Epoll, Event, Io, IoSettings, Token, Uring, Waker, WorkerJob,
 };
 use argiope::probe::{Length, Measure, Probe, ProbeReport, ProbeSettings};
 use argiope::testkit::dns;
@@ -126,6 +126,10 @@ impl<I: Io> Io for Late<I> {
             }
         }
         self.io.close(token, how);
+    }
+
+    fn compute(&mut self, job: WorkerJob) {
+        self.io.compute(job);
     }
 
     fn disk(&mut self, job: DiskJob) {

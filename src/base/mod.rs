@@ -25,6 +25,7 @@ pub mod pool;
 pub(crate) mod memory;
 
 pub mod disk;
+pub mod worker;
 pub mod machine;
 pub mod address;
 #[cfg(test)]

@@ -72,6 +72,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
             let resumed = args.resumed(&received)?;
             let stored = resumed.as_ref().map(|resumed| &resumed.inputs.settings);
             let config = settings::load_resumed(stored, args.configured(), &args.given()?)?;
+            let config = settings::with_workers(config)?;
             crawl::run(config, args, resumed, received)
         }
         Command::Fetch(args) => {

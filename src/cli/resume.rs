@@ -16,6 +16,7 @@ use super::Usage;
 use super::feed::{Seeds, is_read_last};
 use super::progress::{Shown, bytes};
 use super::seed_file::{SeedFile, absolute};
+use super::settings::of_machine;
 use super::signals::Received;
 
 /// What a crawl was given: settings, and seeds in order.
@@ -54,7 +55,8 @@ pub struct Resumed {
 impl RunInputs {
     /// What this run is given.
     pub fn of(config: &Config, urls: &[String], seeds: &[PathBuf], to_stdout: bool) -> Self {
-        let is_set = |name: &str| *config.source(name) != SettingSource::Default;
+        let unset = [SettingSource::Default, of_machine()];
+        let is_set = |name: &str| !unset.contains(config.source(name));
         let set = settings().iter().filter(|setting| is_set(setting.name));
         let value_of = |setting: &Setting| {
             let value = config.get(setting.name).map_or(Value::Null, Value::from);

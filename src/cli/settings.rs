@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
+use std::num::NonZero;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +45,25 @@ pub fn load_over(
 ) -> anyhow::Result<Config> {
     finished(gather(values, configured, flags)?)
 }
+
+/// The settings of a crawl by the command: unless `WORKERS` is set it has a helper thread for each core
+/// but one, at most four.
+pub fn with_workers(mut config: Config) -> anyhow::Result<Config> {
+    if *config.source("WORKERS") == SettingSource::Default {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let workers = (cores - 1).min(WORKERS_MAX);
+        config.set("WORKERS", workers as u64, of_machine())?;
+    }
+    Ok(config)
+}
+
+/// The source of a value that suits the machine: a crawl that is resumed on another one has another.
+pub fn of_machine() -> SettingSource {
+    SettingSource::Preset("this machine".to_owned())
+}
+
+/// Most helper threads without a setting: the crawl's thread keeps no more busy.
+const WORKERS_MAX: usize = 4;
 
 fn finished(config: Config) -> anyhow::Result<Config> {
     let config = config.finish()?;

@@ -67,7 +67,8 @@ impl Failure {
             FailureKind::Dns => matches!(self.name, "timeout" | "servfail"),
             FailureKind::Robots => self.name == "unreachable",
             FailureKind::Cancelled => self.name == "stopped",
-            FailureKind::Tls
+            FailureKind::Internal
+            | FailureKind::Tls
             | FailureKind::Protocol
             | FailureKind::TooLarge
             | FailureKind::ContentEncoding
@@ -203,11 +204,15 @@ pub enum FailureKind {
     /// ended after it may have been sent; it is not sent again. `asked`: by [`Handle::cancel`](crate::Handle::cancel).
     /// `by_sink`: by [`BodyMode::Cancel`](crate::BodyMode::Cancel).
     Cancelled,
+    /// A fault of Argiope's: the page is as it arrived, and has no links.
+    ///
+    /// `panic`: in a helper thread (`WORKERS`).
+    Internal,
 }
 
 impl FailureKind {
     /// All kinds, in the order of INTERFACE.
-    pub const ALL: [FailureKind; 15] = [
+    pub const ALL: [FailureKind; 16] = [
         FailureKind::Dns,
         FailureKind::Connect,
         FailureKind::Tls,
@@ -223,6 +228,7 @@ impl FailureKind {
         FailureKind::HostDown,
         FailureKind::Filtered,
         FailureKind::Cancelled,
+        FailureKind::Internal,
     ];
 
     /// The name in result lines and settings.
@@ -243,6 +249,7 @@ impl FailureKind {
             FailureKind::HostDown => "host_down",
             FailureKind::Filtered => "filtered",
             FailureKind::Cancelled => "cancelled",
+            FailureKind::Internal => "internal",
         }
     }
 
@@ -364,6 +371,7 @@ impl FailureKind {
                 "no_contact",
             ],
             FailureKind::Cancelled => &["stopped", "outcome_unknown", "asked", "by_sink"],
+            FailureKind::Internal => &["panic"],
         }
     }
 

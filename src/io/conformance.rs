@@ -20,6 +20,7 @@ use super::{
 };
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Instant;
+use crate::base::worker::WorkerDone;
 
 /// A back end and its peers.
 pub(super) trait Bench {
@@ -89,6 +90,7 @@ pub(super) enum Seen {
     Disk(DiskDone),
     DiskFull(String),
     DiskRoom,
+    Computed(WorkerDone),
     Woken,
 }
 
@@ -164,6 +166,7 @@ impl<B: Bench> Watch<B> {
                 Event::Disk(done) => Seen::Disk(done),
                 Event::DiskFull(error) => Seen::DiskFull(error.to_string()),
                 Event::DiskRoom => Seen::DiskRoom,
+                Event::Computed(done) => Seen::Computed(done),
                 Event::Woken => Seen::Woken,
             });
         }

@@ -3,8 +3,6 @@
 //! A write can block for seconds, so it is not done by the crawl's thread. Jobs enter through a channel;
 //! results come back through a list and a wake-up. A read passes all jobs that do not concern its bytes.
 
-#![expect(unsafe_code, reason = "signal masks are set through libc alone")]
-
 mod files;
 mod gzip;
 mod order;
@@ -15,12 +13,13 @@ use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::results::{Results, block_signals};
 use super::{Event, IoSettings};
 use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
@@ -49,24 +48,9 @@ pub(super) struct Disk {
     given_up: Option<Arc<OwnedFd>>,
 }
 
-/// Results for the loop.
-#[derive(Clone, Debug)]
-struct Results {
-    done: Arc<Mutex<Vec<Event>>>,
-    wake: Wake,
-}
-
-/// Wakes the loop to take results.
-#[derive(Clone)]
-struct Wake(Arc<dyn Fn() + Send + Sync>);
-
 impl Disk {
-    /// Starts the thread. `wake` is called when the list of results stops being empty.
-    pub(super) fn start(settings: &IoSettings, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let results = Results {
-            done: Arc::default(),
-            wake: Wake(Arc::new(wake)),
-        };
+    /// Starts the threads. Results go to `results`.
+    pub(super) fn start(settings: &IoSettings, results: &Results) -> Self {
         let (jobs, inbox) = channel();
         let given_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let given_up = given_up.ok().map(Arc::new);
@@ -87,7 +71,7 @@ impl Disk {
         Disk {
             jobs: thread.is_some().then_some(jobs),
             order: Order::default(),
-            results,
+            results: results.clone(),
             reads,
             reading_thread: reading_thread
                 .inspect_err(|error| log::warn!("cannot start a thread for reads: {error}"))
@@ -122,13 +106,8 @@ impl Disk {
         };
         if let Some(job) = refused {
             let error = io::Error::other("the disk thread is not running");
-            self.results.report_done(job, Err(error));
+            report_done(&self.results, job, Err(error));
         }
-    }
-
-    /// Appends the results since the last call.
-    pub(super) fn take_done(&mut self, events: &mut Vec<Event>) {
-        events.append(&mut lock(&self.results.done));
     }
 }
 
@@ -158,28 +137,10 @@ impl Drop for CloseReads<'_> {
     }
 }
 
-impl Results {
-    /// A job is done, or has failed.
-    fn report_done(&self, job: DiskJob, result: io::Result<Written>) {
-        if result.is_err() || !is_silent(&job) {
-            self.report(Event::Disk(job.done(result)));
-        }
-    }
-
-    fn report(&self, event: Event) {
-        let mut done = lock(&self.done);
-        let first = done.is_empty();
-        done.push(event);
-        mem::drop(done);
-        if first {
-            (self.wake.0)();
-        }
-    }
-}
-
-impl std::fmt::Debug for Wake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Wake")
+/// A job is done, or has failed.
+fn report_done(results: &Results, job: DiskJob, result: io::Result<Written>) {
+    if result.is_err() || !is_silent(&job) {
+        results.report(Event::Disk(job.done(result)));
     }
 }
 
@@ -223,7 +184,7 @@ fn work(
     while let Ok((number, mut job)) = inbox.recv() {
         reads.wait_before(&job, number);
         let result = perform(&mut files, &mut job, space, |event| results.report(event));
-        results.report_done(job, result);
+        report_done(results, job, result);
         if number > 0 {
             reads.set_done(number);
         }
@@ -280,22 +241,6 @@ pub(super) fn is_silent(job: &DiskJob) -> bool {
         | DiskJob::Replace { .. }
         | DiskJob::Read { .. }
         | DiskJob::Remove { .. } => false,
-    }
-}
-
-/// The list is valid even if a thread panicked while it held the lock.
-fn lock(done: &Mutex<Vec<Event>>) -> MutexGuard<'_, Vec<Event>> {
-    done.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Leaves signals to the host's threads; writing to a closed pipe is then an error instead of the end of
-/// the process.
-fn block_signals() {
-    // SAFETY: a zeroed set is filled before it is read, and only this thread's mask changes.
-    unsafe {
-        let mut all: libc::sigset_t = mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
     }
 }
 

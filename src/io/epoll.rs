@@ -22,7 +22,6 @@ use mio::{Events, Interest, Poll, Token as Name, event};
 
 use self::edges::Edge;
 use self::reading::Reading;
-use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::sockets::connect_meter::ConnectMeter;
 use super::sockets::listening::LISTENERS_MAX;
@@ -34,6 +33,7 @@ use super::stamps::departures::{Departure, Departures};
 use super::stamps::idle_time::IdleTime;
 use super::stamps::query_budget::QueryBudget;
 use super::stamps::run_delay::RunDelay;
+use super::threads::Threads;
 use super::waiting::due::DueSignal;
 use super::waiting::spin::Spin;
 use super::waiting::timer::{Timer, set_timer_slack};
@@ -42,6 +42,7 @@ use super::{Accepted, Chunk, Close, Endpoint, Event, Io, IoSettings, NetError, T
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::time::{Instant, Wall};
+use crate::base::worker::WorkerJob;
 use crate::io::IoKind;
 
 /// The back end that runs on any Linux.
@@ -73,7 +74,7 @@ pub struct Epoll {
     counting_turns: u32,
     /// Bounds the cost of that.
     query_budget: QueryBudget,
-    disk: Option<Disk>,
+    threads: Threads,
     _stamping: OwnedFd,
 }
 
@@ -108,7 +109,7 @@ impl Epoll {
             turn_thread: TurnThread::default(),
             delay: RunDelay::none(),
             signal,
-            sockets: Sockets::new(capacity, wake),
+            sockets: Sockets::new(capacity, wake.clone()),
             pool: Pool::new(settings.buffer_bytes, settings.buffers_max),
             outbox: Outbox::default(),
             queued: Vec::new(),
@@ -116,7 +117,7 @@ impl Epoll {
             counting_turns: 0,
             connect_meter: ConnectMeter::default(),
             query_budget: QueryBudget::new(),
-            disk: None,
+            threads: Threads::new(&settings, wake),
             _stamping: keep_stamping()?,
             settings,
         })
@@ -306,22 +307,19 @@ impl Io for Epoll {
     }
 
     fn disk(&mut self, job: DiskJob) {
-        let signal = &self.signal;
-        let settings = &self.settings;
-        let disk = self.disk.get_or_insert_with(|| {
-            let signal = Arc::clone(signal);
-            Disk::start(settings, move || signal.send())
-        });
-        disk.push(job);
+        self.threads.disk(job);
+    }
+
+    fn compute(&mut self, job: WorkerJob) {
+        self.threads.compute(job);
     }
 
     fn fail_stalled_writes(&mut self) {
-        if let Some(disk) = &self.disk {
-            disk.fail_stalled_writes();
-        }
+        self.threads.fail_stalled_writes();
     }
 
     fn submit(&mut self) {
+        self.threads.submit();
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut queued = std::mem::take(&mut self.queued);
         let mut stamped = false;
@@ -426,11 +424,11 @@ impl Io for Epoll {
     }
 }
 
-/// Ends a wait from another thread: a host's, through a [`Waker`], or the disk's.
+/// Ends a wait from another thread: a host's, through a [`Waker`], or a helper thread's.
 #[derive(Debug)]
 struct WakeSignal {
     waker: mio::Waker,
-    /// A host sent it, not only the disk.
+    /// A host sent it, not only a helper thread.
     requested: AtomicBool,
 }
 

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::base::disk::DiskJob;
 use crate::base::time::{Instant, Wall};
+use crate::base::worker::WorkerJob;
 use crate::io::IoKind;
 
 /// `IO`: the kernel interface to use.
@@ -137,6 +138,10 @@ impl Io for Kernel {
 
     fn disk(&mut self, job: DiskJob) {
         either!(self, io => io.disk(job));
+    }
+
+    fn compute(&mut self, job: WorkerJob) {
+        either!(self, io => io.compute(job));
     }
 
     fn fail_stalled_writes(&mut self) {

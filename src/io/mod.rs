@@ -1,7 +1,7 @@
 //! The io floor: one completion-shaped interface to the kernel, and its back ends, one of them
 //! simulated.
 //!
-//! Work is queued (`connect`, `send`, `close`, `disk`), leaves with [`Io::submit`] and comes back as
+//! Work is queued (`connect`, `send`, `close`, `disk`, `compute`), leaves with [`Io::submit`] and comes back as
 //! [`Event`]s from [`Io::wait`]. There are no callbacks and no futures, so no user code runs in this
 //! floor, and a completion ring needs no translation.
 
@@ -13,6 +13,9 @@ mod epoll;
 mod uring;
 mod kernel;
 mod disk;
+mod workers;
+mod results;
+mod threads;
 mod shared_memory;
 pub mod sim;
 #[cfg(test)]
@@ -39,6 +42,7 @@ pub use self::sockets::accepted::Accepted;
 pub use self::sockets::listening::{Credentials, Endpoint, Peer};
 pub use self::uring::{Unavailable, Uring};
 pub use crate::base::stamp::{Clock, Stamp};
+pub use crate::base::worker::{Compute, WorkerDone, WorkerJob};
 
 /// Fills bytes from the file at a path, from an offset on.
 pub type FileReader = Box<dyn Fn(&Path, u64, &mut [u8]) -> io::Result<()>>;
@@ -134,6 +138,13 @@ pub trait Io {
     /// A job for which there is no space is retried every second, and those behind it wait: reported by
     /// `Event::DiskFull` and `Event::DiskRoom`.
     fn disk(&mut self, job: DiskJob);
+
+    /// Queues a computation for a helper thread; ends as `Event::Computed`, in any order.
+    ///
+    /// Threads begin with it at the next `submit`. Queued computations are held in memory without a bound
+    /// here. Dropping the back end waits for those under way and drops the others. With
+    /// [`IoSettings::workers`] of 0 it is performed by the next `submit`.
+    fn compute(&mut self, job: WorkerJob);
 
     /// A reader of files as they are once the jobs of the disk are done. It blocks: for the end of a crawl.
     fn file_reader(&self) -> FileReader {
@@ -307,6 +318,8 @@ pub enum Event {
     DiskFull(io::Error),
     /// There was space for that job.
     DiskRoom,
+    /// A computation has ended.
+    Computed(WorkerDone),
     /// Another thread called the [`Waker`].
     Woken,
 }
@@ -330,7 +343,11 @@ impl Event {
             | Event::Received { token, .. }
             | Event::Ended { token, .. } => Some(*token),
             Event::Accepted { listener, .. } => Some(*listener),
-            Event::Disk(_) | Event::DiskFull(_) | Event::DiskRoom | Event::Woken => None,
+            Event::Disk(_)
+            | Event::DiskFull(_)
+            | Event::DiskRoom
+            | Event::Computed(_)
+            | Event::Woken => None,
         }
     }
 }
@@ -433,6 +450,8 @@ pub struct IoSettings {
     pub disk_free_min: Option<u64>,
     /// Level at which gzip members are compressed: 0, which stores, to 9.
     pub gzip_level: u32,
+    /// Helper threads for computations.
+    pub workers: usize,
 }
 
 impl Default for IoSettings {
@@ -448,6 +467,7 @@ impl Default for IoSettings {
             disk_free_min: None,
             // Higher levels gain little.
             gzip_level: 6,
+            workers: 0,
         }
     }
 }

@@ -11,6 +11,7 @@ mod net;
 mod origins;
 mod ports;
 mod socket;
+mod workers;
 pub mod web;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +27,7 @@ use self::listeners::Listeners;
 use self::net::SimEvent;
 use self::ports::Ports;
 use self::socket::{Arrival, Entry, Held, Socket, State};
+use self::workers::Workers;
 use super::sockets::outbox::Outbox;
 use super::{
     Accepted, Chunk, Close, Endpoint, Event, Io, IoSettings, Memory, NetError, Stamp, Token, Waker,
@@ -34,6 +36,7 @@ use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, Wall};
+use crate::base::worker::WorkerJob;
 use crate::io::{FileReader, IoKind, SharedMemory};
 
 pub use self::net::{Answer, Faults, FullDisk, Net, World};
@@ -64,6 +67,7 @@ pub struct Sim {
     /// Sockets that the machine has, perhaps fewer than the settings allow.
     sockets_max: usize,
     disk: Disk,
+    workers: Workers,
     shared: Shared,
     memory: Vec<(Duration, Memory)>,
     /// Indexed by [`Token::slot`].
@@ -94,6 +98,7 @@ impl Sim {
         let rng = Rng::from_seed(seed);
         Sim {
             wall_at_start: WALL_AT_START,
+            workers: Workers::new(rng.fork("workers"), &faults),
             disk: Disk::new(rng.fork("disk"), &faults, &settings),
             shared: Shared::new(),
             memory: faults.memory.clone(),
@@ -273,6 +278,7 @@ impl Sim {
                 let retry = self.disk.handle_retry(self.net.now(), events);
                 self.retry_disk(retry);
             }
+            SimEvent::Computed(done) => events.push(Event::Computed(done)),
             SimEvent::ClientSyn(id, at, from) => {
                 if !self.listeners.connect(id, &at, from, self.net.now()) {
                     self.net.close(id, Close::Reset);
@@ -524,6 +530,11 @@ impl Io for Sim {
     fn disk(&mut self, job: DiskJob) {
         let (place, at) = self.disk.done_at(&job, self.net.now());
         self.net.schedule(at, SimEvent::Disk(place, job));
+    }
+
+    fn compute(&mut self, job: WorkerJob) {
+        let (done, at) = self.workers.perform(job, self.net.now());
+        self.net.schedule(at, SimEvent::Computed(done));
     }
 
     fn file_reader(&self) -> FileReader {

@@ -41,7 +41,6 @@ pub use self::ring::Unavailable;
 use self::ring::{Completion, OpId, OpKind, Ring, SLOT_MAX};
 use self::stamping::Stamping;
 use self::submissions::{Submission, TIMER, WAKE, listener_op};
-use super::disk::Disk;
 use super::epoll::READS_MAX;
 use super::limits::sockets_allowed;
 use super::sockets::connect_meter::ConnectMeter;
@@ -50,12 +49,14 @@ use super::sockets::socket::{keep_stamping, net_error};
 use super::sockets::{Connection, Delivery, Entry, Kind, Sockets, State};
 use super::stamps::Stamps;
 use super::stamps::departures::{Departure, Departures};
+use super::threads::Threads;
 use super::waiting::spin::Spin;
 use super::waiting::timer::{Timer, set_timer_slack};
 use super::waiting::{ThreadChange, TurnThread};
 use super::{Accepted, Chunk, Close, Endpoint, Event, Io, IoSettings, NetError, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::time::{Instant, Wall};
+use crate::base::worker::WorkerJob;
 use crate::io::IoKind;
 
 /// The back end whose stamps stay exact while our thread is busy. Requires Linux 6.0.
@@ -89,7 +90,7 @@ pub struct Uring {
     queued: Vec<Event>,
     /// Completions were left for the next turn.
     has_more: bool,
-    disk: Option<Disk>,
+    threads: Threads,
     _stamping: OwnedFd,
 }
 
@@ -134,12 +135,12 @@ impl Uring {
             stamping: Stamping::start(),
             turn_thread: TurnThread::default(),
             signal,
-            sockets: Sockets::new(capacity, wake),
+            sockets: Sockets::new(capacity, wake.clone()),
             starved: VecDeque::new(),
             outbox: Outbox::default(),
             queued: Vec::new(),
             has_more: false,
-            disk: None,
+            threads: Threads::new(&settings, wake),
             _stamping: stamping,
             settings,
         };
@@ -357,22 +358,19 @@ impl Io for Uring {
     }
 
     fn disk(&mut self, job: DiskJob) {
-        let signal = &self.signal;
-        let settings = &self.settings;
-        let disk = self.disk.get_or_insert_with(|| {
-            let signal = Arc::clone(signal);
-            Disk::start(settings, move || signal.send())
-        });
-        disk.push(job);
+        self.threads.disk(job);
+    }
+
+    fn compute(&mut self, job: WorkerJob) {
+        self.threads.compute(job);
     }
 
     fn fail_stalled_writes(&mut self) {
-        if let Some(disk) = &self.disk {
-            disk.fail_stalled_writes();
-        }
+        self.threads.fail_stalled_writes();
     }
 
     fn submit(&mut self) {
+        self.threads.submit();
         // Receives are submitted first, so that they are active when the replies come.
         self.provide();
         self.flush();
@@ -497,12 +495,12 @@ impl Drop for Uring {
     }
 }
 
-/// Ends a wait from another thread: a host's, through a [`Waker`], or the disk's.
+/// Ends a wait from another thread: a host's, through a [`Waker`], or a helper thread's.
 #[derive(Debug)]
 struct WakeSignal {
     /// Never read: each write is an event of its own, and the counter holds 2⁶⁴ of them.
     fd: OwnedFd,
-    /// A host sent it, not only the disk.
+    /// A host sent it, not only a helper thread.
     requested: AtomicBool,
 }
 

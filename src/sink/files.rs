@@ -1,5 +1,6 @@
 //! Writes results to files: result lines, and the WARC records that they refer to.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ pub use crate::sink::results::{RecordPlace, write_line};
 use crate::sink::results::{write_from_place, write_place, write_resumed_after, write_until_place};
 pub use crate::sink::warc::WarcOptions;
 use crate::sink::warc::{CLOSE_TAG, WarcFiles, serial_of};
-use crate::sink::{DiskSink, WriteError, unwritten};
+use crate::sink::{DiskSink, Preparation, WriteError, unwritten};
 use crate::throttle::decision::Decision;
 use crate::wire::warc::Digest;
 
@@ -91,8 +92,8 @@ pub enum Results {
 pub struct FileSink {
     options: FileSinkOptions,
     warc: Option<WarcFiles>,
-    /// Large replies that are being prepared, by attempt number.
-    preparing: BTreeMap<u64, Prepared>,
+    /// What was prepared of the page that is put next, with its number.
+    prepared: Option<(u64, Box<Prepared>)>,
     /// Lines that wait for their record or for an earlier line. Their numbers are consecutive.
     waiting: VecDeque<Line>,
     /// Bytes in `waiting`.
@@ -207,7 +208,7 @@ impl FileSink {
         let new = |warc| WarcFiles::new(options.folder.clone(), warc, warc_from, options.commits);
         FileSink {
             warc: warc.map(new),
-            preparing: BTreeMap::new(),
+            prepared: None,
             waiting: VecDeque::new(),
             waiting_size: 0,
             next: 1,
@@ -506,24 +507,25 @@ impl DiskSink for FileSink {
         self.options.warc.is_some()
     }
 
-    fn process(&mut self, page: &Page, units: &mut u64) -> bool {
+    fn preparation(&mut self, page: &Page, units: &mut u64) -> Option<Box<dyn Preparation>> {
         let has_record = self.warc.is_some();
         let is_wanted = has_record || self.options.results != Results::None;
         if !is_wanted || page.response_bytes.is_empty() {
-            return true;
+            return None;
         }
-        if self.preparing.is_empty() || !self.preparing.contains_key(&page.id) {
-            // Most replies cost less than what is left, and are written directly.
-            let cost = page.response_bytes.len() as u64 * if has_record { 2 } else { 1 };
-            if cost <= *units && page.response_bytes.len() <= WRITTEN_AT_ONCE {
-                *units -= cost;
-                return true;
-            }
-            let head = self.warc.as_ref().map(|warc| warc.head_length(page));
-            self.preparing.insert(page.id, Prepared::new(page, head));
+        // Most replies cost less than what is left, and are written directly.
+        let cost = page.response_bytes.len() as u64 * if has_record { 2 } else { 1 };
+        if cost <= *units && page.response_bytes.len() <= WRITTEN_AT_ONCE {
+            *units -= cost;
+            return None;
         }
-        let prepared = self.preparing.get_mut(&page.id);
-        prepared.is_none_or(|prepared| prepared.step(page, units))
+        let head = self.warc.as_ref().map(|warc| warc.head_length(page));
+        Some(Box::new(Prepared::new(page, head)))
+    }
+
+    fn prepared_page(&mut self, id: u64, prepared: Box<dyn Preparation>) {
+        let prepared: Box<dyn Any> = prepared;
+        self.prepared = prepared.downcast().ok().map(|prepared| (id, prepared));
     }
 
     fn on_request(&mut self, id: u64, request: &dyn Fn() -> Request) {
@@ -539,12 +541,9 @@ impl DiskSink for FileSink {
         self.open(disk);
         let number = self.next;
         self.next += 1;
-        let prepared = match self.preparing.is_empty() {
-            true => None,
-            false => self.preparing.remove(&page.id),
-        };
+        let prepared = self.prepared.take().filter(|(id, _)| *id == page.id);
         let (digest, reply) = match prepared {
-            Some(prepared) => prepared.finish(),
+            Some((_, prepared)) => prepared.finish(),
             None => (page.digest(), None),
         };
         let record = self.put_records(page, digest, reply, number, disk);

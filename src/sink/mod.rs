@@ -24,7 +24,7 @@ pub mod traits;
 pub(crate) mod pull;
 pub mod tee;
 
-pub(crate) use self::traits::{DiskSink, Sink, WriteError};
+pub(crate) use self::traits::{DiskSink, Preparation, Sink, WriteError};
 
 use self::page::Page;
 

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use crate::sink::page::Page;
+use crate::sink::traits::Preparation;
 use crate::wire::warc::{Digest, Hashing, PayloadDigest, Record};
 
 /// The prepared parts of a reply.
@@ -44,8 +45,14 @@ impl Prepared {
         }
     }
 
-    /// Continues until the units are used up; returns whether everything is prepared.
-    pub fn step(&mut self, page: &Page, units: &mut u64) -> bool {
+    /// The digest of the payload and the record, when everything is prepared.
+    pub fn finish(self) -> (Option<Digest>, Option<PreparedRecord>) {
+        (self.digest, self.record)
+    }
+}
+
+impl Preparation for Prepared {
+    fn step(&mut self, page: &Page, units: &mut u64) -> bool {
         while *units > 0 {
             if let Some(payload) = &mut self.payload {
                 *units = units.saturating_sub(STEP as u64 / 2);
@@ -76,11 +83,6 @@ impl Prepared {
                 .record
                 .as_ref()
                 .is_none_or(|record| record.hash.is_none())
-    }
-
-    /// The digest of the payload and the record, when everything is prepared.
-    pub fn finish(self) -> (Option<Digest>, Option<PreparedRecord>) {
-        (self.digest, self.record)
     }
 }
 

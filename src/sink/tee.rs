@@ -1,5 +1,6 @@
 //! Combines two sinks.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::page::Page;
 use crate::sink::reply::{BodyMode, Flow, Reply, Resume, ResumeFn};
-use crate::sink::{DiskSink, WriteError};
+use crate::sink::{DiskSink, Preparation, WriteError};
 use crate::throttle::decision::Decision;
 
 /// Passes every page to both sinks, at the pace of the slower one.
@@ -91,14 +92,42 @@ fn lock(bodies: &SharedBodies) -> MutexGuard<'_, BTreeMap<u64, SharedBody>> {
     bodies.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What both sinks prepare.
+struct Both {
+    first: Option<Box<dyn Preparation>>,
+    second: Option<Box<dyn Preparation>>,
+}
+
+impl Preparation for Both {
+    fn step(&mut self, page: &Page, units: &mut u64) -> bool {
+        let mut both = self.first.iter_mut().chain(&mut self.second);
+        both.all(|preparation| preparation.step(page, units))
+    }
+}
+
 impl<A: DiskSink, B: DiskSink> DiskSink for Tee<A, B> {
     fn keeps_codings(&self) -> bool {
         self.first.keeps_codings() || self.second.keeps_codings()
     }
 
-    fn process(&mut self, page: &Page, units: &mut u64) -> bool {
-        let first = self.first.process(page, units);
-        first && self.second.process(page, units)
+    fn preparation(&mut self, page: &Page, units: &mut u64) -> Option<Box<dyn Preparation>> {
+        let first = self.first.preparation(page, units);
+        let second = self.second.preparation(page, units);
+        let is_wanted = first.is_some() || second.is_some();
+        is_wanted.then(|| -> Box<dyn Preparation> { Box::new(Both { first, second }) })
+    }
+
+    fn prepared_page(&mut self, id: u64, prepared: Box<dyn Preparation>) {
+        let prepared: Box<dyn Any> = prepared;
+        if let Ok(both) = prepared.downcast::<Both>() {
+            let Both { first, second } = *both;
+            first
+                .into_iter()
+                .for_each(|first| self.first.prepared_page(id, first));
+            second
+                .into_iter()
+                .for_each(|second| self.second.prepared_page(id, second));
+        }
     }
 
     fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {

@@ -1,5 +1,6 @@
 //! The contract between a crawl and its sink.
 
+use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 
@@ -221,20 +222,23 @@ pub trait DiskSink: Send {
 
     /// Returns whether the sink stores replies as received, with their content codings, for readers
     /// that may not support all of them: WARC files. Such a sink keeps a copy of a reply while it
-    /// [processes](DiskSink::process) it, which counts as a buffered body. The result must be constant.
+    /// [prepares](DiskSink::preparation) it, which counts as a buffered body. The result must be constant.
     fn keeps_codings(&self) -> bool {
         false
     }
 
-    /// Does a part of the work for this page: at most `units`, of a few nanoseconds each, and
-    /// subtracts what it used. Returns whether the work is complete. Until then the crawl calls it
-    /// again, with other work in between, and calls `put` afterwards.
+    /// Returns the work that has to be done for this page before it is put: for sinks that digest, copy or
+    /// compress whole bodies. `None` if there is none, or if `put` does it: it must then take at most
+    /// `units`, of a few nanoseconds each, which are subtracted.
     ///
-    /// For sinks that digest, copy or compress whole bodies on the crawl's thread, which sends
-    /// nothing meanwhile.
-    fn process(&mut self, _page: &Page, _units: &mut u64) -> bool {
-        true
+    /// The crawl does the work in steps, with other work in between, or on a helper thread (`WORKERS`). The
+    /// page's body may be absent here; it is there in [`Preparation::step`].
+    fn preparation(&mut self, _page: &Page, _units: &mut u64) -> Option<Box<dyn Preparation>> {
+        None
     }
+
+    /// Called just before `put` of the page with this `id` with its completed preparation.
+    fn prepared_page(&mut self, _id: u64, _prepared: Box<dyn Preparation>) {}
 
     /// Called before `put` of the final page with this `id`, with its request; only if `request`
     /// has more information than the page, such as header fields, scopes or flags. A sink that
@@ -303,6 +307,13 @@ pub trait DiskSink: Send {
     /// As [`Sink::resumed`]: cut each file to its length in `last`, and delete those that it does not
     /// name.
     fn resumed(&mut self, _last: Option<&Commit>, _disk: &mut Vec<DiskJob>) {}
+}
+
+/// Work for one page that depends on the page alone: [`DiskSink::preparation`].
+pub trait Preparation: Any + Send {
+    /// Does a part of it: at most `units`, of a few nanoseconds each, and subtracts what it used. Returns
+    /// whether it is complete. `page`: the page, complete.
+    fn step(&mut self, page: &Page, units: &mut u64) -> bool;
 }
 
 impl<S: Sink> DiskSink for S {

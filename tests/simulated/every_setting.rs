@@ -18,7 +18,7 @@ use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
 use argiope::sink::page::Page;
 use argiope::sink::reply::{BodyMode, Flow, Reply};
 use argiope::throttle::decision::Decision;
-use argiope::{CrawlUrl, DiskSink, WriteError};
+use argiope::{CrawlUrl, DiskSink, Preparation, WriteError};
 use argiope::{Epoch, FileLength, FinishReason, State};
 use serde_json::{Value, json};
 
@@ -122,6 +122,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "ROBOTSTXT_USER_AGENT" => json!("bot"),
         "ROBOTSTXT_CACHE_TIME" => seconds(rng, &[20.0, 700.0, 86_400.0]),
         "ROBOTS_MEMORY" => count(rng, &[1, 500, 1_000_000]),
+        "WORKERS" => count(rng, &[0, 1, 3]),
         "TLS_SESSIONS_MEMORY" => count(rng, &[0, 9_000, 1_000_000]),
         "SITEMAP_DEPTH_LIMIT" => count(rng, &[0, 1, 3]),
         "SITEMAPS_PER_HOST_MAX" => count(rng, &[0, 1, 1000]),
@@ -211,6 +212,18 @@ impl DiskSink for FullNowAndThen {
         self.inner.on_body(id, piece)
     }
 
+    fn keeps_codings(&self) -> bool {
+        self.inner.keeps_codings()
+    }
+
+    fn preparation(&mut self, page: &Page, units: &mut u64) -> Option<Box<dyn Preparation>> {
+        self.inner.preparation(page, units)
+    }
+
+    fn prepared_page(&mut self, id: u64, prepared: Box<dyn Preparation>) {
+        self.inner.prepared_page(id, prepared);
+    }
+
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
         self.inner.put(page, disk);
     }
@@ -257,7 +270,7 @@ impl DiskSink for FullNowAndThen {
 }
 
 /// Settings that came later: each is drawn from numbers of its own, so that cases stay as they were.
-const DRAWN_APART: &[&str] = &["FRONTIER_MEMORY", "SEEN_MEMORY"];
+const DRAWN_APART: &[&str] = &["FRONTIER_MEMORY", "SEEN_MEMORY", "WORKERS"];
 
 /// A random web and crawl of it under random values of every setting; what was set, by name.
 fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
@@ -294,6 +307,9 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
     for site in case.web.sites.values_mut() {
         site.crawl_delay = Duration::ZERO;
     }
+    let mut of_workers = Rng::from_seed(seed).fork("faults of workers");
+    case.plan.faults.compute_max = Duration::from_millis(pick(&mut of_workers, &[0, 1, 30, 2000]));
+    case.plan.faults.compute_panic = pick(&mut of_workers, &[0.0, 0.0, 0.3]);
     // Set-up that takes longer than any gap.
     case.web.round_trip = Duration::from_millis(pick(&mut rng, &[1, 20, 150, 900]));
     let follow = case

@@ -238,6 +238,7 @@ fn plan(rng: &mut Rng, seed: u64, web: &mut PoliteWeb, names: &[&str], follow: F
         ..Faults::default()
     };
     let plan = plan
+        .set("WORKERS", [0, 2][(seed / 2 % 2) as usize])
         .set("DOWNLOAD_DELAY", delay)
         .set("RANDOMIZE_DOWNLOAD_DELAY", jitter)
         .set("CONCURRENT_REQUESTS_PER_DOMAIN", per_host)

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use argiope::base::disk::DiskJob;
 use argiope::base::time::{Instant, Wall};
-use argiope::io::{Accepted, Chunk, Close, Endpoint, Event, Io, IoKind, Stamp, Token, Waker};
+use argiope::io::{
+    Accepted, Chunk, Close, Endpoint, Event, Io, IoKind, Stamp, Token, Waker, WorkerJob,
+};
 
 /// Time to connect, and time to reply.
 const LATENCY: Duration = Duration::from_millis(5);
@@ -154,6 +156,8 @@ impl Io for NullIo {
             self.open[token.slot as usize] = None;
         }
     }
+
+    fn compute(&mut self, _job: WorkerJob) {}
 
     fn disk(&mut self, _job: DiskJob) {
         unreachable!("the sink writes nothing");

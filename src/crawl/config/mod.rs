@@ -116,6 +116,9 @@ pub struct Config {
     sources: BTreeMap<&'static str, SettingSource>,
 }
 
+/// Most helper threads: more than there are cores only wait for each other.
+const WORKERS_MAX: usize = 1024;
+
 /// Parses a duration in the syntax of settings and flags: `0.5` (seconds), `500ms`, `10s`, `2h`.
 ///
 /// # Errors
@@ -375,6 +378,11 @@ impl Config {
                 "lower DOWNLOAD_MAXSIZE or raise BUFFERED_BODIES_MAX",
             );
             return Err(self.blame(problem, "DOWNLOAD_MAXSIZE"));
+        }
+        if self.io.workers > WORKERS_MAX {
+            let what = format!("{} is more than {WORKERS_MAX} threads", self.io.workers);
+            let problem = Problem::new(what, "give as many as there are cores to spare");
+            return Err(self.blame(problem, "WORKERS"));
         }
         if self.throttle.concurrent_requests == 0 {
             self.throttle.concurrent_requests = open_files_max().min(self.io.sockets_max);

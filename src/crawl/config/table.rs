@@ -331,6 +331,8 @@ static TABLE: &[Setting] = &[
         "timer slack: maximum time by which the kernel may wake the thread late"),
     row!("SPIN", Delay, io.spin,
         "busy-waiting before a deadline, for sends accurate to microseconds; uses a whole core"),
+    row!("WORKERS", Whole<usize, 0>, io.workers,
+        "helper threads for the work on long pages; 0: the crawl's thread does it. `argiope crawl`: the cores minus one, at most 4"),
     row!("BUFFERED_BODIES_MAX", Bytes<u64>, buffered_bodies_max,
         "memory for all bodies; at the bound, reading pauses"),
     row!("STOP_GRACE", Delay, stop_grace,

@@ -1,7 +1,5 @@
 //! Finds robots rules, links and sitemap URLs in a reply, a step at a time.
 
-use std::sync::Arc;
-
 use crate::base::units::Units;
 use crate::crawl::core::Core;
 use crate::crawl::pages::Task;
@@ -36,8 +34,8 @@ impl<I: Io> Core<I> {
             return Finding::default();
         }
         let settings = self.frontier.settings();
-        let agent = &settings.robots_agent;
-        Finding::rules(page, origin, agent, settings.sitemaps)
+        let base = settings.sitemaps.then_some(&job.url);
+        Finding::rules(page, origin, &settings.robots_agent, base)
     }
 
     /// Looks for the URLs of a sitemap.
@@ -78,28 +76,44 @@ impl<I: Io> Core<I> {
 
     /// Continues the search until the units are spent; returns whether it is over.
     pub fn find(&mut self, task: &mut Task, units: &mut Units) -> bool {
-        let Task { job, finding, .. } = task;
-        let via = finding.via().cloned().expect("something is looked for");
-        let below = job.depth.saturating_add(1);
-        loop {
-            match finding.step(&job.url, units) {
-                Step::Link(url) | Step::Page(url) => {
-                    self.admit_found(job, &via, url, PageKind::Page, below, units);
-                }
-                Step::Sitemap(url) => {
-                    self.admit_found(job, &via, url, PageKind::Sitemap, job.depth, units);
-                }
-                Step::TooLong => self.filter_too_long(units),
-                Step::Rules(origin, rules) => {
-                    self.on_robots(job.id, origin, RobotsResult::Rules(rules));
-                }
+        while !task.work_mut().is_searched() {
+            match task.work_mut().search(units) {
                 Step::Paused => return false,
-                Step::Over { is_cut } => {
-                    self.frontier
-                        .count_filtered(Filtered::LinksPerPage, u64::from(is_cut));
-                    return true;
-                }
+                found => self.handle_step(task, found, units),
             }
+        }
+        true
+    }
+
+    /// Handles what a worker has found, until the units are spent; returns whether that is all.
+    pub fn handle_found(&mut self, task: &mut Task, units: &mut Units) -> bool {
+        while !units.is_spent() {
+            let Some(found) = task.work_mut().poll_found() else {
+                return true;
+            };
+            self.handle_step(task, found, units);
+        }
+        !task.work_mut().has_found()
+    }
+
+    /// Admits a URL that was found in a reply, or applies its rules.
+    fn handle_step(&mut self, task: &mut Task, found: Step, units: &mut Units) {
+        let (id, depth) = (task.job.id, task.job.depth);
+        match found {
+            Step::Link(url) | Step::Page(url) => {
+                self.admit_found(task, url, PageKind::Page, depth.saturating_add(1), units);
+            }
+            Step::Sitemap(url) => {
+                self.admit_found(task, url, PageKind::Sitemap, depth, units);
+            }
+            Step::TooLong => self.filter_too_long(units),
+            Step::Rules(origin, rules) => {
+                self.on_robots(id, origin, RobotsResult::Rules(rules));
+            }
+            Step::Paused => {}
+            Step::Over { is_cut } => self
+                .frontier
+                .count_filtered(Filtered::LinksPerPage, u64::from(is_cut)),
         }
     }
 
@@ -116,11 +130,10 @@ impl<I: Io> Core<I> {
         self.frontier.count_filtered(Filtered::Length, 1);
     }
 
-    /// Offers a URL that was found on the page `via`.
+    /// Offers a URL that was found in a reply.
     fn admit_found(
         &mut self,
-        from: &Job,
-        via: &Arc<str>,
+        task: &mut Task,
         url: CrawlUrl,
         kind: PageKind,
         depth: u32,
@@ -128,7 +141,7 @@ impl<I: Io> Core<I> {
     ) {
         units.spend(URL_UNITS + filter_units(self.frontier.settings(), &url));
         let url = without_dropped(url, &self.config);
-        let nesting = from.nesting().saturating_add(1);
+        let nesting = task.job.nesting().saturating_add(1);
         let offer = Offer {
             url: &url,
             kind,
@@ -144,9 +157,11 @@ impl<I: Io> Core<I> {
         }
         units.spend(ADMITTED_UNITS);
         let id = self.frontier.number();
+        let via = task.shared_url();
+        let from = &task.job;
         let mut job = Job {
             parent: from.id,
-            via: Some(Arc::clone(via)),
+            via: Some(via),
             kind,
             seed: false,
             depth,

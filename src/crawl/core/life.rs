@@ -19,6 +19,7 @@ use crate::crawl::network::pieces::{Read, steps_max};
 use crate::crawl::network::socket::Carrier;
 use crate::crawl::pages::Task;
 use crate::crawl::pages::finding::Finding;
+use crate::crawl::pages::work::PageWork;
 use crate::crawl::work::offers::OfferOrigin;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
@@ -193,17 +194,17 @@ impl<I: Io> Core<I> {
             job: flight.job,
             lane: flight.lane,
             origin: flight.origin,
-            page,
             refusals,
-            finding,
+            work: Some(PageWork::new(page, finding)),
+            via: None,
             held: 0,
+            is_cancelled: false,
         };
         let buffers = match target {
             None => self.process_page(task),
             Some(target) => self.wait_for_target(task, target),
         };
-        self.output
-            .put_exchange(exchange, buffers.unwrap_or_default());
+        self.output.put_exchange(exchange, buffers);
     }
 }
 

@@ -286,7 +286,10 @@ impl<I: Io> Core<I> {
             Timer::Arrival => self.workload.next_arrival(),
             Timer::Source => self.source_due(),
             Timer::TimeLimit => self.control.ends_at().filter(|_| self.is_running()),
-            Timer::Grace => self.control.phase().grace_end(),
+            Timer::Grace => {
+                let end = self.control.phase().grace_end();
+                end.filter(|_| !self.waits_for_workers())
+            }
         }
     }
 
@@ -318,6 +321,7 @@ impl<I: Io> Core<I> {
                 self.output.handle_disk_room(self.now);
                 self.wakeups.turn_again();
             }
+            Event::Computed(done) => self.on_computed(done),
             Event::Woken => {}
             // Nothing listens yet. A dropped connection is closed.
             Event::Accepted { .. } => {}

@@ -1,27 +1,41 @@
-//! Processes replies: so much at once, the rest a step in each turn.
+//! Processes replies: so much at once, the rest a step in each turn, or by helper threads.
 
 use crate::base::units::Units;
+use crate::base::worker::WorkerDone;
 use crate::crawl::core::Core;
 use crate::crawl::pages::Task;
 use crate::fetch::exchange::Buffers;
 use crate::frontier::job::Job;
 use crate::frontier::offers::OfferId;
+use crate::frontier::robots::RobotsResult;
 use crate::io::Io;
+
+/// Pages of the line that are concluded in one turn: a millisecond's work.
+const CONCLUDED_PER_TURN: usize = 64;
 
 impl<I: Io> Core<I> {
     /// Processes a reply that has just arrived. Returns its buffers if that is complete; otherwise the
     /// reply stays in progress.
     pub fn process_page(&mut self, mut task: Task) -> Option<Buffers> {
+        let has_workers = self.pages.has_workers();
         let mut units = self.pages.units_at_once();
         let may_advance = !units.is_spent() && !self.work.is_full_of_offers();
-        let is_over = task.is_light() || may_advance && self.advance(&mut task, &mut units);
+        let is_ours = !has_workers || task.is_short();
+        let is_over =
+            task.is_light() || is_ours && may_advance && self.advance(&mut task, &mut units);
         self.pages.put_back(&units);
-        if is_over {
+        if is_over && self.pages.is_first() {
             return Some(self.conclude(task));
         }
         let mut task = Box::new(task);
         self.count_held(&mut task);
-        self.pages.push(task);
+        if has_workers {
+            let is_complete = is_over || self.is_prepared_for_worker(&mut task);
+            self.pages.line_up(task, is_complete);
+            self.submit_computations();
+        } else {
+            self.pages.push(task);
+        }
         None
     }
 
@@ -39,7 +53,7 @@ impl<I: Io> Core<I> {
     pub fn process_pages(&mut self, is_ending: bool) {
         while !self.pages.is_spent() && (is_ending || self.may_read_links()) {
             let Some(mut task) = self.pages.pop() else {
-                return;
+                break;
             };
             let mut units = self.pages.slice();
             let is_over = self.advance(&mut task, &mut units);
@@ -51,8 +65,69 @@ impl<I: Io> Core<I> {
                 self.pages.push(task);
             }
         }
+        self.process_line(is_ending);
         self.wakeups
-            .turn_again_if(self.pages.has_under_way() && (is_ending || self.may_read_links()));
+            .turn_again_if(self.pages.has_work() && (is_ending || self.may_read_links()));
+    }
+
+    /// Handles what workers have found, and concludes replies in the order of the line.
+    fn process_line(&mut self, is_ending: bool) {
+        while !self.pages.is_spent() && (is_ending || self.may_read_links()) {
+            let Some((number, mut task)) = self.pages.take_back() else {
+                break;
+            };
+            let mut units = self.pages.slice();
+            let is_handled = self.handle_found(&mut task, &mut units);
+            self.pages.put_back(&units);
+            self.count_held(&mut task);
+            if is_handled {
+                let is_complete = task.is_light() || self.is_prepared_for_worker(&mut task);
+                self.pages.settle(number, task, is_complete);
+            } else {
+                self.pages.put_back_task(number, task);
+            }
+        }
+        self.submit_computations();
+        for _ in 0..CONCLUDED_PER_TURN {
+            if !is_ending && !self.output.is_ready() {
+                return;
+            }
+            let Some(task) = self.pages.pop_complete() else {
+                return;
+            };
+            self.conclude_later(*task);
+        }
+    }
+
+    /// A worker has done its work on a reply.
+    pub fn on_computed(&mut self, done: WorkerDone) {
+        let Some(job) = self.pages.handle_computed(done) else {
+            return;
+        };
+        log::error!("{}: a fault of ours; the page has no links", job.url);
+        if let Some(origin) = job.robots_for() {
+            // What waits for its rules is not fetched without them.
+            let id = job.id;
+            self.on_robots(id, origin, RobotsResult::Unreachable);
+        }
+    }
+
+    /// Asks the sink what it prepares of a page, if it was not asked yet. Returns whether that leaves no work
+    /// for a worker.
+    fn is_prepared_for_worker(&mut self, task: &mut Task) -> bool {
+        let work = task.work_mut();
+        if work.needs_preparation() {
+            let preparation = self.output.preparation(&work.page, &mut 0);
+            work.set_preparation(preparation);
+        }
+        work.is_complete()
+    }
+
+    /// Passes jobs to the workers; they begin when the turn submits.
+    fn submit_computations(&mut self) {
+        while let Some(job) = self.pages.poll_job() {
+            self.network.compute(job);
+        }
     }
 
     /// The requests that have their replies, whose results the sink has not got.
@@ -65,28 +140,33 @@ impl<I: Io> Core<I> {
         self.output.is_ready() && !self.work.is_full_of_offers()
     }
 
-    /// Ends all work under way; links not found yet are dropped.
+    /// Ends all work under way; links not found yet are dropped. Replies that are at a worker are given up:
+    /// they are still to be fetched.
     pub fn conclude_all(&mut self) {
         self.keep_offers();
-        while let Some(mut task) = self.pages.pop() {
-            task.cancel();
+        let line = self.pages.drain_line();
+        let under_way = std::iter::from_fn(|| self.pages.pop());
+        let all: Vec<Box<Task>> = under_way.chain(line).collect();
+        for mut task in all {
+            task.work_mut().cut_short();
             self.conclude_later(*task);
         }
     }
 
     /// Does a step of the work; returns whether it is complete.
     fn advance(&mut self, task: &mut Task, units: &mut Units) -> bool {
-        if !task.finding.is_over() {
-            if !self.find(task, units) {
-                return false;
-            }
-            std::mem::take(&mut task.finding).end(&mut task.page);
+        if !self.handle_found(task, units) || !self.find(task, units) {
+            return false;
         }
-        let before = units.left();
-        let mut left = before;
-        let is_prepared = self.output.process(&task.page, &mut left);
-        units.spend((before - left.min(before)) as usize);
-        is_prepared
+        let work = task.work_mut();
+        if work.needs_preparation() {
+            let before = units.left();
+            let mut left = before;
+            let preparation = self.output.preparation(&work.page, &mut left);
+            units.spend((before - left.min(before)) as usize);
+            work.set_preparation(preparation);
+        }
+        work.prepare(units)
     }
 
     /// Delivers the page to the sink; the lane continues.
@@ -95,13 +175,18 @@ impl<I: Io> Core<I> {
             job,
             lane,
             origin,
-            page,
+            work,
             refusals,
             ..
         } = task;
+        let work = work.expect("a page at a worker is not concluded");
+        let (page, prepared) = work.into_page();
         self.count_in_scopes(&page, refusals);
         let counts = page.is_final && page.status.is_some();
         self.frontier.count_bytes(lane, page.bytes_wire);
+        if let Some(prepared) = prepared {
+            self.output.handle_prepared(page.id, prepared);
+        }
         let buffers = self.deliver(&job, page);
         self.end_attempt(lane, &job, counts);
         self.release_origin(origin);
@@ -115,7 +200,8 @@ impl<I: Io> Core<I> {
         let (lane, origin) = (task.lane, task.origin);
         self.network.count_held(task.held, 0);
         self.share_origin(origin);
-        drop(self.conclude(task));
+        let buffers = self.conclude(task);
+        self.output.put_buffers(buffers);
         let is_wanted = self.is_running() && self.frontier.has_queued(lane);
         if !self.workload.keeps_connection(is_wanted) && !self.pages.has(lane) {
             self.close_idle(origin);
@@ -125,7 +211,9 @@ impl<I: Io> Core<I> {
 
     /// Counts anew what a reply under way holds: it is among the bodies that are buffered.
     fn count_held(&mut self, task: &mut Task) {
-        let held = task.memory(self.output.keeps_codings());
+        let Some(held) = task.memory(self.output.keeps_codings()) else {
+            return;
+        };
         self.network.count_held(task.held, held);
         task.held = held;
     }

@@ -68,6 +68,11 @@ impl<I: Io> Core<I> {
         !self.pages.is_empty()
     }
 
+    /// Whether nothing is left to do before a worker returns a page.
+    pub fn waits_for_workers(&self) -> bool {
+        self.flights.is_empty() && self.pages.are_at_workers()
+    }
+
     /// Whether the scopes of all requests are known, also of those in files, and the sink has all that ended unsent.
     pub fn are_scopes_known(&self) -> bool {
         self.work.is_empty()
@@ -114,6 +119,7 @@ impl<I: Io> Core<I> {
     /// Whether nothing happens before something comes from outside.
     pub fn is_idle(&self) -> bool {
         self.flights.is_empty()
+            && self.pages.is_empty()
             && self.network.is_empty()
             && self.frontier.queued() == 0
             && self.spill.is_empty()

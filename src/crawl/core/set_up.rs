@@ -152,7 +152,7 @@ impl<I: Io> Core<I> {
             throttle,
             outage: Outage::new(config.outage_breaker, secret),
             flights: Flights::default(),
-            pages: Pages::default(),
+            pages: Pages::new(config.io.workers > 0),
             output: Output::new(
                 parts.sink,
                 parts.results,

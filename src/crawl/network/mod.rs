@@ -34,6 +34,7 @@ use crate::base::disk::DiskJob;
 use crate::base::secret::Secret;
 use crate::base::slab::Key;
 use crate::base::time::{Instant, Wall};
+use crate::base::worker::WorkerJob;
 use crate::crawl::config::Config;
 use crate::crawl::network::names::Names;
 use crate::crawl::network::origins::{Origin, ProxyOrigins};
@@ -310,6 +311,11 @@ impl<I: Io> Network<I> {
     /// Queues a job for the disk.
     pub fn disk(&mut self, job: DiskJob) {
         self.io.disk(job);
+    }
+
+    /// Queues a computation for a helper thread.
+    pub fn compute(&mut self, job: WorkerJob) {
+        self.io.compute(job);
     }
 
     /// A reader of files, for the end of the crawl: it blocks.

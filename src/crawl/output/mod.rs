@@ -21,7 +21,7 @@ use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::page::Page;
 use crate::sink::pull::Results;
-use crate::sink::{DiskSink, WriteError};
+use crate::sink::{DiskSink, Preparation, WriteError};
 use crate::throttle::decision::Decision;
 
 /// The sink, its disk jobs and the statistics.
@@ -166,10 +166,14 @@ impl Output {
         self.sink.failure()
     }
 
-    /// Does some of what taking this page will cost; returns whether nothing is left to do. See
-    /// [`DiskSink::process`].
-    pub fn process(&mut self, page: &Page, units: &mut u64) -> bool {
-        self.sink.process(page, units)
+    /// What the sink prepares of a page before it is put. See [`DiskSink::preparation`].
+    pub fn preparation(&mut self, page: &Page, units: &mut u64) -> Option<Box<dyn Preparation>> {
+        self.sink.preparation(page, units)
+    }
+
+    /// What the sink prepares of this page is complete: the page is put next.
+    pub fn handle_prepared(&mut self, id: u64, prepared: Box<dyn Preparation>) {
+        self.sink.prepared_page(id, prepared);
     }
 
     /// Counts a page and passes it to the sink; returns the buffers that the sink left.
@@ -372,8 +376,13 @@ impl Output {
         self.spare.take_exchange()
     }
 
-    /// Keeps the memory of an exchange that is over and of what its outcome was made of.
-    pub fn put_exchange(&mut self, exchange: Box<Exchange>, buffers: Buffers) {
+    /// Keeps the buffers of a page whose exchange was kept without them.
+    pub fn put_buffers(&mut self, buffers: Buffers) {
+        self.spare.put_buffers(buffers);
+    }
+
+    /// Keeps the memory of an exchange that is over and of what its outcome was made of, if that is known.
+    pub fn put_exchange(&mut self, exchange: Box<Exchange>, buffers: Option<Buffers>) {
         self.spare.put_exchange(exchange, buffers);
     }
 

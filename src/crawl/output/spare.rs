@@ -13,6 +13,7 @@ pub struct Spare {
         reason = "an exchange stays where it lies, here and in its connection"
     )]
     exchanges: Vec<Box<Exchange>>,
+    buffers: Vec<Buffers>,
     page: Option<Box<Page>>,
     /// A text to be overwritten with a page's Content-Type.
     content_type: String,
@@ -22,17 +23,29 @@ pub struct Spare {
 /// once needed.
 const EXCHANGES_MAX: usize = 256;
 
+/// Most buffers kept without an exchange: as many pages as helper threads usually work on.
+const BUFFERS_MAX: usize = 32;
+
 impl Spare {
     /// An exchange to be reused.
     pub fn take_exchange(&mut self) -> Box<Exchange> {
         self.exchanges.pop().unwrap_or_default()
     }
 
-    /// Keeps a finished exchange and the buffers of its outcome.
-    pub fn put_exchange(&mut self, mut exchange: Box<Exchange>, buffers: Buffers) {
+    /// Keeps a finished exchange and the buffers of its outcome. Without them, its page is not concluded yet,
+    /// and it gets those of an earlier one.
+    pub fn put_exchange(&mut self, mut exchange: Box<Exchange>, buffers: Option<Buffers>) {
         if self.exchanges.len() < EXCHANGES_MAX {
-            exchange.refill(buffers);
+            let buffers = buffers.or_else(|| self.buffers.pop());
+            exchange.refill(buffers.unwrap_or_default());
             self.exchanges.push(exchange);
+        }
+    }
+
+    /// Keeps the buffers of a page whose exchange was kept without them.
+    pub fn put_buffers(&mut self, buffers: Buffers) {
+        if self.buffers.len() < BUFFERS_MAX {
+            self.buffers.push(buffers);
         }
     }
 

@@ -18,8 +18,6 @@ pub struct Finding {
     looks_for: LooksFor,
     /// The body, while it is searched.
     body: Option<Arc<Vec<u8>>>,
-    /// The URL of the page, shared by the links that follow from it.
-    via: Option<Arc<str>>,
 }
 
 #[derive(Default)]
@@ -32,11 +30,11 @@ enum LooksFor {
         reading: Box<RobotsReading<Body>>,
         /// The number of their origin.
         origin: u32,
-        /// Whether the sitemaps named in the file are found, too.
-        sitemaps: bool,
+        /// The URL of the file, if the sitemaps named in it are found, too.
+        base: Option<CrawlUrl>,
     },
-    /// The sitemaps named in a robots.txt.
-    Sitemaps(vec::IntoIter<String>),
+    /// The sitemaps named in the robots.txt at this URL.
+    Sitemaps(CrawlUrl, vec::IntoIter<String>),
 }
 
 /// A body that is searched.
@@ -71,13 +69,13 @@ pub enum Step {
 pub const URL_UNITS: usize = 64;
 
 impl Finding {
-    /// Looks for the rules of a robots.txt that are for this agent. `sitemaps`: for the sitemaps that it
-    /// names, too.
-    pub fn rules(page: &mut Page, origin: u32, agent: &str, sitemaps: bool) -> Self {
+    /// Looks for the rules of a robots.txt that are for this agent. `base`: its URL, to look for the sitemaps
+    /// that it names, too.
+    pub fn rules(page: &mut Page, origin: u32, agent: &str, base: Option<&CrawlUrl>) -> Self {
         Finding::of(page, |body, _| LooksFor::Rules {
             reading: Box::new(RobotsReading::new(body, agent)),
             origin,
-            sitemaps,
+            base: base.cloned(),
         })
     }
 
@@ -109,22 +107,21 @@ impl Finding {
         Finding {
             looks_for: looks_for(Body(Arc::clone(&body)), page.content_type.as_deref()),
             body: Some(body),
-            via: Some(Arc::from(page.url.as_str())),
         }
     }
 
     /// Whether nothing is looked for.
     pub fn is_over(&self) -> bool {
-        self.via.is_none()
+        self.body.is_none()
     }
 
-    /// The URL of the page; `None` without a search.
-    pub fn via(&self) -> Option<&Arc<str>> {
-        self.via.as_ref()
+    /// Length of the body that is searched, in bytes; 0 without a search.
+    pub fn body_length(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.len())
     }
 
-    /// Continues until something is found or the units are spent. `base`: the URL of the page.
-    pub fn step(&mut self, base: &CrawlUrl, units: &mut Units) -> Step {
+    /// Continues until something is found or the units are spent.
+    pub fn step(&mut self, units: &mut Units) -> Step {
         loop {
             match &mut self.looks_for {
                 LooksFor::Nothing => return Step::Over { is_cut: false },
@@ -155,19 +152,19 @@ impl Finding {
                     let LooksFor::Rules {
                         reading,
                         origin,
-                        sitemaps: follows,
+                        base,
                     } = read
                     else {
                         unreachable!("it was just read");
                     };
                     let (rules, sitemaps) = reading.into_rules();
                     units.spend(rules.heap_size());
-                    if follows {
-                        self.looks_for = LooksFor::Sitemaps(sitemaps.into_iter());
+                    if let Some(base) = base {
+                        self.looks_for = LooksFor::Sitemaps(base, sitemaps.into_iter());
                     }
                     return Step::Rules(origin, rules);
                 }
-                LooksFor::Sitemaps(left) => {
+                LooksFor::Sitemaps(base, left) => {
                     if units.is_spent() {
                         return Step::Paused;
                     }
@@ -203,7 +200,7 @@ impl Finding {
                 LooksFor::Links(search) => search.memory(),
                 LooksFor::Sitemap(reading) => reading.memory(),
                 LooksFor::Rules { reading, .. } => reading.memory(),
-                LooksFor::Sitemaps(left) => left.len() * size_of::<String>(),
+                LooksFor::Sitemaps(_, left) => left.len() * size_of::<String>(),
             }
     }
 }

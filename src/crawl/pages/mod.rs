@@ -1,21 +1,26 @@
-//! Processing of complete replies: searching their bodies, and preparing their result lines. It runs in
-//! bounded steps, several in a turn, so that no page delays others.
+//! Processing of complete replies: searching their bodies, and preparing their result lines. The loop does
+//! it in bounded steps, several in a turn, so that no page delays others; or helper threads do it (`WORKERS`).
 //!
 //! ```text
 //! on_end ──► at once, as far as the turn's units last ──► concluded: the sink has it, its lane continues
 //!                 │                                            ▲
-//!                 └──► under way, a slice in each turn ────────┘
+//!                 ├──► under way, a slice in each turn ────────┤
+//!                 └──► at a worker ──► in the line, in order ──┘
 //! ```
 
 pub mod finding;
+mod line;
+pub mod work;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use crate::base::ids::LaneId;
-use crate::base::memory::memory_of;
 use crate::base::units::Units;
+use crate::base::worker::{WorkerDone, WorkerJob};
 use crate::crawl::network::origins::Origin;
-use crate::crawl::pages::finding::Finding;
+use crate::crawl::pages::line::Line;
+use crate::crawl::pages::work::PageWork;
 use crate::frontier::job::Job;
 use crate::frontier::offers::OfferId;
 use crate::sink::page::Page;
@@ -27,6 +32,13 @@ pub struct Pages {
     /// Units left in the turn for matching requests with rules of robots.txt.
     rules: Units,
     under_way: VecDeque<Box<Task>>,
+    /// Whether helper threads do the work on large replies.
+    has_workers: bool,
+    /// With helper threads: all replies that are not concluded, except redirects that wait.
+    line: Line,
+    jobs: VecDeque<WorkerJob>,
+    /// Requests of replies that were given up while they were at a worker.
+    abandoned: Vec<Job>,
     /// Redirects, each until the offer of its target is answered.
     waiting: BTreeMap<OfferId, Box<Task>>,
     /// Most units spent in a turn.
@@ -43,12 +55,16 @@ pub struct Task {
     pub lane: LaneId,
     /// Held until the end.
     pub origin: Origin,
-    pub page: Box<Page>,
     /// Which of the page's scopes refused it: a bit for each, in order.
     pub refusals: u32,
-    pub finding: Finding,
+    /// The page and the work on it; `None` while it is at a worker.
+    pub work: Option<PageWork>,
+    /// Its URL, shared by the requests that follow from it; `None` before the first.
+    pub via: Option<Arc<str>>,
     /// Its bytes counted as buffered.
     pub held: usize,
+    /// Links that are found from now on are dropped.
+    pub is_cancelled: bool,
 }
 
 /// Work of a turn on replies, in units of a few nanoseconds: one to three milliseconds, for any
@@ -70,6 +86,10 @@ const TASK_UNITS: usize = 256;
 /// A reply without a search is concluded at once if it is no longer than this, in bytes.
 const LIGHT: usize = 16 << 10;
 
+/// A body that is searched is not worth a worker if it is no longer than this, in bytes: most files of
+/// robots.txt, and the bodies of redirects and errors.
+const SHORT: usize = 2 << 10;
+
 /// Releases stop while so many replies are under way.
 const UNDER_WAY_MAX: usize = 256;
 
@@ -79,6 +99,10 @@ impl Default for Pages {
             units: Units::new(UNITS_PER_TURN),
             rules: Units::new(RULE_UNITS_PER_TURN),
             under_way: VecDeque::new(),
+            has_workers: false,
+            line: Line::default(),
+            jobs: VecDeque::new(),
+            abandoned: Vec::new(),
             waiting: BTreeMap::new(),
             #[cfg(test)]
             spent_max: 0,
@@ -87,6 +111,19 @@ impl Default for Pages {
 }
 
 impl Pages {
+    /// No reply yet. `has_workers`: helper threads work on large ones.
+    pub fn new(has_workers: bool) -> Self {
+        Pages {
+            has_workers,
+            ..Pages::default()
+        }
+    }
+
+    /// Whether helper threads work on large replies.
+    pub fn has_workers(&self) -> bool {
+        self.has_workers
+    }
+
     /// A turn begins.
     pub fn begin_turn(&mut self) {
         #[cfg(test)]
@@ -140,9 +177,80 @@ impl Pages {
         let Some(mut task) = self.waiting.remove(&target) else {
             return false;
         };
-        set(&mut task.page);
-        self.under_way.push_back(task);
+        set(&mut task.work_mut().page);
+        match self.has_workers {
+            false => self.under_way.push_back(task),
+            true => {
+                let number = self.line.push(task, false);
+                self.line.came_back(number);
+            }
+        }
         true
+    }
+
+    /// Whether a reply that has just arrived is concluded at once if its work is complete: none is before it.
+    pub fn is_first(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    /// A reply is the last in the line. Unless it is complete it goes to a worker.
+    pub fn line_up(&mut self, mut task: Box<Task>, is_complete: bool) {
+        let work = if is_complete { None } else { task.work.take() };
+        let number = self.line.push(task, is_complete);
+        self.jobs.extend(work.map(|work| job_of(number, work)));
+    }
+
+    /// The next job for the workers.
+    pub fn poll_job(&mut self) -> Option<WorkerJob> {
+        self.jobs.pop_front()
+    }
+
+    /// A worker has done its work on a reply. Returns the request of one that ended in a panic.
+    pub fn handle_computed(&mut self, done: WorkerDone) -> Option<&Job> {
+        let (number, panic) = (done.number, done.panic.clone());
+        // Otherwise it was given up.
+        let task = self.line.get_mut(number)?;
+        let mut work = *done.into_computed::<PageWork>();
+        if let Some(message) = &panic {
+            work.fail(message);
+        } else if task.is_cancelled {
+            work.cancel();
+        }
+        task.work = Some(work);
+        self.line.came_back(number);
+        let task = self.line.get_mut(number);
+        task.filter(|_| panic.is_some()).map(|task| &task.job)
+    }
+
+    /// The next reply whose results are to be handled, with its number.
+    pub fn take_back(&mut self) -> Option<(u64, Box<Task>)> {
+        self.line.take_back()
+    }
+
+    /// The units of the turn end before all results of a reply are handled.
+    pub fn put_back_task(&mut self, number: u64, task: Box<Task>) {
+        self.line.put_back(number, task);
+    }
+
+    /// The results of a reply are handled. Unless it is complete it goes to a worker once more.
+    pub fn settle(&mut self, number: u64, mut task: Box<Task>, is_complete: bool) {
+        let work = if is_complete { None } else { task.work.take() };
+        self.line.settle(number, task, is_complete);
+        self.jobs.extend(work.map(|work| job_of(number, work)));
+    }
+
+    /// The first reply of the line, if it is complete.
+    pub fn pop_complete(&mut self) -> Option<Box<Task>> {
+        self.line.pop()
+    }
+
+    /// Gives up the replies that are at a worker, and returns the others of the line.
+    pub fn drain_line(&mut self) -> Vec<Box<Task>> {
+        self.jobs.clear();
+        let (here, away): (Vec<_>, Vec<_>) =
+            self.line.drain().partition(|task| task.work.is_some());
+        self.abandoned.extend(away.into_iter().map(|task| task.job));
+        here
     }
 
     /// The request whose redirect waits for this answer.
@@ -152,8 +260,14 @@ impl Pages {
 
     /// The requests of all replies under way or waiting.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        let all = self.tasks().map(|task| &task.job);
+        all.chain(&self.abandoned)
+    }
+
+    /// All replies under way, in the line or waiting.
+    fn tasks(&self) -> impl Iterator<Item = &Task> {
         let all = self.under_way.iter().chain(self.waiting.values());
-        all.map(|task| &task.job)
+        all.map(|task| &**task).chain(self.line.iter())
     }
 
     /// Whether no reply is under way or waits.
@@ -161,14 +275,24 @@ impl Pages {
         self.len() == 0
     }
 
-    /// Whether there is work to do for a reply.
+    /// Whether there is work to do for a reply, here or at a worker.
     pub fn has_under_way(&self) -> bool {
-        !self.under_way.is_empty()
+        !self.under_way.is_empty() || !self.line.is_empty()
+    }
+
+    /// Whether the loop has work to do for a reply, now.
+    pub fn has_work(&self) -> bool {
+        !self.under_way.is_empty() || self.line.has_back() || self.line.has_complete()
+    }
+
+    /// Whether there are replies, and each is at a worker or behind one that is.
+    pub fn are_at_workers(&self) -> bool {
+        !self.line.is_empty() && self.waiting.is_empty() && !self.has_work()
     }
 
     /// Number of replies under way or waiting.
     pub fn len(&self) -> usize {
-        self.under_way.len() + self.waiting.len()
+        self.under_way.len() + self.line.len() + self.waiting.len()
     }
 
     /// Whether so many are under way that nothing should be released.
@@ -178,8 +302,7 @@ impl Pages {
 
     /// Whether one of a lane's is under way.
     pub fn has(&self, lane: LaneId) -> bool {
-        let mut all = self.under_way.iter().chain(self.waiting.values());
-        all.any(|task| task.lane == lane)
+        self.tasks().any(|task| task.lane == lane)
     }
 
     /// Whether the turn has done enough.
@@ -205,7 +328,8 @@ impl Pages {
 
     /// Ends the search in the replies that `is_named` names.
     pub fn cancel(&mut self, mut is_named: impl FnMut(&Task) -> bool) {
-        for task in &mut self.under_way {
+        let all = self.under_way.iter_mut().map(|task| &mut **task);
+        for task in all.chain(self.line.iter_mut()) {
             if is_named(task) {
                 task.cancel();
             }
@@ -216,26 +340,61 @@ impl Pages {
     pub fn drain(&mut self) -> impl Iterator<Item = Job> + use<> {
         let under_way = std::mem::take(&mut self.under_way).into_iter();
         let waiting = std::mem::take(&mut self.waiting).into_values();
-        under_way.chain(waiting).map(|task| task.job)
+        let line = self.line.drain();
+        let all = under_way.chain(line).chain(waiting).map(|task| task.job);
+        all.chain(std::mem::take(&mut self.abandoned))
     }
 }
 
 impl Task {
+    /// The work on its page.
+    ///
+    /// # Panics
+    /// It is at a worker.
+    pub fn work_mut(&mut self) -> &mut PageWork {
+        self.work.as_mut().expect("the work is not at a worker")
+    }
+
+    /// Its URL, for a request that follows from it.
+    pub fn shared_url(&mut self) -> Arc<str> {
+        let work = self.work.as_ref().expect("the work is not at a worker");
+        let url = || Arc::from(work.page.url.as_str());
+        Arc::clone(self.via.get_or_insert_with(url))
+    }
+
     /// The search in it is over.
     pub fn cancel(&mut self) {
-        std::mem::take(&mut self.finding).end(&mut self.page);
+        self.is_cancelled = true;
+        if let Some(work) = &mut self.work {
+            work.cancel();
+        }
     }
 
     /// Whether its processing takes negligible time.
     pub fn is_light(&self) -> bool {
-        let page = &self.page;
-        self.finding.is_over() && page.response_bytes.len() + page.body.len() <= LIGHT
+        let work = self.work.as_ref();
+        work.is_some_and(|work| {
+            work.finding().is_over()
+                && work.page.response_bytes.len() + work.page.body.len() <= LIGHT
+        })
     }
 
-    /// Bytes that it holds. With `has_record` the sink makes a record of its reply, a copy.
-    pub fn memory(&self, has_record: bool) -> usize {
-        let page = &self.page;
-        let copies = if has_record { 2 } else { 1 };
-        memory_of(&page.body) + copies * memory_of(&page.response_bytes) + self.finding.memory()
+    /// Whether its processing takes less time than passing it to a worker.
+    pub fn is_short(&self) -> bool {
+        let work = self.work.as_ref();
+        work.is_some_and(|work| {
+            work.finding().body_length() <= SHORT && work.page.response_bytes.len() <= LIGHT
+        })
     }
+
+    /// Bytes that it holds; `None` while it is at a worker. With `has_record` the sink makes a record of its
+    /// reply, a copy.
+    pub fn memory(&self, has_record: bool) -> Option<usize> {
+        self.work.as_ref().map(|work| work.memory(has_record))
+    }
+}
+
+fn job_of(number: u64, work: PageWork) -> WorkerJob {
+    let compute = Box::new(work);
+    WorkerJob { number, compute }
 }

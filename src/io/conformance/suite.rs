@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Bench, Seen, Step, Watch, token};
 use crate::base::disk::{DiskJob, FileId};
 use crate::base::time::Instant;
-use crate::io::{Close, Io, IoSettings, NetError, Token};
+use crate::io::{Close, Compute, Io, IoSettings, NetError, Token, WorkerJob};
 
 fn a_connection_reports_when_it_began_and_when_it_was_established<B: Bench>() {
     let mut watch = Watch::<B>::new();
@@ -722,6 +722,58 @@ fn gzip_members_have_the_level_of_the_settings<B: Bench>() {
     assert!(length(1) < bytes.len() && length(1) != length(9));
 }
 
+struct Double(u32);
+
+impl Compute for Double {
+    fn run(&mut self) {
+        self.0 = self.0.checked_mul(2).expect("it fits");
+    }
+}
+
+/// The numbers of computations that come back, and the numbers that they computed or their panics.
+fn computed<B: Bench>(workers: usize, numbers: &[u32]) -> Vec<(u64, Result<u32, String>)> {
+    let settings = IoSettings {
+        workers,
+        ..IoSettings::default()
+    };
+    let mut watch = Watch::<B>::with(settings);
+    for (number, value) in (0..).zip(numbers) {
+        let compute = Box::new(Double(*value));
+        watch.io().compute(WorkerJob { number, compute });
+    }
+    watch.io().submit();
+    let mut results = Vec::new();
+    while results.len() < numbers.len() {
+        let Seen::Computed(mut done) = watch.next() else {
+            panic!("nothing else is under way");
+        };
+        let (number, panic) = (done.number, done.panic.take());
+        let value = done.into_computed::<Double>().0;
+        results.push((number, panic.map_or(Ok(value), Err)));
+    }
+    assert!(watch.during(SHORT).is_empty());
+    results.sort_by_key(|(number, _)| *number);
+    results
+}
+
+fn computations_come_back_with_their_results_in_any_order<B: Bench>() {
+    for workers in [0, 1, 3] {
+        let expected = vec![(0, Ok(2)), (1, Ok(4)), (2, Ok(6))];
+        assert_eq!(computed::<B>(workers, &[1, 2, 3]), expected, "{workers}");
+    }
+}
+
+fn a_computation_that_panics_comes_back_with_its_message<B: Bench>() {
+    for workers in [0, 1] {
+        let expected = vec![(0, Err("it fits".to_owned())), (1, Ok(8))];
+        assert_eq!(
+            computed::<B>(workers, &[u32::MAX, 4]),
+            expected,
+            "{workers}"
+        );
+    }
+}
+
 fn a_disk_error_names_the_operation_and_the_path<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let path = watch.bench.folder().join("twice");
@@ -815,5 +867,7 @@ suite! {
     what_is_allocated_is_no_part_of_the_file
     each_gzip_append_is_a_member_of_its_own
     gzip_members_have_the_level_of_the_settings
+    computations_come_back_with_their_results_in_any_order
+    a_computation_that_panics_comes_back_with_its_message
     a_disk_error_names_the_operation_and_the_path
 }

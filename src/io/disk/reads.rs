@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use super::super::results::{Results, block_signals};
 use super::files::read;
 use super::order::{Renamed, renamed_by};
-use super::{Results, block_signals};
+use super::report_done;
 use crate::base::disk::DiskJob;
 
 /// What the two threads know of each other.
@@ -51,7 +52,7 @@ impl Reads {
                     } => read(path, *offset, bytes),
                     _ => unreachable!("other jobs are done in order"),
                 };
-                results.report_done(job, result);
+                report_done(&results, job, result);
                 reads.end();
             }
         };

@@ -30,9 +30,7 @@ impl Epoll {
                     if self.signal.requested.swap(false, Ordering::AcqRel) {
                         events.push(Event::Woken);
                     }
-                    if let Some(disk) = &mut self.disk {
-                        disk.take_done(events);
-                    }
+                    self.threads.take_results(events);
                 }
                 name if name >= LISTENERS => {
                     self.sockets.listeners.mark_ready(name.0 - LISTENERS.0)

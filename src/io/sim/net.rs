@@ -11,6 +11,7 @@ use crate::base::disk::DiskJob;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::{Instant, nanos};
+use crate::base::worker::WorkerDone;
 use crate::io::disk::Place;
 use crate::io::{Close, Endpoint, Memory, NetError, Peer};
 
@@ -130,6 +131,10 @@ pub struct Faults {
     pub send_max: Duration,
     /// How long our thread is busy with each chunk before it releases it.
     pub chunk_takes: Duration,
+    /// The longest time that a computation of a helper thread takes.
+    pub compute_max: Duration,
+    /// Probability that a computation panics.
+    pub compute_panic: f64,
 }
 
 impl Default for Faults {
@@ -149,6 +154,8 @@ impl Default for Faults {
             sockets_max: usize::MAX,
             send_max: Duration::ZERO,
             chunk_takes: Duration::ZERO,
+            compute_max: Duration::from_millis(3),
+            compute_panic: 0.0,
         }
     }
 }
@@ -192,6 +199,7 @@ pub(super) enum SimEvent {
     Alarm(u64),
     Disk(Place, DiskJob),
     DiskRetry,
+    Computed(WorkerDone),
     ClientSyn(ConnId, Endpoint, Peer),
     Established(ConnId),
     ConnectFailed(ConnId, NetError),

@@ -47,9 +47,7 @@ impl Uring {
                     if self.signal.requested.swap(false, Ordering::AcqRel) {
                         events.push(Event::Woken);
                     }
-                    if let Some(disk) = &mut self.disk {
-                        disk.take_done(events);
-                    }
+                    self.threads.take_results(events);
                     self.keep_polling(completion);
                 }
                 OpKind::Listener => {

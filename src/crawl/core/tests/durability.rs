@@ -107,7 +107,9 @@ fn answer(asked: &Asked, rng: &mut Rng) -> Reply {
             let host: u64 = host[1..2].parse().unwrap_or(0);
             let links = [1, 2, 9].map(|step| format!("<a href=/{}>x</a>", (number + step) % PAGES));
             let next = format!("<a href=http://h{}.test/{number}>y</a>", (host + 1) % HOSTS);
-            Reply::page(links.concat() + &next)
+            // Helper threads search long pages alone.
+            let filler = " ".repeat([0, 3000][(number % 2) as usize]);
+            Reply::page(links.concat() + &next + &filler)
         }
     }
     .after(after)
@@ -369,6 +371,7 @@ impl Trial {
         // Of numbers of its own, so that the crawls stay as they were.
         let mut own = Rng::from_seed(self.seed).fork(format!("seen set of run {}", self.runs));
         config.frontier.seen_memory_max = [1 << 30, 700, 200, 1][own.below(4) as usize];
+        config.io.workers = [0, 2][own.below(2) as usize];
         config.state_sync = Duration::from_millis(rng.below(300));
         let delay_max = DELAY_MAX.as_millis() as u64;
         config.throttle.default.delay = Duration::from_millis(rng.below(delay_max));

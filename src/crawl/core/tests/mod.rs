@@ -2,6 +2,7 @@
 
 pub mod trial;
 pub mod watch;
+mod workers;
 mod timers;
 mod log;
 mod busy_scopes;

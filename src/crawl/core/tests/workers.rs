@@ -1,0 +1,298 @@
+//! Pages that helper threads work on, in virtual time: results come back in any order, after any time.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::base::shared::Shared;
+use crate::crawl::config::Config;
+use crate::crawl::core::tests::trial::{SinkRecord, crawl_under, finish, get, run_for};
+use crate::crawl::finish::FinishReason;
+use crate::crawl::{Crawler, Turn};
+use crate::frontier::request::PageKind;
+use crate::frontier::settings::Follow;
+use crate::io::sim::{Faults, Origins, Sim};
+
+/// Longer than what the crawl's thread searches itself.
+const LONG: usize = 3000;
+
+/// Longer than any other time here.
+const SLOW: Duration = Duration::from_secs(2);
+
+fn site(host: u32) -> SocketAddr {
+    format!("10.0.0.{host}:80").parse().expect("an address")
+}
+
+fn reply(content_type: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body.as_bytes()].concat()
+}
+
+/// A long page with these links.
+fn html(origins: &mut Origins, host: u32, path: &str, links: &[String]) {
+    let links: String = links
+        .iter()
+        .map(|to| format!("<a href={to}>x</a>"))
+        .collect();
+    let body = links + &" ".repeat(LONG);
+    origins.reply(site(host), path, Duration::ZERO, reply("text/html", &body));
+}
+
+fn crawl(
+    origins: Origins,
+    faults: Faults,
+    edit: impl FnOnce(&mut Config),
+) -> (Crawler<Sim>, SinkRecord) {
+    crawl_under(faults, None, Shared::new(origins), 1, |config, _| {
+        config.io.workers = 2;
+        config.frontier.follow = Follow::Host;
+        edit(config);
+    })
+}
+
+fn slow() -> Faults {
+    Faults {
+        compute_max: SLOW,
+        ..Faults::default()
+    }
+}
+
+fn paths(record: &SinkRecord) -> Vec<String> {
+    let pages = record.pages.borrow();
+    let path = |url: &str| url.split_once(".0.0.").expect("an address").1.to_owned();
+    pages.iter().map(|page| path(&page.url)).collect()
+}
+
+#[test]
+fn lines_are_in_the_order_in_which_exchanges_ended() {
+    const HOSTS: u32 = 40;
+    let mut origins = Origins::default();
+    for host in 1..=HOSTS {
+        let wait = Duration::from_millis(u64::from(host) * 10);
+        let body = match host % 3 {
+            // The crawl's thread finishes it at once: it waits for those before it.
+            0 => "short".to_owned(),
+            _ => " ".repeat(LONG),
+        };
+        origins.reply(site(host), "/0", wait, reply("text/html", &body));
+    }
+    let (mut crawler, record) = crawl(origins, slow(), |_| {});
+    for host in 1..=HOSTS {
+        crawler.submit(get(host, 0)).expect("a seed");
+    }
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+    let pages = record.pages.borrow();
+    assert_eq!(pages.len(), HOSTS as usize);
+    assert!(pages.is_sorted_by_key(|page| page.ended));
+}
+
+#[test]
+fn the_next_request_of_a_host_does_not_wait_for_the_work_on_its_last_page() {
+    let mut origins = Origins::default();
+    (0..3).for_each(|page| html(&mut origins, 1, &format!("/{page}"), &[]));
+    let (mut crawler, record) = crawl(origins, slow(), |config| {
+        config.throttle.default.concurrency = 1;
+    });
+    (0..3).for_each(|page| {
+        crawler.submit(get(1, page)).expect("a seed");
+    });
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+    let pages = record.pages.borrow();
+    let sent = |page: usize| pages[page].timings.sent.expect("it was sent");
+    let gap = sent(2).saturating_since(sent(0));
+    assert!(gap < Duration::from_millis(500), "{gap:?}");
+    let last = pages[2].ended.saturating_since(sent(2));
+    assert!(
+        last < Duration::from_millis(500),
+        "it ended on the wire: {last:?}"
+    );
+}
+
+#[test]
+fn all_links_of_a_page_are_found_though_a_worker_returns_a_part_of_them_at_a_time() {
+    const LINKS: usize = 30_000;
+    let mut origins = Origins::default();
+    let links: Vec<String> = (0..LINKS)
+        .map(|link| format!("/a/long/way/to/{link}"))
+        .collect();
+    html(&mut origins, 1, "/0", &links);
+    let (mut crawler, record) = crawl(origins, Faults::default(), |config| {
+        config.frontier.pages_per_host_max = 1;
+        config.frontier.links_per_page_max = LINKS;
+    });
+    crawler.submit(get(1, 0)).expect("a seed");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+    let pages = record.pages.borrow();
+    let first = pages.iter().find(|page| page.status == Some(200));
+    assert_eq!(first.expect("it was fetched").links, Some(LINKS as u32));
+    // Those beyond the limit end unsent.
+    let ends: BTreeSet<&str> = pages.iter().map(|page| page.url.as_str()).collect();
+    assert_eq!(ends.len(), LINKS + 1);
+}
+
+#[test]
+fn a_panic_in_a_worker_ends_one_page_with_an_error_and_not_the_crawl() {
+    const HOSTS: u32 = 200;
+    let mut origins = Origins::default();
+    for host in 1..=HOSTS {
+        html(&mut origins, host, "/0", &["/1".to_owned()]);
+        html(&mut origins, host, "/1", &[]);
+    }
+    let faults = Faults {
+        compute_panic: 0.3,
+        ..Faults::default()
+    };
+    let (mut crawler, record) = crawl(origins, faults, |_| {});
+    for host in 1..=HOSTS {
+        crawler.submit(get(host, 0)).expect("a seed");
+    }
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+    let pages = record.pages.borrow();
+    let failed = |url: &str| {
+        let failure = pages.iter().find(|page| page.url == url)?.failure.as_ref();
+        Some(failure.map(crate::fetch::failure::Failure::code))
+    };
+    let mut panics = 0;
+    for host in 1..=HOSTS {
+        let [first, next] = [0, 1].map(|page| failed(&format!("http://10.0.0.{host}/{page}")));
+        match first.expect("each seed has its line") {
+            Some(code) => {
+                assert_eq!((code.as_str(), next), ("internal.panic", None));
+                panics += 1;
+            }
+            None => assert!(next.is_some(), "its link was followed"),
+        }
+    }
+    assert!((HOSTS / 10..HOSTS / 2).contains(&panics), "{panics}");
+    let whole = pages.iter().filter(|page| page.status == Some(200));
+    assert!(
+        whole.clone().all(|page| page.body.len() >= LONG),
+        "they are as they arrived"
+    );
+}
+
+#[test]
+fn urls_whose_robots_txt_ends_in_a_panic_are_not_fetched() {
+    let mut origins = Origins::default();
+    let rules = format!("User-agent: *\nAllow: /\n{}", "# x\n".repeat(LONG));
+    origins.reply(
+        site(1),
+        "/robots.txt",
+        Duration::ZERO,
+        reply("text/plain", &rules),
+    );
+    html(&mut origins, 1, "/0", &[]);
+    let faults = Faults {
+        compute_panic: 1.0,
+        ..Faults::default()
+    };
+    let (mut crawler, record) = crawl(origins, faults, |config| {
+        config.frontier.robots_obey = true;
+    });
+    let seed = crawler.submit(get(1, 0)).expect("a seed");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+    assert_eq!(record.end(seed).as_deref(), Some("robots.unreachable"));
+}
+
+#[test]
+fn robots_txt_and_its_sitemaps_that_a_worker_read_are_obeyed_and_followed() {
+    let mut origins = Origins::default();
+    let filler = "# x\n".repeat(LONG);
+    let rules = format!("{filler}User-agent: *\nDisallow: /1\nSitemap: /map.xml\n");
+    origins.reply(
+        site(1),
+        "/robots.txt",
+        Duration::ZERO,
+        reply("text/plain", &rules),
+    );
+    let entry = "<url><loc>http://10.0.0.1/2</loc></url>";
+    let map = format!("<urlset>{entry}<!--{filler}--></urlset>");
+    origins.reply(site(1), "/map.xml", Duration::ZERO, reply("text/xml", &map));
+    (0..3).for_each(|page| html(&mut origins, 1, &format!("/{page}"), &["/1".to_owned()]));
+    let (mut crawler, record) = crawl(origins, slow(), |config| {
+        config.frontier.robots_obey = true;
+        config.frontier.sitemaps = true;
+    });
+    crawler.submit(get(1, 0)).expect("a seed");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+    let pages = record.pages.borrow();
+    let of_kind = |kind| pages.iter().filter(move |page| page.kind == kind);
+    let fetched: BTreeSet<&str> = of_kind(PageKind::Page)
+        .filter(|page| page.status == Some(200))
+        .map(|page| page.url.as_str())
+        .collect();
+    let expected = ["http://10.0.0.1/0", "http://10.0.0.1/2"];
+    assert_eq!(fetched, BTreeSet::from(expected));
+    assert_eq!(of_kind(PageKind::Sitemap).count(), 1);
+}
+
+#[test]
+fn a_crawl_that_stops_waits_for_its_workers_and_loses_no_page() {
+    let mut origins = Origins::default();
+    (0..20).for_each(|page| html(&mut origins, 1, &format!("/{page}"), &["/99".to_owned()]));
+    let (mut crawler, record) = crawl(origins, slow(), |config| {
+        config.stop_grace = Duration::ZERO;
+    });
+    let seeds: Vec<u64> = (0..20)
+        .map(|page| crawler.submit(get(1, page)).expect("a seed"))
+        .collect();
+    run_for(&mut crawler, Duration::from_millis(300));
+    assert!(!crawler.core.pages.is_empty(), "workers are busy");
+    crawler.stopper().stop();
+    assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
+    let pending: BTreeSet<String> = crawler
+        .take_pending()
+        .map(|left| left.request.url)
+        .collect();
+    for (page, seed) in seeds.iter().enumerate() {
+        let is_pending = pending.contains(&format!("http://10.0.0.1/{page}"));
+        let is_done = record.end(*seed).as_deref() == Some("200");
+        assert!(is_pending != is_done, "page {page}: {pending:?}");
+    }
+    assert!(
+        pending.contains("http://10.0.0.1/99"),
+        "its links are pending"
+    );
+}
+
+#[test]
+fn a_sink_that_fails_leaves_the_pages_of_workers_to_be_fetched_again() {
+    let mut origins = Origins::default();
+    (0..20).for_each(|page| html(&mut origins, 1, &format!("/{page}"), &[]));
+    let (mut crawler, record) = crawl(origins, slow(), |_| {});
+    for page in 0..20 {
+        crawler.submit(get(1, page)).expect("a seed");
+    }
+    run_for(&mut crawler, Duration::from_millis(300));
+    assert!(!crawler.core.pages.is_empty(), "workers are busy");
+    record.fails.set(true);
+    assert_eq!(finish(&mut crawler), FinishReason::SinkFailed);
+    let pending: BTreeSet<String> = crawler
+        .take_pending()
+        .map(|left| left.request.url)
+        .collect();
+    let done: BTreeSet<String> = paths(&record).into_iter().collect();
+    for page in 0..20 {
+        let is_pending = pending.contains(&format!("http://10.0.0.1/{page}"));
+        assert!(
+            is_pending || done.contains(&format!("1/{page}")),
+            "page {page}"
+        );
+    }
+}
+
+#[test]
+fn a_host_that_waits_in_its_own_loop_is_not_kept_busy_by_pages_at_workers() {
+    let mut origins = Origins::default();
+    html(&mut origins, 1, "/0", &[]);
+    let (mut crawler, _) = crawl(origins, slow(), |_| {});
+    crawler.submit(get(1, 0)).expect("a seed");
+    let mut turns = 0;
+    while crawler.turn(None) == Turn::GoesOn {
+        turns += 1;
+    }
+    assert!(turns < 100, "{turns} turns");
+}
