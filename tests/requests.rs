@@ -149,14 +149,14 @@ fn an_own_host_header_is_sent_once_and_to_its_origin_only() {
         "/again" => Reply::redirect("302 Found", "http://b.test/elsewhere"),
         _ => Reply::page("there"),
     });
-    let own = Request::get("http://a.test/here").header("Host", "internal.test");
+    let own = Request::get("http://a.test/here").header("Host", "inside.test");
     crawl(server.config(), vec![own]);
     let hosts: Vec<String> = server
         .asked()
         .iter()
         .map(|asked| asked.host.clone())
         .collect();
-    assert_eq!(hosts, ["internal.test", "internal.test", "b.test"]);
+    assert_eq!(hosts, ["inside.test", "inside.test", "b.test"]);
 
     let get = || Request::get("http://a.test/");
     let wrong = [
