@@ -145,11 +145,11 @@ impl<I: Io> Core<I> {
     pub fn conclude_all(&mut self) {
         self.keep_offers();
         let line = self.pages.drain_line();
-        let under_way = std::iter::from_fn(|| self.pages.pop());
-        let all: Vec<Box<Task>> = under_way.chain(line).collect();
+        let under_way = std::iter::from_fn(|| self.pages.pop()).map(|task| *task);
+        let all: Vec<Task> = under_way.chain(line).collect();
         for mut task in all {
             task.work_mut().cut_short();
-            self.conclude_later(*task);
+            self.conclude_later(task);
         }
     }
 

@@ -245,10 +245,10 @@ impl Pages {
     }
 
     /// Gives up the replies that are at a worker, and returns the others of the line.
-    pub fn drain_line(&mut self) -> Vec<Box<Task>> {
+    pub fn drain_line(&mut self) -> Vec<Task> {
         self.jobs.clear();
-        let (here, away): (Vec<_>, Vec<_>) =
-            self.line.drain().partition(|task| task.work.is_some());
+        let tasks = self.line.drain().map(|task| *task);
+        let (here, away): (Vec<_>, Vec<_>) = tasks.partition(|task| task.work.is_some());
         self.abandoned.extend(away.into_iter().map(|task| task.job));
         here
     }
