@@ -2,11 +2,11 @@
 
 use std::mem;
 
-use super::failure::{Failure, FailureKind};
+use super::failure::{Failure, FailureKind, Truncation};
 use crate::wire::coding::{self, Budget, CodingError, DecodeProgress, Decoder};
 use crate::wire::http::{Framing, Headers};
 
-/// A body that is decoded as it arrives, or at its end if it is short.
+/// A body that is decoded as it arrives, or at its end if it is short, here or elsewhere.
 ///
 /// ```text
 ///            ┌► Held ──┬──► Whole
@@ -27,6 +27,8 @@ pub(super) struct Body {
     over: usize,
     /// This many bytes are held until the end of the body.
     held_max: usize,
+    /// What is held at the end is decoded elsewhere.
+    defers: bool,
     /// The body is complete on the wire; whether its connection can be reused.
     ended: Option<bool>,
 }
@@ -84,15 +86,17 @@ pub(super) enum Taken {
 }
 
 impl Body {
-    /// A body whose end `framing` tells.
-    pub(super) fn new(budget: Budget, framing: Option<Framing>) -> Self {
+    /// A body whose end `framing` tells. `defers`: its content coding may be decoded elsewhere, after its end.
+    pub(super) fn new(budget: Budget, framing: Option<Framing>, defers: bool) -> Self {
+        let most = if defers { DEFERRED_MAX } else { HELD_MAX };
         let held_max = match framing {
-            Some(Framing::Length(length)) if length <= HELD_MAX as u64 => HELD_MAX,
-            Some(Framing::Chunked) => HELD_MAX,
+            Some(Framing::Length(length)) if length <= most as u64 => most,
+            Some(Framing::Chunked) => most,
             _ => 0,
         };
         Body {
             held_max,
+            defers,
             ended: None,
             state: State::Untouched,
             budget,
@@ -106,6 +110,7 @@ impl Body {
     pub(super) fn set_body_mode(&mut self, body_mode: BodyMode) {
         if body_mode != BodyMode::Keep {
             self.held_max = 0;
+            self.defers = false;
         }
         match body_mode {
             BodyMode::Keep | BodyMode::Cancel => {}
@@ -120,7 +125,7 @@ impl Body {
         match &self.state {
             State::Untouched => headers.get("content-encoding").is_some(),
             State::Decoding(decoder) => !decoder.is_identity(),
-            State::Held(_) => true,
+            State::Held(_) => !self.defers,
             State::Whole | State::Undecoded(_) | State::Skipped | State::Broken(_) => false,
         }
     }
@@ -136,7 +141,11 @@ impl Body {
     ) -> Taken {
         if let State::Untouched = self.state {
             let codings = || headers.get_all("content-encoding");
-            self.state = match self.held_max > 0 && coding::is_gzip(codings()) {
+            let is_held = match self.defers {
+                true => coding::only(codings()).is_some(),
+                false => self.held_max > 0 && coding::is_gzip(codings()),
+            };
+            self.state = match is_held {
                 true => State::Held(Vec::new()),
                 false => self.decoding(headers),
             };
@@ -200,15 +209,49 @@ impl Body {
         out: &mut Vec<u8>,
     ) -> Option<Taken> {
         self.ended = Some(reusable);
+        match &self.state {
+            State::Held(bytes) if !self.is_deferred(bytes) => {
+                Some(self.decode_whole(headers, WHOLE_MAX, decoded_max, out))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_deferred(&self, held: &[u8]) -> bool {
+        self.defers && held.len() >= DEFERRED_MIN
+    }
+
+    /// Decodes what was held, all of it at once if it is usual and decodes to no more than `whole_max` bytes.
+    fn decode_whole(
+        &mut self,
+        headers: &Headers,
+        whole_max: usize,
+        decoded_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Taken {
+        let most = usize::try_from(self.budget.bytes_max).unwrap_or(usize::MAX);
+        if let State::Held(bytes) = &self.state
+            && coding::is_gzip(headers.get_all("content-encoding"))
+            && coding::inflate(bytes, most.min(whole_max), out)
+        {
+            self.state = State::Whole;
+            return Taken::All;
+        }
+        self.release(headers, decoded_max, out)
+            .unwrap_or(Taken::All)
+    }
+
+    /// Takes a body whose coding is to be decoded elsewhere. Nothing more arrives of it.
+    pub(super) fn take_undecoded(&mut self) -> Option<UndecodedBody> {
         let State::Held(bytes) = &self.state else {
             return None;
         };
-        let most = usize::try_from(self.budget.bytes_max).unwrap_or(usize::MAX);
-        if coding::inflate(bytes, most.min(WHOLE_MAX), out) {
-            self.state = State::Whole;
-            return Some(Taken::All);
+        if !self.is_deferred(bytes) {
+            return None;
         }
-        self.release(headers, decoded_max, out)
+        let is_complete = self.ended.is_some();
+        let body = mem::replace(self, Body::new(self.budget, None, false));
+        Some(UndecodedBody { body, is_complete })
     }
 
     /// Whether the body is complete on the wire, and whether its connection can be reused then.
@@ -283,6 +326,62 @@ impl Body {
     }
 }
 
+/// A body that has ended, whose content coding is not decoded yet.
+#[derive(Debug)]
+pub struct UndecodedBody {
+    body: Body,
+    /// It is complete on the wire.
+    is_complete: bool,
+}
+
+/// How a reply ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyEnd {
+    /// What went wrong, if anything.
+    pub failure: Option<Failure>,
+    /// Why the body is incomplete, if it is.
+    pub truncated: Option<Truncation>,
+}
+
+impl UndecodedBody {
+    /// Bytes of memory of its coded form.
+    pub fn memory(&self) -> usize {
+        self.body.memory()
+    }
+
+    /// Appends the decoded body to `out`. `headers`: of its reply, which ended as in `end` on the wire. Returns
+    /// how it ended in all. The same as if it had been decoded while it arrived.
+    pub fn decode(mut self, headers: &Headers, end: BodyEnd, out: &mut Vec<u8>) -> BodyEnd {
+        let body = &mut self.body;
+        let mut taken = match self.is_complete {
+            true => body.decode_whole(headers, usize::MAX, usize::MAX, out),
+            false => {
+                let released = body.release(headers, usize::MAX, out);
+                released.expect("it was held until now")
+            }
+        };
+        while taken == Taken::Some {
+            let resumed = body.resume(headers, usize::MAX, out);
+            taken = resumed.expect("there is a rest");
+        }
+        match taken {
+            Taken::Cut { .. } => BodyEnd {
+                failure: body.coding_failure(),
+                truncated: Some(Truncation::Length),
+            },
+            Taken::Bomb(bomb) => BodyEnd {
+                failure: Some(bomb),
+                truncated: Some(Truncation::Length),
+            },
+            Taken::All | Taken::Some if self.is_complete => BodyEnd {
+                failure: body.finish(),
+                ..end
+            },
+            Taken::All | Taken::Some => end,
+        }
+    }
+}
+
 fn failure(error: &CodingError) -> Failure {
     Failure::new(
         FailureKind::ContentEncoding,
@@ -294,6 +393,12 @@ fn failure(error: &CodingError) -> Failure {
 /// Coded bytes of a body that are held until its end: few pages have more. In the worst case they decode to
 /// 200 times as many in one step, if the connection fails.
 const HELD_MAX: usize = 32 << 10;
+
+/// Coded bytes of a body that is decoded elsewhere.
+const DEFERRED_MAX: usize = 1 << 20;
+
+/// Fewer coded bytes are decoded here: that takes less time than passing them on.
+const DEFERRED_MIN: usize = 1 << 10;
 
 /// Decoded bytes of a body that is decoded at once: as many as take the time of one step of a long body.
 const WHOLE_MAX: usize = 256 << 10;

@@ -58,6 +58,7 @@ pub struct Exchange {
     is_forwarded: bool,
     budget: Budget,
     keep_wire: bool,
+    defers_decoding: bool,
     body_mode: BodyMode,
     timeout: Option<Duration>,
     timings: Timings,
@@ -122,6 +123,7 @@ impl Exchange {
             is_forwarded,
             budget,
             keep_wire,
+            defers_decoding,
             body_mode,
             timeout,
             timings: timings_here,
@@ -140,6 +142,7 @@ impl Exchange {
             ratio_max: u64::from(settings.ratio_max),
         };
         *keep_wire = description.keep_wire;
+        *defers_decoding = description.defers_decoding;
         *body_mode = BodyMode::Keep;
         *timeout = description.timeout;
         *timings_here = timings;
@@ -220,6 +223,7 @@ impl Exchange {
 
     /// Ends the exchange with a failure; what was received is kept.
     pub fn fail(&mut self, failure: Failure) -> Step {
+        self.defer_decoding();
         let failure = match self.release() {
             Some(Taken::Cut { over }) => {
                 self.received.drop_last(over);
@@ -384,6 +388,7 @@ impl Exchange {
             head: received.head,
             chunked: received.framing == Some(Framing::Chunked),
             body: received.body,
+            undecoded: received.undecoded,
             body_mode: self.body_mode,
             bytes_taken: received.taken,
             truncated: received.truncated,
@@ -429,9 +434,11 @@ impl Exchange {
                 self.timings.begin_reply(arrival);
                 self.timings.headers = Some(arrival);
                 let framing = self.reader.framing();
+                // Other replies may lead to another request at once.
+                let defers = self.defers_decoding && head.status == 200;
                 self.received
                     .take_head(head, framing, self.budget.bytes_max);
-                self.state = State::ReadingBody(Body::new(self.budget, framing));
+                self.state = State::ReadingBody(Body::new(self.budget, framing, defers));
                 Read::Done(Step::Head)
             }
             Ok(Some(_)) => {
@@ -534,6 +541,7 @@ impl Exchange {
         if self.received.framing != Some(Framing::None) {
             self.timings.body = Some(arrival);
         }
+        self.defer_decoding();
         let failure = self.body().finish();
         self.state = State::Over;
         Step::Over { failure, reusable }
@@ -548,6 +556,13 @@ impl Exchange {
         Step::Over {
             failure,
             reusable: false,
+        }
+    }
+
+    /// Nothing more arrives of a body: if it is to be decoded elsewhere, it leaves with the outcome.
+    fn defer_decoding(&mut self) {
+        if let State::ReadingBody(body) = &mut self.state {
+            self.received.undecoded = body.take_undecoded();
         }
     }
 

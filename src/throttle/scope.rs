@@ -83,7 +83,7 @@ pub(super) struct Scope {
     /// Jitter factor, drawn for the gap after the last departure.
     factor: f32,
     pub in_flight: u32,
-    /// Number of lanes with this scope.
+    /// Number of lanes with this scope, and of its replies whose verdict is to come.
     pub lanes: u32,
     /// The last lane in the line that waits for this scope to release; the line is a ring.
     pub waiting: u32,

@@ -17,13 +17,14 @@ use crate::crawl::core::reading::piece_sink;
 use crate::crawl::flights::Stage;
 use crate::crawl::network::pieces::{Read, steps_max};
 use crate::crawl::network::socket::Carrier;
-use crate::crawl::pages::Task;
 use crate::crawl::pages::finding::Finding;
 use crate::crawl::pages::work::PageWork;
+use crate::crawl::pages::{OpenEnd, Task};
 use crate::crawl::work::offers::OfferOrigin;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
+use crate::frontier::offers::OfferId;
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
 use crate::throttle::engine::TicketId;
@@ -178,33 +179,68 @@ impl<I: Io> Core<I> {
         if exchange.head().is_none() {
             self.on_no_response(&flight, failure.as_ref(), exchange.timings());
         }
-        let mut page = self.page_of(&flight, exchange.take_outcome(), failure, carrier);
-        if let Some(signal) = flight.signal.take() {
-            self.on_response_end(&flight, &signal, &page);
-        }
-        let refusals = self.refusals_of(&flight);
-        self.report_decisions_of(&mut flight, &page);
-        self.throttle.finish(flight.ticket, self.now);
-        let followed = self.follow(&flight.job, &mut page);
-        let (finding, target) = match followed {
-            Followed::Finding(finding) => (finding, None),
-            Followed::Awaits(target) => (Finding::default(), Some(target)),
-        };
-        let task = Task {
-            job: flight.job,
-            lane: flight.lane,
-            origin: flight.origin,
-            refusals,
-            work: Some(PageWork::new(page, finding)),
+        let mut outcome = exchange.take_outcome();
+        let undecoded = outcome.undecoded.take();
+        let page = self.page_of(&flight, outcome, failure, carrier);
+        let open = Box::new(OpenEnd {
+            ticket: flight.ticket,
+            signal: flight.signal.take(),
+            decisions: flight.decisions,
+        });
+        let (job, lane, origin) = (flight.job, flight.lane, flight.origin);
+        let mut task = Task {
+            job,
+            lane,
+            origin,
+            refusals: 0,
+            work: None,
+            open: Some(open),
             via: None,
             held: 0,
             is_cancelled: false,
         };
-        let buffers = match target {
-            None => self.process_page(task),
-            Some(target) => self.wait_for_target(task, target),
+        let buffers = match undecoded {
+            Some(body) => {
+                self.throttle.finish_exchange(flight.ticket, self.now);
+                task.work = Some(PageWork::undecoded(page, body));
+                self.process_page(task)
+            }
+            None => {
+                task.work = Some(PageWork::new(page, Finding::default()));
+                match self.conclude_reply(&mut task) {
+                    None => self.process_page(task),
+                    Some(target) => self.wait_for_target(task, target),
+                }
+            }
         };
         self.output.put_exchange(exchange, buffers);
+    }
+
+    /// The body of a reply is there: its scopes get their verdict, and what follows from it is decided. Returns
+    /// the offer whose answer its page waits for, if it redirects.
+    pub fn conclude_reply(&mut self, task: &mut Task) -> Option<OfferId> {
+        let open = task.open.take()?;
+        let page = &mut *task.work.as_mut().expect("its body is here").page;
+        let failure = page.failure.as_ref();
+        let is_our_fault = failure.is_some_and(|f| f.kind == FailureKind::Internal);
+        if let Some(signal) = open.signal.as_ref().filter(|_| !is_our_fault) {
+            self.on_response_end(&task.job, open.ticket, signal, page);
+        }
+        task.refusals = self.refusals_of(open.ticket);
+        self.report_decisions_of(&task.job, open.decisions, page);
+        self.throttle.finish(open.ticket, self.now);
+        if task.is_cancelled || is_our_fault {
+            // What it leads to is not wanted, or not known.
+            page.is_final = true;
+            return None;
+        }
+        match self.follow(&task.job, page) {
+            Followed::Finding(finding) => {
+                task.work_mut().set_finding(finding);
+                None
+            }
+            Followed::Awaits(target) => Some(target),
+        }
     }
 }
 

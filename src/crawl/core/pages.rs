@@ -13,6 +13,9 @@ use crate::io::Io;
 /// Pages of the line that are concluded in one turn: a millisecond's work.
 const CONCLUDED_PER_TURN: usize = 64;
 
+/// Pages that are given to workers for each of them: enough that none waits for the crawl's thread.
+const JOBS_PER_WORKER: usize = 8;
+
 impl<I: Io> Core<I> {
     /// Processes a reply that has just arrived. Returns its buffers if that is complete; otherwise the
     /// reply stays in progress.
@@ -76,8 +79,13 @@ impl<I: Io> Core<I> {
             let Some((number, mut task)) = self.pages.take_back() else {
                 break;
             };
+            let target = self.conclude_reply(&mut task);
+            assert!(target.is_none(), "no redirect is decoded by a worker");
             let mut units = self.pages.slice();
-            let is_handled = self.handle_found(&mut task, &mut units);
+            let mut is_handled = self.handle_found(&mut task, &mut units);
+            if is_handled && task.is_short() {
+                is_handled = self.find(&mut task, &mut units);
+            }
             self.pages.put_back(&units);
             self.count_held(&mut task);
             if is_handled {
@@ -125,7 +133,12 @@ impl<I: Io> Core<I> {
 
     /// Passes jobs to the workers; they begin when the turn submits.
     fn submit_computations(&mut self) {
-        while let Some(job) = self.pages.poll_job() {
+        let most = match self.network.is_full() {
+            // What they return may be many times as long.
+            true => 1,
+            false => JOBS_PER_WORKER * self.config.io.workers,
+        };
+        while let Some(job) = self.pages.poll_job(most) {
             self.network.compute(job);
         }
     }
@@ -144,10 +157,15 @@ impl<I: Io> Core<I> {
     /// they are still to be fetched.
     pub fn conclude_all(&mut self) {
         self.keep_offers();
-        let line = self.pages.drain_line();
+        let (line, without_verdict) = self.pages.drain_line();
+        for ticket in without_verdict {
+            self.throttle.finish(ticket, self.now);
+        }
         let under_way = std::iter::from_fn(|| self.pages.pop()).map(|task| *task);
         let all: Vec<Task> = under_way.chain(line).collect();
         for mut task in all {
+            task.work_mut().decode();
+            self.conclude_reply(&mut task);
             task.work_mut().cut_short();
             self.conclude_later(task);
         }

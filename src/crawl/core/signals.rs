@@ -8,9 +8,11 @@ use crate::crawl::core::Core;
 use crate::crawl::flights::Flight;
 use crate::fetch::failure::Failure;
 use crate::fetch::timings::Timings;
+use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::decision::{Decision, DecisionEvent};
+use crate::throttle::engine::TicketId;
 use crate::throttle::signal::Signal;
 use crate::wire::http::Headers;
 
@@ -61,9 +63,9 @@ impl<I: Io> Core<I> {
     }
 
     /// A response has ended whose head gave this signal.
-    pub fn on_response_end(&mut self, flight: &Flight, signal: &Signal, page: &Page) {
-        let body = self.classifier.body_signal_of(&flight.job, page, self.now);
-        let (ticket, id) = (flight.ticket, flight.job.id);
+    pub fn on_response_end(&mut self, job: &Job, ticket: TicketId, signal: &Signal, page: &Page) {
+        let body = self.classifier.body_signal_of(job, page, self.now);
+        let id = job.id;
         let failure = page.failure.as_ref().map(|failure| failure.kind);
         self.throttle
             .answer_body(ticket, id, signal, failure, &body, self.now);
@@ -79,8 +81,8 @@ impl<I: Io> Core<I> {
     }
 
     /// Which of its scopes refused an attempt: a bit for each, in the order of its page's scopes.
-    pub fn refusals_of(&self, flight: &Flight) -> u32 {
-        let refusals = self.throttle.ticket_refusals(flight.ticket);
+    pub fn refusals_of(&self, ticket: TicketId) -> u32 {
+        let refusals = self.throttle.ticket_refusals(ticket);
         let bits = (0..u32::BITS).zip(refusals);
         bits.fold(0, |bits, (number, (_, refused))| {
             bits | u32::from(refused) << number
@@ -120,15 +122,14 @@ impl<I: Io> Core<I> {
     }
 
     /// Reports the decisions that an attempt caused whose exchange has ended as this page.
-    pub fn report_decisions_of(&mut self, flight: &mut Flight, page: &Page) {
-        if flight.decisions.is_empty() && !self.throttle.has_decisions() {
+    pub fn report_decisions_of(&mut self, job: &Job, mut decided: Vec<Decision>, page: &Page) {
+        if decided.is_empty() && !self.throttle.has_decisions() {
             return;
         }
-        let id = Some(flight.job.id);
+        let id = Some(job.id);
         let size = page
             .status
             .map(|_| page.body.len() as u64 + page.bytes_taken);
-        let mut decided = std::mem::take(&mut flight.decisions);
         decided.extend(self.throttle.take_decisions());
         for decision in &mut decided {
             if decision.id == id {

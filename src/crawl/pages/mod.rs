@@ -24,6 +24,9 @@ use crate::crawl::pages::work::PageWork;
 use crate::frontier::job::Job;
 use crate::frontier::offers::OfferId;
 use crate::sink::page::Page;
+use crate::throttle::decision::Decision;
+use crate::throttle::engine::TicketId;
+use crate::throttle::signal::Signal;
 
 /// The replies under way, and the units left for them in the turn.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub struct Pages {
     jobs: VecDeque<WorkerJob>,
     /// Requests of replies that were given up while they were at a worker.
     abandoned: Vec<Job>,
+    /// Number of replies at a worker.
+    at_workers: usize,
     /// Redirects, each until the offer of its target is answered.
     waiting: BTreeMap<OfferId, Box<Task>>,
     /// Most units spent in a turn.
@@ -59,12 +64,24 @@ pub struct Task {
     pub refusals: u32,
     /// The page and the work on it; `None` while it is at a worker.
     pub work: Option<PageWork>,
+    /// What the verdict on its reply needs, until its body is decoded.
+    pub open: Option<Box<OpenEnd>>,
     /// Its URL, shared by the requests that follow from it; `None` before the first.
     pub via: Option<Arc<str>>,
     /// Its bytes counted as buffered.
     pub held: usize,
     /// Links that are found from now on are dropped.
     pub is_cancelled: bool,
+}
+
+/// The end of an exchange of which the throttle has not the verdict yet: the body may show a refusal, or a fault.
+#[derive(Debug)]
+pub struct OpenEnd {
+    pub ticket: TicketId,
+    /// Signal of the reply's head.
+    pub signal: Option<Signal>,
+    /// The decisions that its head caused.
+    pub decisions: Vec<Decision>,
 }
 
 /// Work of a turn on replies, in units of a few nanoseconds: one to three milliseconds, for any
@@ -103,6 +120,7 @@ impl Default for Pages {
             line: Line::default(),
             jobs: VecDeque::new(),
             abandoned: Vec::new(),
+            at_workers: 0,
             waiting: BTreeMap::new(),
             #[cfg(test)]
             spent_max: 0,
@@ -200,13 +218,19 @@ impl Pages {
         self.jobs.extend(work.map(|work| job_of(number, work)));
     }
 
-    /// The next job for the workers.
-    pub fn poll_job(&mut self) -> Option<WorkerJob> {
-        self.jobs.pop_front()
+    /// The next job for the workers, if fewer than `most` are at them.
+    pub fn poll_job(&mut self, most: usize) -> Option<WorkerJob> {
+        if self.at_workers >= most {
+            return None;
+        }
+        let job = self.jobs.pop_front()?;
+        self.at_workers += 1;
+        Some(job)
     }
 
     /// A worker has done its work on a reply. Returns the request of one that ended in a panic.
     pub fn handle_computed(&mut self, done: WorkerDone) -> Option<&Job> {
+        self.at_workers -= 1;
         let (number, panic) = (done.number, done.panic.clone());
         // Otherwise it was given up.
         let task = self.line.get_mut(number)?;
@@ -244,13 +268,16 @@ impl Pages {
         self.line.pop()
     }
 
-    /// Gives up the replies that are at a worker, and returns the others of the line.
-    pub fn drain_line(&mut self) -> Vec<Task> {
+    /// Gives up the replies that are at a worker. Returns the others of the line, and the tickets of those
+    /// without a verdict.
+    pub fn drain_line(&mut self) -> (Vec<Task>, Vec<TicketId>) {
         self.jobs.clear();
         let tasks = self.line.drain().map(|task| *task);
         let (here, away): (Vec<_>, Vec<_>) = tasks.partition(|task| task.work.is_some());
+        let open = away.iter().filter_map(|task| task.open.as_ref());
+        let tickets = open.map(|open| open.ticket).collect();
         self.abandoned.extend(away.into_iter().map(|task| task.job));
-        here
+        (here, tickets)
     }
 
     /// The request whose redirect waits for this answer.
@@ -374,7 +401,8 @@ impl Task {
     pub fn is_light(&self) -> bool {
         let work = self.work.as_ref();
         work.is_some_and(|work| {
-            work.finding().is_over()
+            work.is_decoded()
+                && work.finding().is_over()
                 && work.page.response_bytes.len() + work.page.body.len() <= LIGHT
         })
     }
@@ -383,7 +411,9 @@ impl Task {
     pub fn is_short(&self) -> bool {
         let work = self.work.as_ref();
         work.is_some_and(|work| {
-            work.finding().body_length() <= SHORT && work.page.response_bytes.len() <= LIGHT
+            work.is_decoded()
+                && work.finding().body_length() <= SHORT
+                && work.page.response_bytes.len() <= LIGHT
         })
     }
 

@@ -9,6 +9,7 @@ use crate::base::memory::memory_of;
 use crate::base::units::Units;
 use crate::base::worker::Compute;
 use crate::crawl::pages::finding::{Finding, Step};
+use crate::fetch::body::{BodyEnd, UndecodedBody};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::sink::Preparation;
 use crate::sink::page::Page;
@@ -17,6 +18,8 @@ use crate::sink::page::Page;
 pub struct PageWork {
     /// The page; its body is elsewhere while it is searched.
     pub page: Box<Page>,
+    /// Its body, if that is to be decoded first.
+    undecoded: Option<UndecodedBody>,
     finding: Finding,
     preparation: Wanted,
     /// What a helper thread found, in order.
@@ -39,6 +42,9 @@ enum Wanted {
 /// once they are resolved.
 const FOUND_BYTES: usize = 1 << 20;
 
+/// How many times as long a body is expected to be once it is decoded, with its coded form.
+const EXPANDED: usize = 6;
+
 /// Memory of something that was found, besides its URL.
 const STEP_BYTES: usize = size_of::<Step>();
 
@@ -47,10 +53,39 @@ impl PageWork {
     pub fn new(page: Box<Page>, finding: Finding) -> Self {
         PageWork {
             page,
+            undecoded: None,
             finding,
             preparation: Wanted::Unknown,
             found: VecDeque::new(),
         }
+    }
+
+    /// The body of a page is decoded. What it is searched for is known only then.
+    pub fn undecoded(page: Box<Page>, body: UndecodedBody) -> Self {
+        PageWork {
+            undecoded: Some(body),
+            ..PageWork::new(page, Finding::default())
+        }
+    }
+
+    /// The body of a page that was decoded is searched for this.
+    pub fn set_finding(&mut self, finding: Finding) {
+        self.finding = finding;
+    }
+
+    /// Decodes the body, if that is to be done.
+    pub fn decode(&mut self) {
+        let Some(body) = self.undecoded.take() else {
+            return;
+        };
+        let page = &mut *self.page;
+        let end = BodyEnd {
+            failure: page.failure.take(),
+            truncated: page.truncated,
+        };
+        let end = body.decode(&page.headers, end, &mut page.body);
+        page.failure = end.failure;
+        page.truncated = end.truncated;
     }
 
     /// Whether the sink was not asked what it prepares of the page.
@@ -80,6 +115,11 @@ impl PageWork {
         &self.finding
     }
 
+    /// Whether the body needs no decoding.
+    pub fn is_decoded(&self) -> bool {
+        self.undecoded.is_none()
+    }
+
     /// Whether the body is searched, and all that was found is taken.
     pub fn is_searched(&self) -> bool {
         self.finding.is_over() && self.found.is_empty()
@@ -97,7 +137,7 @@ impl PageWork {
             Wanted::Nothing => true,
             Wanted::Prepares(_, is_complete) => is_complete,
         };
-        is_prepared && self.is_searched()
+        is_prepared && self.is_decoded() && self.is_searched()
     }
 
     /// The next thing that a helper thread found.
@@ -146,6 +186,7 @@ impl PageWork {
 
     /// The work ended in a panic with this message: the page has no links, and the sink prepares it itself.
     pub fn fail(&mut self, message: &str) {
+        self.undecoded = None;
         self.cancel();
         self.preparation = Wanted::Nothing;
         let failure = Failure::new(
@@ -167,13 +208,15 @@ impl PageWork {
         let copies = if has_record { 2 } else { 1 };
         let found: usize = self.found.iter().map(bytes_of).sum();
         let reply = copies * memory_of(&page.response_bytes);
-        memory_of(&page.body) + reply + self.finding.memory() + found
+        let undecoded = self.undecoded.as_ref().map_or(0, UndecodedBody::memory);
+        memory_of(&page.body) + reply + self.finding.memory() + found + EXPANDED * undecoded
     }
 }
 
 impl Compute for PageWork {
-    /// Searches the body, as far as [`FOUND_BYTES`] allow; then prepares the page.
+    /// Decodes the body; searches it, as far as [`FOUND_BYTES`] allow; then prepares the page.
     fn run(&mut self) {
+        self.decode();
         let mut bytes = 0;
         while !self.finding.is_over() {
             match self.search(&mut Units::unbounded()) {

@@ -99,7 +99,11 @@ impl Requests {
         if let Some(cookies) = self.cookies_for(job, &fields, now) {
             fields.push(("Cookie".to_owned(), cookies));
         }
-        let description = describe(job, &fields, proxy, self.credentials.fields(job));
+        let usual = self.credentials.fields(job);
+        let description = Description {
+            defers_decoding: self.config.io.workers > 0,
+            ..describe(job, &fields, proxy, usual)
+        };
         exchange.renew(&description, &self.config.fetch, Limits::default(), timings)
     }
 
@@ -217,6 +221,7 @@ fn describe<'a>(
         headers: fields,
         body: Some(job.body()).filter(|body| !body.is_empty()),
         keep_wire: true,
+        defers_decoding: false,
         body_max: match job.kind {
             PageKind::Robots => Some(robots::LENGTH_MAX as u64),
             PageKind::Page | PageKind::Sitemap => job.body_max(),

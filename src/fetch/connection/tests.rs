@@ -36,6 +36,7 @@ fn exchange() -> Box<Exchange> {
         headers: &[],
         body: None,
         keep_wire: true,
+        defers_decoding: false,
         body_max: None,
         timeout: None,
         proxy: None,

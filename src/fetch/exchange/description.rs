@@ -24,6 +24,8 @@ pub struct Description<'a> {
     pub body: Option<&'a [u8]>,
     /// Whether to keep the reply as received from the wire.
     pub keep_wire: bool,
+    /// Whether the content coding of a kept body may be left undecoded: [`Outcome::undecoded`](super::Outcome).
+    pub defers_decoding: bool,
     /// Maximum size of the body, if it differs from the settings (robots.txt).
     pub body_max: Option<u64>,
     /// Timeout measured from its release, if it differs from the settings.

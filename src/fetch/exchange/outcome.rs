@@ -1,6 +1,6 @@
 //! The result of an exchange, and its reusable memory.
 
-use crate::fetch::body::BodyMode;
+use crate::fetch::body::{BodyMode, UndecodedBody};
 use crate::fetch::failure::Truncation;
 use crate::fetch::timings::Timings;
 use crate::wire::http::{Head, Headers};
@@ -27,6 +27,8 @@ pub struct Outcome {
     /// The body after content decoding; undecoded if a coding is unknown. Without bytes that were
     /// taken while it arrived.
     pub body: Vec<u8>,
+    /// The body before content decoding, if that is left to do; `body` is empty then.
+    pub undecoded: Option<UndecodedBody>,
     /// Mode of the body.
     pub body_mode: BodyMode,
     /// Bytes of the body that were taken while it arrived.

@@ -1,6 +1,7 @@
 //! The received part of a reply.
 
 use crate::base::memory::is_room_scarce;
+use crate::fetch::body::UndecodedBody;
 use crate::fetch::failure::Truncation;
 use crate::wire::http::{Framing, Head, Headers};
 
@@ -13,6 +14,8 @@ pub(super) struct Received {
     pub(super) wire_bytes: u64,
     pub(super) head_bytes: usize,
     pub(super) body: Vec<u8>,
+    /// The body, if it is decoded elsewhere.
+    pub(super) undecoded: Option<UndecodedBody>,
     /// The maximum size of the body on the wire, as far as known.
     pub(super) body_expected: usize,
     /// Bytes of the body that were taken from here.
@@ -33,6 +36,7 @@ impl Received {
             wire_bytes,
             head_bytes,
             body,
+            undecoded,
             body_expected,
             taken,
             truncated,
@@ -44,6 +48,7 @@ impl Received {
         *wire_bytes = 0;
         *head_bytes = 0;
         body.clear();
+        *undecoded = None;
         *body_expected = 0;
         *taken = 0;
         *truncated = None;

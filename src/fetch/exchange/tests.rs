@@ -34,6 +34,7 @@ fn description() -> Description<'static> {
         headers: &[],
         body: None,
         keep_wire: true,
+        defers_decoding: false,
         body_max: None,
         timeout: None,
         proxy: None,

@@ -69,6 +69,8 @@ pub(super) enum TicketState {
     Preparing,
     Ready,
     Departed,
+    /// Its slots are free; the verdict on its reply is to come.
+    Answered,
 }
 
 impl Throttle {
@@ -311,11 +313,50 @@ impl Throttle {
         self.release_slots(ticket, now);
     }
 
+    /// Ends the exchange of a request that has departed, and frees its slots, though the verdict on its reply
+    /// is to come: until [`Throttle::finish`] its scopes may be answered for. A scope whose answers are suspected
+    /// keeps its slots until then, so that its next request waits for the verdict.
+    pub fn finish_exchange(&mut self, ticket: TicketId, now: Instant) {
+        let held = self.ticket(ticket).held.clone();
+        if held
+            .iter()
+            .any(|held| self.scope_ref(held.id).is_suspected())
+        {
+            return;
+        }
+        let state = self.ticket_mut(ticket);
+        debug_assert_eq!(state.state, TicketState::Departed, "it has a reply");
+        state.state = TicketState::Answered;
+        let charges = std::mem::take(&mut state.charges);
+        // A scope that is answered for exists.
+        for Held { id, .. } in &held {
+            self.scope_mut(*id).lanes += 1;
+        }
+        self.free_slots(&held, charges, true, now);
+    }
+
     pub(super) fn release_slots(&mut self, ticket: TicketId, now: Instant) {
         let ticket = self.tickets.remove(ticket.0).expect(TICKET_IN_USE);
         let departed = ticket.state == TicketState::Departed;
+        if ticket.state == TicketState::Answered {
+            for Held { id, .. } in &ticket.held {
+                self.scope_mut(*id).lanes -= 1;
+                self.evict_or_schedule(*id, now);
+            }
+            return;
+        }
+        self.free_slots(&ticket.held, ticket.charges, departed, now);
+    }
+
+    fn free_slots(
+        &mut self,
+        held: &[Held],
+        charges: Vec<(ScopeId, Charges)>,
+        departed: bool,
+        now: Instant,
+    ) {
         self.in_flight -= 1;
-        for (id, charges) in ticket.charges {
+        for (id, charges) in charges {
             let scope = self.scope_mut(id);
             if departed {
                 scope.settle(charges, None, None, now);
@@ -325,7 +366,7 @@ impl Throttle {
         }
         // Scopes that wait for the cap go before the scopes of this request.
         self.promote_capped();
-        for Held { id, slot, .. } in &ticket.held {
+        for Held { id, slot, .. } in held {
             let scope = self
                 .scope_table
                 .get_mut(*id)

@@ -216,9 +216,16 @@ impl Decoder {
 
 /// Whether the values of Content-Encoding name gzip and nothing else.
 pub(crate) fn is_gzip<'a>(content_encoding_values: impl IntoIterator<Item = &'a [u8]>) -> bool {
+    only(content_encoding_values) == Some(Coding::Gzip)
+}
+
+/// The only coding that the values of Content-Encoding name; `None` if it is unknown or not the only one.
+pub(crate) fn only<'a>(
+    content_encoding_values: impl IntoIterator<Item = &'a [u8]>,
+) -> Option<Coding> {
     let mut values = content_encoding_values.into_iter();
-    let coding = values.next().map(<[u8]>::trim_ascii).map(Coding::from_name);
-    matches!(coding, Some(Ok(Some(Coding::Gzip)))) && values.next().is_none()
+    let coding = Coding::from_name(values.next()?.trim_ascii()).ok()??;
+    values.next().is_none().then_some(coding)
 }
 
 impl std::fmt::Debug for Decoder {

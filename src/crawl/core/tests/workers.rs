@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::trial::{SinkRecord, crawl_under, finish, get, run_for};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Turn};
+use crate::fetch::failure::{Failure, Truncation};
 use crate::frontier::request::PageKind;
 use crate::frontier::settings::Follow;
 use crate::io::sim::{Faults, Origins, Sim};
+use crate::wire::coding::gzip;
 
 /// Longer than what the crawl's thread searches itself.
 const LONG: usize = 3000;
@@ -153,7 +156,7 @@ fn a_panic_in_a_worker_ends_one_page_with_an_error_and_not_the_crawl() {
     let pages = record.pages.borrow();
     let failed = |url: &str| {
         let failure = pages.iter().find(|page| page.url == url)?.failure.as_ref();
-        Some(failure.map(crate::fetch::failure::Failure::code))
+        Some(failure.map(Failure::code))
     };
     let mut panics = 0;
     for host in 1..=HOSTS {
@@ -295,4 +298,122 @@ fn a_host_that_waits_in_its_own_loop_is_not_kept_busy_by_pages_at_workers() {
         turns += 1;
     }
     assert!(turns < 100, "{turns} turns");
+}
+
+/// How the page of a coded body ended: its error, why it is incomplete, and the body.
+fn decoded(
+    workers: usize,
+    coding: &str,
+    coded: &[u8],
+    cut: bool,
+    edit: &dyn Fn(&mut Config),
+) -> (Option<String>, Option<Truncation>, Vec<u8>, Option<u32>) {
+    let length = coded.len() + usize::from(cut);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-encoding: {coding}\r\n\
+         content-length: {length}\r\n\r\n"
+    );
+    let mut origins = Origins::default();
+    let reply = [head.as_bytes(), coded].concat();
+    origins.reply(site(1), "/0", Duration::ZERO, reply);
+    let (mut crawler, record) = crawl(origins, slow(), |config| {
+        config.io.workers = workers;
+        config.frontier.pages_per_host_max = 1;
+        config.frontier.retry_times = 0;
+        edit(config);
+    });
+    crawler.submit(get(1, 0)).expect("a seed");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+    assert_eq!(crawler.core.network.buffered(), 0);
+    assert_eq!(crawler.progress().in_flight, 0);
+    let pages = record.pages.take();
+    let page = pages.into_iter().find(|page| page.status.is_some());
+    let page = page.expect("it has a reply");
+    let code = page.failure.as_ref().map(Failure::code);
+    (code, page.truncated, page.body, page.links)
+}
+
+/// Bodies of every kind end the same, whoever decodes them.
+#[test]
+fn a_body_that_a_worker_decodes_ends_as_one_that_is_decoded_while_it_arrives() {
+    let mut rng = Rng::from_seed(7);
+    let noise: String = (0..4000)
+        .map(|_| char::from(b'a' + rng.below(26) as u8))
+        .collect();
+    let text = format!("<a href=/1>x</a>{noise}");
+    let usual = gzip(text.as_bytes());
+    let mut damaged = usual.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x55;
+    let mut wrong_sum = usual.clone();
+    let sum = wrong_sum.len() - 6;
+    wrong_sum[sum] ^= 1;
+    let twice = [&usual[..], &usual].concat();
+    let bomb = gzip(&vec![b' '; 8 << 20]);
+    let long = gzip(text.repeat(40).as_bytes());
+    let mut seen = BTreeSet::new();
+    for (name, coding, coded) in [
+        ("usual", "gzip", &usual),
+        ("damaged", "gzip", &damaged),
+        ("wrong sum", "gzip", &wrong_sum),
+        ("twice", "gzip", &twice),
+        ("bomb", "gzip", &bomb),
+        ("long", "gzip", &long),
+        ("no gzip", "gzip", &text.clone().into_bytes()),
+        ("unknown", "rot13", &usual),
+        ("two codings", "gzip, gzip", &gzip(&usual)),
+        ("deflate", "deflate", &usual),
+    ] {
+        for cut in [false, true] {
+            for body_max in [1 << 20, 3000] {
+                let edit = |config: &mut Config| config.fetch.body_max = body_max;
+                let by_loop = decoded(0, coding, coded, cut, &edit);
+                let by_worker = decoded(2, coding, coded, cut, &edit);
+                let is_bomb = by_loop.0.as_deref() == Some("content_encoding.bomb");
+                let body = |seen: &(_, _, Vec<u8>, _)| match is_bomb {
+                    // How much of it is decoded depends on its pieces.
+                    true => Vec::new(),
+                    false => seen.2.clone(),
+                };
+                assert!(
+                    by_loop.0 == by_worker.0
+                        && by_loop.1 == by_worker.1
+                        && by_loop.3 == by_worker.3
+                        && body(&by_loop) == body(&by_worker),
+                    "{name}, cut {cut}, at most {body_max}: {:?}, {:?}, {} bytes, {:?} links; \
+                     {:?}, {:?}, {} bytes, {:?} links",
+                    by_loop.0,
+                    by_loop.1,
+                    by_loop.2.len(),
+                    by_loop.3,
+                    by_worker.0,
+                    by_worker.1,
+                    by_worker.2.len(),
+                    by_worker.3,
+                );
+                seen.insert(by_loop.0);
+            }
+        }
+    }
+    assert!(seen.len() >= 5, "{seen:?}");
+}
+
+#[test]
+fn a_body_of_a_coding_that_a_worker_finds_broken_is_fetched_again() {
+    let coded = [&gzip(&[b'x'; 3000])[..10], &[0xff; 2000]].concat();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+        coded.len()
+    );
+    let mut origins = Origins::default();
+    let reply = [head.as_bytes(), &coded].concat();
+    origins.reply(site(1), "/0", Duration::ZERO, reply);
+    let (mut crawler, record) = crawl(origins, slow(), |config| {
+        config.frontier.retry_times = 2;
+        config.frontier.retry_exceptions = vec!["content_encoding".to_owned()];
+    });
+    let seed = crawler.submit(get(1, 0)).expect("a seed");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+    assert_eq!(record.pages.borrow().len(), 3);
+    assert_eq!(record.end(seed).as_deref(), Some("content_encoding.broken"));
 }
