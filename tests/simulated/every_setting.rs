@@ -270,7 +270,12 @@ impl DiskSink for FullNowAndThen {
 }
 
 /// Settings that came later: each is drawn from numbers of its own, so that cases stay as they were.
-const DRAWN_APART: &[&str] = &["FRONTIER_MEMORY", "SEEN_MEMORY", "WORKERS"];
+const DRAWN_APART: &[&str] = &[
+    "FRONTIER_MEMORY",
+    "SEEN_MEMORY",
+    "WARC_GZIP_LEVEL",
+    "WORKERS",
+];
 
 /// A random web and crawl of it under random values of every setting; what was set, by name.
 fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {

@@ -619,6 +619,18 @@ impl World for PoliteWeb {
         for number in caller.map_or(Vec::new(), |caller| caller.open) {
             self.over(number, net.now());
         }
+        // It was closed before its last reply could be read: that may be asked for again.
+        let (now, round_trip) = (net.now(), self.round_trip);
+        let last = self
+            .arrivals
+            .iter_mut()
+            .rev()
+            .find(|last| last.conn == conn);
+        if let Some(last) = last
+            && last.over.is_some_and(|over| now < over + round_trip)
+        {
+            last.retry = true;
+        }
     }
 
     /// The name server: every site's name has its one or two addresses.
