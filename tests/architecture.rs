@@ -253,7 +253,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ),
     ("commits", "control work frontier network output journal"),
     ("drive", "control network output"),
-    ("keeping", "throttle network"),
+    ("keeping", "frontier throttle network"),
     ("evicting", "frontier throttle spill"),
     ("exchanges", "requests flights network output journal"),
     ("facts", "control frontier throttle network output journal"),

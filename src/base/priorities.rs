@@ -91,6 +91,36 @@ impl<T> PriorityQueue<T> {
         }
     }
 
+    /// Adds one before all of its priority.
+    pub fn push_front(&mut self, priority: i32, value: T) {
+        if self.is_empty() {
+            self.usual.0 = priority;
+        }
+        match priority == self.usual.0 {
+            true => self.usual.1.push_front(value),
+            false => {
+                let line = self.others.entry(Reverse(priority)).or_default();
+                line.push_front(value);
+            }
+        }
+    }
+
+    /// The highest priority of those that wait.
+    pub fn highest(&self) -> Option<i32> {
+        let usual = (!self.usual.1.is_empty()).then_some(self.usual.0);
+        let other = self.others.first_key_value().map(|(key, _)| key.0);
+        usual.max(other)
+    }
+
+    /// Removes those that do not satisfy this.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
+        self.usual.1.retain(&mut is_kept);
+        self.others.retain(|_, line| {
+            line.retain(&mut is_kept);
+            !line.is_empty()
+        });
+    }
+
     /// Removes the next, with its priority.
     pub fn pop(&mut self) -> Option<(i32, T)> {
         if self.others.is_empty() {
@@ -169,6 +199,14 @@ impl<T> Line<T> {
         value
     }
 
+    /// Removes those that do not satisfy this. No piece but the last is empty.
+    fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
+        self.pieces.retain_mut(|piece| {
+            piece.retain(&mut is_kept);
+            !piece.is_empty()
+        });
+    }
+
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         let entries: usize = self.pieces.iter().map(VecDeque::capacity).sum();
@@ -207,6 +245,24 @@ mod tests {
         let all: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(all, [(5, 2), (5, 5), (0, 1), (0, 3), (-1, 4)]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn the_rest_keeps_its_order_when_some_are_removed_and_one_goes_to_the_front() {
+        let mut queue = PriorityQueue::default();
+        for number in 0..10_000 {
+            queue.push(number % 2, number);
+        }
+        queue.retain(|number| number % 1000 == 7 || *number == 4998);
+        queue.push_front(1, -1);
+        queue.push_front(3, -2);
+        assert_eq!(queue.highest(), Some(3));
+        let all: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        let ones = (0..7).map(|thousand| (1, thousand * 1000 + 7));
+        let first: Vec<_> = [(3, -2), (1, -1)].into_iter().chain(ones).collect();
+        assert_eq!(all[..7], first[..7]);
+        assert!(all.contains(&(0, 4998)) && all.len() == 13, "{all:?}");
+        assert_eq!((queue.is_empty(), queue.highest()), (true, None));
     }
 
     #[test]

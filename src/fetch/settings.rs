@@ -43,7 +43,8 @@ pub struct FetchSettings {
     pub keepalive_timeout: Duration,
     /// `COOKIES_ENABLED`: cookies from replies are stored and sent with later requests.
     pub cookies: bool,
-    /// `KEEPALIVE_MAX`: maximum number of idle connections in total.
+    /// `KEEPALIVE_MAX`: maximum number of idle connections in total, as far as there are files for them. The default is
+    /// enough for the hosts that one core keeps busy at a page a second each.
     pub keepalive_max: usize,
 }
 
@@ -88,7 +89,7 @@ impl Default for FetchSettings {
             keepalive_timeout: Duration::from_secs(15),
             // A crawl of many hosts is not a returning visitor.
             cookies: false,
-            keepalive_max: 4096,
+            keepalive_max: 16_384,
         }
     }
 }

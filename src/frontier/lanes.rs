@@ -3,22 +3,31 @@
 //! A lane queues the requests of one origin, route and set of scopes. It is in one [`LaneState`]:
 //!
 //! ```text
-//!            ┌────────────── offered (the throttle has it) ◄───────────┐
-//!            ▼                                                         │
-//!   next() ──┬─► a job to send ── more queued? ────────────────────────┤
-//!            ├─► robots.txt first, or being fetched ── robots_arrived ─┤
-//!            ├─► host held, or a page limit reached ── time, an end ───┤
-//!            └─► nothing left ── idle, then closed
+//!            ┌────────────── offered (the throttle has it) ◄───────────┬─ parked ◄─┐
+//!            ▼                                                         │           │
+//!   next() ──┬─► a job to send ── more queued? ────────────────────────┼───────────┤
+//!            ├─► robots.txt first, or being fetched ── robots_arrived ─┤           │
+//!            ├─► host held, or a page limit reached ── time, an end ───┼───────────┤
+//!            ├─► robots.txt first, but no file is free ────────────────┼───────────┘
+//!            └─► nothing left ── idle, then closed                     │
+//!                  └── a request comes ────────────────────────────────┘
 //! ```
+//!
+//! Of many lanes most are parked: see [`active`].
 
+mod active;
+mod activation;
 mod admission;
 mod eviction;
+mod first_pages;
 mod lifecycle;
 mod routes;
 mod limits;
 mod removal;
 mod resuming;
 
+pub use self::activation::ActiveLimits;
+pub use self::active::TURN;
 pub use self::eviction::Evicted;
 pub use self::lifecycle::NewLane;
 
@@ -29,7 +38,9 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use self::active::ActiveLanes;
 use self::eviction::Eviction;
+use self::first_pages::FirstPages;
 use self::limits::Limited;
 use self::routes::LaneRoute;
 use super::domains::Domains;
@@ -90,6 +101,8 @@ pub struct Frontier {
     held: BinaryHeap<Reverse<(Instant, LaneId)>>,
     limited: Limited,
     eviction: Eviction,
+    active: ActiveLanes,
+    first_pages: FirstPages,
     origins_kept: BinaryHeap<Reverse<(Instant, u32)>>,
     queued: usize,
     /// Memory of the queued requests beyond their lanes, in bytes.
@@ -118,6 +131,8 @@ enum LaneState {
     #[default]
     Closed,
     Idle,
+    /// It waits to become active.
+    Parked,
     Offered,
     /// The throttle released it: its front is being checked, or its host resolved.
     Released,
@@ -133,6 +148,8 @@ pub enum LaneChange {
     /// The lane has something to send, with these expected costs and this priority. Repeated when
     /// another request becomes the first.
     Offer(LaneId, Costs, i32),
+    /// The lane has something to send, and is not offered before others.
+    Park(LaneId),
     /// The lane has nothing to send until it is offered again.
     Withdraw(LaneId),
     /// The lane is closed; its number may be used again.
@@ -207,6 +224,8 @@ impl Frontier {
             held: BinaryHeap::new(),
             limited: Limited::new(secret),
             eviction: Eviction::default(),
+            active: ActiveLanes::new(secret),
+            first_pages: FirstPages::new(secret),
             origins_kept: BinaryHeap::new(),
             queued: 0,
             queued_bytes: 0,
@@ -245,10 +264,12 @@ impl Frontier {
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         let first = job.kind == PageKind::Robots;
+        let before = slot.queue.peek().map(Queued::priority);
         let queued = Queued::of(job);
         self.queued_bytes += queued.bytes();
         slot.queue.push(queued);
         match slot.state {
+            LaneState::Parked => self.update_parked(lane, before),
             LaneState::Idle => self.offer_lane(lane),
             // A robots.txt request needs no robots.txt verdict and no page limit.
             LaneState::Robots | LaneState::Limited if first => self.offer_lane(lane),
@@ -263,8 +284,12 @@ impl Frontier {
     pub fn put_back(&mut self, lane: LaneId, job: Job, now: Instant) {
         self.uncount(&job, lane, false);
         self.queued += 1;
+        self.first_pages.end(lane);
+        self.first_pages.subtract_in_flight();
+        self.active.note_end();
         let slot = &mut self.lanes[lane.0 as usize];
         slot.in_flight.subtract();
+        let before = slot.queue.peek().map(Queued::priority);
         if job.kind == PageKind::Robots
             && matches!(slot.state, LaneState::Robots | LaneState::Limited)
         {
@@ -274,12 +299,24 @@ impl Frontier {
         let queued = Queued::of(job);
         self.queued_bytes += queued.bytes();
         slot.queue.push(queued);
+        if slot.state == LaneState::Parked {
+            self.update_parked(lane, before);
+        }
         self.offer_limited(lane);
         self.offer_or_close(lane, now);
     }
 
     /// Decides about the first request of a lane that the throttle has released.
     pub fn next(&mut self, lane: LaneId, now: Instant) -> Next {
+        let next = self.decide(lane, now);
+        match next {
+            Next::Send(_) | Next::Unsent(..) => self.active.count(lane, now),
+            Next::CrawlDelay(_) | Next::Later => {}
+        }
+        next
+    }
+
+    fn decide(&mut self, lane: LaneId, now: Instant) -> Next {
         let slot = &self.lanes[lane.0 as usize];
         let Some(front) = slot.queue.peek() else {
             self.lanes[lane.0 as usize].state = LaneState::Idle;
@@ -289,7 +326,7 @@ impl Frontier {
         match self.health(lane, now) {
             Health::Up => {}
             Health::Held(until) => {
-                self.lanes[lane.0 as usize].state = LaneState::Held;
+                self.deactivate(lane, LaneState::Held);
                 self.held.push(Reverse((until, lane)));
                 return Next::Later;
             }
@@ -356,10 +393,15 @@ impl Frontier {
                 self.lanes[lane.0 as usize].state = LaneState::Robots;
                 Next::Later
             }
+            Verdict::NeedsFetch if !self.first_pages.begin(lane, now) => {
+                self.park_first(lane);
+                Next::Later
+            }
             Verdict::NeedsFetch => {
                 let fetching = RobotsState::Fetching(Box::new(SmallVec::from_slice(&[lane])));
                 self.set_robots(number, fetching);
                 let job = self.robots_job(lane);
+                self.first_pages.add_in_flight();
                 let slot = &mut self.lanes[lane.0 as usize];
                 slot.in_flight.add();
                 slot.state = LaneState::Robots;
@@ -396,6 +438,7 @@ impl Frontier {
     /// Pops the first request and counts it as in flight.
     fn take(&mut self, lane: LaneId) -> Job {
         let job = self.pop(lane);
+        self.first_pages.add_in_flight();
         self.lanes[lane.0 as usize].in_flight.add();
         if job.kind == PageKind::Page {
             self.pages_in_flight += 1;
@@ -412,6 +455,7 @@ impl Frontier {
     /// Pops the first request.
     fn pop(&mut self, lane: LaneId) -> Job {
         self.queued -= 1;
+        self.first_pages.end(lane);
         let slot = &mut self.lanes[lane.0 as usize];
         let queued = slot.queue.pop().expect("the front was just seen");
         self.queued_bytes -= queued.bytes();
@@ -477,7 +521,11 @@ impl Frontier {
     pub fn offer_or_close(&mut self, lane: LaneId, now: Instant) {
         let slot = &self.lanes[lane.0 as usize];
         match slot.state {
-            LaneState::Robots | LaneState::Held | LaneState::Limited | LaneState::Closed => {}
+            LaneState::Robots
+            | LaneState::Held
+            | LaneState::Limited
+            | LaneState::Parked
+            | LaneState::Closed => {}
             _ if !slot.queue.is_empty() => self.offer_lane(lane),
             LaneState::Offered => {}
             LaneState::Idle | LaneState::Released => {
@@ -487,7 +535,15 @@ impl Frontier {
         }
     }
 
+    /// Offers a lane, or parks it.
     fn offer_lane(&mut self, lane: LaneId) {
+        let is_offered = self.lanes[lane.0 as usize].state == LaneState::Offered;
+        if is_offered || self.enters(lane) {
+            self.offer_active(lane);
+        }
+    }
+
+    fn offer_active(&mut self, lane: LaneId) {
         let slot = &mut self.lanes[lane.0 as usize];
         slot.state = LaneState::Offered;
         let front = slot.queue.peek();
@@ -500,6 +556,11 @@ impl Frontier {
     /// Records that an attempt has ended. `page`: it fetched a page that counts against the limits.
     pub fn ended(&mut self, lane: LaneId, job: &Job, page: bool, now: Instant) {
         self.uncount(job, lane, page);
+        if job.kind == PageKind::Robots {
+            self.first_pages.end_asking(lane);
+        }
+        self.first_pages.subtract_in_flight();
+        self.active.note_end();
         self.lanes[lane.0 as usize].in_flight.subtract();
         if page && job.kind == PageKind::Page {
             self.pages += 1;
@@ -537,6 +598,7 @@ impl Frontier {
             if self.lanes[lane.0 as usize].state == LaneState::Robots {
                 self.lanes[lane.0 as usize].state = LaneState::Released;
                 self.decide_early(lane, now);
+                self.review_first_page(lane, now);
                 self.offer_or_close(lane, now);
             }
         }
@@ -608,12 +670,11 @@ impl Frontier {
 
     /// Withdraws a lane until `until`.
     pub fn pause(&mut self, lane: LaneId, until: Instant) {
-        let slot = &mut self.lanes[lane.0 as usize];
         if matches!(
-            slot.state,
-            LaneState::Released | LaneState::Idle | LaneState::Offered
+            self.lanes[lane.0 as usize].state,
+            LaneState::Released | LaneState::Idle | LaneState::Offered | LaneState::Parked
         ) {
-            slot.state = LaneState::Held;
+            self.deactivate(lane, LaneState::Held);
             self.held.push(Reverse((until, lane)));
             self.changes.push(LaneChange::Withdraw(lane));
         }
@@ -630,6 +691,7 @@ impl Frontier {
     /// longer than it holds. `is_stopped`: the crawl itself cannot send, so the time does not count against
     /// hosts.
     pub fn update_hosts(&mut self, is_stopped: bool, now: Instant) {
+        self.first_pages.expire(now);
         self.hosts.set_stopped(is_stopped, now);
         self.hosts.expire(now);
         self.forget_kept(FORGOTTEN_PER_TURN, now);
@@ -647,11 +709,14 @@ impl Frontier {
         if self.limited.is_due() {
             return Some(Instant::START);
         }
-        self.held.peek().map(|Reverse((at, _))| *at)
+        let held = self.held.peek().map(|Reverse((at, _))| *at);
+        held.into_iter().chain(self.first_pages.next_wake()).min()
     }
 
-    /// Offers one lane whose pause or hold is over, and rechecks one that a page limit stopped.
+    /// Offers one lane whose pause or hold is over, rechecks one that a page limit stopped, and ends what was
+    /// reserved for first pages for long enough.
     pub fn expire(&mut self, now: Instant) {
+        self.first_pages.expire(now);
         if self.limited.is_due() {
             self.recheck_limited();
         }

@@ -24,4 +24,4 @@ pub mod saved_hosts;
 mod saved_robots;
 pub mod settings;
 
-pub use lanes::{Evicted, Frontier, LaneChange, NewLane, Next, Unsent};
+pub use lanes::{ActiveLimits, Evicted, Frontier, LaneChange, NewLane, Next, TURN, Unsent};

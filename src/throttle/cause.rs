@@ -23,7 +23,7 @@ pub enum WaitCause {
     Quota,
     /// All slots of the scope are taken.
     Concurrency,
-    /// `CONCURRENT_REQUESTS` are in flight.
+    /// `CONCURRENT_REQUESTS` are in flight, or as many hosts have a turn as keep the crawl busy.
     GlobalCap,
     /// Nothing is queued, so nothing waits.
     Queue,

@@ -273,6 +273,25 @@ impl Throttle {
         self.releasing && self.in_flight < self.settings.concurrent_requests
     }
 
+    /// Whether there is room for a request, and none may be released now: called after [`Throttle::poll`] had
+    /// nothing to grant.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.has_room() && self.has_nothing_ready()
+    }
+
+    /// Number of requests that may be in flight beside those that are.
+    pub(crate) fn room(&self) -> usize {
+        self.settings
+            .concurrent_requests
+            .saturating_sub(self.in_flight)
+    }
+
+    fn has_nothing_ready(&self) -> bool {
+        let queues = [&self.departing, &self.ready, &self.uncapped];
+        let is_empty = queues.iter().all(|queue| queue.is_empty());
+        is_empty && self.released_of.is_none() && !self.priorities.is_splitting()
+    }
+
     /// Returns the next grant at `now`, or `None` when everything waits for time or for another
     /// request to end.
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
@@ -447,12 +466,9 @@ impl Throttle {
 
     /// Returns when to call [`Throttle::poll`] next if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
-        let queues = [&self.departing, &self.ready, &self.uncapped];
-        let is_idle = queues.iter().all(|queue| queue.is_empty()) && self.released_of.is_none();
-        if is_idle && !self.priorities.is_splitting() {
-            self.wheel.next()
-        } else {
-            Some(Instant::START)
+        match self.has_nothing_ready() {
+            true => self.wheel.next(),
+            false => Some(Instant::START),
         }
     }
 

@@ -94,12 +94,14 @@ impl<I: Io> Core<I> {
             self.network.release_sessions(key);
         }
         if reusable && is_wanted {
-            self.keep_idle(key, lane);
-        } else if reusable || whole {
-            self.close_socket(key, Close::Finish);
-        } else {
-            self.close_socket(key, Close::Reset);
+            return self.keep_idle(key, lane);
         }
+        self.frontier.end_first_page(lane);
+        let how = match reusable || whole {
+            true => Close::Finish,
+            false => Close::Reset,
+        };
+        self.close_socket(key, how);
     }
 
     /// A kept connection ended before the first byte of a reply: the request is tried once more on a new

@@ -18,6 +18,10 @@ const GRANTS_PER_TURN: usize = 256;
 /// Releases among them. Each may open a connection; meanwhile others become ready and late.
 const RELEASES_PER_TURN: usize = 32;
 
+/// If more events than this came in one turn, the processor is busy: more active lanes would wait for it, and
+/// their connections with them.
+const EVENTS_IF_IDLE: usize = 64;
+
 /// So many scopes and their lanes are more than the processor's caches hold.
 const SCOPES_BEYOND_CACHES: usize = 20_000;
 
@@ -32,6 +36,10 @@ impl<I: Io> Core<I> {
             !self.frontier.has_lane_changes(),
             "each change of a lane is applied where it is made"
         );
+        if self.frontier.may_activate() {
+            self.frontier.fill(self.now);
+            self.update_lanes();
+        }
         self.throttle.set_releasing(releasing);
         if releasing && self.throttle.scopes_len() >= SCOPES_BEYOND_CACHES {
             let lanes = self.throttle.coming(self.now).take(RELEASES_PER_TURN);
@@ -42,6 +50,7 @@ impl<I: Io> Core<I> {
             }
         }
         let mut releases = 0;
+        let mut has_more = false;
         for number in 0..GRANTS_PER_TURN {
             if number % GRANTS_PER_SUBMIT == GRANTS_PER_SUBMIT - 1 {
                 self.network.submit();
@@ -58,11 +67,30 @@ impl<I: Io> Core<I> {
                         break;
                     }
                 }
+                None if releasing && !has_more && self.activate_more() => has_more = true,
+                None if has_more => break,
                 None => return number > 0,
             }
         }
         self.wakeups.turn_again();
         true
+    }
+
+    /// Nothing can be released: activates parked lanes if there are slots for them and the processor is not
+    /// busy. Returns whether some were activated.
+    fn activate_more(&mut self) -> bool {
+        if self.frontier.parked() == 0 || !self.throttle.is_idle() {
+            return false;
+        }
+        if self.network.events_of_turn() > EVENTS_IF_IDLE {
+            // It may be after the next turn.
+            self.wakeups.turn_again();
+            return false;
+        }
+        let room = self.throttle.room();
+        let is_more = self.frontier.activate_more(room, self.now);
+        self.update_lanes();
+        is_more
     }
 
     /// Sends what may depart now, amid a turn's events, and releases what is due by now.

@@ -3,6 +3,7 @@
 use crate::base::ids::LaneId;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
+use crate::frontier::TURN;
 use crate::io::Io;
 
 impl<I: Io> Core<I> {
@@ -10,6 +11,12 @@ impl<I: Io> Core<I> {
     /// be released last.
     pub fn keep_idle(&mut self, key: Key, lane: LaneId) {
         let (due, _) = self.throttle.pace_of_lane(lane, self.now);
+        self.frontier.keep_for_first_page(lane, due);
+        // A parked lane is released after those that are active.
+        let due = match self.frontier.is_parked(lane) {
+            true => due + TURN,
+            false => due,
+        };
         if let Some(evicted) = self.network.keep(key, due, self.now) {
             self.release_origin(evicted);
         }

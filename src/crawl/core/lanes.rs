@@ -22,6 +22,7 @@ impl<I: Io> Core<I> {
                     self.throttle.set_priority(lane, priority, self.now);
                     self.throttle.offer(lane, self.now);
                 }
+                LaneChange::Park(lane) => self.throttle.park(lane, self.now),
                 LaneChange::Withdraw(lane) => self.throttle.withdraw(lane, self.now),
                 LaneChange::Close(lane) => {
                     self.throttle.close_lane(lane, self.now);

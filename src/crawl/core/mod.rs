@@ -222,6 +222,7 @@ impl<I: Io> Core<I> {
         // Requests may have left the queue since submissions were taken, and no event follows for those
         // that ended unsent.
         self.wakeups.turn_again_if(self.may_take_submissions());
+        self.wakeups.turn_again_if(self.frontier.may_activate());
         if self.wakeups.next_tick().is_none() {
             let is_idle = self.is_idle();
             self.wakeups.set_tick(is_idle, self.now);

@@ -31,7 +31,7 @@ use crate::crawl::workload::Workload;
 use crate::fetch::resolver;
 use crate::fetch::resolver::Resolver;
 use crate::fetch::tls::{CaFile, TlsConfig, TlsSettings};
-use crate::frontier::Frontier;
+use crate::frontier::{ActiveLimits, Frontier};
 use crate::io::{Io, open_files};
 use crate::throttle::engine::Throttle;
 use crate::throttle::settings::MapKind;
@@ -110,6 +110,15 @@ impl<I: Io> Core<I> {
             let memory_max = config.frontier.seen_memory_max;
             frontier.seen_mut().set_memory_max(memory_max);
         }
+        let kept = config.fetch.keepalive_max.min(for_requests);
+        frontier.limit_active(ActiveLimits {
+            lanes: room.most().min(ACTIVE_MAX).min(match kept {
+                0 => usize::MAX,
+                kept => kept,
+            }),
+            files: for_requests,
+            kept,
+        });
         let mut fetch = config.fetch.clone();
         fetch.zstd = fetch.zstd.or(Some(!parts.sink.keeps_codings()));
         let config = Arc::new(config);
@@ -181,6 +190,11 @@ impl<I: Io> Core<I> {
         Ok(core)
     }
 }
+
+/// Lanes that are active although others may be released: as many as requests may be in flight, as far as their
+/// connections can be kept, and no more than this. Otherwise the first pages of hosts would come late behind
+/// the robots.txt of others.
+const ACTIVE_MAX: usize = 4096;
 
 /// `FRONTIER_MAX` of a crawl whose requests are all in memory.
 const QUEUED_MAX: usize = 10_000_000;

@@ -85,6 +85,8 @@ pub struct Network<I: Io> {
     scratch: Vec<u8>,
     /// Events of the last wait.
     events: Vec<Event>,
+    /// Number of these events, also after they were taken.
+    events_len: usize,
     /// Number of these events that were searched for sends.
     events_seen: usize,
     /// The same for the events of the next wait.
@@ -124,6 +126,7 @@ impl<I: Io> Network<I> {
             pieces: Pieces::new(io.waker()),
             scratch: Vec::new(),
             events: Vec::new(),
+            events_len: 0,
             events_seen: 0,
             queued_seen: 0,
             config,
@@ -246,6 +249,7 @@ impl<I: Io> Network<I> {
     pub fn wait(&mut self, until: Option<Instant>) {
         self.pieces.begin_turn();
         self.io.wait(until, &mut self.events);
+        self.events_len = self.events.len();
         self.events_seen = 0;
         self.queued_seen = 0;
     }
@@ -259,6 +263,11 @@ impl<I: Io> Network<I> {
     /// Puts back the memory of events, which is empty.
     pub fn put_back_events(&mut self, events: Vec<Event>) {
         self.events = events;
+    }
+
+    /// Number of events that the last wait reported.
+    pub fn events_of_turn(&self) -> usize {
+        self.events_len
     }
 
     /// Whether the last wait reported events.

@@ -87,7 +87,7 @@ impl Frontier {
         let soon = now + KEPT_FOR;
         let (at, gap) = match slot.state {
             _ if slot.queue.is_empty() => return None,
-            LaneState::Offered => pace(lane),
+            LaneState::Offered | LaneState::Parked => pace(lane),
             LaneState::Held => match self.health(lane, now) {
                 Health::Held(until) => (until, KEPT_FOR),
                 _ => return None,
@@ -115,6 +115,7 @@ impl Frontier {
         if slot.queue.len() <= kept {
             return Vec::new();
         }
+        let before = slot.queue.peek().map(Queued::priority);
         let count = kept.saturating_add(most);
         let first: Vec<Queued> = std::iter::from_fn(|| slot.queue.pop())
             .take(count)
@@ -141,14 +142,15 @@ impl Frontier {
         back.into_iter().for_each(|queued| slot.queue.push(queued));
         match (slot.queue.is_empty(), slot.state) {
             (true, state) => {
-                if state == LaneState::Offered {
+                if matches!(state, LaneState::Offered | LaneState::Parked) {
                     self.changes.push(LaneChange::Withdraw(lane));
                 }
-                self.lanes[lane.0 as usize].state = LaneState::Idle;
+                self.deactivate(lane, LaneState::Idle);
                 self.close_if_done(lane, now);
             }
             // Another request may be the first now.
             (false, LaneState::Offered) => self.offer_lane(lane),
+            (false, LaneState::Parked) => self.update_parked(lane, before),
             (false, _) => {}
         }
         jobs

@@ -105,6 +105,8 @@ impl Frontier {
         }
         let number = slot.origin;
         *slot = Lane::default();
+        self.active.leave(lane);
+        self.first_pages.end(lane);
         self.remove_route(lane);
         let origin = self.origins.get_mut(number);
         origin.users -= 1;

@@ -55,7 +55,7 @@ impl Frontier {
     pub(super) fn check_page_limits(&mut self, lane: LaneId) -> Option<Next> {
         let max = self.settings.pages_max;
         if max > 0 && self.pages + self.pages_in_flight >= max {
-            self.lanes[lane.0 as usize].state = LaneState::Limited;
+            self.deactivate(lane, LaneState::Limited);
             self.limited.by_crawl.push_back(lane);
             return Some(Next::Later);
         }
@@ -73,7 +73,7 @@ impl Frontier {
             return Some(Next::Unsent(self.pop(lane), why));
         }
         self.waits_for_place(lane).then(|| {
-            self.lanes[lane.0 as usize].state = LaneState::Limited;
+            self.deactivate(lane, LaneState::Limited);
             Next::Later
         })
     }

@@ -23,6 +23,7 @@ impl Frontier {
                 continue;
             }
             let all = is_lane_wanted(lane);
+            let before = slot.queue.peek().map(Queued::priority);
             let out = slot.queue.extract(|queued| {
                 queued.kind() != PageKind::Robots && (all || is_wanted(queued.root()))
             });
@@ -31,9 +32,12 @@ impl Frontier {
             }
             self.queued -= out.len();
             self.queued_bytes -= out.iter().map(Queued::bytes).sum::<usize>();
-            if slot.state == LaneState::Offered && !slot.queue.is_empty() {
+            match slot.state {
+                _ if slot.queue.is_empty() => self.first_pages.end(lane),
                 // The first request may be another now, with other costs.
-                self.offer_lane(lane);
+                LaneState::Offered => self.offer_lane(lane),
+                LaneState::Parked => self.update_parked(lane, before),
+                _ => {}
             }
             for queued in out {
                 let job = queued.into_job(self.address_of(lane));

@@ -92,6 +92,7 @@ impl Bench {
             match change {
                 LaneChange::Offer(lane, ..) if self.offered.contains(&lane) => {}
                 LaneChange::Offer(lane, ..) => self.offered.push_back(lane),
+                LaneChange::Park(lane) => assert!(!self.offered.contains(&lane)),
                 LaneChange::Withdraw(lane) => self.offered.retain(|other| *other != lane),
                 LaneChange::Close(lane) => {
                     assert!(!self.offered.contains(&lane), "it has something to send");

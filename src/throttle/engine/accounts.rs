@@ -58,6 +58,8 @@ pub struct Account {
     /// The configuration names the scope.
     pub configured: bool,
     is_live: bool,
+    /// Lanes of it are parked.
+    is_parked: bool,
 }
 
 const EVENTS: usize = DecisionEvent::ALL.len();
@@ -92,6 +94,7 @@ impl Account {
             changed: now,
             wire_time: 0,
             is_live: true,
+            is_parked: false,
         }
     }
 
@@ -407,7 +410,11 @@ impl Throttle {
         if first.is_none() && account.waiting.is_none() {
             return;
         }
-        let cause = first.and_then(|first| self.waits_for(id, first, now));
+        let first = first.filter(|first| first.is_offered);
+        let cause = match account.is_parked {
+            true if first.is_none() => Some(WaitCause::GlobalCap),
+            _ => first.and_then(|first| self.waits_for(id, first, now)),
+        };
         let account = &mut self.accounts.rows[row as usize];
         let spends = Some(WaitCause::Quota);
         let comes_to_spend = cause == spends && account.waiting.map(|(cause, _)| cause) != spends;
@@ -421,6 +428,22 @@ impl Throttle {
         }
         if comes_to_spend && let Some(first) = first {
             self.note_quota(id, first.cost, now);
+        }
+    }
+
+    /// Records that a lane of a scope is parked, or not any more.
+    pub(super) fn account_parked(&mut self, id: ScopeId, is_parked: bool, now: Instant) {
+        let row = self.scope_ref(id).account;
+        let Some(account) = self.accounts.rows.get_mut(row as usize) else {
+            return;
+        };
+        account.is_parked = is_parked;
+        match is_parked {
+            true if account.waiting.is_none() => {
+                account.waiting = Some((WaitCause::GlobalCap, now));
+            }
+            true => {}
+            false => self.schedule_check(id, now),
         }
     }
 
@@ -451,9 +474,6 @@ impl Throttle {
     /// What the first lane in a scope's line waits for; `None` without one, or if it waits for this
     /// machine.
     fn waits_for(&self, id: ScopeId, first: FirstInLine, now: Instant) -> Option<WaitCause> {
-        if !first.is_offered {
-            return None;
-        }
         match first.releases {
             Some(at) if at <= now => {
                 let full = self.in_flight >= self.settings.concurrent_requests;

@@ -133,6 +133,8 @@ pub(super) fn cost_of(costs: &[(ScopeId, f64)], scope: ScopeId) -> f64 {
 pub(super) enum Waiting {
     Closed,
     Idle,
+    /// It has a request to send, and is not offered for now: others are.
+    Parked,
     /// It has a request to send. `waited_for_slot`: it waited for a slot and not for a time.
     Offered {
         waited_for_slot: bool,
@@ -222,6 +224,7 @@ impl Throttle {
 
     /// Closes a lane that does not wait and whose requests have ended.
     pub fn close_lane(&mut self, lane: LaneId, now: Instant) {
+        self.unpark(lane, now);
         let slot = &mut self.lanes[lane.0 as usize];
         assert_eq!(slot.state, Waiting::Idle, "only an idle lane is closed");
         slot.state = Waiting::Closed;
@@ -268,6 +271,8 @@ impl Throttle {
         if slot.is_offered() {
             return;
         }
+        self.unpark(lane, now);
+        let slot = &mut self.lanes[lane.0 as usize];
         slot.state = Waiting::Offered {
             waited_for_slot: false,
         };
@@ -284,8 +289,31 @@ impl Throttle {
         }
     }
 
+    /// Records that an idle lane has a request to send, which is not offered before others: the wait is one for
+    /// the global cap.
+    pub(crate) fn park(&mut self, lane: LaneId, now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        if slot.state == Waiting::Idle {
+            slot.state = Waiting::Parked;
+            for id in slot.scopes_copy() {
+                self.account_parked(id, true, now);
+            }
+        }
+    }
+
+    fn unpark(&mut self, lane: LaneId, now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        if slot.state == Waiting::Parked {
+            slot.state = Waiting::Idle;
+            for id in slot.scopes_copy() {
+                self.account_parked(id, false, now);
+            }
+        }
+    }
+
     /// Records that the lane has nothing to send any more.
     pub fn withdraw(&mut self, lane: LaneId, now: Instant) {
+        self.unpark(lane, now);
         let slot = &mut self.lanes[lane.0 as usize];
         if slot.is_offered() {
             slot.state = Waiting::Idle;
@@ -324,11 +352,34 @@ impl Throttle {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::cause::WaitCause;
+    use super::super::super::settings::ThrottleSettings;
     use super::*;
 
     #[test]
     fn a_million_lanes_fit_into_32_megabytes() {
         assert_eq!(size_of::<Lane>(), 32);
+    }
+
+    #[test]
+    fn a_parked_lane_waits_for_the_global_cap() {
+        let at = |seconds| Instant::START + Duration::from_secs(seconds);
+        let mut throttle = Throttle::new(ThrottleSettings::default(), 1, at(0));
+        let scope = throttle.scope("a.test");
+        let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+        for (parked, offered) in [(0, 5), (7, 8)] {
+            throttle.park(lane, at(parked));
+            // Other requests of the scope end meanwhile.
+            throttle.schedule_check(scope, at(parked));
+            throttle.offer(lane, at(offered));
+            throttle.withdraw(lane, at(offered));
+        }
+        let waited = throttle.waited(at(20));
+        let sum = waited.iter().map(|(_, waited)| *waited).sum::<Duration>();
+        assert_eq!(sum, Duration::from_secs(6));
+        assert!(waited.contains(&(WaitCause::GlobalCap, sum)), "{waited:?}");
+        throttle.park(lane, at(20));
+        throttle.close_lane(lane, at(21));
     }
 
     #[test]

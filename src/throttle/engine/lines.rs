@@ -39,7 +39,7 @@ impl Throttle {
             self.lanes_visited += 1;
             match self.lanes[lane as usize].state {
                 Waiting::Offered { .. } => return Some(lane),
-                Waiting::Idle => self.dequeue(id),
+                Waiting::Idle | Waiting::Parked => self.dequeue(id),
                 Waiting::Closed => {
                     self.dequeue(id);
                     self.lanes_free.push(lane);
