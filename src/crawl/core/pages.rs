@@ -158,9 +158,7 @@ impl<I: Io> Core<I> {
     pub fn conclude_all(&mut self) {
         self.keep_offers();
         let (line, without_verdict) = self.pages.drain_line();
-        for ticket in without_verdict {
-            self.throttle.finish(ticket, self.now);
-        }
+        self.end_without_verdict(without_verdict);
         let under_way = std::iter::from_fn(|| self.pages.pop()).map(|task| *task);
         let all: Vec<Task> = under_way.chain(line).collect();
         for mut task in all {

@@ -80,6 +80,13 @@ impl<I: Io> Core<I> {
         }
     }
 
+    /// The bodies of these replies are not decoded any more: their scopes get no verdict.
+    pub fn end_without_verdict(&mut self, tickets: Vec<TicketId>) {
+        for ticket in tickets {
+            self.throttle.finish(ticket, self.now);
+        }
+    }
+
     /// Which of its scopes refused an attempt: a bit for each, in the order of its page's scopes.
     pub fn refusals_of(&self, ticket: TicketId) -> u32 {
         let refusals = self.throttle.ticket_refusals(ticket);
