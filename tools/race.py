@@ -224,9 +224,9 @@ def main():
             print(f"{label(entry)}: {median(costs):.0f} µs a page ({min(costs):.0f} to {max(costs):.0f}), "
                   f"{median(rates):.0f} pages/s ({min(rates):.0f} to {max(rates):.0f})")
     if options.json:
-        kept = {label(entry): {key: [[round(result[key], 2)] for result in rounds] for key in ("cost", "rate", "memory")}
-                for entry, rounds in results.items() if rounds}
-        raw.write(options.json, raw.header("race", options.rounds), argiope=raw.binary(options.argiope), **kept)
+        seen = {f"{name}{'-warc' if with_warc else ''}-{key}": [[round(result[key], 2)] for result in rounds]
+                for (name, with_warc), rounds in results.items() for key in ("cost", "rate", "memory") if rounds}
+        raw.write(options.json, raw.header("race", options.rounds), argiope=raw.binary(options.argiope), seen=seen)
 
 
 def label(entry):

@@ -164,7 +164,7 @@ fn check_raw(name: &str, raw: &Value) {
 /// The statistic of a key of a raw result that tables show, as documented in `docs/benchmarks/method.md`.
 fn statistic(raw: &Value, key: &str) -> Option<f64> {
     match raw["tool"].as_str()? {
-        "figures" | "durable_size" | "upgrade" | "rotation" => {
+        "figures" | "durable_size" | "upgrade" | "rotation" | "race" => {
             let (of, row) = key.split_once('.').unwrap_or(("seen", key));
             let rounds = raw[of][row].as_array()?.iter();
             let mut values: Vec<f64> = rounds
