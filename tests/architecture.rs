@@ -69,7 +69,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         "flate2",
         &["src/wire/coding/engine.rs", "src/io/disk/gzip.rs"],
     ),
-    ("libdeflate_sys", &["src/wire/coding/whole.rs"]),
+    ("libdeflate_sys", &["src/base/gzip.rs"]),
     ("brotli_decompressor", &["src/wire/coding/engine.rs"]),
     ("zstd", &["src/wire/coding/engine.rs"]),
     // For digests; rustls has a module of the same name.
@@ -775,7 +775,7 @@ const UNSAFE: &[&str] = &[
     "src/io/uring/pinned.rs",
     "src/io/uring/ring.rs",
     "src/testkit/stamp.rs",
-    "src/wire/coding/whole.rs",
+    "src/base/gzip.rs",
 ];
 
 #[test]

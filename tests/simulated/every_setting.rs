@@ -169,7 +169,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "BUFFERED_BODIES_MAX" => count(rng, &[1, 2000, 100_000_000]),
         "STOP_GRACE" => seconds(rng, &[0.0, 25.0]),
         "WARC" => flag(rng),
-        "WARC_GZIP_LEVEL" => count(rng, &[0, 1, 6, 9]),
+        "WARC_GZIP_LEVEL" => count(rng, &[0, 1, 4, 12]),
         "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
         "STATE" => flag(rng),
         "STATE_SYNC" => seconds(rng, &[0.0, 0.05, 1.0, 60.0]),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::error::Problem;
 use super::form::{Form, number, wrong};
+use crate::base::gzip::LEVEL_MAX;
 
 /// A duration of 0 or more, up to [`SECONDS_MAX`].
 pub(super) struct Delay;
@@ -138,9 +139,9 @@ impl Form for GzipLevel {
     const KIND: &'static str = Whole::<u32, 0>::KIND;
 
     fn read(value: &Value) -> Result<u32, Problem> {
-        const MEND: &str = "give a level from 0, which stores, to 9, which is the slowest";
+        const MEND: &str = "give a level from 0, which stores, to 12, which is the slowest";
         match Whole::<u32, 0>::read(value) {
-            Ok(level) if level > 9 => Err(wrong(value, "too large", MEND)),
+            Ok(level) if level > LEVEL_MAX => Err(wrong(value, "too large", MEND)),
             Ok(level) => Ok(level),
             Err(problem) => Err(Problem::new(problem.what, MEND)),
         }

@@ -345,7 +345,7 @@ static TABLE: &[Setting] = &[
     row!("WARC_SIZE_MAX", Bytes<u64>, warc_size_max,
         "size at which a new WARC file is started"),
     row!("WARC_GZIP_LEVEL", GzipLevel, io.gzip_level,
-        "level at which records are compressed: 1 is the fastest, 9 the smallest; 0: they are stored"),
+        "level at which records are compressed: 1 is the fastest, 12 the smallest; 0: they are stored"),
     row!("STATE", Flag, state,
         "what is still to be fetched is kept on disk, for --resume after any end"),
     row!("STATE_SYNC", Delay, state_sync,

@@ -4,12 +4,11 @@
 //! decode are not requested ([`ACCEPT_ENCODING`]), and rejected with [`CodingError::Absent`].
 
 mod engine;
-mod whole;
 
 use std::ops::Range;
 
+pub use crate::base::gzip::inflate;
 pub use engine::gzip;
-pub use whole::inflate;
 
 use engine::{Engine, StreamState};
 
