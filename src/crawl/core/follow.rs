@@ -61,7 +61,8 @@ enum Redirected {
 }
 
 impl Followed {
-    fn nothing() -> Self {
+    /// Nothing is left to do.
+    pub fn nothing() -> Self {
         Followed::Finding(Finding::default())
     }
 }

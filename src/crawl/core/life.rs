@@ -24,9 +24,9 @@ use crate::crawl::work::offers::OfferOrigin;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
-use crate::frontier::offers::OfferId;
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
+use crate::sink::page::Page;
 use crate::throttle::engine::TicketId;
 
 /// Requests of one lane that may end unsent in one release.
@@ -181,66 +181,69 @@ impl<I: Io> Core<I> {
         }
         let mut outcome = exchange.take_outcome();
         let undecoded = outcome.undecoded.take();
-        let page = self.page_of(&flight, outcome, failure, carrier);
-        let open = Box::new(OpenEnd {
+        let mut page = self.page_of(&flight, outcome, failure, carrier);
+        let open = OpenEnd {
             ticket: flight.ticket,
             signal: flight.signal.take(),
             decisions: flight.decisions,
-        });
-        let (job, lane, origin) = (flight.job, flight.lane, flight.origin);
-        let mut task = Task {
+        };
+        let job = flight.job;
+        let (refusals, work, open, target) = match undecoded {
+            Some(body) => {
+                self.throttle.finish_exchange(flight.ticket, self.now);
+                let work = PageWork::undecoded(page, body);
+                (0, work, Some(Box::new(open)), None)
+            }
+            None => {
+                let (refusals, followed) = self.conclude_reply(&job, open, &mut page, false);
+                let (finding, target) = match followed {
+                    Followed::Finding(finding) => (finding, None),
+                    Followed::Awaits(target) => (Finding::default(), Some(target)),
+                };
+                (refusals, PageWork::new(page, finding), None, target)
+            }
+        };
+        let task = Task {
             job,
-            lane,
-            origin,
-            refusals: 0,
-            work: None,
-            open: Some(open),
+            lane: flight.lane,
+            origin: flight.origin,
+            refusals,
+            work: Some(work),
+            open,
             via: None,
             held: 0,
             is_cancelled: false,
         };
-        let buffers = match undecoded {
-            Some(body) => {
-                self.throttle.finish_exchange(flight.ticket, self.now);
-                task.work = Some(PageWork::undecoded(page, body));
-                self.process_page(task)
-            }
-            None => {
-                task.work = Some(PageWork::new(page, Finding::default()));
-                match self.conclude_reply(&mut task) {
-                    None => self.process_page(task),
-                    Some(target) => self.wait_for_target(task, target),
-                }
-            }
+        let buffers = match target {
+            None => self.process_page(task),
+            Some(target) => self.wait_for_target(task, target),
         };
         self.output.put_exchange(exchange, buffers);
     }
 
     /// The body of a reply is there: its scopes get their verdict, and what follows from it is decided. Returns
-    /// the offer whose answer its page waits for, if it redirects.
-    pub fn conclude_reply(&mut self, task: &mut Task) -> Option<OfferId> {
-        let open = task.open.take()?;
-        let page = &mut *task.work.as_mut().expect("its body is here").page;
+    /// which of its scopes refused the attempt, too.
+    pub fn conclude_reply(
+        &mut self,
+        job: &Job,
+        open: OpenEnd,
+        page: &mut Page,
+        is_cancelled: bool,
+    ) -> (u32, Followed) {
         let failure = page.failure.as_ref();
         let is_our_fault = failure.is_some_and(|f| f.kind == FailureKind::Internal);
         if let Some(signal) = open.signal.as_ref().filter(|_| !is_our_fault) {
-            self.on_response_end(&task.job, open.ticket, signal, page);
+            self.on_response_end(job, open.ticket, signal, page);
         }
-        task.refusals = self.refusals_of(open.ticket);
-        self.report_decisions_of(&task.job, open.decisions, page);
+        let refusals = self.refusals_of(open.ticket);
+        self.report_decisions_of(job, open.decisions, page);
         self.throttle.finish(open.ticket, self.now);
-        if task.is_cancelled || is_our_fault {
+        if is_cancelled || is_our_fault {
             // What it leads to is not wanted, or not known.
             page.is_final = true;
-            return None;
+            return (refusals, Followed::nothing());
         }
-        match self.follow(&task.job, page) {
-            Followed::Finding(finding) => {
-                task.work_mut().set_finding(finding);
-                None
-            }
-            Followed::Awaits(target) => Some(target),
-        }
+        (refusals, self.follow(job, page))
     }
 }
 

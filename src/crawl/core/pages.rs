@@ -3,6 +3,7 @@
 use crate::base::units::Units;
 use crate::base::worker::WorkerDone;
 use crate::crawl::core::Core;
+use crate::crawl::core::follow::Followed;
 use crate::crawl::pages::Task;
 use crate::fetch::exchange::Buffers;
 use crate::frontier::job::Job;
@@ -79,8 +80,7 @@ impl<I: Io> Core<I> {
             let Some((number, mut task)) = self.pages.take_back() else {
                 break;
             };
-            let target = self.conclude_reply(&mut task);
-            assert!(target.is_none(), "no redirect is decoded by a worker");
+            self.conclude_decoded(&mut task);
             let mut units = self.pages.slice();
             let mut is_handled = self.handle_found(&mut task, &mut units);
             if is_handled && task.is_short() {
@@ -104,6 +104,20 @@ impl<I: Io> Core<I> {
                 return;
             };
             self.conclude_later(*task);
+        }
+    }
+
+    /// The body of a reply is decoded now, if it was not before: what follows from it is decided.
+    fn conclude_decoded(&mut self, task: &mut Task) {
+        let Some(open) = task.open.take() else {
+            return;
+        };
+        let page = &mut task.work.as_mut().expect("its page is here").page;
+        let (refusals, followed) = self.conclude_reply(&task.job, *open, page, task.is_cancelled);
+        task.refusals = refusals;
+        match followed {
+            Followed::Finding(finding) => task.work_mut().set_finding(finding),
+            Followed::Awaits(_) => unreachable!("a redirect is decoded while it arrives"),
         }
     }
 
@@ -163,7 +177,7 @@ impl<I: Io> Core<I> {
         let all: Vec<Task> = under_way.chain(line).collect();
         for mut task in all {
             task.work_mut().decode();
-            self.conclude_reply(&mut task);
+            self.conclude_decoded(&mut task);
             task.work_mut().cut_short();
             self.conclude_later(task);
         }
