@@ -89,6 +89,7 @@ pub fn inflate(coded: &[u8], decoded_max: usize, out: &mut Vec<u8>) -> bool {
     let Some(inflater) = Inflater::new() else {
         return false;
     };
+    let capacity = out.capacity();
     out.reserve_exact(length);
     let (mut used, mut decoded) = (0, 0);
     // SAFETY: the input is initialized and as long as stated; the output is spare memory of the vector,
@@ -105,6 +106,8 @@ pub fn inflate(coded: &[u8], decoded_max: usize, out: &mut Vec<u8>) -> bool {
         )
     };
     if result != SUCCESS || used != coded.len() {
+        // The length may be an invention.
+        out.shrink_to(capacity);
         return false;
     }
     assert!(decoded <= length, "the library stays within the output");

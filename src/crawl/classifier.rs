@@ -12,13 +12,14 @@ use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
 use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
-use crate::throttle::signal::{Answer, BodySignal, Classify, ExchangeEnd, Signal};
+use crate::throttle::signal::{Answer, BodySignal, ByStatus, Classify, ExchangeEnd, Signal};
 use crate::wire::http::Headers;
 use crate::wire::marks;
 
 /// Classifies responses.
 pub struct Classifier {
     classify: Box<dyn Classify>,
+    may_read_bodies: bool,
     wall_at_start: Wall,
 }
 
@@ -32,12 +33,18 @@ pub struct Response<'a> {
 }
 
 impl Classifier {
-    /// `wall_at_start`: when the crawl's clock began.
-    pub fn new(classify: Box<dyn Classify>, wall_at_start: Wall) -> Self {
+    /// With the embedder's `Classify`, if there is one. `wall_at_start`: when the crawl's clock began.
+    pub fn new(classify: Option<Box<dyn Classify>>, wall_at_start: Wall) -> Self {
         Classifier {
-            classify,
+            may_read_bodies: classify.is_some(),
+            classify: classify.unwrap_or_else(|| Box::new(ByStatus)),
             wall_at_start,
         }
+    }
+
+    /// Whether a signal may depend on a body: scopes then wait for it before they send again.
+    pub fn may_read_bodies(&self) -> bool {
+        self.may_read_bodies
     }
 
     /// Signal of a response to a job, for the pace of its scopes.

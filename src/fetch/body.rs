@@ -229,10 +229,14 @@ impl Body {
         decoded_max: usize,
         out: &mut Vec<u8>,
     ) -> Taken {
-        let most = usize::try_from(self.budget.bytes_max).unwrap_or(usize::MAX);
+        let budget = self.budget;
+        let most_of = |coded: &[u8]| {
+            let most = budget.decoded_max(coded.len() as u64);
+            usize::try_from(most).unwrap_or(usize::MAX).min(whole_max)
+        };
         if let State::Held(bytes) = &self.state
             && coding::is_gzip(headers.get_all("content-encoding"))
-            && coding::inflate(bytes, most.min(whole_max), out)
+            && coding::inflate(bytes, most_of(bytes), out)
         {
             self.state = State::Whole;
             return Taken::All;
@@ -349,6 +353,21 @@ impl UndecodedBody {
         self.body.memory()
     }
 
+    /// Bytes that it is expected to decode to.
+    pub fn memory_decoded(&self) -> usize {
+        let State::Held(bytes) = &self.body.state else {
+            return 0;
+        };
+        let most = self.body.budget.decoded_max(bytes.len() as u64);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        // A gzip member ends with its length.
+        let length = match *bytes.as_slice() {
+            [0x1f, 0x8b, .., a, b, c, d] => u32::from_le_bytes([a, b, c, d]) as usize,
+            _ => EXPANDED * bytes.len(),
+        };
+        length.min(most)
+    }
+
     /// Appends the decoded body to `out`. `headers`: of its reply, which ended as in `end` on the wire. Returns
     /// how it ended in all. The same as if it had been decoded while it arrived.
     pub fn decode(mut self, headers: &Headers, end: BodyEnd, out: &mut Vec<u8>) -> BodyEnd {
@@ -393,6 +412,9 @@ fn failure(error: &CodingError) -> Failure {
 /// Coded bytes of a body that are held until its end: few pages have more. In the worst case they decode to
 /// 200 times as many in one step, if the connection fails.
 const HELD_MAX: usize = 32 << 10;
+
+/// How many times as long as its coded form a body is expected to be where that does not say.
+const EXPANDED: usize = 6;
 
 /// Coded bytes of a body that is decoded elsewhere.
 const DEFERRED_MAX: usize = 1 << 20;

@@ -223,7 +223,9 @@ impl Exchange {
 
     /// Ends the exchange with a failure; what was received is kept.
     pub fn fail(&mut self, failure: Failure) -> Step {
-        self.defer_decoding();
+        if failure.kind != FailureKind::Cancelled {
+            self.defer_decoding();
+        }
         let failure = match self.release() {
             Some(Taken::Cut { over }) => {
                 self.received.drop_last(over);

@@ -204,7 +204,7 @@ pub enum FailureKind {
     /// ended after it may have been sent; it is not sent again. `asked`: by [`Handle::cancel`](crate::Handle::cancel).
     /// `by_sink`: by [`BodyMode::Cancel`](crate::BodyMode::Cancel).
     Cancelled,
-    /// A fault of Argiope's: the page is as it arrived, and has no links.
+    /// A fault of Argiope's: the page has no links, and no body if that was not decoded yet.
     ///
     /// `panic`: in a helper thread (`WORKERS`).
     Internal,

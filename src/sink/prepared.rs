@@ -93,7 +93,7 @@ impl PreparedRecord {
         let digest = self.digest.expect("its block is copied");
         record.write_head(digest, &mut head);
         let mut bytes = self.bytes;
-        // The head has the expected length: only numbers of constant length differ.
+        // The head nearly always has the expected length: only numbers of constant length differ.
         bytes.splice(..self.head, head);
         bytes
     }

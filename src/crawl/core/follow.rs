@@ -37,7 +37,7 @@ fn is_cancelled(page: &Page) -> bool {
 }
 
 /// Whether the attempt was cancelled because the crawl stops.
-fn is_stopped(page: &Page) -> bool {
+pub fn is_stopped(page: &Page) -> bool {
     let failure = page.failure.as_ref();
     failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.name == STOPPED)
 }

@@ -11,7 +11,7 @@ use crate::base::bound::Bound;
 use crate::base::ids::LaneId;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
-use crate::crawl::core::follow::Followed;
+use crate::crawl::core::follow::{Followed, is_stopped};
 use crate::crawl::core::names::Resolved;
 use crate::crawl::core::reading::piece_sink;
 use crate::crawl::flights::Stage;
@@ -182,6 +182,8 @@ impl<I: Io> Core<I> {
         let mut outcome = exchange.take_outcome();
         let undecoded = outcome.undecoded.take();
         let mut page = self.page_of(&flight, outcome, failure, carrier);
+        self.frontier.count_bytes(flight.lane, page.bytes_wire);
+        let is_stopped = is_stopped(&page);
         let open = OpenEnd {
             ticket: flight.ticket,
             signal: flight.signal.take(),
@@ -190,7 +192,9 @@ impl<I: Io> Core<I> {
         let job = flight.job;
         let (refusals, work, open, target) = match undecoded {
             Some(body) => {
-                self.throttle.finish_exchange(flight.ticket, self.now);
+                if !self.classifier.may_read_bodies() {
+                    self.throttle.finish_exchange(flight.ticket, self.now);
+                }
                 let work = PageWork::undecoded(page, body);
                 (0, work, Some(Box::new(open)), None)
             }
@@ -212,6 +216,8 @@ impl<I: Io> Core<I> {
             open,
             via: None,
             held: 0,
+            expected: 0,
+            is_stopped,
             is_cancelled: false,
         };
         let buffers = match target {

@@ -36,7 +36,7 @@ impl<I: Io> Core<I> {
         if has_workers {
             let is_complete = is_over || self.is_prepared_for_worker(&mut task);
             self.pages.line_up(task, is_complete);
-            self.submit_computations();
+            self.submit_computations(false);
         } else {
             self.pages.push(task);
         }
@@ -89,13 +89,14 @@ impl<I: Io> Core<I> {
             self.pages.put_back(&units);
             self.count_held(&mut task);
             if is_handled {
-                let is_complete = task.is_light() || self.is_prepared_for_worker(&mut task);
+                let is_direct = task.is_light() && task.work_mut().needs_preparation();
+                let is_complete = is_direct || self.is_prepared_for_worker(&mut task);
                 self.pages.settle(number, task, is_complete);
             } else {
                 self.pages.put_back_task(number, task);
             }
         }
-        self.submit_computations();
+        self.submit_computations(is_ending);
         for _ in 0..CONCLUDED_PER_TURN {
             if !is_ending && !self.output.is_ready() {
                 return;
@@ -123,7 +124,16 @@ impl<I: Io> Core<I> {
 
     /// A worker has done its work on a reply.
     pub fn on_computed(&mut self, done: WorkerDone) {
-        let Some(job) = self.pages.handle_computed(done) else {
+        let number = done.number;
+        let panicked = self.pages.handle_computed(done).cloned();
+        let has_record = self.output.keeps_codings();
+        if let Some(task) = self.pages.in_line(number)
+            && let Some(held) = task.memory(has_record)
+        {
+            self.network.count_held(task.held, held);
+            task.held = held;
+        }
+        let Some(job) = panicked else {
             return;
         };
         log::error!("{}: a fault of ours; the page has no links", job.url);
@@ -145,14 +155,24 @@ impl<I: Io> Core<I> {
         work.is_complete()
     }
 
-    /// Passes jobs to the workers; they begin when the turn submits.
-    fn submit_computations(&mut self) {
-        let most = match self.network.is_full() {
-            // What they return may be many times as long.
-            true => 1,
-            false => JOBS_PER_WORKER * self.config.io.workers,
-        };
-        while let Some(job) = self.pages.poll_job(most) {
+    /// Passes jobs to the workers, while their results are handled; they begin when the turn submits.
+    fn submit_computations(&mut self, is_ending: bool) {
+        let is_handled = is_ending || self.may_read_links();
+        loop {
+            let most = match (is_handled, self.network.is_full()) {
+                (false, _) => 0,
+                // The first of the line makes room.
+                (true, true) => 1,
+                (true, false) => JOBS_PER_WORKER * self.config.io.workers,
+            };
+            let Some(job) = self.pages.poll_job(most) else {
+                return;
+            };
+            if let Some(task) = self.pages.in_line(job.number) {
+                let held = task.held + std::mem::take(&mut task.expected);
+                self.network.count_held(task.held, held);
+                task.held = held;
+            }
             self.network.compute(job);
         }
     }
@@ -213,7 +233,6 @@ impl<I: Io> Core<I> {
         let (page, prepared) = work.into_page();
         self.count_in_scopes(&page, refusals);
         let counts = page.is_final && page.status.is_some();
-        self.frontier.count_bytes(lane, page.bytes_wire);
         if let Some(prepared) = prepared {
             self.output.handle_prepared(page.id, prepared);
         }

@@ -82,6 +82,8 @@ impl<I: Io> Core<I> {
             self.cancel_all();
             // Replies that arrived are whole, and their links are pending.
             self.process_pages(true);
+            // No turn follows that would submit what this has queued.
+            self.network.submit();
         }
         if is_over || is_last && !self.has_pages() {
             self.flush(reason, is_stopped.then_some(until));

@@ -21,7 +21,7 @@ use crate::crawl::outage::Outage;
 use crate::crawl::output::{Output, StatsFile};
 use crate::crawl::pages::Pages;
 use crate::crawl::requests::Requests;
-use crate::crawl::set_up::{NamedManager, Parts, SetUpError};
+use crate::crawl::set_up::{Parts, SetUpError};
 use crate::crawl::spill::Spill;
 use crate::crawl::stats::Stats;
 use crate::crawl::timer::Wakeups;
@@ -34,8 +34,9 @@ use crate::fetch::tls::{CaFile, TlsConfig, TlsSettings};
 use crate::frontier::{ActiveLimits, Frontier};
 use crate::io::{Io, open_files};
 use crate::throttle::engine::Throttle;
+use crate::throttle::map::ScopeMap;
 use crate::throttle::settings::MapKind;
-use crate::throttle::signal::ByStatus;
+use crate::throttle::signal::Classify;
 use crate::throttle::strategies::Strategies;
 
 impl<I: Io> Core<I> {
@@ -240,9 +241,12 @@ fn guard(config: &Config) -> Result<Guard, SetUpError> {
     Ok(Guard::new(allowed, excluded))
 }
 
+/// A scope map, and a `Classify` unless it is the built-in one.
+type Manager = (Box<dyn ScopeMap>, Option<Box<dyn Classify>>);
+
 /// The scope map and the `Classify`: those of the embedder, those that the configuration names, or the
 /// built-in ones.
-fn manager(config: &Config, parts: &mut Parts) -> Result<NamedManager, SetUpError> {
+fn manager(config: &Config, parts: &mut Parts) -> Result<Manager, SetUpError> {
     let built_in = || MapKind::map_of(&config.throttle.scope_map);
     let named = match &config.throttle.manager {
         None => None,
@@ -277,11 +281,7 @@ fn manager(config: &Config, parts: &mut Parts) -> Result<NamedManager, SetUpErro
     };
     Ok((
         parts.scope_map.take().or(map).unwrap_or_else(built_in),
-        parts
-            .classify
-            .take()
-            .or(classify)
-            .unwrap_or_else(|| Box::new(ByStatus)),
+        parts.classify.take().or(classify),
     ))
 }
 

@@ -39,7 +39,8 @@ pub struct Pages {
     has_workers: bool,
     /// With helper threads: all replies that are not concluded, except redirects that wait.
     line: Line,
-    jobs: VecDeque<WorkerJob>,
+    /// Jobs for the workers, by their numbers: those of the first in the line go first.
+    jobs: BTreeMap<u64, WorkerJob>,
     /// Requests of replies that were given up while they were at a worker.
     abandoned: Vec<Job>,
     /// Number of replies at a worker.
@@ -70,6 +71,10 @@ pub struct Task {
     pub via: Option<Arc<str>>,
     /// Its bytes counted as buffered.
     pub held: usize,
+    /// Bytes that its body is expected to take once it is decoded, until that is under way.
+    pub expected: usize,
+    /// The crawl stopped before its reply was complete.
+    pub is_stopped: bool,
     /// Links that are found from now on are dropped.
     pub is_cancelled: bool,
 }
@@ -118,7 +123,7 @@ impl Default for Pages {
             under_way: VecDeque::new(),
             has_workers: false,
             line: Line::default(),
-            jobs: VecDeque::new(),
+            jobs: BTreeMap::new(),
             abandoned: Vec::new(),
             at_workers: 0,
             waiting: BTreeMap::new(),
@@ -213,9 +218,11 @@ impl Pages {
 
     /// A reply is the last in the line. Unless it is complete it goes to a worker.
     pub fn line_up(&mut self, mut task: Box<Task>, is_complete: bool) {
+        task.expected = task.work_mut().memory_decoded();
         let work = if is_complete { None } else { task.work.take() };
         let number = self.line.push(task, is_complete);
-        self.jobs.extend(work.map(|work| job_of(number, work)));
+        self.jobs
+            .extend(work.map(|work| (number, job_of(number, work))));
     }
 
     /// The next job for the workers, if fewer than `most` are at them.
@@ -223,7 +230,7 @@ impl Pages {
         if self.at_workers >= most {
             return None;
         }
-        let job = self.jobs.pop_front()?;
+        let (_, job) = self.jobs.pop_first()?;
         self.at_workers += 1;
         Some(job)
     }
@@ -246,6 +253,11 @@ impl Pages {
         task.filter(|_| panic.is_some()).map(|task| &task.job)
     }
 
+    /// The reply of this number, if it is in the line.
+    pub fn in_line(&mut self, number: u64) -> Option<&mut Task> {
+        self.line.get_mut(number)
+    }
+
     /// The next reply whose results are to be handled, with its number.
     pub fn take_back(&mut self) -> Option<(u64, Box<Task>)> {
         self.line.take_back()
@@ -260,7 +272,8 @@ impl Pages {
     pub fn settle(&mut self, number: u64, mut task: Box<Task>, is_complete: bool) {
         let work = if is_complete { None } else { task.work.take() };
         self.line.settle(number, task, is_complete);
-        self.jobs.extend(work.map(|work| job_of(number, work)));
+        self.jobs
+            .extend(work.map(|work| (number, job_of(number, work))));
     }
 
     /// The first reply of the line, if it is complete.
@@ -276,7 +289,9 @@ impl Pages {
         let (here, away): (Vec<_>, Vec<_>) = tasks.partition(|task| task.work.is_some());
         let open = away.iter().filter_map(|task| task.open.as_ref());
         let tickets = open.map(|open| open.ticket).collect();
-        self.abandoned.extend(away.into_iter().map(|task| task.job));
+        // What the crawl has stopped is kept already.
+        let lost = away.into_iter().filter(|task| !task.is_stopped);
+        self.abandoned.extend(lost.map(|task| task.job));
         (here, tickets)
     }
 

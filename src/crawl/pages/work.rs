@@ -42,9 +42,6 @@ enum Wanted {
 /// once they are resolved.
 const FOUND_BYTES: usize = 1 << 20;
 
-/// How many times as long a body is expected to be once it is decoded, with its coded form.
-const EXPANDED: usize = 6;
-
 /// Memory of something that was found, besides its URL.
 const STEP_BYTES: usize = size_of::<Step>();
 
@@ -105,8 +102,8 @@ impl PageWork {
     pub fn into_page(self) -> (Box<Page>, Option<Box<dyn Preparation>>) {
         match self.preparation {
             Wanted::Prepares(prepared, true) => (self.page, Some(prepared)),
-            Wanted::Prepares(_, false) => panic!("a page is put once it is prepared"),
-            Wanted::Unknown | Wanted::Nothing => (self.page, None),
+            // The sink prepares it when it is put.
+            Wanted::Prepares(_, false) | Wanted::Unknown | Wanted::Nothing => (self.page, None),
         }
     }
 
@@ -209,7 +206,15 @@ impl PageWork {
         let found: usize = self.found.iter().map(bytes_of).sum();
         let reply = copies * memory_of(&page.response_bytes);
         let undecoded = self.undecoded.as_ref().map_or(0, UndecodedBody::memory);
-        memory_of(&page.body) + reply + self.finding.memory() + found + EXPANDED * undecoded
+        memory_of(&page.body) + reply + self.finding.memory() + found + undecoded
+    }
+}
+
+impl PageWork {
+    /// Bytes that its body is expected to take once it is decoded; 0 if it is.
+    pub fn memory_decoded(&self) -> usize {
+        let undecoded = self.undecoded.as_ref();
+        undecoded.map_or(0, UndecodedBody::memory_decoded)
     }
 }
 

@@ -61,7 +61,11 @@ impl FirstPages {
         self.files = files;
         // Others need connections, too.
         let kept = kept_max.min(files);
-        self.reserved_max = (kept - kept / 4).min(kept);
+        self.reserved_max = match kept < files / 2 && files != usize::MAX {
+            // Hosts would wait for connections to be kept, not for files.
+            true => 0,
+            false => kept - kept / 4,
+        };
     }
 
     /// Whether connections are kept for first pages.
@@ -211,7 +215,8 @@ mod tests {
     #[test]
     fn as_many_hosts_begin_as_connections_may_wait() {
         assert_eq!(begin_all(&mut first_pages(100, 1000)), 75);
-        assert_eq!(begin_all(&mut first_pages(100, 20)), 15);
+        assert_eq!(begin_all(&mut first_pages(100, 60)), 45);
+        assert_eq!(begin_all(&mut first_pages(100, 20)), 1000, "few are kept");
         assert_eq!(begin_all(&mut first_pages(1, 1)), 1);
         assert_eq!(begin_all(&mut first_pages(100, 0)), 1000, "none is kept");
         let mut busy = first_pages(100, 1000);

@@ -314,25 +314,28 @@ impl Throttle {
     }
 
     /// Ends the exchange of a request that has departed, and frees its slots, though the verdict on its reply
-    /// is to come: until [`Throttle::finish`] its scopes may be answered for. A scope whose answers are suspected
-    /// keeps its slots until then, so that its next request waits for the verdict.
+    /// is to come: until [`Throttle::finish`] its scopes may be answered for. Where the verdict may concern the
+    /// next request, the slots are kept until then: where answers are suspected, costs are charged, or each slot
+    /// has a backoff of its own.
     pub fn finish_exchange(&mut self, ticket: TicketId, now: Instant) {
-        let held = self.ticket(ticket).held.clone();
-        if held
-            .iter()
-            .any(|held| self.scope_ref(held.id).is_suspected())
-        {
+        let state = self.ticket(ticket);
+        let waits = |held: &Held| {
+            let scope = self.scope_ref(held.id);
+            let backoff = &scope.profile.settings.backoff;
+            scope.is_suspected() || backoff.enabled && backoff.per_slot
+        };
+        if !state.charges.is_empty() || state.held.iter().any(waits) {
             return;
         }
+        let held = state.held.clone();
         let state = self.ticket_mut(ticket);
         debug_assert_eq!(state.state, TicketState::Departed, "it has a reply");
         state.state = TicketState::Answered;
-        let charges = std::mem::take(&mut state.charges);
         // A scope that is answered for exists.
         for Held { id, .. } in &held {
             self.scope_mut(*id).lanes += 1;
         }
-        self.free_slots(&held, charges, true, now);
+        self.free_slots(&held, Vec::new(), true, now);
     }
 
     pub(super) fn release_slots(&mut self, ticket: TicketId, now: Instant) {

@@ -22,6 +22,14 @@ pub struct Budget {
     pub ratio_max: u64,
 }
 
+impl Budget {
+    /// The most bytes that so many coded ones may decode to.
+    pub fn decoded_max(&self, coded: u64) -> u64 {
+        let by_ratio = coded.saturating_mul(self.ratio_max);
+        self.bytes_max.min(by_ratio.max(RATIO_FREE_BYTES))
+    }
+}
+
 impl Default for Budget {
     /// 10 MiB, as `DOWNLOAD_MAXSIZE`; 200 to 1, several times the ratio of the most repetitive
     /// pages, and a fifth of what deflate reaches with zeros.

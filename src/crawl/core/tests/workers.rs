@@ -7,13 +7,20 @@ use std::time::Duration;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::trial::{SinkRecord, crawl_under, finish, get, run_for};
+use crate::crawl::core::tests::trial::{SinkRecord, config, crawl_under, finish, get, run_for};
 use crate::crawl::finish::FinishReason;
-use crate::crawl::{Crawler, Turn};
+use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::failure::{Failure, Truncation};
-use crate::frontier::request::PageKind;
+use crate::fetch::resolver::ResolverSettings;
+use crate::frontier::request::{PageKind, Request};
 use crate::frontier::settings::Follow;
+use crate::io::IoSettings;
 use crate::io::sim::{Faults, Origins, Sim};
+use crate::sink::files::{FileSink, FileSinkOptions};
+use crate::sink::function::FunctionSink;
+use crate::sink::page::Page;
+use crate::throttle::settings::{Oversize, Quota, WindowKind};
+use crate::throttle::signal::{Answer, BodySignal, Classify, Feedback};
 use crate::wire::coding::gzip;
 
 /// Longer than what the crawl's thread searches itself.
@@ -365,7 +372,7 @@ fn a_body_that_a_worker_decodes_ends_as_one_that_is_decoded_while_it_arrives() {
         ("deflate", "deflate", &usual),
     ] {
         for cut in [false, true] {
-            for body_max in [1 << 20, 3000] {
+            for body_max in [1 << 20, 3000, 10 << 20] {
                 let edit = |config: &mut Config| config.fetch.body_max = body_max;
                 let by_loop = decoded(0, coding, coded, cut, &edit);
                 let by_worker = decoded(2, coding, coded, cut, &edit);
@@ -416,4 +423,194 @@ fn a_body_of_a_coding_that_a_worker_finds_broken_is_fetched_again() {
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!(record.pages.borrow().len(), 3);
     assert_eq!(record.end(seed).as_deref(), Some("content_encoding.broken"));
+}
+
+/// A crawl with helper threads that writes files.
+fn with_files(
+    origins: Origins,
+    faults: Faults,
+    edit: impl FnOnce(&mut Config),
+    parts: Option<Parts>,
+) -> Crawler<Sim> {
+    let mut config = config(1);
+    config.io.workers = 2;
+    config.frontier.follow = Follow::Host;
+    edit(&mut config);
+    let io = Sim::with(1, IoSettings::default(), faults, Box::new(origins));
+    let config = config.finish().expect("a sound config");
+    let parts = parts.unwrap_or_else(|| Parts::new(FileSink::new(FileSinkOptions::new("out"))));
+    Crawler::on(io, config, ResolverSettings::default(), parts).expect("a crawler")
+}
+
+fn coded_reply(coded: &[u8]) -> Vec<u8> {
+    let length = coded.len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-encoding: gzip\r\n\
+         content-length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), coded].concat()
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut rng = Rng::from_seed(7);
+    (0..length).map(|_| b'a' + rng.below(26) as u8).collect()
+}
+
+#[test]
+fn a_short_sitemap_of_many_urls_is_written_once_it_is_prepared() {
+    let mut origins = Origins::default();
+    let robots = "User-agent: *\nAllow: /\nSitemap: http://10.0.0.1/map.xml.gz\n";
+    let rules = reply("text/plain", robots);
+    origins.reply(site(1), "/robots.txt", Duration::ZERO, rules);
+    let map = gzip("http://10.0.0.1/\n".repeat(40_000).as_bytes());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n",
+        map.len()
+    );
+    let map = [head.as_bytes(), &map].concat();
+    origins.reply(site(1), "/map.xml.gz", Duration::ZERO, map);
+    let edit = |config: &mut Config| {
+        config.frontier.robots_obey = true;
+        config.frontier.sitemaps = true;
+    };
+    let mut crawler = with_files(origins, slow(), edit, None);
+    crawler.submit(get(1, 0)).expect("a seed");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+}
+
+#[test]
+fn a_page_that_is_cancelled_between_two_rounds_at_a_worker_is_written() {
+    let mut origins = Origins::default();
+    let long = format!("/{}/0", "d".repeat(1900));
+    let links: String = (0..690).map(|link| format!("<a href=x{link}>")).collect();
+    origins.reply(site(1), &long, Duration::ZERO, reply("text/html", &links));
+    let mut crawler = with_files(origins, slow(), |_| {}, None);
+    let url = format!("http://10.0.0.1{long}");
+    let id = crawler.submit(Request::get(url)).expect("a seed");
+    while crawler.core.pages.is_empty() {
+        assert_eq!(crawler.turn(Some(Duration::from_millis(10))), Turn::GoesOn);
+    }
+    crawler.handle().cancel(id).expect("it runs");
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+}
+
+/// Each page costs as much as its body says.
+struct Costs;
+
+impl Classify for Costs {
+    fn classify_body(&self, answer: &Answer<'_>, body: &[u8]) -> BodySignal {
+        let mut signal = BodySignal::nothing();
+        if !body.is_empty() {
+            let cost = |scope: &&str| Feedback::new(*scope).actual(5.0);
+            signal.feedback = answer.scopes.iter().map(cost).collect();
+        }
+        signal
+    }
+}
+
+#[test]
+fn costs_that_a_body_shows_are_charged_before_the_next_request() {
+    let coded = gzip(&noise(6000));
+    let mut origins = Origins::default();
+    for page in 0..40 {
+        origins.reply(
+            site(1),
+            &format!("/{page}"),
+            Duration::ZERO,
+            coded_reply(&coded),
+        );
+    }
+    let count = Shared::new(0);
+    let counted = Shared::clone(&count);
+    let sink = FunctionSink::new(move |_: Page| *counted.borrow_mut() += 1);
+    let mut parts = Parts::new(sink);
+    parts.classify = Some(Box::new(Costs));
+    let edit = |config: &mut Config| {
+        config.throttle.default.concurrency = 1;
+        config.throttle.default.quota = Some(Quota {
+            units: 10.0,
+            window: Duration::from_secs(60),
+            kind: WindowKind::Fixed,
+            oversize: Oversize::Alone,
+        });
+    };
+    let mut crawler = with_files(origins, slow(), edit, Some(parts));
+    for page in 0..40 {
+        crawler.submit(get(1, page)).expect("a seed");
+    }
+    run_for(&mut crawler, Duration::from_secs(50));
+    assert_eq!(*count.borrow(), 2);
+}
+
+#[test]
+fn a_reply_that_is_cut_off_as_the_sink_fails_is_pending_once() {
+    let coded = gzip(&noise(6000));
+    let whole = String::from_utf8_lossy(&coded_reply(&coded)[..150]).into_owned();
+    let (head, _) = whole.split_once("\r\n\r\n").expect("a head");
+    let length = coded.len();
+    let head = head.replace(&length.to_string(), &(length + 9).to_string());
+    let mut origins = Origins::default();
+    let cut = [head.as_bytes(), b"\r\n\r\n", &coded].concat();
+    origins.reply(site(1), "/0", Duration::ZERO, cut);
+    let (mut crawler, record) = crawl(origins, slow(), |_| {});
+    crawler.submit(get(1, 0)).expect("a seed");
+    run_for(&mut crawler, Duration::from_millis(500));
+    record.fails.set(true);
+    assert_eq!(finish(&mut crawler), FinishReason::SinkFailed);
+    let pending: Vec<String> = crawler
+        .take_pending()
+        .map(|left| left.request.url)
+        .collect();
+    assert_eq!(pending, ["http://10.0.0.1/0"]);
+}
+
+#[test]
+fn bodies_at_workers_stay_within_their_bound() {
+    const BOUND: u64 = 8 << 20;
+    for is_ready in [false, true] {
+        let text: String = (0..20_000)
+            .map(|line| {
+                format!(
+                    "<p>some words of a page that says {} again</p>\n",
+                    line / 50
+                )
+            })
+            .collect();
+        let coded = gzip(text.as_bytes());
+        let mut origins = Origins::default();
+        for host in 1..=250 {
+            origins.reply(
+                site(host),
+                "/0",
+                Duration::from_secs(3),
+                coded_reply(&coded),
+            );
+        }
+        let (mut crawler, record) = crawl(origins, slow(), |config| {
+            config.buffered_bodies_max = BOUND;
+            config.fetch.body_max = 4 << 20;
+        });
+        for host in 1..=250 {
+            crawler.submit(get(host, 0)).expect("a seed");
+        }
+        run_for(&mut crawler, Duration::from_millis(2500));
+        if !is_ready {
+            record.room.set(Some(0));
+        }
+        let mut most = 0;
+        for _ in 0..2000 {
+            if crawler.turn(Some(Duration::from_millis(100))) != Turn::GoesOn {
+                break;
+            }
+            most = most.max(crawler.core.network.buffered());
+        }
+        // Those that each worker has, and the first of the line, may be beyond it.
+        let beyond = 24 * text.len();
+        assert!(most < BOUND as usize + beyond, "{is_ready}: {most}");
+        if !is_ready {
+            record.room.set(None);
+        }
+        assert_eq!(finish(&mut crawler), FinishReason::Finished);
+        assert_eq!(record.pages.borrow().len(), 250);
+    }
 }
