@@ -137,7 +137,7 @@ class Race(Stage):
             return [self.curl(), seeds, self.options.pages]
         if name == "wget2":
             return ["wget2", "-q", "-i", seeds, "-r", "-l", "inf", "--no-check-certificate", "--max-threads=32",
-                    "--delete-after", "--no-verbose", "-P", out]
+                    "--no-verbose", "-P", out]
         if name == "spider":
             return [self.spider(), seeds, out / "lines", *([out / "warc.gz"] if with_warc else [])]
         peer = [sys.executable, HERE / f"{name}_peer.py", seeds, out / "lines"]

@@ -21,7 +21,7 @@ class Pages(scrapy.Spider):
     def __init__(self, seeds):
         super().__init__()
         self.seeds = seeds
-        self.links = LinkExtractor(allow_domains=sorted({urlsplit(seed).hostname for seed in seeds}))
+        self.links = LinkExtractor(allow_domains=sorted({urlsplit(seed).netloc for seed in seeds}))
 
     async def start(self):
         for seed in self.seeds:
