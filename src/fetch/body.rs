@@ -125,9 +125,14 @@ impl Body {
         match &self.state {
             State::Untouched => headers.get("content-encoding").is_some(),
             State::Decoding(decoder) => !decoder.is_identity(),
-            State::Held(_) => !self.defers,
+            State::Held(_) => true,
             State::Whole | State::Undecoded(_) | State::Skipped | State::Broken(_) => false,
         }
+    }
+
+    /// Whether nothing of the body is decoded before its end, and that elsewhere: no room is needed for it here.
+    pub(super) fn needs_no_room(&self) -> bool {
+        self.defers && matches!(self.state, State::Held(_))
     }
 
     /// Decodes a piece and appends at most `decoded_max` bytes to `out`. The rest of the piece is
@@ -141,10 +146,12 @@ impl Body {
     ) -> Taken {
         if let State::Untouched = self.state {
             let codings = || headers.get_all("content-encoding");
-            let is_held = match self.defers {
-                true => coding::only(codings()).is_some(),
-                false => self.held_max > 0 && coding::is_gzip(codings()),
-            };
+            let may_be_held = self.held_max > 0;
+            let is_held = may_be_held
+                && match self.defers {
+                    true => coding::only(codings()).is_some(),
+                    false => coding::is_gzip(codings()),
+                };
             self.state = match is_held {
                 true => State::Held(Vec::new()),
                 false => self.decoding(headers),
@@ -382,6 +389,10 @@ impl UndecodedBody {
         while taken == Taken::Some {
             let resumed = body.resume(headers, usize::MAX, out);
             taken = resumed.expect("there is a rest");
+        }
+        let failure = end.failure.as_ref();
+        if failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled) {
+            return end;
         }
         match taken {
             Taken::Cut { .. } => BodyEnd {

@@ -223,16 +223,18 @@ impl Exchange {
 
     /// Ends the exchange with a failure; what was received is kept.
     pub fn fail(&mut self, failure: Failure) -> Step {
-        if failure.kind != FailureKind::Cancelled {
-            self.defer_decoding();
-        }
+        self.defer_decoding();
+        let is_cancelled = failure.kind == FailureKind::Cancelled;
         let failure = match self.release() {
             Some(Taken::Cut { over }) => {
                 self.received.drop_last(over);
-                return self.cut(self.last_arrival);
+                match is_cancelled {
+                    true => failure,
+                    false => return self.cut(self.last_arrival),
+                }
             }
-            Some(Taken::Bomb(bomb)) => bomb,
-            Some(Taken::All | Taken::Some) | None => failure,
+            Some(Taken::Bomb(bomb)) if !is_cancelled => bomb,
+            Some(Taken::Bomb(_) | Taken::All | Taken::Some) | None => failure,
         };
         if self.received.head.is_some() {
             self.received.truncated = match failure.kind {
@@ -475,6 +477,7 @@ impl Exchange {
         };
         if self.body_mode == BodyMode::Keep {
             match expands {
+                true if body.needs_no_room() => {}
                 true => self
                     .received
                     .make_room(KEPT_STEP, Some(self.budget.bytes_max)),

@@ -162,8 +162,8 @@ fn a_long_chunked_reply_is_rarely_copied_with_any_chunk_size() {
     assert!(is_room_scarce() || rooms.len() <= 3, "{rooms:?}");
 }
 
-/// A reply whose body is held until its end ends like one whose body is decoded as it arrives: the last
-/// because nobody knows where it ends.
+/// Compares replies with a declared length or in chunks, whose bodies are held, with one that ends with its
+/// connection, whose body is decoded as it arrives.
 #[test]
 fn a_held_body_ends_like_one_that_is_decoded_as_it_arrives() {
     let text = b"some text of a page".repeat(20);
@@ -245,4 +245,53 @@ fn a_held_body_counts_as_memory_and_is_not_decoded_before_its_end() {
     assert!(exchange.memory() >= before + coded.len() - 1);
     assert!(exchange.handle_bytes(&mut last, arrival(3)).is_some());
     assert_eq!(exchange.into_outcome().body, b"some text of a page");
+}
+
+#[test]
+fn a_body_that_becomes_too_long_to_be_held_is_decoded_in_steps() {
+    let mut rng = crate::base::rng::Rng::from_seed(1);
+    let body: Vec<u8> = (0..7000)
+        .flat_map(|_| {
+            let block: [u8; 200] = std::array::from_fn(|_| rng.next_u64() as u8);
+            block.repeat(4)
+        })
+        .collect();
+    let coded = gzip(&body);
+    assert!((1 << 20..body.len() / 3).contains(&coded.len()));
+    let settings = FetchSettings {
+        body_max: 64 << 20,
+        ..FetchSettings::default()
+    };
+    let description = Description {
+        defers_decoding: true,
+        ..description()
+    };
+    let mut exchange = exchange(&description, &settings);
+    let head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut reply = head.as_bytes().to_vec();
+    for chunk in coded.chunks(10_000) {
+        reply.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        reply.extend_from_slice(chunk);
+        reply.extend_from_slice(b"\r\n");
+    }
+    reply.extend_from_slice(b"0\r\n\r\n");
+    let mut is_over = false;
+    for mut piece in reply.chunks(16 << 10) {
+        loop {
+            let before = exchange.body_length();
+            let step = exchange.handle_bytes(&mut piece, arrival(2));
+            let after = exchange.body_length();
+            assert!(
+                after <= before + KEPT_STEP + 1,
+                "{} at once",
+                after - before
+            );
+            is_over |= matches!(step, Some(Step::Over { failure: None, .. }));
+            if step.is_none() || is_over {
+                break;
+            }
+        }
+    }
+    assert!(is_over);
+    assert!(exchange.into_outcome().body == body);
 }
