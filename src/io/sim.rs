@@ -68,6 +68,8 @@ pub struct Sim {
     sockets_max: usize,
     disk: Disk,
     workers: Workers,
+    /// Computations that begin at the next submit.
+    computations: Vec<WorkerJob>,
     shared: Shared,
     memory: Vec<(Duration, Memory)>,
     /// Indexed by [`Token::slot`].
@@ -99,6 +101,7 @@ impl Sim {
         Sim {
             wall_at_start: WALL_AT_START,
             workers: Workers::new(rng.fork("workers"), &faults),
+            computations: Vec::new(),
             disk: Disk::new(rng.fork("disk"), &faults, &settings),
             shared: Shared::new(),
             memory: faults.memory.clone(),
@@ -533,8 +536,7 @@ impl Io for Sim {
     }
 
     fn compute(&mut self, job: WorkerJob) {
-        let (done, at) = self.workers.perform(job, self.net.now());
-        self.net.schedule(at, SimEvent::Computed(done));
+        self.computations.push(job);
     }
 
     fn file_reader(&self) -> FileReader {
@@ -560,6 +562,10 @@ impl Io for Sim {
     }
 
     fn submit(&mut self) {
+        for job in std::mem::take(&mut self.computations) {
+            let (done, at) = self.workers.perform(job, self.net.now());
+            self.net.schedule(at, SimEvent::Computed(done));
+        }
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut queued = std::mem::take(&mut self.queued);
         for (send, bytes) in outbox.sends() {

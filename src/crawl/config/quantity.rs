@@ -131,7 +131,7 @@ impl<const MIN: u64> Form for Concurrency<MIN> {
     }
 }
 
-/// A level of gzip: 0 to 9.
+/// A level of gzip: 0 to [`LEVEL_MAX`].
 pub(super) struct GzipLevel;
 
 impl Form for GzipLevel {

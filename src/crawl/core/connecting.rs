@@ -255,6 +255,7 @@ impl<I: Io> Core<I> {
     ) {
         let flight = self.flights.get(key).expect("an attempt ends once");
         self.throttle.charge_failed(flight.ticket, flight.released);
+        self.frontier.end_first_page(flight.lane);
         self.on_end(key, exchange, Some(failure), carrier);
     }
 

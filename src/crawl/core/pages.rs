@@ -196,7 +196,6 @@ impl<I: Io> Core<I> {
         let under_way = std::iter::from_fn(|| self.pages.pop()).map(|task| *task);
         let all: Vec<Task> = under_way.chain(line).collect();
         for mut task in all {
-            task.work_mut().decode();
             self.conclude_decoded(&mut task);
             task.work_mut().cut_short();
             self.conclude_later(task);

@@ -82,7 +82,7 @@ impl<I: Io> Core<I> {
             self.cancel_all();
             // Replies that arrived are whole, and their links are pending.
             self.process_pages(true);
-            // No turn follows that would submit what this has queued.
+            // The turn has submitted already, and waits for what this queues.
             self.network.submit();
         }
         if is_over || is_last && !self.has_pages() {

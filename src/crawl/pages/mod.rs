@@ -327,9 +327,9 @@ impl Pages {
         !self.under_way.is_empty() || self.line.has_back() || self.line.has_complete()
     }
 
-    /// Whether there are replies, and each is at a worker or behind one that is.
+    /// Whether there are replies at a worker, and none of which the work is the loop's.
     pub fn are_at_workers(&self) -> bool {
-        !self.line.is_empty() && self.waiting.is_empty() && !self.has_work()
+        self.at_workers > 0 && self.waiting.is_empty() && !self.has_work()
     }
 
     /// Number of replies under way or waiting.

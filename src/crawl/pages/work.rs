@@ -71,7 +71,7 @@ impl PageWork {
     }
 
     /// Decodes the body, if that is to be done.
-    pub fn decode(&mut self) {
+    fn decode(&mut self) {
         let Some(body) = self.undecoded.take() else {
             return;
         };
@@ -208,9 +208,7 @@ impl PageWork {
         let undecoded = self.undecoded.as_ref().map_or(0, UndecodedBody::memory);
         memory_of(&page.body) + reply + self.finding.memory() + found + undecoded
     }
-}
 
-impl PageWork {
     /// Bytes that its body is expected to take once it is decoded; 0 if it is.
     pub fn memory_decoded(&self) -> usize {
         let undecoded = self.undecoded.as_ref();

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::super::results::{Results, block_signals};
 use super::files::read;
 use super::order::{Renamed, renamed_by};
 use super::report_done;
 use crate::base::disk::DiskJob;
+use crate::io::results::{Results, block_signals};
 
 /// What the two threads know of each other.
 #[derive(Debug, Default)]

@@ -340,7 +340,6 @@ fn decoded(
     (code, page.truncated, page.body, page.links)
 }
 
-/// Bodies of every kind end the same, whoever decodes them.
 #[test]
 fn a_body_that_a_worker_decodes_ends_as_one_that_is_decoded_while_it_arrives() {
     let mut rng = Rng::from_seed(7);
@@ -544,14 +543,9 @@ fn costs_that_a_body_shows_are_charged_before_the_next_request() {
 
 #[test]
 fn a_reply_that_is_cut_off_as_the_sink_fails_is_pending_once() {
-    let coded = gzip(&noise(6000));
-    let whole = String::from_utf8_lossy(&coded_reply(&coded)[..150]).into_owned();
-    let (head, _) = whole.split_once("\r\n\r\n").expect("a head");
-    let length = coded.len();
-    let head = head.replace(&length.to_string(), &(length + 9).to_string());
     let mut origins = Origins::default();
-    let cut = [head.as_bytes(), b"\r\n\r\n", &coded].concat();
-    origins.reply(site(1), "/0", Duration::ZERO, cut);
+    let reply = cut_reply(&gzip(&noise(6000)));
+    origins.reply(site(1), "/0", Duration::ZERO, reply);
     let (mut crawler, record) = crawl(origins, slow(), |_| {});
     crawler.submit(get(1, 0)).expect("a seed");
     run_for(&mut crawler, Duration::from_millis(500));
@@ -612,5 +606,57 @@ fn bodies_at_workers_stay_within_their_bound() {
         }
         assert_eq!(finish(&mut crawler), FinishReason::Finished);
         assert_eq!(record.pages.borrow().len(), 250);
+    }
+}
+
+/// A coded reply of which the last bytes do not come.
+fn cut_reply(coded: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-encoding: gzip\r\n\
+         content-length: {}\r\n\r\n",
+        coded.len() + 9
+    );
+    [head.as_bytes(), coded].concat()
+}
+
+#[test]
+fn a_stop_does_not_wait_longer_than_the_work_on_a_reply_that_it_cuts() {
+    let mut origins = Origins::default();
+    let reply = cut_reply(&gzip(&noise(60_000)));
+    origins.reply(site(1), "/0", Duration::ZERO, reply);
+    let (mut crawler, record) = crawl(origins, Faults::default(), |config| {
+        config.stop_grace = Duration::ZERO;
+    });
+    let id = crawler.submit(get(1, 0)).expect("a seed");
+    run_for(&mut crawler, Duration::from_millis(500));
+    crawler.stopper().stop();
+    let began = crawler.core.now();
+    assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
+    let took = crawler.core.now().saturating_since(began);
+    assert!(took < Duration::from_millis(50), "{took:?}");
+    assert_eq!(record.end(id).as_deref(), Some("cancelled.stopped"));
+}
+
+#[test]
+fn a_stop_cancels_a_body_that_would_be_cut_at_its_limit() {
+    for workers in [0, 2] {
+        let mut origins = Origins::default();
+        let reply = cut_reply(&gzip(&noise(6000)));
+        origins.reply(site(1), "/0", Duration::ZERO, reply);
+        let (mut crawler, record) = crawl(origins, Faults::default(), |config| {
+            config.io.workers = workers;
+            config.fetch.body_max = 5000;
+            config.stop_grace = Duration::ZERO;
+        });
+        let id = crawler.submit(get(1, 0)).expect("a seed");
+        run_for(&mut crawler, Duration::from_millis(500));
+        crawler.stopper().stop();
+        assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
+        assert_eq!(record.end(id).as_deref(), Some("cancelled.stopped"));
+        let pending: Vec<String> = crawler
+            .take_pending()
+            .map(|left| left.request.url)
+            .collect();
+        assert_eq!(pending, ["http://10.0.0.1/0"], "{workers} workers");
     }
 }
