@@ -58,8 +58,8 @@ pub struct Account {
     /// The configuration names the scope.
     pub configured: bool,
     is_live: bool,
-    /// Lanes of it are parked.
-    is_parked: bool,
+    /// Number of its lanes that are parked.
+    parked: u32,
 }
 
 const EVENTS: usize = DecisionEvent::ALL.len();
@@ -94,7 +94,7 @@ impl Account {
             changed: now,
             wire_time: 0,
             is_live: true,
-            is_parked: false,
+            parked: 0,
         }
     }
 
@@ -411,7 +411,7 @@ impl Throttle {
             return;
         }
         let first = first.filter(|first| first.is_offered);
-        let cause = match account.is_parked {
+        let cause = match account.parked > 0 {
             true if first.is_none() => Some(WaitCause::GlobalCap),
             _ => first.and_then(|first| self.waits_for(id, first, now)),
         };
@@ -437,7 +437,11 @@ impl Throttle {
         let Some(account) = self.accounts.rows.get_mut(row as usize) else {
             return;
         };
-        account.is_parked = is_parked;
+        account.parked = match is_parked {
+            true => account.parked + 1,
+            // Its row may be younger than the lane's wait.
+            false => account.parked.saturating_sub(1),
+        };
         match is_parked {
             true if account.waiting.is_none() => {
                 account.waiting = Some((WaitCause::GlobalCap, now));
