@@ -12,6 +12,7 @@
 use std::fmt::Write as _;
 use std::hint::black_box;
 
+use argiope::base::gzip::Deflater;
 use argiope::wire::charset;
 use argiope::wire::coding::{Budget, Decoder, gzip, inflate};
 use argiope::wire::html::{LinkOptions, links_of};
@@ -171,9 +172,18 @@ fn pages(c: &mut Criterion) {
     group.bench_function("digest of the decoded body", |b| {
         b.iter(|| Digest::new(black_box(&page)));
     });
-    group.bench_function("deflate", |b| {
+    // As a stream, by zlib, which the command does not do.
+    group.bench_function("deflate by zlib", |b| {
         b.iter(|| gzip(black_box(&page)));
     });
+    for level in [1, 4, 6] {
+        let (mut deflater, mut member) = (Deflater::new(level), Vec::new());
+        deflater.member(&page, &mut member);
+        println!("level {level}: {} bytes", member.len());
+        group.bench_function(format!("deflate, WARC_GZIP_LEVEL={level}"), |b| {
+            b.iter(|| deflater.member(black_box(&page), &mut member));
+        });
+    }
     group.finish();
 }
 

@@ -19,7 +19,6 @@ out with a word.
 """
 
 import argparse
-import json
 import gzip
 import random
 import shutil
@@ -69,6 +68,8 @@ WITH_WARC = ("argiope", "before", "spider", "aiohttp", "scrapy")
 class Race(Stage):
     """nginx with the sites, and the crawlers."""
 
+    nginx_conf = NGINX
+
     def __init__(self, options):
         super().__init__(options.argiope.parent, options.argiope)
         self.options = options
@@ -87,21 +88,6 @@ class Race(Stage):
             (www / f"p{page}.gz").write_bytes(gzip.compress(data, 6))
         sizes = [(www / name).stat().st_size for name in ("p0", "p0.gz")]
         print(f"a page: {sizes[0]} bytes, {sizes[1]} as gzip, {LINKS} links", file=sys.stderr)
-
-    def start_nginx(self):
-        conf = self.dir / "nginx.conf"
-        conf.write_text(NGINX.format(dir=self.dir, tls_port=TLS_PORT))
-        nginx = subprocess.Popen(["taskset", "-c", "1", "nginx", "-c", conf], stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL)
-        self.children.add(nginx)
-        self.nginx = nginx
-        ends = time.monotonic() + 10
-        while time.monotonic() < ends and nginx.poll() is None:
-            if subprocess.run(["openssl", "s_client", "-connect", f"{address(0)}:{TLS_PORT}"],
-                              stdin=subprocess.DEVNULL, capture_output=True).returncode == 0:
-                return
-            time.sleep(0.05)
-        raise Trouble("nginx does not listen")
 
     def seeds(self, hosts):
         path = self.dir / f"seeds-{hosts}.txt"

@@ -26,7 +26,7 @@ pub(crate) mod memory;
 
 pub mod disk;
 pub mod worker;
-pub(crate) mod gzip;
+pub mod gzip;
 pub mod machine;
 pub mod address;
 #[cfg(test)]

@@ -114,6 +114,8 @@ def must(command):
 class Stage:
     """nginx with its pages, and their clients. A context manager that ends the processes it started."""
 
+    nginx_conf = NGINX
+
     def __init__(self, binaries, argiope=None):
         self.argiope = argiope or binaries / "argiope"
         self.examples = binaries / "examples"
@@ -167,7 +169,7 @@ class Stage:
 
     def start_nginx(self):
         conf = self.dir / "nginx.conf"
-        conf.write_text(NGINX.format(dir=self.dir, port=PORT, tls_port=TLS_PORT))
+        conf.write_text(self.nginx_conf.format(dir=self.dir, port=PORT, tls_port=TLS_PORT))
         nginx = subprocess.Popen(["taskset", "-c", SERVER_CORE, "nginx", "-c", conf],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.children.add(nginx)
