@@ -34,9 +34,8 @@ impl Deflater {
         Deflater(state.expect("memory for the state of a compressor"))
     }
 
-    /// Replaces `out` by the bytes as one member.
+    /// Appends the bytes to `out` as one member.
     pub fn member(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        out.clear();
         // SAFETY: has no preconditions.
         let most = unsafe { libdeflate_gzip_compress_bound(self.0.as_ptr(), bytes.len()) };
         out.reserve(most);
@@ -53,7 +52,7 @@ impl Deflater {
         };
         assert!((1..=most).contains(&length), "the bound is an upper one");
         // SAFETY: this many bytes of the spare memory were written, and no more than it has.
-        unsafe { out.set_len(length) };
+        unsafe { out.set_len(out.len() + length) };
     }
 }
 

@@ -1,7 +1,8 @@
 //! The disk threads: one does jobs in order, with compression; the other reads.
 //!
-//! A write can block for seconds, so it is not done by the crawl's thread. Jobs enter through a channel;
-//! results come back through a list and a wake-up. A read passes all jobs that do not concern its bytes.
+//! A write can block for seconds, so it is not done by the crawl's thread. Jobs enter through a channel, all
+//! of a turn at once; results come back through a list and a wake-up. A read passes all jobs that do not
+//! concern its bytes.
 
 mod files;
 mod gzip;
@@ -9,6 +10,7 @@ mod order;
 mod reads;
 mod reserve;
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -32,11 +34,16 @@ pub(super) use order::{Order, Place, renamed_by};
 use reads::Reads;
 pub(super) use reserve::{check as check_reserve, usual_reserve};
 
+/// A job with its number, or 0.
+type Numbered = (u64, DiskJob);
+
 /// A handle of the disk threads. Dropping it waits until all jobs are done, or fail for want of space.
 #[derive(Debug)]
 pub(super) struct Disk {
     /// `None` only while being dropped, or without a thread.
-    jobs: Option<Sender<(u64, DiskJob)>>,
+    jobs: Option<Sender<Vec<Numbered>>>,
+    /// Jobs that leave with the next submit.
+    unsent: Vec<Numbered>,
     order: Order,
     results: Results,
     reads: Arc<Reads>,
@@ -70,6 +77,7 @@ impl Disk {
             .ok();
         Disk {
             jobs: thread.is_some().then_some(jobs),
+            unsent: Vec::new(),
             order: Order::default(),
             results: results.clone(),
             reads,
@@ -91,6 +99,7 @@ impl Disk {
         }
     }
 
+    /// Queues a job until the next [`Disk::submit`].
     pub(super) fn push(&mut self, job: DiskJob) {
         let place = self.order.add(&job, self.reads.done());
         let number = match place {
@@ -100,11 +109,22 @@ impl Disk {
             Place::After(_) => 0,
             Place::InOrder(number) => number,
         };
+        self.unsent.push((number, job));
+    }
+
+    /// Gives the queued jobs to the thread. Without it they fail.
+    pub(super) fn submit(&mut self) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        // About as many will follow in the next turn.
+        let next = Vec::with_capacity(self.unsent.len());
+        let unsent = mem::replace(&mut self.unsent, next);
         let refused = match &self.jobs {
-            Some(jobs) => (jobs.send((number, job)).err()).map(|unsent| unsent.0.1),
-            None => Some(job),
+            Some(jobs) => jobs.send(unsent).err().map(|refused| refused.0),
+            None => Some(unsent),
         };
-        if let Some(job) = refused {
+        for (_, job) in refused.into_iter().flatten() {
             let error = io::Error::other("the disk thread is not running");
             report_done(&self.results, job, Err(error));
         }
@@ -113,6 +133,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        self.submit();
         self.jobs = None;
         self.space.give_up();
         if let Some(thread) = self.thread.take()
@@ -175,18 +196,57 @@ impl SpaceWait {
 
 fn work(
     mut files: Files,
-    inbox: &Receiver<(u64, DiskJob)>,
+    inbox: &Receiver<Vec<Numbered>>,
     results: &Results,
     space: &SpaceWait,
     reads: &Reads,
 ) {
     block_signals();
-    while let Ok((number, mut job)) = inbox.recv() {
-        reads.wait_before(&job, number);
-        let result = perform(&mut files, &mut job, space, |event| results.report(event));
-        report_done(results, job, result);
-        if number > 0 {
-            reads.set_done(number);
+    let mut jobs = VecDeque::new();
+    while let Ok(more) = inbox.recv() {
+        jobs.extend(more);
+        jobs.extend(inbox.try_iter().flatten());
+        let mut alone = 0;
+        loop {
+            if alone == 0 {
+                alone = append_members(&mut files, &mut jobs, results, reads);
+            }
+            let Some((number, mut job)) = jobs.pop_front() else {
+                break;
+            };
+            alone = alone.saturating_sub(1);
+            reads.wait_before(&job, number);
+            let result = perform(&mut files, &mut job, space, |event| results.report(event));
+            report_done(results, job, result);
+            if number > 0 {
+                reads.set_done(number);
+            }
+        }
+    }
+}
+
+/// Writes the gzip members of the first jobs, those of each file in one call. Returns how many of the next
+/// jobs are to be done one by one, as they could not be done together.
+fn append_members(
+    files: &mut Files,
+    jobs: &mut VecDeque<Numbered>,
+    results: &Results,
+    reads: &Reads,
+) -> usize {
+    loop {
+        let written = match files.append_members(jobs.iter().map(|(_, job)| job)) {
+            Ok(written) if !written.is_empty() => written,
+            Ok(_) => return 0,
+            Err(count) => return count,
+        };
+        let mut last = 0;
+        let done = jobs.drain(..written.len()).zip(written);
+        results.report_all(done.map(|((number, job), written)| {
+            last = number.max(last);
+            Event::Disk(job.done(Ok(written)))
+        }));
+        if last > 0 {
+            reads.set_done(last);
         }
     }
 }

@@ -25,9 +25,14 @@ impl Results {
 
     /// Adds an event, from any thread.
     pub(super) fn report(&self, event: Event) {
+        self.report_all([event]);
+    }
+
+    /// Adds events, from any thread.
+    pub(super) fn report_all(&self, more: impl IntoIterator<Item = Event>) {
         let mut events = self.lock();
         let first = events.is_empty();
-        events.push(event);
+        events.extend(more);
         mem::drop(events);
         if first {
             self.waker.wake();

@@ -68,7 +68,8 @@ pub struct Sim {
     sockets_max: usize,
     disk: Disk,
     workers: Workers,
-    /// Computations that begin at the next submit.
+    /// Jobs and computations that begin at the next submit.
+    jobs: Vec<DiskJob>,
     computations: Vec<WorkerJob>,
     shared: Shared,
     memory: Vec<(Duration, Memory)>,
@@ -101,6 +102,7 @@ impl Sim {
         Sim {
             wall_at_start: WALL_AT_START,
             workers: Workers::new(rng.fork("workers"), &faults),
+            jobs: Vec::new(),
             computations: Vec::new(),
             disk: Disk::new(rng.fork("disk"), &faults, &settings),
             shared: Shared::new(),
@@ -531,8 +533,7 @@ impl Io for Sim {
     }
 
     fn disk(&mut self, job: DiskJob) {
-        let (place, at) = self.disk.done_at(&job, self.net.now());
-        self.net.schedule(at, SimEvent::Disk(place, job));
+        self.jobs.push(job);
     }
 
     fn compute(&mut self, job: WorkerJob) {
@@ -562,6 +563,10 @@ impl Io for Sim {
     }
 
     fn submit(&mut self) {
+        for job in std::mem::take(&mut self.jobs) {
+            let (place, at) = self.disk.done_at(&job, self.net.now());
+            self.net.schedule(at, SimEvent::Disk(place, job));
+        }
         for job in std::mem::take(&mut self.computations) {
             let (done, at) = self.workers.perform(job, self.net.now());
             self.net.schedule(at, SimEvent::Computed(done));

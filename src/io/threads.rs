@@ -27,7 +27,7 @@ impl Threads {
         }
     }
 
-    /// Queues a job for the disk.
+    /// Queues a job for the disk until the next [`Threads::submit`].
     pub(super) fn disk(&mut self, job: DiskJob) {
         let start = || Disk::start(&self.settings, &self.results);
         self.disk.get_or_insert_with(start).push(job);
@@ -39,8 +39,11 @@ impl Threads {
         self.workers.get_or_insert_with(start).push(job);
     }
 
-    /// Gives the queued computations to their threads.
+    /// Gives the queued jobs and computations to their threads.
     pub(super) fn submit(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            disk.submit();
+        }
         if let Some(workers) = &mut self.workers {
             workers.submit();
         }

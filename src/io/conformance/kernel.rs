@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use socket2::{SockAddr, Socket};
 
 use super::{Bench, Seen, Step, Watch, token};
+use crate::base::disk::{DiskJob, FileId};
 use crate::base::time::Instant;
 use crate::io::sockets::listening::ACCEPTED_MAX;
 use crate::io::{Clock, Credentials, Endpoint, Epoll, Io, IoSettings, Uring};
@@ -629,6 +630,37 @@ fn a_place_freed_by_another_thread_lets_a_listener_accept<I: KernelBackEnd>() {
     dropping.join().expect("it ends");
 }
 
+/// `/dev/full` has no space, whatever is written.
+fn each_member_that_could_not_be_written_with_others_comes_back<I: KernelBackEnd>() {
+    let mut watch = Watch::<Kernel<I>>::with(IoSettings {
+        disk_free_min: Some(0),
+        ..IoSettings::default()
+    });
+    let file = FileId(1);
+    watch.io().disk(DiskJob::Open {
+        file,
+        path: "/dev/full".into(),
+        length: 0,
+    });
+    for tag in 1..=5 {
+        watch.io().disk(DiskJob::Append {
+            file,
+            bytes: vec![tag as u8; 100],
+            gzip: true,
+            tag,
+        });
+    }
+    assert!(matches!(watch.next(), Seen::DiskFull(_)));
+    watch.io().fail_stalled_writes();
+    for tag in 1..=5 {
+        let Seen::Disk(done) = watch.next() else {
+            panic!("an append is over");
+        };
+        assert!(done.tag == tag && done.result.is_err(), "{done:?}");
+        assert_eq!(done.unwritten, [tag as u8; 100]);
+    }
+}
+
 /// The tests of a file for each of the kernel's back ends.
 macro_rules! kernels {
     ($($name:ident)*) => {
@@ -660,4 +692,5 @@ kernels! {
     descriptors_sent_by_a_client_are_not_installed
     a_host_is_woken_for_connections_to_a_listener
     a_place_freed_by_another_thread_lets_a_listener_accept
+    each_member_that_could_not_be_written_with_others_comes_back
 }

@@ -1,5 +1,6 @@
 //! The tests of every back end. Each takes a bench; the macro at the end lists the benches.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Bench, Seen, Step, Watch, token};
@@ -494,6 +495,82 @@ fn a_reserve_of_free_space_is_used_only_when_stalled_writes_are_to_fail<B: Bench
     assert_eq!(watch.bench.content(&path), Some(b"bytes".to_vec()));
 }
 
+/// Appends of gzip members to two files and of lines to a third, all in one submit.
+fn members_at_once<B: Bench>(watch: &mut Watch<B>) -> Vec<(PathBuf, Vec<Vec<u8>>)> {
+    let paths = ["one.gz", "other.gz", "lines"].map(|name| watch.bench.folder().join(name));
+    let mut contents = vec![Vec::new(); paths.len()];
+    for (number, path) in (0..).zip(&paths) {
+        watch.io().disk(DiskJob::Create {
+            file: FileId(number),
+            path: path.clone(),
+        });
+    }
+    for tag in 0..60_u64 {
+        let file = [0, 0, 0, 1, 1, 0, 2, 1, 0, 0][(tag % 10) as usize];
+        // One is larger than what is written at once.
+        let length = [500, 30_000, 300_000][usize::from(tag % 7 == 3) + usize::from(tag == 31)];
+        let bytes = [&tag.to_le_bytes()[..], &noise(length)].concat();
+        contents[file].push(bytes.clone());
+        watch.io().disk(DiskJob::Append {
+            file: FileId(file as u32),
+            bytes,
+            gzip: file < 2,
+            tag: tag + 1,
+        });
+    }
+    watch.io().submit();
+    paths.into_iter().zip(contents).collect()
+}
+
+/// Each append is done, in order, and its bytes are where the result says.
+fn check_members<B: Bench>(watch: &mut Watch<B>, files: &[(PathBuf, Vec<Vec<u8>>)]) {
+    let mut places = vec![Vec::new(); files.len()];
+    for tag in 0..60 {
+        let Seen::Disk(done) = watch.next() else {
+            panic!("an append is done");
+        };
+        let written = done.result.expect("there is room");
+        assert_eq!(done.tag, tag + 1);
+        places[done.file.expect("it is a file's").0 as usize].push(written);
+    }
+    for ((path, contents), places) in files.iter().zip(places) {
+        let bytes = watch.bench.content(path).expect("it is written");
+        let mut end = 0;
+        for (content, written) in contents.iter().zip(&places) {
+            assert_eq!(written.offset, end, "{}", path.display());
+            end += written.length;
+            let member = &bytes[written.offset as usize..end as usize];
+            match path.extension() {
+                Some(_) => assert!(
+                    crate::io::disk::gunzip(member) == *content,
+                    "{}",
+                    path.display()
+                ),
+                None => assert!(member == content),
+            }
+        }
+        assert_eq!((end, places.len()), (bytes.len() as u64, contents.len()));
+    }
+}
+
+fn members_that_are_appended_at_once_are_where_their_results_say<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let files = members_at_once(&mut watch);
+    check_members(&mut watch, &files);
+}
+
+fn members_without_space_are_all_written_in_order_once_there_is_some<B: Bench>() {
+    let mut watch = Watch::<B>::with(IoSettings {
+        disk_free_min: Some(u64::MAX),
+        ..IoSettings::default()
+    });
+    let files = members_at_once(&mut watch);
+    assert!(matches!(watch.next(), Seen::DiskFull(_)));
+    watch.io().fail_stalled_writes();
+    assert!(matches!(watch.next(), Seen::DiskRoom));
+    check_members(&mut watch, &files);
+}
+
 fn a_file_is_continued_at_its_length<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let path = watch.bench.folder().join("results");
@@ -862,6 +939,8 @@ suite! {
     the_disk_does_its_jobs_in_order
     a_reserve_of_free_space_is_used_only_when_stalled_writes_are_to_fail
     a_file_is_continued_at_its_length
+    members_that_are_appended_at_once_are_where_their_results_say
+    members_without_space_are_all_written_in_order_once_there_is_some
     what_was_appended_is_read_and_a_removed_file_is_gone
     a_read_passes_jobs_that_do_not_concern_its_bytes
     what_is_allocated_is_no_part_of_the_file

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::Gzip;
+use super::gzip::Gzip;
 use super::reserve::Reserve;
 use crate::base::disk::{DiskJob, FileId, Written};
 use crate::io::IoSettings;
@@ -21,6 +21,8 @@ use crate::io::IoSettings;
 pub(super) struct Files {
     open: BTreeMap<FileId, Open>,
     gzip: Gzip,
+    /// Members to be written.
+    members: Vec<u8>,
     reserve: Reserve,
     /// Readable once waits for a reader of standard output are to fail.
     given_up: Option<Arc<OwnedFd>>,
@@ -55,6 +57,7 @@ impl Files {
         Files {
             open: BTreeMap::new(),
             gzip: Gzip::new(settings.gzip_level),
+            members: Vec::new(),
             reserve: Reserve::new(settings.disk_free_min),
             given_up,
         }
@@ -165,11 +168,60 @@ impl Files {
 
     fn append(&mut self, id: FileId, bytes: &[u8], gzip: bool) -> io::Result<Written> {
         let open = find(&mut self.open, id)?;
-        if gzip {
-            open.append(self.gzip.member(bytes), &mut self.reserve)
-        } else {
-            open.append(bytes, &mut self.reserve)
+        if !gzip {
+            return open.append(bytes, &mut self.reserve);
         }
+        self.members.clear();
+        self.gzip.member(bytes, &mut self.members);
+        open.append(&self.members, &mut self.reserve)
+    }
+
+    /// Writes the gzip members that the first jobs append to one file, some at most, in one call. Returns
+    /// where each is; nothing if the first job is another one.
+    ///
+    /// # Errors
+    /// None of so many jobs could be done.
+    pub(super) fn append_members<'a>(
+        &mut self,
+        jobs: impl Iterator<Item = &'a DiskJob>,
+    ) -> Result<Vec<Written>, usize> {
+        let mut written = Vec::new();
+        let mut to = None;
+        self.members.clear();
+        self.members.shrink_to(MEMBERS_KEPT);
+        for job in jobs {
+            let DiskJob::Append {
+                file,
+                bytes,
+                gzip: true,
+                ..
+            } = job
+            else {
+                break;
+            };
+            let start = self.members.len();
+            let is_more = start > 0 && start + bytes.len() > MEMBERS_AT_ONCE;
+            if is_more || *to.get_or_insert(*file) != *file {
+                break;
+            }
+            self.gzip.member(bytes, &mut self.members);
+            written.push(Written {
+                offset: start as u64,
+                length: (self.members.len() - start) as u64,
+            });
+        }
+        let Some(file) = to else {
+            return Ok(written);
+        };
+        let open = self.open.get_mut(&file);
+        // What standard output took of them could not be taken back.
+        let open = open.filter(|open| matches!(open.target, Target::Path { .. }));
+        let at = open.and_then(|open| open.append(&self.members, &mut self.reserve).ok());
+        let at = at.ok_or(written.len())?;
+        for member in &mut written {
+            member.offset += at.offset;
+        }
+        Ok(written)
     }
 
     fn finish(&mut self, id: FileId, rename: Option<&Path>) -> io::Result<Written> {
@@ -391,6 +443,12 @@ fn folder_of(path: &Path) -> Option<&Path> {
 fn at(what: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
+
+/// Members are written together while they have no more bytes than this, unless it is one.
+const MEMBERS_AT_ONCE: usize = 256 * 1024;
+
+/// Memory that is kept for them.
+const MEMBERS_KEPT: usize = 1024 * 1024;
 
 const STDOUT: &str = "standard output";
 

@@ -5,19 +5,13 @@
 
 use crate::base::gzip::Deflater;
 
-/// Compresses to gzip members, reusing its memory.
+/// Compresses to gzip members.
 #[derive(Debug)]
 pub(in crate::io) struct Gzip {
     deflating: Deflater,
     stores_all: bool,
     storing: Deflater,
-    /// Deflates a sample.
-    probing: Deflater,
-    member: Vec<u8>,
 }
-
-/// Memory that the compressor keeps between members.
-const MEMBER_KEPT: usize = 1024 * 1024;
 
 /// Fewer bytes are deflated whatever they are.
 const STORED_MIN: usize = 1024;
@@ -26,8 +20,8 @@ const STORED_MIN: usize = 1024;
 const SAMPLE: usize = 4096;
 const SAMPLE_PIECES: usize = 16;
 
-/// So many bytes are deflated to see whether they shrink.
-const PROBE: usize = 2048;
+/// So many bytes are searched for repetitions.
+const SEARCHED: usize = 2048;
 
 impl Gzip {
     /// Deflates at this level, 1 to 12; 0 stores everything.
@@ -36,32 +30,41 @@ impl Gzip {
             deflating: Deflater::new(level),
             stores_all: level == 0,
             storing: Deflater::new(0),
-            probing: Deflater::new(1),
-            member: Vec::new(),
         }
     }
 
-    /// The bytes as one gzip member.
-    pub(in crate::io) fn member(&mut self, bytes: &[u8]) -> &[u8] {
-        let is_stored = self.stores_all || is_even(bytes) && !self.shrinks(bytes);
-        self.member.clear();
-        self.member.shrink_to(MEMBER_KEPT);
+    /// Appends the bytes as one gzip member.
+    pub(in crate::io) fn member(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let is_stored = self.stores_all || is_even(bytes) && !repeats_itself(bytes);
         let deflater = match is_stored {
             true => &mut self.storing,
             false => &mut self.deflating,
         };
-        deflater.member(bytes, &mut self.member);
-        &self.member
-    }
-
-    /// Whether a sample from the middle of the bytes shrinks: they may be even and yet repeat themselves.
-    fn shrinks(&mut self, bytes: &[u8]) -> bool {
-        let start = bytes.len().saturating_sub(PROBE) / 2;
-        let sample = &bytes[start..bytes.len().min(start + PROBE)];
-        self.probing.member(sample, &mut self.member);
-        self.member.len() < sample.len() - sample.len() / 16
+        deflater.member(bytes, out);
     }
 }
+
+/// Whether a sixteenth of a sample from the middle of the bytes was in it before: they may be even and yet
+/// repeat themselves.
+fn repeats_itself(bytes: &[u8]) -> bool {
+    let start = bytes.len().saturating_sub(SEARCHED) / 2;
+    let sample = &bytes[start..bytes.len().min(start + SEARCHED)];
+    // The last four bytes with each hash.
+    let mut last = [0_u32; 1 << HASH_BITS];
+    let mut repeated = 0;
+    for four in sample.windows(4) {
+        let four = u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
+        // Multiplicative hashing (Knuth, volume 3, 6.4).
+        let hash = four.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASH_BITS);
+        let last = &mut last[hash as usize];
+        repeated += usize::from(*last == four);
+        *last = four;
+    }
+    repeated > sample.len() / 16
+}
+
+/// Hashes of four bytes have so many bits.
+const HASH_BITS: u32 = 11;
 
 /// Whether bytes are distributed as those of compressed data: nearly evenly.
 ///
@@ -123,6 +126,12 @@ mod tests {
         (0..length).map(|_| rng.next_u64() as u8).collect()
     }
 
+    fn member_of(gzip: &mut Gzip, bytes: &[u8]) -> Vec<u8> {
+        let mut member = Vec::new();
+        gzip.member(bytes, &mut member);
+        member
+    }
+
     /// A record: its head, that of a reply, and a body.
     fn record(body: &[u8]) -> Vec<u8> {
         let head = "WARC/1.1\r\nWARC-Type: response\r\nWARC-Target-URI: https://a.test/page\r\n\r\n\
@@ -145,9 +154,9 @@ mod tests {
             .map(|level| {
                 let mut gzip = Gzip::new(*level);
                 // Its state is used for each member.
-                gzip.member(b"another");
-                let member = gzip.member(&text);
-                assert!(gunzip(member) == text, "level {level}");
+                member_of(&mut gzip, b"another");
+                let member = member_of(&mut gzip, &text);
+                assert!(gunzip(&member) == text, "level {level}");
                 member.len()
             })
             .collect();
@@ -174,8 +183,7 @@ mod tests {
             .iter()
             .map(|byte| b"0123456789abcdef"[usize::from(byte & 15)])
             .collect();
-        let mut compressed = Gzip::new(6);
-        let compressed = compressed.member(&prose);
+        let compressed = member_of(&mut Gzip::new(6), &prose);
         for (name, bytes, is_stored) in [
             ("nothing", Vec::new(), false),
             ("few bytes", b"a".repeat(STORED_MIN - 1), false),
@@ -196,7 +204,7 @@ mod tests {
             ),
             (
                 "a record of text that is compressed",
-                record(compressed),
+                record(&compressed),
                 true,
             ),
             (
@@ -205,7 +213,7 @@ mod tests {
                 false,
             ),
         ] {
-            let member = gzip.member(&bytes).to_vec();
+            let member = member_of(&mut gzip, &bytes);
             assert!(gunzip(&member) == bytes, "{name}");
             // A header, a trailer, and five bytes for each block.
             let stored = bytes.len() + 18 + 5 * (1 + bytes.len() / 16_000);

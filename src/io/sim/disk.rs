@@ -149,11 +149,7 @@ impl Disk {
             DiskJob::Append {
                 file, bytes, gzip, ..
             } => {
-                let bytes = if gzip {
-                    self.gzip.member(&bytes)
-                } else {
-                    &bytes
-                };
+                let bytes = self.coded(bytes, gzip);
                 if let Some(Target::Path { path, end }) = self.open.get(&file) {
                     let part = rng.below(bytes.len() as u64 + 1) as usize;
                     self.files.write(path, *end, &bytes[..part]);
@@ -428,6 +424,16 @@ impl Disk {
         Ok(Written::default())
     }
 
+    /// The bytes as they are written.
+    fn coded(&mut self, bytes: Vec<u8>, gzip: bool) -> Vec<u8> {
+        if !gzip {
+            return bytes;
+        }
+        let mut member = Vec::new();
+        self.gzip.member(&bytes, &mut member);
+        member
+    }
+
     fn append(
         &mut self,
         file: FileId,
@@ -437,11 +443,7 @@ impl Disk {
         now: Instant,
     ) -> io::Result<Written> {
         let target = self.target(file)?;
-        let bytes = if gzip {
-            self.gzip.member(bytes).to_vec()
-        } else {
-            bytes.to_vec()
-        };
+        let bytes = self.coded(bytes.to_vec(), gzip);
         let length = bytes.len() as u64;
         let offset = match target {
             Target::Path { path, end } => {
