@@ -85,6 +85,8 @@ pub use throttle::decision::{Decision, DecisionEvent, DecisionSource};
 
 // Parts that an embedder may replace.
 #[doc(inline)]
+pub use base::gzip::Gzip;
+#[doc(inline)]
 pub use base::scopes::{ScopeEntry, Scopes, add_scope};
 #[doc(inline)]
 pub use throttle::map::{

@@ -67,7 +67,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("resolv_conf", &["src/fetch/resolver/system.rs"]),
     (
         "flate2",
-        &["src/wire/coding/engine.rs", "src/io/disk/gzip.rs"],
+        &["src/wire/coding/engine.rs", "src/base/gzip/members.rs"],
     ),
     ("libdeflate_sys", &["src/base/gzip.rs"]),
     ("brotli_decompressor", &["src/wire/coding/engine.rs"]),

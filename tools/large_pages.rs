@@ -2,23 +2,28 @@
 //! loopback.
 //!
 //! ```sh
-//! cargo run --release --example large_pages -- [--warc] [--mib N] [--at-once N] [NAME]…
+//! cargo run --release --example large_pages -- [--warc] [--mib N] [--at-once N] [--neighbours N]
+//!     [--set NAME=VALUE]… [KIND]…
 //! ```
 //!
-//! Prints for each kind of page the number of turns, their sum, and the longest three. NAME selects
+//! Prints for each kind of page the number of turns, their sum, and the longest three. KIND selects
 //! kinds; the default is all. `usual` is a crawl of pages of 60 kB with a hundred links each; its mean
 //! matters. `--warc` writes WARC files and deletes them; `--at-once N` crawls the page on N hosts at the
-//! same time. The last line is a loop that only reads the clock, for as long as all turns took: it shows
+//! same time; `--neighbours N` crawls a small page of N other hosts a hundred times each, 20 ms apart, beside
+//! it, and prints how late these requests are; `--set WORKERS=2` crawls with helper threads. The last line is a loop that only reads the clock, for as long as all turns took: it shows
 //! the interruptions by the machine.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use argiope::sink::tee::Tee;
 use argiope::testkit::http::{Reply, Step};
 use argiope::testkit::server::{Server, listener};
-use argiope::{Config, Crawler, Request, Turn};
+use argiope::{Config, Crawler, Page, Request, Turn};
 
 #[path = "../src/cli/allocator.rs"]
 mod allocator;
@@ -28,15 +33,29 @@ type Site = BTreeMap<&'static str, Vec<u8>>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     allocator::prepare();
-    let (mut warc, mut mib, mut at_once) = (false, 10_u8, 1);
-    let mut names = Vec::new();
+    let mut plan = Plan {
+        warc: false,
+        at_once: 1,
+        neighbours: 0,
+        set: Vec::new(),
+    };
+    let (mut mib, mut names) = (10_u8, Vec::new());
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        let mut number = || arguments.next().and_then(|text| text.parse::<u8>().ok());
+        let mut value = || {
+            let value = arguments.next();
+            value.ok_or_else(|| format!("{argument} takes a value"))
+        };
         match argument.as_str() {
-            "--warc" => warc = true,
-            "--mib" => mib = number().ok_or("--mib takes a number")?,
-            "--at-once" => at_once = number().ok_or("--at-once takes a number up to 255")?,
+            "--warc" => plan.warc = true,
+            "--mib" => mib = value()?.parse()?,
+            "--at-once" => plan.at_once = value()?.parse()?,
+            "--neighbours" => plan.neighbours = value()?.parse()?,
+            "--set" => {
+                let value = value()?;
+                let (name, value) = value.split_once('=').ok_or("--set takes NAME=VALUE")?;
+                plan.set.push((name.to_owned(), value.to_owned()));
+            }
             name => names.push(name.to_owned()),
         }
     }
@@ -47,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut together = Duration::ZERO;
     for (name, site) in kinds(usize::from(mib) << 20) {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
-            together += measure(name, site, warc, at_once)?;
+            together += measure(name, site, &plan)?;
         }
     }
     let bare: Vec<String> = longest_of_nothing(together)
@@ -62,6 +81,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     Ok(())
 }
+
+/// How pages are crawled.
+struct Plan {
+    warc: bool,
+    /// Hosts with the page.
+    at_once: u8,
+    /// Hosts beside them, with small pages.
+    neighbours: u8,
+    /// Settings.
+    set: Vec<(String, String)>,
+}
+
+/// Requests to each neighbour.
+const NEIGHBOURS_PAGES: u64 = 100;
+
+/// How long a neighbour is left alone between two.
+const NEIGHBOURS_DELAY: Duration = Duration::from_millis(20);
 
 /// The three longest times between two readings of the clock, for a thread that does nothing else.
 fn longest_of_nothing(span: Duration) -> Vec<Duration> {
@@ -83,27 +119,53 @@ fn longest_of_nothing(span: Duration) -> Vec<Duration> {
 /// Crawls pages of one kind; returns the sum of all turns.
 fn measure(
     name: &str,
-    site: Site,
-    warc: bool,
-    at_once: u8,
+    mut site: Site,
+    plan: &Plan,
 ) -> Result<Duration, Box<dyn std::error::Error>> {
     let seeds = if name == "usual" { 400 } else { 1 };
+    site.insert("/small", page("text/plain", b"small"));
     let server = serve(site)?;
     let port = server.port();
     let folder = tempfile::tempdir()?;
     let mut options = FileSinkOptions::new(folder.path());
-    options.warc = warc.then(|| WarcOptions::new("here", [7; 16]));
-    let config = Config::default()
+    options.warc = (plan.warc).then(|| WarcOptions::new("here", [7; 16]));
+    let neighbours = u64::from(plan.neighbours);
+    let delay = if neighbours > 0 {
+        NEIGHBOURS_DELAY
+    } else {
+        Duration::ZERO
+    };
+    let mut config = Config::default()
         .with("ALLOW_NET", "loopback")?
-        .with("DOWNLOAD_DELAY", 0)?
+        .with("DOWNLOAD_DELAY", delay.as_secs_f64())?
         .with("DOWNLOAD_DELAY_PER_SLOT", 0)?
         .with("RETRY_TIMES", 0)?
         .with("FOLLOW_SITEMAPS", true)?
-        .with("CLOSESPIDER_PAGECOUNT", u64::from(at_once) * seeds)?;
+        .with(
+            "CLOSESPIDER_PAGECOUNT",
+            u64::from(plan.at_once) * seeds + neighbours * NEIGHBOURS_PAGES,
+        )?;
+    for (name, value) in &plan.set {
+        config = config.with(name, value.as_str())?;
+    }
+    let lateness = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&lateness);
+    let notes = move |page: &mut Page| {
+        if page.url.contains("/small") {
+            seen.borrow_mut().extend(page.timings.lateness());
+        }
+    };
     let mut crawler = Crawler::builder(config)
-        .sink(FileSink::new(options))
+        .sink(Tee::new(FileSink::new(options), notes))
         .build()?;
-    for host in 1..=at_once {
+    for host in 1..=plan.neighbours {
+        for page in 0..NEIGHBOURS_PAGES {
+            crawler.submit(Request::get(format!(
+                "http://127.0.2.{host}:{port}/small?{page}"
+            )))?;
+        }
+    }
+    for host in 1..=plan.at_once {
         for page in 0..seeds {
             let page = if name == "usual" {
                 format!("page?{page}")
@@ -144,6 +206,19 @@ fn measure(
         memory() >> 20,
         longest.join(", ")
     );
+    let mut lateness = lateness.take();
+    lateness.sort_unstable();
+    if !lateness.is_empty() {
+        let at = |percent| lateness[(lateness.len() - 1) * percent / 100];
+        println!(
+            "{:<14} {} requests to neighbours: late by {:.2?} (median), {:.2?} (p99), {:.2?} (longest)",
+            "",
+            lateness.len(),
+            at(50),
+            at(99),
+            at(100)
+        );
+    }
     Ok(together)
 }
 

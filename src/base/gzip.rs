@@ -5,6 +5,8 @@
     reason = "its safe crate does not return where a member ends"
 )]
 
+mod members;
+
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::NonNull;
@@ -15,6 +17,10 @@ use libdeflate_sys::{
     libdeflate_gzip_compress, libdeflate_gzip_compress_bound, libdeflate_gzip_decompress_ex,
     libdeflate_result_LIBDEFLATE_SUCCESS as SUCCESS,
 };
+
+pub use self::members::Gzip;
+#[cfg(test)]
+pub(crate) use self::members::{gunzip, gunzip_members};
 
 /// The highest level.
 pub const LEVEL_MAX: u32 = 12;

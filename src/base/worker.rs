@@ -4,10 +4,13 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::base::gzip::Gzip;
+
 /// A computation that owns what it needs.
 pub trait Compute: Any + Send {
-    /// Computes. Called once for each time that it is submitted. It must end, and not block.
-    fn run(&mut self);
+    /// Computes. Called once for each time that it is submitted. It must end, and not block. `gzip`: the
+    /// thread's, whose state is too large for one computation.
+    fn run(&mut self, gzip: &mut Gzip);
 }
 
 /// A computation for a helper thread.
@@ -30,8 +33,8 @@ pub struct WorkerDone {
 
 impl WorkerJob {
     /// Performs the job on this thread. A panic ends in its result.
-    pub fn perform(mut self) -> WorkerDone {
-        let run = catch_unwind(AssertUnwindSafe(|| self.compute.run()));
+    pub fn perform(mut self, gzip: &mut Gzip) -> WorkerDone {
+        let run = catch_unwind(AssertUnwindSafe(|| self.compute.run(gzip)));
         let panic = run.err().map(|payload| message_of(&*payload));
         self.done(panic)
     }
@@ -88,7 +91,7 @@ mod tests {
     struct Sum(Vec<u32>, u32);
 
     impl Compute for Sum {
-        fn run(&mut self) {
+        fn run(&mut self, _gzip: &mut Gzip) {
             assert!(!self.0.is_empty(), "nothing to add");
             self.1 = self.0.iter().sum();
         }
@@ -96,7 +99,7 @@ mod tests {
 
     fn perform(numbers: &[u32]) -> WorkerDone {
         let compute = Box::new(Sum(numbers.to_vec(), 0));
-        WorkerJob { number: 7, compute }.perform()
+        WorkerJob { number: 7, compute }.perform(&mut Gzip::new(1))
     }
 
     #[test]

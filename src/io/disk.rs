@@ -5,7 +5,6 @@
 //! concern its bytes.
 
 mod files;
-mod gzip;
 mod order;
 mod reads;
 mod reserve;
@@ -27,9 +26,6 @@ use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
 use files::Files;
 pub(super) use files::read;
-pub(super) use gzip::Gzip;
-#[cfg(test)]
-pub(crate) use gzip::{gunzip, gunzip_members};
 pub(super) use order::{Order, Place, renamed_by};
 use reads::Reads;
 pub(super) use reserve::{check as check_reserve, usual_reserve};
@@ -209,7 +205,7 @@ fn work(
         let mut alone = 0;
         loop {
             if alone == 0 {
-                alone = append_members(&mut files, &mut jobs, results, reads);
+                alone = append_together(&mut files, &mut jobs, results, reads);
             }
             let Some((number, mut job)) = jobs.pop_front() else {
                 break;
@@ -225,16 +221,16 @@ fn work(
     }
 }
 
-/// Writes the gzip members of the first jobs, those of each file in one call. Returns how many of the next
-/// jobs are to be done one by one, as they could not be done together.
-fn append_members(
+/// Does the first jobs if they append, those of each file with one write. Returns how many of the next jobs are
+/// to be done one by one, as they could not be done together.
+fn append_together(
     files: &mut Files,
     jobs: &mut VecDeque<Numbered>,
     results: &Results,
     reads: &Reads,
 ) -> usize {
     loop {
-        let written = match files.append_members(jobs.iter().map(|(_, job)| job)) {
+        let written = match files.append_together(jobs.iter().map(|(_, job)| job)) {
             Ok(written) if !written.is_empty() => written,
             Ok(_) => return 0,
             Err(count) => return count,

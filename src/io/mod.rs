@@ -32,8 +32,6 @@ use std::time::Duration;
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::{Instant, Wall};
 
-#[cfg(test)]
-pub(crate) use self::disk::{gunzip, gunzip_members};
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
 pub use self::limits::{Memory, open_files, raise_open_files};

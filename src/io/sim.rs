@@ -101,7 +101,7 @@ impl Sim {
         let rng = Rng::from_seed(seed);
         Sim {
             wall_at_start: WALL_AT_START,
-            workers: Workers::new(rng.fork("workers"), &faults),
+            workers: Workers::new(rng.fork("workers"), &faults, settings.gzip_level),
             jobs: Vec::new(),
             computations: Vec::new(),
             disk: Disk::new(rng.fork("disk"), &faults, &settings),

@@ -35,7 +35,12 @@ impl Threads {
 
     /// Queues a computation until the next [`Threads::submit`].
     pub(super) fn compute(&mut self, job: WorkerJob) {
-        let start = || Workers::start(self.settings.workers, &self.results);
+        let IoSettings {
+            workers,
+            gzip_level,
+            ..
+        } = self.settings;
+        let start = || Workers::start(workers, gzip_level, &self.results);
         self.workers.get_or_insert_with(start).push(job);
     }
 

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use super::Event;
 use super::results::{Results, block_signals};
+use crate::base::gzip::Gzip;
 use crate::base::worker::WorkerJob;
 
 /// A handle of the helper threads. Dropping it waits for the jobs under way and drops the others.
@@ -19,6 +20,7 @@ pub(super) struct Workers {
     /// Jobs that leave with the next submit.
     jobs: Vec<WorkerJob>,
     threads: Vec<JoinHandle<()>>,
+    gzip_level: u32,
     results: Results,
 }
 
@@ -38,8 +40,8 @@ struct QueueState {
 }
 
 impl Workers {
-    /// Starts so many threads. Results go to `results`.
-    pub(super) fn start(count: usize, results: &Results) -> Self {
+    /// Starts so many threads, which make gzip members of this level. Results go to `results`.
+    pub(super) fn start(count: usize, gzip_level: u32, results: &Results) -> Self {
         let queue = Arc::new(Queue::default());
         let mut threads = Vec::new();
         for number in 0..count {
@@ -47,7 +49,7 @@ impl Workers {
             let name = format!("worker-{number}");
             match thread::Builder::new()
                 .name(name)
-                .spawn(move || work(&queue, &results))
+                .spawn(move || work(&queue, Gzip::new(gzip_level), &results))
             {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
@@ -60,6 +62,7 @@ impl Workers {
             queue,
             jobs: Vec::new(),
             threads,
+            gzip_level,
             results: results.clone(),
         }
     }
@@ -75,8 +78,9 @@ impl Workers {
             return;
         }
         if self.threads.is_empty() {
+            let mut gzip = Gzip::new(self.gzip_level);
             for job in self.jobs.drain(..) {
-                self.results.report(Event::Computed(job.perform()));
+                self.results.report(Event::Computed(job.perform(&mut gzip)));
             }
             return;
         }
@@ -129,10 +133,10 @@ impl Queue {
     }
 }
 
-fn work(queue: &Queue, results: &Results) {
+fn work(queue: &Queue, mut gzip: Gzip, results: &Results) {
     block_signals();
     while let Some(job) = queue.take() {
-        results.report(Event::Computed(job.perform()));
+        results.report(Event::Computed(job.perform(&mut gzip)));
     }
 }
 
@@ -152,7 +156,7 @@ mod tests {
     }
 
     impl Compute for Add {
-        fn run(&mut self) {
+        fn run(&mut self, _gzip: &mut Gzip) {
             if let Some(may) = &self.may {
                 may.recv().expect("the test lets it");
             }
@@ -194,7 +198,7 @@ mod tests {
     fn each_job_comes_back_once_with_its_result() {
         for threads in [0, 1, 3] {
             let (results, woken) = results();
-            let mut workers = Workers::start(threads, &results);
+            let mut workers = Workers::start(threads, 1, &results);
             (0..100).for_each(|number| workers.push(add(number, 5, None)));
             workers.submit();
             let mut sums: Vec<_> = wait_for(&results, &woken, 100)
@@ -210,7 +214,7 @@ mod tests {
     #[test]
     fn jobs_leave_with_submit_and_pass_one_that_takes_long() {
         let (results, woken) = results();
-        let mut workers = Workers::start(2, &results);
+        let mut workers = Workers::start(2, 1, &results);
         let (let_it, may) = channel();
         workers.push(add(1, 1, Some(may)));
         workers.push(add(2, 2, None));
@@ -224,7 +228,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_result_and_its_thread_goes_on() {
         let (results, woken) = results();
-        let mut workers = Workers::start(1, &results);
+        let mut workers = Workers::start(1, 1, &results);
         workers.push(add(1, u64::MAX, None));
         workers.push(add(2, 2, None));
         workers.submit();
@@ -236,7 +240,7 @@ mod tests {
     #[test]
     fn dropping_waits_for_the_job_under_way_and_drops_the_others() {
         let (results, woken) = results();
-        let mut workers = Workers::start(1, &results);
+        let mut workers = Workers::start(1, 1, &results);
         let (let_it, may) = channel();
         workers.push(add(1, 1, Some(may)));
         workers.push(add(2, 2, None));

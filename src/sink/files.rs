@@ -14,7 +14,7 @@ use crate::sink::decisions;
 use crate::sink::directory::STDOUT;
 use crate::sink::durable::DurableFiles;
 use crate::sink::page::Page;
-use crate::sink::prepared::{Prepared, PreparedRecord};
+use crate::sink::prepared::{Prepared, PreparedReply};
 pub use crate::sink::results::{RecordPlace, write_line};
 use crate::sink::results::{write_from_place, write_place, write_resumed_after, write_until_place};
 pub use crate::sink::warc::WarcOptions;
@@ -303,7 +303,7 @@ impl FileSink {
         &mut self,
         page: &Page,
         digest: Option<Digest>,
-        reply: Option<PreparedRecord>,
+        reply: Option<PreparedReply>,
         number: u64,
         disk: &mut Vec<DiskJob>,
     ) -> Option<Arc<str>> {
@@ -519,8 +519,8 @@ impl DiskSink for FileSink {
             *units -= cost;
             return None;
         }
-        let head = self.warc.as_ref().map(|warc| warc.head_length(page));
-        Some(Box::new(Prepared::new(page, head)))
+        let ids = self.warc.as_mut().and_then(WarcFiles::next_ids);
+        Some(Box::new(Prepared::new(page, has_record, ids)))
     }
 
     fn prepared_page(&mut self, id: u64, prepared: Box<dyn Preparation>) {

@@ -12,6 +12,7 @@ pub mod results;
 mod decisions;
 mod durable;
 mod prepared;
+mod records;
 mod unwritten;
 mod warc;
 pub mod files;

@@ -1,53 +1,74 @@
-//! Prepares large replies for writing in bounded steps: computes their digests, and copies their
-//! bytes into a record.
+//! Prepares replies for writing: computes their digests and makes their records. The loop does it in bounded
+//! steps; a helper thread does all at once, and compresses the record.
 
 use std::fmt;
 
+use crate::base::gzip::Gzip;
 use crate::sink::page::Page;
+use crate::sink::records::{protocols_of, reply_record};
 use crate::sink::traits::Preparation;
-use crate::wire::warc::{Digest, Hashing, PayloadDigest, Record};
+use crate::wire::warc::{Digest, Hashing, PayloadDigest, Record, RecordId};
 
 /// The prepared parts of a reply.
 pub(super) struct Prepared {
     /// Removed when complete.
     payload: Option<PayloadDigest>,
     digest: Option<Digest>,
-    record: Option<PreparedRecord>,
+    reply: Option<PreparedReply>,
+    ids: Option<Ids>,
 }
 
-/// The record of a reply: space for its head, and its block.
-pub(super) struct PreparedRecord {
+/// The ids in the record of a reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ids {
+    /// Its own.
+    pub record: RecordId,
+    /// That of the file's `warcinfo` record.
+    pub info: RecordId,
+}
+
+/// The record of a reply.
+pub(super) enum PreparedReply {
+    /// As it is, for the disk thread to compress.
+    Plain(PlainRecord),
+    /// As a gzip member.
+    Member(MemberRecord),
+}
+
+/// Space for the head of a record, and its block.
+#[derive(Default)]
+pub(super) struct PlainRecord {
     bytes: Vec<u8>,
     head: usize,
-    /// Removed when the block is copied.
+    /// Begins with the copy of the block.
     hash: Option<Hashing>,
+    /// There is one when the block is copied.
     digest: Option<Digest>,
 }
 
+/// A record with the ids that it has in the file that was open.
+pub(super) struct MemberRecord {
+    id: RecordId,
+    head: Vec<u8>,
+    digest: Digest,
+    /// Head, block, and end, compressed.
+    member: Vec<u8>,
+}
+
 impl Prepared {
-    /// Nothing prepared yet. `head` is the expected length of the head of its record; `None` if it
-    /// has no record.
-    pub fn new(page: &Page, head: Option<usize>) -> Self {
+    /// Nothing prepared yet. `has_record`: it has a record, with these ids if they are known.
+    pub fn new(page: &Page, has_record: bool, ids: Option<Ids>) -> Self {
         Prepared {
             payload: page.has_digest().then(|| PayloadDigest::new(page.chunked)),
             digest: None,
-            record: head.map(|head| {
-                let mut bytes =
-                    Vec::with_capacity(head + page.response_bytes.len() + RECORD_END.len());
-                bytes.resize(head, 0);
-                PreparedRecord {
-                    bytes,
-                    head,
-                    hash: Some(Hashing::new()),
-                    digest: None,
-                }
-            }),
+            reply: has_record.then(|| PreparedReply::Plain(PlainRecord::default())),
+            ids,
         }
     }
 
     /// The digest of the payload and the record, when everything is prepared.
-    pub fn finish(self) -> (Option<Digest>, Option<PreparedRecord>) {
-        (self.digest, self.record)
+    pub fn finish(self) -> (Option<Digest>, Option<PreparedReply>) {
+        (self.digest, self.reply)
     }
 }
 
@@ -61,34 +82,76 @@ impl Preparation for Prepared {
                 }
                 continue;
             }
-            let Some(record) = &mut self.record else {
-                return true;
-            };
-            let Some(hash) = &mut record.hash else {
-                return true;
-            };
-            *units = units.saturating_sub(STEP as u64);
-            let at = record.bytes.len() - record.head;
-            let block = &page.response_bytes;
-            let end = block.len().min(at + STEP);
-            hash.update(&block[at..end]);
-            record.bytes.extend_from_slice(&block[at..end]);
-            if end == block.len() {
-                record.bytes.extend_from_slice(RECORD_END);
-                record.digest = record.hash.take().map(Hashing::finish);
+            match &mut self.reply {
+                Some(PreparedReply::Plain(record)) if !record.is_complete() => {
+                    *units = units.saturating_sub(STEP as u64);
+                    record.step(page);
+                }
+                _ => return true,
             }
         }
-        self.payload.is_none()
-            && self
-                .record
-                .as_ref()
-                .is_none_or(|record| record.hash.is_none())
+        let is_whole = match &self.reply {
+            Some(PreparedReply::Plain(record)) => record.is_complete(),
+            Some(PreparedReply::Member(_)) | None => true,
+        };
+        self.payload.is_none() && is_whole
+    }
+
+    fn complete(&mut self, page: &Page, gzip: &mut Gzip) {
+        if let (Some(ids), Some(reply)) = (self.ids, &mut self.reply) {
+            if self.payload.take().is_some() {
+                self.digest = page.digest();
+            }
+            *reply = PreparedReply::Member(MemberRecord::new(page, self.digest, ids, gzip));
+        }
+        while !self.step(page, &mut u64::MAX.clone()) {}
     }
 }
 
-impl PreparedRecord {
-    /// The complete record.
-    pub fn write(self, record: &Record<'_>) -> Vec<u8> {
+impl PreparedReply {
+    /// The id of the record, if it is known.
+    pub fn id(&self) -> Option<RecordId> {
+        match self {
+            PreparedReply::Plain(_) => None,
+            PreparedReply::Member(record) => Some(record.id),
+        }
+    }
+
+    /// The complete record, and whether it is a gzip member.
+    pub fn write(self, record: &Record<'_>) -> (Vec<u8>, bool) {
+        match self {
+            PreparedReply::Plain(prepared) => (prepared.write(record), false),
+            PreparedReply::Member(prepared) => prepared.write(record),
+        }
+    }
+}
+
+impl PlainRecord {
+    fn is_complete(&self) -> bool {
+        self.digest.is_some()
+    }
+
+    /// Copies a part of the block.
+    fn step(&mut self, page: &Page) {
+        let block = &page.response_bytes;
+        if self.hash.is_none() {
+            self.head = head_length(page);
+            self.bytes
+                .reserve_exact(self.head + block.len() + RECORD_END.len());
+            self.bytes.resize(self.head, 0);
+        }
+        let hash = self.hash.get_or_insert_with(Hashing::new);
+        let at = self.bytes.len() - self.head;
+        let end = block.len().min(at + STEP);
+        hash.update(&block[at..end]);
+        self.bytes.extend_from_slice(&block[at..end]);
+        if end == block.len() {
+            self.bytes.extend_from_slice(RECORD_END);
+            self.digest = self.hash.take().map(Hashing::finish);
+        }
+    }
+
+    fn write(self, record: &Record<'_>) -> Vec<u8> {
         let mut head = Vec::with_capacity(self.head);
         let digest = self.digest.expect("its block is copied");
         record.write_head(digest, &mut head);
@@ -97,6 +160,52 @@ impl PreparedRecord {
         bytes.splice(..self.head, head);
         bytes
     }
+}
+
+impl MemberRecord {
+    fn new(page: &Page, payload: Option<Digest>, ids: Ids, gzip: &mut Gzip) -> Self {
+        let protocols = protocols_of(page);
+        let record = reply_record(page, payload, ids.record, ids.info, &protocols);
+        let digest = Digest::new(record.block);
+        let mut head = Vec::new();
+        record.write_head(digest, &mut head);
+        let mut member = Vec::new();
+        gzip.member(&whole(&head, &record), &mut member);
+        MemberRecord {
+            id: ids.record,
+            head,
+            digest,
+            member,
+        }
+    }
+
+    /// The member if it has the record's head. Otherwise the record, uncompressed: it goes into another file,
+    /// or something was learned of the page since.
+    fn write(self, record: &Record<'_>) -> (Vec<u8>, bool) {
+        let mut head = Vec::with_capacity(self.head.len());
+        record.write_head(self.digest, &mut head);
+        match head == self.head {
+            true => (self.member, true),
+            false => (whole(&head, record), false),
+        }
+    }
+}
+
+/// A record with this head.
+fn whole(head: &[u8], record: &Record<'_>) -> Vec<u8> {
+    [head, record.block, RECORD_END].concat()
+}
+
+/// The length of the head of a page's reply record.
+fn head_length(page: &Page) -> usize {
+    let id = RecordId::from_random([0; 16]);
+    let digest = Digest::new(b"");
+    let payload = page.has_digest().then_some(digest);
+    let protocols = protocols_of(page);
+    let record = reply_record(page, payload, id, id, &protocols);
+    let mut head = Vec::new();
+    record.write_head(digest, &mut head);
+    head.len()
 }
 
 impl fmt::Debug for Prepared {

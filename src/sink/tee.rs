@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::gzip::Gzip;
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
@@ -102,6 +103,11 @@ impl Preparation for Both {
     fn step(&mut self, page: &Page, units: &mut u64) -> bool {
         let mut both = self.first.iter_mut().chain(&mut self.second);
         both.all(|preparation| preparation.step(page, units))
+    }
+
+    fn complete(&mut self, page: &Page, gzip: &mut Gzip) {
+        let both = self.first.iter_mut().chain(&mut self.second);
+        both.for_each(|preparation| preparation.complete(page, gzip));
     }
 }
 

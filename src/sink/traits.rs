@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::gzip::Gzip;
 use crate::base::machine;
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
@@ -314,6 +315,12 @@ pub trait Preparation: Any + Send {
     /// Does a part of it: at most `units`, of a few nanoseconds each, and subtracts what it used. Returns
     /// whether it is complete. `page`: the page, complete.
     fn step(&mut self, page: &Page, units: &mut u64) -> bool;
+
+    /// Does all that is left of it on a helper thread (`WORKERS`), where it may take long. `gzip`: the thread's,
+    /// at the level of `WARC_GZIP_LEVEL`.
+    fn complete(&mut self, page: &Page, _gzip: &mut Gzip) {
+        while !self.step(page, &mut u64::MAX.clone()) {}
+    }
 }
 
 impl<S: Sink> DiskSink for S {

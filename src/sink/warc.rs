@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::base::time::Wall;
-use crate::fetch::tls::TlsVersion;
-use crate::sink::line::Seconds;
 use crate::sink::page::Page;
-use crate::sink::prepared::PreparedRecord;
-use crate::wire::http::HttpVersion;
+use crate::sink::prepared::{Ids, PreparedReply};
+use crate::sink::records::{metadata_of, protocols_of, record_of, reply_record};
 use crate::wire::warc::{Digest, Fields, Record, RecordId, RecordIds, RecordKind};
 
 /// Tag of the job that syncs a file before it is closed. Pages are numbered from 1.
@@ -93,7 +91,7 @@ impl WarcFiles {
         &mut self,
         page: &Page,
         digest: Option<Digest>,
-        reply: Option<PreparedRecord>,
+        reply: Option<PreparedReply>,
         tag: u64,
         disk: &mut Vec<DiskJob>,
     ) -> Option<Arc<str>> {
@@ -116,16 +114,11 @@ impl WarcFiles {
         replied.then(|| name.clone())
     }
 
-    /// The length of the head of a page's reply record.
-    pub(super) fn head_length(&self, page: &Page) -> usize {
-        let id = RecordId::from_random([0; 16]);
-        let digest = Digest::new(b"");
-        let payload = page.has_digest().then_some(digest);
-        let protocols = protocols_of(page);
-        let record = reply_record(page, payload, id, id, &protocols);
-        let mut head = Vec::new();
-        record.write_head(digest, &mut head);
-        head.len()
+    /// The ids that a reply's record will have if it is put into the open file; `None` if none is open.
+    pub(super) fn next_ids(&mut self) -> Option<Ids> {
+        let info = self.open.as_ref()?.info;
+        let record = self.ids.draw();
+        Some(Ids { record, info })
     }
 
     /// Handles a finished job; jobs of others are ignored.
@@ -219,8 +212,8 @@ struct OpenFile {
     info: RecordId,
     /// End of the last record known to be written.
     end: u64,
-    /// Bytes on their way to the disk, before compression: the maximum by which `end` may still
-    /// grow.
+    /// Bytes on their way to the disk, most of them before compression: the maximum by which `end` may
+    /// still grow.
     in_flight: u64,
     /// Whether it contains records other than `warcinfo`.
     has_pages: bool,
@@ -237,7 +230,7 @@ impl OpenFile {
         &mut self,
         page: &Page,
         digest: Option<Digest>,
-        reply: Option<PreparedRecord>,
+        reply: Option<PreparedReply>,
         tag: u64,
         ids: &mut RecordIds,
         disk: &mut Vec<DiskJob>,
@@ -245,7 +238,8 @@ impl OpenFile {
         self.has_pages = true;
         let protocols = protocols_of(page);
         // The record that the others are concurrent to: the reply, or else the request.
-        let main = ids.draw();
+        let prepared = reply.as_ref().and_then(PreparedReply::id);
+        let main = prepared.unwrap_or_else(|| ids.draw());
         let record = |kind, id, block| Record {
             concurrent_to: (id != main).then_some(main),
             ..record_of(page, kind, id, self.info, &protocols, block)
@@ -266,7 +260,10 @@ impl OpenFile {
 
         if let Some(response) = response {
             match reply {
-                Some(reply) => self.append_bytes(reply.write(&response), tag, disk),
+                Some(reply) => {
+                    let (bytes, is_member) = reply.write(&response);
+                    self.append_bytes(bytes, !is_member, tag, disk);
+                }
                 None => self.append(&response, tag, disk),
             }
         }
@@ -278,139 +275,17 @@ impl OpenFile {
     fn append(&mut self, record: &Record<'_>, tag: u64, disk: &mut Vec<DiskJob>) {
         let mut bytes = Vec::new();
         record.write(&mut bytes);
-        self.append_bytes(bytes, tag, disk);
+        self.append_bytes(bytes, true, tag, disk);
     }
 
-    fn append_bytes(&mut self, bytes: Vec<u8>, tag: u64, disk: &mut Vec<DiskJob>) {
+    fn append_bytes(&mut self, bytes: Vec<u8>, gzip: bool, tag: u64, disk: &mut Vec<DiskJob>) {
         self.in_flight += bytes.len() as u64;
         disk.push(DiskJob::Append {
             file: self.file,
             bytes,
-            gzip: true,
+            gzip,
             tag,
         });
-    }
-}
-
-/// Returns whether all readers of records agree on the start of the payload. Readers that look for
-/// the first CR LF CR LF fail on a head with other line ends, and those that start at the first
-/// line fail on leading blank lines. A payload digest would not match for them.
-fn has_regular_head(page: &Page) -> bool {
-    const END: &[u8] = b"\r\n\r\n";
-    let bytes = &page.response_bytes;
-    let head = &bytes[..page.head_length.min(bytes.len())];
-    let is_last = |at: usize| at + END.len() == head.len();
-    let first = head.windows(END.len()).position(|window| window == END);
-    head.starts_with(b"HTTP/") && first.is_some_and(is_last)
-}
-
-/// A record of a page, in the file with this `warcinfo` record.
-fn record_of<'a>(
-    page: &'a Page,
-    kind: RecordKind,
-    id: RecordId,
-    info: RecordId,
-    protocols: &'a [&'a str],
-    block: &'a [u8],
-) -> Record<'a> {
-    Record {
-        target: Some(&page.url),
-        address: page.remote.map(|remote| remote.ip()),
-        warcinfo: Some(info),
-        protocols,
-        cipher: page.tls.map(|tls| tls.cipher),
-        ..Record::new(kind, id, page.captured_at(), block)
-    }
-}
-
-/// The record of its reply, which is the main one.
-fn reply_record<'a>(
-    page: &'a Page,
-    digest: Option<Digest>,
-    id: RecordId,
-    info: RecordId,
-    protocols: &'a [&'a str],
-) -> Record<'a> {
-    let kind = RecordKind::Response;
-    Record {
-        truncated: page.truncated.map(|reason| reason.as_str()),
-        payload_digest: digest.filter(|_| !page.chunked && has_regular_head(page)),
-        ..record_of(page, kind, id, info, protocols, &page.response_bytes)
-    }
-}
-
-fn protocols_of(page: &Page) -> Vec<&'static str> {
-    let http = page.version.map(http_protocol);
-    let tls = page.tls.map(|tls| tls_protocol(tls.version));
-    http.into_iter().chain(tls).collect()
-}
-
-/// The block of a metadata record: the specification's own fields (section 6.6), then ours, with
-/// the names and units of result lines. Missing values are omitted.
-fn metadata_of(page: &Page) -> Fields {
-    let timings = &page.timings;
-    let mut fields = Fields::default();
-    if let Some(via) = &page.via {
-        fields.push("via", via);
-    }
-    if let (Some(sent), Some(end)) = (timings.sent, timings.body) {
-        fields.push("fetchTimeMs", end.at.saturating_since(sent).as_millis());
-    }
-    fields.push("id", page.id);
-    if let Some(parent) = page.parent {
-        fields.push("parent", parent);
-    }
-    fields.push("kind", page.kind);
-    fields.push("seed", page.seed);
-    fields.push("depth", page.depth);
-    fields.push("attempt", page.attempt);
-    for scope in &page.scopes {
-        fields.push("scope", scope);
-    }
-    if let Some(failure) = &page.failure {
-        fields.push("error", failure);
-    }
-    if let Some(redirect) = &page.redirect {
-        fields.push("redirect", redirect);
-    }
-    if let Some(tls) = page.tls {
-        fields.push("tls-resumed", tls.resumed);
-        fields.push("tls-verified", tls.verified);
-    }
-    fields.push("reused", page.reused);
-    for (phase, end) in page.phases() {
-        if let Some(end) = end {
-            fields.push(
-                phase.as_str(),
-                Seconds(end.saturating_since(timings.started)),
-            );
-        }
-    }
-    for (name, span) in [
-        ("latency", timings.latency()),
-        ("server_latency", timings.server_latency()),
-        ("lateness", timings.lateness()),
-        ("delay", page.delay),
-    ] {
-        if let Some(span) = span {
-            fields.push(name, Seconds(span));
-        }
-    }
-    fields
-}
-
-/// A protocol as named in the proposed `WARC-Protocol` field.
-fn http_protocol(version: HttpVersion) -> &'static str {
-    match version {
-        HttpVersion::Http11 => "http/1.1",
-        HttpVersion::Http10 => "http/1.0",
-    }
-}
-
-fn tls_protocol(version: TlsVersion) -> &'static str {
-    match version {
-        TlsVersion::Tls13 => "tls/1.3",
-        TlsVersion::Tls12 => "tls/1.2",
     }
 }
 

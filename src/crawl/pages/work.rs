@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 
+use crate::base::gzip::Gzip;
 use crate::base::memory::memory_of;
 use crate::base::units::Units;
 use crate::base::worker::Compute;
@@ -167,6 +168,15 @@ impl PageWork {
         is_complete
     }
 
+    /// Does all that the sink prepares, on a helper thread.
+    fn complete_preparation(&mut self, gzip: &mut Gzip) {
+        if let Wanted::Prepares(preparation, is_complete) = &mut self.preparation
+            && !mem::replace(is_complete, true)
+        {
+            preparation.complete(&self.page, gzip);
+        }
+    }
+
     /// Ends the search: what was not found yet is dropped, as is what was not taken.
     pub fn cancel(&mut self) {
         self.found.clear();
@@ -218,7 +228,7 @@ impl PageWork {
 
 impl Compute for PageWork {
     /// Decodes the body; searches it, as far as [`FOUND_BYTES`] allow; then prepares the page.
-    fn run(&mut self) {
+    fn run(&mut self, gzip: &mut Gzip) {
         self.decode();
         let mut bytes = 0;
         while !self.finding.is_over() {
@@ -233,7 +243,7 @@ impl Compute for PageWork {
                 }
             }
         }
-        while !self.prepare(&mut Units::unbounded()) {}
+        self.complete_preparation(gzip);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Bench, Seen, Step, Watch, token};
 use crate::base::disk::{DiskJob, FileId};
+use crate::base::gzip::{Gzip, gunzip};
 use crate::base::time::Instant;
 use crate::io::{Close, Compute, Io, IoSettings, NetError, Token, WorkerJob};
 
@@ -541,11 +542,7 @@ fn check_members<B: Bench>(watch: &mut Watch<B>, files: &[(PathBuf, Vec<Vec<u8>>
             end += written.length;
             let member = &bytes[written.offset as usize..end as usize];
             match path.extension() {
-                Some(_) => assert!(
-                    crate::io::disk::gunzip(member) == *content,
-                    "{}",
-                    path.display()
-                ),
+                Some(_) => assert!(gunzip(member) == *content, "{}", path.display()),
                 None => assert!(member == content),
             }
         }
@@ -766,7 +763,7 @@ fn each_gzip_append_is_a_member_of_its_own<B: Bench>() {
         assert_eq!(written.offset, end);
         end += written.length;
         let member = &content[written.offset as usize..end as usize];
-        assert!(crate::io::disk::gunzip(member) == *bytes);
+        assert!(gunzip(member) == *bytes);
     }
     assert_eq!(end, content.len() as u64);
     assert!(ranges[2].length < 100_000, "it does compress");
@@ -792,7 +789,7 @@ fn gzip_members_have_the_level_of_the_settings<B: Bench>() {
             tag: 0,
         });
         let content = watch.bench.content(&path).expect("the file exists");
-        assert!(crate::io::disk::gunzip(&content) == bytes);
+        assert!(gunzip(&content) == bytes);
         done.result.expect("there is room").length as usize
     };
     assert!(length(0) > bytes.len());
@@ -802,7 +799,7 @@ fn gzip_members_have_the_level_of_the_settings<B: Bench>() {
 struct Double(u32);
 
 impl Compute for Double {
-    fn run(&mut self) {
+    fn run(&mut self, _gzip: &mut Gzip) {
         self.0 = self.0.checked_mul(2).expect("it fits");
     }
 }

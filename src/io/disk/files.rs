@@ -11,9 +11,9 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::gzip::Gzip;
 use super::reserve::Reserve;
 use crate::base::disk::{DiskJob, FileId, Written};
+use crate::base::gzip::Gzip;
 use crate::io::IoSettings;
 
 /// The open files.
@@ -21,8 +21,8 @@ use crate::io::IoSettings;
 pub(super) struct Files {
     open: BTreeMap<FileId, Open>,
     gzip: Gzip,
-    /// Members to be written.
-    members: Vec<u8>,
+    /// What several jobs append, and what is compressed.
+    together: Vec<u8>,
     reserve: Reserve,
     /// Readable once waits for a reader of standard output are to fail.
     given_up: Option<Arc<OwnedFd>>,
@@ -57,7 +57,7 @@ impl Files {
         Files {
             open: BTreeMap::new(),
             gzip: Gzip::new(settings.gzip_level),
-            members: Vec::new(),
+            together: Vec::new(),
             reserve: Reserve::new(settings.disk_free_min),
             given_up,
         }
@@ -171,43 +171,44 @@ impl Files {
         if !gzip {
             return open.append(bytes, &mut self.reserve);
         }
-        self.members.clear();
-        self.gzip.member(bytes, &mut self.members);
-        open.append(&self.members, &mut self.reserve)
+        self.together.clear();
+        self.gzip.member(bytes, &mut self.together);
+        open.append(&self.together, &mut self.reserve)
     }
 
-    /// Writes the gzip members that the first jobs append to one file, some at most, in one call. Returns
-    /// where each is; nothing if the first job is another one.
+    /// Writes what the first jobs append to one file, some at most, in one call. Returns where the bytes of
+    /// each are; nothing if the first job is another one, or appends many bytes as they are.
     ///
     /// # Errors
     /// None of so many jobs could be done.
-    pub(super) fn append_members<'a>(
+    pub(super) fn append_together<'a>(
         &mut self,
         jobs: impl Iterator<Item = &'a DiskJob>,
     ) -> Result<Vec<Written>, usize> {
         let mut written = Vec::new();
         let mut to = None;
-        self.members.clear();
-        self.members.shrink_to(MEMBERS_KEPT);
+        self.together.clear();
+        self.together.shrink_to(TOGETHER_KEPT);
         for job in jobs {
             let DiskJob::Append {
-                file,
-                bytes,
-                gzip: true,
-                ..
+                file, bytes, gzip, ..
             } = job
             else {
                 break;
             };
-            let start = self.members.len();
-            let is_more = start > 0 && start + bytes.len() > MEMBERS_AT_ONCE;
-            if is_more || *to.get_or_insert(*file) != *file {
+            let start = self.together.len();
+            let is_more = start > 0 && start + bytes.len() > TOGETHER_MAX;
+            let is_long = !gzip && bytes.len() > COPIED_MAX;
+            if is_more || is_long || *to.get_or_insert(*file) != *file {
                 break;
             }
-            self.gzip.member(bytes, &mut self.members);
+            match gzip {
+                true => self.gzip.member(bytes, &mut self.together),
+                false => self.together.extend_from_slice(bytes),
+            }
             written.push(Written {
                 offset: start as u64,
-                length: (self.members.len() - start) as u64,
+                length: (self.together.len() - start) as u64,
             });
         }
         let Some(file) = to else {
@@ -216,10 +217,10 @@ impl Files {
         let open = self.open.get_mut(&file);
         // What standard output took of them could not be taken back.
         let open = open.filter(|open| matches!(open.target, Target::Path { .. }));
-        let at = open.and_then(|open| open.append(&self.members, &mut self.reserve).ok());
+        let at = open.and_then(|open| open.append(&self.together, &mut self.reserve).ok());
         let at = at.ok_or(written.len())?;
-        for member in &mut written {
-            member.offset += at.offset;
+        for place in &mut written {
+            place.offset += at.offset;
         }
         Ok(written)
     }
@@ -444,11 +445,14 @@ fn at(what: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
 
-/// Members are written together while they have no more bytes than this, unless it is one.
-const MEMBERS_AT_ONCE: usize = 256 * 1024;
+/// Appends are written together while they have no more bytes than this, unless it is one.
+const TOGETHER_MAX: usize = 256 * 1024;
 
 /// Memory that is kept for them.
-const MEMBERS_KEPT: usize = 1024 * 1024;
+const TOGETHER_KEPT: usize = 1024 * 1024;
+
+/// More bytes that are not compressed are not copied, but written alone.
+const COPIED_MAX: usize = 32 * 1024;
 
 const STDOUT: &str = "standard output";
 

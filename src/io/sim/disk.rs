@@ -11,10 +11,11 @@ use std::time::Duration;
 use super::files::Files;
 use super::{Faults, FullDisk};
 use crate::base::disk::{DiskJob, FileId, Written};
+use crate::base::gzip::Gzip;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, nanos};
 use crate::io::disk::{
-    Gzip, Order, Place, RETRY_INTERVAL, check_reserve, is_silent, renamed_by, usual_reserve,
+    Order, Place, RETRY_INTERVAL, check_reserve, is_silent, renamed_by, usual_reserve,
     waits_for_space,
 };
 use crate::io::{Event, IoSettings};

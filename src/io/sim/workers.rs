@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Faults;
+use crate::base::gzip::Gzip;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, nanos};
 use crate::base::worker::{WorkerDone, WorkerJob};
@@ -12,14 +13,16 @@ pub(super) struct Workers {
     rng: Rng,
     takes_max: Duration,
     panic: f64,
+    gzip: Gzip,
 }
 
 impl Workers {
-    pub(super) fn new(rng: Rng, faults: &Faults) -> Self {
+    pub(super) fn new(rng: Rng, faults: &Faults, gzip_level: u32) -> Self {
         Workers {
             rng,
             takes_max: faults.compute_max,
             panic: faults.compute_panic,
+            gzip: Gzip::new(gzip_level),
         }
     }
 
@@ -28,7 +31,7 @@ impl Workers {
         let takes = Duration::from_nanos(self.rng.below(nanos(self.takes_max) + 1));
         let done = match self.panic > 0.0 && self.rng.chance(self.panic) {
             true => job.done(Some("the simulation lets it panic".to_owned())),
-            false => job.perform(),
+            false => job.perform(&mut self.gzip),
         };
         (done, now + takes)
     }

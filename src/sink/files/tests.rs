@@ -1,5 +1,7 @@
 //! Lines, records and their files on an in-memory disk.
 
+mod prepared;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;

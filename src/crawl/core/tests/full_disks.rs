@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::base::gzip::gunzip;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
@@ -14,8 +15,8 @@ use crate::crawl::core::tests::trial::{calm, get, turn};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
+use crate::io::Io;
 use crate::io::sim::{Faults, FullDisk, Origins, Sim};
-use crate::io::{Io, gunzip};
 use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use crate::throttle::settings::Jitter;
 

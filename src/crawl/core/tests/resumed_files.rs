@@ -9,9 +9,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::base::disk::DiskJob;
+use crate::base::gzip::gunzip_members;
 use crate::base::rng::Rng;
 use crate::base::time::Wall;
-use crate::io::{Epoll, Event, Io, IoSettings, gunzip_members};
+use crate::io::{Epoll, Event, Io, IoSettings};
 use crate::sink::DiskSink;
 use crate::sink::commit::{Commit, Epoch};
 use crate::sink::directory;

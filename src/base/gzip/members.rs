@@ -3,11 +3,11 @@
 //!
 //! Deflating a compressed reply again takes many times as long as storing it, and saves little.
 
-use crate::base::gzip::Deflater;
+use super::Deflater;
 
-/// Compresses to gzip members.
+/// Makes gzip members, as WARC files consist of: what is compressed already is stored in its member.
 #[derive(Debug)]
-pub(in crate::io) struct Gzip {
+pub struct Gzip {
     deflating: Deflater,
     stores_all: bool,
     storing: Deflater,
@@ -24,8 +24,11 @@ const SAMPLE_PIECES: usize = 16;
 const SEARCHED: usize = 2048;
 
 impl Gzip {
-    /// Deflates at this level, 1 to 12; 0 stores everything.
-    pub(in crate::io) fn new(level: u32) -> Self {
+    /// Deflates at this level, 1 to 12, of which higher ones take longer and save more; 0 stores everything.
+    ///
+    /// # Panics
+    /// There is no memory for its state, up to some MiB.
+    pub fn new(level: u32) -> Self {
         Gzip {
             deflating: Deflater::new(level),
             stores_all: level == 0,
@@ -34,7 +37,7 @@ impl Gzip {
     }
 
     /// Appends the bytes as one gzip member.
-    pub(in crate::io) fn member(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+    pub fn member(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let is_stored = self.stores_all || is_even(bytes) && !repeats_itself(bytes);
         let deflater = match is_stored {
             true => &mut self.storing,
