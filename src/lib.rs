@@ -53,6 +53,8 @@ pub use frontier::request::{PageKind, Request, ScopesError};
 #[doc(inline)]
 pub use base::disk::{DiskDone, DiskJob, FileId, Written};
 #[doc(inline)]
+pub use base::gzip::Gzip;
+#[doc(inline)]
 pub use base::stamp::{Clock, Stamp};
 #[doc(inline)]
 pub use base::time::{Instant, Wall};
@@ -84,8 +86,6 @@ pub use throttle::cause::WaitCause;
 pub use throttle::decision::{Decision, DecisionEvent, DecisionSource};
 
 // Parts that an embedder may replace.
-#[doc(inline)]
-pub use base::gzip::Gzip;
 #[doc(inline)]
 pub use base::scopes::{ScopeEntry, Scopes, add_scope};
 #[doc(inline)]

@@ -78,10 +78,12 @@ fn a_stuck_reader_can_be_dropped() {
             tag: 2,
         });
         let mut events = Vec::new();
+        io.submit();
         io.wait(Some(io.now() + Duration::from_millis(100)), &mut events);
         assert!(events.is_empty(), "no pipe takes a megabyte: {events:?}");
         io.fail_stalled_writes();
         more(&mut io);
+        io.submit();
         let patient_until = io.now() + Duration::from_secs(20);
         while events.len() < 3 && io.now() < patient_until {
             io.wait(Some(patient_until), &mut events);
@@ -475,6 +477,7 @@ fn done(io: &mut Epoll) -> DiskDone {
     let mut events = Vec::new();
     let patient_until = io.now() + Duration::from_secs(20);
     while io.now() < patient_until {
+        io.submit();
         io.wait(Some(patient_until), &mut events);
         if let Some(Event::Disk(done)) = events.pop() {
             return done;

@@ -9,21 +9,19 @@
 //! Prints for each kind of page the number of turns, their sum, and the longest three. KIND selects
 //! kinds; the default is all. `usual` is a crawl of pages of 60 kB with a hundred links each; its mean
 //! matters. `--warc` writes WARC files and deletes them; `--at-once N` crawls the page on N hosts at the
-//! same time; `--neighbours N` crawls a small page of N other hosts a hundred times each, 20 ms apart, beside
-//! it, and prints how late these requests are; `--set WORKERS=2` crawls with helper threads. The last line is a loop that only reads the clock, for as long as all turns took: it shows
+//! same time; `--neighbours N` crawls a small page of N other hosts a hundred times each beside it, prints how late
+//! these requests are, and leaves each host alone for 20 ms after a request; `--set WORKERS=2` crawls with helper threads. The last line is a loop that only reads the clock, for as long as all turns took: it shows
 //! the interruptions by the machine.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::rc::Rc;
+use std::path::Path;
 use std::time::Duration;
 
 use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
-use argiope::sink::tee::Tee;
 use argiope::testkit::http::{Reply, Step};
 use argiope::testkit::server::{Server, listener};
-use argiope::{Config, Crawler, Page, Request, Turn};
+use argiope::{Config, Crawler, Request, Turn};
 
 #[path = "../src/cli/allocator.rs"]
 mod allocator;
@@ -148,15 +146,8 @@ fn measure(
     for (name, value) in &plan.set {
         config = config.with(name, value.as_str())?;
     }
-    let lateness = Rc::new(RefCell::new(Vec::new()));
-    let seen = Rc::clone(&lateness);
-    let notes = move |page: &mut Page| {
-        if page.url.contains("/small") {
-            seen.borrow_mut().extend(page.timings.lateness());
-        }
-    };
     let mut crawler = Crawler::builder(config)
-        .sink(Tee::new(FileSink::new(options), notes))
+        .sink(FileSink::new(options))
         .build()?;
     for host in 1..=plan.neighbours {
         for page in 0..NEIGHBOURS_PAGES {
@@ -206,8 +197,7 @@ fn measure(
         memory() >> 20,
         longest.join(", ")
     );
-    let mut lateness = lateness.take();
-    lateness.sort_unstable();
+    let lateness = lateness_of_neighbours(folder.path())?;
     if !lateness.is_empty() {
         let at = |percent| lateness[(lateness.len() - 1) * percent / 100];
         println!(
@@ -220,6 +210,22 @@ fn measure(
         );
     }
     Ok(together)
+}
+
+/// How late the requests to neighbours were, in order, by the result lines in a folder.
+fn lateness_of_neighbours(folder: &Path) -> Result<Vec<Duration>, Box<dyn std::error::Error>> {
+    let mut lateness = Vec::new();
+    for line in std::fs::read_to_string(folder.join("results.jsonl"))?.lines() {
+        let line: serde_json::Value = serde_json::from_str(line)?;
+        let is_neighbour = line["url"]
+            .as_str()
+            .is_some_and(|url| url.contains("/small?"));
+        if let Some(late) = line["lateness"].as_f64().filter(|_| is_neighbour) {
+            lateness.push(Duration::from_secs_f64(late));
+        }
+    }
+    lateness.sort_unstable();
+    Ok(lateness)
 }
 
 /// A crawl that takes longer is stopped: most kinds of its turns have been measured.

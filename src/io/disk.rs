@@ -24,8 +24,8 @@ use super::results::{Results, block_signals};
 use super::{Event, IoSettings};
 use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
-use files::Files;
 pub(super) use files::read;
+use files::{Files, Together};
 pub(super) use order::{Order, Place, renamed_by};
 use reads::Reads;
 pub(super) use reserve::{check as check_reserve, usual_reserve};
@@ -205,7 +205,7 @@ fn work(
         let mut alone = 0;
         loop {
             if alone == 0 {
-                alone = append_together(&mut files, &mut jobs, results, reads);
+                alone = append_jobs(&mut files, &mut jobs, results, reads);
             }
             let Some((number, mut job)) = jobs.pop_front() else {
                 break;
@@ -223,26 +223,35 @@ fn work(
 
 /// Does the first jobs if they append, those of each file with one write. Returns how many of the next jobs are
 /// to be done one by one, as they could not be done together.
-fn append_together(
+fn append_jobs(
     files: &mut Files,
     jobs: &mut VecDeque<Numbered>,
     results: &Results,
     reads: &Reads,
 ) -> usize {
     loop {
-        let written = match files.append_together(jobs.iter().map(|(_, job)| job)) {
-            Ok(written) if !written.is_empty() => written,
-            Ok(_) => return 0,
-            Err(count) => return count,
+        let (done, alone) = match files.append_together(jobs.iter().map(|(_, job)| job)) {
+            Together::Done(written) => (written.into_iter().map(Ok).collect(), 0),
+            Together::Other => return 0,
+            Together::Failed(count, error) if machine::is_full(&error) => return count,
+            // Another failure is the first job's: no write is tried twice.
+            Together::Failed(count, error) => (vec![Err(error)], count - 1),
         };
         let mut last = 0;
-        let done = jobs.drain(..written.len()).zip(written);
-        results.report_all(done.map(|((number, job), written)| {
-            last = number.max(last);
-            Event::Disk(job.done(Ok(written)))
-        }));
+        // The memory of the jobs is freed before the list of results is locked.
+        let jobs = jobs.drain(..done.len()).zip(done);
+        let events: Vec<Event> = jobs
+            .map(|((number, job), result)| {
+                last = number.max(last);
+                Event::Disk(job.done(result))
+            })
+            .collect();
+        results.report_all(events);
         if last > 0 {
             reads.set_done(last);
+        }
+        if alone > 0 {
+            return alone;
         }
     }
 }

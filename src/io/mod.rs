@@ -128,7 +128,7 @@ pub trait Io {
     /// Bytes that have not left are dropped.
     fn close(&mut self, token: Token, how: Close);
 
-    /// Queues a job for the disk until the next submit; ends as `Event::Disk`.
+    /// Queues a job for the disk until the next submit, which a read need not wait for; ends as `Event::Disk`.
     ///
     /// Queued jobs are held in memory without a bound here: the caller counts [`DiskJob::held`] against
     /// [`DiskDone::held`]. Dropping the back end waits for queued jobs, but not for free space.
@@ -174,7 +174,8 @@ pub trait Io {
         None
     }
 
-    /// Sends what was queued, and gives jobs to the disk and the helper threads. Each send is stamped just before its own system call.
+    /// Sends what was queued, and gives jobs to the disk and the helper threads. Each send is stamped just
+    /// before its own system call.
     fn submit(&mut self);
 
     /// Events of what was submitted, which the next wait returns first. Until then they are only

@@ -104,7 +104,8 @@ impl Preparation for Prepared {
             }
             *reply = PreparedReply::Member(MemberRecord::new(page, self.digest, ids, gzip));
         }
-        while !self.step(page, &mut u64::MAX.clone()) {}
+        let mut units = u64::MAX;
+        while !self.step(page, &mut units) {}
     }
 }
 
@@ -171,6 +172,8 @@ impl MemberRecord {
         record.write_head(digest, &mut head);
         let mut member = Vec::new();
         gzip.member(&whole(&head, &record), &mut member);
+        // It is counted by its length, and was made in space for what does not shrink.
+        member.shrink_to_fit();
         MemberRecord {
             id: ids.record,
             head,
@@ -180,7 +183,8 @@ impl MemberRecord {
     }
 
     /// The member if it has the record's head. Otherwise the record, uncompressed: it goes into another file,
-    /// or something was learned of the page since.
+    /// or something was learned of the page since. That copies the reply in one step, for the few pages that are
+    /// prepared while a file becomes full.
     fn write(self, record: &Record<'_>) -> (Vec<u8>, bool) {
         let mut head = Vec::with_capacity(self.head.len());
         record.write_head(self.digest, &mut head);

@@ -223,7 +223,8 @@ pub trait DiskSink: Send {
 
     /// Returns whether the sink stores replies as received, with their content codings, for readers
     /// that may not support all of them: WARC files. Such a sink keeps a copy of a reply while it
-    /// [prepares](DiskSink::preparation) it, which counts as a buffered body. The result must be constant.
+    /// [prepares](DiskSink::preparation) it, which counts as a buffered body; a helper thread may need a second
+    /// one while it compresses it. The result must be constant.
     fn keeps_codings(&self) -> bool {
         false
     }
@@ -233,7 +234,7 @@ pub trait DiskSink: Send {
     /// `units`, of a few nanoseconds each, which are subtracted.
     ///
     /// The crawl does the work in steps, with other work in between, or on a helper thread (`WORKERS`). The
-    /// page's body may be absent here; it is there in [`Preparation::step`].
+    /// page's body may be absent here; it is there in [`Preparation::step`] and [`Preparation::complete`].
     fn preparation(&mut self, _page: &Page, _units: &mut u64) -> Option<Box<dyn Preparation>> {
         None
     }
@@ -316,10 +317,12 @@ pub trait Preparation: Any + Send {
     /// whether it is complete. `page`: the page, complete.
     fn step(&mut self, page: &Page, units: &mut u64) -> bool;
 
-    /// Does all that is left of it on a helper thread (`WORKERS`), where it may take long. `gzip`: the thread's,
-    /// at the level of `WARC_GZIP_LEVEL`.
+    /// Does all that is left of it, on a helper thread (`WORKERS`), where it may take long. It is called
+    /// instead of further steps, also where nothing is left. `gzip`: the thread's, at the level of
+    /// `WARC_GZIP_LEVEL`.
     fn complete(&mut self, page: &Page, _gzip: &mut Gzip) {
-        while !self.step(page, &mut u64::MAX.clone()) {}
+        let mut units = u64::MAX;
+        while !self.step(page, &mut units) {}
     }
 }
 

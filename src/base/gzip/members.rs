@@ -8,15 +8,16 @@ use super::Deflater;
 /// Makes gzip members, as WARC files consist of: what is compressed already is stored in its member.
 #[derive(Debug)]
 pub struct Gzip {
-    deflating: Deflater,
-    stores_all: bool,
-    storing: Deflater,
+    level: u32,
+    /// The first member that needs it makes it, as with the other.
+    deflating: Option<Deflater>,
+    storing: Option<Deflater>,
 }
 
 /// Fewer bytes are deflated whatever they are.
 const STORED_MIN: usize = 1024;
 
-/// So many bytes are looked at, in so many places.
+/// Bytes of a sample, and the number of pieces that it is taken in from the whole.
 const SAMPLE: usize = 4096;
 const SAMPLE_PIECES: usize = 16;
 
@@ -25,24 +26,25 @@ const SEARCHED: usize = 2048;
 
 impl Gzip {
     /// Deflates at this level, 1 to 12, of which higher ones take longer and save more; 0 stores everything.
-    ///
-    /// # Panics
-    /// There is no memory for its state, up to some MiB.
     pub fn new(level: u32) -> Self {
         Gzip {
-            deflating: Deflater::new(level),
-            stores_all: level == 0,
-            storing: Deflater::new(0),
+            level,
+            deflating: None,
+            storing: None,
         }
     }
 
     /// Appends the bytes as one gzip member.
+    ///
+    /// # Panics
+    /// There is no memory for its state, up to some MiB.
     pub fn member(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        let is_stored = self.stores_all || is_even(bytes) && !repeats_itself(bytes);
-        let deflater = match is_stored {
-            true => &mut self.storing,
-            false => &mut self.deflating,
+        let is_stored = self.level == 0 || is_even(bytes) && !repeats_itself(bytes);
+        let (deflater, level) = match is_stored {
+            true => (&mut self.storing, 0),
+            false => (&mut self.deflating, self.level),
         };
+        let deflater = deflater.get_or_insert_with(|| Deflater::new(level));
         deflater.member(bytes, out);
     }
 }

@@ -630,8 +630,14 @@ fn a_place_freed_by_another_thread_lets_a_listener_accept<I: KernelBackEnd>() {
     dropping.join().expect("it ends");
 }
 
-/// `/dev/full` has no space, whatever is written.
+/// There is no space in the first file, and what is written to the second is no number.
 fn each_member_that_could_not_be_written_with_others_comes_back<I: KernelBackEnd>() {
+    for (path, is_full) in [("/dev/full", true), ("/proc/self/oom_score_adj", false)] {
+        fail_to_append::<I>(path, is_full);
+    }
+}
+
+fn fail_to_append<I: KernelBackEnd>(path: &str, is_full: bool) {
     let mut watch = Watch::<Kernel<I>>::with(IoSettings {
         disk_free_min: Some(0),
         ..IoSettings::default()
@@ -639,7 +645,7 @@ fn each_member_that_could_not_be_written_with_others_comes_back<I: KernelBackEnd
     let file = FileId(1);
     watch.io().disk(DiskJob::Open {
         file,
-        path: "/dev/full".into(),
+        path: path.into(),
         length: 0,
     });
     for tag in 1..=5 {
@@ -650,8 +656,10 @@ fn each_member_that_could_not_be_written_with_others_comes_back<I: KernelBackEnd
             tag,
         });
     }
-    assert!(matches!(watch.next(), Seen::DiskFull(_)));
-    watch.io().fail_stalled_writes();
+    if is_full {
+        assert!(matches!(watch.next(), Seen::DiskFull(_)));
+        watch.io().fail_stalled_writes();
+    }
     for tag in 1..=5 {
         let Seen::Disk(done) = watch.next() else {
             panic!("an append is over");

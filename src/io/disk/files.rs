@@ -38,6 +38,17 @@ struct Open {
     allocated: u64,
 }
 
+/// What became of jobs that append to one file.
+#[derive(Debug)]
+pub(super) enum Together {
+    /// The first job is another one, or appends many bytes as they are, or to no file.
+    Other,
+    /// So many were done: where the bytes of each are.
+    Done(Vec<Written>),
+    /// None of so many could be done.
+    Failed(usize, io::Error),
+}
+
 #[derive(Debug)]
 enum Target {
     /// A file; whether its directory entry has been synced.
@@ -176,19 +187,23 @@ impl Files {
         open.append(&self.together, &mut self.reserve)
     }
 
-    /// Writes what the first jobs append to one file, some at most, in one call. Returns where the bytes of
-    /// each are; nothing if the first job is another one, or appends many bytes as they are.
-    ///
-    /// # Errors
-    /// None of so many jobs could be done.
+    /// Writes what the first jobs append to one file in one call: as many as [`TOGETHER_MAX`] allows.
     pub(super) fn append_together<'a>(
         &mut self,
         jobs: impl Iterator<Item = &'a DiskJob>,
-    ) -> Result<Vec<Written>, usize> {
-        let mut written = Vec::new();
-        let mut to = None;
+    ) -> Together {
+        let mut jobs = jobs.peekable();
         self.together.clear();
         self.together.shrink_to(TOGETHER_KEPT);
+        let Some(DiskJob::Append { file: to, .. }) = jobs.peek() else {
+            return Together::Other;
+        };
+        let open = match self.open.get_mut(to) {
+            Some(open) if matches!(open.target, Target::Path { .. }) => open,
+            // What standard output took of them could not be taken back.
+            _ => return Together::Other,
+        };
+        let (mut written, mut read) = (Vec::new(), 0);
         for job in jobs {
             let DiskJob::Append {
                 file, bytes, gzip, ..
@@ -197,11 +212,12 @@ impl Files {
                 break;
             };
             let start = self.together.len();
-            let is_more = start > 0 && start + bytes.len() > TOGETHER_MAX;
+            let is_more = start > 0 && read + bytes.len() > TOGETHER_MAX;
             let is_long = !gzip && bytes.len() > COPIED_MAX;
-            if is_more || is_long || *to.get_or_insert(*file) != *file {
+            if is_more || is_long || file != to {
                 break;
             }
+            read += bytes.len();
             match gzip {
                 true => self.gzip.member(bytes, &mut self.together),
                 false => self.together.extend_from_slice(bytes),
@@ -211,18 +227,18 @@ impl Files {
                 length: (self.together.len() - start) as u64,
             });
         }
-        let Some(file) = to else {
-            return Ok(written);
-        };
-        let open = self.open.get_mut(&file);
-        // What standard output took of them could not be taken back.
-        let open = open.filter(|open| matches!(open.target, Target::Path { .. }));
-        let at = open.and_then(|open| open.append(&self.together, &mut self.reserve).ok());
-        let at = at.ok_or(written.len())?;
-        for place in &mut written {
-            place.offset += at.offset;
+        if written.is_empty() {
+            return Together::Other;
         }
-        Ok(written)
+        match open.append(&self.together, &mut self.reserve) {
+            Ok(at) => {
+                for place in &mut written {
+                    place.offset += at.offset;
+                }
+                Together::Done(written)
+            }
+            Err(error) => Together::Failed(written.len(), error),
+        }
     }
 
     fn finish(&mut self, id: FileId, rename: Option<&Path>) -> io::Result<Written> {
@@ -445,8 +461,8 @@ fn at(what: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
 
-/// Appends are written together while they have no more bytes than this, unless it is one.
-const TOGETHER_MAX: usize = 256 * 1024;
+/// Appends are written together while they have no more bytes than this before compression, unless it is one.
+const TOGETHER_MAX: usize = 512 * 1024;
 
 /// Memory that is kept for them.
 const TOGETHER_KEPT: usize = 1024 * 1024;

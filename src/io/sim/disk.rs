@@ -3,6 +3,7 @@
 //! The jobs of one file are done in order. A sync may take longer, and then jobs of other files overtake it.
 //! A read passes all jobs that do not concern its bytes, and may itself take longer.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -150,7 +151,7 @@ impl Disk {
             DiskJob::Append {
                 file, bytes, gzip, ..
             } => {
-                let bytes = self.coded(bytes, gzip);
+                let bytes = self.coded(&bytes, gzip);
                 if let Some(Target::Path { path, end }) = self.open.get(&file) {
                     let part = rng.below(bytes.len() as u64 + 1) as usize;
                     self.files.write(path, *end, &bytes[..part]);
@@ -426,13 +427,13 @@ impl Disk {
     }
 
     /// The bytes as they are written.
-    fn coded(&mut self, bytes: Vec<u8>, gzip: bool) -> Vec<u8> {
+    fn coded<'a>(&mut self, bytes: &'a [u8], gzip: bool) -> Cow<'a, [u8]> {
         if !gzip {
-            return bytes;
+            return bytes.into();
         }
         let mut member = Vec::new();
-        self.gzip.member(&bytes, &mut member);
-        member
+        self.gzip.member(bytes, &mut member);
+        member.into()
     }
 
     fn append(
@@ -444,7 +445,7 @@ impl Disk {
         now: Instant,
     ) -> io::Result<Written> {
         let target = self.target(file)?;
-        let bytes = self.coded(bytes.to_vec(), gzip);
+        let bytes = self.coded(bytes, gzip);
         let length = bytes.len() as u64;
         let offset = match target {
             Target::Path { path, end } => {

@@ -11,6 +11,7 @@ enum Preparer {
     Put,
     /// The loop, in steps of so many units.
     Loop(u64),
+    /// A helper thread, after the loop has done a step.
     Helper,
 }
 
@@ -56,7 +57,12 @@ fn write(preparer: Preparer, changes: bool) -> Written {
                 match preparer {
                     Preparer::Put => panic!("it takes few units"),
                     Preparer::Loop(units) => while !preparation.step(page, &mut units.clone()) {},
-                    Preparer::Helper => preparation.complete(page, &mut gzip),
+                    Preparer::Helper => {
+                        if page.id.is_multiple_of(2) {
+                            preparation.step(page, &mut 1);
+                        }
+                        preparation.complete(page, &mut gzip);
+                    }
                 }
                 Some(preparation)
             })
@@ -81,6 +87,8 @@ fn write(preparer: Preparer, changes: bool) -> Written {
             && file >= warc
         {
             written.members += usize::from(!gzip);
+            // They are counted by their length.
+            assert!(gzip || bytes.capacity() < bytes.len() + 64);
             let record = if gzip { bytes } else { gunzip(&bytes) };
             written.records.push((file, record));
         }
