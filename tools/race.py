@@ -3,12 +3,22 @@
 
     cargo build --release
     tools/race.py [--hosts N] [--pages N] [--rounds N] [--peers NAME,...] [--small N] [--argiope FILE]
-        [--before FILE] [-s NAME=VALUE]... [--json FILE]
+        [--before FILE] [-s NAME=VALUE]... [-b NAME=VALUE]... [--page-bytes N] [--identity]
+        [--client-cores LIST] [--warc both|only|none] [--json FILE]
 
 The sites: TLS 1.3, `hosts` hosts of `pages` pages of 60 kB, 15 kB as gzip, with 101 links each, which lead to
 all pages of the site; a robots.txt that allows all. One nginx on one core, the client with all its threads on
 the other, in a network namespace with loopback only. Each crawler gets the first page of each site, obeys
-robots.txt, follows links within the site and writes a line for each page; some write a WARC file, too.
+robots.txt, follows links within the site and writes a line for each page; `wget2` writes the pages instead.
+Some write a WARC file, too.
+
+Large pages, with and without helper threads, which may use the server's core as well:
+
+    tools/race.py --hosts 20 --page-bytes 2000000 --warc only --peers "" --client-cores 0,1 \
+        -s WORKERS=2 -b WORKERS=0
+
+`-s` is a setting of both builds of Argiope, `-b` one of the build before only, which is the same build without
+`--before`.
 
 A crawl counts if the server's log has every page of every site. Order alternates from round to round; the
 figures are medians, with the lowest and the highest. Slow peers crawl fewer hosts (`--small`).
@@ -29,13 +39,13 @@ from pathlib import Path
 
 import raw
 from rotation import address
-from speed.stage import ROOT, TLS_PORT, Run, Stage, Trouble, check_machine, enter_namespace, median
+from speed.stage import CLIENT_CORE, ROOT, TLS_PORT, Run, Stage, Trouble, check_machine, enter_namespace, median
 
 HERE = Path(__file__).resolve().parent / "race"
 LINKS = 101
 PAGE_BYTES = 60_000
-# Of 60 kB of text of this many words gzip leaves some 15 kB.
-WORDS = 900
+# Of text of this many words gzip leaves a quarter.
+WORDS = 200
 
 NGINX = """
 daemon off;
@@ -73,6 +83,7 @@ class Race(Stage):
     def __init__(self, options):
         super().__init__(options.argiope.parent, options.argiope)
         self.options = options
+        self.client_cores = options.client_cores
 
     def make_pages(self):
         """The pages of every site: text of random words, and links to all pages in turn."""
@@ -83,11 +94,13 @@ class Race(Stage):
         words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 11))) for _ in range(WORDS)]
         weights = [1 / (rank + 8) for rank in range(WORDS)]
         for page in range(self.options.pages):
-            (www / f"p{page}").write_text(page_text(page, self.options.pages, draw, words, weights))
-            data = (www / f"p{page}").read_bytes()
-            (www / f"p{page}.gz").write_bytes(gzip.compress(data, 6))
-        sizes = [(www / name).stat().st_size for name in ("p0", "p0.gz")]
-        print(f"a page: {sizes[0]} bytes, {sizes[1]} as gzip, {LINKS} links", file=sys.stderr)
+            data = page_text(page, self.options, draw, words, weights).encode()
+            (www / f"p{page}").write_bytes(data)
+            coded = gzip.compress(data, 6)
+            if not self.options.identity:
+                (www / f"p{page}.gz").write_bytes(coded)
+        served = "not served" if self.options.identity else "served"
+        print(f"a page: {len(data)} bytes, {len(coded)} as gzip, which is {served}, {LINKS} links", file=sys.stderr)
 
     def seeds(self, hosts):
         path = self.dir / f"seeds-{hosts}.txt"
@@ -113,17 +126,20 @@ class Race(Stage):
     def command(self, name, hosts, out, with_warc):
         seeds = self.seeds(hosts)
         if name in ("argiope", "before"):
-            command = [self.options.before if name == "before" else self.argiope, "crawl", "--seeds", seeds, "--out",
-                       out, "--overwrite", "--quiet", "--follow", "host", "--allow-net", "loopback", "--contact",
-                       "race@example.com", "--insecure", *([] if with_warc else ["--no-warc"])]
+            is_before = name == "before"
+            binary = self.options.before if is_before and self.options.before else self.argiope
+            command = [binary, "crawl", "--seeds", seeds, "--out", out, "--overwrite", "--quiet", "--follow",
+                       "host", "--allow-net", "loopback", "--contact", "race@example.com", "--insecure",
+                       *([] if with_warc else ["--no-warc"])]
             settings = ["DOWNLOAD_DELAY=0", "DOWNLOAD_DELAY_PER_SLOT=0", "CONCURRENT_REQUESTS=256",
-                        *self.options.settings]
+                        *self.options.settings, *(self.options.settings_before if is_before else [])]
             return [*command, *(word for setting in settings for word in ("-s", setting))]
         if name == "curl":
             return [self.curl(), seeds, self.options.pages]
         if name == "wget2":
-            return ["wget2", "-q", "-i", seeds, "-r", "-l", "inf", "--no-check-certificate", "--max-threads=32",
-                    "--no-verbose", "-P", out]
+            # It would fetch style sheets as well, which do not exist.
+            return ["wget2", "-q", "-i", seeds, "-r", "-l", "inf", "--ignore-tags=link/href", "--no-local-db",
+                    "--no-check-certificate", "--max-threads=32", "-P", out]
         if name == "spider":
             return [self.spider(), seeds, out / "lines", *([out / "warc.gz"] if with_warc else [])]
         peer = [sys.executable, HERE / f"{name}_peer.py", seeds, out / "lines"]
@@ -155,11 +171,11 @@ class Race(Stage):
             raise Trouble(f"the server answered {len(seen)} pages of {expected}")
 
 
-def page_text(page, pages, draw, words, weights):
-    """A page of 60 kB with 101 links, each in a paragraph."""
-    each = PAGE_BYTES // LINKS
-    out = [f"<!DOCTYPE html><html><head><meta charset=utf-8><title>Page {page}</title>\n"
-           "<link rel=stylesheet href=/style.css><script>var a = 1;</script></head><body>\n"]
+def page_text(page, options, draw, words, weights):
+    """A page with 101 links, each in a paragraph. All values are quoted: wget2 reads no others."""
+    pages, each = options.pages, options.page_bytes // LINKS
+    out = [f"<!DOCTYPE html><html><head><meta charset=\"utf-8\"><title>Page {page}</title>\n"
+           "<link rel=\"stylesheet\" href=\"/style.css\"><script>var a = 1;</script></head><body>\n"]
     length = len(out[0])
     for number in range(LINKS):
         target = f"/p{(page + number) % pages}" + (f"#part-{number}" if number >= pages else "")
@@ -181,13 +197,17 @@ def main():
     parser.add_argument("--argiope", type=Path, default=ROOT / "target" / "release" / "argiope")
     parser.add_argument("--before", type=Path)
     parser.add_argument("--warc", choices=["both", "only", "none"], default="both")
-    parser.add_argument("-s", dest="settings", action="append", default=[])
+    parser.add_argument("-s", dest="settings", metavar="NAME=VALUE", action="append", default=[])
+    parser.add_argument("-b", dest="settings_before", metavar="NAME=VALUE", action="append", default=[])
+    parser.add_argument("--page-bytes", type=int, default=PAGE_BYTES)
+    parser.add_argument("--identity", action="store_true", help="serve the pages as they are, not as gzip")
+    parser.add_argument("--client-cores", default=CLIENT_CORE, help="the cores of the client, as taskset takes them")
     parser.add_argument("--json", type=Path, help="where the raw results go: a file or a directory")
     options = parser.parse_args()
     check_machine()
     enter_namespace()
     peers = [peer for peer in options.peers.split(",") if peer]
-    names = ["argiope", *(["before"] if options.before else []), *peers]
+    names = ["argiope", *(["before"] if options.before or options.settings_before else []), *peers]
     modes = {"both": [False, True], "only": [True], "none": [False]}[options.warc]
     entries = [(name, mode) for mode in modes for name in names if not mode or name in WITH_WARC]
     results = {entry: [] for entry in entries}

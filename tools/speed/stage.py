@@ -115,6 +115,8 @@ class Stage:
     """nginx with its pages, and their clients. A context manager that ends the processes it started."""
 
     nginx_conf = NGINX
+    # As taskset takes them; the server has its core in any case.
+    client_cores = CLIENT_CORE
 
     def __init__(self, binaries, argiope=None):
         self.argiope = argiope or binaries / "argiope"
@@ -198,8 +200,8 @@ class Stage:
         return path
 
     def run(self, command, pages=None, seconds=180):
-        """Runs a client on the client's core; its rate is the `N/s` in its output."""
-        command = ["taskset", "-c", CLIENT_CORE, *map(str, command)]
+        """Runs a client on the client's cores; its rate is the `N/s` in its output."""
+        command = ["taskset", "-c", self.client_cores, *map(str, command)]
         name = Path(command[3]).name
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             child = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=err)
