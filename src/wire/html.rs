@@ -1,13 +1,15 @@
 //! Finds the links of an HTML page in bounded steps, with a tokenizer that follows the HTML
 //! standard.
 
+mod element;
 mod references;
 mod tags;
 
 use std::collections::BTreeSet;
 
+use self::element::{Mark, Marks};
 use self::references::{References, SEEN_BYTES};
-use self::tags::{Mark, Tags};
+use self::tags::Tags;
 use super::charset::{Detection, QueryEncoding};
 use super::directives::Directives;
 use super::url::{Base, CrawlUrl, Reach};
@@ -104,21 +106,30 @@ pub struct Link {
 /// A search for the links of a page, in bounded steps.
 #[derive(Debug)]
 pub(crate) struct LinkSearch<B: AsRef<[u8]>> {
-    agent: Box<str>,
     resources: bool,
-    nofollow: bool,
     links_max: usize,
     url_length_max: usize,
     base: Base,
     query_encoding: Option<QueryEncoding>,
-    /// The first `<base href>`.
-    document_base: Option<String>,
-    directives: Directives,
-    references: References,
+    /// What the page says; elsewhere while it is read.
+    content: Content,
     stage: Stage<B>,
     /// Number of links found so far.
     count: usize,
     cut: bool,
+}
+
+/// What a page says about links.
+#[derive(Debug, Default)]
+struct Content {
+    agent: Box<str>,
+    /// References and pages marked nofollow are omitted.
+    nofollow: bool,
+    references_max: usize,
+    /// The first `<base href>`.
+    base: Option<String>,
+    directives: Directives,
+    references: References,
 }
 
 /// `<base>` applies to the whole page, including the part before it, and so does a meta element
@@ -128,7 +139,7 @@ enum Stage<B: AsRef<[u8]>> {
     /// Detects the encoding.
     Detecting(B, Detection),
     /// Reads the tags.
-    Reading(Box<Tags<B>>),
+    Reading(Box<Tags<B, Content>>),
     /// Resolves the references to URLs.
     Resolving(Resolving),
     Over,
@@ -159,16 +170,17 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
     ) -> Self {
         let encoding = Detection::new(body.as_ref(), content_type);
         LinkSearch {
-            agent: options.agent.into(),
             resources: options.resources,
-            nofollow: options.nofollow,
             links_max: options.links_max,
             url_length_max,
             base: Base::of(page),
             query_encoding: None,
-            document_base: None,
-            directives: Directives::default(),
-            references: References::default(),
+            content: Content {
+                agent: options.agent.into(),
+                nofollow: options.nofollow,
+                references_max: options.links_max.saturating_mul(REFERENCES_PER_LINK),
+                ..Content::default()
+            },
             stage: Stage::Detecting(body, encoding),
             count: 0,
             cut: false,
@@ -185,20 +197,18 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
                         return Step::Paused;
                     }
                     self.query_encoding = encoding.query_encoding();
-                    let tags = Tags::new(body, &encoding, self.resources);
+                    let content = std::mem::take(&mut self.content);
+                    let tags = Tags::new(body, &encoding, self.resources, content);
                     self.stage = Stage::Reading(Box::new(tags));
                 }
-                Stage::Reading(mut tags) => match tags.step(units) {
-                    tags::Step::Mark(mark) => {
-                        self.stage = Stage::Reading(tags);
-                        self.take(mark, units);
-                    }
-                    tags::Step::Paused => {
+                Stage::Reading(mut tags) => {
+                    if !tags.step(units) {
                         self.stage = Stage::Reading(tags);
                         return Step::Paused;
                     }
-                    tags::Step::Over => self.resolve(),
-                },
+                    self.content = tags.into_marks();
+                    self.resolve();
+                }
                 Stage::Resolving(mut resolving) => {
                     let step = resolving.step(self, units);
                     if !matches!(step, Step::Over) {
@@ -223,48 +233,29 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
 
     /// The directives in its meta elements, once the page is read.
     pub fn directives(&self) -> Directives {
-        self.directives
+        self.content.directives
     }
 
     /// Bytes of memory used besides the body.
     pub fn memory(&self) -> usize {
-        self.references.memory() + self.count * SEEN_BYTES
-    }
-
-    fn take(&mut self, mark: Mark, units: &mut Units) {
-        match mark {
-            Mark::Base(base) => drop(self.document_base.get_or_insert(base)),
-            Mark::Meta { name, content } => {
-                units.spend(content.len());
-                let more = Directives::from_meta(&name, &content, &self.agent);
-                self.directives = self.directives.and(more);
-            }
-            Mark::Reference { nofollow, .. } if self.nofollow && nofollow => {}
-            Mark::Reference {
-                value,
-                element,
-                attribute,
-                nofollow,
-            } => {
-                units.spend(REFERENCE_UNITS + value.len());
-                let most = self.links_max.saturating_mul(REFERENCES_PER_LINK);
-                self.references
-                    .push(value, element, attribute, nofollow, most);
-            }
-        }
+        let references = match &self.stage {
+            Stage::Reading(tags) => tags.marks(|content| content.references.memory()),
+            _ => self.content.references.memory(),
+        };
+        references + self.count * SEEN_BYTES
     }
 
     /// Starts to resolve after the page was read.
     fn resolve(&mut self) {
-        if self.nofollow && self.directives.nofollow {
+        if self.content.nofollow && self.content.directives.nofollow {
             return;
         }
         let page = self.base.clone().in_encoding(self.query_encoding);
-        self.base = match &self.document_base {
+        self.base = match &self.content.base {
             Some(reference) => page.rebased(reference),
             None => page,
         };
-        self.references.complete();
+        self.content.references.complete();
         self.stage = Stage::Resolving(Resolving {
             reach: self.base.reach(),
             next: 0,
@@ -272,6 +263,37 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
         });
     }
 }
+
+impl Marks for Content {
+    fn add(&mut self, mark: Mark<'_>) -> usize {
+        let length = match mark {
+            Mark::Base(base) => {
+                self.base.get_or_insert_with(|| base.to_owned());
+                base.len()
+            }
+            Mark::Meta { name, content } => {
+                let more = Directives::from_meta(name, content, &self.agent);
+                self.directives = self.directives.and(more);
+                content.len()
+            }
+            Mark::Reference { nofollow, .. } if self.nofollow && nofollow => 0,
+            Mark::Reference {
+                value,
+                element,
+                attribute,
+                nofollow,
+            } => {
+                self.references
+                    .push(value, element, attribute, nofollow, self.references_max);
+                REFERENCE_UNITS + value.len()
+            }
+        };
+        MARK_UNITS + length
+    }
+}
+
+/// Cost of a mark of the page, besides its bytes.
+const MARK_UNITS: usize = 32;
 
 /// References resolved per permitted link, so that a page with many invalid references costs no
 /// more than one with many valid ones.
@@ -295,8 +317,8 @@ struct Resolving {
 impl Resolving {
     fn step<B: AsRef<[u8]>>(&mut self, search: &mut LinkSearch<B>, units: &mut Units) -> Step {
         while !units.is_spent() {
-            let Some((reference, text)) = search.references.get(self.next) else {
-                search.cut |= search.references.is_cut();
+            let Some((reference, text)) = search.content.references.get(self.next) else {
+                search.cut |= search.content.references.is_cut();
                 return Step::Over;
             };
             if search.count == search.links_max {
@@ -324,7 +346,7 @@ impl Resolving {
                 url,
                 element: reference.element,
                 attribute: reference.attribute,
-                nofollow: reference.nofollow || search.directives.nofollow,
+                nofollow: reference.nofollow || search.content.directives.nofollow,
             });
         }
         Step::Paused

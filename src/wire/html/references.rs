@@ -42,13 +42,13 @@ impl References {
     /// Records a reference, unless there are `most` already.
     pub fn push(
         &mut self,
-        text: String,
+        text: &str,
         element: &'static str,
         attribute: &'static str,
         nofollow: bool,
         most: usize,
     ) {
-        if self.is_cut || !self.seen.insert(hash(&text)) {
+        if self.is_cut || !self.seen.insert(hash(text)) {
             return;
         }
         if self.list.len() == most {
@@ -66,28 +66,23 @@ impl References {
     }
 
     /// Stores a text; returns its part and its range there.
-    fn keep(&mut self, text: String) -> (usize, Range<usize>) {
+    fn keep(&mut self, text: &str) -> (usize, Range<usize>) {
         let length = text.len();
         let fits = |part: &String| part.len() + length <= PART_BYTES;
-        let start = match self.texts.last_mut().filter(|part| fits(part)) {
-            Some(part) => {
-                let before = part.capacity();
-                let start = part.len();
-                if before < start + length {
-                    let room = (2 * before).clamp(start + length, PART_BYTES);
-                    part.reserve_exact(room - start);
-                }
-                part.push_str(&text);
-                self.text_bytes += part.capacity() - before;
-                start
-            }
-            None => {
-                self.text_bytes += text.capacity();
-                self.texts.push(text);
-                0
-            }
-        };
-        (self.texts.len() - 1, start..start + length)
+        if !self.texts.last().is_some_and(fits) {
+            self.texts.push(String::new());
+        }
+        let number = self.texts.len() - 1;
+        let part = &mut self.texts[number];
+        let (before, start) = (part.capacity(), part.len());
+        let end = start + length;
+        if before < end {
+            let room = (2 * before).clamp(PART_BYTES_MIN, PART_BYTES).max(end);
+            part.reserve_exact(room - start);
+        }
+        part.push_str(text);
+        self.text_bytes += part.capacity() - before;
+        (number, start..end)
     }
 
     /// The reference with this index, and its text.
@@ -114,6 +109,9 @@ impl References {
         self.text_bytes + self.list.len() * size_of::<Reference>() + self.seen.len() * SEEN_BYTES
     }
 }
+
+/// The least size of a part: most pages have as many bytes of references.
+const PART_BYTES_MIN: usize = 512;
 
 /// Maximum size of a part, unless a single text is longer.
 const PART_BYTES: usize = 64 << 10;

@@ -1,6 +1,6 @@
 //! What is a link and what is not.
 
-use super::tags::candidates;
+use super::element::candidates;
 use super::*;
 use crate::wire::url::LENGTH_MAX;
 use proptest::prelude::*;
