@@ -238,11 +238,12 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
 
     /// Bytes of memory used besides the body.
     pub fn memory(&self) -> usize {
-        let references = match &self.stage {
+        let references = self.content.references.memory();
+        match &self.stage {
             Stage::Reading(tags) => tags.marks(|content| content.references.memory()),
-            _ => self.content.references.memory(),
-        };
-        references + self.count * SEEN_BYTES
+            Stage::Resolving(resolving) => references + resolving.seen.len() * SEEN_BYTES,
+            Stage::Detecting(..) | Stage::Over => references,
+        }
     }
 
     /// Starts to resolve after the page was read.
@@ -326,7 +327,10 @@ impl Resolving {
                 return Step::Over;
             }
             self.next += 1;
-            if self.reach.length_min(text) > search.url_length_max {
+            // No reference keeps more than the whole base.
+            if self.reach.length() > search.url_length_max
+                && self.reach.length_min(text) > search.url_length_max
+            {
                 units.spend(REFERENCE_UNITS + text.len());
                 search.count += 1;
                 return Step::TooLong;

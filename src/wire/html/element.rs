@@ -96,33 +96,16 @@ impl Kind {
 
 /// Whether a name of so many letters, up to eight, that begins with this one may be of concern.
 #[inline]
-pub(super) fn may_matter(letters: usize, first: u8) -> bool {
-    FIRST_LETTERS[letters] >> (first & 31) & 1 == 1
+pub(super) fn may_matter(letters: usize, first: u8, is_end: bool) -> bool {
+    let names = match is_end {
+        true => &FOREIGN,
+        false => &FIRST_LETTERS,
+    };
+    names[letters] >> (first & 31) & 1 == 1
 }
 
-/// The first letters of the names of concern, by the number of letters: a bit for each.
-const FIRST_LETTERS: [u32; LETTERS_MAX + 1] = {
-    let names: [&[u8]; 19] = [
-        b"a",
-        b"area",
-        b"base",
-        b"form",
-        b"frame",
-        b"iframe",
-        b"img",
-        b"link",
-        b"math",
-        b"meta",
-        b"noembed",
-        b"noframes",
-        b"script",
-        b"source",
-        b"style",
-        b"svg",
-        b"textarea",
-        b"title",
-        b"xmp",
-    ];
+/// The first letters of these names by the number of letters: a bit for each.
+const fn first_letters(names: &[&[u8]]) -> [u32; LETTERS_MAX + 1] {
     let mut letters = [0; LETTERS_MAX + 1];
     let mut at = 0;
     while at < names.len() {
@@ -130,7 +113,31 @@ const FIRST_LETTERS: [u32; LETTERS_MAX + 1] = {
         at += 1;
     }
     letters
-};
+}
+
+const FIRST_LETTERS: [u32; LETTERS_MAX + 1] = first_letters(&[
+    b"a",
+    b"area",
+    b"base",
+    b"form",
+    b"frame",
+    b"iframe",
+    b"img",
+    b"link",
+    b"math",
+    b"meta",
+    b"noembed",
+    b"noframes",
+    b"script",
+    b"source",
+    b"style",
+    b"svg",
+    b"textarea",
+    b"title",
+    b"xmp",
+]);
+/// Of the names that matter in end tags.
+const FOREIGN: [u32; LETTERS_MAX + 1] = first_letters(&[b"math", b"svg"]);
 
 /// The elements with links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,15 @@ pub(super) fn tags(
         let tag = &text[at..];
         let is_end = tag.get(1) == Some(&b'/');
         let start = 1 + usize::from(is_end);
-        let Some((name, name_length)) = tag.get(start..).and_then(name_of) else {
+        if tag[start.min(tag.len())..]
+            .first_chunk()
+            .is_some_and(|start| is_bare(*start, is_end))
+        {
+            at = next;
+            continue;
+        }
+        let Some((name, name_length)) = tag.get(start..).and_then(|text| name_of(text, is_end))
+        else {
             return Some(at);
         };
         let rest = &tag[start + name_length..];
@@ -58,10 +66,18 @@ pub(super) fn tags(
     None
 }
 
+/// Whether this is the start of a tag without attributes that does not matter, after its `<` or `</`.
+#[inline]
+fn is_bare(start: [u8; LETTERS_MAX + 1], is_end: bool) -> bool {
+    let [letters @ .., _] = start;
+    let count = letters_of(letters);
+    start[count] == b'>' && start[0].is_ascii_alphabetic() && !may_matter(count, start[0], is_end)
+}
+
 /// The name of a tag after its `<` or `</`, if it may matter, and its length; `None` if it does not end in sight,
 /// or if this is no tag.
 #[inline]
-fn name_of(text: &[u8]) -> Option<(Option<Name>, usize)> {
+fn name_of(text: &[u8], is_end: bool) -> Option<(Option<Name>, usize)> {
     let first = *text.first()?;
     if !first.is_ascii_alphabetic() {
         return None;
@@ -71,7 +87,7 @@ fn name_of(text: &[u8]) -> Option<(Option<Name>, usize)> {
         if let Some(next) = text.get(count)
             && CLASSES[usize::from(*next)] & TAG_NAME == 0
         {
-            let name = may_matter(count, first).then(|| Name::of_letters(*letters, count));
+            let name = may_matter(count, first, is_end).then(|| Name::of_letters(*letters, count));
             return Some((name, count));
         }
     }
@@ -201,6 +217,19 @@ fn first_in(text: &[u8], needle: &[u8]) -> Option<usize> {
 fn tag_length<'a>(rest: &'a [u8], mut each: impl FnMut(&[u8], Option<&'a [u8]>)) -> Option<usize> {
     let mut at = 0;
     loop {
+        if let Some([b' ', letters @ ..]) = rest[at..].first_chunk::<{ LETTERS_MAX + 1 }>() {
+            let end = at + 1 + letters_of(*letters);
+            if end > at + 1 && rest[end..].starts_with(b"=\"") {
+                let value = &rest[end + 2..];
+                let value = &value[..memchr(b'"', value)?];
+                each(&rest[at + 1..end], Some(value));
+                at = end + 2 + value.len() + 1;
+                if rest.get(at) == Some(&b'>') {
+                    return Some(at + 1);
+                }
+                continue;
+            }
+        }
         // A `/` before a `>` closes the element, which is of no concern.
         at += length_of(&rest[at..], BLANK | SLASH)?;
         if rest[at] == b'>' {
