@@ -203,7 +203,7 @@ mod tests {
         #[test]
         fn plain_references_are_resolved_as_the_standard_says(
             base in "(https?|ftp)://(u@)?[ab.]{1,3}(:[0-9]{2,3})?(/[a.%2e]{0,3}){0,4}([?]q'?)?(#f)?",
-            reference in "[/?]?([a-f./?#:%@' \\t2e\\\\ü-]{0,9}|[a-f/.?#&=]{0,12})",
+            reference in "[/?]?([.]{1,2}/){0,3}([a-f./?#:%@' \\t2e\\\\ü-]{0,9}|[a-f/.?#&=]{0,12})",
         ) {
             let page = CrawlUrl::parse("http://a.test/a/b").expect("a URL");
             let base = Base::of(&page).rebased(&base);

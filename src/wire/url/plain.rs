@@ -39,41 +39,88 @@ pub(super) fn read(input: &str) -> Option<CrawlUrl> {
     })
 }
 
-/// Resolves a reference that is a path or a query in canonical form, with or without a fragment; `None` if
-/// that is not certain.
+/// Resolves a reference that is a path or a query in canonical form, with or without a fragment, after any
+/// number of `./` and `../`; `None` if that is not certain.
 pub(super) fn join(base: &CrawlUrl, reference: &str) -> Option<CrawlUrl> {
-    let end = reference.bytes().position(|octet| octet == b'#');
-    let target = &reference[..end.unwrap_or(reference.len())];
-    let octets = target.as_bytes();
-    let query = octets.iter().position(|octet| *octet == b'?');
-    let (path, query) = octets.split_at(query.unwrap_or(octets.len()));
-    let has_dots = path.first() == Some(&b'.') || path.windows(2).any(|pair| pair == b"/.");
-    if has_dots || !all(path, PATH) || !all(query, QUERY) {
-        return None;
-    }
     let path_start = usize::from(base.path_start);
     let path_end = usize::from(base.path_end);
-    let kept = match octets.first()? {
-        b'/' if octets.get(1) == Some(&b'/') => return None,
-        b'/' => path_start,
-        b'?' => path_end,
-        // Possibly a scheme.
-        _ if path.contains(&b':') => return None,
-        _ => base.text[path_start..path_end].rfind('/')? + path_start + 1,
+    let (mut folder, mut target) = (None, reference);
+    if reference.starts_with('.') {
+        let mut path = &base.text[path_start..=folder_end(base)];
+        loop {
+            if let Some(rest) = target.strip_prefix("./") {
+                target = rest;
+            } else if let Some(rest) = target.strip_prefix("../") {
+                target = rest;
+                // At the root there is no folder above.
+                let parent = path[..path.len() - 1].rfind('/').unwrap_or(0);
+                path = &path[..=parent];
+            } else {
+                break;
+            }
+        }
+        folder = Some(path_start + path.len());
+    }
+    let octets = target.as_bytes();
+    let (path, is_plain) = path_of(octets);
+    let rest = &octets[path..];
+    let length = match rest.first() {
+        None | Some(b'#') => path,
+        Some(b'?') => path + length_in(rest, QUERY),
+        Some(_) => return None,
     };
-    if reference.len() > LENGTH_MAX || kept + target.len() > LENGTH_MAX {
+    if !is_plain || !matches!(octets.get(length), None | Some(b'#')) {
         return None;
     }
-    let mut text = String::with_capacity(kept + target.len());
+    let kept = match (folder, octets.first()) {
+        (Some(folder), _) => folder,
+        (None, None | Some(b'#')) => return None,
+        (None, Some(b'/')) if octets.get(1) == Some(&b'/') => return None,
+        (None, Some(b'/')) => path_start,
+        (None, Some(b'?')) => path_end,
+        // Possibly a scheme.
+        (None, Some(_)) if octets[..path].contains(&b':') => return None,
+        (None, Some(_)) => folder_end(base) + 1,
+    };
+    if reference.len() > LENGTH_MAX || kept + length > LENGTH_MAX {
+        return None;
+    }
+    let mut text = String::with_capacity(kept + length);
     text.push_str(&base.text[..kept]);
-    text.push_str(target);
+    text.push_str(&target[..length]);
     Some(CrawlUrl {
         text: text.into(),
         host_end: base.host_end,
         path_start: base.path_start,
-        path_end: (kept + path.len()) as u16,
+        path_end: (kept + path) as u16,
         port: base.port,
     })
+}
+
+/// Offset of the last `/` of the path.
+fn folder_end(url: &CrawlUrl) -> usize {
+    let path_start = usize::from(url.path_start);
+    let path = &url.text[path_start..usize::from(url.path_end)];
+    path_start + path.rfind('/').expect("a path begins with it")
+}
+
+/// Length of the path at the beginning of a reference, and whether no segment begins with a dot.
+fn path_of(reference: &[u8]) -> (usize, bool) {
+    let (mut before, mut has_dots) = (b'/', false);
+    let end = reference.iter().position(|octet| {
+        has_dots |= before == b'/' && *octet == b'.';
+        before = *octet;
+        CLASSES[usize::from(*octet)] & PATH == 0
+    });
+    (end.unwrap_or(reference.len()), !has_dots)
+}
+
+/// The number of first bytes of this class.
+fn length_in(octets: &[u8], class: u8) -> usize {
+    let end = octets
+        .iter()
+        .position(|octet| CLASSES[usize::from(*octet)] & class == 0);
+    end.unwrap_or(octets.len())
 }
 
 /// A port in canonical form.
@@ -96,9 +143,7 @@ fn is_host(host: &str) -> bool {
 }
 
 fn all(octets: &[u8], class: u8) -> bool {
-    octets
-        .iter()
-        .all(|octet| CLASSES[usize::from(*octet)] & class != 0)
+    length_in(octets, class) == octets.len()
 }
 
 const HOST: u8 = 1;
