@@ -6,9 +6,10 @@ use std::ops::Range;
 
 use crate::base::chunked::ChunkedVec;
 use crate::base::secret;
+use crate::wire::url::LENGTH_MAX;
 
-/// References as written in the document, each text once. A page of 10 MiB can have megabytes of
-/// them: growing moves at most [`PART_BYTES`] at a time.
+/// References as written in the document, up to their fragments, each text once. A page of 10 MiB can
+/// have megabytes of them: growing moves at most [`PART_BYTES`] at a time.
 #[derive(Debug, Default)]
 pub(super) struct References {
     list: ChunkedVec<Reference>,
@@ -39,7 +40,7 @@ pub(super) fn hash(text: &str) -> u64 {
 }
 
 impl References {
-    /// Records a reference, unless there are `most` already.
+    /// Records a reference without its fragment, which a URL to fetch lacks, unless there are `most` already.
     pub fn push(
         &mut self,
         text: &str,
@@ -48,6 +49,11 @@ impl References {
         nofollow: bool,
         most: usize,
     ) {
+        let text = match text.split_once('#') {
+            // One that is too long stays so; spaces before the fragment are not at the end.
+            Some((rest, _)) if text.len() <= LENGTH_MAX && !rest.ends_with(|c| c <= ' ') => rest,
+            _ => text,
+        };
         if self.is_cut || !self.seen.insert(hash(text)) {
             return;
         }

@@ -375,7 +375,34 @@ fn a_document_may_be_truncated_anywhere() {
     }
 }
 
+#[test]
+fn a_reference_is_too_long_with_its_fragment() {
+    let page = CrawlUrl::parse("http://a.test/").unwrap();
+    for (length, is_link) in [(LENGTH_MAX - 2, true), (LENGTH_MAX - 1, false)] {
+        let reference = format!("x#{}", "y".repeat(length));
+        assert_eq!(Base::of(&page).join(&reference).is_ok(), is_link);
+        check(
+            &format!("<a href={reference}>"),
+            if is_link {
+                &["http://a.test/dir/x"]
+            } else {
+                &[]
+            },
+        );
+    }
+}
+
 proptest! {
+    #[test]
+    fn a_reference_without_its_fragment_leads_to_the_same_url(
+        reference in "[ab./?#: \\t%@-]{0,4}#[ab./?#: \\t%@-]{0,4}|https?:/{0,3}[ab.#/?@:]{0,8}",
+    ) {
+        let page = CrawlUrl::parse("http://a.test/dir/page?q").unwrap();
+        let url = Base::of(&page).join(&reference).ok().map(|url| url.to_string());
+        let found = urls(&format!("<a href=\"{reference}\">"), &LinkOptions::default());
+        prop_assert_eq!(found, url.into_iter().collect::<Vec<_>>());
+    }
+
     #[test]
     fn no_document_makes_the_parser_panic(
         html in "(<|</|<!--|-->|<!\\[CDATA\\[|\\]\\]>|a|href=|svg|script|base|meta|srcset=|img|[ >/\"'&;#x=,(]|\\PC){0,60}",
