@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use crate::wire::url::LENGTH_MAX;
 
-/// The name of an element: its first eight letters, in lower case.
+/// The name of an element: up to eight letters in lower case, as a number. All longer names but `plaintext` are
+/// equal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name(u64);
 
 impl Name {
-    /// The name that is the whole text, in any case.
+    /// The name that is the whole text, which is in any case.
     pub const fn of(text: &[u8]) -> Self {
         if text.len() > LETTERS_MAX {
             return match text.eq_ignore_ascii_case(b"plaintext") {
@@ -44,7 +45,7 @@ pub(super) enum Kind {
     /// It may have a link, and nothing else is of concern.
     Links(Element),
     /// The text after its start tag is read by other rules. It may have a link, too.
-    Text(Text, Option<Element>),
+    Text(TextState, Option<Element>),
     /// Within it, other rules apply to raw text and CDATA.
     Foreign,
 }
@@ -53,7 +54,7 @@ pub(super) enum Kind {
 ///
 /// `noscript` is not raw text here, since a crawler runs no scripts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Text {
+pub(super) enum TextState {
     RcData,
     RawText,
     ScriptData,
@@ -74,11 +75,11 @@ impl Kind {
             IMG if resources => Kind::Links(Element::Img),
             SOURCE if resources => Kind::Links(Element::Source),
             FORM if resources => Kind::Links(Element::Form),
-            SCRIPT => Kind::Text(Text::ScriptData, resources.then_some(Element::Script)),
-            IFRAME => Kind::Text(Text::RawText, Some(Element::Iframe)),
-            STYLE | XMP | NOEMBED | NOFRAMES => Kind::Text(Text::RawText, None),
-            TITLE | TEXTAREA => Kind::Text(Text::RcData, None),
-            PLAINTEXT => Kind::Text(Text::PlainText, None),
+            SCRIPT => Kind::Text(TextState::ScriptData, resources.then_some(Element::Script)),
+            IFRAME => Kind::Text(TextState::RawText, Some(Element::Iframe)),
+            STYLE | XMP | NOEMBED | NOFRAMES => Kind::Text(TextState::RawText, None),
+            TITLE | TEXTAREA => Kind::Text(TextState::RcData, None),
+            PLAINTEXT => Kind::Text(TextState::PlainText, None),
             SVG | MATH => Kind::Foreign,
             _ => Kind::Irrelevant,
         }
@@ -104,7 +105,7 @@ pub(super) fn may_matter(letters: usize, first: u8, is_end: bool) -> bool {
     names[letters] >> (first & 31) & 1 == 1
 }
 
-/// The first letters of these names by the number of letters: a bit for each.
+/// The first letters of names, a bit for each, by the number of letters.
 const fn first_letters(names: &[&[u8]]) -> [u32; LETTERS_MAX + 1] {
     let mut letters = [0; LETTERS_MAX + 1];
     let mut at = 0;
@@ -115,6 +116,7 @@ const fn first_letters(names: &[&[u8]]) -> [u32; LETTERS_MAX + 1] {
     letters
 }
 
+/// Of the names that matter in start tags, except `plaintext`.
 const FIRST_LETTERS: [u32; LETTERS_MAX + 1] = first_letters(&[
     b"a",
     b"area",

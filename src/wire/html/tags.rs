@@ -1,5 +1,5 @@
 //! Reads the relevant tags of a page in bounded steps: adapts the tokenizer library to bodies in
-//! any encoding, and passes over what holds no links without it.
+//! any encoding, and reads text and plain tags without it.
 
 mod skim;
 
@@ -12,24 +12,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use html5gum::{Emitter, Error, Reader, State, Tokenizer};
 
-use super::element::{Attribute, Kind, Marks, Name, Text, VALUE_MAX, text_of};
-
+use super::element::{Attribute, Kind, Marks, Name, TextState, VALUE_MAX, text_of};
 use crate::base::units::Units;
 use crate::wire::charset::{Detection, Recoder};
 
-/// The tags of a page that concern links, and what they have said until now.
+/// The tags of a page that concern links, read in steps, and a record of what they say.
 #[derive(Debug)]
 pub(super) struct Tags<B: AsRef<[u8]>, M: Marks> {
     tokenizer: Tokenizer<BodyReader<B, M>, LinkEmitter<M>>,
     shared: Shared<M>,
 }
 
-/// State of the reader and the emitter, which the tokenizer owns both.
+/// State that the reader and the emitter share: the tokenizer owns both.
 #[derive(Debug)]
-struct Shared<M>(Arc<Mutex<Found<M>>>);
+struct Shared<M>(Arc<Mutex<Record<M>>>);
 
 #[derive(Debug)]
-struct Found<M> {
+struct Record<M> {
     marks: M,
     /// Cost of marks that the reader has not spent yet.
     cost: usize,
@@ -40,7 +39,7 @@ struct Found<M> {
 
 impl<M> Shared<M> {
     /// It is never locked for longer than a call, and by one thread at a time.
-    fn lock(&self) -> MutexGuard<'_, Found<M>> {
+    fn lock(&self) -> MutexGuard<'_, Record<M>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,7 +63,7 @@ impl<B: AsRef<[u8]>, M: Marks> Tags<B, M> {
         marks: M,
         quantum: usize,
     ) -> Self {
-        let shared = Shared(Arc::new(Mutex::new(Found {
+        let shared = Shared(Arc::new(Mutex::new(Record {
             marks,
             cost: 0,
             is_data: true,
@@ -109,9 +108,9 @@ impl<B: AsRef<[u8]>, M: Marks> Tags<B, M> {
     /// What the page says, once it is read.
     pub fn into_marks(self) -> M {
         drop(self.tokenizer);
-        let found = Arc::into_inner(self.shared.0).expect("the tokenizer had the other owners");
-        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        found.marks
+        let record = Arc::into_inner(self.shared.0).expect("the tokenizer had the other owners");
+        let record = record.into_inner();
+        record.unwrap_or_else(PoisonError::into_inner).marks
     }
 }
 
@@ -181,7 +180,7 @@ impl<B: AsRef<[u8]>> Input<B> {
         }
     }
 
-    /// The last bytes that were read, after the next read of up to `length`.
+    /// Reads so many of the bytes that [`Input::rest`] returned.
     fn take(&mut self, length: usize) -> &[u8] {
         self.advance(length);
         let (text, end) = match self.recoder {
@@ -471,12 +470,12 @@ fn push_bounded(to: &mut Vec<u8>, more: &[u8], length_max: usize) {
 }
 
 /// The state in which the tokenizer reads such a text.
-fn state_of(text: Text) -> State {
+fn state_of(text: TextState) -> State {
     match text {
-        Text::RcData => State::RcData,
-        Text::RawText => State::RawText,
-        Text::ScriptData => State::ScriptData,
-        Text::PlainText => State::PlainText,
+        TextState::RcData => State::RcData,
+        TextState::RawText => State::RawText,
+        TextState::ScriptData => State::ScriptData,
+        TextState::PlainText => State::PlainText,
     }
 }
 

@@ -40,7 +40,7 @@ impl Seen {
 
 /// An emitter, and what it has recorded when it is gone.
 fn emitter() -> (LinkEmitter<Seen>, Shared<Seen>) {
-    let shared = Shared(Arc::new(Mutex::new(Found {
+    let shared = Shared(Arc::new(Mutex::new(Record {
         marks: Seen::default(),
         cost: 0,
         is_data: true,
