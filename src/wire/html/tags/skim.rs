@@ -217,6 +217,7 @@ fn first_in(text: &[u8], needle: &[u8]) -> Option<usize> {
 fn tag_length<'a>(rest: &'a [u8], mut each: impl FnMut(&[u8], Option<&'a [u8]>)) -> Option<usize> {
     let mut at = 0;
     loop {
+        // The usual shape at once: a short name and a value in double quotes.
         if let Some([b' ', letters @ ..]) = rest[at..].first_chunk::<{ LETTERS_MAX + 1 }>() {
             let end = at + 1 + letters_of(*letters);
             if end > at + 1 && rest[end..].starts_with(b"=\"") {
