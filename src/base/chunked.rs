@@ -17,11 +17,15 @@ pub struct ChunkedVec<T> {
 }
 
 impl<T> ChunkedVec<T> {
-    /// Number of records per chunk.
-    const CHUNK: usize = if size_of::<T>() == 0 {
-        CHUNK_BYTES
-    } else {
-        CHUNK_BYTES / size_of::<T>()
+    /// Number of records per chunk: a power of two, so that an index needs no division.
+    const CHUNK: usize = {
+        let bytes = if size_of::<T>() == 0 {
+            1
+        } else {
+            size_of::<T>()
+        };
+        assert!(bytes <= CHUNK_BYTES, "a chunk holds a record");
+        1 << (CHUNK_BYTES / bytes).ilog2()
     };
 
     /// An empty table.
@@ -104,9 +108,8 @@ impl<T> Default for ChunkedVec<T> {
     }
 }
 
-/// Below the size from which an allocator maps memory page by page, minus alignment overhead below
-/// a power of two: with some allocators blocks of exactly that size take a quarter more.
-const CHUNK_BYTES: usize = 64 * 1024 - 64;
+/// A chunk is at most this large: small enough that its allocation holds up no turn.
+const CHUNK_BYTES: usize = 128 * 1024;
 
 #[cfg(test)]
 mod tests {
