@@ -16,7 +16,9 @@ use super::structured;
 /// origin only confirmed (304 to a revalidating cache) counts as cached: its body cost the origin
 /// nothing. `Age` is used only if no other field decides.
 pub fn is_cached(headers: &Headers) -> Option<bool> {
-    if !headers.begin_with_any(b"acx") || !headers.names().any(|name| source_of(name).is_some()) {
+    let pairs = [*b"ag", *b"ca", *b"cf", *b"x-"];
+    if !headers.may_begin_with_any(&pairs) || !headers.names().any(|name| source_of(name).is_some())
+    {
         return None;
     }
     let mut is_hit = None;

@@ -73,24 +73,54 @@ fn eight_are_equal(one: &[u8; 8], other: &[u8; 8]) -> bool {
 
 /// Number of bytes before the first one that is not allowed in a header field value: a control
 /// character, usually the CR at the end.
-#[inline]
+#[inline(always)]
 pub(super) fn value_length(octets: &[u8]) -> usize {
-    let (eights, rest) = octets.as_chunks::<8>();
-    for (number, eight) in eights.iter().enumerate() {
+    let mut passed = 0;
+    while let Some(eight) = octets[passed..].first_chunk() {
         let word = u64::from_le_bytes(*eight);
         let controls = (below(word, b' ') | equal(word, DELETE)) & TOPS;
         if controls == 0 {
+            passed += 8;
             continue;
         }
-        // A tab is a control character but allowed.
         let first = controls.trailing_zeros() as usize / 8;
-        let end = eight[first..].iter().position(|octet| ends_value(*octet));
-        if let Some(more) = end {
-            return number * 8 + first + more;
+        passed += first;
+        // A tab is a control character but allowed.
+        if ends_value(eight[first]) {
+            return passed;
         }
+        passed += 1;
     }
+    let rest = &octets[passed..];
     let end = rest.iter().position(|octet| ends_value(*octet));
-    octets.len() - rest.len() + end.unwrap_or(rest.len())
+    passed + end.unwrap_or(rest.len())
+}
+
+/// Number of letters and hyphens at the start of a text, as far as they are found eight at a time: a few more
+/// may follow.
+#[inline(always)]
+pub(super) fn word_length(octets: &[u8]) -> usize {
+    let mut passed = 0;
+    while let Some(eight) = octets[passed..].first_chunk() {
+        let others = not_of_words(u64::from_le_bytes(*eight));
+        if others != 0 {
+            return passed + others.trailing_zeros() as usize / 8;
+        }
+        passed += 8;
+    }
+    passed
+}
+
+/// Sets the top bit of each byte that is neither a letter nor a hyphen. No carry crosses bytes, since the top
+/// bits are cleared.
+#[inline(always)]
+const fn not_of_words(word: u64) -> u64 {
+    // Letters are those from 0x40 on whose last five bits are 1 to 26.
+    let place = word & (ONES * 0x1f);
+    let letters = (word << 1) & (place + ONES * 0x7f) & !(place + ONES * (0x80 - 27));
+    let from_hyphen = word ^ (ONES * b'-' as u64);
+    let no_hyphens = ((from_hyphen & !TOPS) + ONES * 0x7f) | from_hyphen;
+    (no_hyphens & !letters | word) & TOPS
 }
 
 fn ends_value(octet: u8) -> bool {
@@ -179,5 +209,19 @@ mod tests {
             end.unwrap_or(text.len())
         });
         assert_eq!(value_length(b""), 0);
+    }
+
+    #[test]
+    fn a_word_ends_at_the_first_octet_that_is_no_letter_or_hyphen() {
+        for octet in 0..=u8::MAX {
+            let is_of_word = octet.is_ascii_alphabetic() || octet == b'-';
+            for place in 0..16 {
+                let mut text = [b'x'; 16];
+                text[place] = octet;
+                let expected = if is_of_word { 16 } else { place };
+                assert_eq!(word_length(&text), expected, "{octet:#x}");
+            }
+        }
+        assert_eq!(word_length(b"letters"), 0, "fewer than eight");
     }
 }

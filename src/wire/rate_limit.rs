@@ -84,7 +84,8 @@ impl RateLimit {
     /// that is plausible (see [`date::clock_of`]); past times become zero. Negative or invalid
     /// values count as missing.
     pub fn read(headers: &Headers, wall_now: Wall) -> Self {
-        if !headers.begin_with_any(b"rx") || !headers.names().any(is_about_limits) {
+        let pairs = [*b"ra", *b"x-"];
+        if !headers.may_begin_with_any(&pairs) || !headers.names().any(is_about_limits) {
             return RateLimit::default();
         }
         let mut reading = Reading {

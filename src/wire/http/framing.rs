@@ -4,6 +4,7 @@
 //! they conflict, the choice is made here.
 
 use super::{Head, HttpError, HttpVersion};
+use crate::wire::octets::{any, equal};
 
 /// How a reply's body is delimited (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +102,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 /// Returns whether one line of a list field contains this member, in any case.
 fn has_member(value: &[u8], wanted: &[u8]) -> bool {
     // Fast path for a list with one member, as nearly all are.
-    if !value.contains(&b',') {
+    if !any(value, |word| equal(word, b',')) {
         return value.eq_ignore_ascii_case(wanted);
     }
     members(value).any(|member| member.eq_ignore_ascii_case(wanted))

@@ -8,7 +8,7 @@ use httparse::{Header, ParserConfig, Status};
 
 use super::request::IS_TOKEN;
 use super::{HttpError, Limits};
-use crate::wire::octets::{equal_ignoring_case, value_length};
+use crate::wire::octets::{equal_ignoring_case, value_length, word_length};
 
 /// The status line and the header fields of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +68,8 @@ pub struct Headers {
     /// names count as one length. Most names that are looked up are absent, and most others are the
     /// only ones of their length, so look-ups rarely search the fields.
     firsts: [u16; LENGTHS],
-    /// A bit for each first letter of the names.
-    initials: u32,
+    /// A bit for the first two octets of each name.
+    initials: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,12 +128,10 @@ impl Headers {
         self.fields.iter().map(|field| self.slice(field.name))
     }
 
-    /// Returns whether a name starts with one of these letters, in any case, without a search
-    /// through the fields.
-    pub(in crate::wire) fn begin_with_any(&self, letters: &[u8]) -> bool {
-        let wanted = letters
-            .iter()
-            .fold(0, |all, letter| all | initial_bit(*letter));
+    /// Returns whether a name may start with one of these pairs of octets, in any case, without a search
+    /// through the fields. A few other pairs are not told apart from them.
+    pub(in crate::wire) fn may_begin_with_any(&self, pairs: &[[u8; 2]]) -> bool {
+        let wanted = pairs.iter().fold(0, |all, pair| all | initial_bit(*pair));
         self.initials & wanted != 0
     }
 
@@ -413,7 +411,9 @@ impl HeadBuffer {
             let first = &mut firsts[length_place(field.name.len())];
             field.next = *first;
             *first = number;
-            initials |= initial_bit(self.bytes[field.name.start as usize]);
+            let name = &self.bytes[field.name.start as usize..];
+            // At least a colon follows.
+            initials |= name.first_chunk().map_or(0, |pair| initial_bit(*pair));
         }
         let headers = Headers {
             bytes: self.bytes,
@@ -482,9 +482,9 @@ fn length_place(length: usize) -> usize {
     length.min(LENGTHS - 1)
 }
 
-/// The bit of a name's first letter in [`Headers::initials`], independent of case.
-fn initial_bit(letter: u8) -> u32 {
-    1 << (letter % 32)
+/// The bit of a name's first two octets in [`Headers::initials`], independent of case.
+fn initial_bit([first, second]: [u8; 2]) -> u64 {
+    1 << (first % 8 * 8 + second % 8)
 }
 
 /// A head that was parsed in one pass.
@@ -520,7 +520,7 @@ fn read_regular(bytes: &[u8], fields: &mut Vec<Field>) -> Option<Regular> {
             return None;
         }
         let name = at + 2;
-        let mut colon = name;
+        let mut colon = name + word_length(&bytes[name..]);
         while IS_TOKEN[usize::from(*bytes.get(colon)?)] {
             colon += 1;
         }

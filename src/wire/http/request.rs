@@ -244,7 +244,9 @@ fn check_field(name: &str, value: &str) -> Result<(), RequestError> {
 }
 
 fn check_value(name: &str, value: &str) -> Result<(), RequestError> {
-    if value_length(value.as_bytes()) < value.len() {
+    let is_control = |word| below(word, b' ') | equal(word, DELETE);
+    // A tab is a control character but allowed.
+    if any(value.as_bytes(), is_control) && value_length(value.as_bytes()) < value.len() {
         return Err(RequestError::HeaderValue(name.to_owned()));
     }
     Ok(())
