@@ -266,6 +266,7 @@ impl Frontier {
         let first = job.kind == PageKind::Robots;
         let before = slot.queue.peek().map(Queued::priority);
         let queued = Queued::of(job);
+        let id = queued.id();
         self.queued_bytes += queued.bytes();
         slot.queue.push(queued);
         match slot.state {
@@ -273,8 +274,10 @@ impl Frontier {
             LaneState::Idle => self.offer_lane(lane),
             // A robots.txt request needs no robots.txt verdict and no page limit.
             LaneState::Robots | LaneState::Limited if first => self.offer_lane(lane),
-            // The first request may be another now, with other costs.
-            LaneState::Offered => self.offer_lane(lane),
+            // It has other costs than the one that was first before.
+            LaneState::Offered if slot.queue.peek().map(Queued::id) == Some(id) => {
+                self.offer_active(lane);
+            }
             _ => {}
         }
     }
@@ -299,8 +302,11 @@ impl Frontier {
         let queued = Queued::of(job);
         self.queued_bytes += queued.bytes();
         slot.queue.push(queued);
-        if slot.state == LaneState::Parked {
-            self.update_parked(lane, before);
+        match slot.state {
+            LaneState::Parked => self.update_parked(lane, before),
+            // The first request is another now, with other costs.
+            LaneState::Offered => self.offer_active(lane),
+            _ => {}
         }
         self.offer_limited(lane);
         self.offer_or_close(lane, now);
@@ -525,9 +531,9 @@ impl Frontier {
             | LaneState::Held
             | LaneState::Limited
             | LaneState::Parked
+            | LaneState::Offered
             | LaneState::Closed => {}
             _ if !slot.queue.is_empty() => self.offer_lane(lane),
-            LaneState::Offered => {}
             LaneState::Idle | LaneState::Released => {
                 self.lanes[lane.0 as usize].state = LaneState::Idle;
                 self.close_if_done(lane, now);

@@ -198,6 +198,9 @@ impl Many {
 
     /// The first that is not a sitemap.
     fn other(&self) -> Option<&Queued> {
+        if self.others.is_empty() && self.rare.is_none() {
+            return self.run.front();
+        }
         let mut first = self.run.front().max(self.others.peek());
         for heap in self.rare.iter().flat_map(|rare| &rare.heaps) {
             first = first.max(heap.peek());
