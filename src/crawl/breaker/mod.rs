@@ -312,7 +312,8 @@ impl Breaker {
             Some(target) => self.watches[index].remember(network, target, now),
             None => self.watches[index].answered(now),
         }
-        if !self.watches[index].is_leftover(now) {
+        let watch = &self.watches[index];
+        if !watch.is_quiet() && !watch.is_leftover(now) {
             self.settle(index, now);
         }
         if let Some(other) = egress.other_family()

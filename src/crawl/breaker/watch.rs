@@ -233,6 +233,13 @@ impl Watch {
         !self.is_open() && first.is_some_and(|at| now.saturating_since(at) < LEFTOVERS)
     }
 
+    /// Whether it is closed, and knows of no failure: an answer changes nothing then.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.state, State::Closed { suspended: None })
+            && self.failed.is_empty()
+            && self.tried.is_empty()
+    }
+
     /// Whether all failures that wait for a verdict were missing routes.
     pub fn lacks_routes(&self) -> bool {
         let mut suspended = self.suspended().peekable();
@@ -281,6 +288,12 @@ impl Watch {
             return;
         }
         self.remembered_at = Some(now);
+        if let Some(last) = self.known.back_mut()
+            && last.network == network
+        {
+            (last.target, last.at, last.is_doubted) = (target, now, false);
+            return;
+        }
         self.known.retain(|known| known.network != network);
         if self.known.len() == KNOWN_MAX {
             self.known.pop_front();
