@@ -18,8 +18,8 @@ use crate::wire::marks;
 
 /// Classifies responses.
 pub struct Classifier {
-    classify: Box<dyn Classify>,
-    may_read_bodies: bool,
+    /// The embedder's; without one, the status decides.
+    own: Option<Box<dyn Classify>>,
     wall_at_start: Wall,
 }
 
@@ -34,24 +34,20 @@ pub struct Response<'a> {
 
 impl Classifier {
     /// With the embedder's `Classify`, if there is one. `wall_at_start`: when the crawl's clock began.
-    pub fn new(classify: Option<Box<dyn Classify>>, wall_at_start: Wall) -> Self {
-        Classifier {
-            may_read_bodies: classify.is_some(),
-            classify: classify.unwrap_or_else(|| Box::new(ByStatus)),
-            wall_at_start,
-        }
+    pub fn new(own: Option<Box<dyn Classify>>, wall_at_start: Wall) -> Self {
+        Classifier { own, wall_at_start }
     }
 
     /// Whether a signal may depend on a body: scopes then wait for it before they send again.
     pub fn may_read_bodies(&self) -> bool {
-        self.may_read_bodies
+        self.own.is_some()
     }
 
     /// Signal of a response to a job, for the pace of its scopes.
-    pub fn signal_of(
+    pub fn signal_of<'a>(
         &self,
         job: &Job,
-        scopes: &[&str],
+        scopes: impl Iterator<Item = &'a str>,
         response: &Response<'_>,
         now: Instant,
     ) -> Signal {
@@ -65,10 +61,15 @@ impl Classifier {
             .sent
             .filter(|_| timed_out && response.status.is_none());
         let waited = waited.map(|sent| now.saturating_since(sent));
-        self.classify.classify(&Answer {
+        let (classify, scopes) = match &self.own {
+            Some(own) => (&**own, scopes.collect()),
+            // It does not depend on them.
+            None => (&ByStatus as &dyn Classify, Names::new()),
+        };
+        classify.classify(&Answer {
             id: job.id,
             url: job.url.as_str(),
-            scopes,
+            scopes: &scopes,
             status: response.status,
             headers: response.headers,
             failure: failure.map(|failure| failure.kind),
@@ -82,9 +83,10 @@ impl Classifier {
 
     /// Signal of the body of a response that has ended, in addition to its head's.
     pub fn body_signal_of(&self, job: &Job, page: &Page, now: Instant) -> BodySignal {
-        self.with_answer(job, page, now, |classify, answer| {
-            classify.classify_body(answer, &page.body)
-        })
+        let signal = self.with_answer(job, page, now, |own, answer| {
+            own.classify_body(answer, &page.body)
+        });
+        signal.unwrap_or_else(BodySignal::nothing)
     }
 
     /// Facts of a response's end.
@@ -107,22 +109,24 @@ impl Classifier {
 
     /// Whether an attempt that ended is made again; `None` where the settings decide.
     pub fn retries(&self, job: &Job, page: &Page, now: Instant) -> Option<bool> {
-        self.with_answer(job, page, now, |classify, answer| {
-            classify.retries(answer, u32::from(job.attempt))
-        })
+        let retries = self.with_answer(job, page, now, |own, answer| {
+            own.retries(answer, u32::from(job.attempt))
+        });
+        retries.flatten()
     }
 
-    /// Asks about an attempt that ended.
+    /// Asks the embedder's `Classify`, if there is one, about an attempt that ended.
     fn with_answer<T>(
         &self,
         job: &Job,
         page: &Page,
         now: Instant,
         ask: impl FnOnce(&dyn Classify, &Answer<'_>) -> T,
-    ) -> T {
-        let scopes: SmallVec<[&str; 4]> = page.scopes.iter().map(String::as_str).collect();
-        ask(
-            &*self.classify,
+    ) -> Option<T> {
+        let own = self.own.as_ref()?;
+        let scopes: Names<'_> = page.scopes.iter().map(String::as_str).collect();
+        let answered = ask(
+            &**own,
             &Answer {
                 id: job.id,
                 url: job.url.as_str(),
@@ -136,6 +140,10 @@ impl Classifier {
                 dont_adjust_delay: job.flags.dont_adjust_delay,
                 wall: self.wall_at_start.at(now),
             },
-        )
+        );
+        Some(answered)
     }
 }
+
+/// Names of the scopes of a request.
+type Names<'a> = SmallVec<[&'a str; 4]>;

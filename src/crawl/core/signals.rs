@@ -1,7 +1,5 @@
 //! Reports responses to the throttle, and the throttle's decisions to the sink and the log.
 
-use smallvec::SmallVec;
-
 use crate::base::slab::Key;
 use crate::crawl::classifier::Response;
 use crate::crawl::core::Core;
@@ -57,9 +55,9 @@ impl<I: Io> Core<I> {
 
     fn signal_of(&self, flight: &Flight, response: &Response<'_>) -> Signal {
         let scopes = self.throttle.ticket_scopes(flight.ticket);
-        let names: SmallVec<[&str; 4]> = scopes.map(|id| self.throttle.scope_name(id)).collect();
+        let names = scopes.map(|id| self.throttle.scope_name(id));
         self.classifier
-            .signal_of(&flight.job, &names, response, self.now)
+            .signal_of(&flight.job, names, response, self.now)
     }
 
     /// A response has ended whose head gave this signal.
