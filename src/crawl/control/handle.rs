@@ -83,7 +83,7 @@ impl Handle {
     pub fn submit(&self, request: Request) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
         let mut job = match job_of(&request, &shared.config) {
-            Ok(job) => Box::new(job),
+            Ok(job) => job,
             Err(why) => {
                 let request = Box::new(request);
                 return Err(SubmitError::Rejected { request, why });
@@ -142,7 +142,7 @@ impl Handle {
         let (unlocked, request) = is_open(Box::new(request))?;
         drop(unlocked);
         let mut job = match job_of(&request, &shared.config) {
-            Ok(job) => Box::new(job),
+            Ok(job) => job,
             Err(why) => return Err(SubmitError::Rejected { request, why }),
         };
         let (mut submitted, _) = is_open(request)?;
@@ -174,7 +174,7 @@ impl Handle {
     pub fn submit_seed_at(&self, request: Request, position: u64) -> Result<(), SubmitError> {
         let shared = &self.stopper.shared;
         let job = match job_of(&request, &shared.config) {
-            Ok(job) => Box::new(job),
+            Ok(job) => job,
             Err(why) => {
                 self.count_bad_seeds(1);
                 let request = Box::new(request);

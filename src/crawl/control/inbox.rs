@@ -70,7 +70,7 @@ impl Inbox {
         let all = std::mem::take(&mut submitted.waiting);
         for waiting in all {
             match waiting {
-                Waiting::Numbered(job) if is_unwanted(&job) => out.push(*job),
+                Waiting::Numbered(job) if is_unwanted(&job) => out.push(job),
                 wanted => submitted.waiting.push_back(wanted),
             }
         }

@@ -65,12 +65,12 @@ pub struct RoomWait<'a> {
     place: Option<Key>,
 }
 
-/// A submitted request.
+/// A submitted request. Not boxed: memory that one thread allocates and another frees takes long.
 pub enum Waiting {
     /// It has its number, and its submitter is notified of its end.
-    Numbered(Box<Job>),
+    Numbered(Job),
     /// A seed without a number, and its position in the list of seeds, from 1; 0 if it is in none.
-    Seed(Box<Job>, u64),
+    Seed(Job, u64),
     /// The list of seeds has ended.
     SeedsEnd,
 }

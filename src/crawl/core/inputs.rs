@@ -56,12 +56,12 @@ impl<I: Io> Core<I> {
             None => return false,
             Some(Waiting::Numbered(job)) => {
                 let url_bytes = job.url.as_str().len();
-                self.admit(*job, OfferOrigin::Submitter);
+                self.admit(job, OfferOrigin::Submitter);
                 url_bytes
             }
             Some(Waiting::Seed(job, position)) => {
                 let url_bytes = job.url.as_str().len();
-                self.admit(*job, OfferOrigin::List);
+                self.admit(job, OfferOrigin::List);
                 if position > 0 {
                     self.record_seeds_taken(position);
                 }
