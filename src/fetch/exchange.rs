@@ -376,9 +376,12 @@ impl Exchange {
     }
 
     /// The same, for an exchange that will be renewed. It is empty afterwards.
+    // Inlined, and without a copy of all that was received: both are large.
+    #[inline]
     pub fn take_outcome(&mut self) -> Outcome {
-        let received = std::mem::take(&mut self.received);
-        let begun = received.head.is_some();
+        let received = &mut self.received;
+        let head = received.head.take();
+        let wire = std::mem::take(&mut received.wire);
         Outcome {
             timings: self.timings,
             request_bytes: match self.state {
@@ -386,13 +389,13 @@ impl Exchange {
                 _ if self.is_forwarded => without_credentials(std::mem::take(&mut self.request)),
                 _ => std::mem::take(&mut self.request),
             },
-            response_bytes: if begun { received.wire } else { Vec::new() },
+            response_bytes: if head.is_some() { wire } else { Vec::new() },
             head_length: received.head_bytes,
             bytes_wire: received.wire_bytes,
-            head: received.head,
+            head,
             chunked: received.framing == Some(Framing::Chunked),
-            body: received.body,
-            undecoded: received.undecoded,
+            body: std::mem::take(&mut received.body),
+            undecoded: received.undecoded.take(),
             body_mode: self.body_mode,
             bytes_taken: received.taken,
             truncated: received.truncated,

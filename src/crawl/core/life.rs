@@ -180,8 +180,7 @@ impl<I: Io> Core<I> {
             self.on_no_response(&flight, failure.as_ref(), exchange.timings());
         }
         let mut outcome = exchange.take_outcome();
-        let undecoded = outcome.undecoded.take();
-        let mut page = self.page_of(&flight, outcome, failure, carrier);
+        let mut page = self.page_of(&flight, &mut outcome, failure, carrier);
         self.frontier.count_bytes(flight.lane, page.bytes_wire);
         let is_stopped = is_stopped(&page);
         let open = OpenEnd {
@@ -189,8 +188,7 @@ impl<I: Io> Core<I> {
             signal: flight.signal.take(),
             decisions: flight.decisions,
         };
-        let job = flight.job;
-        let (refusals, work, open, target) = match undecoded {
+        let (refusals, work, open, target) = match outcome.undecoded {
             Some(body) => {
                 if !self.classifier.may_read_bodies() {
                     self.throttle.finish_exchange(flight.ticket, self.now);
@@ -199,8 +197,15 @@ impl<I: Io> Core<I> {
                 (0, work, Some(Box::new(open)), None)
             }
             None => {
-                let (refusals, followed) = self.conclude_reply(&job, open, &mut page, false);
+                let (refusals, followed) = self.conclude_reply(&flight.job, open, &mut page, false);
                 let (finding, target) = match followed {
+                    Followed::Finding(finding)
+                        if finding.is_over() && self.pages.takes_at_once(&page) =>
+                    {
+                        let of = (&flight.job, flight.lane, flight.origin);
+                        let buffers = self.conclude_page(of, refusals, page, None);
+                        return self.output.put_exchange(exchange, Some(buffers));
+                    }
                     Followed::Finding(finding) => (finding, None),
                     Followed::Awaits(target) => (Finding::default(), Some(target)),
                 };
@@ -208,7 +213,7 @@ impl<I: Io> Core<I> {
             }
         };
         let task = Task {
-            job,
+            job: flight.job,
             lane: flight.lane,
             origin: flight.origin,
             refusals,

@@ -1,15 +1,19 @@
 //! Processes replies: so much at once, the rest a step in each turn, or by helper threads.
 
+use crate::base::ids::LaneId;
 use crate::base::units::Units;
 use crate::base::worker::WorkerDone;
 use crate::crawl::core::Core;
 use crate::crawl::core::follow::Followed;
+use crate::crawl::network::origins::Origin;
 use crate::crawl::pages::Task;
 use crate::fetch::exchange::Buffers;
 use crate::frontier::job::Job;
 use crate::frontier::offers::OfferId;
 use crate::frontier::robots::RobotsResult;
 use crate::io::Io;
+use crate::sink::Preparation;
+use crate::sink::page::Page;
 
 /// Pages of the line that are concluded in one turn: a millisecond's work.
 const CONCLUDED_PER_TURN: usize = 64;
@@ -230,13 +234,24 @@ impl<I: Io> Core<I> {
         } = task;
         let work = work.expect("a page at a worker is not concluded");
         let (page, prepared) = work.into_page();
+        self.conclude_page((&job, lane, origin), refusals, page, prepared)
+    }
+
+    /// The same of a page with nothing left to do, of a request of this lane and origin.
+    pub fn conclude_page(
+        &mut self,
+        (job, lane, origin): (&Job, LaneId, Origin),
+        refusals: u32,
+        page: Box<Page>,
+        prepared: Option<Box<dyn Preparation>>,
+    ) -> Buffers {
         self.count_in_scopes(&page, refusals);
         let counts = page.is_final && page.status.is_some();
         if let Some(prepared) = prepared {
             self.output.handle_prepared(page.id, prepared);
         }
-        let buffers = self.deliver(&job, page);
-        self.end_attempt(lane, &job, counts);
+        let buffers = self.deliver(job, page);
+        self.end_attempt(lane, job, counts);
         self.release_origin(origin);
         buffers
     }

@@ -25,7 +25,7 @@ impl<I: Io> Core<I> {
     pub fn page_of(
         &mut self,
         flight: &Flight,
-        outcome: Outcome,
+        outcome: &mut Outcome,
         failure: Option<Failure>,
         carrier: &Carrier,
     ) -> Box<Page> {
@@ -45,21 +45,21 @@ impl<I: Io> Core<I> {
         page.delay = outcome.timings.sent.map(|_| gap);
         page.refetched = outcome.timings.sent.is_some() && self.take_requested(&page.url);
         page.bytes_wire = outcome.bytes_wire;
-        page.request_bytes = outcome.request_bytes;
-        page.response_bytes = outcome.response_bytes;
+        page.request_bytes = std::mem::take(&mut outcome.request_bytes);
+        page.response_bytes = std::mem::take(&mut outcome.response_bytes);
         page.head_length = outcome.head_length;
         page.chunked = outcome.chunked;
-        page.body = outcome.body;
+        page.body = std::mem::take(&mut outcome.body);
         page.body_mode = outcome.body_mode;
         page.bytes_taken = outcome.bytes_taken;
-        if let Some(head) = outcome.head {
+        if let Some(head) = outcome.head.take() {
             page.status = Some(head.status);
             page.version = Some(head.version);
             if let Some(value) = head.headers.get("content-type") {
+                // Mostly it is that of the page before.
                 let place = page.content_type.insert(self.output.take_content_type());
-                match str::from_utf8(value) {
-                    Ok(text) => rewrite(place, text),
-                    Err(_) => rewrite(place, &String::from_utf8_lossy(value)),
+                if place.as_bytes() != value {
+                    rewrite(place, &String::from_utf8_lossy(value));
                 }
             }
             page.headers = head.headers;

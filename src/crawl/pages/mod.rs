@@ -211,6 +211,17 @@ impl Pages {
         true
     }
 
+    /// Whether a page that is searched for nothing is concluded at once: that takes negligible time, and none is
+    /// before it. Its share of the turn is spent then.
+    pub fn takes_at_once(&mut self, page: &Page) -> bool {
+        let takes = is_light(page) && self.is_first();
+        if takes {
+            let units = self.units_at_once();
+            self.put_back(&units);
+        }
+        takes
+    }
+
     /// Whether a reply that has just arrived is concluded at once if its work is complete: none is before it.
     pub fn is_first(&self) -> bool {
         self.line.is_empty()
@@ -416,9 +427,7 @@ impl Task {
     pub fn is_light(&self) -> bool {
         let work = self.work.as_ref();
         work.is_some_and(|work| {
-            work.is_decoded()
-                && work.finding().is_over()
-                && work.page.response_bytes.len() + work.page.body.len() <= LIGHT
+            work.is_decoded() && work.finding().is_over() && is_light(&work.page)
         })
     }
 
@@ -437,6 +446,11 @@ impl Task {
     pub fn memory(&self, has_record: bool) -> Option<usize> {
         self.work.as_ref().map(|work| work.memory(has_record))
     }
+}
+
+/// Whether what is left to do with a page that was searched takes negligible time.
+fn is_light(page: &Page) -> bool {
+    page.response_bytes.len() + page.body.len() <= LIGHT
 }
 
 fn job_of(number: u64, work: PageWork) -> WorkerJob {
