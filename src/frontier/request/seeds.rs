@@ -113,7 +113,13 @@ impl SeedError {
 /// The URL of a text that is a URL or a bare host.
 fn url_of(text: &str) -> Result<String, SeedError> {
     let not_a_url = || Err(SeedError::NotAUrl(shortened(text, 80)));
-    let (scheme, rest) = match text.split_once("://") {
+    let after = |scheme| {
+        let rest = text.strip_prefix(scheme)?.strip_prefix("://")?;
+        Some((scheme, rest))
+    };
+    // Faster than a search.
+    let usual = after("http").or_else(|| after("https"));
+    let (scheme, rest) = match usual.or_else(|| text.split_once("://")) {
         Some((scheme, rest)) if is_scheme(scheme) => (Some(scheme), rest),
         _ => (None, text),
     };
@@ -124,7 +130,8 @@ fn url_of(text: &str) -> Result<String, SeedError> {
     {
         return Err(SeedError::Scheme(shortened(text, 80)));
     }
-    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or("");
+    let ends = |byte| matches!(byte, b'/' | b'?' | b'#' | b'\\');
+    let authority = &rest[..rest.bytes().position(ends).unwrap_or(rest.len())];
     match scheme {
         Some(_) if authority.is_empty() || authority.contains(char::is_whitespace) => not_a_url(),
         Some(_) => Ok(text.to_owned()),

@@ -23,9 +23,13 @@ pub(super) fn read(input: &str) -> Option<CrawlUrl> {
     let target = &octets[path_start..];
     let path_end = target.iter().position(|b| *b == b'?');
     let path_end = path_start + path_end.unwrap_or(target.len());
-    let (host, port) = match input[host_start..path_start].split_once(':') {
-        Some((host, digits)) => (host, port(digits).filter(|port| *port != own_port)?),
-        None => (&input[host_start..path_start], own_port),
+    let authority = &input[host_start..path_start];
+    let (host, port) = match authority.bytes().position(|byte| byte == b':') {
+        Some(colon) => {
+            let port = port(&authority[colon + 1..]);
+            (&authority[..colon], port.filter(|port| *port != own_port)?)
+        }
+        None => (authority, own_port),
     };
     let path = &octets[path_start..path_end];
     let has_dots = path.windows(2).any(|pair| pair == b"/.");
@@ -133,8 +137,9 @@ fn port(digits: &str) -> Option<u16> {
 
 /// Returns whether this is a name that IDNA leaves unchanged, or an IPv4 address in canonical form.
 fn is_host(host: &str) -> bool {
-    let last = host.rsplit('.').next().unwrap_or(host);
-    if last.starts_with(|first: char| first.is_ascii_digit()) {
+    let point = host.bytes().rposition(|byte| byte == b'.');
+    let last = &host.as_bytes()[point.map_or(0, |point| point + 1)..];
+    if last.first().is_some_and(u8::is_ascii_digit) {
         return host.parse::<Ipv4Addr>().is_ok();
     }
     all(host.as_bytes(), HOST)
