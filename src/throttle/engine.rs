@@ -626,21 +626,20 @@ impl Throttle {
 
     /// The scope whose gap delays a ready ticket longest at `now`, and until when.
     fn blocker_of_ticket(&self, ticket: &Ticket, now: Instant) -> Option<(ScopeId, Instant)> {
-        ticket
-            .held
-            .iter()
-            .map(|held| {
-                let scope = self.scope_ref(held.id);
-                let at = if scope.may_depart_more() {
-                    scope.departs_at().max(ticket.due)
-                } else {
-                    // Its slots were reserved before the concurrency was lowered.
-                    Instant::FAR_FUTURE
-                };
-                (held.id, at)
-            })
-            .filter(|(_, at)| *at > now)
-            .max_by_key(|(_, at)| *at)
+        let mut blocker: Option<(ScopeId, Instant)> = None;
+        for held in &ticket.held {
+            let scope = self.scope_ref(held.id);
+            let at = if scope.may_depart_more() {
+                scope.departs_at().max(ticket.due)
+            } else {
+                // Its slots were reserved before the concurrency was lowered.
+                Instant::FAR_FUTURE
+            };
+            if at > now && blocker.is_none_or(|(_, latest)| at >= latest) {
+                blocker = Some((held.id, at));
+            }
+        }
+        blocker
     }
 
     /// Evicts the scope if it holds no state, else schedules its next check.

@@ -372,7 +372,21 @@ impl Scope {
     }
 
     /// The gap after the last departure, with its jitter: the largest that any rule asks for.
+    #[inline]
     pub fn gap(&self) -> Duration {
+        let (delay, floor) = match &self.rules {
+            Some(rules) => (rules.pace().delay, rules.floor),
+            None => (self.settings().delay, Duration::ZERO),
+        };
+        // Independent of jitter.
+        if delay.is_zero() && self.settings().delay_per_slot.is_zero() {
+            return floor;
+        }
+        self.drawn_gap()
+    }
+
+    /// The same where there is a delay.
+    fn drawn_gap(&self) -> Duration {
         let Some(rules) = &self.rules else {
             let settings = self.settings();
             let drawn = scaled(settings.delay, f64::from(self.factor));
@@ -384,10 +398,6 @@ impl Scope {
         };
         let factor = f64::from(self.factor);
         let pace = rules.pace();
-        if pace.delay.is_zero() && self.settings().delay_per_slot.is_zero() {
-            // Independent of jitter.
-            return rules.floor;
-        }
         // If the pace changed since the draw, the drawn factor may exceed the new jitter.
         let jitter = self.jitter();
         let within = factor.clamp(1.0 + jitter.low, 1.0 + jitter.high);
@@ -418,11 +428,13 @@ impl Scope {
     }
 
     /// When the next request may depart, by every gap and hold.
+    #[inline]
     pub fn departs_at(&self) -> Instant {
         self.departs_after().0
     }
 
     /// The same, with the resulting gap after the last departure; zero before the first.
+    #[inline]
     pub fn departs_after(&self) -> (Instant, Duration) {
         let (gap_over, gap) = match self.last_sent {
             Instant::FAR_FUTURE => (Instant::START, Duration::ZERO),
@@ -478,6 +490,7 @@ impl Scope {
 
     /// The same as [`Scope::releases_at`], for a scope with a free slot whose next departure may be
     /// at `departs_at`.
+    #[inline]
     pub fn releases_after(&self, departs_at: Instant, cost: f64, now: Instant) -> Option<Instant> {
         let mut departs = departs_at;
         if self.prepared > 0 {
@@ -490,6 +503,7 @@ impl Scope {
     }
 
     /// When the quota has this much left.
+    #[inline]
     pub fn fits_at(&self, cost: f64, now: Instant) -> Instant {
         let rules = self.rules.as_ref();
         rules.map_or(Instant::START, |rules| rules.fits_at(cost, now))

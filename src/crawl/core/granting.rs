@@ -145,8 +145,8 @@ impl<I: Io> Core<I> {
     pub fn begin_gap(&mut self, key: Key, gone: Instant) {
         if let Some(flight) = self.flights.get(key)
             && matches!(flight.stage, Stage::Exchanging { .. })
+            && self.throttle.sent(flight.ticket, gone)
         {
-            self.throttle.sent(flight.ticket, gone);
             self.throttle
                 .follow_departure(flight.lane, flight.ticket, gone);
         }

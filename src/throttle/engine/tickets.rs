@@ -86,23 +86,20 @@ impl Throttle {
         };
         let (slot, scope_table) = (&self.lanes[lane as usize], &mut self.scope_table);
         let mut charges = Vec::new();
-        let held: SmallVec<[Held; 2]> = slot
-            .scopes()
-            .iter()
-            .map(|id| {
-                let scope = scope_table.get_mut(*id).expect("a lane's scopes exist");
-                if let Some(charge) = scope.charge(slot.cost(*id)) {
-                    charges.push((*id, charge));
-                }
-                let (slot, free_at) = scope.reserve();
-                due = due.max(free_at);
-                Held {
-                    id: *id,
-                    slot,
-                    refused: false,
-                }
-            })
-            .collect();
+        let mut held = SmallVec::<[Held; 2]>::new();
+        for id in slot.scopes() {
+            let scope = scope_table.get_mut(*id).expect("a lane's scopes exist");
+            if let Some(charge) = scope.charge(slot.cost(*id)) {
+                charges.push((*id, charge));
+            }
+            let (slot, free_at) = scope.reserve();
+            due = due.max(free_at);
+            held.push(Held {
+                id: *id,
+                slot,
+                refused: false,
+            });
+        }
         let first = held[0].id;
         TicketId(self.tickets.insert(Ticket {
             held,
@@ -228,11 +225,11 @@ impl Throttle {
 
     /// Reports the time by which a departed request was on the wire. The next gap and the quota's
     /// window run from it. It is later than the charged time, so nothing is sent earlier than
-    /// planned. May be reported again, with the same time or a later one.
-    pub fn sent(&mut self, ticket: TicketId, at: Instant) {
+    /// planned. May be reported again, with the same time or a later one; returns whether it is new.
+    pub fn sent(&mut self, ticket: TicketId, at: Instant) -> bool {
         let state = self.tickets.get_mut(ticket.0).expect(TICKET_IN_USE);
         if state.on_wire_at == at {
-            return;
+            return false;
         }
         (state.sent, state.on_wire_at) = (at, at);
         for (id, charge) in &state.charges {
@@ -249,6 +246,7 @@ impl Throttle {
                 .expect("a ticket's scopes exist");
             scope.sent(*slot, at);
         }
+        true
     }
 
     /// Charges a failed set-up as a send at `started`.
