@@ -52,7 +52,9 @@ impl Throttle {
             let was_calm = state.is_calm() && !observation.refused;
             state.answer(&observation, *slot, now, &mut changes);
             let is_calm = was_calm && state.is_calm();
-            self.note(*scope, Some(id), signal.status, &mut changes, now);
+            if !changes.is_empty() {
+                self.note(*scope, Some(id), signal.status, &mut changes, now);
+            }
             self.changes = changes;
             let asked = self.asked_hold(ticket, *scope, signal, observation.refused);
             if let Some((wait, source)) = asked {
@@ -74,7 +76,9 @@ impl Throttle {
                 self.schedule_check(*scope, now);
             }
         }
-        self.apply_feedback_of(ticket, id, &signal.feedback, now);
+        if !signal.feedback.is_empty() {
+            self.apply_feedback_of(ticket, id, &signal.feedback, now);
+        }
     }
 
     /// Applies feedback about the scopes of a request.
@@ -130,7 +134,9 @@ impl Throttle {
             };
             self.answer(ticket, id, &late, now);
         }
-        self.apply_feedback_of(ticket, id, &body.feedback, now);
+        if !body.feedback.is_empty() {
+            self.apply_feedback_of(ticket, id, &body.feedback, now);
+        }
     }
 
     /// Handles the end of an exchange, for the scopes that learn from it.
