@@ -53,7 +53,9 @@ impl Fixed {
             answer.port = fixed.to_port;
             return Some(Ok(answer));
         }
-        if let Ok(address) = host.parse() {
+        // Most are names, which need not be read as an address.
+        let may_be_address = host.contains(':') || host.ends_with(|c: char| c.is_ascii_digit());
+        if may_be_address && let Ok(address) = host.parse() {
             return Some(Ok(Answer::fixed(
                 Addresses::from_iter([address]),
                 Source::Literal,
