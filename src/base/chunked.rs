@@ -17,15 +17,11 @@ pub struct ChunkedVec<T> {
 }
 
 impl<T> ChunkedVec<T> {
-    /// Number of records per chunk: a power of two, so that an index needs no division.
-    const CHUNK: usize = {
-        let bytes = if size_of::<T>() == 0 {
-            1
-        } else {
-            size_of::<T>()
-        };
-        assert!(bytes <= CHUNK_BYTES, "a chunk holds a record");
-        1 << (CHUNK_BYTES / bytes).ilog2()
+    /// Number of records per chunk.
+    const CHUNK: usize = if size_of::<T>() == 0 {
+        CHUNK_BYTES
+    } else {
+        CHUNK_BYTES / size_of::<T>()
     };
 
     /// An empty table.
@@ -108,8 +104,9 @@ impl<T> Default for ChunkedVec<T> {
     }
 }
 
-/// A chunk is at most this large: small enough that its allocation holds up no turn.
-const CHUNK_BYTES: usize = 128 * 1024;
+/// Below the size from which an allocator maps memory page by page, minus alignment overhead below
+/// a power of two: with some allocators blocks of exactly that size take a quarter more.
+const CHUNK_BYTES: usize = 64 * 1024 - 64;
 
 #[cfg(test)]
 mod tests {

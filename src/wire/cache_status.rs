@@ -16,8 +16,8 @@ use super::structured;
 /// origin only confirmed (304 to a revalidating cache) counts as cached: its body cost the origin
 /// nothing. `Age` is used only if no other field decides.
 pub fn is_cached(headers: &Headers) -> Option<bool> {
-    let pairs = [*b"ag", *b"ca", *b"cf", *b"x-"];
-    if !headers.may_begin_with_any(&pairs) || !headers.names().any(|name| source_of(name).is_some())
+    if !headers.may_begin_with_any(&BEGINNINGS)
+        || !headers.names().any(|name| source_of(name).is_some())
     {
         return None;
     }
@@ -60,13 +60,13 @@ const SOURCES: &[(&str, Source)] = &[
     ("x-litespeed-cache", Source::Words),
 ];
 
+/// How they begin.
+const BEGINNINGS: [[u8; 2]; 4] = [*b"ag", *b"ca", *b"cf", *b"x-"];
+
 fn source_of(name: &[u8]) -> Option<Source> {
     // Most names are excluded by their second letter.
-    let may_match = matches!(
-        (name.first()?, name.get(1)?),
-        (b'a' | b'A', b'g' | b'G') | (b'c' | b'C', b'a' | b'A' | b'f' | b'F') | (b'x' | b'X', b'-')
-    );
-    if !may_match {
+    let begins = name.first_chunk::<2>()?.to_ascii_lowercase();
+    if !BEGINNINGS.iter().any(|known| begins == *known) {
         return None;
     }
     let is = |known: &&(&str, _)| name.eq_ignore_ascii_case(known.0.as_bytes());

@@ -1,7 +1,7 @@
 //! Instructions of a page to crawlers: robots meta elements and `X-Robots-Tag`.
 //!
-//! Hand-written: the values are lists of words, of which three matter. The HTML tokenizer finds the
-//! elements.
+//! Hand-written: the values are lists of words, of which three matter. The search for links finds
+//! the elements.
 
 /// The directives that matter to a crawl. Those of several sources are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Finds the links of an HTML page in bounded steps, with a tokenizer that follows the HTML
-//! standard.
+//! Finds the links of an HTML page in bounded steps, as the HTML standard reads it: plain tags at once, the
+//! others with a tokenizer.
 
 mod element;
 mod references;

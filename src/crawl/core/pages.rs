@@ -222,7 +222,7 @@ impl<I: Io> Core<I> {
         work.prepare(units)
     }
 
-    /// Delivers the page to the sink; the lane continues.
+    /// The same of a task.
     fn conclude(&mut self, task: Task) -> Buffers {
         let Task {
             job,
@@ -237,7 +237,7 @@ impl<I: Io> Core<I> {
         self.conclude_page((&job, lane, origin), refusals, page, prepared)
     }
 
-    /// The same of a page with nothing left to do, of a request of this lane and origin.
+    /// Delivers a page to the sink, with what was prepared of it; the lane continues.
     pub fn conclude_page(
         &mut self,
         (job, lane, origin): (&Job, LaneId, Origin),

@@ -20,6 +20,10 @@ impl Name {
         }
         let (mut name, mut at) = (0, 0);
         while at < text.len() {
+            // It would be as if the name ended here.
+            if text[at] == 0 {
+                return LONG;
+            }
             name |= (text[at].to_ascii_lowercase() as u64) << (8 * at);
             at += 1;
         }
@@ -390,7 +394,7 @@ const FRAME: Name = Name::of(b"frame");
 const IFRAME: Name = Name::of(b"iframe");
 const IMG: Name = Name::of(b"img");
 const LINK: Name = Name::of(b"link");
-/// Any other name of more letters.
+/// Any other name of more letters, or with a NUL.
 const LONG: Name = Name(0);
 const MATH: Name = Name::of(b"math");
 const META: Name = Name::of(b"meta");

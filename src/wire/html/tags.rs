@@ -32,6 +32,8 @@ struct Record<M> {
     marks: M,
     /// Cost of marks that the reader has not spent yet.
     cost: usize,
+    /// Units that the reader has spent beyond its quantum, or within it at the end of the page.
+    beyond: usize,
     /// Whether the last tag put the tokenizer into the data state, which it then leaves for tags, comments
     /// and CDATA only: false within the text of a `title`, a `script` and the like.
     is_data: bool,
@@ -66,6 +68,7 @@ impl<B: AsRef<[u8]>, M: Marks> Tags<B, M> {
         let shared = Shared(Arc::new(Mutex::new(Record {
             marks,
             cost: 0,
+            beyond: 0,
             is_data: true,
         })));
         let reader = BodyReader {
@@ -92,7 +95,11 @@ impl<B: AsRef<[u8]>, M: Marks> Tags<B, M> {
     /// Reads more of the page. Returns whether it is read to its end; if not, the units are spent.
     pub fn step(&mut self, units: &mut Units) -> bool {
         while !units.is_spent() {
-            if self.tokenizer.next().is_none() {
+            let is_over = self.tokenizer.next().is_none();
+            let mut shared = self.shared.lock();
+            units.spend(mem::take(&mut shared.beyond));
+            if is_over {
+                units.spend(mem::take(&mut shared.cost));
                 return true;
             }
             units.spend(QUANTUM);
@@ -193,7 +200,17 @@ impl<B: AsRef<[u8]>> Input<B> {
 
 impl<B, M> BodyReader<B, M> {
     fn spend(&mut self, units: usize) {
-        self.left = self.left.saturating_sub(units);
+        let beyond = units.saturating_sub(self.left);
+        self.left -= units - beyond;
+        if beyond > 0 {
+            self.shared.lock().beyond += beyond;
+        }
+    }
+
+    /// The page is read: what was spent of this quantum counts.
+    fn end(&mut self) {
+        let spent = self.quantum - mem::replace(&mut self.left, self.quantum);
+        self.shared.lock().beyond += spent;
     }
 
     fn pause(&mut self) -> Result<(), Paused> {
@@ -212,6 +229,7 @@ impl<B: AsRef<[u8]>, M: Marks> Reader for BodyReader<B, M> {
     fn read_byte(&mut self) -> Result<Option<u8>, Paused> {
         self.pause()?;
         let Some(octet) = self.input.rest(1).first().copied() else {
+            self.end();
             return Ok(None);
         };
         self.input.advance(1);
@@ -243,6 +261,7 @@ impl<B: AsRef<[u8]>, M: Marks> Reader for BodyReader<B, M> {
         let rest = self.input.rest(1);
         let rest = &rest[..rest.len().min(self.left.max(1))];
         if rest.is_empty() {
+            self.end();
             return Ok(None);
         }
         let mut shared = (needle == DATA).then(|| self.shared.lock());

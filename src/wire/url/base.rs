@@ -1,7 +1,7 @@
 //! The base of a page's references.
 //!
 //! The `url` library resolves references, except plain ones, which need no parser: absolute URLs that are
-//! canonical, and paths and queries that remain as they are written.
+//! canonical, and paths and queries that remain as they are written, after leading dot segments.
 
 use std::cell::Cell;
 

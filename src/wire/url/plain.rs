@@ -1,8 +1,8 @@
 //! A fast path for URLs and references that are canonical as written, as most are; a tenth of the cost of
 //! full parsing.
 //!
-//! All other URLs are left to the standard's parser: other letters, escapes, dot segments, and
-//! names that need further checks.
+//! All other URLs are left to the standard's parser: other letters, escapes, dot segments except those at the
+//! beginning of a reference, and names that need further checks.
 
 use std::net::Ipv4Addr;
 

@@ -43,6 +43,7 @@ fn emitter() -> (LinkEmitter<Seen>, Shared<Seen>) {
     let shared = Shared(Arc::new(Mutex::new(Record {
         marks: Seen::default(),
         cost: 0,
+        beyond: 0,
         is_data: true,
     })));
     (LinkEmitter::new(true, shared.clone()), shared)
@@ -278,6 +279,9 @@ fn tag() -> impl Strategy<Value = String> {
         "ab",
         "a=b",
         "a\"b",
+        "a\0",
+        "base\0",
+        "meta\0",
         "area",
         "base",
         "Meta",
@@ -471,16 +475,25 @@ fn no_construct_holds_a_step_for_longer_than_its_units() {
 
 #[test]
 fn what_is_found_costs_units() {
-    for link in ["<a href=x>", "<a href=&lt;x>"] {
-        let html = link.repeat(10_000);
+    let set = format!("<img srcset='{}x'>", "x, ".repeat(999));
+    let coded_set = format!("<img srcset='{}&lt;'>", "x, ".repeat(999));
+    for (tag, marks, count) in [
+        ("<a href=x>", 1, 10_000),
+        ("<a href=&lt;x>", 1, 10_000),
+        ("<a href=x>", 1, 1),
+        ("<a href=&lt;x>", 1, 1),
+        (&set, 1000, 10),
+        (&coded_set, 1000, 10),
+    ] {
+        let html = tag.repeat(count);
         let encoding = Detection::new(html.as_bytes(), Some("text/html; charset=utf-8"));
         let mut tags = Tags::new(html.as_bytes(), &encoding, true, Seen::default());
-        let mut steps = 0;
-        while !tags.step(&mut Units::new(1)) {
-            steps += 1;
-        }
-        let most = QUANTUM + link.len() + SEEN_UNITS;
-        assert!(steps >= 10_000 * SEEN_UNITS / most - 1, "{link}: {steps}");
+        let mut units = Units::unbounded();
+        assert!(tags.step(&mut units));
+        assert_eq!(tags.marks(|seen| seen.0.len()), marks * count);
+        let least = marks * count * SEEN_UNITS + html.len();
+        let spent = units.spent() as usize;
+        assert!(spent >= least, "{count} times {tag}: {spent} of {least}");
     }
 }
 
