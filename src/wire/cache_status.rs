@@ -65,8 +65,11 @@ const BEGINNINGS: [[u8; 2]; 4] = [*b"ag", *b"ca", *b"cf", *b"x-"];
 
 fn source_of(name: &[u8]) -> Option<Source> {
     // Most names are excluded by their second letter.
-    let begins = name.first_chunk::<2>()?.to_ascii_lowercase();
-    if !BEGINNINGS.iter().any(|known| begins == *known) {
+    let begins = name.get(..2)?;
+    if !BEGINNINGS
+        .iter()
+        .any(|known| begins.eq_ignore_ascii_case(known))
+    {
         return None;
     }
     let is = |known: &&(&str, _)| name.eq_ignore_ascii_case(known.0.as_bytes());
