@@ -95,23 +95,18 @@ impl Line<'_> {
 
     /// A duration in seconds: no exponent, up to nine decimals, no trailing zeros.
     pub fn seconds(&mut self, span: Duration) {
-        let (whole, fraction) = (span.as_secs(), span.subsec_nanos());
-        let mut text = *b"0.000000000";
-        put_digits(&mut text[2..], fraction);
-        let mut width = match fraction {
-            0 => 1,
-            _ => text.len(),
-        };
-        while width > 1 && text[width - 1] == b'0' {
+        self.number(span.as_secs());
+        let fraction = span.subsec_nanos();
+        if fraction == 0 {
+            return;
+        }
+        let mut text = *b".000000000";
+        put_digits(&mut text[1..], fraction);
+        let mut width = text.len();
+        while text[width - 1] == b'0' {
             width -= 1;
         }
-        // Most are shorter than ten seconds.
-        if whole < 10 {
-            text[0] += whole as u8;
-            return self.put(text, width);
-        }
-        self.number(whole);
-        self.out.extend_from_slice(&text[1..width]);
+        self.put(text, width);
     }
 
     pub fn wall(&mut self, wall: Wall) {
