@@ -5,6 +5,7 @@
 
 mod kernel;
 mod crowd;
+mod disk;
 mod overtaken;
 mod simulated;
 mod suite;
