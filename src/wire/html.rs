@@ -112,7 +112,7 @@ pub(crate) struct LinkSearch<B: AsRef<[u8]>> {
     base: Base,
     query_encoding: Option<QueryEncoding>,
     /// What the page says; elsewhere while it is read.
-    content: Content,
+    marks: PageMarks,
     stage: Stage<B>,
     /// Number of links found so far.
     count: usize,
@@ -121,7 +121,7 @@ pub(crate) struct LinkSearch<B: AsRef<[u8]>> {
 
 /// What a page says about links.
 #[derive(Debug, Default)]
-struct Content {
+struct PageMarks {
     agent: Box<str>,
     /// References and pages marked nofollow are omitted.
     nofollow: bool,
@@ -139,7 +139,7 @@ enum Stage<B: AsRef<[u8]>> {
     /// Detects the encoding.
     Detecting(B, Detection),
     /// Reads the tags.
-    Reading(Box<Tags<B, Content>>),
+    Reading(Box<Tags<B, PageMarks>>),
     /// Resolves the references to URLs.
     Resolving(Resolving),
     Over,
@@ -175,11 +175,11 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
             url_length_max,
             base: Base::of(page),
             query_encoding: None,
-            content: Content {
+            marks: PageMarks {
                 agent: options.agent.into(),
                 nofollow: options.nofollow,
                 references_max: options.links_max.saturating_mul(REFERENCES_PER_LINK),
-                ..Content::default()
+                ..PageMarks::default()
             },
             stage: Stage::Detecting(body, encoding),
             count: 0,
@@ -197,8 +197,8 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
                         return Step::Paused;
                     }
                     self.query_encoding = encoding.query_encoding();
-                    let content = std::mem::take(&mut self.content);
-                    let tags = Tags::new(body, &encoding, self.resources, content);
+                    let marks = std::mem::take(&mut self.marks);
+                    let tags = Tags::new(body, &encoding, self.resources, marks);
                     self.stage = Stage::Reading(Box::new(tags));
                 }
                 Stage::Reading(mut tags) => {
@@ -206,7 +206,7 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
                         self.stage = Stage::Reading(tags);
                         return Step::Paused;
                     }
-                    self.content = tags.into_marks();
+                    self.marks = tags.into_marks();
                     self.resolve();
                 }
                 Stage::Resolving(mut resolving) => {
@@ -233,14 +233,14 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
 
     /// The directives in its meta elements, once the page is read.
     pub fn directives(&self) -> Directives {
-        self.content.directives
+        self.marks.directives
     }
 
     /// Bytes of memory used besides the body.
     pub fn memory(&self) -> usize {
-        let references = self.content.references.memory();
+        let references = self.marks.references.memory();
         match &self.stage {
-            Stage::Reading(tags) => tags.marks(|content| content.references.memory()),
+            Stage::Reading(tags) => tags.marks(|marks| marks.references.memory()),
             Stage::Resolving(resolving) => references + resolving.seen.len() * SEEN_BYTES,
             Stage::Detecting(..) | Stage::Over => references,
         }
@@ -248,15 +248,15 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
 
     /// Starts to resolve after the page was read.
     fn resolve(&mut self) {
-        if self.content.nofollow && self.content.directives.nofollow {
+        if self.marks.nofollow && self.marks.directives.nofollow {
             return;
         }
         let page = self.base.clone().in_encoding(self.query_encoding);
-        self.base = match &self.content.base {
+        self.base = match &self.marks.base {
             Some(reference) => page.rebased(reference),
             None => page,
         };
-        self.content.references.complete();
+        self.marks.references.complete();
         self.stage = Stage::Resolving(Resolving {
             reach: self.base.reach(),
             next: 0,
@@ -265,7 +265,7 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
     }
 }
 
-impl Marks for Content {
+impl Marks for PageMarks {
     fn add(&mut self, mark: Mark<'_>) -> usize {
         let length = match mark {
             Mark::Base(base) => {
@@ -318,8 +318,8 @@ struct Resolving {
 impl Resolving {
     fn step<B: AsRef<[u8]>>(&mut self, search: &mut LinkSearch<B>, units: &mut Units) -> Step {
         while !units.is_spent() {
-            let Some((reference, text)) = search.content.references.get(self.next) else {
-                search.cut |= search.content.references.is_cut();
+            let Some((reference, text)) = search.marks.references.get(self.next) else {
+                search.cut |= search.marks.references.is_cut();
                 return Step::Over;
             };
             if search.count == search.links_max {
@@ -350,7 +350,7 @@ impl Resolving {
                 url,
                 element: reference.element,
                 attribute: reference.attribute,
-                nofollow: reference.nofollow || search.content.directives.nofollow,
+                nofollow: reference.nofollow || search.marks.directives.nofollow,
             });
         }
         Step::Paused

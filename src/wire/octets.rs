@@ -96,8 +96,8 @@ pub(super) fn value_length(octets: &[u8]) -> usize {
     passed + end.unwrap_or(rest.len())
 }
 
-/// Number of letters and hyphens at the start of a text, as far as they are found eight at a time: a few more
-/// may follow.
+/// A lower bound of the number of letters and hyphens at the start of a text. It reads eight octets at a time;
+/// fewer that are left at the end are not read.
 #[inline(always)]
 pub(super) fn word_length(octets: &[u8]) -> usize {
     let mut passed = 0;

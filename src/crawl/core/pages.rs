@@ -222,7 +222,7 @@ impl<I: Io> Core<I> {
         work.prepare(units)
     }
 
-    /// The same of a task.
+    /// Delivers the page of a task to the sink; the lane continues.
     fn conclude(&mut self, task: Task) -> Buffers {
         let Task {
             job,

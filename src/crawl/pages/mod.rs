@@ -211,9 +211,9 @@ impl Pages {
         true
     }
 
-    /// Whether a page that is searched for nothing is concluded at once: that takes negligible time, and none is
-    /// before it. Its share of the turn is spent then.
-    pub fn takes_at_once(&mut self, page: &Page) -> bool {
+    /// Spends the units of a page that is searched for nothing, if it can be concluded at once: that takes
+    /// negligible time, and no other page is before it. Returns whether it can.
+    pub fn try_take_at_once(&mut self, page: &Page) -> bool {
         let takes = is_light(page) && self.is_first();
         if takes {
             let units = self.units_at_once();

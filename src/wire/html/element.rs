@@ -15,14 +15,14 @@ impl Name {
         if text.len() > LETTERS_MAX {
             return match text.eq_ignore_ascii_case(b"plaintext") {
                 true => PLAINTEXT,
-                false => LONG,
+                false => UNKNOWN,
             };
         }
         let (mut name, mut at) = (0, 0);
         while at < text.len() {
             // It would be as if the name ended here.
             if text[at] == 0 {
-                return LONG;
+                return UNKNOWN;
             }
             name |= (text[at].to_ascii_lowercase() as u64) << (8 * at);
             at += 1;
@@ -394,8 +394,6 @@ const FRAME: Name = Name::of(b"frame");
 const IFRAME: Name = Name::of(b"iframe");
 const IMG: Name = Name::of(b"img");
 const LINK: Name = Name::of(b"link");
-/// Any other name of more letters, or with a NUL.
-const LONG: Name = Name(0);
 const MATH: Name = Name::of(b"math");
 const META: Name = Name::of(b"meta");
 const NOEMBED: Name = Name::of(b"noembed");
@@ -408,3 +406,5 @@ const SVG: Name = Name::of(b"svg");
 const TEXTAREA: Name = Name::of(b"textarea");
 const TITLE: Name = Name::of(b"title");
 const XMP: Name = Name::of(b"xmp");
+/// Any other name: of more letters, or with a NUL.
+const UNKNOWN: Name = Name(0);

@@ -129,7 +129,7 @@ impl Headers {
     }
 
     /// Returns whether a name may start with one of these pairs of octets, in any case, without a search
-    /// through the fields. A few other pairs are not told apart from them.
+    /// through the fields. If it returns false, none does; other pairs have the same bits, so true may be wrong.
     pub(in crate::wire) fn may_begin_with_any(&self, pairs: &[[u8; 2]]) -> bool {
         let wanted = pairs.iter().fold(0, |all, pair| all | initial_bit(*pair));
         self.initials & wanted != 0

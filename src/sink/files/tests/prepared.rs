@@ -7,7 +7,7 @@ use crate::fetch::failure::Truncation;
 /// Who prepares a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Preparer {
-    /// Nobody.
+    /// The sink, when the page is put.
     Put,
     /// The loop, in steps of so many units.
     Loop(u64),
