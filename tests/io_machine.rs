@@ -223,6 +223,39 @@ fn without_descriptors_connect_fails() {
 }
 
 #[test]
+fn epoll_makes_the_table_of_descriptors_before_the_first_socket() {
+    let name = "epoll_makes_the_table_of_descriptors_before_the_first_socket";
+    check_descriptors(name, || Some(back_end()));
+}
+
+#[test]
+fn io_uring_makes_the_table_of_descriptors_before_the_first_socket() {
+    let name = "io_uring_makes_the_table_of_descriptors_before_the_first_socket";
+    check_descriptors(name, uring);
+}
+
+fn check_descriptors<I: Io>(test: &str, make: impl FnOnce() -> Option<I>) {
+    if !inside() {
+        let code = again(test).wait().expect("it ends").code();
+        return assert_eq!(code, Some(7));
+    }
+    let files = 5000;
+    limit(Resource::Nofile, files);
+    let made = || {
+        let status = fs::read_to_string("/proc/self/status").expect("it is mounted");
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+        let size = size.and_then(|size| size.trim().parse::<u64>().ok());
+        size.expect("its size is there")
+    };
+    assert!(made() < files, "a process begins with a small table");
+    if let Some(io) = make() {
+        assert!(made() >= files, "{}", made());
+        drop(io);
+    }
+    std::process::exit(7);
+}
+
+#[test]
 fn dropping_the_back_end_waits_for_the_disk() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("results");

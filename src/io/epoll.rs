@@ -22,7 +22,7 @@ use mio::{Events, Interest, Poll, Token as Name, event};
 
 use self::edges::Edge;
 use self::reading::Reading;
-use super::limits::sockets_allowed;
+use super::limits::{make_descriptors, sockets_allowed};
 use super::sockets::connect_meter::ConnectMeter;
 use super::sockets::listening::LISTENERS_MAX;
 use super::sockets::outbox::{Held, Outbox};
@@ -87,6 +87,7 @@ impl Epoll {
         let capacity = sockets_allowed(settings.sockets_max)?;
         let poll = Poll::new()?;
         let (timer, due) = (Timer::new()?, DueSignal::new()?);
+        make_descriptors(capacity, timer.as_fd());
         for (fd, name) in [(timer.as_fd(), TIMER), (due.as_fd(), DUE)] {
             let mut source = SourceFd(&fd.as_raw_fd());
             poll.registry()
@@ -227,6 +228,29 @@ impl Epoll {
         Ok(departure)
     }
 
+    /// Sends what was asked for in this turn.
+    fn send_queued(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let mut queued = std::mem::take(&mut self.queued);
+        let mut stamped = false;
+        if !outbox.is_empty() {
+            let now = self.stamps.now();
+            self.departures.begin(now);
+            stamped = self.idle_time.is_available(now);
+        }
+        for (send, bytes) in outbox.sends() {
+            let token = send.token;
+            match self.send_or_queue(token, bytes, send.mark, stamped) {
+                Ok(Some(departure)) => queued.push(departure.event(token)),
+                Ok(None) => {}
+                Err(error) => self.fail(token, error, &mut queued),
+            }
+        }
+        outbox.clear();
+        self.outbox = outbox;
+        self.queued = queued;
+    }
+
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
         let at = self.stamps.now();
         self.sockets.fail(token.slot);
@@ -252,6 +276,10 @@ impl Io for Epoll {
     }
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
+        // What is ready does not wait for that: it takes tens of microseconds.
+        if !self.outbox.is_empty() {
+            self.send_queued();
+        }
         self.open(token, Kind::Stream, to);
     }
 
@@ -320,25 +348,7 @@ impl Io for Epoll {
 
     fn submit(&mut self) {
         self.threads.submit();
-        let mut outbox = std::mem::take(&mut self.outbox);
-        let mut queued = std::mem::take(&mut self.queued);
-        let mut stamped = false;
-        if !outbox.is_empty() {
-            let now = self.stamps.now();
-            self.departures.begin(now);
-            stamped = self.idle_time.is_available(now);
-        }
-        for (send, bytes) in outbox.sends() {
-            let token = send.token;
-            match self.send_or_queue(token, bytes, send.mark, stamped) {
-                Ok(Some(departure)) => queued.push(departure.event(token)),
-                Ok(None) => {}
-                Err(error) => self.fail(token, error, &mut queued),
-            }
-        }
-        outbox.clear();
-        self.outbox = outbox;
-        self.queued = queued;
+        self.send_queued();
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {

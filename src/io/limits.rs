@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, RawFd};
 use std::path::{Path, PathBuf};
 
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the process's limit of open files to its maximum and returns it.
@@ -38,6 +40,20 @@ pub(super) fn sockets_allowed(wanted: usize) -> io::Result<usize> {
         ))),
         allowed => Ok(allowed),
     }
+}
+
+/// Makes the process's table of descriptors large enough for `sockets`, at most [`DESCRIPTORS_MADE`].
+///
+/// The kernel grows the table by doubling, when a socket is made. While threads share it, that call waits
+/// until no processor reads the former table, which took 10 to 20 ms of a turn each time.
+pub(super) fn make_descriptors(sockets: usize, any: impl AsFd) {
+    let last = sockets.saturating_add(KEPT_BACK).min(DESCRIPTORS_MADE) as u64;
+    let last = last.min(open_files()).saturating_sub(1);
+    let Ok(last) = RawFd::try_from(last) else {
+        return;
+    };
+    // The copy is closed at once; the table never shrinks. If the system refuses, the table grows later.
+    drop(fcntl_dupfd_cloexec(any, last));
 }
 
 /// A limit of memory, and how much of what it limits is in use.
@@ -175,6 +191,9 @@ impl Version {
 
 /// Descriptors kept for files, pipes, the connections of two listeners and the back end itself.
 const KEPT_BACK: usize = 64;
+
+/// Descriptors that the table is made for at the start, 1 MiB of the kernel's memory.
+const DESCRIPTORS_MADE: usize = 1 << 17;
 
 /// Memory that is untouched and yet in use: stacks of threads and buffers of the receive pool.
 const UNTOUCHED: u64 = 96 << 20;

@@ -110,7 +110,7 @@ pub trait Io {
     /// The kernel does not stamp such a connection: the stamps of its events are bounds.
     fn accept(&mut self, token: Token, accepted: Accepted);
 
-    /// Copies bytes to be sent. They leave at the next `submit`, never before.
+    /// Copies bytes to be sent. They leave at the next `submit` or just before the next `connect`.
     ///
     /// With `mark`, a `Sent` event has the moments just before and after the first of these bytes was
     /// passed to the kernel. What the socket does not take at once is sent as it drains, and a `Flushed`

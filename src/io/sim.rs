@@ -427,6 +427,39 @@ impl Sim {
             }
         }
     }
+
+    /// Sends what was asked for in this turn.
+    fn send_queued(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let mut queued = std::mem::take(&mut self.queued);
+        for (send, bytes) in outbox.sends() {
+            let before = self.net.now();
+            let took = self.net.send_takes();
+            if !took.is_zero() {
+                self.pass(took, &mut queued);
+            }
+            let Some(entry) = current(&mut self.entries, send.token) else {
+                continue;
+            };
+            let connecting = matches!(entry.state, State::Connecting(_));
+            let Some(socket) = entry.socket() else {
+                continue;
+            };
+            if connecting {
+                socket.held.push(Held {
+                    bytes: bytes.to_vec(),
+                    mark: send.mark,
+                });
+                continue;
+            }
+            self.net.send(socket.id, bytes);
+            let after = self.net.now();
+            queued.extend(send.mark.then_some(sent(send.token, before, after)));
+        }
+        outbox.clear();
+        self.outbox = outbox;
+        self.queued = queued;
+    }
 }
 
 impl Io for Sim {
@@ -447,6 +480,7 @@ impl Io for Sim {
     }
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
+        self.send_queued();
         self.open(token, to, false);
     }
 
@@ -571,35 +605,7 @@ impl Io for Sim {
             let (done, at) = self.workers.perform(job, self.net.now());
             self.net.schedule(at, SimEvent::Computed(done));
         }
-        let mut outbox = std::mem::take(&mut self.outbox);
-        let mut queued = std::mem::take(&mut self.queued);
-        for (send, bytes) in outbox.sends() {
-            let before = self.net.now();
-            let took = self.net.send_takes();
-            if !took.is_zero() {
-                self.pass(took, &mut queued);
-            }
-            let Some(entry) = current(&mut self.entries, send.token) else {
-                continue;
-            };
-            let connecting = matches!(entry.state, State::Connecting(_));
-            let Some(socket) = entry.socket() else {
-                continue;
-            };
-            if connecting {
-                socket.held.push(Held {
-                    bytes: bytes.to_vec(),
-                    mark: send.mark,
-                });
-                continue;
-            }
-            self.net.send(socket.id, bytes);
-            let after = self.net.now();
-            queued.extend(send.mark.then_some(sent(send.token, before, after)));
-        }
-        outbox.clear();
-        self.outbox = outbox;
-        self.queued = queued;
+        self.send_queued();
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {

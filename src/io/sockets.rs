@@ -255,11 +255,20 @@ impl<I: Input> Sockets<I> {
         self.ready.len()
     }
 
-    /// Takes the first socket of the ready queue; its token can be stale.
-    pub(super) fn next_ready(&mut self) -> Option<Token> {
+    /// Takes the first socket of the ready queue, and what it costs from the turn's reads that are left; its
+    /// token can be stale.
+    pub(super) fn next_ready(&mut self, left: &mut usize) -> Option<Token> {
+        if *left == 0 {
+            return None;
+        }
         let token = self.ready.pop_front()?;
         if let Some(connection) = self.get(token).and_then(Entry::connection) {
             connection.is_queued = false;
+            let reads = match connection.kind {
+                Kind::Stream => 1,
+                Kind::Datagram => READS_OF_DATAGRAM,
+            };
+            *left = left.saturating_sub(reads);
         }
         Some(token)
     }
@@ -380,3 +389,7 @@ impl<I: Input> Connection<I> {
         Ok(delivery)
     }
 }
+
+/// Reads of a turn that a datagram counts as. An address that a name server answers is connected to, which
+/// takes tens of microseconds.
+const READS_OF_DATAGRAM: usize = 2;

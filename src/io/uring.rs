@@ -42,7 +42,7 @@ use self::ring::{Completion, OpId, OpKind, Ring, SLOT_MAX};
 use self::stamping::Stamping;
 use self::submissions::{Submission, TIMER, WAKE, listener_op};
 use super::epoll::READS_MAX;
-use super::limits::sockets_allowed;
+use super::limits::{make_descriptors, sockets_allowed};
 use super::sockets::connect_meter::ConnectMeter;
 use super::sockets::outbox::{Held, Outbox};
 use super::sockets::socket::{keep_stamping, net_error};
@@ -117,6 +117,7 @@ impl Uring {
         });
         let wake = WakeSignal::waker(&signal);
         let timer = Timer::new()?;
+        make_descriptors(capacity, timer.as_fd());
         let stamping = keep_stamping()?;
         // SAFETY: no receive begins before all is in `uring`, whose `drop` ends every receive or leaks
         // the buffers. Until then nothing can fail, and `ring`, declared later, is dropped first.
@@ -208,6 +209,29 @@ impl Uring {
                 }
             },
         )
+    }
+
+    /// Sends what was asked for in this turn.
+    fn send_queued(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let mut queued = std::mem::take(&mut self.queued);
+        let mut stamped = false;
+        if !outbox.is_empty() {
+            let now = self.stamps.now();
+            self.departures.begin(now);
+            stamped = self.stamping.has_idle_time(now);
+        }
+        for (send, bytes) in outbox.sends() {
+            let token = send.token;
+            match self.send_or_queue(token, bytes, send.mark, stamped) {
+                Ok(Some(departure)) => queued.push(departure.event(token)),
+                Ok(None) => {}
+                Err(error) => self.fail(token, error, &mut queued),
+            }
+        }
+        outbox.clear();
+        self.outbox = outbox;
+        self.queued = queued;
     }
 
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
@@ -306,6 +330,12 @@ impl Io for Uring {
     }
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
+        // What is ready does not wait for that: it takes tens of microseconds.
+        if !self.outbox.is_empty() {
+            self.provide();
+            self.flush();
+            self.send_queued();
+        }
         self.open(token, Kind::Stream, to);
     }
 
@@ -374,25 +404,7 @@ impl Io for Uring {
         // Receives are submitted first, so that they are active when the replies come.
         self.provide();
         self.flush();
-        let mut outbox = std::mem::take(&mut self.outbox);
-        let mut queued = std::mem::take(&mut self.queued);
-        let mut stamped = false;
-        if !outbox.is_empty() {
-            let now = self.stamps.now();
-            self.departures.begin(now);
-            stamped = self.stamping.has_idle_time(now);
-        }
-        for (send, bytes) in outbox.sends() {
-            let token = send.token;
-            match self.send_or_queue(token, bytes, send.mark, stamped) {
-                Ok(Some(departure)) => queued.push(departure.event(token)),
-                Ok(None) => {}
-                Err(error) => self.fail(token, error, &mut queued),
-            }
-        }
-        outbox.clear();
-        self.outbox = outbox;
-        self.queued = queued;
+        self.send_queued();
         self.flush();
     }
 

@@ -152,15 +152,26 @@ impl<I: Io> Core<I> {
     /// Handles what has arrived; requests depart in between.
     fn take_events(&mut self) {
         let mut events = self.network.take_events();
+        self.take_all(&mut events);
+        self.network.put_back_events(events);
+        let mut events = self.network.take_name_events();
+        if !events.is_empty() {
+            // Names that are resolved are connected to, which takes long.
+            self.depart_due();
+            self.take_all(&mut events);
+        }
+        self.network.put_back_name_events(events);
+        // What became due in the meantime departs in this turn.
+        self.update_clock();
+    }
+
+    fn take_all(&mut self, events: &mut Vec<Event>) {
         for (number, event) in events.drain(..).enumerate() {
             self.take(event);
             if number % EVENTS_PER_DEPARTURE == EVENTS_PER_DEPARTURE - 1 {
                 self.depart_due();
             }
         }
-        self.network.put_back_events(events);
-        // What became due in the meantime departs in this turn.
-        self.update_clock();
     }
 
     /// Takes commands and requests from outside of the turn, and what has ended unsent.

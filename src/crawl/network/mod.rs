@@ -42,7 +42,7 @@ use crate::crawl::network::pieces::Pieces;
 use crate::crawl::network::ports::Ports;
 use crate::crawl::network::race::Races;
 use crate::crawl::network::room::Room;
-use crate::crawl::network::socket::{HttpSocket, Sockets, key_of};
+use crate::crawl::network::socket::{HttpSocket, Socket, Sockets, key_of};
 use crate::crawl::timer::{Deadlines, SlotTimer};
 use crate::fetch::connection::Connection;
 use crate::fetch::exchange::Exchange;
@@ -83,9 +83,11 @@ pub struct Network<I: Io> {
     pieces: Pieces,
     /// Buffer for a connection's output.
     scratch: Vec<u8>,
-    /// Events of the last wait.
+    /// Events of the last wait, but for those of sockets to name servers.
     events: Vec<Event>,
-    /// Number of these events, also after they were taken.
+    /// The events of sockets to name servers.
+    name_events: Vec<Event>,
+    /// Number of all these events, also after they were taken.
     events_len: usize,
     /// Number of these events that were searched for sends.
     events_seen: usize,
@@ -126,6 +128,7 @@ impl<I: Io> Network<I> {
             pieces: Pieces::new(io.waker()),
             scratch: Vec::new(),
             events: Vec::new(),
+            name_events: Vec::new(),
             events_len: 0,
             events_seen: 0,
             queued_seen: 0,
@@ -250,12 +253,21 @@ impl<I: Io> Network<I> {
         self.pieces.begin_turn();
         self.io.wait(until, &mut self.events);
         self.events_len = self.events.len();
+        if self.names.has_sockets() {
+            let sockets = &self.sockets;
+            let of_names = |event: &mut Event| {
+                let key = event.token().map(key_of);
+                key.is_some_and(|key| matches!(sockets.get(key), Some(Socket::Dns(_))))
+            };
+            self.name_events
+                .extend(self.events.extract_if(.., of_names));
+        }
         self.events_seen = 0;
         self.queued_seen = 0;
     }
 
-    /// Takes the events of the last wait. Their memory is given back with
-    /// [`put_back_events`](Self::put_back_events).
+    /// Takes the events of the last wait, but for those of sockets to name servers. Their memory is given
+    /// back with [`put_back_events`](Self::put_back_events).
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
@@ -265,6 +277,17 @@ impl<I: Io> Network<I> {
         self.events = events;
     }
 
+    /// Takes the events of sockets to name servers. Their memory is given back with
+    /// [`put_back_name_events`](Self::put_back_name_events).
+    pub fn take_name_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.name_events)
+    }
+
+    /// Puts back the memory of these events, which is empty.
+    pub fn put_back_name_events(&mut self, events: Vec<Event>) {
+        self.name_events = events;
+    }
+
     /// Number of events that the last wait reported.
     pub fn events_of_turn(&self) -> usize {
         self.events_len
@@ -272,7 +295,7 @@ impl<I: Io> Network<I> {
 
     /// Whether the last wait reported events.
     pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
+        self.events_len > 0
     }
 
     /// The next attempt that has sent something since the last call, and when: from the events of the last

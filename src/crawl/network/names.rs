@@ -102,6 +102,11 @@ impl Names {
         self.resolver.poll()
     }
 
+    /// Whether a socket to a name server is open.
+    pub fn has_sockets(&self) -> bool {
+        !self.sockets.is_empty()
+    }
+
     /// Records the key of a socket that was opened for the resolver.
     pub fn add_socket(&mut self, socket: SocketId, key: Key) {
         self.sockets.insert(socket, key);

@@ -52,6 +52,53 @@ fn a_turn_reads_a_few_sockets_and_reports_new_connections_first<I: KernelBackEnd
     assert!(most.is_some_and(|most| *most <= 20), "{turns:?}");
 }
 
+fn what_is_ready_leaves_before_connections_begin<I: KernelBackEnd>() {
+    let mut watch = Watch::<Kernel<I>>::new();
+    let peer = watch.bench.listen(vec![Step::Expect(1)]);
+    watch.connect(token(0), peer);
+    watch.io().send(token(0), b"?", true);
+    for slot in 1..4 {
+        watch.io().connect(token(slot), peer);
+    }
+    watch.io().submit();
+    let (mut left, mut begun) = (None, Vec::new());
+    while left.is_none() || begun.len() < 3 {
+        match watch.next() {
+            Seen::Sent(_, at) => left = Some(at),
+            Seen::Connected { started, .. } => begun.push(started),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(
+        begun.iter().all(|begun| Some(*begun) >= left),
+        "{left:?}, {begun:?}"
+    );
+}
+
+fn a_turn_reads_half_as_many_datagrams_as_streams<I: KernelBackEnd>() {
+    let mut watch = Watch::<Kernel<I>>::new();
+    let (echo, many) = (watch.bench.echo(), 60);
+    for slot in 0..many {
+        watch.io().open_datagram(token(slot), echo);
+        watch.io().send(token(slot), b"?", false);
+    }
+    watch.io().submit();
+    let mut events = Vec::new();
+    let mut turns = Vec::new();
+    while turns.iter().sum::<usize>() < many as usize {
+        watch.io().wait(None, &mut events);
+        turns.push(events.len());
+        for event in events.drain(..) {
+            match event {
+                Event::Received { chunk, .. } => watch.io().release(chunk),
+                other => panic!("an answer expected, not {other:?}"),
+            }
+        }
+    }
+    let most = turns.iter().max();
+    assert!(most.is_some_and(|most| *most <= 8), "{turns:?}");
+}
+
 fn the_bytes_read_in_one_turn_are_bounded<I: KernelBackEnd>() {
     let settings = IoSettings {
         read_budget: 20_000,
@@ -133,6 +180,8 @@ const TURNS_MAX: usize = 8;
 
 kernels! {
     a_turn_reads_a_few_sockets_and_reports_new_connections_first
+    what_is_ready_leaves_before_connections_begin
+    a_turn_reads_half_as_many_datagrams_as_streams
     the_bytes_read_in_one_turn_are_bounded
     a_peer_that_sends_without_end_does_not_delay_others
 }

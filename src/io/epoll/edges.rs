@@ -97,12 +97,12 @@ impl Epoll {
     /// Reads once from each of the first ready sockets, while there are buffers. The others wait for the
     /// next call: what is read here is handled before anything is sent.
     pub(super) fn serve_ready(&mut self, events: &mut Vec<Event>) {
-        let mut bytes = 0;
+        let (mut bytes, mut left) = (0, READS_MAX);
         for _ in 0..self.sockets.ready_count().min(READS_MAX) {
             if !self.pool.has_free() || bytes >= self.settings.read_budget {
                 return;
             }
-            let Some(token) = self.sockets.next_ready() else {
+            let Some(token) = self.sockets.next_ready(&mut left) else {
                 return;
             };
             let before = events.len();
