@@ -147,7 +147,13 @@ enum LaneState {
 pub enum LaneChange {
     /// The lane has something to send, with these expected costs and this priority. Repeated when
     /// another request becomes the first.
-    Offer(LaneId, Costs, i32),
+    Offer {
+        lane: LaneId,
+        costs: Costs,
+        priority: i32,
+        /// It goes before others: the connection that fetched its robots.txt waits for it.
+        goes_first: bool,
+    },
     /// The lane has something to send, and is not offered before others.
     Park(LaneId),
     /// The lane has nothing to send until it is offered again.
@@ -556,7 +562,12 @@ impl Frontier {
         let extra = front.and_then(Queued::extra);
         let costs = extra.map_or_else(Costs::new, Extra::costs);
         let priority = front.map_or(0, Queued::priority);
-        self.changes.push(LaneChange::Offer(lane, costs, priority));
+        self.changes.push(LaneChange::Offer {
+            lane,
+            costs,
+            priority,
+            goes_first: self.first_pages.reserved_until(lane).is_some(),
+        });
     }
 
     /// Records that an attempt has ended. `page`: it fetched a page that counts against the limits.

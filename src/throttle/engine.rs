@@ -538,13 +538,7 @@ impl Throttle {
             self.dequeue(id);
             let slot = &mut self.lanes[lane as usize];
             slot.passed_over = slot.passed_over.saturating_add(1);
-            // Ahead of lanes without a claim, but behind an older claim.
-            let end = if self.scope_ref(blocker).claimed_by() == lane {
-                End::Front
-            } else {
-                End::Back
-            };
-            self.enqueue(lane, blocker, end);
+            self.enqueue(lane, blocker, self.end_for(lane, blocker));
             self.schedule_check(blocker, now);
             return Checked::Moved;
         }

@@ -17,10 +17,18 @@ impl<I: Io> Core<I> {
     pub fn update_lanes(&mut self) {
         for change in self.frontier.lane_changes() {
             match change {
-                LaneChange::Offer(lane, costs, priority) => {
+                LaneChange::Offer {
+                    lane,
+                    costs,
+                    priority,
+                    goes_first,
+                } => {
                     self.throttle.expect(lane, &costs, self.now);
                     self.throttle.set_priority(lane, priority, self.now);
-                    self.throttle.offer(lane, self.now);
+                    match goes_first {
+                        true => self.throttle.offer_first(lane, self.now),
+                        false => self.throttle.offer(lane, self.now),
+                    }
                 }
                 LaneChange::Park(lane) => self.throttle.park(lane, self.now),
                 LaneChange::Withdraw(lane) => self.throttle.withdraw(lane, self.now),

@@ -90,8 +90,8 @@ impl Bench {
     fn update(&mut self) {
         for change in self.frontier.lane_changes() {
             match change {
-                LaneChange::Offer(lane, ..) if self.offered.contains(&lane) => {}
-                LaneChange::Offer(lane, ..) => self.offered.push_back(lane),
+                LaneChange::Offer { lane, .. } if self.offered.contains(&lane) => {}
+                LaneChange::Offer { lane, .. } => self.offered.push_back(lane),
                 LaneChange::Park(lane) => assert!(!self.offered.contains(&lane)),
                 LaneChange::Withdraw(lane) => self.offered.retain(|other| *other != lane),
                 LaneChange::Close(lane) => {

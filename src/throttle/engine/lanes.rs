@@ -5,7 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::super::scope::NO_INDEX;
-use super::{End, PASSED_OVER_MAX, Throttle};
+use super::{PASSED_OVER_MAX, Throttle};
 use crate::base::ids::{LaneId, ScopeId, ScopeSet};
 use crate::base::time::Instant;
 
@@ -19,7 +19,7 @@ pub(super) struct Lane {
     pub offered_at: Instant,
     /// The next lane in the line (which may be there without waiting any more), or `NO_INDEX`.
     pub next: u32,
-    /// Number of its scopes that its requests name or map to, and `ORDERED`. They come first; the
+    /// Number of its scopes that its requests name or map to, `ORDERED` and `FIRST`. They come first; the
     /// others were added automatically (an address, a Crawl-delay).
     named: u8,
     /// The number of the priority of its next request.
@@ -40,6 +40,9 @@ struct More {
 
 /// The last of the scopes that requests name or map to is the most specific.
 const ORDERED: u8 = 0x80;
+
+/// Its request goes before those of others in the lines of its scopes.
+const FIRST: u8 = 0x40;
 
 /// Marks a missing scope.
 const NO_SCOPE: ScopeId = ScopeId(u32::MAX);
@@ -72,7 +75,7 @@ impl Lane {
 
     /// Number of its scopes that its requests name or map to: they come first.
     pub fn named(&self) -> u8 {
-        self.named & !ORDERED
+        self.named & !(ORDERED | FIRST)
     }
 
     /// Whether the last of these is the most specific.
@@ -115,6 +118,16 @@ impl Lane {
         if let Waiting::Offered { waited_for_slot } = &mut self.state {
             *waited_for_slot = true;
         }
+    }
+
+    /// Returns whether its request goes before those of others in the lines of its scopes.
+    pub fn goes_first(&self) -> bool {
+        self.named & FIRST != 0
+    }
+
+    /// Sets whether its request goes before those of others.
+    fn set_first(&mut self, first: bool) {
+        self.named = self.named & !FIRST | if first { FIRST } else { 0 };
     }
 
     /// Returns whether it has a request to send.
@@ -266,6 +279,17 @@ impl Throttle {
 
     /// Records that the lane has a request to send. Idempotent.
     pub fn offer(&mut self, lane: LaneId, now: Instant) {
+        self.offer_in_line(lane, false, now);
+    }
+
+    /// The same for a request that goes before those of other lanes in the lines of its scopes, since a
+    /// connection waits for it. Each scope still keeps its gaps, claims come before it, and in a scope whose lanes
+    /// differ in priority it has no precedence.
+    pub(crate) fn offer_first(&mut self, lane: LaneId, now: Instant) {
+        self.offer_in_line(lane, true, now);
+    }
+
+    fn offer_in_line(&mut self, lane: LaneId, goes_first: bool, now: Instant) {
         let slot = &mut self.lanes[lane.0 as usize];
         assert_ne!(slot.state, Waiting::Closed, "a closed lane is not offered");
         if slot.is_offered() {
@@ -276,11 +300,12 @@ impl Throttle {
         slot.state = Waiting::Offered {
             waited_for_slot: false,
         };
+        slot.set_first(goes_first);
         slot.offered_at = now;
         slot.passed_over = 0;
         if !slot.is_linked() {
             let first = slot.scopes()[0];
-            self.enqueue(lane.0, first, End::Back);
+            self.enqueue(lane.0, first, self.end_for(lane.0, first));
             return self.schedule_check(first, now);
         }
         // A withdrawn lane may still be in one of these lines, and now waits again.

@@ -67,6 +67,24 @@ impl Throttle {
         self.scope_mut(id).waiting = lane;
     }
 
+    /// Where a lane joins a scope's line: ahead of lanes without a claim, but behind an older claim, if it has
+    /// claimed the scope; ahead of all if it goes first, unless another has claimed it.
+    pub(super) fn end_for(&self, lane: u32, id: ScopeId) -> End {
+        let scope = self.scope_ref(id);
+        let slot = &self.lanes[lane as usize];
+        let goes_first = || {
+            slot.goes_first()
+                && scope.claimed_by() == NO_INDEX
+                && !self.priorities.is_mixed(id)
+                && (scope.waiting == NO_INDEX
+                    || self.lanes[scope.waiting as usize].priority == slot.priority)
+        };
+        match scope.claimed_by() == lane || goes_first() {
+            true => End::Front,
+            false => End::Back,
+        }
+    }
+
     /// Removes the first lane from the line.
     pub(super) fn dequeue(&mut self, id: ScopeId) {
         let last = self.scope_ref(id).waiting;

@@ -92,8 +92,8 @@ fn a_lane_whose_priority_rises_while_it_waits_goes_next() {
 }
 
 #[test]
-fn random_lanes_with_random_priorities_send_everything() {
-    for seed in 0..200 {
+fn random_lanes_with_random_priorities_and_precedence_send_everything() {
+    for seed in 0..300 {
         let mut rng = Rng::from_seed(seed);
         let mut settings = pace(1 + rng.below(2) as u32, rng.below(3) as f64 * 0.1, 0.0);
         settings.concurrent_requests = 1 + rng.below(4) as usize;
@@ -111,11 +111,15 @@ fn random_lanes_with_random_priorities_send_everything() {
         }
         for step in 0..100 {
             let lane = lanes[rng.below(lanes.len() as u64) as usize];
-            match rng.below(3) {
+            match rng.below(4) {
                 0 => {
                     let priority = rng.below(4) as i32 - 1;
                     world.throttle.set_priority(lane, priority, world.now);
                 }
+                3 => match rng.chance(0.5) {
+                    true => drop(world.first.insert(lane.0)),
+                    false => drop(world.first.remove(&lane.0)),
+                },
                 1 => {
                     let count = 1 + rng.below(3) as usize;
                     queued += count;

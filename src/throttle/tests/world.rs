@@ -1,7 +1,7 @@
 //! A simulated origin and its requests, in virtual time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use crate::base::ids::LaneId;
@@ -17,6 +17,8 @@ pub(super) struct World {
     pub throttle: Throttle,
     pub now: Instant,
     pub queued: BTreeMap<u32, VecDeque<Page>>,
+    /// Lanes whose requests go first.
+    pub first: BTreeSet<u32>,
     pub events: BinaryHeap<Reverse<(Instant, u64, WorldEvent)>>,
     pub tickets: BTreeMap<u64, Exchange>,
     pub next: u64,
@@ -175,6 +177,7 @@ impl World {
             throttle: Throttle::new(settings, seed, Instant::START),
             now: Instant::START,
             queued: BTreeMap::new(),
+            first: BTreeSet::new(),
             events: BinaryHeap::new(),
             tickets: BTreeMap::new(),
             next: 0,
@@ -269,7 +272,14 @@ impl World {
         let queue = self.queued.entry(lane.0).or_default();
         queue.extend(std::iter::repeat_n(page, count));
         self.expect(lane);
-        self.throttle.offer(lane, self.now);
+        self.offer(lane);
+    }
+
+    fn offer(&mut self, lane: LaneId) {
+        match self.first.contains(&lane.0) {
+            true => self.throttle.offer_first(lane, self.now),
+            false => self.throttle.offer(lane, self.now),
+        }
     }
 
     /// Sets the expected cost of the lane's next request.
@@ -324,7 +334,7 @@ impl World {
                 let page = queue.pop_front().expect("a lane is released for a request");
                 if !queue.is_empty() {
                     self.expect(lane);
-                    self.throttle.offer(lane, self.now);
+                    self.offer(lane);
                 }
                 self.next += 1;
                 let id = self.next;
@@ -419,7 +429,7 @@ impl World {
                 }
                 self.throttle.finish(ticket, self.now);
             }
-            WorldEvent::Offered(lane) => self.throttle.offer(LaneId(lane), self.now),
+            WorldEvent::Offered(lane) => self.offer(LaneId(lane)),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::crawl::finish::FinishReason;
 use crate::frontier::request::Request;
 use crate::io::sim::{Answer, ConnId, Faults, Net, World};
 use crate::io::{Io, IoSettings};
+use crate::throttle::settings::ScopePatch;
 
 /// Servers that answer each request after the same time.
 #[derive(Default)]
@@ -265,6 +266,37 @@ fn a_hosts_first_page_uses_the_connection_of_its_robots_txt() {
         let longest = world.longest_to_first_page();
         assert!(longest <= Duration::from_secs(4), "{longest:?}, {robots:?}");
         assert!(took < Duration::from_secs(60), "{took:?}, {robots:?}");
+    }
+}
+
+/// Each page comes with a robots.txt and a gap of the hosts' common scope for each.
+#[test]
+fn a_first_page_goes_before_hosts_that_begin_in_the_same_scope() {
+    let gap = Duration::from_millis(50);
+    for delay in [Duration::ZERO, Duration::from_millis(500)] {
+        let hosts = 300;
+        let requests = (0..hosts).map(|host| {
+            let own = format!("host {host}");
+            request(host, 0).scope("shared").scope(own)
+        });
+        let (world, took) = crawl_all(Servers::with_robots(""), requests, |config, _| {
+            config.frontier.robots_obey = true;
+            config.throttle.default.delay = delay;
+            let shared = ScopePatch {
+                delay: Some(gap),
+                ..ScopePatch::default()
+            };
+            config.throttle.scopes.insert("shared".into(), shared);
+        });
+        let world = world.borrow();
+        let connections = world.connections() as u32;
+        assert!(
+            connections <= hosts + hosts / 20,
+            "{connections}, {delay:?}"
+        );
+        let longest = world.longest_to_first_page();
+        assert!(longest <= delay.max(gap) * 2, "{longest:?}, {delay:?}");
+        assert!(took < gap * hosts * 2 + delay * 2, "{took:?}, {delay:?}");
     }
 }
 
