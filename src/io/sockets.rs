@@ -12,9 +12,9 @@ pub(super) mod listening;
 pub(super) mod connect_meter;
 pub(super) mod listeners;
 pub(super) mod outbox;
+mod ready;
 pub(super) mod socket;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use std::time::Duration;
 use self::connect_meter::ConnectMeter;
 use self::listeners::Listeners;
 use self::outbox::{Backlog, Held};
+use self::ready::ReadyQueue;
 use self::socket::Socket;
 use super::stamps::departures::{Departure, Departures};
 use super::stamps::{Stamps, departure_slack};
@@ -45,7 +46,7 @@ pub(super) struct Sockets<I> {
     open: usize,
     capacity: usize,
     /// Open sockets with pending input, in order of their turns. May contain stale tokens.
-    ready: VecDeque<Token>,
+    ready: ReadyQueue,
     pub(super) listeners: Listeners,
 }
 
@@ -85,6 +86,8 @@ pub(super) struct Connection<I> {
     pub(super) attempt_slack: Duration,
     /// When the last marked send left.
     pub(super) sent_at: Instant,
+    /// Bytes received since the last send.
+    received: usize,
     /// Allocated when first needed: most sockets take all they are given.
     pub(super) backlog: Option<Box<Backlog>>,
     pub(super) input: I,
@@ -112,7 +115,7 @@ impl<I: Input> Sockets<I> {
             entries: Vec::new(),
             open: 0,
             capacity,
-            ready: VecDeque::new(),
+            ready: ReadyQueue::default(),
             listeners: Listeners::new(wake),
         }
     }
@@ -246,7 +249,8 @@ impl<I: Input> Sockets<I> {
             && !connection.is_queued
         {
             connection.is_queued = true;
-            self.ready.push_back(token);
+            let is_long = connection.is_in_long_reply();
+            self.ready.push(token, is_long);
         }
     }
 
@@ -255,13 +259,13 @@ impl<I: Input> Sockets<I> {
         self.ready.len()
     }
 
-    /// Takes the first socket of the ready queue, and what it costs from the turn's reads that are left; its
+    /// Takes the next socket of the ready queue, and what it costs from the turn's reads that are left; its
     /// token can be stale.
     pub(super) fn next_ready(&mut self, left: &mut usize) -> Option<Token> {
         if *left == 0 {
             return None;
         }
-        let token = self.ready.pop_front()?;
+        let token = self.ready.pop()?;
         if let Some(connection) = self.get(token).and_then(Entry::connection) {
             connection.is_queued = false;
             let reads = match connection.kind {
@@ -344,9 +348,28 @@ impl<I: Input> Connection<I> {
             floor: started,
             attempt_slack: Duration::ZERO,
             sent_at: Instant::START,
+            received: 0,
             backlog: None,
             input: I::new(kind, started),
         }
+    }
+
+    /// Whether a long reply is arriving. It is read after the others.
+    fn is_in_long_reply(&self) -> bool {
+        self.kind == Kind::Stream && self.received >= LONG_REPLY
+    }
+
+    /// Of `most` bytes, those that are read at once: those of a short reply, or all of them of a long one.
+    pub(super) fn share_of(&self, most: usize) -> usize {
+        match self.kind {
+            Kind::Stream if !self.is_in_long_reply() => most.min(LONG_REPLY - self.received),
+            Kind::Stream | Kind::Datagram => most,
+        }
+    }
+
+    /// Counts bytes that were received.
+    pub(super) fn count_received(&mut self, bytes: usize) {
+        self.received = self.received.saturating_add(bytes);
     }
 
     pub(super) fn has_backlog(&self) -> bool {
@@ -370,6 +393,7 @@ impl<I: Input> Connection<I> {
         departures: &mut Departures,
         stamps: &Stamps,
     ) -> Result<Delivery, NetError> {
+        self.received = 0;
         let sent = departures.send(&mut self.socket, bytes, mark, stamped, stamps)?;
         let delivery = match (sent.taken, self.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
@@ -393,3 +417,6 @@ impl<I: Input> Connection<I> {
 /// Reads of a turn that a datagram counts as. An address that a name server answers is connected to, which
 /// takes tens of microseconds.
 const READS_OF_DATAGRAM: usize = 2;
+
+/// A reply is long from so many bytes on: most pages are shorter, and a receive buffer takes as much.
+const LONG_REPLY: usize = 16 << 10;

@@ -174,6 +174,47 @@ fn a_peer_that_sends_without_end_does_not_delay_others<I: KernelBackEnd>() {
     }
 }
 
+fn a_short_reply_does_not_wait_for_many_long_ones<I: KernelBackEnd>() {
+    const LONG: u32 = 40;
+    let mut watch = Watch::<Kernel<I>>::with(IoSettings {
+        read_budget: 20_000,
+        buffer_bytes: 1000,
+        ..IoSettings::default()
+    });
+    let flood = vec![Step::Expect(1), Step::Send(vec![7; 20_000_000])];
+    let flood = watch.bench.listen(flood);
+    let answer = vec![Step::Expect(1), Step::Send(b"!".to_vec())];
+    let other = watch.bench.listen(answer);
+    for slot in 0..=LONG {
+        let peer = if slot == LONG { other } else { flood };
+        watch.io().connect(token(slot), peer);
+    }
+    let mut connected = 0;
+    while connected <= LONG {
+        connected += u32::from(matches!(watch.next(), Seen::Connected { .. }));
+    }
+    for slot in 0..LONG {
+        watch.io().send(token(slot), b"?", false);
+    }
+    let mut received = vec![0; LONG as usize];
+    while received.iter().any(|bytes| *bytes < 40_000) {
+        if let Seen::Received(whose, bytes, _) = watch.next() {
+            received[whose.slot as usize] += bytes.len();
+        }
+    }
+    watch.io().send(token(LONG), b"?", false);
+    watch.io().submit();
+    watch.bench.until(other, |seen| seen.sent_bytes == 1);
+    watch.seen.clear();
+    let mut turns = 0;
+    let is_it = |seen: &Seen| matches!(seen, Seen::Received(whose, ..) if *whose == token(LONG));
+    while !watch.seen.iter().any(is_it) {
+        turns += 1;
+        assert!(turns <= TURNS_MAX, "no reply");
+        watch.turn(Duration::from_secs(1));
+    }
+}
+
 /// Turns until a reply beside a flood is reported: those whose buffers the flood has filled already, and
 /// one of its own.
 const TURNS_MAX: usize = 8;
@@ -184,4 +225,5 @@ kernels! {
     a_turn_reads_half_as_many_datagrams_as_streams
     the_bytes_read_in_one_turn_are_bounded
     a_peer_that_sends_without_end_does_not_delay_others
+    a_short_reply_does_not_wait_for_many_long_ones
 }

@@ -94,8 +94,8 @@ impl Epoll {
         }
     }
 
-    /// Reads once from each of the first ready sockets, while there are buffers. The others wait for the
-    /// next call: what is read here is handled before anything is sent.
+    /// Reads once from each of the first ready sockets, while there are buffers and bytes left of the turn's.
+    /// The others wait for the next call: what is read here is handled before anything is sent.
     pub(super) fn serve_ready(&mut self, events: &mut Vec<Event>) {
         let (mut bytes, mut left) = (0, READS_MAX);
         for _ in 0..self.sockets.ready_count().min(READS_MAX) {
@@ -106,15 +106,16 @@ impl Epoll {
                 return;
             };
             let before = events.len();
-            if let Err(error) = self.read(token, events) {
+            let most = self.settings.read_budget - bytes;
+            if let Err(error) = self.read(token, most, events) {
                 self.fail(token, error, events);
             }
             bytes += events[before..].iter().map(Event::len).sum::<usize>();
         }
     }
 
-    /// Reads from a socket until it is drained, its budget is spent or the pool is empty.
-    fn read(&mut self, token: Token, events: &mut Vec<Event>) -> Result<(), NetError> {
+    /// Reads from a socket until it is drained, its share of `most` bytes is read or the pool is empty.
+    fn read(&mut self, token: Token, most: usize, events: &mut Vec<Event>) -> Result<(), NetError> {
         let Some(entry) = self.sockets.get(token) else {
             return Ok(());
         };
@@ -122,7 +123,7 @@ impl Epoll {
             return Ok(());
         };
         let has_idle_time = self.idle_time.is_available(self.idle_time.since());
-        let mut budget = self.settings.read_budget;
+        let mut budget = connection.share_of(most);
         while connection.reading
             && let Some(unread) = connection.input.unread
         {
@@ -174,6 +175,7 @@ impl Epoll {
                         }
                     }
                     budget = budget.saturating_sub(length);
+                    connection.count_received(length);
                     events.push(Event::Received {
                         token,
                         chunk: Chunk {

@@ -256,23 +256,26 @@ impl Uring {
                 .is_some()
             {
                 let before = events.len();
-                self.report(token, events);
+                let most = self.settings.read_budget - bytes;
+                self.report(token, most, events);
                 bytes += events[before..].iter().map(Event::len).sum::<usize>();
                 self.update_receive(token.slot);
             }
         }
     }
 
-    /// Reports what a socket has received, up to its share of this turn.
-    fn report(&mut self, token: Token, events: &mut Vec<Event>) {
+    /// Reports what a socket has received, up to its share of `most` bytes.
+    fn report(&mut self, token: Token, most: usize, events: &mut Vec<Event>) {
         let entry = self.sockets.at(token.slot);
         let Some(connection) = entry.open() else {
             return;
         };
+        let share = connection.share_of(most);
         let mut reported = 0;
-        while connection.reading && reported < self.settings.read_budget {
+        while connection.reading && reported < share {
             if let Some((id, length, stamp)) = self.buffers.pop(&mut connection.input.unreported) {
                 reported += length;
+                connection.count_received(length);
                 let chunk = Chunk {
                     buffer: u32::from(id),
                     length: length as u32,
