@@ -3,6 +3,7 @@
 use std::mem;
 
 use super::failure::{Failure, FailureKind, Truncation};
+use crate::base::memory::{Expected, make_room, memory_of};
 use crate::wire::coding::{self, Budget, CodingError, DecodeProgress, Decoder};
 use crate::wire::http::{Framing, Headers};
 
@@ -27,6 +28,8 @@ pub(super) struct Body {
     over: usize,
     /// This many bytes are held until the end of the body.
     held_max: usize,
+    /// Bytes that are expected before content decoding, if they are held.
+    expected: Expected,
     /// What is held at the end is decoded elsewhere.
     defers: bool,
     /// The body is complete on the wire; whether its connection can be reused.
@@ -89,13 +92,16 @@ impl Body {
     /// A body whose end `framing` tells. `defers`: its content coding may be decoded elsewhere, after its end.
     pub(super) fn new(budget: Budget, framing: Option<Framing>, defers: bool) -> Self {
         let most = if defers { DEFERRED_MAX } else { HELD_MAX };
-        let held_max = match framing {
-            Some(Framing::Length(length)) if length <= most as u64 => most,
-            Some(Framing::Chunked) => most,
-            _ => 0,
+        let (held_max, expected) = match framing {
+            Some(Framing::Length(length)) if length <= most as u64 => {
+                (most, Expected::Declared(length as usize))
+            }
+            Some(Framing::Chunked) => (most, Expected::AtMost(most)),
+            _ => (0, Expected::AtMost(0)),
         };
         Body {
             held_max,
+            expected,
             defers,
             ended: None,
             state: State::Untouched,
@@ -166,6 +172,7 @@ impl Body {
         let mut full = over > 0;
         let held;
         if let State::Held(bytes) = &mut self.state {
+            make_room(bytes, piece.len(), self.expected);
             bytes.extend_from_slice(piece);
             if bytes.len() <= self.held_max && !full {
                 return Taken::All;
@@ -290,7 +297,7 @@ impl Body {
     /// Bytes of memory of what is held or not decoded yet.
     pub(super) fn memory(&self) -> usize {
         let held = match &self.state {
-            State::Held(bytes) => bytes.capacity(),
+            State::Held(bytes) => memory_of(bytes),
             _ => 0,
         };
         held + self.paused.as_ref().map_or(0, Vec::capacity)

@@ -1,6 +1,6 @@
 //! The received part of a reply.
 
-use crate::base::memory::is_room_scarce;
+use crate::base::memory::{Expected, make_room};
 use crate::fetch::body::UndecodedBody;
 use crate::fetch::failure::Truncation;
 use crate::wire::http::{Framing, Head, Headers};
@@ -65,8 +65,8 @@ impl Received {
         let used = &before[..before.len() - after.len()];
         self.wire_bytes += used.len() as u64;
         if keep {
-            let most = self.head_bytes.saturating_add(self.body_expected);
-            make_room(&mut self.wire, used.len(), most);
+            let expected = self.expects(self.head_bytes);
+            make_room(&mut self.wire, used.len(), expected);
             self.wire.extend_from_slice(used);
         }
     }
@@ -74,11 +74,22 @@ impl Received {
     /// Reserves space for `bytes` more bytes of the body, of which at most `most` are kept in
     /// total; `None`: as many as on the wire.
     pub(super) fn make_room(&mut self, bytes: usize, most: Option<u64>) {
-        let most = most.map_or(self.body_expected, |most| {
-            usize::try_from(most).unwrap_or(usize::MAX)
-        });
+        let expected = match most {
+            Some(most) => Expected::AtMost(usize::try_from(most).unwrap_or(usize::MAX)),
+            None => self.expects(0),
+        };
+        let (Expected::Declared(most) | Expected::AtMost(most)) = expected;
         let left = most.saturating_sub(self.body.len());
-        make_room(&mut self.body, bytes.min(left), most);
+        make_room(&mut self.body, bytes.min(left), expected);
+    }
+
+    /// The size of the body on the wire, and so many bytes beside it.
+    fn expects(&self, beside: usize) -> Expected {
+        let all = self.body_expected.saturating_add(beside);
+        match self.framing {
+            Some(Framing::Length(_)) => Expected::Declared(all),
+            _ => Expected::AtMost(all),
+        }
     }
 
     /// Stores the complete head. All bytes so far belong to it, except for blank lines before it.
@@ -103,30 +114,4 @@ impl Received {
         self.wire.truncate(self.wire.len().saturating_sub(bytes));
         self.wire_bytes -= bytes as u64;
     }
-}
-
-/// A buffer longer than this grows to its expected maximum at once, or by [`ROOM_FACTOR`]: repeated
-/// doubling would copy it several times and block everything else for milliseconds.
-pub(super) const LONG: usize = 1 << 20;
-
-/// Bounds of the space reserved for a long buffer: this many bytes, or this many times its length.
-/// Untouched memory costs only address space.
-const ROOM_LEAST: usize = 64 << 20;
-const ROOM_FACTOR: usize = 8;
-
-/// Reserves space for `bytes` more bytes in a buffer that is expected to hold `most` in total.
-fn make_room(buffer: &mut Vec<u8>, bytes: usize, most: usize) {
-    let needed = buffer.len().saturating_add(bytes);
-    if needed <= buffer.capacity() || needed <= LONG || is_room_scarce() {
-        return;
-    }
-    let room_max = buffer.len().saturating_mul(ROOM_FACTOR).max(ROOM_LEAST);
-    let whole = match needed <= most {
-        // The last bytes read may exceed the body's limit until it is cut.
-        true => most.saturating_add(LONG).min(room_max).max(needed),
-        // The framing of chunks is added to what was expected, and may be many times as much.
-        false => room_max.max(needed),
-    };
-    // If this much is not available, it grows as any other buffer.
-    let _ = buffer.try_reserve_exact(whole - buffer.len());
 }
