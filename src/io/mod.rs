@@ -428,7 +428,7 @@ impl fmt::Debug for Waker {
 pub struct IoSettings {
     /// Bound on open sockets; the open-file limit bounds them further.
     pub sockets_max: usize,
-    /// Bytes read from one socket before the others take their turns; the last read may exceed it.
+    /// Bytes read in one turn, from one socket or several; the last read may exceed it.
     pub read_budget: usize,
     /// Bytes per buffer of the receive pool: no chunk or datagram is longer.
     pub buffer_bytes: usize,
@@ -457,7 +457,8 @@ impl Default for IoSettings {
     fn default() -> Self {
         IoSettings {
             sockets_max: 16_384,
-            read_budget: 256 * 1024,
+            // Half a millisecond's work, which what is due meanwhile waits for.
+            read_budget: 128 * 1024,
             // A page's head and the start of its body in one read; 64 MiB in all.
             buffer_bytes: 16 * 1024,
             buffers_max: 4096,

@@ -326,7 +326,7 @@ static TABLE: &[Setting] = &[
     row!("SOCKETS_MAX", Whole<usize, 1>, io.sockets_max,
         "maximum open sockets; the open-file limit applies, too"),
     row!("READ_BUDGET", Bytes<usize>, io.read_budget,
-        "bytes read from one socket before the other sockets are read"),
+        "bytes read in one turn of the loop, from one socket or several"),
     row!("TIMER_SLACK", Delay, io.timer_slack,
         "timer slack: maximum time by which the kernel may wake the thread late"),
     row!("SPIN", Delay, io.spin,
