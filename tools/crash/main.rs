@@ -7,9 +7,10 @@
 //! A loopback web of many domains is crawled without an end first, then with `kill -9` at random moments,
 //! each time continued by `--resume`. Compared are the pages and how they ended, at the servers and in the
 //! files, result lines and WARC records, what the servers were asked twice, and the gaps between requests to
-//! each domain, across the kills, too. `warcio check` reads the WARC files (`pip install warcio`). With `--disk` the crawl is on a volume of so many megabytes that is filled again and again
-//! (in a user namespace); every second time it is killed while there is no space. Prints a table; exits
-//! with 1 if anything is wrong. See `--help`.
+//! each domain, across the kills, too. `warcio check` reads the WARC files (`pip install warcio`). With
+//! `--disk` the crawl is on a volume of so many megabytes that is filled again and again (in a user
+//! namespace); every second time it is killed while there is no space. Prints a table; exits with 1 if
+//! anything is wrong. See `--help`.
 //!
 //! `--domains 100 --pages 600` presses each domain: its requests wait for its gap, not for a free slot.
 
