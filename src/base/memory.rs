@@ -7,9 +7,10 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::transparent_huge_pages_are_disabled;
 
 /// Bytes of memory occupied by a buffer. For capacity that was never written to, the kernel
-/// reserves only addresses, in whole pages; where it has huge pages, a page may have two mebibytes.
+/// reserves only addresses, in whole pages; where it has huge pages, a page may have two mebibytes. Small
+/// buffers are reused, so that all of their memory may have been written to.
 pub fn memory_of(buffer: &Vec<u8>) -> usize {
-    if is_room_scarce() {
+    if is_room_scarce() || buffer.capacity() <= REUSED_MAX {
         return buffer.capacity();
     }
     let written = buffer.len().max(1).next_multiple_of(page_max());
@@ -82,8 +83,11 @@ fn page_max() -> usize {
 /// A body is long from this many bytes on.
 pub const LONG: usize = 1 << 20;
 
+/// Bytes of a buffer that is emptied and used again.
+pub const REUSED_MAX: usize = 32 << 10;
+
 /// Space for the first bytes of a buffer whose length is declared: usual pages need no more.
-const ROOM_FIRST: usize = 32 << 10;
+const ROOM_FIRST: usize = REUSED_MAX;
 
 /// Space for its next bytes; and a buffer of unknown length doubles until it has more.
 const ROOM_SECOND: usize = 256 << 10;

@@ -538,7 +538,7 @@ impl Throttle {
             self.dequeue(id);
             let slot = &mut self.lanes[lane as usize];
             slot.passed_over = slot.passed_over.saturating_add(1);
-            self.enqueue(lane, blocker, self.end_for(lane, blocker));
+            self.join_line(lane, blocker);
             self.schedule_check(blocker, now);
             return Checked::Moved;
         }

@@ -81,6 +81,10 @@ impl<I: Io> Core<I> {
         let flight = self.flights.get(attempt).expect("a reply has its attempt");
         let lane = flight.lane;
         let whole = failure.is_none();
+        if !reusable {
+            // No connection waits for its first page.
+            self.frontier.end_first_page(lane);
+        }
         // Its deadline stays on the wheel: the next request's is later and then costs nothing there.
         self.on_end(attempt, exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it

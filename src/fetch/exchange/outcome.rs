@@ -1,5 +1,6 @@
 //! The result of an exchange, and its reusable memory.
 
+use crate::base::memory::REUSED_MAX;
 use crate::fetch::body::{BodyMode, UndecodedBody};
 use crate::fetch::failure::Truncation;
 use crate::fetch::timings::Timings;
@@ -51,7 +52,7 @@ impl Buffers {
     pub fn of(request: Vec<u8>, wire: Vec<u8>, body: Vec<u8>, head: Headers) -> Self {
         let emptied = |mut bytes: Vec<u8>| {
             bytes.clear();
-            if bytes.capacity() > BUFFER_KEPT {
+            if bytes.capacity() > REUSED_MAX {
                 Vec::new()
             } else {
                 bytes
@@ -61,7 +62,7 @@ impl Buffers {
             request: emptied(request),
             wire: emptied(wire),
             body: emptied(body),
-            head: if head.memory() > BUFFER_KEPT {
+            head: if head.memory() > REUSED_MAX {
                 Headers::default()
             } else {
                 head
@@ -83,6 +84,3 @@ pub(super) fn without_credentials(mut request: Vec<u8>) -> Vec<u8> {
     }
     request
 }
-
-/// Maximum capacity of each buffer that is kept for reuse.
-const BUFFER_KEPT: usize = 32 * 1024;

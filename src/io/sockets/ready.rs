@@ -9,9 +9,12 @@ use crate::io::Token;
 #[derive(Debug, Default)]
 pub(in crate::io) struct ReadyQueue {
     short: VecDeque<Token>,
-    long: VecDeque<Token>,
-    /// Sockets that were taken while the first of a long reply waited.
-    passed: usize,
+    /// With the number of sockets that were taken before.
+    long: VecDeque<(Token, u64)>,
+    /// Sockets that were taken.
+    taken: u64,
+    /// Sockets among them since the last one that is in a long reply.
+    passed: u64,
 }
 
 impl ReadyQueue {
@@ -19,23 +22,36 @@ impl ReadyQueue {
     pub(in crate::io) fn push(&mut self, token: Token, is_long: bool) {
         match is_long {
             false => self.short.push_back(token),
-            true => self.long.push_back(token),
+            true => self.long.push_back((token, self.taken)),
         }
     }
 
-    /// Takes the next socket. One in a long reply waits for [`PASSED_MAX`] others at most.
+    /// Takes the next socket. Of [`PASSED_MAX`] and one, at least one is in a long reply if any is; of two, once
+    /// the first of these has waited for long: else those of a busy crawl would gather and be late.
     pub(in crate::io) fn pop(&mut self) -> Option<Token> {
-        if self.long.is_empty() {
-            return self.short.pop_front();
-        }
-        if self.passed < PASSED_MAX
-            && let Some(token) = self.short.pop_front()
-        {
-            self.passed += 1;
-            return Some(token);
-        }
-        self.passed = 0;
-        self.long.pop_front()
+        let waited = self.long.front().map(|(_, since)| self.taken - since);
+        let passed_max = match waited {
+            None => u64::MAX,
+            Some(waited) if waited >= PATIENCE => 1,
+            Some(_) => PASSED_MAX,
+        };
+        let short = match self.passed < passed_max {
+            true => self.short.pop_front(),
+            false => None,
+        };
+        let next = match short {
+            Some(token) => {
+                self.passed += 1;
+                token
+            }
+            None => {
+                let (token, _) = self.long.pop_front()?;
+                self.passed = 0;
+                token
+            }
+        };
+        self.taken += 1;
+        Some(next)
     }
 
     /// Number of sockets.
@@ -45,7 +61,10 @@ impl ReadyQueue {
 }
 
 /// Sockets that are read before one that is in a long reply: with it, they are those of one turn.
-const PASSED_MAX: usize = 15;
+const PASSED_MAX: u64 = 15;
+
+/// After so many sockets, a tenth of a second of a busy loop, the first in a long reply has waited for long.
+const PATIENCE: u64 = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -80,5 +99,25 @@ mod tests {
             .collect();
         assert_eq!(order, expected);
         assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn long_replies_that_have_waited_for_long_are_read_alternately_with_short_ones() {
+        let mut queue = ReadyQueue::default();
+        let long = 500;
+        (0..long).for_each(|slot| queue.push(token(slot), true));
+        let mut taken = 0;
+        let mut left = long;
+        while left > 0 {
+            queue.push(token(long), false);
+            if queue.pop().is_some_and(|token| token.slot < long) {
+                left -= 1;
+            }
+            taken += 1;
+        }
+        // One of sixteen at first, then every second.
+        let at_first = PATIENCE as u32;
+        assert!(taken <= at_first + 2 * long, "{taken}");
+        assert!(taken >= at_first, "{taken}");
     }
 }

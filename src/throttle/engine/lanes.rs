@@ -305,7 +305,7 @@ impl Throttle {
         slot.passed_over = 0;
         if !slot.is_linked() {
             let first = slot.scopes()[0];
-            self.enqueue(lane.0, first, self.end_for(lane.0, first));
+            self.join_line(lane.0, first);
             return self.schedule_check(first, now);
         }
         // A withdrawn lane may still be in one of these lines, and now waits again.

@@ -67,21 +67,47 @@ impl Throttle {
         self.scope_mut(id).waiting = lane;
     }
 
-    /// Where a lane joins a scope's line: ahead of lanes without a claim, but behind an older claim, if it has
-    /// claimed the scope; ahead of all if it goes first, unless another has claimed it.
-    pub(super) fn end_for(&self, lane: u32, id: ScopeId) -> End {
+    /// Puts a lane into a scope's line: ahead of lanes without a claim, but behind an older claim, if it has
+    /// claimed the scope; behind others that go first if it goes first, unless another has claimed the scope.
+    pub(super) fn join_line(&mut self, lane: u32, id: ScopeId) {
         let scope = self.scope_ref(id);
+        let (claimed_by, last) = (scope.claimed_by(), scope.waiting);
         let slot = &self.lanes[lane as usize];
-        let goes_first = || {
-            slot.goes_first()
-                && scope.claimed_by() == NO_INDEX
-                && !self.priorities.is_mixed(id)
-                && (scope.waiting == NO_INDEX
-                    || self.lanes[scope.waiting as usize].priority == slot.priority)
-        };
-        match scope.claimed_by() == lane || goes_first() {
-            true => End::Front,
-            false => End::Back,
+        if claimed_by == lane {
+            self.enqueue(lane, id, End::Front);
+        } else if slot.goes_first()
+            && claimed_by == NO_INDEX
+            && last != NO_INDEX
+            && !self.priorities.is_mixed(id)
+            && self.lanes[last as usize].priority == slot.priority
+        {
+            self.enqueue_first(lane, id);
+        } else {
+            self.enqueue(lane, id, End::Back);
+        }
+    }
+
+    /// Inserts a lane into a line that is not empty, behind the first ones that go first: past so many of them
+    /// that the search stays short.
+    fn enqueue_first(&mut self, lane: u32, id: ScopeId) {
+        let last = self.scope_ref(id).waiting;
+        let mut before = last;
+        let mut is_last = false;
+        for _ in 0..FIRST_MAX {
+            let next = self.lanes[before as usize].next;
+            if !self.lanes[next as usize].goes_first() {
+                break;
+            }
+            before = next;
+            if before == last {
+                is_last = true;
+                break;
+            }
+        }
+        self.lanes[lane as usize].next = self.lanes[before as usize].next;
+        self.lanes[before as usize].next = lane;
+        if is_last {
+            self.scope_mut(id).waiting = lane;
         }
     }
 
@@ -159,3 +185,6 @@ impl Throttle {
         }
     }
 }
+
+/// Lanes that go first which another one passes by to join them.
+const FIRST_MAX: usize = 64;

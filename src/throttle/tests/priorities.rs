@@ -92,6 +92,28 @@ fn a_lane_whose_priority_rises_while_it_waits_goes_next() {
 }
 
 #[test]
+fn lanes_that_go_first_are_before_all_others_and_keep_their_order() {
+    for firsts in [1, 3, 10] {
+        let mut world = World::new(pace(1, 1.0, 0.0));
+        let lanes: Vec<LaneId> = (0..20).map(|_| world.lane(&["shared"])).collect();
+        let (usual, first) = lanes.split_at(20 - firsts);
+        usual
+            .iter()
+            .for_each(|lane| world.queue(*lane, 1, page(0.01)));
+        for lane in first {
+            world.first.insert(lane.0);
+            world.queue(*lane, 1, page(0.01));
+        }
+        // One that comes later is behind those.
+        world.queue(usual[0], 1, page(0.01));
+        world.run(at(100.0));
+        let expected = first.iter().chain(usual).chain(&usual[..1]);
+        let expected: Vec<u32> = expected.map(|lane| lane.0).collect();
+        assert_eq!(order(&world), expected);
+    }
+}
+
+#[test]
 fn random_lanes_with_random_priorities_and_precedence_send_everything() {
     for seed in 0..300 {
         let mut rng = Rng::from_seed(seed);
