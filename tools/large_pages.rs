@@ -10,8 +10,9 @@
 //! kinds; the default is all. `usual` is a crawl of pages of 60 kB with a hundred links each; its mean
 //! matters. `--warc` writes WARC files and deletes them; `--at-once N` crawls the page on N hosts at the
 //! same time; `--neighbours N` crawls a small page of N other hosts a hundred times each beside it, prints how late
-//! these requests are, and leaves each host alone for 20 ms after a request; `--set WORKERS=2` crawls with helper threads. The last line is a loop that only reads the clock, for as long as all turns took: it shows
-//! the interruptions by the machine.
+//! these requests are, and leaves each host alone for 20 ms after a request; `--set WORKERS=2` crawls with helper threads.
+//! The server's threads have the lowest priority, so that they take no processor from the crawl. The last line is a
+//! loop that only reads the clock, for as long as all turns took: it shows the interruptions by the machine.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,6 +23,8 @@ use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use argiope::testkit::http::{Reply, Step};
 use argiope::testkit::server::{Server, listener};
 use argiope::{Config, Crawler, Request, Turn};
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 
 #[path = "../src/cli/allocator.rs"]
 mod allocator;
@@ -125,8 +128,6 @@ fn measure(
     let server = serve(site)?;
     let port = server.port();
     let folder = tempfile::tempdir()?;
-    let mut options = FileSinkOptions::new(folder.path());
-    options.warc = (plan.warc).then(|| WarcOptions::new("here", [7; 16]));
     let neighbours = u64::from(plan.neighbours);
     let delay = if neighbours > 0 {
         NEIGHBOURS_DELAY
@@ -139,6 +140,7 @@ fn measure(
         .with("DOWNLOAD_DELAY_PER_SLOT", 0)?
         .with("RETRY_TIMES", 0)?
         .with("FOLLOW_SITEMAPS", true)?
+        .with("WARC", plan.warc)?
         .with(
             "CLOSESPIDER_PAGECOUNT",
             u64::from(plan.at_once) * seeds + neighbours * NEIGHBOURS_PAGES,
@@ -146,6 +148,12 @@ fn measure(
     for (name, value) in &plan.set {
         config = config.with(name, value.as_str())?;
     }
+    let mut options = FileSinkOptions::new(folder.path());
+    options.warc = config.warc_size_max().map(|size_max| {
+        let mut warc = WarcOptions::new("here", [7; 16]);
+        warc.size_max = size_max;
+        warc
+    });
     let mut crawler = Crawler::builder(config)
         .sink(FileSink::new(options))
         .build()?;
@@ -441,16 +449,25 @@ fn members(size: usize) -> Vec<u8> {
     gzipped(&member.repeat(size / member.len()))
 }
 
-/// Serves a site on all addresses.
+/// Serves a site on all addresses, by threads of the lowest priority.
 fn serve(site: Site) -> std::io::Result<Server> {
     let listener = listener((Ipv4Addr::UNSPECIFIED, 0))?;
-    Ok(Server::on(listener, None, move |asked| {
-        let reply = site.get(asked.path()).cloned();
-        vec![Step::Send(
-            reply.unwrap_or_else(|| Reply::new(404).to_bytes()),
-        )]
-    }))
+    let start = move || -> std::io::Result<Server> {
+        // The server's threads inherit it.
+        setpriority_process(Some(gettid()), NICEST)?;
+        Ok(Server::on(listener, None, move |asked| {
+            let reply = site.get(asked.path()).cloned();
+            vec![Step::Send(
+                reply.unwrap_or_else(|| Reply::new(404).to_bytes()),
+            )]
+        }))
+    };
+    let started = std::thread::spawn(start).join();
+    started.expect("the server starts without a panic")
 }
+
+/// The lowest priority.
+const NICEST: i32 = 19;
 
 /// Processor time of this thread.
 fn thread_time() -> Duration {
