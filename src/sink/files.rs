@@ -14,7 +14,7 @@ use crate::sink::decisions;
 use crate::sink::directory::STDOUT;
 use crate::sink::durable::DurableFiles;
 use crate::sink::page::Page;
-use crate::sink::prepared::{Prepared, PreparedReply};
+use crate::sink::prepared::{Prepared, PreparedReply, Room};
 pub use crate::sink::results::{RecordPlace, write_line};
 use crate::sink::results::{write_from_place, write_place, write_resumed_after, write_until_place};
 pub use crate::sink::warc::WarcOptions;
@@ -303,7 +303,7 @@ impl FileSink {
         &mut self,
         page: &Page,
         digest: Option<Digest>,
-        reply: Option<PreparedReply>,
+        reply: (Option<PreparedReply>, Option<Room>),
         number: u64,
         disk: &mut Vec<DiskJob>,
     ) -> Option<Arc<str>> {
@@ -519,8 +519,8 @@ impl DiskSink for FileSink {
             *units -= cost;
             return None;
         }
-        let ids = self.warc.as_mut().and_then(WarcFiles::next_ids);
-        Some(Box::new(Prepared::new(page, has_record, ids)))
+        let place = self.warc.as_mut().and_then(|warc| warc.reserve(page));
+        Some(Box::new(Prepared::new(page, has_record, place)))
     }
 
     fn prepared_page(&mut self, id: u64, prepared: Box<dyn Preparation>) {
@@ -542,11 +542,11 @@ impl DiskSink for FileSink {
         let number = self.next;
         self.next += 1;
         let prepared = self.prepared.take().filter(|(id, _)| *id == page.id);
-        let (digest, reply) = match prepared {
+        let (digest, reply, room) = match prepared {
             Some((_, prepared)) => prepared.finish(),
-            None => (page.digest(), None),
+            None => (page.digest(), None, None),
         };
-        let record = self.put_records(page, digest, reply, number, disk);
+        let record = self.put_records(page, digest, (reply, room), number, disk);
         if self.options.results != Results::None {
             self.put_line(number, page, digest, record);
         }

@@ -2,6 +2,8 @@
 //! steps; a helper thread does all at once, and compresses the record.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::gzip::Gzip;
 use crate::sink::page::Page;
@@ -15,17 +17,30 @@ pub(super) struct Prepared {
     payload: Option<PayloadDigest>,
     digest: Option<Digest>,
     reply: Option<PreparedReply>,
-    ids: Option<Ids>,
+    place: Option<Place>,
 }
 
-/// The ids in the record of a reply.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ids {
-    /// Its own.
-    pub record: RecordId,
+/// A place in the open file for the record of a reply.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The record's id.
+    pub id: RecordId,
     /// That of the file's `warcinfo` record.
     pub info: RecordId,
+    /// Keeps the file open until the record is written.
+    pub room: Room,
 }
+
+/// Bytes reserved in a file, until dropped.
+#[derive(Debug)]
+pub(super) struct Room {
+    reserved: Reserved,
+    size: u64,
+}
+
+/// How many bytes of a file are reserved.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reserved(Arc<AtomicU64>);
 
 /// The record of a reply.
 pub(super) enum PreparedReply {
@@ -46,7 +61,7 @@ pub(super) struct PlainRecord {
     digest: Option<Digest>,
 }
 
-/// A record with the ids that it has in the file that was open.
+/// A record with the ids that it has in its place.
 pub(super) struct MemberRecord {
     id: RecordId,
     head: Vec<u8>,
@@ -56,19 +71,43 @@ pub(super) struct MemberRecord {
 }
 
 impl Prepared {
-    /// Nothing prepared yet. `has_record`: it has a record, with these ids if they are known.
-    pub fn new(page: &Page, has_record: bool, ids: Option<Ids>) -> Self {
+    /// Nothing prepared yet. `has_record`: it has a record, in this place if that is known.
+    pub fn new(page: &Page, has_record: bool, place: Option<Place>) -> Self {
         Prepared {
             payload: page.has_digest().then(|| PayloadDigest::new(page.chunked)),
             digest: None,
             reply: has_record.then(|| PreparedReply::Plain(PlainRecord::default())),
-            ids,
+            place,
         }
     }
 
-    /// The digest of the payload and the record, when everything is prepared.
-    pub fn finish(self) -> (Option<Digest>, Option<PreparedReply>) {
-        (self.digest, self.reply)
+    /// The digest of the payload, the record, and the room in the open file that is reserved for it, when
+    /// everything is prepared.
+    pub fn finish(self) -> (Option<Digest>, Option<PreparedReply>, Option<Room>) {
+        let room = self.place.map(|place| place.room);
+        (self.digest, self.reply, room)
+    }
+}
+
+impl Reserved {
+    /// Bytes reserved.
+    pub fn size(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Reserves so many bytes more.
+    pub fn reserve(&self, size: u64) -> Room {
+        self.0.fetch_add(size, Ordering::Relaxed);
+        Room {
+            reserved: self.clone(),
+            size,
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.reserved.0.fetch_sub(self.size, Ordering::Relaxed);
     }
 }
 
@@ -98,11 +137,11 @@ impl Preparation for Prepared {
     }
 
     fn complete(&mut self, page: &Page, gzip: &mut Gzip) {
-        if let (Some(ids), Some(reply)) = (self.ids, &mut self.reply) {
+        if let (Some(place), Some(reply)) = (&self.place, &mut self.reply) {
             if self.payload.take().is_some() {
                 self.digest = page.digest();
             }
-            *reply = PreparedReply::Member(MemberRecord::new(page, self.digest, ids, gzip));
+            *reply = PreparedReply::Member(MemberRecord::new(page, self.digest, place, gzip));
         }
         let mut units = u64::MAX;
         while !self.step(page, &mut units) {}
@@ -164,9 +203,9 @@ impl PlainRecord {
 }
 
 impl MemberRecord {
-    fn new(page: &Page, payload: Option<Digest>, ids: Ids, gzip: &mut Gzip) -> Self {
+    fn new(page: &Page, payload: Option<Digest>, place: &Place, gzip: &mut Gzip) -> Self {
         let protocols = protocols_of(page);
-        let record = reply_record(page, payload, ids.record, ids.info, &protocols);
+        let record = reply_record(page, payload, place.id, place.info, &protocols);
         let digest = Digest::new(record.block);
         let mut head = Vec::new();
         record.write_head(digest, &mut head);
@@ -175,16 +214,15 @@ impl MemberRecord {
         // It is counted by its length, and was made in space for what does not shrink.
         member.shrink_to_fit();
         MemberRecord {
-            id: ids.record,
+            id: place.id,
             head,
             digest,
             member,
         }
     }
 
-    /// The member if it has the record's head. Otherwise the record, uncompressed: it goes into another file,
-    /// or something was learned of the page since. That copies the reply in one step, for the few pages that are
-    /// prepared while a file becomes full.
+    /// The member if it has the record's head. Otherwise, if something was learned of the page since, the
+    /// record, uncompressed; that copies the reply in one step.
     fn write(self, record: &Record<'_>) -> (Vec<u8>, bool) {
         let mut head = Vec::with_capacity(self.head.len());
         record.write_head(self.digest, &mut head);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::base::time::Wall;
 use crate::sink::page::Page;
-use crate::sink::prepared::{Ids, PreparedReply};
+use crate::sink::prepared::{Place, PreparedReply, Reserved, Room};
 use crate::sink::records::{metadata_of, protocols_of, record_of, reply_record};
 use crate::wire::warc::{Digest, Fields, Record, RecordId, RecordIds, RecordKind};
 
@@ -22,7 +22,9 @@ pub struct WarcOptions {
     /// Random bits from which record ids are derived. No two crawls may share them.
     pub seed: [u8; 16],
     /// Maximum compressed size of a file in bytes. A page is never split over two files, so a
-    /// larger page has a file of its own.
+    /// larger page has a file of its own. A full file is closed after the records that helper threads
+    /// (`WORKERS`) prepare for it: room for these is reserved, and the file exceeds its size only by pages
+    /// written before the last of them.
     pub size_max: u64,
     /// Further fields of each file's `warcinfo` record: `robots`, `http-header-user-agent`, …
     pub info: Vec<(String, String)>,
@@ -91,7 +93,7 @@ impl WarcFiles {
         &mut self,
         page: &Page,
         digest: Option<Digest>,
-        reply: Option<PreparedReply>,
+        (reply, room): (Option<PreparedReply>, Option<Room>),
         tag: u64,
         disk: &mut Vec<DiskJob>,
     ) -> Option<Arc<str>> {
@@ -99,8 +101,11 @@ impl WarcFiles {
         if page.request_bytes.is_empty() && !replied {
             return None;
         }
+        let size_max = self.options.size_max;
+        let open = self.open.as_mut();
+        let has_place = room.is_some() || open.is_some_and(|open| open.takes(page, size_max));
         let mut open = match self.open.take() {
-            Some(open) if open.has_room_for(page, self.options.size_max) => open,
+            Some(open) if has_place => open,
             full => {
                 if let Some(full) = full {
                     self.close(full, disk);
@@ -114,11 +119,16 @@ impl WarcFiles {
         replied.then(|| name.clone())
     }
 
-    /// The ids that a reply's record will have if it is put into the open file; `None` if none is open.
-    pub(super) fn next_ids(&mut self) -> Option<Ids> {
-        let info = self.open.as_ref()?.info;
-        let record = self.ids.draw();
-        Some(Ids { record, info })
+    /// A place for a reply's record in the open file, which stays open for it; `None` if none is open or it is
+    /// full.
+    pub(super) fn reserve(&mut self, page: &Page) -> Option<Place> {
+        let open = self.open.as_mut()?;
+        let room = open.reserve(page, self.options.size_max)?;
+        Some(Place {
+            id: self.ids.draw(),
+            info: open.info,
+            room,
+        })
     }
 
     /// Handles a finished job; jobs of others are ignored.
@@ -169,6 +179,8 @@ impl WarcFiles {
             info: self.ids.draw(),
             end: 0,
             in_flight: 0,
+            reserved: Reserved::default(),
+            is_full: false,
             has_pages: false,
         };
         disk.push(DiskJob::Create {
@@ -215,15 +227,35 @@ struct OpenFile {
     /// Bytes on their way to the disk, most of them before compression: the maximum by which `end` may
     /// still grow.
     in_flight: u64,
+    /// Room for records that are being prepared, before compression. They name this file, so it stays open for
+    /// them.
+    reserved: Reserved,
+    /// A page found no room: nothing more is reserved, so that the file can be closed.
+    is_full: bool,
     /// Whether it contains records other than `warcinfo`.
     has_pages: bool,
 }
 
 impl OpenFile {
-    fn has_room_for(&self, page: &Page, size_max: u64) -> bool {
-        let blocks = page.response_bytes.len() + page.request_bytes.len();
-        let size = (blocks + 4 * page.url.len() + FIELDS_SIZE) as u64;
-        !self.has_pages || self.end + self.in_flight + size <= size_max
+    /// Whether a page that has no place in it belongs in it: there is room for the page, or records that are
+    /// being prepared follow.
+    fn takes(&mut self, page: &Page, size_max: u64) -> bool {
+        self.is_full |= !self.has_room(size_of_records(page), size_max);
+        !self.is_full || !self.has_pages || self.reserved.size() > 0
+    }
+
+    /// Reserves room for a page; `None` if the file is full.
+    fn reserve(&mut self, page: &Page, size_max: u64) -> Option<Room> {
+        let size = size_of_records(page);
+        self.is_full |= !self.has_room(size, size_max);
+        (!self.is_full).then(|| self.reserved.reserve(size))
+    }
+
+    /// Whether so many bytes fit, or are the first.
+    fn has_room(&self, size: u64, size_max: u64) -> bool {
+        let reserved = self.reserved.size();
+        let is_empty = !self.has_pages && reserved == 0;
+        is_empty || self.end + self.in_flight + reserved + size <= size_max
     }
 
     fn write_page(
@@ -287,6 +319,12 @@ impl OpenFile {
             tag,
         });
     }
+}
+
+/// Upper estimate of the size of a page's records.
+fn size_of_records(page: &Page) -> u64 {
+    let blocks = page.response_bytes.len() + page.request_bytes.len();
+    (blocks + 4 * page.url.len() + FIELDS_SIZE) as u64
 }
 
 /// `argiope-UTC17-SERIAL-HOST.warc.gz`, following the pattern of annex C.

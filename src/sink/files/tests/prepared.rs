@@ -40,7 +40,7 @@ fn page(id: u64) -> Page {
 /// every third page after it was prepared.
 fn write(preparer: Preparer, changes: bool) -> Written {
     let mut options = with_warc();
-    options.warc.as_mut().expect("it writes one").size_max = 20_000;
+    options.warc.as_mut().expect("it writes one").size_max = 30_000;
     let mut sink = FileSink::new(options);
     let (mut jobs, mut gzip) = (Vec::new(), Gzip::new(6));
     for batch in 0..4 {
@@ -160,4 +160,99 @@ fn each_record_names_the_warcinfo_of_its_file() {
             Some(info) => assert_eq!(infos[&file], info),
         }
     }
+}
+
+/// A sink with small files, and what it gave to the disk.
+struct Files {
+    sink: FileSink,
+    jobs: Vec<DiskJob>,
+    gzip: Gzip,
+}
+
+impl Files {
+    /// The first file is open.
+    fn new(size_max: u64) -> Self {
+        let mut options = with_warc();
+        options.warc.as_mut().expect("it writes one").size_max = size_max;
+        let mut files = Files {
+            sink: FileSink::new(options),
+            jobs: Vec::new(),
+            gzip: Gzip::new(6),
+        };
+        files.put(0, None);
+        files
+    }
+
+    /// A page of 30 kB.
+    fn page(id: u64) -> Page {
+        samples::reply(id, "HTTP/1.1 200 OK\r\n\r\n", &[b'x'; 30_000])
+    }
+
+    /// As a helper thread does it.
+    fn prepare(&mut self, id: u64) -> Option<Box<dyn Preparation>> {
+        let page = Files::page(id);
+        let mut preparation = self.sink.preparation(&page, &mut 0)?;
+        preparation.complete(&page, &mut self.gzip);
+        Some(preparation)
+    }
+
+    fn put(&mut self, id: u64, prepared: Option<Box<dyn Preparation>>) {
+        if let Some(prepared) = prepared {
+            self.sink.prepared_page(id, prepared);
+        }
+        self.sink.put(&mut Files::page(id), &mut self.jobs);
+    }
+
+    /// Where the replies were written, in order: the number of the file, and whether as the member of a helper.
+    fn replies(&self) -> Vec<(u32, bool)> {
+        let first = self.sink.first_warc_file();
+        let replies = self.jobs.iter().filter_map(|job| match job {
+            DiskJob::Append {
+                file, gzip, tag, ..
+            } if *tag > 0 => Some((file.0 - first.0, !gzip)),
+            _ => None,
+        });
+        replies.collect()
+    }
+}
+
+#[test]
+fn a_full_file_stays_open_for_the_records_prepared_for_it() {
+    let mut files = Files::new(200_000);
+    let prepared: Vec<_> = (1..=3).map(|id| (id, files.prepare(id))).collect();
+    // No helper prepares these. The last two find no room.
+    (11..=14).for_each(|id| files.put(id, None));
+    let late = files.prepare(4);
+    for (id, prepared) in prepared {
+        files.put(id, prepared);
+    }
+    files.put(4, late);
+    let without = [(0, false); 5];
+    let prepared = [(0, true); 3];
+    // This one was prepared for whichever file follows: the disk thread compresses it.
+    let expected = [&without[..], &prepared, &[(1, false)]].concat();
+    assert_eq!(files.replies(), expected);
+}
+
+#[test]
+fn records_are_prepared_for_a_file_while_it_has_room_for_all_of_them() {
+    let mut files = Files::new(200_000);
+    let prepared: Vec<_> = (1..=10).map(|id| (id, files.prepare(id))).collect();
+    for (id, prepared) in prepared {
+        files.put(id, prepared);
+    }
+    let of_first = [(0, false), (0, true), (0, true), (0, true), (0, true)];
+    let of_second = [(1, false); 6];
+    assert_eq!(files.replies(), [&of_first[..], &of_second].concat());
+}
+
+#[test]
+fn a_preparation_that_is_dropped_keeps_no_file_open() {
+    let mut files = Files::new(90_000);
+    let prepared = files.prepare(1);
+    (2..=4).for_each(|id| files.put(id, None));
+    drop(prepared);
+    files.put(5, None);
+    let in_first = [(0, false); 4];
+    assert_eq!(files.replies(), [&in_first[..], &[(1, false)]].concat());
 }
