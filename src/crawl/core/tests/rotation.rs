@@ -301,6 +301,27 @@ fn a_first_page_goes_before_hosts_that_begin_in_the_same_scope() {
 }
 
 #[test]
+fn a_first_page_for_which_no_connection_waits_goes_in_the_order_of_its_line() {
+    let gap = Duration::from_millis(50);
+    let hosts = 100;
+    let servers = Servers {
+        close: true,
+        ..Servers::with_robots("")
+    };
+    let requests = (0..hosts).map(|host| request(host, 0).scope("shared"));
+    let (world, _) = crawl_all(servers, requests, |config, _| {
+        config.frontier.robots_obey = true;
+        let shared = ScopePatch {
+            delay: Some(gap),
+            ..ScopePatch::default()
+        };
+        config.throttle.scopes.insert("shared".into(), shared);
+    });
+    let longest = world.borrow().longest_to_first_page();
+    assert!(longest > gap * hosts / 2, "{longest:?}");
+}
+
+#[test]
 fn hosts_begin_although_others_never_end() {
     let endless = (0..100).flat_map(|page| (0..200).map(move |host| request(host, page)));
     let fresh = (0..100).map(|host| request(1000 + host, 0));
