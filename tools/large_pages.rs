@@ -336,6 +336,15 @@ fn kinds(size: usize) -> Vec<(&'static str, Site)> {
         ),
         ("chunks", chunked),
         ("gzip", gzipped(&gzip(&fill(paragraphs)))),
+        // Longer than what is decoded as a whole.
+        ("gzip-dense", gzipped(&gzip(&dense(size)))),
+        (
+            "gzip-twice",
+            coded(
+                "gzip, gzip",
+                &argiope::wire::coding::gzip(&gzip(&dense(size))),
+            ),
+        ),
         ("members", members(size)),
     ];
     let mut kinds: Vec<(&str, Site)> = pages
@@ -435,8 +444,25 @@ fn page(content_type: &str, body: &[u8]) -> Vec<u8> {
 }
 
 fn gzipped(body: &[u8]) -> Vec<u8> {
-    let reply = Reply::status(200).field("Content-Encoding", "gzip");
+    coded("gzip", body)
+}
+
+fn coded(codings: &str, body: &[u8]) -> Vec<u8> {
+    let reply = Reply::status(200).field("Content-Encoding", codings);
     reply.body(body).to_bytes()
+}
+
+/// Text that gzip makes little shorter.
+fn dense(size: usize) -> String {
+    let mut state = 1_u64;
+    let mut text = String::with_capacity(size + 20);
+    while text.len() < size {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        text += &format!("{state:x} ");
+    }
+    text
 }
 
 fn gzip(text: &str) -> Vec<u8> {

@@ -29,8 +29,8 @@ pub struct Pieces {
 }
 
 /// Bytes that a turn keeps of bodies that are long or grow by decoding, or reads from the wire for them:
-/// some milliseconds of decoding, or of clearing memory in the kernel.
-pub const KEPT_PER_TURN: usize = 512 << 10;
+/// some 1.5 ms of decoding, or less of clearing memory in the kernel.
+pub const KEPT_PER_TURN: usize = 256 << 10;
 
 impl Pieces {
     pub fn new(waker: Waker) -> Self {
