@@ -86,8 +86,8 @@ pub const LONG: usize = 1 << 20;
 /// Bytes of a buffer that is emptied and used again.
 pub const REUSED_MAX: usize = 32 << 10;
 
-/// Space for the first bytes of a buffer whose length is declared: usual pages need no more.
-const ROOM_FIRST: usize = REUSED_MAX;
+/// Space for the first bytes of a buffer whose length is declared: those of one read.
+const ROOM_FIRST: usize = 16 << 10;
 
 /// Space for its next bytes; and a buffer of unknown length doubles until it has more.
 const ROOM_SECOND: usize = 256 << 10;
@@ -142,10 +142,10 @@ mod tests {
         }
         let declared = |all| capacities(all, Expected::Declared(all));
         assert_eq!(declared(10 << 10), [10 << 10]);
-        assert_eq!(declared(100 << 10), [32 << 10, 100 << 10]);
-        assert_eq!(declared(2 << 20), [32 << 10, 256 << 10, 3 << 20]);
+        assert_eq!(declared(100 << 10), [16 << 10, 100 << 10]);
+        assert_eq!(declared(2 << 20), [16 << 10, 256 << 10, 3 << 20]);
         let lying = capacities(300 << 10, Expected::Declared(usize::MAX));
-        assert_eq!(lying, [32 << 10, 256 << 10, 64 << 20]);
+        assert_eq!(lying, [16 << 10, 256 << 10, 64 << 20]);
     }
 
     #[test]

@@ -58,9 +58,8 @@ static COUNTING: Counting = Counting;
 const BODY: usize = 300_000;
 const BOUND: usize = 1_000_000;
 /// What may be held beside the bound: one body, as it came and decoded, in memory that grows by
-/// doubling, and the first 32 KiB of both for each of forty connections, which are counted whole as they are
-/// reused.
-const BESIDE: usize = 4 * BODY + 40 * 2 * 32 * 1024;
+/// doubling, and what each of forty connections had read when it was stopped.
+const BESIDE: usize = 4 * BODY + 40 * 16 * 1024;
 
 /// Takes everything, and is busy between two of its flushes, a second apart.
 #[derive(Clone, Default)]
