@@ -230,14 +230,14 @@ impl Epoll {
 
     /// Sends what was asked for in this turn.
     fn send_queued(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut queued = std::mem::take(&mut self.queued);
-        let mut stamped = false;
-        if !outbox.is_empty() {
-            let now = self.stamps.now();
-            self.departures.begin(now);
-            stamped = self.idle_time.is_available(now);
-        }
+        let now = self.stamps.now();
+        self.departures.begin(now);
+        let stamped = self.idle_time.is_available(now);
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_or_queue(token, bytes, send.mark, stamped) {
@@ -277,9 +277,7 @@ impl Io for Epoll {
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
         // What is ready does not wait for that: it takes tens of microseconds.
-        if !self.outbox.is_empty() {
-            self.send_queued();
-        }
+        self.send_queued();
         self.open(token, Kind::Stream, to);
     }
 

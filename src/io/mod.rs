@@ -64,7 +64,8 @@ pub trait Io {
     /// they accepted are not among them.
     fn capacity(&self) -> usize;
 
-    /// Opens a TCP connection under a token that the caller chooses; ends as `Connected` or `Failed`.
+    /// Opens a TCP connection under a token that the caller chooses; ends as `Connected` or `Failed`. What was
+    /// to be sent before leaves first.
     ///
     /// The attempt starts now or at the next `submit`; `Connected` has the moment. Bytes sent earlier
     /// leave when the connection is established. The token is in use until `close`.

@@ -213,14 +213,14 @@ impl Uring {
 
     /// Sends what was asked for in this turn.
     fn send_queued(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut queued = std::mem::take(&mut self.queued);
-        let mut stamped = false;
-        if !outbox.is_empty() {
-            let now = self.stamps.now();
-            self.departures.begin(now);
-            stamped = self.stamping.has_idle_time(now);
-        }
+        let now = self.stamps.now();
+        self.departures.begin(now);
+        let stamped = self.stamping.has_idle_time(now);
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_or_queue(token, bytes, send.mark, stamped) {

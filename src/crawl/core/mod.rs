@@ -165,6 +165,7 @@ impl<I: Io> Core<I> {
         self.update_clock();
     }
 
+    /// Handles these events, in order; after every few, what is due departs.
     fn take_all(&mut self, events: &mut Vec<Event>) {
         for (number, event) in events.drain(..).enumerate() {
             self.take(event);
