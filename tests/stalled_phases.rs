@@ -113,6 +113,10 @@ impl<I: Io> Io for Late<I> {
         self.io.set_reading(token, on);
     }
 
+    fn has_unread(&self, token: Token) -> bool {
+        self.io.has_unread(token)
+    }
+
     fn close(&mut self, token: Token, how: Close) {
         for event in std::mem::take(&mut self.queued_events) {
             match event {

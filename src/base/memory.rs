@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
+use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::transparent_huge_pages_are_disabled;
 
@@ -76,7 +77,7 @@ fn page_max() -> usize {
         let is_off = transparent_huge_pages_are_disabled().unwrap_or(false)
             || fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
                 .is_ok_and(|enabled| !enabled.contains("[always]"));
-        if is_off { PAGE } else { PAGE_HUGE }
+        if is_off { page_size() } else { PAGE_HUGE }
     })
 }
 
@@ -93,12 +94,10 @@ const ROOM_FIRST: usize = 16 << 10;
 const ROOM_SECOND: usize = 256 << 10;
 
 /// Bounds of the space reserved for more bytes: this many, or this many times those it holds. Untouched
-/// memory costs only address space.
+/// memory costs only address space; memory that an earlier buffer has left to the allocator is not counted
+/// before it is written to again.
 const ROOM_LEAST: usize = 64 << 20;
 const ROOM_FACTOR: usize = 8;
-
-/// The size of a page.
-const PAGE: usize = 4 << 10;
 
 /// The size of a huge page.
 const PAGE_HUGE: usize = 2 << 20;
@@ -107,6 +106,15 @@ const PAGE_HUGE: usize = 2 << 20;
 mod tests {
     use super::*;
     use crate::base::loud;
+
+    #[test]
+    fn all_of_a_buffer_that_is_used_again_counts() {
+        let mut buffer = Vec::with_capacity(REUSED_MAX);
+        assert_eq!(memory_of(&buffer), REUSED_MAX);
+        buffer.push(1);
+        buffer.clear();
+        assert_eq!(memory_of(&buffer), REUSED_MAX);
+    }
 
     #[test]
     fn untouched_capacity_uses_no_memory() {

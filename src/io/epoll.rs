@@ -26,6 +26,7 @@ use super::limits::{make_descriptors, sockets_allowed};
 use super::sockets::connect_meter::ConnectMeter;
 use super::sockets::listening::LISTENERS_MAX;
 use super::sockets::outbox::{Held, Outbox};
+use super::sockets::ready::READS_MAX;
 use super::sockets::socket::{Socket, keep_stamping, net_error};
 use super::sockets::{Connection, Delivery, Entry, Kind, Sockets, State};
 use super::stamps::Stamps;
@@ -387,6 +388,10 @@ impl Io for Epoll {
         self.serve_ready(events);
     }
 
+    fn has_unread(&self, token: Token) -> bool {
+        self.has_more || self.sockets.has_unread(token)
+    }
+
     fn queued_events(&self) -> &[Event] {
         &self.queued
     }
@@ -457,10 +462,6 @@ impl WakeSignal {
 /// Events per poll. Recording an edge is cheap, and a new connection should not wait behind sockets with
 /// something to read.
 const EDGES_MAX: usize = 1024;
-
-/// Sockets read per turn. Each can deliver a page, which takes up to a tenth of a millisecond to handle
-/// and delays deadlines by that.
-pub(super) const READS_MAX: usize = 16;
 
 const TIMER: Name = Name(usize::MAX);
 const DUE: Name = Name(usize::MAX - 2);

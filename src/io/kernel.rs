@@ -132,6 +132,10 @@ impl Io for Kernel {
         either!(self, io => io.set_reading(token, on));
     }
 
+    fn has_unread(&self, token: Token) -> bool {
+        either!(self, io => io.has_unread(token))
+    }
+
     fn close(&mut self, token: Token, how: Close) {
         either!(self, io => io.close(token, how));
     }

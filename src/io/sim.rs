@@ -14,7 +14,7 @@ mod socket;
 mod workers;
 pub mod web;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -28,7 +28,9 @@ use self::net::SimEvent;
 use self::ports::Ports;
 use self::socket::{Arrival, Entry, Held, Socket, State};
 use self::workers::Workers;
+use super::sockets::Kind;
 use super::sockets::outbox::Outbox;
+use super::sockets::ready::{ReadyQueue, TurnReads};
 use super::{
     Accepted, Chunk, Close, Endpoint, Event, Io, IoSettings, Memory, NetError, Stamp, Token, Waker,
 };
@@ -80,8 +82,8 @@ pub struct Sim {
     /// How many of these were accepted.
     accepted: usize,
     listeners: Listeners,
-    /// Sockets with something to read. May contain stale tokens.
-    ready: VecDeque<Token>,
+    /// Sockets with something to read.
+    ready: ReadyQueue,
     pool: Pool,
     outbox: Outbox,
     queued: Vec<Event>,
@@ -116,7 +118,7 @@ impl Sim {
             tokens: BTreeMap::new(),
             accepted: 0,
             listeners: Listeners::new(),
-            ready: VecDeque::new(),
+            ready: ReadyQueue::default(),
             pool: Pool::new(settings.buffer_bytes, settings.buffers_max),
             outbox: Outbox::default(),
             queued: Vec::new(),
@@ -224,13 +226,14 @@ impl Sim {
         );
     }
 
-    fn open(&mut self, token: Token, to: SocketAddr, datagram: bool) {
+    fn open(&mut self, token: Token, to: SocketAddr, kind: Kind) {
+        let is_stream = kind == Kind::Stream;
         self.reserve(token);
         let started = self.net.now();
         self.port_search = Duration::ZERO;
         let refusal = if self.tokens.len() - self.accepted == self.sockets_max {
             Some(NetError::Exhausted)
-        } else if !datagram {
+        } else if is_stream {
             let (found, search) = self.ports.take(to, started);
             self.port_search = search;
             self.keep_busy(search);
@@ -244,13 +247,12 @@ impl Sim {
             State::Failed
         } else {
             let path = self.world.distance(to, self.net.rng());
-            let id = self.net.open(to, path, datagram);
+            let id = self.net.open(to, path, !is_stream);
             self.tokens.insert(id, token);
-            let socket = Socket::new(id, to, started, datagram);
-            if datagram {
-                State::Open(socket)
-            } else {
-                State::Connecting(socket)
+            let socket = Socket::new(id, to, started, kind);
+            match kind {
+                Kind::Stream => State::Connecting(socket),
+                Kind::Datagram => State::Open(socket),
             }
         };
         self.entries[token.slot as usize] = Entry {
@@ -338,9 +340,16 @@ impl Sim {
         };
         if let Some(socket) = self.entries[token.slot as usize].socket() {
             socket.inbox.push_back((self.net.now(), what));
-            if socket.enqueue() {
-                self.ready.push_back(token);
-            }
+            self.enqueue_ready(token);
+        }
+    }
+
+    /// Puts a socket into the ready queue if it has something to read.
+    fn enqueue_ready(&mut self, token: Token) {
+        if let Some(socket) = current(&mut self.entries, token).and_then(Entry::socket)
+            && socket.has_unread()
+        {
+            self.ready.push(token, &mut socket.reads);
         }
     }
 
@@ -360,26 +369,32 @@ impl Sim {
         }
     }
 
-    /// Reads once from each ready socket, while there are buffers.
-    fn serve_ready(&mut self, events: &mut Vec<Event>) {
+    /// Reads once from each of the first ready sockets, while there are buffers and reads left of the turn's.
+    fn serve_ready(&mut self, turn: &mut TurnReads, events: &mut Vec<Event>) {
         for _ in 0..self.ready.len() {
             if !self.pool.has_free() {
                 return;
             }
-            if let Some(token) = self.ready.pop_front() {
-                self.read(token, events);
-            }
+            let entries = &mut self.entries;
+            let next = self.ready.pop(turn, |token, group| {
+                current(entries, token)?.socket()?.reads.leave(group)
+            });
+            let Some(token) = next else {
+                return;
+            };
+            let before = events.len();
+            self.read(token, turn.bytes(), events);
+            turn.count(&events[before..]);
         }
     }
 
-    /// Reads from a socket until it is drained, its budget is spent or the pool is empty.
-    fn read(&mut self, token: Token, events: &mut Vec<Event>) {
+    /// Reads from a socket until it is drained, its share of `most` bytes is read or the pool is empty.
+    fn read(&mut self, token: Token, most: usize, events: &mut Vec<Event>) {
         let Some(socket) = current(&mut self.entries, token).and_then(Entry::socket) else {
             return;
         };
-        socket.is_queued = false;
         let id = socket.id;
-        let mut budget = self.settings.read_budget;
+        let mut budget = socket.reads.share_of(most);
         while socket.reading
             && let Some((at, arrival)) = socket.inbox.front_mut()
         {
@@ -388,20 +403,19 @@ impl Sim {
                 Arrival::Bytes(bytes) => {
                     let buffer = if budget == 0 { None } else { self.pool.take() };
                     let Some(buffer) = buffer else {
-                        socket.is_queued = true;
-                        self.ready.push_back(token);
-                        return;
+                        return self.enqueue_ready(token);
                     };
                     let room = self.pool.get_mut(buffer);
                     let length = bytes.len().min(room.len());
                     room[..length].copy_from_slice(&bytes[..length]);
                     budget = budget.saturating_sub(length);
+                    socket.reads.count(length);
                     bytes.drain(..length);
-                    if !socket.datagram {
+                    if socket.kind == Kind::Stream {
                         self.net.read(id, length);
                     }
                     // The rest of a datagram that is too long is lost.
-                    if bytes.is_empty() || socket.datagram {
+                    if bytes.is_empty() || socket.kind == Kind::Datagram {
                         socket.inbox.pop_front();
                     }
                     events.push(Event::Received {
@@ -428,6 +442,11 @@ impl Sim {
         }
     }
 
+    /// Whether a socket waits to be read.
+    fn can_read(&self) -> bool {
+        self.ready.len() > 0 && self.pool.has_free()
+    }
+
     /// Sends what was asked for in this turn.
     fn send_queued(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
@@ -452,6 +471,7 @@ impl Sim {
                 });
                 continue;
             }
+            socket.reads.begin_reply();
             self.net.send(socket.id, bytes);
             let after = self.net.now();
             queued.extend(send.mark.then_some(sent(send.token, before, after)));
@@ -481,7 +501,7 @@ impl Io for Sim {
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
         self.send_queued();
-        self.open(token, to, false);
+        self.open(token, to, Kind::Stream);
     }
 
     fn port_search(&self) -> Duration {
@@ -504,7 +524,7 @@ impl Io for Sim {
     }
 
     fn open_datagram(&mut self, token: Token, to: SocketAddr) {
-        self.open(token, to, true);
+        self.open(token, to, Kind::Datagram);
     }
 
     fn listen(&mut self, token: Token, at: &Endpoint) -> io::Result<()> {
@@ -519,16 +539,14 @@ impl Io for Sim {
 
     fn accept(&mut self, token: Token, accepted: Accepted) {
         self.reserve(token);
-        let mut socket = self.listeners.adopt(accepted.into_ticket());
+        let socket = self.listeners.adopt(accepted.into_ticket());
         self.tokens.insert(socket.id, token);
         self.accepted += 1;
-        if socket.enqueue() {
-            self.ready.push_back(token);
-        }
         self.entries[token.slot as usize] = Entry {
             generation: token.generation,
             state: State::Open(socket),
         };
+        self.enqueue_ready(token);
     }
 
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool) {
@@ -536,12 +554,20 @@ impl Io for Sim {
     }
 
     fn set_reading(&mut self, token: Token, on: bool) {
-        let Some(socket) = current(&mut self.entries, token).and_then(Entry::socket) else {
-            return;
-        };
-        socket.reading = on;
-        if socket.enqueue() {
-            self.ready.push_back(token);
+        if let Some(socket) = current(&mut self.entries, token).and_then(Entry::socket) {
+            socket.reading = on;
+            self.enqueue_ready(token);
+        }
+    }
+
+    fn has_unread(&self, token: Token) -> bool {
+        let entry = self.entries.get(token.slot as usize);
+        match entry.filter(|entry| entry.generation == token.generation) {
+            Some(Entry {
+                state: State::Connecting(socket) | State::Open(socket),
+                ..
+            }) => socket.has_unread(),
+            _ => false,
         }
     }
 
@@ -624,18 +650,19 @@ impl Io for Sim {
         }
         self.listeners.begin_turn();
         self.listeners.accept(self.net.now(), events);
-        self.serve_ready(events);
+        let mut turn = TurnReads::new(self.settings.read_budget);
+        self.serve_ready(&mut turn, events);
         loop {
             let now = self.net.now();
             let due = self.net.next_at().map(|at| at.max(now));
-            let sleepy = events.len() == held;
+            let sleepy = events.len() == held && !self.can_read();
             match due {
                 // Events of the same moment are returned together.
                 Some(at) if at == now || (sleepy && until.is_none_or(|until| at <= until)) => {
                     let event = self.net.pop();
                     self.apply(event, events);
                     self.listeners.accept(self.net.now(), events);
-                    self.serve_ready(events);
+                    self.serve_ready(&mut turn, events);
                 }
                 _ => {
                     if let Some(until) = until
@@ -654,9 +681,7 @@ impl Io for Sim {
     }
 
     fn has_pending(&self) -> bool {
-        !self.queued.is_empty()
-            || (!self.ready.is_empty() && self.pool.has_free())
-            || self.listeners.has_pending()
+        !self.queued.is_empty() || self.can_read() || self.listeners.has_pending()
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

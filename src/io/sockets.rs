@@ -12,7 +12,7 @@ pub(super) mod listening;
 pub(super) mod connect_meter;
 pub(super) mod listeners;
 pub(super) mod outbox;
-mod ready;
+pub(super) mod ready;
 pub(super) mod socket;
 
 use std::io;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use self::connect_meter::ConnectMeter;
 use self::listeners::Listeners;
 use self::outbox::{Backlog, Held};
-use self::ready::ReadyQueue;
+use self::ready::{ReadState, ReadyQueue, TurnReads};
 use self::socket::Socket;
 use super::stamps::departures::{Departure, Departures};
 use super::stamps::{Stamps, departure_slack};
@@ -36,6 +36,11 @@ pub(super) trait Input {
 
     /// Whether there is something to read or to report.
     fn is_pending(&self) -> bool;
+
+    /// Whether something has come that was not read, here or in the kernel as far as known.
+    fn is_unread(&self) -> bool {
+        self.is_pending()
+    }
 }
 
 /// All sockets of a back end, by [`Token::slot`].
@@ -78,16 +83,13 @@ pub(super) struct Connection<I> {
     pub(super) kind: Kind,
     /// Whether the caller wants to read.
     pub(super) reading: bool,
-    /// Whether it is in the ready queue.
-    is_queued: bool,
+    pub(super) reads: ReadState,
     /// Nothing can arrive before this: the start of the attempt, then the last arrival.
     pub(super) floor: Instant,
     /// The attempt may have begun as much later.
     pub(super) attempt_slack: Duration,
     /// When the last marked send left.
     pub(super) sent_at: Instant,
-    /// Bytes received since the last send.
-    received: usize,
     /// Allocated when first needed: most sockets take all they are given.
     pub(super) backlog: Option<Box<Backlog>>,
     pub(super) input: I,
@@ -126,9 +128,7 @@ impl<I: Input> Sockets<I> {
 
     /// The entry of a token; `None` if its slot has had another user since.
     pub(super) fn get(&mut self, token: Token) -> Option<&mut Entry<I>> {
-        self.entries
-            .get_mut(token.slot as usize)
-            .filter(|entry| entry.generation == token.generation)
+        find(&mut self.entries, token)
     }
 
     /// The entry of a slot's user by serial number; `None` if the slot has had another one since.
@@ -243,14 +243,11 @@ impl<I: Input> Sockets<I> {
 
     /// Puts a socket into the ready queue if its input is pending and is to be read.
     pub(super) fn enqueue_ready(&mut self, token: Token) {
-        if let Some(connection) = self.get(token).and_then(Entry::connection)
+        if let Some(connection) = find(&mut self.entries, token).and_then(Entry::connection)
             && connection.reading
             && connection.input.is_pending()
-            && !connection.is_queued
         {
-            connection.is_queued = true;
-            let is_long = connection.is_in_long_reply();
-            self.ready.push(token, is_long);
+            self.ready.push(token, &mut connection.reads);
         }
     }
 
@@ -259,22 +256,27 @@ impl<I: Input> Sockets<I> {
         self.ready.len()
     }
 
-    /// Takes the next socket of the ready queue, and what it costs from the turn's reads that are left; its
-    /// token can be stale.
-    pub(super) fn next_ready(&mut self, left: &mut usize) -> Option<Token> {
-        if *left == 0 {
-            return None;
+    /// Takes the next socket of the ready queue, if the turn has reads left.
+    pub(super) fn next_ready(&mut self, turn: &mut TurnReads) -> Option<Token> {
+        let entries = &mut self.entries;
+        self.ready.pop(turn, |token, group| {
+            let connection = find(entries, token)?.connection()?;
+            connection.reads.leave(group)
+        })
+    }
+
+    /// Whether input of a socket waits to be read.
+    pub(super) fn has_unread(&self, token: Token) -> bool {
+        let entry = self.entries.get(token.slot as usize);
+        let entry = entry.filter(|entry| entry.generation == token.generation);
+        match entry.map(|entry| &entry.state) {
+            Some(
+                State::Connecting(connection)
+                | State::Open(connection)
+                | State::HalfClosed(connection),
+            ) => connection.reading && connection.input.is_unread(),
+            Some(State::Vacant | State::Failed) | None => false,
         }
-        let token = self.ready.pop()?;
-        if let Some(connection) = self.get(token).and_then(Entry::connection) {
-            connection.is_queued = false;
-            let reads = match connection.kind {
-                Kind::Stream => 1,
-                Kind::Datagram => READS_OF_DATAGRAM,
-            };
-            *left = left.saturating_sub(reads);
-        }
-        Some(token)
     }
 }
 
@@ -344,32 +346,13 @@ impl<I: Input> Connection<I> {
             socket,
             kind,
             reading: true,
-            is_queued: false,
+            reads: ReadState::new(kind),
             floor: started,
             attempt_slack: Duration::ZERO,
             sent_at: Instant::START,
-            received: 0,
             backlog: None,
             input: I::new(kind, started),
         }
-    }
-
-    /// Whether a long reply is arriving. It is read after the others.
-    fn is_in_long_reply(&self) -> bool {
-        self.kind == Kind::Stream && self.received >= LONG_REPLY
-    }
-
-    /// Of `most` bytes, those that are read at once: those of a short reply, or all of them of a long one.
-    pub(super) fn share_of(&self, most: usize) -> usize {
-        match self.kind {
-            Kind::Stream if !self.is_in_long_reply() => most.min(LONG_REPLY - self.received),
-            Kind::Stream | Kind::Datagram => most,
-        }
-    }
-
-    /// Counts bytes that were received.
-    pub(super) fn count_received(&mut self, bytes: usize) {
-        self.received = self.received.saturating_add(bytes);
     }
 
     pub(super) fn has_backlog(&self) -> bool {
@@ -393,7 +376,7 @@ impl<I: Input> Connection<I> {
         departures: &mut Departures,
         stamps: &Stamps,
     ) -> Result<Delivery, NetError> {
-        self.received = 0;
+        self.reads.begin_reply();
         let sent = departures.send(&mut self.socket, bytes, mark, stamped, stamps)?;
         let delivery = match (sent.taken, self.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
@@ -414,9 +397,9 @@ impl<I: Input> Connection<I> {
     }
 }
 
-/// Reads of a turn that a datagram counts as. An address that a name server answers is connected to, which
-/// takes tens of microseconds.
-const READS_OF_DATAGRAM: usize = 2;
-
-/// A reply is long from so many bytes on: most pages are shorter, and a receive buffer takes as much.
-const LONG_REPLY: usize = 16 << 10;
+/// The entry of a token; `None` if its slot has had another user since.
+fn find<I>(entries: &mut [Entry<I>], token: Token) -> Option<&mut Entry<I>> {
+    entries
+        .get_mut(token.slot as usize)
+        .filter(|entry| entry.generation == token.generation)
+}

@@ -41,7 +41,6 @@ pub use self::ring::Unavailable;
 use self::ring::{Completion, OpId, OpKind, Ring, SLOT_MAX};
 use self::stamping::Stamping;
 use self::submissions::{Submission, TIMER, WAKE, listener_op};
-use super::epoll::READS_MAX;
 use super::limits::{make_descriptors, sockets_allowed};
 use super::sockets::connect_meter::ConnectMeter;
 use super::sockets::outbox::{Held, Outbox};
@@ -446,6 +445,10 @@ impl Io for Uring {
         self.serve_ready(events);
         // The next arrivals find buffers, however long the turn takes.
         self.provide();
+    }
+
+    fn has_unread(&self, token: Token) -> bool {
+        self.has_more || self.sockets.has_unread(token)
     }
 
     fn queued_events(&self) -> &[Event] {

@@ -315,6 +315,9 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
     let mut of_workers = Rng::from_seed(seed).fork("faults of workers");
     case.plan.faults.compute_max = Duration::from_millis(pick(&mut of_workers, &[0, 1, 30, 2000]));
     case.plan.faults.compute_panic = pick(&mut of_workers, &[0.0, 0.0, 0.3]);
+    // Replies that come faster than they are read.
+    let mut of_reading = Rng::from_seed(seed).fork("faults of reading");
+    case.plan.faults.chunk_takes = Duration::from_micros(pick(&mut of_reading, &[0, 0, 30, 1000]));
     // Set-up that takes longer than any gap.
     case.web.round_trip = Duration::from_millis(pick(&mut rng, &[1, 20, 150, 900]));
     let follow = case

@@ -235,6 +235,7 @@ fn plan(rng: &mut Rng, seed: u64, web: &mut PoliteWeb, names: &[&str], follow: F
         datagram_loss: 0.05,
         piece_bytes_max: 1 + rng.below(400) as usize,
         send_max: Duration::from_millis(2 * (seed % 2)),
+        chunk_takes: Duration::from_micros(300 * u64::from(seed % 4 == 3)),
         ..Faults::default()
     };
     let plan = plan

@@ -185,14 +185,19 @@ fn length(body: impl AsRef<[u8]>) -> String {
 /// More octets than the crawl's thread searches itself where it has helpers (`WORKERS`).
 const LONG: usize = 2100;
 
+/// More octets than those of a reply that is read at once.
+const READ_LAST: usize = 20_000;
+
 fn page(links: &[String]) -> Vec<u8> {
     let links = links
         .iter()
         .map(|link| format!("<p><a href=\"{link}\">there</a>\n"));
     let links: Vec<String> = links.collect();
-    // Helper threads search long pages alone.
-    let filler = match links.len() % 3 {
+    let filler = match links.len() % 6 {
+        // Helper threads search long pages alone.
         2 => format!("<!-- {} -->", "-x".repeat(LONG / 2)),
+        // It is read behind the short replies of other servers.
+        5 => format!("<!-- {} -->", "-x".repeat(READ_LAST / 2)),
         _ => String::new(),
     };
     let links = links.concat();

@@ -151,6 +151,10 @@ impl Io for NullIo {
 
     fn set_reading(&mut self, _token: Token, _on: bool) {}
 
+    fn has_unread(&self, _: Token) -> bool {
+        false
+    }
+
     fn close(&mut self, token: Token, _how: Close) {
         if self.is_open(token) {
             self.open[token.slot as usize] = None;

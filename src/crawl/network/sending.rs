@@ -8,6 +8,7 @@ use crate::crawl::network::Network;
 use crate::crawl::network::socket::{Socket, token_of};
 use crate::crawl::timer::SlotTimer;
 use crate::fetch::connection::ConnectionEvent;
+use crate::fetch::deadline::Phase;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::Failure;
 use crate::io::Io;
@@ -83,7 +84,15 @@ impl<I: Io> Network<I> {
             self.arm_at(key, now + self.config.fetch.idle_timeout);
             return None;
         }
-        let event = http.connection.handle_timeout(&self.config.fetch, now);
+        let settings = &self.config.fetch;
+        let deadline = http.connection.deadline(settings);
+        let is_silence = deadline.is_some_and(|deadline| deadline.phase != Phase::Total);
+        if is_silence && self.io.has_unread(token_of(key)) {
+            // What it sent waits until others have been read.
+            self.arm_at(key, now + UNREAD_PAUSE);
+            return None;
+        }
+        let event = http.connection.handle_timeout(settings, now);
         if event.is_none() {
             self.arm(key);
         }
@@ -103,3 +112,7 @@ impl<I: Io> Network<I> {
         self.deadlines.arm_by(SlotTimer::Socket(key.slot), at);
     }
 }
+
+/// Until a deadline that was due while input waited is judged again. A round of reading all sockets takes
+/// less.
+const UNREAD_PAUSE: Duration = Duration::from_millis(100);

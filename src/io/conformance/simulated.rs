@@ -249,6 +249,82 @@ fn waiting_takes_no_time_and_ends_at_its_deadline_exactly() {
     assert_eq!(sim.now(), day);
 }
 
+/// A bench whose sockets have received what their peers sent, and were not read. Their replies have these
+/// lengths.
+fn unread(settings: IoSettings, replies: &[usize]) -> Watch<Simulated> {
+    let mut watch: Watch<Simulated> = Watch::with(settings);
+    for (slot, length) in replies.iter().enumerate() {
+        let token = token(slot as u32);
+        let peer = watch.bench.listen(vec![Step::Send(vec![7; *length])]);
+        watch.io().connect(token, peer);
+        watch.io().set_reading(token, false);
+    }
+    let seen = watch.during(Duration::from_secs(1));
+    assert_eq!(seen.len(), replies.len(), "they are connected");
+    (0..replies.len()).for_each(|slot| watch.io().set_reading(token(slot as u32), true));
+    watch
+}
+
+/// The bytes read in the next turn, by slot.
+fn read_in_a_turn(io: &mut Sim) -> Vec<(u32, usize)> {
+    let mut events = Vec::new();
+    io.wait(None, &mut events);
+    let read = events.into_iter().map(|event| match event {
+        Event::Received { token, chunk, .. } => {
+            let length = chunk.length as usize;
+            io.release(chunk);
+            (token.slot, length)
+        }
+        other => panic!("a reply expected, not {other:?}"),
+    });
+    read.collect()
+}
+
+#[test]
+fn a_simulated_turn_reads_a_bounded_number_of_bytes_and_of_sockets() {
+    let settings = IoSettings {
+        read_budget: 20_000,
+        ..IoSettings::default()
+    };
+    let most = settings.read_budget + settings.buffer_bytes;
+    let began = Instant::START + Duration::from_secs(1);
+    let mut watch = unread(settings, &[30_000; 8]);
+    let mut left = 8 * 30_000;
+    while left > 0 {
+        assert!((0..8).any(|slot| watch.io().has_unread(token(slot))));
+        let read = read_in_a_turn(watch.io());
+        let bytes = read.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        assert!(0 < bytes && bytes <= most, "{read:?}");
+        left -= bytes;
+    }
+    assert_eq!(watch.io().now(), began, "none had to be waited for");
+    assert!((0..8).all(|slot| !watch.io().has_unread(token(slot))));
+    let mut watch = unread(IoSettings::default(), &[1; 40]);
+    let turns: Vec<usize> = (0..3).map(|_| read_in_a_turn(watch.io()).len()).collect();
+    assert_eq!(turns, [16, 16, 8]);
+}
+
+#[test]
+fn a_simulated_turn_reads_short_replies_first() {
+    let settings = IoSettings {
+        read_budget: 20_000,
+        ..IoSettings::default()
+    };
+    let mut watch = unread(settings, &[100_000, 100_000, 100_000, 100_000, 10]);
+    let short = token(4);
+    watch.io().set_reading(short, false);
+    // Of each, more than a short reply has come.
+    for _ in 0..6 {
+        let read = read_in_a_turn(watch.io());
+        assert!(read.iter().all(|(slot, _)| *slot != short.slot), "{read:?}");
+    }
+    assert!(!watch.io().has_unread(short));
+    watch.io().set_reading(short, true);
+    assert!(watch.io().has_unread(short));
+    let read = read_in_a_turn(watch.io());
+    assert_eq!(read.first(), Some(&(short.slot, 10)), "{read:?}");
+}
+
 #[test]
 fn what_is_allocated_is_there_when_the_disk_is_full() {
     let faults = Faults {

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use super::reading::{Arrived, Unread};
-use super::{DUE, Epoll, LISTENERS, Name, READS_MAX, TIMER, WAKE, event};
+use super::{DUE, Epoll, LISTENERS, Name, TIMER, WAKE, event};
 use crate::base::time::Instant;
+use crate::io::sockets::ready::TurnReads;
 use crate::io::sockets::socket::{Attempt, Read};
 use crate::io::sockets::{Connection, Kind};
 use crate::io::stamps::{PollWindow, established};
@@ -97,20 +98,19 @@ impl Epoll {
     /// Reads once from each of the first ready sockets, while there are buffers and bytes left of the turn's.
     /// The others wait for the next call: what is read here is handled before anything is sent.
     pub(super) fn serve_ready(&mut self, events: &mut Vec<Event>) {
-        let (mut bytes, mut left) = (0, READS_MAX);
-        for _ in 0..self.sockets.ready_count().min(READS_MAX) {
-            if !self.pool.has_free() || bytes >= self.settings.read_budget {
+        let mut turn = TurnReads::new(self.settings.read_budget);
+        for _ in 0..self.sockets.ready_count() {
+            if !self.pool.has_free() {
                 return;
             }
-            let Some(token) = self.sockets.next_ready(&mut left) else {
+            let Some(token) = self.sockets.next_ready(&mut turn) else {
                 return;
             };
             let before = events.len();
-            let most = self.settings.read_budget - bytes;
-            if let Err(error) = self.read(token, most, events) {
+            if let Err(error) = self.read(token, turn.bytes(), events) {
                 self.fail(token, error, events);
             }
-            bytes += events[before..].iter().map(Event::len).sum::<usize>();
+            turn.count(&events[before..]);
         }
     }
 
@@ -123,7 +123,7 @@ impl Epoll {
             return Ok(());
         };
         let has_idle_time = self.idle_time.is_available(self.idle_time.since());
-        let mut budget = connection.share_of(most);
+        let mut budget = connection.reads.share_of(most);
         while connection.reading
             && let Some(unread) = connection.input.unread
         {
@@ -175,7 +175,7 @@ impl Epoll {
                         }
                     }
                     budget = budget.saturating_sub(length);
-                    connection.count_received(length);
+                    connection.reads.count(length);
                     events.push(Event::Received {
                         token,
                         chunk: Chunk {

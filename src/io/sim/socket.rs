@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use crate::base::time::Instant;
 use crate::io::NetError;
+use crate::io::sockets::Kind;
 use crate::io::sockets::listening::Place;
+use crate::io::sockets::ready::ReadState;
 
 /// Identifies a connection or a datagram socket to the world; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,9 +36,9 @@ pub(super) struct Socket {
     /// The other side's address; for an accepted connection ours, if it has one.
     pub(super) to: Option<SocketAddr>,
     pub(super) started: Instant,
-    pub(super) datagram: bool,
+    pub(super) kind: Kind,
     pub(super) reading: bool,
-    pub(super) is_queued: bool,
+    pub(super) reads: ReadState,
     /// Bytes received and not read, with their times.
     pub(super) inbox: VecDeque<(Instant, Arrival)>,
     /// Bytes sent before the connection was established.
@@ -90,14 +92,14 @@ impl Entry {
 }
 
 impl Socket {
-    pub(super) fn new(id: ConnId, to: SocketAddr, started: Instant, datagram: bool) -> Self {
+    pub(super) fn new(id: ConnId, to: SocketAddr, started: Instant, kind: Kind) -> Self {
         Socket {
             id,
             to: Some(to),
             started,
-            datagram,
+            kind,
             reading: true,
-            is_queued: false,
+            reads: ReadState::new(kind),
             inbox: VecDeque::new(),
             held: Vec::new(),
             place: None,
@@ -110,9 +112,9 @@ impl Socket {
             id,
             to: local,
             started: now,
-            datagram: false,
+            kind: Kind::Stream,
             reading: true,
-            is_queued: false,
+            reads: ReadState::new(Kind::Stream),
             inbox: VecDeque::new(),
             held: Vec::new(),
             place: None,
@@ -121,13 +123,12 @@ impl Socket {
 
     /// The destination, if it was opened from one of our ports.
     pub(super) fn connected_to(&self) -> Option<SocketAddr> {
-        self.to.filter(|_| !self.datagram && self.place.is_none())
+        self.to
+            .filter(|_| self.kind == Kind::Stream && self.place.is_none())
     }
 
-    /// Whether to put it into the ready queue; if so, it counts as queued.
-    pub(super) fn enqueue(&mut self) -> bool {
-        let wants = self.reading && !self.inbox.is_empty() && !self.is_queued;
-        self.is_queued |= wants;
-        wants
+    /// Whether it is read and has something to read.
+    pub(super) fn has_unread(&self) -> bool {
+        self.reading && !self.inbox.is_empty()
     }
 }

@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use super::READS_MAX;
 use super::Uring;
 use super::receiving::{Ending, Gap, Receive};
 use super::ring::{Completion, OVERHEAD, OpId, OpKind};
 use super::submissions::{Submission, listener_id};
 use crate::base::time::Instant;
+use crate::io::sockets::ready::TurnReads;
 use crate::io::sockets::socket::{Attempt, net_error};
 use crate::io::sockets::{Entry, Kind};
 use crate::io::stamps::established;
@@ -241,26 +241,15 @@ impl Uring {
     /// Reports from the first sockets in line. The others wait for the next call: what is reported here
     /// is handled before anything is sent.
     pub(super) fn serve_ready(&mut self, events: &mut Vec<Event>) {
-        let (mut bytes, mut left) = (0, READS_MAX);
-        for _ in 0..self.sockets.ready_count().min(READS_MAX) {
-            if bytes >= self.settings.read_budget {
-                return;
-            }
-            let Some(token) = self.sockets.next_ready(&mut left) else {
+        let mut turn = TurnReads::new(self.settings.read_budget);
+        for _ in 0..self.sockets.ready_count() {
+            let Some(token) = self.sockets.next_ready(&mut turn) else {
                 return;
             };
-            if self
-                .sockets
-                .get(token)
-                .and_then(Entry::connection)
-                .is_some()
-            {
-                let before = events.len();
-                let most = self.settings.read_budget - bytes;
-                self.report(token, most, events);
-                bytes += events[before..].iter().map(Event::len).sum::<usize>();
-                self.update_receive(token.slot);
-            }
+            let before = events.len();
+            self.report(token, turn.bytes(), events);
+            turn.count(&events[before..]);
+            self.update_receive(token.slot);
         }
     }
 
@@ -270,12 +259,12 @@ impl Uring {
         let Some(connection) = entry.open() else {
             return;
         };
-        let share = connection.share_of(most);
+        let share = connection.reads.share_of(most);
         let mut reported = 0;
         while connection.reading && reported < share {
             if let Some((id, length, stamp)) = self.buffers.pop(&mut connection.input.unreported) {
                 reported += length;
-                connection.count_received(length);
+                connection.reads.count(length);
                 let chunk = Chunk {
                     buffer: u32::from(id),
                     length: length as u32,

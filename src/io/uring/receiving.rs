@@ -103,6 +103,10 @@ impl Input for Receiving {
     fn is_pending(&self) -> bool {
         !self.unreported.is_empty() || self.ending.is_some()
     }
+
+    fn is_unread(&self) -> bool {
+        self.is_pending() || self.receive == Receive::Starved
+    }
 }
 
 impl Receiving {

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::base::rng::Rng;
+use crate::base::shared::Shared;
 use crate::crawl::Turn;
-use crate::crawl::core::tests::trial::{crawl, get, turn};
-use crate::io::sim::{Answer, ConnId, Net, World};
+use crate::crawl::core::tests::trial::{crawl, crawl_under, get, turn};
+use crate::io::sim::{Answer, ConnId, Faults, Net, Origins, World};
 use crate::sink::page::Page;
 
 /// Hosts at a distance of 100 ms, all with the same answer.
@@ -81,4 +82,40 @@ fn an_unresponsive_host_is_held_and_failed_with_a_short_download_timeout() {
     assert!(ends(false, "timeout.connect") >= 5, "each has a line");
     assert_eq!(ends(true, "timeout.connect"), 1, "of the last attempt");
     assert_eq!(ends(true, "host_down.gave_up"), 4);
+}
+
+/// Our thread takes 20 ms for each piece of a reply, and each host waits for the others.
+#[test]
+fn a_reply_that_has_come_and_waits_to_be_read_is_no_silence_of_its_server() {
+    const HOSTS: u32 = 40;
+    let body = vec![b'x'; 60_000];
+    let mut reply = b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n".to_vec();
+    reply.extend(&body);
+    let mut origins = Origins::default();
+    for host in 1..=HOSTS {
+        let at: SocketAddr = ([10, 0, 0, host as u8], 80).into();
+        origins.reply(at, "/0", Duration::ZERO, reply.clone());
+    }
+    let faults = Faults {
+        chunk_takes: Duration::from_millis(20),
+        piece_gap_max: Duration::ZERO,
+        ..Faults::default()
+    };
+    let world = Shared::new(origins);
+    let (mut crawler, record) = crawl_under(faults, None, world, 1, |config, _| {
+        config.throttle.concurrent_requests = HOSTS as usize;
+        config.fetch.idle_timeout = Duration::from_millis(100);
+        config.fetch.first_byte_timeout = Duration::from_millis(300);
+        config.frontier.retry_times = 0;
+    });
+    for host in 1..=HOSTS {
+        crawler.submit(get(host, 0)).expect("a request");
+    }
+    while turn(&mut crawler, Some(Duration::from_secs(3600))) == Turn::GoesOn {}
+    let pages = record.pages.borrow();
+    let ends: Vec<_> = pages
+        .iter()
+        .map(|page| page.failure.as_ref().map(|failure| failure.code()))
+        .collect();
+    assert_eq!(ends, vec![None; HOSTS as usize]);
 }
