@@ -71,6 +71,8 @@ pub struct Connection {
     secured: Option<Secured>,
     /// Timeout of the set-up, if it differs from the settings.
     timeout: Option<Duration>,
+    /// The peer is silent since then at the earliest: before, its input waited to be read.
+    silent_from: Instant,
     /// Number of exchanges started.
     used: u32,
     /// Content of the marked send that was not reported as sent yet.
@@ -156,6 +158,7 @@ impl Connection {
             established: None,
             secured: None,
             timeout: None,
+            silent_from: Instant::START,
             used: 0,
             marked: None,
         }
@@ -393,6 +396,19 @@ impl Connection {
         }
     }
 
+    /// Input waits to be read, so the peer's silence begins now at the earliest.
+    pub fn handle_unread(&mut self, now: Instant) {
+        self.silent_from = now;
+        self.handle_resumed(Duration::ZERO, now);
+    }
+
+    /// Input was read, however long ago it came: until now the peer may have waited for that.
+    pub fn handle_read(&mut self, now: Instant) {
+        if let State::Exchanging(exchange) = &mut self.state {
+            exchange.handle_activity(now);
+        }
+    }
+
     /// Deadline of the present phase. `None` while nothing is expected from the peer: the idle
     /// timeout belongs to the pool.
     pub fn deadline(&self, settings: &FetchSettings) -> Option<Deadline> {
@@ -417,16 +433,18 @@ impl Connection {
             State::Tunnelling {
                 opened, released, ..
             } => {
-                let tunnel = Deadline::new(*opened + settings.connect_timeout, Phase::Tunnel);
+                let from = self.silent_from.max(*opened);
+                let tunnel = Deadline::new(from + settings.connect_timeout, Phase::Tunnel);
                 Some(set_up(*released, tunnel))
             }
             State::Handshaking {
                 started, released, ..
             } => {
-                let tls = Deadline::new(*started + settings.tls_timeout, Phase::Tls);
+                let from = self.silent_from.max(*started);
+                let tls = Deadline::new(from + settings.tls_timeout, Phase::Tls);
                 Some(set_up(*released, tls))
             }
-            State::Exchanging(exchange) => Some(exchange.deadline(settings)),
+            State::Exchanging(exchange) => Some(exchange.deadline(self.silent_from, settings)),
             State::Ready { .. } | State::Finished { .. } | State::Closed => None,
         }
     }

@@ -61,6 +61,14 @@ impl Phase {
         }
     }
 
+    /// Whether it ends because nothing is received, or too little.
+    pub const fn is_silence(self) -> bool {
+        match self {
+            Phase::Connect | Phase::Total => false,
+            Phase::Tunnel | Phase::Tls | Phase::FirstByte | Phase::Idle | Phase::Rate => true,
+        }
+    }
+
     /// The failure of a fetch whose phase timed out.
     pub fn failure(self) -> Failure {
         let detail = match self {

@@ -253,8 +253,8 @@ impl Exchange {
         }
     }
 
-    /// Deadline of the present phase.
-    pub fn deadline(&self, settings: &FetchSettings) -> Deadline {
+    /// Deadline of the present phase. The peer is silent since `silent_from` at the earliest.
+    pub fn deadline(&self, silent_from: Instant, settings: &FetchSettings) -> Deadline {
         // Time in which the request waited for its turn, on a ready connection, does not count.
         let held = match (self.timings.ready, self.timings.sent) {
             (Some(ready), Some(sent)) => sent.saturating_since(ready.max(self.timings.started)),
@@ -268,8 +268,11 @@ impl Exchange {
         let reply = match (self.timings.first_byte, self.timings.sent) {
             (Some(_), _) => self.arrivals.deadline(settings),
             (None, Some(sent)) => {
-                let at = sent + settings.first_byte_timeout + self.paused_for;
-                Some(Deadline::new(at, Phase::FirstByte))
+                let from = silent_from.max(sent + self.paused_for);
+                Some(Deadline::new(
+                    from + settings.first_byte_timeout,
+                    Phase::FirstByte,
+                ))
             }
             (None, None) => None,
         };

@@ -124,8 +124,8 @@ pub trait Io {
     /// The end of a connection that is not read is not noticed either.
     fn set_reading(&mut self, token: Token, on: bool);
 
-    /// Whether input of a socket that is read may have come and waits until others have been read: its
-    /// silence is ours, not its peer's.
+    /// Whether input of a socket that is read may have come and was not reported yet: its silence may be ours,
+    /// not its peer's.
     fn has_unread(&self, token: Token) -> bool;
 
     /// Closes a socket or listener and forgets the token: no event for it comes after this call.

@@ -89,6 +89,8 @@ impl<I: Io> Network<I> {
         match self.sockets.get_mut(key)? {
             Socket::Http(http) => {
                 let read = self.pieces.read(http, &mut rest, stamp, give);
+                // They may have come long ago, and filled the window until now.
+                http.connection.handle_read(now);
                 self.buffered = http.recount(self.buffered);
                 *used = bytes.len() - rest.len();
                 // Without TLS, no more output follows from the bytes read.

@@ -8,7 +8,7 @@ use crate::crawl::network::Network;
 use crate::crawl::network::socket::{Socket, token_of};
 use crate::crawl::timer::SlotTimer;
 use crate::fetch::connection::ConnectionEvent;
-use crate::fetch::deadline::Phase;
+use crate::fetch::deadline::Deadline;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::Failure;
 use crate::io::Io;
@@ -86,11 +86,9 @@ impl<I: Io> Network<I> {
         }
         let settings = &self.config.fetch;
         let deadline = http.connection.deadline(settings);
-        let is_silence = deadline.is_some_and(|deadline| deadline.phase != Phase::Total);
-        if is_silence && self.io.has_unread(token_of(key)) {
-            // What it sent waits until others have been read.
-            self.arm_at(key, now + UNREAD_PAUSE);
-            return None;
+        let is_silent = |deadline: Deadline| deadline.at <= now && deadline.phase.is_silence();
+        if deadline.is_some_and(is_silent) && self.io.has_unread(token_of(key)) {
+            http.connection.handle_unread(now);
         }
         let event = http.connection.handle_timeout(settings, now);
         if event.is_none() {
@@ -112,7 +110,3 @@ impl<I: Io> Network<I> {
         self.deadlines.arm_by(SlotTimer::Socket(key.slot), at);
     }
 }
-
-/// Until a deadline that was due while input waited is judged again. A round of reading all sockets takes
-/// less.
-const UNREAD_PAUSE: Duration = Duration::from_millis(100);

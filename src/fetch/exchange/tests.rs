@@ -462,7 +462,7 @@ fn each_phase_has_its_deadline() {
     let mut exchange = Exchange::new(&description(), &settings, limits, timings).unwrap();
     let expect = |exchange: &Exchange, seconds, phase| {
         assert_eq!(
-            exchange.deadline(&settings),
+            exchange.deadline(Instant::START, &settings),
             Deadline::new(at(seconds), phase)
         );
     };
@@ -512,7 +512,7 @@ fn without_a_minimum_rate_only_silence_counts() {
         {}
     }
     assert_eq!(
-        exchange.deadline(&settings),
+        exchange.deadline(Instant::START, &settings),
         Deadline::new(at(85), Phase::Idle)
     );
 }
@@ -529,7 +529,32 @@ fn time_spent_waiting_to_depart_does_not_count_for_the_timeout() {
         .expect("a sound request");
     exchange.hand_out();
     exchange.handle_sent(Instant::START + wait, Duration::ZERO);
-    assert!(exchange.deadline(&settings).at > Instant::START + wait);
+    assert!(exchange.deadline(Instant::START, &settings).at > Instant::START + wait);
+}
+
+#[test]
+fn a_silence_that_is_ours_moves_the_deadline_of_its_phase_and_not_that_of_the_whole_fetch() {
+    let settings = FetchSettings::default();
+    let mut exchange = exchange(&description(), &settings);
+    let check = |exchange: &Exchange, silent_from, second, phase| {
+        let deadline = exchange.deadline(at(silent_from), &settings);
+        assert_eq!(deadline, Deadline::new(at(second), phase));
+    };
+    let sent = exchange.timings().sent.expect("it was sent");
+    let sent = sent.saturating_since(Instant::START).as_secs();
+    check(&exchange, 0, sent + 30, Phase::FirstByte);
+    check(&exchange, 50, 80, Phase::FirstByte);
+    check(&exchange, 95, 120, Phase::Total);
+    let mut input: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+    while exchange.handle_bytes(&mut input, arrival(2)).is_some() {}
+    check(&exchange, 50, 22, Phase::Idle);
+    // It was read at 10 s, and more waits at 50 s.
+    exchange.handle_activity(at(10));
+    check(&exchange, 0, 30, Phase::Idle);
+    exchange.handle_resumed(Duration::ZERO, at(50));
+    check(&exchange, 50, 70, Phase::Idle);
+    exchange.handle_resumed(Duration::ZERO, at(110));
+    check(&exchange, 110, 120, Phase::Total);
 }
 
 /// How long the exchange waits for a reply that arrives byte by byte each second from the 2nd
@@ -541,7 +566,7 @@ fn drip(settings: &FetchSettings, at_once: &[u8], then: &[u8]) -> (u64, Phase) {
     while exchange.handle_bytes(&mut input, arrival(2)).is_some() {}
     let mut then = then.iter().cycle();
     for second in 2.. {
-        let deadline = exchange.deadline(settings);
+        let deadline = exchange.deadline(Instant::START, settings);
         if deadline.at <= at(second) {
             return (second, deadline.phase);
         }

@@ -105,7 +105,8 @@ impl Input for Receiving {
     }
 
     fn is_unread(&self) -> bool {
-        self.is_pending() || self.receive == Receive::Starved
+        // While no receive is active, input may wait in the kernel.
+        self.is_pending() || self.receive != Receive::Armed
     }
 }
 

@@ -84,13 +84,12 @@ fn an_unresponsive_host_is_held_and_failed_with_a_short_download_timeout() {
     assert_eq!(ends(true, "host_down.gave_up"), 4);
 }
 
-/// Our thread takes 20 ms for each piece of a reply, and each host waits for the others.
-#[test]
-fn a_reply_that_has_come_and_waits_to_be_read_is_no_silence_of_its_server() {
+/// The failures of fetches of so many bytes from forty hosts. Our thread takes 20 ms for each piece of a reply, and
+/// each host waits for the others.
+fn read_slowly(bytes: usize, download_timeout: Duration) -> Vec<Option<String>> {
     const HOSTS: u32 = 40;
-    let body = vec![b'x'; 60_000];
-    let mut reply = b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n".to_vec();
-    reply.extend(&body);
+    let mut reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n").into_bytes();
+    reply.resize(reply.len() + bytes, b'x');
     let mut origins = Origins::default();
     for host in 1..=HOSTS {
         let at: SocketAddr = ([10, 0, 0, host as u8], 80).into();
@@ -104,6 +103,7 @@ fn a_reply_that_has_come_and_waits_to_be_read_is_no_silence_of_its_server() {
     let world = Shared::new(origins);
     let (mut crawler, record) = crawl_under(faults, None, world, 1, |config, _| {
         config.throttle.concurrent_requests = HOSTS as usize;
+        config.fetch.download_timeout = download_timeout;
         config.fetch.idle_timeout = Duration::from_millis(100);
         config.fetch.first_byte_timeout = Duration::from_millis(300);
         config.frontier.retry_times = 0;
@@ -113,9 +113,20 @@ fn a_reply_that_has_come_and_waits_to_be_read_is_no_silence_of_its_server() {
     }
     while turn(&mut crawler, Some(Duration::from_secs(3600))) == Turn::GoesOn {}
     let pages = record.pages.borrow();
-    let ends: Vec<_> = pages
-        .iter()
-        .map(|page| page.failure.as_ref().map(|failure| failure.code()))
-        .collect();
-    assert_eq!(ends, vec![None; HOSTS as usize]);
+    assert_eq!(pages.len(), HOSTS as usize);
+    let failure = |page: &Page| page.failure.as_ref().map(|failure| failure.code());
+    pages.iter().map(failure).collect()
+}
+
+#[test]
+fn a_reply_that_has_come_and_waits_to_be_read_is_no_silence_of_its_server() {
+    let ends = read_slowly(60_000, Duration::from_secs(3600));
+    assert!(ends.iter().all(Option::is_none), "{ends:?}");
+}
+
+#[test]
+fn a_reply_that_always_waits_to_be_read_ends_at_the_timeout_of_the_whole_fetch() {
+    let ends = read_slowly(5_000_000, Duration::from_secs(10));
+    let is_total = |end: &Option<String>| end.as_deref() == Some("timeout.total");
+    assert!(ends.iter().all(is_total), "{ends:?}");
 }
