@@ -18,6 +18,7 @@ pub mod fetch;
 pub mod throttle;
 #[doc(hidden)]
 pub mod frontier;
+mod admin;
 mod state;
 pub mod sink;
 #[doc(hidden)]
@@ -37,7 +38,7 @@ pub use crawl::probe;
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
-    AdmitError, Builder, ControlError, Crawler, Damage, EndedRequest, FinishReason, Handle,
+    Admin, AdmitError, Builder, ControlError, Crawler, Damage, EndedRequest, FinishReason, Handle,
     HostFacts, LoadPhase, LoadProgress, OrderedSettings, Pending, QueuedRequest, RequestEnd,
     RequestSource, ScopeFacts, SetUpError, Snapshot, SourceError, SourcePoll, State,
     StateBeginning, StateContents, StateError, Stopper, SubmitError, Turn, Wake,
@@ -149,6 +150,7 @@ mod pages {
         ReferenceStats = "../docs/reference/stats.md";
         ReferenceThrottle = "../docs/reference/throttle.md";
         ReferenceProbe = "../docs/reference/probe.md";
+        ReferenceControl = "../docs/reference/control.md";
         ReferenceErrors = "../docs/reference/errors.md";
         BenchmarksMethod = "../docs/benchmarks/method.md";
         BenchmarksSpeed = "../docs/benchmarks/speed.md";

@@ -22,10 +22,12 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("state", &["base", "wire", "frontier"]),
     // A sink may find links, and links are requests.
     ("sink", &["base", "wire", "fetch", "throttle", "frontier"]),
+    // The control interface: bytes in, requests out, replies back. It knows nothing of crawls.
+    ("admin", &["base", "wire"]),
     (
         "crawl",
         &[
-            "base", "io", "wire", "fetch", "throttle", "frontier", "state", "sink",
+            "base", "io", "wire", "fetch", "throttle", "frontier", "state", "sink", "admin",
         ],
     ),
     // Servers must not err as the crawler does: they know nothing of it.
@@ -94,6 +96,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         "clap",
         &[
             "src/cli/args.rs",
+            "src/cli/args/ctl.rs",
             "src/cli/args/probe.rs",
             "src/cli/args/sources.rs",
             "src/cli/generate.rs",
@@ -288,6 +291,9 @@ const TOUCHED: &[(&str, &str)] = &[
         "signals",
         "workload throttle classifier flights network output",
     ),
+    ("given", "control frontier throttle"),
+    ("operators", "network journal steering"),
+    ("views", "control throttle network output"),
 ];
 
 /// The most machines in a row: half of them.

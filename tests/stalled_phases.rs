@@ -113,6 +113,10 @@ impl<I: Io> Io for Late<I> {
         self.io.set_reading(token, on);
     }
 
+    fn unsent(&self, token: Token) -> usize {
+        self.io.unsent(token)
+    }
+
     fn has_unread(&self, token: Token) -> bool {
         self.io.has_unread(token)
     }

@@ -1,9 +1,11 @@
 //! Commands and flags. This file and those below it are the only ones that import clap.
 
+mod ctl;
 mod probe;
 pub mod sources;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -18,6 +20,7 @@ use super::state::{StateArgs, Subject};
 use super::url::UrlArgs;
 use super::{Usage, examples, settings};
 
+pub use self::ctl::Ctl;
 pub use self::probe::Probe;
 
 use self::sources::{Configured, Given, Settings, Sockets, many, one};
@@ -78,7 +81,7 @@ struct Cli {
 pub enum Command {
     /// Crawl from URLs and seed files, and follow links
     #[command(after_help = examples::CRAWL)]
-    Crawl(Crawl),
+    Crawl(Box<Crawl>),
     /// Fetch these URLs without robots.txt and links; prints a result line for each
     #[command(after_help = examples::FETCH)]
     Fetch(Fetch),
@@ -100,6 +103,9 @@ pub enum Command {
     /// Start a web of many domains on the loopback device, and crawl it as a test
     #[command(after_help = examples::DEMO)]
     Demo(Demo),
+    /// Ask a running crawl, and give it orders
+    #[command(after_help = examples::CTL)]
+    Ctl(Ctl),
     /// Show what the state of a crawl holds, also of one that is running
     #[command(after_help = examples::STATE)]
     State(State),
@@ -181,6 +187,12 @@ pub struct Crawl {
     /// Write no WARC files
     #[arg(long, overrides_with = "warc")]
     no_warc: bool,
+    /// Serve the control interface at this address, too; other than loopback only with --admin-token-file
+    #[arg(long, value_name = "ADDR:PORT", help_heading = CONTROL)]
+    pub admin: Option<SocketAddr>,
+    /// The token in this file allows everything by --admin; without it that is for reading only
+    #[arg(long, value_name = "FILE", requires = "admin", help_heading = CONTROL)]
+    pub admin_token_file: Option<PathBuf>,
     /// Maximum time that a stopping crawl waits for requests in flight [default: 25s]
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     stop_grace: Option<String>,
@@ -465,3 +477,5 @@ fn command_of(args: &[OsString]) -> Option<&str> {
 }
 
 const LIMITS: &str = "Limits and filters";
+
+const CONTROL: &str = "Control interface";

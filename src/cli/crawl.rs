@@ -14,6 +14,7 @@ use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
 use argiope::{Builder, Config, Crawler, SetUpError, State, StateError, Turn};
 
 use super::Usage;
+use super::admin;
 use super::allocator;
 use super::args::Crawl;
 use super::feed::{self, FeedOf, Feeder, Seeds, Unfed};
@@ -130,6 +131,9 @@ pub fn run(
         builder = builder.state(state);
     }
     let mut crawler = set_up(builder)?;
+    if let Some(at) = args.admin {
+        admin::listen(&mut crawler, at, args.admin_token_file.as_deref())?;
+    }
     // Until a pipe has delivered the first seed, a stop signal ends the process.
     let waits_for_seeds = !inputs.iter().all(Metadata::is_file);
     if !waits_for_seeds {
@@ -191,6 +195,9 @@ pub fn run(
                 log::warn!("{error:#}: some of its requests may have ended");
             }
         }
+    }
+    if let Some(lock) = lock.get() {
+        admin::serve_in(&mut crawler, lock);
     }
     if waits_for_seeds {
         received.stop_on_signal(crawler.stopper())?;

@@ -72,6 +72,14 @@ Examples:
   argiope man ~/.local/share/man/man1
   man argiope-crawl";
 
+pub const CTL: &str = "\
+Examples:
+  argiope ctl crawl
+  argiope ctl crawl scopes --sort latency --match '*.example.com'
+  argiope ctl crawl set example.com delay=2 concurrency=1
+  argiope ctl crawl seeds more.txt
+  argiope ctl crawl stop --grace 5s";
+
 pub const STATE: &str = "\
 Examples:
   argiope state crawl

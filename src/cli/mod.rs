@@ -7,6 +7,7 @@ mod examples;
 mod generate;
 mod settings;
 
+mod admin;
 mod crawl;
 mod demo;
 mod fetch;
@@ -19,6 +20,7 @@ mod room;
 mod signals;
 mod progress;
 mod resume;
+mod ctl;
 mod state;
 mod summary;
 mod links;
@@ -73,7 +75,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
             let stored = resumed.as_ref().map(|resumed| &resumed.inputs.settings);
             let config = settings::load_resumed(stored, args.configured(), &args.given()?)?;
             let config = settings::with_workers(config)?;
-            crawl::run(config, args, resumed, received)
+            crawl::run(config, *args, resumed, received)
         }
         Command::Fetch(args) => {
             let config = settings::load_over(&fetch::VALUES, args.configured(), &args.given())?;
@@ -103,6 +105,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
             let config = settings::load_over(&demo::VALUES, &args.configured, &[])?;
             demo::run(config, args)
         }
+        Command::Ctl(args) => self::ctl::run(args.into()),
         Command::State(args) => self::state::run(&args.into()),
         Command::Completions(args) => generate::completions(args.shell, self::args::command_line()),
         Command::Man(args) => generate::man_pages(&args.dir, self::args::command_line()),

@@ -18,6 +18,7 @@ mod crawler;
 mod finish;
 mod set_up;
 mod spill;
+mod steering;
 #[doc(hidden)]
 pub mod fingerprints;
 pub mod pace_report;
@@ -35,6 +36,6 @@ pub use journal::contents::{HostFacts, OrderedSettings, QueuedRequest, ScopeFact
 pub use journal::damage::Damage;
 pub use journal::progress::{LoadPhase, LoadProgress};
 pub use journal::state::{State, StateBeginning, StateError};
-pub use set_up::{Parts, SetUpError};
+pub use set_up::{Admin, Parts, SetUpError};
 pub use stats::Snapshot;
 pub use work::admission::AdmitError;

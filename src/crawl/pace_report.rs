@@ -240,6 +240,37 @@ fn chosen(accounts: &[&Account], most: usize, now: Instant) -> BTreeSet<usize> {
 }
 
 impl ScopePacing {
+    /// The pacing of the scope of this name; `None` if nothing was sent under it.
+    pub(super) fn named(throttle: &Throttle, name: &str, now: Instant) -> Option<Self> {
+        let account = throttle.account_of(name)?;
+        Some(ScopePacing::of(throttle, account, now))
+    }
+
+    /// The pacing of scopes whose names are wanted, those of the greatest rank first; those of equal rank by name.
+    pub(super) fn list(
+        throttle: &Throttle,
+        is_wanted: impl Fn(&str) -> bool,
+        rank: impl Fn(&Account) -> Option<u64>,
+        most: usize,
+        now: Instant,
+    ) -> Vec<Self> {
+        let wanted = throttle
+            .accounts()
+            .filter(|account| is_wanted(&account.scope));
+        let ranked = wanted.filter_map(|account| Some((Reverse(rank(account)?), account)));
+        let mut ranked: Vec<(Reverse<u64>, &Account)> = ranked.collect();
+        let key = |(rank, account): &(Reverse<u64>, &Account)| (*rank, account.scope.clone());
+        if ranked.len() > most {
+            ranked.select_nth_unstable_by_key(most, key);
+            ranked.truncate(most);
+        }
+        ranked.sort_by_key(key);
+        let listed = ranked.into_iter();
+        listed
+            .map(|(_, account)| ScopePacing::of(throttle, account, now))
+            .collect()
+    }
+
     fn of(throttle: &Throttle, account: &Account, now: Instant) -> Self {
         let waited = |cause: &WaitCause| (*cause, account.waited(*cause, now));
         let decided = |event: &DecisionEvent| (*event, account.decided(*event));
@@ -277,7 +308,8 @@ impl ScopePacing {
         Some((*longest.0, *longest.1))
     }
 
-    fn to_json(&self) -> Value {
+    /// As in `stats.json`.
+    pub(super) fn to_json(&self) -> Value {
         let pace = |pace: Pace| json!({"delay": pace.delay.as_secs_f64(), "concurrency": pace.concurrency});
         let span = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
         let remarks: Vec<Value> = self

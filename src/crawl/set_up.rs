@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::admin::access::Access;
 use crate::base::keys::Keys;
 use crate::base::machine;
 use crate::crawl::config::ConfigError;
@@ -49,6 +51,56 @@ pub struct Parts {
     pub state: Option<State>,
     /// Name of the setting that bounds the requests in flight.
     pub in_flight_named: &'static str,
+}
+
+/// The control interface of a crawl: where it listens, who may use it, and where orders are recorded. See
+/// [`Crawler::serve`](crate::Crawler::serve).
+#[derive(Debug, Default)]
+pub struct Admin {
+    pub(in crate::crawl) socket: Option<PathBuf>,
+    pub(in crate::crawl) listen: Option<SocketAddr>,
+    pub(in crate::crawl) access: Option<Access>,
+    /// With its length.
+    pub(in crate::crawl) orders: Option<(PathBuf, u64)>,
+}
+
+impl Admin {
+    /// Listens nowhere.
+    pub fn new() -> Self {
+        Admin::default()
+    }
+
+    /// Listens on a Unix socket, whose file must not exist: its permissions (0600) admit the user of the process
+    /// alone, to everything.
+    #[must_use]
+    pub fn socket(mut self, path: impl Into<PathBuf>) -> Self {
+        self.socket = Some(path.into());
+        self
+    }
+
+    /// Listens on a TCP address. By loopback addresses anybody on this machine may read; everything else needs the
+    /// [token](Admin::token).
+    #[must_use]
+    pub fn listen(mut self, at: SocketAddr) -> Self {
+        self.listen = Some(at);
+        self
+    }
+
+    /// Sets the token that allows everything by TCP: `Authorization: Bearer TOKEN`. Without one nothing can be
+    /// changed by TCP.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
+        self.access = Some(Access::new(Some(token.into())));
+        self
+    }
+
+    /// Records orders in this file, which has `length` bytes and is made if that is 0: a line of JSON for each order,
+    /// durable before the order is acknowledged.
+    #[must_use]
+    pub fn orders(mut self, path: impl Into<PathBuf>, length: u64) -> Self {
+        self.orders = Some((path.into(), length));
+        self
+    }
 }
 
 /// The scope map and the classifier.

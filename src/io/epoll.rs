@@ -388,6 +388,10 @@ impl Io for Epoll {
         self.serve_ready(events);
     }
 
+    fn unsent(&self, token: Token) -> usize {
+        self.sockets.unsent(token)
+    }
+
     fn has_unread(&self, token: Token) -> bool {
         self.has_more || self.sockets.has_unread(token)
     }

@@ -132,6 +132,10 @@ impl Io for Kernel {
         either!(self, io => io.set_reading(token, on));
     }
 
+    fn unsent(&self, token: Token) -> usize {
+        either!(self, io => io.unsent(token))
+    }
+
     fn has_unread(&self, token: Token) -> bool {
         either!(self, io => io.has_unread(token))
     }

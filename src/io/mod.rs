@@ -119,6 +119,10 @@ pub trait Io {
     /// dropped.
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool);
 
+    /// Bytes given to [`Io::send`] in earlier turns that a connection has not taken yet, because its peer reads
+    /// slowly.
+    fn unsent(&self, token: Token) -> usize;
+
     /// Stops or resumes reading from a connection, which slows its peer by flow control.
     ///
     /// The end of a connection that is not read is not noticed either.

@@ -267,15 +267,28 @@ impl<I: Input> Sockets<I> {
 
     /// Whether input of a socket waits to be read.
     pub(super) fn has_unread(&self, token: Token) -> bool {
-        let entry = self.entries.get(token.slot as usize);
-        let entry = entry.filter(|entry| entry.generation == token.generation);
-        match entry.map(|entry| &entry.state) {
-            Some(
-                State::Connecting(connection)
-                | State::Open(connection)
-                | State::HalfClosed(connection),
-            ) => connection.reading && connection.input.is_unread(),
-            Some(State::Vacant | State::Failed) | None => false,
+        let connection = self.connection(token);
+        connection.is_some_and(|connection| connection.reading && connection.input.is_unread())
+    }
+
+    /// Bytes that a socket has not taken.
+    pub(super) fn unsent(&self, token: Token) -> usize {
+        let backlog = self
+            .connection(token)
+            .and_then(|connection| connection.backlog.as_ref());
+        backlog.map_or(0, |backlog| backlog.len())
+    }
+
+    /// The connection of a token; `None` if it is closed or has failed.
+    fn connection(&self, token: Token) -> Option<&Connection<I>> {
+        let entry = self.entries.get(token.slot as usize)?;
+        match &entry.state {
+            State::Connecting(connection)
+            | State::Open(connection)
+            | State::HalfClosed(connection) => {
+                Some(connection).filter(|_| entry.generation == token.generation)
+            }
+            State::Vacant | State::Failed => None,
         }
     }
 }

@@ -447,6 +447,10 @@ impl Io for Uring {
         self.provide();
     }
 
+    fn unsent(&self, token: Token) -> usize {
+        self.sockets.unsent(token)
+    }
+
     fn has_unread(&self, token: Token) -> bool {
         self.has_more || self.sockets.has_unread(token)
     }

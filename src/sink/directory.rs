@@ -1,6 +1,7 @@
 //! Prepares the output directory before a crawl: creates it, and protects the files of other
 //! crawls.
 
+mod control;
 mod error;
 mod kept;
 mod lock;
@@ -13,6 +14,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+pub use self::control::ControlFiles;
 pub use self::error::DirectoryError;
 pub use self::kept::KeptInput;
 use self::lock::Locked;
@@ -312,11 +314,13 @@ pub(crate) const SEEN: &str = "seen-";
 const PENDING: &str = "pending.jsonl";
 
 /// Files that a crawl writes directly into its directory.
-const FILES: [&str; 6] = [
+const FILES: [&str; 8] = [
     "results.jsonl",
     "stats.json",
     "pending.jsonl",
     "throttle.jsonl",
+    control::ORDERS,
+    control::SOCKET,
     // Temporary files of a crawl that was killed.
     "pending.jsonl.tmp",
     "stats.json.tmp",
@@ -365,6 +369,8 @@ mod tests {
             "stats.json",
             "pending.jsonl",
             "throttle.jsonl",
+            "orders.jsonl",
+            "control.sock",
             "pending.jsonl.tmp",
             "stats.json.tmp",
             "warc/argiope-20261121000001020-00000-a.warc.gz",

@@ -29,6 +29,7 @@ mod saved;
 mod scope_table;
 mod scopes;
 mod tickets;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;

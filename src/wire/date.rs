@@ -17,6 +17,11 @@ pub fn http_date(value: &[u8]) -> Option<Wall> {
     Some(Wall(nanos(date.duration_since(UNIX_EPOCH).ok()?)))
 }
 
+/// A date in the form that is sent: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7).
+pub fn to_http_date(wall: Wall) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_nanos(wall.0))
+}
+
 /// Parses a date and time with its offset from UTC (RFC 3339 section 5.6).
 pub fn timestamp(value: &[u8]) -> Option<Wall> {
     let (date, rest) = value.trim_ascii().split_at_checked(10)?;
@@ -118,6 +123,13 @@ mod tests {
         check(http_date, "Thu, 29 Feb 2024 23:59:59 GMT", leap_day);
         let soon = Some("2026-11-20T00:02:00");
         check(http_date, "Friday, 20-Nov-26 00:02:00 GMT", soon);
+    }
+
+    #[test]
+    fn a_date_is_sent_in_the_first_form() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let wall = http_date(date.as_bytes()).expect("it is a date");
+        assert_eq!(to_http_date(wall), date);
     }
 
     #[test]

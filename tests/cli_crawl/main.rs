@@ -14,6 +14,7 @@ mod server;
 mod addresses;
 mod again;
 mod bodies;
+mod control;
 mod credentials;
 mod ends;
 mod full_disk;

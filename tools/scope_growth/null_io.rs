@@ -151,6 +151,10 @@ impl Io for NullIo {
 
     fn set_reading(&mut self, _token: Token, _on: bool) {}
 
+    fn unsent(&self, _: Token) -> usize {
+        0
+    }
+
     fn has_unread(&self, _: Token) -> bool {
         false
     }

@@ -90,7 +90,7 @@ impl Probe {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     span(text).map_err(|problem| format!("{}; {}", problem.what, problem.mend))
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
+use crate::crawl::control::error::ControlError;
 use crate::crawl::control::feed::{Ending, RequestSource, SourceError, SourceQueue};
 use crate::crawl::control::found::{Found, LinkEvent};
 use crate::crawl::control::handle::{Handle, Stopper};
@@ -46,6 +47,8 @@ pub struct Control {
     leads: Arc<dyn Leads>,
     phase: Phase,
     is_paused: bool,
+    /// An operator has paused it.
+    is_ordered_to_pause: bool,
     /// `STOP_GRACE`.
     stop_grace: Duration,
     /// When `CLOSESPIDER_TIMEOUT` is reached.
@@ -71,6 +74,7 @@ impl Control {
             found,
             phase: Phase::Running,
             is_paused: false,
+            is_ordered_to_pause: false,
             stop_grace: config.stop_grace,
             ends_at: config.max_time.map(|most| Instant::START + most),
             earlier: Duration::ZERO,
@@ -116,8 +120,22 @@ impl Control {
     /// Updates whether the crawl is paused; returns whether it has just been.
     pub fn update_pause(&mut self) -> bool {
         let was_paused = self.is_paused;
-        self.is_paused = self.inbox.is_paused() && self.phase.is_running();
+        let is_wanted = self.inbox.is_paused() || self.is_ordered_to_pause;
+        self.is_paused = is_wanted && self.phase.is_running();
         self.is_paused && !was_paused
+    }
+
+    /// An operator pauses or resumes the crawl, whatever handles do; it takes effect with the next commands.
+    pub fn order_pause(&mut self, is_paused: bool) {
+        self.is_ordered_to_pause = is_paused;
+    }
+
+    /// Sends a command, as a handle does.
+    ///
+    /// # Errors
+    /// Too many commands wait, or nothing more is fetched.
+    pub fn send(&self, command: Command) -> Result<(), ControlError> {
+        self.stopper().shared().send(command).map(drop)
     }
 
     /// Whether the crawl is paused.

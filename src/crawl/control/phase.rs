@@ -33,6 +33,16 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// The name in `stats.json` and in replies of the control interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Phase::Running => "running",
+            Phase::Draining { .. } => "draining",
+            Phase::Flushing { .. } => "flushing",
+            Phase::Over { .. } => "over",
+        }
+    }
+
     /// Whether requests are sent.
     pub fn is_running(self) -> bool {
         self == Phase::Running

@@ -182,7 +182,10 @@ impl<I: Io> Core<I> {
 
     /// Passes the result of a disk job on.
     pub fn on_disk(&mut self, done: &DiskDone) {
-        if !self.journal.handle_disk(done) && !self.on_spill_disk(done) {
+        if self.journal.handle_disk(done) || self.on_spill_disk(done) {
+            return;
+        }
+        if !self.on_order_disk(done) {
             self.output.handle_disk(done);
         }
     }

@@ -9,6 +9,7 @@ mod connections;
 mod drive;
 mod exchanges;
 mod facts;
+mod given;
 mod finding;
 mod follow;
 mod granting;
@@ -17,6 +18,7 @@ mod inputs;
 mod lanes;
 mod names;
 mod offers;
+mod operators;
 mod orders;
 mod owner;
 mod outage;
@@ -37,6 +39,7 @@ mod spilling;
 mod evicting;
 mod keeping;
 mod starting;
+mod views;
 #[cfg(test)]
 pub mod tests;
 
@@ -57,6 +60,7 @@ use crate::crawl::output::Output;
 use crate::crawl::pages::Pages;
 use crate::crawl::requests::Requests;
 use crate::crawl::spill::Spill;
+use crate::crawl::steering::Steering;
 use crate::crawl::timer::{SlotTimer, Timer, Wakeups};
 use crate::crawl::work::Work;
 use crate::crawl::workload::Workload;
@@ -103,6 +107,8 @@ pub(super) struct Core<I: Io> {
     spill: Spill,
     /// Orders that later runs are to follow.
     orders: Orders,
+    /// The connections of operators.
+    steering: Steering,
 }
 
 /// After so many events what is due by then is released and departs: reading a page takes long.
@@ -183,6 +189,7 @@ impl<I: Io> Core<I> {
         self.take_requests();
         self.put_ready_unsent();
         self.take_arrivals();
+        self.serve_operators();
     }
 
     /// Advances what is neither due nor from outside: pages, lookups, bodies that were stopped, outages.
@@ -213,6 +220,7 @@ impl<I: Io> Core<I> {
         self.record_facts();
         self.advance_commit();
         self.hand_to_disk();
+        self.send_to_operators();
         self.end_handshakes();
         self.network.submit();
         self.network.close_flushed();
@@ -229,6 +237,7 @@ impl<I: Io> Core<I> {
         }
         if is_over {
             self.control.close();
+            self.close_operators();
             return;
         }
         // Requests may have left the queue since submissions were taken, and no event follows for those
@@ -336,8 +345,12 @@ impl<I: Io> Core<I> {
             }
             Event::Computed(done) => self.on_computed(done),
             Event::Woken => {}
-            // Nothing listens yet. A dropped connection is closed.
-            Event::Accepted { .. } => {}
+            Event::Accepted {
+                listener,
+                accepted,
+                peer,
+                ..
+            } => self.network.handle_accepted(listener, accepted, peer),
         }
     }
 

@@ -97,7 +97,9 @@ impl<I: Io> Core<I> {
         let is_uncommitted =
             self.output.is_abandoned() || is_time_up && self.output.is_unacknowledged();
         let is_lost = is_time_up && reason == FinishReason::SinkFailed;
-        if self.is_written() || is_lost || is_uncommitted {
+        // An order is acknowledged before the crawl is over.
+        let is_written = self.is_written() && !self.is_recording_orders();
+        if is_written || is_lost || is_uncommitted {
             self.end_commits();
             self.control.set_phase(Phase::Over { reason });
         } else if let Some(grace) = self.control.poll_stop() {

@@ -121,6 +121,7 @@ impl<I: Io> Core<I> {
         self.flights.is_empty()
             && self.pages.is_empty()
             && self.network.is_empty()
+            && self.steering.is_empty()
             && self.frontier.queued() == 0
             && self.spill.is_empty()
             && self.work.is_empty()

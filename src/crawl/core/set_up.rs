@@ -24,6 +24,7 @@ use crate::crawl::requests::Requests;
 use crate::crawl::set_up::{Parts, SetUpError};
 use crate::crawl::spill::Spill;
 use crate::crawl::stats::Stats;
+use crate::crawl::steering::Steering;
 use crate::crawl::timer::Wakeups;
 use crate::crawl::work::Work;
 use crate::crawl::work::memory::check_limit;
@@ -172,6 +173,7 @@ impl<I: Io> Core<I> {
             journal,
             spill,
             orders: Orders::default(),
+            steering: Steering::default(),
             classifier: Classifier::new(classify, wall),
             config,
         };

@@ -4,6 +4,8 @@ pub mod builder;
 mod pull;
 
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use crate::crawl::core::Core;
 use crate::crawl::finish::FinishReason;
 use crate::crawl::finish::Pending;
 use crate::crawl::pace_report::{MOST, PaceReport};
-use crate::crawl::set_up::{Parts, SetUpError};
+use crate::crawl::set_up::{Admin, Parts, SetUpError};
 use crate::crawl::stats::{Progress, Stats};
 use crate::crawl::work::admission::AdmitError;
 use crate::fetch::resolver;
@@ -113,6 +115,17 @@ impl<I: Io> Crawler<I> {
     ) -> Result<Self, SetUpError> {
         let core = Core::new(io, config, resolver, parts)?;
         Ok(Crawler { core })
+    }
+
+    /// Serves the control interface from now on, until the crawl is over, also at the endpoints of earlier calls;
+    /// returns the address of the TCP listener,
+    /// if there is one. The same thread serves it, a few calls in each turn. Paths and replies are described by
+    /// `/v1/openapi.json`.
+    ///
+    /// # Errors
+    /// The system's, with the endpoint: an address or a file that is in use, a path of more than 107 bytes.
+    pub fn serve(&mut self, admin: Admin) -> io::Result<Option<SocketAddr>> {
+        self.core.serve(admin)
     }
 
     /// Submits a request from the crawl's own thread; returns the number of its first attempt at once. The

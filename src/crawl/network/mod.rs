@@ -14,6 +14,7 @@ pub mod room;
 pub mod socket;
 mod closing;
 mod opening;
+mod operators;
 mod race;
 mod reading;
 mod resolving;
@@ -21,6 +22,7 @@ mod sending;
 
 pub use closing::{Carried, IDLE_CLOSED, Waiting};
 pub use opening::Connected;
+pub use operators::OperatorEvent;
 pub use race::{Closed, Destination, RaceStep, SetUpFailed, Target};
 pub use reading::{Resumed, SocketEvent};
 pub use resolving::Resolved;
@@ -37,6 +39,7 @@ use crate::base::time::{Instant, Wall};
 use crate::base::worker::WorkerJob;
 use crate::crawl::config::Config;
 use crate::crawl::network::names::Names;
+use crate::crawl::network::operators::Operators;
 use crate::crawl::network::origins::{Origin, ProxyOrigins};
 use crate::crawl::network::pieces::Pieces;
 use crate::crawl::network::ports::Ports;
@@ -57,6 +60,8 @@ pub struct Network<I: Io> {
     tls: TlsConfig,
     names: Names,
     sockets: Sockets,
+    /// The control interface's among them.
+    operators: Operators,
     /// Attempts that connect.
     races: Races,
     /// Idle connections.
@@ -110,6 +115,7 @@ impl<I: Io> Network<I> {
             tls,
             names,
             sockets: Sockets::default(),
+            operators: Operators::default(),
             races: Races::default(),
             pool: Pool::new(
                 config.fetch.keepalive_max,
@@ -216,9 +222,14 @@ impl<I: Io> Network<I> {
         attempt.expect("a connection in use has its attempt")
     }
 
-    /// Whether there is no socket.
+    /// Whether there is no socket but those of the control interface.
     pub fn is_empty(&self) -> bool {
-        self.sockets.is_empty()
+        self.sockets_len() == 0
+    }
+
+    /// Number of sockets but those of the control interface.
+    fn sockets_len(&self) -> usize {
+        self.sockets.len() - self.operators.sockets()
     }
 
     /// Returns the origin of a connection through a proxy, and counts one more use of it.

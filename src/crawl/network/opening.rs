@@ -134,7 +134,7 @@ impl<I: Io> Network<I> {
                 Connected::Other
             }
             Some(Socket::Probe(probe)) => Connected::Probe(*probe),
-            Some(Socket::Parting) | None => Connected::Other,
+            Some(Socket::Parting | Socket::Listener | Socket::Operator) | None => Connected::Other,
         }
     }
 }

@@ -222,7 +222,7 @@ impl<I: Io> Network<I> {
             Some(proxy) => Tunnel::new(proxy, url)?,
             None => None,
         };
-        let is_crowded = self.pool.len() > idle_max || self.sockets.len() >= self.io.capacity();
+        let is_crowded = self.pool.len() > idle_max || self.sockets_len() >= self.io.capacity();
         let evicted = match is_crowded {
             true => self.evict_idle(),
             false => None,

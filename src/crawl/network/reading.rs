@@ -101,7 +101,11 @@ impl<I: Io> Network<I> {
                 self.names.handle_received(*socket, bytes, stamp.at, now);
                 None
             }
-            Socket::Probe(_) | Socket::Parting => None,
+            Socket::Operator => {
+                self.operators.handle_received(key, bytes);
+                None
+            }
+            Socket::Probe(_) | Socket::Parting | Socket::Listener => None,
         }
     }
 
@@ -294,7 +298,11 @@ impl<I: Io> Network<I> {
                 self.end_dns(key, socket, now);
                 None
             }
-            Some(Socket::Parting) | None => None,
+            Some(Socket::Operator) => {
+                self.fail_operator(key);
+                None
+            }
+            Some(Socket::Parting | Socket::Listener) | None => None,
         };
         event.map_or(SocketEvent::Other, SocketEvent::Http)
     }
@@ -318,7 +326,11 @@ impl<I: Io> Network<I> {
                 self.end_dns(key, socket, now);
                 None
             }
-            Socket::Probe(_) | Socket::Parting => None,
+            Socket::Operator => {
+                self.operators.handle_ended(key);
+                None
+            }
+            Socket::Probe(_) | Socket::Parting | Socket::Listener => None,
         }
     }
 }

@@ -70,7 +70,8 @@ impl<I: Io> Network<I> {
                 self.arm(key);
             }
             Some(Socket::Dns(socket)) => self.names.handle_sent(*socket, at),
-            Some(Socket::Probe(_) | Socket::Parting) | None => {}
+            Some(Socket::Probe(_) | Socket::Parting | Socket::Listener | Socket::Operator)
+            | None => {}
         }
     }
 

@@ -69,11 +69,6 @@ impl Sockets {
         self.slab.len()
     }
 
-    /// Whether there are no sockets.
-    pub fn is_empty(&self) -> bool {
-        self.slab.is_empty()
-    }
-
     /// All sockets.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = (Key, &Socket)> {
@@ -96,6 +91,10 @@ pub enum Socket {
     Probe(u32),
     /// Closing: its last bytes are being sent.
     Parting,
+    /// A listener of the control interface.
+    Listener,
+    /// A connection of the control interface.
+    Operator,
 }
 
 impl Socket {
@@ -103,7 +102,7 @@ impl Socket {
     pub fn http(&self) -> Option<&HttpSocket> {
         match self {
             Socket::Http(http) => Some(http),
-            Socket::Dns(_) | Socket::Probe(_) | Socket::Parting => None,
+            _ => None,
         }
     }
 
@@ -111,7 +110,7 @@ impl Socket {
     pub fn http_mut(&mut self) -> Option<&mut HttpSocket> {
         match self {
             Socket::Http(http) => Some(http),
-            Socket::Dns(_) | Socket::Probe(_) | Socket::Parting => None,
+            _ => None,
         }
     }
 }

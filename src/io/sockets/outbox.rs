@@ -113,6 +113,11 @@ impl Backlog {
         self.bytes.is_empty()
     }
 
+    /// Number of bytes.
+    pub(in crate::io) fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
     /// Sends what the socket takes; calls `report` for each marked send that begins or ends to leave.
     pub(in crate::io) fn drain(
         &mut self,

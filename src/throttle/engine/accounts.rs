@@ -149,6 +149,11 @@ impl Account {
         self.decided[event as usize]
     }
 
+    /// Why the next request waits, and since when; `None` if it does not.
+    pub fn waits(&self) -> Option<(WaitCause, Instant)> {
+        self.waiting
+    }
+
     /// Total time waited until `now`.
     pub fn waited_total(&self, now: Instant) -> Duration {
         let waited = |cause: &WaitCause| self.waited(*cause, now);

@@ -40,7 +40,7 @@ pub(super) fn of(head: &Head, method_is_head: bool) -> Result<(Framing, bool), H
 
 /// Returns whether the connection stays open after the reply (RFC 9112 section 9.3). A proxy's
 /// `Proxy-Connection` is used only if it closes the connection.
-fn persistent(head: &Head) -> bool {
+pub(super) fn persistent(head: &Head) -> bool {
     let lists = |name, token: &str| {
         let mut values = head.headers.get_all(name);
         values.any(|value| has_member(value, token.as_bytes()))
@@ -56,7 +56,7 @@ fn persistent(head: &Head) -> bool {
 
 /// Returns whether the body is chunked. A repeated `chunked` counts once, as it occurs on the web;
 /// `identity` is an obsolete name for no coding.
-fn chunked(head: &Head) -> Result<bool, HttpError> {
+pub(super) fn chunked(head: &Head) -> Result<bool, HttpError> {
     let mut chunked = false;
     let values = head.headers.get_all("transfer-encoding");
     for coding in values.flat_map(members) {
@@ -70,7 +70,7 @@ fn chunked(head: &Head) -> Result<bool, HttpError> {
 }
 
 /// The declared length: equal repeated values count as one, and an empty field as none.
-fn content_length(head: &Head) -> Result<Option<u64>, HttpError> {
+pub(super) fn content_length(head: &Head) -> Result<Option<u64>, HttpError> {
     let mut length = None;
     for value in head.headers.get_all("content-length") {
         // Fast path: nearly all are one number, and most replies have one.

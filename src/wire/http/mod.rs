@@ -1,4 +1,4 @@
-//! HTTP/1.1 on the wire: reads replies as they arrive, and writes requests.
+//! HTTP/1.1 on the wire: reads replies and requests as they arrive, and writes requests.
 //!
 //! The reader is as lenient as the web requires (lines ended by LF only, bare CR, obsolete folding,
 //! a space before a colon, lines that are not a header) and rejects what every client rejects. It
@@ -9,11 +9,13 @@ mod chunked;
 mod error;
 mod framing;
 mod head;
+mod inbound;
 mod request;
 
 pub use error::{ErrorClass, HttpError};
 pub use framing::Framing;
 pub use head::{Head, Headers, HttpVersion};
+pub(crate) use inbound::{InboundReader, InboundRequest};
 pub use request::{RequestError, RequestHead, UsualFields, write_request};
 
 use chunked::{Chunks, Step};

@@ -260,7 +260,7 @@ fn write_field(out: &mut Vec<u8>, name: &str, value: &str) {
 }
 
 /// RFC 9110 section 5.6.2.
-fn is_token(text: &str) -> bool {
+pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| IS_TOKEN[usize::from(byte)])
 }
 

@@ -773,7 +773,7 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
             .iter()
             .filter_map(|(_, socket)| match socket {
                 Socket::Http(http) => Some(http.counted),
-                Socket::Dns(_) | Socket::Probe(_) | Socket::Parting => None,
+                _ => None,
             });
         let counted: Vec<usize> = counted.collect();
         assert_eq!(

@@ -11,6 +11,7 @@ mod commits;
 mod full_queues;
 mod full_sinks;
 mod large_pages;
+mod operators;
 mod idle_hosts;
 mod late_admission;
 mod late_ends;

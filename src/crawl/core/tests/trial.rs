@@ -106,6 +106,15 @@ pub fn crawl_under(
     crawl_in(faults, source, Box::new(world), seed, edit)
 }
 
+/// A crawler of a world that the test shares, and the record of its sink.
+pub fn crawl_in_world(
+    world: impl World + 'static,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
+) -> (Crawler<Sim>, SinkRecord) {
+    crawl_in(Faults::default(), None, Box::new(world), seed, edit)
+}
+
 /// A crawler of a [`Web`], and the record of its sink.
 pub fn crawl_web(
     web: &Web,

@@ -1,0 +1,255 @@
+//! One connection of the control interface: reads requests one at a time and writes their replies in order.
+//! It does no input or output itself.
+
+use std::time::Duration;
+
+use crate::admin::response::Response;
+use crate::base::time::{Instant, Wall};
+use crate::wire::http::{InboundReader, InboundRequest};
+
+/// A connection that a client opened.
+///
+/// Bytes enter by [`Connection::handle_bytes`]; a request leaves by [`Connection::poll_request`] and is answered
+/// by [`Connection::respond`] before the next one leaves. A request that is malformed is answered here.
+#[derive(Debug)]
+pub struct Connection {
+    reader: InboundReader,
+    /// Received and not read.
+    input: Vec<u8>,
+    output: Vec<u8>,
+    state: State,
+    /// When the present wait began.
+    since: Instant,
+}
+
+/// The state is named for what is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The rest of a request, or the next one.
+    Request,
+    /// [`Connection::respond`].
+    Response {
+        without_body: bool,
+        keeps_connection: bool,
+    },
+    /// That the last output is sent.
+    Close,
+}
+
+impl Connection {
+    /// A connection that was accepted at `now`.
+    pub fn new(now: Instant) -> Self {
+        Connection {
+            reader: InboundReader::default(),
+            input: Vec::new(),
+            output: Vec::new(),
+            state: State::Request,
+            since: now,
+        }
+    }
+
+    /// Called with received bytes.
+    pub fn handle_bytes(&mut self, bytes: &[u8], now: Instant) {
+        if self.state == State::Close {
+            return;
+        }
+        if self.is_idle() {
+            self.since = now;
+        }
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// The client sends nothing more. Requests that are complete are answered.
+    pub fn handle_end(&mut self) {
+        if self.state == State::Request && self.input.is_empty() {
+            self.state = State::Close;
+        }
+    }
+
+    /// Whether more bytes may be received: there is room for them.
+    pub fn takes_input(&self) -> bool {
+        self.input.len() < INPUT_MAX && self.state != State::Close
+    }
+
+    /// The next request; `None` if none is complete or the last one was not answered yet.
+    pub fn poll_request(&mut self, now: Instant, wall: Wall) -> Option<InboundRequest> {
+        if self.state != State::Request || self.input.is_empty() {
+            return None;
+        }
+        let mut rest = self.input.as_slice();
+        let read = self.reader.read(&mut rest);
+        let used = self.input.len() - rest.len();
+        self.input.drain(..used);
+        if self.reader.take_continue() {
+            self.output
+                .extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        match read {
+            Ok(Some(request)) => {
+                self.state = State::Response {
+                    without_body: request.method == "HEAD",
+                    keeps_connection: request.keeps_connection,
+                };
+                Some(request)
+            }
+            Ok(None) => None,
+            Err(error) => {
+                self.state = State::Response {
+                    without_body: false,
+                    keeps_connection: false,
+                };
+                self.input = Vec::new();
+                let response = Response::error(error.status(), &error.to_string());
+                self.respond(&response, now, wall);
+                None
+            }
+        }
+    }
+
+    /// Answers the last request.
+    pub fn respond(&mut self, response: &Response, now: Instant, wall: Wall) {
+        let State::Response {
+            without_body,
+            keeps_connection,
+        } = self.state
+        else {
+            unreachable!("a request is answered once");
+        };
+        response.write(&mut self.output, without_body, keeps_connection, wall);
+        self.state = match keeps_connection {
+            true => State::Request,
+            false => State::Close,
+        };
+        self.since = now;
+    }
+
+    /// Moves the bytes to be sent to `into`.
+    pub fn take_output(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.output);
+    }
+
+    /// Whether it is to be closed once all output is sent.
+    pub fn is_over(&self) -> bool {
+        self.state == State::Close
+    }
+
+    /// When it is closed if nothing happens: a request has to be complete, and a reply to be read, in
+    /// [`REQUEST_MAX`]; without a request it is kept for [`IDLE_MAX`].
+    pub fn deadline(&self, has_unsent: bool) -> Instant {
+        let most = match self.is_idle() && !has_unsent {
+            true => IDLE_MAX,
+            false => REQUEST_MAX,
+        };
+        self.since + most
+    }
+
+    /// Whether it waits for the first byte of a request.
+    fn is_idle(&self) -> bool {
+        self.state == State::Request && self.input.is_empty() && self.reader.is_empty()
+    }
+}
+
+/// Received bytes that wait for the requests before them to be answered.
+const INPUT_MAX: usize = 64 << 10;
+
+/// Maximum time for a request to arrive, and for its reply to be read.
+pub const REQUEST_MAX: Duration = Duration::from_secs(10);
+
+/// Maximum time without a request.
+pub const IDLE_MAX: Duration = Duration::from_secs(75);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::START + Duration::from_secs(seconds)
+    }
+
+    fn output(connection: &mut Connection) -> String {
+        let mut bytes = Vec::new();
+        connection.take_output(&mut bytes);
+        String::from_utf8(bytes).expect("it is text")
+    }
+
+    fn answer(connection: &mut Connection, words: &str) {
+        connection.respond(&Response::text(200, words), at(0), Wall(0));
+    }
+
+    #[test]
+    fn requests_that_come_together_are_answered_one_after_the_other() {
+        let mut connection = Connection::new(at(0));
+        connection.handle_bytes(b"GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\n", at(0));
+        let first = connection.poll_request(at(0), Wall(0));
+        assert_eq!(first.expect("it is complete").target, "/a");
+        assert_eq!(connection.poll_request(at(0), Wall(0)), None);
+        answer(&mut connection, "one");
+        let second = connection.poll_request(at(0), Wall(0));
+        assert_eq!(second.expect("it is complete").target, "/b");
+        answer(&mut connection, "two");
+        let replies = output(&mut connection);
+        assert!(replies.find("one") < replies.find("two"), "{replies}");
+        assert!(!connection.is_over());
+    }
+
+    #[test]
+    fn a_malformed_request_is_answered_and_ends_the_connection() {
+        let mut connection = Connection::new(at(0));
+        connection.handle_bytes(b"NONSENSE\r\nGET / HTTP/1.1\r\n\r\n", at(0));
+        assert_eq!(connection.poll_request(at(0), Wall(0)), None);
+        let reply = output(&mut connection);
+        assert!(reply.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{reply}");
+        assert!(reply.contains("Connection: close\r\n"), "{reply}");
+        assert!(connection.is_over());
+        connection.handle_bytes(b"GET / HTTP/1.1\r\n\r\n", at(0));
+        assert_eq!(connection.poll_request(at(0), Wall(0)), None);
+    }
+
+    #[test]
+    fn a_head_request_gets_the_length_and_no_body() {
+        let mut connection = Connection::new(at(0));
+        connection.handle_bytes(b"HEAD / HTTP/1.1\r\n\r\n", at(0));
+        assert!(connection.poll_request(at(0), Wall(0)).is_some());
+        answer(&mut connection, "four");
+        let reply = output(&mut connection);
+        assert!(reply.contains("Content-Length: 4\r\n"), "{reply}");
+        assert!(reply.ends_with("\r\n\r\n"), "{reply}");
+    }
+
+    #[test]
+    fn a_client_that_ends_its_side_gets_its_replies() {
+        let mut connection = Connection::new(at(0));
+        connection.handle_bytes(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", at(0));
+        connection.handle_end();
+        assert!(connection.poll_request(at(0), Wall(0)).is_some());
+        answer(&mut connection, "words");
+        assert!(output(&mut connection).ends_with("words"));
+        assert!(connection.is_over());
+        let mut idle = Connection::new(at(0));
+        idle.handle_end();
+        assert!(idle.is_over());
+    }
+
+    #[test]
+    fn a_request_has_ten_seconds_from_its_first_byte() {
+        let mut connection = Connection::new(at(0));
+        assert_eq!(connection.deadline(false), at(75));
+        assert_eq!(connection.deadline(true), at(10));
+        connection.handle_bytes(b"GET / HT", at(70));
+        assert_eq!(connection.poll_request(at(70), Wall(0)), None);
+        connection.handle_bytes(b"TP/1.1\r\n", at(75));
+        assert_eq!(connection.deadline(false), at(80));
+    }
+
+    #[test]
+    fn bytes_that_wait_are_bounded() {
+        let mut connection = Connection::new(at(0));
+        let request = b"GET / HTTP/1.1\r\n\r\n";
+        connection.handle_bytes(&request.repeat(INPUT_MAX / request.len()), at(0));
+        assert!(connection.takes_input());
+        connection.handle_bytes(request, at(0));
+        assert!(!connection.takes_input());
+        assert!(connection.poll_request(at(0), Wall(0)).is_some());
+        assert!(connection.takes_input());
+    }
+}

@@ -1,0 +1,287 @@
+//! The resources of the control interface: methods, paths, parameters, and the right that each needs.
+
+use percent_encoding::percent_decode_str;
+
+use crate::admin::access::Permission;
+use crate::admin::response::Response;
+use crate::wire::http::InboundRequest;
+
+/// A resource, by what is done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// The process answers.
+    Alive,
+    /// The crawl sends requests.
+    Ready,
+    /// The description of the interface.
+    Description,
+    /// Totals, rates, and the waits by cause.
+    Status,
+    /// Scopes, sorted and filtered.
+    Scopes,
+    /// One scope with its pacing.
+    Scope,
+    /// Stops departures.
+    Pause,
+    /// Resumes departures.
+    Resume,
+    /// Ends the crawl.
+    Stop,
+    /// Changes the settings of a scope.
+    ChangeScope,
+    /// Cancels the requests of a scope.
+    CancelScope,
+    /// Adds seeds.
+    AddSeeds,
+}
+
+/// A method and a path.
+#[derive(Debug)]
+pub struct Route {
+    /// GET, which HEAD is served by as well, POST or PUT.
+    pub method: &'static str,
+    /// The path; the segment `{name}` is a parameter.
+    pub path: &'static str,
+    /// Parameters of the query.
+    pub parameters: &'static [&'static str],
+    /// The right that it needs.
+    pub permission: Permission,
+    /// What it leads to.
+    pub resource: Resource,
+}
+
+/// A request for a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What is asked for.
+    pub resource: Resource,
+    /// The right that it needs.
+    pub permission: Permission,
+    /// The parameter of the path, decoded; empty without one.
+    pub name: String,
+    /// The parameters of the query, decoded, in order.
+    query: Vec<(String, String)>,
+}
+
+impl Call {
+    /// The resource that a request is for.
+    ///
+    /// # Errors
+    /// The reply: there is no such path, or it has other methods or parameters.
+    pub fn of(request: &InboundRequest) -> Result<Call, Response> {
+        let method = match request.method.as_str() {
+            "HEAD" => "GET",
+            method => method,
+        };
+        let (path, query) = split(&request.target);
+        let matching = ROUTES.iter().filter_map(|route| {
+            let name = name_in(route.path, path)?;
+            Some((route, name))
+        });
+        let matching: Vec<_> = matching.collect();
+        if matching.is_empty() {
+            let mut paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
+            paths.dedup();
+            let message = format!("there is no {path} here; there is {}", paths.join(", "));
+            return Err(Response::error(404, &message));
+        }
+        let found = matching.iter().find(|(route, _)| route.method == method);
+        let Some((route, name)) = found else {
+            let methods: Vec<&str> = matching.iter().map(|(route, _)| route.method).collect();
+            let methods = methods.join(", ");
+            let message = format!("{path} has the methods {methods}");
+            return Err(Response::error(405, &message).with("Allow", methods));
+        };
+        Ok(Call {
+            resource: route.resource,
+            permission: route.permission,
+            name: decoded(name).ok_or_else(|| Response::error(400, NOT_TEXT))?,
+            query: parameters(query, route)?,
+        })
+    }
+
+    /// The value of a parameter of the query; the last one if it is given several times.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let mut given = self.query.iter().rev();
+        let (_, value) = given.find(|(key, _)| key == name)?;
+        Some(value)
+    }
+}
+
+/// All routes.
+pub const ROUTES: &[Route] = &[
+    get("/healthz", &[], Permission::None, Resource::Alive),
+    get("/readyz", &[], Permission::None, Resource::Ready),
+    get(
+        "/v1/openapi.json",
+        &[],
+        Permission::None,
+        Resource::Description,
+    ),
+    get("/v1/status", &[], Permission::Read, Resource::Status),
+    get(
+        "/v1/scopes",
+        &["sort", "match", "limit"],
+        Permission::Read,
+        Resource::Scopes,
+    ),
+    get("/v1/scopes/{name}", &[], Permission::Read, Resource::Scope),
+    order("PUT", "/v1/scopes/{name}", Resource::ChangeScope),
+    order("POST", "/v1/scopes/{name}/cancel", Resource::CancelScope),
+    order("POST", "/v1/pause", Resource::Pause),
+    order("POST", "/v1/resume", Resource::Resume),
+    order("POST", "/v1/stop", Resource::Stop),
+    order("POST", "/v1/seeds", Resource::AddSeeds),
+];
+
+const fn get(
+    path: &'static str,
+    parameters: &'static [&'static str],
+    permission: Permission,
+    resource: Resource,
+) -> Route {
+    Route {
+        method: "GET",
+        path,
+        parameters,
+        permission,
+        resource,
+    }
+}
+
+const fn order(method: &'static str, path: &'static str, resource: Resource) -> Route {
+    Route {
+        method,
+        path,
+        parameters: &[],
+        permission: Permission::Change,
+        resource,
+    }
+}
+
+/// Path and query of a target in origin or absolute form (RFC 9112 section 3.2).
+fn split(target: &str) -> (&str, &str) {
+    let target = match target.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
+            rest.find('/').map_or("/", |at| &rest[at..])
+        }
+        _ => target,
+    };
+    let target = target.split('#').next().unwrap_or_default();
+    target.split_once('?').unwrap_or((target, ""))
+}
+
+/// The parameter in a path that fits the pattern, empty without one; `None` if it does not fit.
+fn name_in<'a>(pattern: &str, path: &'a str) -> Option<&'a str> {
+    let Some((before, after)) = pattern.split_once("{name}") else {
+        return (pattern == path).then_some("");
+    };
+    let name = path.strip_prefix(before)?.strip_suffix(after)?;
+    (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+/// The parameters of a query (the form encoding of HTML).
+fn parameters(query: &str, route: &Route) -> Result<Vec<(String, String)>, Response> {
+    let mut found = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let of_form = |text: &str| decoded(&text.replace('+', " "));
+        let (Some(key), Some(value)) = (of_form(key), of_form(value)) else {
+            return Err(Response::error(400, NOT_TEXT));
+        };
+        if !route.parameters.contains(&key.as_str()) {
+            let message = match route.parameters {
+                [] => format!("{} has no parameter {key:?}, nor any other", route.path),
+                all => format!(
+                    "{} has the parameters {}, not {key:?}",
+                    route.path,
+                    all.join(", ")
+                ),
+            };
+            return Err(Response::error(400, &message));
+        }
+        found.push((key, value));
+    }
+    Ok(found)
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let decoded = percent_decode_str(text).decode_utf8().ok()?;
+    Some(decoded.into_owned())
+}
+
+const NOT_TEXT: &str = "the path or the query is not UTF-8 after percent-decoding";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(method: &str, target: &str) -> Result<Call, Response> {
+        Call::of(&InboundRequest {
+            method: method.to_owned(),
+            target: target.to_owned(),
+            ..InboundRequest::default()
+        })
+    }
+
+    fn check(method: &str, target: &str, expected: Result<(Resource, &str), u16>) {
+        let found = call(method, target);
+        let found = match &found {
+            Ok(call) => Ok((call.resource, call.name.as_str())),
+            Err(response) => Err(response.status),
+        };
+        assert_eq!(found, expected, "{method} {target}");
+    }
+
+    #[test]
+    fn a_path_leads_to_its_resource() {
+        check("GET", "/healthz", Ok((Resource::Alive, "")));
+        check("HEAD", "/healthz", Ok((Resource::Alive, "")));
+        check("GET", "/v1/scopes", Ok((Resource::Scopes, "")));
+        check("GET", "/v1/scopes/a.test", Ok((Resource::Scope, "a.test")));
+        check(
+            "GET",
+            "/v1/scopes/a%2Fb%20c",
+            Ok((Resource::Scope, "a/b c")),
+        );
+        check(
+            "PUT",
+            "/v1/scopes/a.test",
+            Ok((Resource::ChangeScope, "a.test")),
+        );
+        check(
+            "POST",
+            "/v1/scopes/x/cancel",
+            Ok((Resource::CancelScope, "x")),
+        );
+        check(
+            "GET",
+            "http://127.0.0.1:80/v1/status",
+            Ok((Resource::Status, "")),
+        );
+    }
+
+    #[test]
+    fn a_request_without_a_resource_is_refused_with_the_reason() {
+        check("GET", "/", Err(404));
+        check("GET", "/v1/scopes/", Err(404));
+        check("GET", "/v1/scopes/a/b", Err(404));
+        check("GET", "*", Err(404));
+        check("DELETE", "/v1/status", Err(405));
+        check("GET", "/v1/status?x=1", Err(400));
+        check("GET", "/v1/scopes/%ff", Err(400));
+        let response = call("POST", "/v1/scopes/a").expect_err("there is no such method");
+        let allow = response.fields.iter().find(|(name, _)| *name == "Allow");
+        assert_eq!(allow.map(|(_, value)| value.as_str()), Some("GET, PUT"));
+    }
+
+    #[test]
+    fn parameters_of_the_query_are_decoded() {
+        let call = call("GET", "/v1/scopes?sort=sent&match=a%2Ab+c&limit=1&limit=2");
+        let call = call.expect("it is sound");
+        assert_eq!(call.parameter("sort"), Some("sent"));
+        assert_eq!(call.parameter("match"), Some("a*b c"));
+        assert_eq!(call.parameter("limit"), Some("2"));
+        assert_eq!(call.parameter("other"), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! Arguments of `argiope ctl`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::probe::duration;
+use crate::cli::ctl::{CtlArgs, Job};
+
+/// Arguments of `ctl`.
+#[derive(Debug, Args)]
+pub struct Ctl {
+    /// The output directory of the crawl
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    #[command(subcommand)]
+    job: Option<CtlCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum CtlCommand {
+    /// Totals, rates, and waits by cause: the keys of stats.json (default)
+    Status,
+    /// List scopes with their pacing
+    Scopes {
+        /// Greatest first
+        #[arg(
+            long,
+            value_name = "waited|sent|refused|latency|delay",
+            default_value = "waited"
+        )]
+        sort: String,
+        /// Only names that fit a pattern, in which * stands for any text
+        #[arg(long = "match", value_name = "PATTERN")]
+        pattern: Option<String>,
+        /// Most scopes that are listed
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// Everything about one scope: its settings, its present state, and its pacing so far
+    Scope {
+        /// The scope
+        name: String,
+    },
+    /// Replace the settings of a scope, of a pattern such as *.example.com, or of default; without any, the scope
+    /// has none of its own
+    Set {
+        /// The scope
+        name: String,
+        /// Settings as in THROTTLING_SCOPES: delay=2, backoff.max_delay=600; or one JSON object
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Cancel all requests of a scope
+    Cancel {
+        /// The scope
+        name: String,
+    },
+    /// Stop sending; requests in flight run to their end
+    Pause,
+    /// Send again
+    Resume,
+    /// End the crawl; requests in flight may finish
+    Stop {
+        /// Time for requests in flight, in place of STOP_GRACE
+        #[arg(long, value_name = "D", value_parser = duration, conflicts_with = "now")]
+        grace: Option<Duration>,
+        /// Cancel requests in flight
+        #[arg(long)]
+        now: bool,
+    },
+    /// Add seeds: lines as in --seeds
+    Seeds {
+        /// The file; - is stdin
+        file: PathBuf,
+    },
+}
+
+impl From<Ctl> for CtlArgs {
+    fn from(args: Ctl) -> CtlArgs {
+        let job = match args.job.unwrap_or(CtlCommand::Status) {
+            CtlCommand::Status => Job::Status,
+            CtlCommand::Scopes {
+                sort,
+                pattern,
+                limit,
+            } => Job::Scopes {
+                sort,
+                pattern,
+                limit,
+            },
+            CtlCommand::Scope { name } => Job::Scope(name),
+            CtlCommand::Set { name, settings } => Job::Set { name, settings },
+            CtlCommand::Cancel { name } => Job::Cancel(name),
+            CtlCommand::Pause => Job::Pause,
+            CtlCommand::Resume => Job::Resume,
+            CtlCommand::Stop { grace, now } => Job::Stop(match now {
+                true => Some(Duration::ZERO),
+                false => grace,
+            }),
+            CtlCommand::Seeds { file } => Job::Seeds(file),
+        };
+        CtlArgs {
+            folder: args.dir,
+            job,
+        }
+    }
+}

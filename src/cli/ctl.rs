@@ -1,0 +1,287 @@
+//! `argiope ctl`: asks a running crawl, and gives it orders, by the socket in its directory.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use argiope::sink::directory::ControlFiles;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value, json};
+
+use super::Usage;
+
+/// Arguments of the command.
+#[derive(Clone, Debug)]
+pub struct CtlArgs {
+    /// The output directory of the crawl.
+    pub folder: PathBuf,
+    /// What is asked or ordered.
+    pub job: Job,
+}
+
+/// A question or an order.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// Totals, rates, and waits.
+    Status,
+    /// A list of scopes.
+    Scopes {
+        /// The order of the list.
+        sort: String,
+        /// A pattern of names.
+        pattern: Option<String>,
+        /// Most scopes that are listed.
+        limit: usize,
+    },
+    /// One scope.
+    Scope(String),
+    /// Replaces the settings of a scope: `key=value` each, or one JSON object.
+    Set {
+        /// The scope, a pattern, or `default`.
+        name: String,
+        /// The settings.
+        settings: Vec<String>,
+    },
+    /// Cancels the requests of a scope.
+    Cancel(String),
+    /// Stops departures.
+    Pause,
+    /// Resumes departures.
+    Resume,
+    /// Ends the crawl, within this time.
+    Stop(Option<Duration>),
+    /// Adds the seeds in a file.
+    Seeds(PathBuf),
+}
+
+/// Runs the command; returns its exit code.
+pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
+    let client = Client::new(&args.folder);
+    let reply = match args.job {
+        Job::Status => client.get("/v1/status")?,
+        Job::Scopes {
+            sort,
+            pattern,
+            limit,
+        } => {
+            let mut path = format!("/v1/scopes?sort={}&limit={limit}", encoded(&sort));
+            if let Some(pattern) = pattern {
+                path += &format!("&match={}", encoded(&pattern));
+            }
+            client.get(&path)?
+        }
+        Job::Scope(name) => client.get(&format!("/v1/scopes/{}", encoded(&name)))?,
+        Job::Set { name, settings } => {
+            let body = patch(&settings)?;
+            client.call("PUT", &format!("/v1/scopes/{}", encoded(&name)), &body)?
+        }
+        Job::Cancel(name) => client.post(&format!("/v1/scopes/{}/cancel", encoded(&name)))?,
+        Job::Pause => client.post("/v1/pause")?,
+        Job::Resume => client.post("/v1/resume")?,
+        Job::Stop(None) => client.post("/v1/stop")?,
+        Job::Stop(Some(grace)) => {
+            let body = json!({"grace": grace.as_secs_f64()}).to_string();
+            client.call("POST", "/v1/stop", body.as_bytes())?
+        }
+        Job::Seeds(path) => add_seeds(&client, &path)?,
+    };
+    let text = serde_json::to_string_pretty(&reply)?;
+    writeln!(io::stdout(), "{text}")?;
+    Ok(0)
+}
+
+/// Adds the lines of a file, as many at once as an order may have. Waits while the crawl has no room.
+fn add_seeds(client: &Client<'_>, path: &Path) -> anyhow::Result<Value> {
+    let input: Box<dyn BufRead> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => {
+            let file = File::open(path)
+                .map_err(|error| Usage(format!("cannot read {}: {error}", path.display())))?;
+            Box::new(BufReader::new(file))
+        }
+    };
+    let (mut accepted, mut rejected) = (0, Vec::new());
+    let mut lines = input.lines();
+    loop {
+        let batch: Vec<String> = lines
+            .by_ref()
+            .take(SEEDS_AT_ONCE)
+            .collect::<Result<_, _>>()?;
+        if batch.is_empty() {
+            return Ok(json!({"accepted": accepted, "rejected": rejected}));
+        }
+        let body = batch.join("\n");
+        let reply = loop {
+            match client.exchange("POST", "/v1/seeds", body.as_bytes())? {
+                (503, reply)
+                    if reply["error"]
+                        .as_str()
+                        .is_some_and(|why| why.contains("room")) =>
+                {
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                (200, reply) => break reply,
+                (_, reply) => {
+                    bail!("{}; {accepted} were accepted before", message_of(&reply));
+                }
+            }
+        };
+        accepted += reply["accepted"].as_u64().unwrap_or(0);
+        if let Some(more) = reply["rejected"].as_array() {
+            rejected.extend(more.iter().cloned());
+        }
+    }
+}
+
+/// A patch of a scope's settings as JSON, from `key=value` each, or one object.
+fn patch(settings: &[String]) -> Result<Vec<u8>, Usage> {
+    if let [object] = settings
+        && object.trim_start().starts_with('{')
+    {
+        return Ok(object.clone().into_bytes());
+    }
+    let mut patch = Map::new();
+    for setting in settings {
+        let Some((key, value)) = setting.split_once('=') else {
+            return Err(Usage(format!(
+                "{setting:?} is no setting: write KEY=VALUE, such as delay=2, or one JSON object"
+            )));
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+        let mut table = &mut patch;
+        let mut keys = key.split('.').peekable();
+        while let Some(key) = keys.next() {
+            if keys.peek().is_none() {
+                table.insert(key.to_owned(), value);
+                break;
+            }
+            let entry = table.entry(key).or_insert_with(|| json!({}));
+            let Value::Object(inner) = entry else {
+                return Err(Usage(format!("{setting:?}: {key} has a value already")));
+            };
+            table = inner;
+        }
+    }
+    Ok(Value::Object(patch).to_string().into_bytes())
+}
+
+/// Sends requests to a crawl, each on a connection of its own.
+struct Client<'a> {
+    folder: &'a Path,
+}
+
+impl<'a> Client<'a> {
+    fn new(folder: &'a Path) -> Self {
+        Client { folder }
+    }
+
+    fn get(&self, path: &str) -> anyhow::Result<Value> {
+        self.call("GET", path, b"")
+    }
+
+    fn post(&self, path: &str) -> anyhow::Result<Value> {
+        self.call("POST", path, b"")
+    }
+
+    fn call(&self, method: &str, path: &str, body: &[u8]) -> anyhow::Result<Value> {
+        match self.exchange(method, path, body)? {
+            (200, reply) => Ok(reply),
+            (_, reply) => bail!("{}", message_of(&reply)),
+        }
+    }
+
+    /// The status and the body of the reply.
+    fn exchange(&self, method: &str, path: &str, body: &[u8]) -> anyhow::Result<(u16, Value)> {
+        let socket = ControlFiles::socket_in(self.folder);
+        let mut stream = UnixStream::connect(&socket).map_err(|error| self.explain(&error))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        let mut reply = Vec::new();
+        let exchanged = stream
+            .write_all(&[head.as_bytes(), body].concat())
+            .and_then(|()| stream.read_to_end(&mut reply));
+        exchanged
+            .with_context(|| format!("no reply from the crawl in {}", self.folder.display()))?;
+        parse(&reply).with_context(|| format!("the crawl in {} ended", self.folder.display()))
+    }
+
+    /// Why there is no crawl to be asked.
+    fn explain(&self, error: &io::Error) -> anyhow::Error {
+        let folder = self.folder.display();
+        let words = match error.kind() {
+            ErrorKind::NotFound if !self.folder.is_dir() => {
+                format!("there is no directory {folder}")
+            }
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                format!(
+                    "no crawl is running in {folder}; `argiope state {folder}` shows what one left"
+                )
+            }
+            ErrorKind::PermissionDenied => {
+                format!("the crawl in {folder} belongs to another user, who alone may ask it")
+            }
+            _ => format!("cannot reach the crawl in {folder}: {error}"),
+        };
+        Usage(words).into()
+    }
+}
+
+/// The status and the body of a reply; `None` if it is not whole.
+fn parse(reply: &[u8]) -> Option<(u16, Value)> {
+    let end = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&reply[..end]).ok()?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let body = serde_json::from_slice(&reply[end + 4..]).ok()?;
+    Some((status, body))
+}
+
+fn message_of(reply: &Value) -> String {
+    let message = reply["error"].as_str();
+    message.map_or_else(|| reply.to_string(), str::to_owned)
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// Time for a reply: the crawl answers within a turn, and an order once it is on the disk.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Lines of one order.
+const SEEDS_AT_ONCE: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_scope_are_given_as_pairs_or_as_an_object() {
+        let check = |settings: &[&str], expected: &str| {
+            let settings: Vec<String> = settings.iter().map(|&text| text.to_owned()).collect();
+            let body = patch(&settings).expect("they are sound");
+            assert_eq!(String::from_utf8_lossy(&body), expected);
+        };
+        check(
+            &["delay=2", "concurrency=1"],
+            r#"{"concurrency":1,"delay":2}"#,
+        );
+        check(&["delay=500ms"], r#"{"delay":"500ms"}"#);
+        check(
+            &["backoff.max_delay=600", "backoff.factor=3"],
+            r#"{"backoff":{"factor":3,"max_delay":600}}"#,
+        );
+        check(&[r#"{"delay": 1}"#], r#"{"delay": 1}"#);
+        check(&[], "{}");
+        for bad in [&["delay"][..], &["delay=1", "delay.x=2"]] {
+            let bad: Vec<String> = bad.iter().map(|&text| text.to_owned()).collect();
+            assert!(patch(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Orders that operators give: each takes effect at once, and is answered when its line in `orders.jsonl` is durable.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::admin::response::Response;
+use crate::admin::routes::Resource;
+use crate::crawl::config::patch_text;
+use crate::crawl::control::shared::Command;
+use crate::crawl::core::Core;
+use crate::crawl::steering::Asked;
+use crate::frontier::request::Request;
+use crate::io::Io;
+use crate::throttle::settings::ScopePatch;
+
+impl<I: Io> Core<I> {
+    /// Takes an order.
+    pub fn take_order(&mut self, asked: Asked) {
+        match asked.call.resource {
+            Resource::Pause => self.order_pause(&asked, true),
+            Resource::Resume => self.order_pause(&asked, false),
+            Resource::Stop => self.order_stop(&asked),
+            Resource::ChangeScope => self.order_scope(&asked),
+            Resource::CancelScope => self.order_cancel(&asked),
+            Resource::AddSeeds => self.order_seeds(&asked),
+            _ => unreachable!("it changes nothing"),
+        }
+    }
+
+    /// The settings that the entry of a scope, a pattern or `default` has.
+    pub fn entry_json(&self, name: &str) -> Value {
+        let text = patch_text(&self.throttle.entry(name));
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    fn order_pause(&mut self, asked: &Asked, is_paused: bool) {
+        let before = self.control.is_paused();
+        self.control.order_pause(is_paused);
+        self.wakeups.turn_again();
+        let order = if is_paused { "pause" } else { "resume" };
+        let facts = json!({"before": before, "after": is_paused});
+        self.acknowledge_order(asked, order, facts, json!({"paused": is_paused}));
+    }
+
+    fn order_stop(&mut self, asked: &Asked) {
+        let grace = match grace_of(&asked.body) {
+            Ok(grace) => grace,
+            Err(message) => return self.refuse(asked, &Response::error(400, message)),
+        };
+        let stopper = self.control.stopper();
+        match grace {
+            None => stopper.stop(),
+            Some(grace) => stopper.shutdown(grace),
+        }
+        let grace = grace.unwrap_or(self.config.stop_grace).as_secs_f64();
+        self.acknowledge_order(
+            asked,
+            "stop",
+            json!({"grace": grace}),
+            json!({"grace": grace}),
+        );
+    }
+
+    fn order_scope(&mut self, asked: &Asked) {
+        let patch = std::str::from_utf8(&asked.body).unwrap_or("?");
+        let checked = patch.parse::<ScopePatch>().and_then(|patch| {
+            let name = self.config.check_scope(&asked.call.name, &patch)?;
+            Ok((name, patch))
+        });
+        let (name, patch) = match checked {
+            Ok(checked) => checked,
+            Err(error) => {
+                return self.refuse(asked, &Response::error(400, &error.to_string()));
+            }
+        };
+        let before = self.entry_json(&name);
+        if let Err(error) = self.change_scope(&name, patch, self.now) {
+            return self.refuse(asked, &Response::error(400, &error.to_string()));
+        }
+        let after = self.entry_json(&name);
+        let facts = json!({"scope": name, "before": before, "after": after});
+        let reply = json!({"scope": name, "settings": after});
+        self.acknowledge_order(asked, "scope", facts, reply);
+    }
+
+    fn order_cancel(&mut self, asked: &Asked) {
+        let name = asked.call.name.clone();
+        let until = self.frontier.numbers().last();
+        if let Err(error) = self.control.send(Command::CancelScope(name.clone(), until)) {
+            return self.refuse(asked, &Response::error(503, &error.to_string()));
+        }
+        self.wakeups.turn_again();
+        let facts = json!({"scope": name, "until": until});
+        self.acknowledge_order(asked, "cancel", facts, json!({"scope": name}));
+    }
+
+    /// Adds seeds: lines as in a seeds file. All are checked before any is taken.
+    fn order_seeds(&mut self, asked: &Asked) {
+        if !self.is_running() || !self.has_room() {
+            let message = match self.is_running() {
+                true => "there is no room for more requests now: try again later",
+                false => "the crawl is ending and takes no more requests",
+            };
+            let response = Response::error(503, message).with("Retry-After", "1");
+            return self.refuse(asked, &response);
+        }
+        let text = match std::str::from_utf8(&asked.body) {
+            Ok(text) => text,
+            Err(_) => return self.refuse(asked, &Response::error(400, "the lines are not UTF-8")),
+        };
+        let mut requests = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            match Request::from_line(line) {
+                Ok(None) => {}
+                Ok(Some(request)) if requests.len() < SEEDS_MAX => requests.push(request),
+                Ok(Some(_)) => {
+                    let message = format!("more than {SEEDS_MAX} seeds: send several requests");
+                    return self.refuse(asked, &Response::error(413, &message));
+                }
+                Err(error) => {
+                    let message = format!("line {number}: {error}; none was taken");
+                    return self.refuse(asked, &Response::error(400, &message));
+                }
+            }
+        }
+        let mut rejected = Vec::new();
+        let mut accepted = 0;
+        for request in &requests {
+            match self.submit(request) {
+                Ok(_) => accepted += 1,
+                Err(error) => {
+                    rejected.push(json!({"url": request.url, "error": error.to_string()}))
+                }
+            }
+        }
+        let facts = json!({"accepted": accepted, "rejected": rejected.len()});
+        let reply = json!({"accepted": accepted, "rejected": rejected});
+        self.acknowledge_order(asked, "seeds", facts, reply);
+    }
+}
+
+/// The grace time in the body of an order to stop; `None`: that of the configuration.
+fn grace_of(body: &[u8]) -> Result<Option<Duration>, &'static str> {
+    const FORM: &str =
+        "the body is empty, or an object with the grace time in seconds: {\"grace\": 5}";
+    if body.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let Ok(Value::Object(keys)) = serde_json::from_slice(body) else {
+        return Err(FORM);
+    };
+    let mut keys = keys.iter();
+    match (keys.next(), keys.next()) {
+        (None, _) => Ok(None),
+        (Some((key, grace)), None) if key == "grace" => {
+            let seconds = grace.as_f64().ok_or(FORM)?;
+            Duration::try_from_secs_f64(seconds)
+                .map(Some)
+                .map_err(|_| FORM)
+        }
+        _ => Err(FORM),
+    }
+}
+
+/// Seeds of one order, up to ten microseconds each.
+const SEEDS_MAX: usize = 100;

@@ -1,0 +1,172 @@
+//! Serves the control interface: calls of operators are answered in each turn, a few at a time.
+
+use std::io;
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::admin::access::Via;
+use crate::admin::response::Response;
+use crate::admin::routes::{Call, Resource};
+use crate::base::disk::DiskDone;
+use crate::crawl::core::Core;
+use crate::crawl::set_up::Admin;
+use crate::crawl::steering::{Asked, SocketStep};
+use crate::io::{Endpoint, Io};
+
+/// Calls that are answered in one turn, up to a tenth of a millisecond each but for those that visit all scopes.
+const CALLS_PER_TURN: usize = 4;
+
+impl<I: Io> Core<I> {
+    /// Listens for operators; returns the address of the TCP listener.
+    ///
+    /// # Errors
+    /// The system's, with the endpoint.
+    pub fn serve(&mut self, admin: Admin) -> io::Result<Option<SocketAddr>> {
+        let mut address = None;
+        if let Some(at) = admin.listen {
+            address = self.network.listen(&Endpoint::Tcp(at))?;
+        }
+        if let Some(path) = admin.socket {
+            self.network.listen(&Endpoint::Unix { path, mode: 0o600 })?;
+        }
+        self.steering.configure(admin.access, admin.orders);
+        self.wake_host();
+        Ok(address)
+    }
+
+    /// Answers calls, and takes what came for that.
+    pub fn serve_operators(&mut self) {
+        while let Some((key, event)) = self.network.poll_operator_event() {
+            self.steering.handle_event(key, event, self.now);
+        }
+        if self.steering.is_empty() {
+            return;
+        }
+        let wall = self.network.wall_at(self.now);
+        let mut has_visited_all = false;
+        for _ in 0..CALLS_PER_TURN {
+            let network = &self.network;
+            let unsent = |key| network.unsent_to_operator(key);
+            let Some(asked) = self.steering.poll_call(unsent, self.now, wall) else {
+                return;
+            };
+            has_visited_all |= visits_all(asked.call.resource);
+            self.answer(asked);
+            if has_visited_all {
+                break;
+            }
+        }
+        // There may be more.
+        self.wakeups.turn_again();
+    }
+
+    /// Answers a call.
+    fn answer(&mut self, asked: Asked) {
+        let call = &asked.call;
+        let response = match call.resource {
+            Resource::Alive => Response::text(200, "ok\n"),
+            Resource::Ready => self.readiness(),
+            Resource::Description => Response::of(
+                200,
+                "application/json",
+                include_bytes!("../../admin/openapi.json").to_vec(),
+            ),
+            Resource::Status | Resource::Scopes => self.answer_from_all(call),
+            Resource::Scope => self.scope(&call.name),
+            Resource::Pause
+            | Resource::Resume
+            | Resource::Stop
+            | Resource::ChangeScope
+            | Resource::CancelScope
+            | Resource::AddSeeds => return self.take_order(asked),
+        };
+        let wall = self.network.wall_at(self.now);
+        self.steering.respond(asked.key, &response, self.now, wall);
+    }
+
+    /// The answer to a call that visits all scopes, which is the same for a while.
+    fn answer_from_all(&mut self, call: &Call) -> Response {
+        if let Some(recent) = self.steering.recent(call, self.now) {
+            return recent.clone();
+        }
+        let response = match call.resource {
+            Resource::Status => self.status(),
+            _ => self.scopes_by(call),
+        };
+        self.steering.keep(call.clone(), response.clone(), self.now);
+        response
+    }
+
+    /// Answers an order once its line is durable: what it was, and what it has changed.
+    pub fn acknowledge_order(
+        &mut self,
+        asked: &Asked,
+        order: &str,
+        mut facts: Value,
+        reply: Value,
+    ) {
+        let wall = self.network.wall_at(self.now);
+        let (uid, from) = match asked.via {
+            Via::Unix { uid } => (Some(uid), None),
+            Via::Tcp { from, .. } => (None, Some(from.to_string())),
+        };
+        let mut line = json!({"at": wall.to_string(), "uid": uid, "from": from, "order": order});
+        if let (Value::Object(line), Value::Object(facts)) = (&mut line, &mut facts) {
+            line.append(facts);
+        }
+        let response = Response::json(200, &reply);
+        // What it changed is written before its line.
+        self.journal.flush();
+        self.steering
+            .respond_once_recorded(asked.key, &line, response, self.now, wall);
+    }
+
+    /// Refuses a call.
+    pub fn refuse(&mut self, asked: &Asked, response: &Response) {
+        let wall = self.network.wall_at(self.now);
+        self.steering.respond(asked.key, response, self.now, wall);
+    }
+
+    /// Called with a finished job of the disk; returns whether it was one of the orders'.
+    pub fn on_order_disk(&mut self, done: &DiskDone) -> bool {
+        let wall = self.network.wall_at(self.now);
+        self.steering.handle_disk(done, self.now, wall)
+    }
+
+    /// Whether an order waits for its line to be durable.
+    pub fn is_recording_orders(&self) -> bool {
+        self.steering.is_recording()
+    }
+
+    /// Hands replies to the sockets, and closes those that are over.
+    pub fn send_to_operators(&mut self) {
+        for job in self.steering.poll_jobs() {
+            self.network.disk(job);
+        }
+        if self.steering.is_empty() {
+            return;
+        }
+        for (key, step) in self.steering.poll_sockets(self.now) {
+            match step {
+                SocketStep::Send(bytes) => self.network.send_to_operator(key, &bytes),
+                SocketStep::Read(on) => self.network.read_operator(key, on),
+                SocketStep::Close => self.network.close_operator(key),
+            }
+        }
+    }
+
+    /// The crawl is over: nobody is served any more.
+    pub fn close_operators(&mut self) {
+        let connections = self.steering.drain();
+        self.network.close_operators(connections.into_iter());
+    }
+}
+
+/// Whether a call visits all scopes, so that it is the last one of its turn.
+fn visits_all(resource: Resource) -> bool {
+    matches!(
+        resource,
+        Resource::Status | Resource::Scopes | Resource::CancelScope
+    )
+}

@@ -1,0 +1,453 @@
+//! Operators who ask crawls and give them orders, in virtual time.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::admin::routes::ROUTES;
+use crate::base::rng::Rng;
+use crate::base::shared::Shared;
+use crate::base::time::Instant;
+use crate::crawl::core::tests::trial::{
+    SinkRecord, calm, crawl_in_world, finish, get, run_for, turn,
+};
+use crate::crawl::{Admin, Crawler, FinishReason, Turn};
+use crate::io::sim::{Answer, ConnId, Net, Origins, Sim, World};
+use crate::io::{Close, Credentials, Endpoint, Io, Peer};
+
+/// Servers, and what the crawl has sent to operators.
+#[derive(Default)]
+struct Operated {
+    origins: Shared<Origins>,
+    replies: BTreeMap<ConnId, Vec<u8>>,
+    closed: Vec<ConnId>,
+}
+
+impl World for Operated {
+    fn distance(&mut self, _: SocketAddr, _: &mut Rng) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn connect(&mut self, conn: ConnId, to: SocketAddr, net: &mut Net) -> Answer {
+        self.origins.borrow_mut().connect(conn, to, net)
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        match self.replies.get_mut(&conn) {
+            Some(reply) => reply.extend_from_slice(bytes),
+            None => self.origins.borrow_mut().bytes(conn, bytes, net),
+        }
+    }
+
+    fn closed(&mut self, conn: ConnId, how: Close, net: &mut Net) {
+        match self.replies.contains_key(&conn) {
+            true => self.closed.push(conn),
+            false => self.origins.borrow_mut().closed(conn, how, net),
+        }
+    }
+}
+
+/// A crawl with an operator.
+struct Trial {
+    crawler: Crawler<Sim>,
+    record: SinkRecord,
+    world: Shared<Operated>,
+}
+
+const ORDERS: &str = "/crawl/orders.jsonl";
+
+fn endpoint() -> Endpoint {
+    Endpoint::Unix {
+        path: PathBuf::from("/crawl/control.sock"),
+        mode: 0o600,
+    }
+}
+
+impl Trial {
+    /// A crawl of two hosts, 100 ms between requests, with so many pages of each.
+    fn new(pages: u32) -> Self {
+        let world = Shared::new(Operated {
+            origins: calm(Duration::from_millis(5)),
+            ..Operated::default()
+        });
+        let (mut crawler, record) = crawl_in_world(Shared::clone(&world), 1, |config, _| {
+            config.throttle.default.delay = Duration::from_millis(100);
+        });
+        let admin = Admin::new().socket("/crawl/control.sock").orders(ORDERS, 0);
+        crawler.serve(admin).expect("nothing else listens");
+        for host in 1..=2 {
+            for page in 0..pages {
+                crawler.submit(get(host, page)).expect("it is a URL");
+            }
+        }
+        Trial {
+            crawler,
+            record,
+            world,
+        }
+    }
+
+    /// Opens a connection and sends these bytes on it.
+    fn send(&mut self, bytes: &[u8]) -> ConnId {
+        let peer = Peer::Unix(Credentials {
+            pid: Some(7),
+            uid: 1000,
+            gid: 100,
+        });
+        let net = self.crawler.io_mut().net();
+        let conn = net.connect_client(&endpoint(), peer, Duration::from_micros(100));
+        net.reply(conn, Duration::ZERO, bytes);
+        self.world.borrow_mut().replies.insert(conn, Vec::new());
+        conn
+    }
+
+    /// The status and the body of a reply, once that is whole.
+    fn reply(&self, conn: ConnId) -> Option<(u16, String)> {
+        let world = self.world.borrow();
+        let reply = String::from_utf8(world.replies[&conn].clone()).expect("it is text");
+        let (head, body) = reply.split_once("\r\n\r\n")?;
+        let length = head.split("Content-Length: ").nth(1)?.lines().next()?;
+        let length: usize = length.parse().expect("it is a number");
+        let status = head.split(' ').nth(1)?.parse().expect("it is a number");
+        (body.len() >= length).then(|| (status, body[..length].to_owned()))
+    }
+
+    /// Sends a request and waits for its reply, at most a second.
+    fn ask(&mut self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let length = body.len();
+        let request = format!("{method} {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}");
+        let conn = self.send(request.as_bytes());
+        let since = self.crawler.io().now();
+        loop {
+            if let Some((status, body)) = self.reply(conn) {
+                let body = serde_json::from_str(&body).unwrap_or(Value::String(body));
+                return (status, body);
+            }
+            let soon = Duration::from_millis(1);
+            if turn(&mut self.crawler, Some(soon)) != Turn::GoesOn {
+                self.pass(soon);
+            }
+            let waited = self.crawler.io().now().saturating_since(since);
+            assert!(waited < Duration::from_secs(1), "{method} {path}: no reply");
+        }
+    }
+
+    /// The same, if it succeeds.
+    fn ask_well(&mut self, method: &str, path: &str, body: &str) -> Value {
+        let (status, reply) = self.ask(method, path, body);
+        assert_eq!(status, 200, "{method} {path}: {reply}");
+        reply
+    }
+
+    /// When the servers received requests, since a moment.
+    fn hits_since(&self, from: Instant) -> Vec<Instant> {
+        let world = self.world.borrow();
+        let origins = world.origins.borrow();
+        let hits = origins.hits().iter().map(|hit| hit.at);
+        hits.filter(|at| *at > from).collect()
+    }
+
+    /// Time passes for a crawl that is over.
+    fn pass(&mut self, span: Duration) {
+        let until = self.now() + span;
+        while self.now() < until {
+            self.crawler.io_mut().wait(Some(until), &mut Vec::new());
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.crawler.io().now()
+    }
+
+    fn run(&mut self, millis: u64) {
+        run_for(&mut self.crawler, Duration::from_millis(millis));
+    }
+
+    /// The lines of the file of orders.
+    fn orders(&self) -> Vec<Value> {
+        let io = self.crawler.io();
+        let path = Path::new(ORDERS);
+        let bytes = io.files().get(path).cloned().unwrap_or_default();
+        assert_eq!(io.synced(path), bytes.len(), "every line is durable");
+        let text = String::from_utf8(bytes).expect("it is text");
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("it is JSON"))
+            .collect()
+    }
+}
+
+#[test]
+fn a_paused_crawl_sends_nothing_until_it_is_resumed() {
+    let mut trial = Trial::new(50);
+    trial.run(500);
+    assert_eq!(
+        trial.ask_well("POST", "/v1/pause", ""),
+        json!({"paused": true})
+    );
+    // What has departed arrives within a millisecond.
+    trial.run(10);
+    let paused_at = trial.now();
+    trial.run(2000);
+    assert_eq!(trial.hits_since(paused_at), [] as [Instant; 0]);
+    let (status, why) = trial.ask("GET", "/readyz", "");
+    assert_eq!((status, why), (503, json!("the crawl is paused\n")));
+    assert_eq!(
+        trial.ask_well("GET", "/v1/status", "")["paused"],
+        json!(true)
+    );
+    trial.ask_well("POST", "/v1/resume", "");
+    trial.run(1000);
+    assert!(trial.hits_since(paused_at).len() >= 18);
+    assert_eq!(trial.ask_well("GET", "/readyz", ""), json!("ready\n"));
+    let orders: Vec<Value> = trial.orders();
+    let names: Vec<&str> = orders
+        .iter()
+        .filter_map(|line| line["order"].as_str())
+        .collect();
+    assert_eq!(names, ["pause", "resume"]);
+    assert_eq!(
+        (&orders[0]["uid"], &orders[0]["after"]),
+        (&json!(1000), &json!(true))
+    );
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+    assert_eq!(trial.record.pages.borrow().len(), 100);
+}
+
+#[test]
+fn the_pace_of_a_scope_changes_at_once_and_its_state_shows_it() {
+    let mut trial = Trial::new(50);
+    trial.run(500);
+    let reply = trial.ask_well("PUT", "/v1/scopes/10.0.0.1", r#"{"delay": 5}"#);
+    assert_eq!(
+        reply,
+        json!({"scope": "10.0.0.1", "settings": {"delay": 5}})
+    );
+    let changed_at = trial.now();
+    trial.run(20_000);
+    let of_first = {
+        let world = trial.world.borrow();
+        let origins = world.origins.borrow();
+        let first: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+        let hits = origins.hits().iter().filter(|hit| hit.to == first);
+        hits.map(|hit| hit.at).collect::<Vec<_>>()
+    };
+    let later: Vec<Instant> = of_first.into_iter().filter(|at| *at > changed_at).collect();
+    assert!(later.len() >= 3, "{later:?}");
+    for pair in later.windows(2) {
+        assert!(pair[1].saturating_since(pair[0]) >= Duration::from_millis(4990));
+    }
+    let scope = trial.ask_well("GET", "/v1/scopes/10.0.0.1", "");
+    assert_eq!(scope["settings"], json!({"delay": 5}));
+    assert_eq!(scope["now"]["delay"], json!(5.0));
+    assert_eq!(scope["now"]["waits_for"], json!("delay"));
+    assert!(scope["now"]["next_send"].is_string(), "{scope}");
+    let list = trial.ask_well("GET", "/v1/scopes?sort=delay&match=10.*&limit=1", "");
+    assert_eq!(list["scopes"][0]["scope"], json!("10.0.0.1"));
+    assert_eq!(list["scopes"].as_array().map(Vec::len), Some(1));
+    let order = &trial.orders()[0];
+    assert_eq!(
+        (&order["before"], &order["after"]),
+        (&json!({}), &json!({"delay": 5}))
+    );
+}
+
+#[test]
+fn seeds_are_added_and_a_scope_is_cancelled() {
+    let mut trial = Trial::new(50);
+    trial.run(300);
+    trial.ask_well("POST", "/v1/scopes/10.0.0.2/cancel", "");
+    let seeds = "http://10.0.0.3/7\n# a comment\n\nhttp://10.0.0.3/8\nhttp://10.0.0.3:99999/\n";
+    let reply = trial.ask_well("POST", "/v1/seeds", seeds);
+    assert_eq!(reply["accepted"], json!(2));
+    assert_eq!(reply["rejected"][0]["url"], json!("http://10.0.0.3:99999/"));
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+    let pages = trial.record.pages.borrow();
+    let ends = |host: &str| {
+        let of_host = pages.iter().filter(|page| page.url.contains(host));
+        let failures = of_host.map(|page| page.failure.as_ref().map(|failure| failure.code()));
+        failures.collect::<Vec<_>>()
+    };
+    assert_eq!(ends("10.0.0.3"), [None, None]);
+    let cancelled = ends("10.0.0.2");
+    assert_eq!(cancelled.len(), 50);
+    let asked = cancelled
+        .iter()
+        .flatten()
+        .filter(|code| **code == "cancelled.asked");
+    assert!(asked.count() >= 45);
+    assert!(ends("10.0.0.1").iter().all(Option::is_none));
+}
+
+#[test]
+fn an_operator_stops_the_crawl_and_the_listener_is_closed() {
+    let mut trial = Trial::new(50);
+    trial.run(300);
+    let reply = trial.ask_well("POST", "/v1/stop", r#"{"grace": 0.5}"#);
+    assert_eq!(reply, json!({"grace": 0.5}));
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Shutdown);
+    assert_eq!(
+        trial.crawler.take_pending().count() + trial.record.pages.borrow().len(),
+        100
+    );
+    // It is refused.
+    let conn = trial.send(b"GET /healthz HTTP/1.1\r\n\r\n");
+    trial.pass(Duration::from_secs(1));
+    assert!(trial.world.borrow().closed.contains(&conn));
+}
+
+#[test]
+fn an_order_that_is_wrong_changes_nothing_and_is_not_recorded() {
+    let mut trial = Trial::new(20);
+    trial.run(300);
+    let bad = [
+        ("PUT", "/v1/scopes/10.0.0.1", "{", 400),
+        ("PUT", "/v1/scopes/10.0.0.1", r#"{"delay": -1}"#, 400),
+        ("PUT", "/v1/scopes/10.0.0.1", r#"{"dealy": 1}"#, 400),
+        ("POST", "/v1/stop", r#"{"grace": "soon"}"#, 400),
+        ("POST", "/v1/stop", r#"{"grace": -1}"#, 400),
+        ("POST", "/v1/stop", "[]", 400),
+        (
+            "POST",
+            "/v1/seeds",
+            "http://10.0.0.3/1\n{\"url\": 1}\n",
+            400,
+        ),
+        ("GET", "/v1/scopes?sort=name", "", 400),
+        ("GET", "/v1/scopes?limit=0", "", 400),
+        ("GET", "/v1/scopes?limit=1001", "", 400),
+        ("GET", "/v1/scopes/nowhere.test", "", 404),
+        ("GET", "/v1/stop", "", 405),
+    ];
+    for (method, path, body, expected) in bad {
+        let (status, reply) = trial.ask(method, path, body);
+        assert_eq!(status, expected, "{method} {path}: {reply}");
+        assert!(reply["error"].is_string(), "{method} {path}: {reply}");
+    }
+    assert_eq!(trial.orders(), [] as [Value; 0]);
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+    assert_eq!(trial.record.pages.borrow().len(), 40);
+}
+
+#[test]
+fn the_description_has_the_routes_and_the_keys_of_the_replies() {
+    let description: Value =
+        serde_json::from_str(include_str!("../../../admin/openapi.json")).expect("it is JSON");
+    let paths = description["paths"].as_object().expect("it has paths");
+    let mut described: Vec<(String, String)> = Vec::new();
+    for (path, methods) in paths {
+        for (method, operation) in methods.as_object().expect("it has methods") {
+            described.push((path.clone(), method.to_uppercase()));
+            let route = ROUTES
+                .iter()
+                .find(|route| route.path == path && route.method == method.to_uppercase());
+            let route = route.unwrap_or_else(|| panic!("there is no {method} {path}"));
+            let parameters = operation["parameters"].as_array();
+            let parameters = parameters.into_iter().flatten();
+            let names = parameters.filter(|parameter| parameter["in"] == "query");
+            let names: Vec<&str> = names.filter_map(|one| one["name"].as_str()).collect();
+            assert_eq!(names, route.parameters, "{method} {path}");
+        }
+    }
+    for route in ROUTES {
+        let this = (route.path.to_owned(), route.method.to_owned());
+        assert!(described.contains(&this), "{this:?} is not described");
+    }
+    let mut trial = Trial::new(20);
+    trial.run(500);
+    let mut check = |method: &str, path: &str, body: &str, schema: &str| {
+        let reply = trial.ask_well(method, path, body);
+        has_keys(&description, schema, &reply);
+    };
+    check("GET", "/v1/status", "", "Status");
+    check("GET", "/v1/scopes", "", "Scopes");
+    check("GET", "/v1/scopes/10.0.0.1", "", "Scope");
+    check("PUT", "/v1/scopes/10.0.0.1", "{}", "Changed");
+    check("POST", "/v1/scopes/nowhere/cancel", "", "Cancelled");
+    check("POST", "/v1/pause", "", "Paused");
+    check("POST", "/v1/resume", "", "Paused");
+    check("POST", "/v1/seeds", "http://10.0.0.3/1", "Seeds");
+    assert_eq!(trial.ask_well("GET", "/v1/openapi.json", ""), description);
+    let present = trial.ask_well("GET", "/v1/scopes/10.0.0.1", "")["now"].clone();
+    has_keys(&description, "Present", &present);
+    let described = &description["components"]["schemas"]["Present"]["properties"];
+    let described = described.as_object().expect("it has properties").keys();
+    let found = present.as_object().expect("it is an object").keys();
+    assert!(
+        described.eq(found),
+        "each key of a scope's state is described"
+    );
+}
+
+/// A reply has the keys that its schema requires, of their types.
+fn has_keys(description: &Value, schema: &str, reply: &Value) {
+    let schema = &description["components"]["schemas"][schema];
+    let required = schema["required"].as_array().into_iter().flatten();
+    for key in required.filter_map(Value::as_str) {
+        let found = &reply[key];
+        assert!(reply.get(key).is_some(), "{key} is missing: {reply}");
+        let kind = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let described = schema["properties"][key]["type"].to_string();
+        let fits = described.contains(kind)
+            || described.contains("integer") && found.is_u64()
+            || described == "null";
+        assert!(fits, "{key} is {found}, not {described}");
+    }
+}
+
+#[test]
+fn nonsense_from_operators_changes_nothing() {
+    let pages = |nonsense: bool| {
+        let mut trial = Trial::new(30);
+        let mut rng = Rng::from_seed(5);
+        if nonsense {
+            for _ in 0..200 {
+                let length = rng.below(400) as usize;
+                let mut bytes: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
+                match rng.below(4) {
+                    0 => bytes = b"GET /v1/status HTTP/1.1\r\nX: ".repeat(1 + length),
+                    1 => bytes
+                        .splice(..0, *b"POST /v1/pau HTTP/1.1\r\n")
+                        .for_each(drop),
+                    2 => {
+                        bytes =
+                            b"PUT /v1/scopes/a HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n".to_vec()
+                    }
+                    _ => {}
+                }
+                trial.send(&bytes);
+                trial.run(rng.below(30));
+            }
+        }
+        assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+        assert_eq!(trial.orders(), [] as [Value; 0]);
+        let pages = trial.record.pages.borrow();
+        let mut urls: Vec<String> = pages.iter().map(|page| page.url.clone()).collect();
+        urls.sort();
+        urls
+    };
+    assert_eq!(pages(true), pages(false));
+}
+
+#[test]
+fn a_connection_without_a_whole_request_is_closed_in_time() {
+    let mut trial = Trial::new(1000);
+    let slow = trial.send(b"GET /v1/sta");
+    let idle = trial.send(b"");
+    trial.run(9_000);
+    assert_eq!(trial.world.borrow().closed, []);
+    trial.run(3_000);
+    assert_eq!(trial.world.borrow().closed, [slow]);
+    trial.run(65_000);
+    assert_eq!(trial.world.borrow().closed, [slow, idle]);
+}

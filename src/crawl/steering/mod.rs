@@ -1,0 +1,269 @@
+//! The connections of operators: which request is answered next, what it may do, and replies that wait for the disk.
+
+mod orders_file;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use self::orders_file::OrdersFile;
+use crate::admin::access::{Access, Via};
+use crate::admin::connection::Connection;
+use crate::admin::response::Response;
+use crate::admin::routes::Call;
+use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::slab::Key;
+use crate::base::time::{Instant, Wall};
+use crate::crawl::network::OperatorEvent;
+
+/// Connections of operators, and the orders that are being recorded.
+///
+/// Events of sockets enter by [`Steering::handle_event`]; a call leaves by [`Steering::poll_call`] and is answered
+/// by [`Steering::respond`] or [`Steering::respond_once_recorded`]; what is to be done with the sockets leaves by
+/// [`Steering::poll_sockets`].
+#[derive(Debug, Default)]
+pub struct Steering {
+    access: Access,
+    connections: BTreeMap<Key, Served>,
+    /// The connection that was served last: the next one has its turn.
+    served: Option<Key>,
+    orders: OrdersFile,
+    /// The last call that visited all scopes, with its answer.
+    recent: Option<(Call, Instant, Response)>,
+}
+
+/// A connection and what it waits for.
+#[derive(Debug)]
+struct Served {
+    connection: Connection,
+    via: Via,
+    is_read: bool,
+    /// The number of an order that is being recorded, and its reply.
+    recording: Option<(u64, Response)>,
+    unsent: usize,
+}
+
+/// A call that may be made.
+#[derive(Debug)]
+pub struct Asked {
+    /// The connection.
+    pub key: Key,
+    /// What is asked for.
+    pub call: Call,
+    /// The body of the request.
+    pub body: Vec<u8>,
+    /// How the client reached us.
+    pub via: Via,
+}
+
+/// What is to be done with a connection's socket.
+#[derive(Debug)]
+pub enum SocketStep {
+    /// Bytes are to be sent.
+    Send(Vec<u8>),
+    /// Reading is to stop or to resume.
+    Read(bool),
+    /// It is to be closed.
+    Close,
+}
+
+impl Steering {
+    /// Sets who may do what by TCP, and the file of orders with its length, as far as they are given.
+    pub fn configure(&mut self, access: Option<Access>, orders: Option<(PathBuf, u64)>) {
+        if let Some(access) = access {
+            self.access = access;
+        }
+        if let Some((path, length)) = orders {
+            self.orders = OrdersFile::new(path, length);
+        }
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Called with an event of a connection.
+    pub fn handle_event(&mut self, key: Key, event: OperatorEvent, now: Instant) {
+        match event {
+            OperatorEvent::Accepted(via) => {
+                let served = Served {
+                    connection: Connection::new(now),
+                    via,
+                    is_read: true,
+                    recording: None,
+                    unsent: 0,
+                };
+                self.connections.insert(key, served);
+            }
+            OperatorEvent::Received(bytes) => {
+                if let Some(served) = self.connections.get_mut(&key) {
+                    served.connection.handle_bytes(&bytes, now);
+                }
+            }
+            OperatorEvent::Ended => {
+                if let Some(served) = self.connections.get_mut(&key) {
+                    served.connection.handle_end();
+                }
+            }
+            OperatorEvent::Failed => {
+                self.connections.remove(&key);
+            }
+        }
+    }
+
+    /// The next call, of each connection in turn. `unsent`: bytes sent on a connection in earlier turns that have
+    /// not left; it has its next turn once there are none.
+    pub fn poll_call(
+        &mut self,
+        unsent: impl Fn(Key) -> usize,
+        now: Instant,
+        wall: Wall,
+    ) -> Option<Asked> {
+        let after = self
+            .connections
+            .keys()
+            .filter(|key| Some(**key) > self.served);
+        let keys: Vec<Key> = after.chain(self.connections.keys()).copied().collect();
+        for key in keys.into_iter().take(self.connections.len()) {
+            let served = self.connections.get_mut(&key).expect("it was just there");
+            served.unsent = unsent(key);
+            if served.unsent > 0 {
+                continue;
+            }
+            let Some(mut request) = served.connection.poll_request(now, wall) else {
+                continue;
+            };
+            self.served = Some(key);
+            let via = served.via;
+            let call = Call::of(&request).and_then(|call| {
+                self.access.check(&request, via, call.permission)?;
+                Ok(call)
+            });
+            match call {
+                Ok(call) => {
+                    let body = std::mem::take(&mut request.body);
+                    return Some(Asked {
+                        key,
+                        call,
+                        body,
+                        via,
+                    });
+                }
+                Err(refusal) => served.connection.respond(&refusal, now, wall),
+            }
+        }
+        None
+    }
+
+    /// Answers the last call of a connection.
+    pub fn respond(&mut self, key: Key, response: &Response, now: Instant, wall: Wall) {
+        if let Some(served) = self.connections.get_mut(&key) {
+            served.connection.respond(response, now, wall);
+        }
+    }
+
+    /// Answers the last call of a connection once the line of its order is durable.
+    pub fn respond_once_recorded(
+        &mut self,
+        key: Key,
+        line: &Value,
+        response: Response,
+        now: Instant,
+        wall: Wall,
+    ) {
+        self.recent = None;
+        match self.orders.record(line) {
+            Some(number) => {
+                if let Some(served) = self.connections.get_mut(&key) {
+                    served.recording = Some((number, response));
+                }
+            }
+            None => self.respond(key, &response, now, wall),
+        }
+    }
+
+    /// Whether an order is on its way to the disk.
+    pub fn is_recording(&self) -> bool {
+        let mut connections = self.connections.values();
+        connections.any(|served| served.recording.is_some())
+    }
+
+    /// The answer to a call that was made a moment ago, if no order was given since.
+    pub fn recent(&self, call: &Call, now: Instant) -> Option<&Response> {
+        let (last, at, response) = self.recent.as_ref()?;
+        let is_it = last == call && now.saturating_since(*at) < REPEATED_FOR;
+        is_it.then_some(response)
+    }
+
+    /// Keeps the answer to a call, in place of that to another.
+    pub fn keep(&mut self, call: Call, response: Response, now: Instant) {
+        self.recent = Some((call, now, response));
+    }
+
+    /// The jobs for the disk since the last call.
+    pub fn poll_jobs(&mut self) -> Vec<DiskJob> {
+        self.orders.poll_jobs()
+    }
+
+    /// Called with a finished job; returns whether it is one of these.
+    pub fn handle_disk(&mut self, done: &DiskDone, now: Instant, wall: Wall) -> bool {
+        let Some(recorded) = self.orders.handle_disk(done) else {
+            return false;
+        };
+        let Some(recorded) = recorded else {
+            return true;
+        };
+        for served in self.connections.values_mut() {
+            let is_it = |(number, _): &mut (u64, Response)| *number == recorded.number;
+            let Some((_, response)) = served.recording.take_if(is_it) else {
+                continue;
+            };
+            let response = match &recorded.error {
+                None => response,
+                Some(error) => Response::error(
+                    500,
+                    &format!("the order is in effect, but orders.jsonl cannot be written: {error}"),
+                ),
+            };
+            served.connection.respond(&response, now, wall);
+        }
+        true
+    }
+
+    /// What is to be done with the sockets; closed connections are removed.
+    pub fn poll_sockets(&mut self, now: Instant) -> Vec<(Key, SocketStep)> {
+        let mut steps = Vec::new();
+        self.connections.retain(|key, served| {
+            let mut bytes = Vec::new();
+            served.connection.take_output(&mut bytes);
+            let is_sending = served.unsent > 0 || !bytes.is_empty();
+            if !bytes.is_empty() {
+                served.unsent = bytes.len();
+                steps.push((*key, SocketStep::Send(bytes)));
+            }
+            let is_late = now >= served.connection.deadline(is_sending);
+            if is_late || served.connection.is_over() && !is_sending {
+                steps.push((*key, SocketStep::Close));
+                return false;
+            }
+            let reads = served.connection.takes_input();
+            if reads != served.is_read {
+                served.is_read = reads;
+                steps.push((*key, SocketStep::Read(reads)));
+            }
+            true
+        });
+        steps
+    }
+
+    /// Removes all connections.
+    pub fn drain(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.connections).into_keys().collect()
+    }
+}
+
+/// Time for which an answer that visits all scopes is given again: it takes a millisecond or more.
+const REPEATED_FOR: Duration = Duration::from_secs(1);
