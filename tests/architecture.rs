@@ -291,7 +291,7 @@ const TOUCHED: &[(&str, &str)] = &[
         "signals",
         "workload throttle classifier flights network output",
     ),
-    ("given", "control frontier throttle"),
+    ("given", "control frontier throttle journal"),
     ("operators", "network journal steering"),
     ("views", "control throttle network output"),
 ];

@@ -168,6 +168,8 @@ pub enum About {
     Cancelled,
     /// A scope whose requests up to a number are cancelled.
     CancelledScope,
+    /// An operator has paused the crawl.
+    Paused,
 }
 
 /// A commit of an epoch.
@@ -531,7 +533,7 @@ fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), Rec
 
 impl About {
     /// All of them, in order of their codes.
-    pub const ALL: [About; 10] = [
+    pub const ALL: [About; 11] = [
         About::Scope,
         About::Robots,
         About::Host,
@@ -542,6 +544,7 @@ impl About {
         About::ScopeSettings,
         About::Cancelled,
         About::CancelledScope,
+        About::Paused,
     ];
 
     /// Its code in records. None is changed or used again.
@@ -557,6 +560,7 @@ impl About {
             About::ScopeSettings => 8,
             About::Cancelled => 9,
             About::CancelledScope => 10,
+            About::Paused => 11,
         }
     }
 

@@ -147,6 +147,7 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     let folder = crawl.folder();
     let scope = format!("127.0.0.1:{}", server.port());
     told(folder, &["set", &scope, "delay=5s"]);
+    told(folder, &["pause"]);
     going.signal(Signal::KILL);
     going.wait();
     assert!(is_listening(folder), "nobody has removed the socket");
@@ -154,6 +155,12 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     let args = ["crawl", "--quiet", "--resume", "--out", "out"];
     let before = requests(&server);
     let resumed = Going::start(&args, folder, b"");
+    while !ctl(folder, &[]).code.is_some_and(|code| code == 0) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(told(folder, &[])["paused"], json!(true));
+    assert_eq!(requests_in(&server, Duration::from_millis(300)), 0);
+    told(folder, &["resume"]);
     while requests(&server) == before {
         thread::sleep(Duration::from_millis(10));
     }
@@ -162,7 +169,7 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     told(folder, &["stop", "--now"]);
     resumed.wait().expect(3);
     let orders = fs::read_to_string(folder.join("out/orders.jsonl")).expect("a file");
-    assert_eq!(orders.lines().count(), 2, "{orders}");
+    assert_eq!(orders.lines().count(), 4, "{orders}");
 }
 
 #[test]

@@ -143,6 +143,7 @@ impl<I: Io> Core<I> {
                 About::Counts => self.restore_counts(name, value),
                 // They apply once the requests are there.
                 About::Cancelled | About::CancelledScope => true,
+                About::Paused => self.restore_pause(),
                 About::Cookies => self.restore_cookies(value, elapsed),
                 About::SeedOrigin => self.restore_seed_origin(name),
                 About::OpenGap => {

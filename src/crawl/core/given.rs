@@ -12,6 +12,7 @@ use crate::crawl::core::Core;
 use crate::crawl::steering::Asked;
 use crate::frontier::request::Request;
 use crate::io::Io;
+use crate::state::record::About;
 use crate::throttle::settings::ScopePatch;
 
 impl<I: Io> Core<I> {
@@ -34,9 +35,27 @@ impl<I: Io> Core<I> {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
+    /// An operator has paused or resumed the crawl.
+    fn record_pause(&mut self, is_paused: bool) {
+        if self.journal.is_on() {
+            let value: &[u8] = if is_paused { &[1] } else { &[] };
+            self.record_order(About::Paused, "", value);
+        }
+    }
+
+    /// An operator had paused an earlier run, and nobody has resumed it: this one begins so. Returns true.
+    pub fn restore_pause(&mut self) -> bool {
+        self.control.order_pause(true);
+        log::warn!(
+            "the crawl is paused, as an earlier run of it was ordered to: `argiope ctl DIR resume` resumes it"
+        );
+        true
+    }
+
     fn order_pause(&mut self, asked: &Asked, is_paused: bool) {
         let before = self.control.is_paused();
         self.control.order_pause(is_paused);
+        self.record_pause(is_paused);
         self.wakeups.turn_again();
         let order = if is_paused { "pause" } else { "resume" };
         let facts = json!({"before": before, "after": is_paused});

@@ -183,7 +183,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    fn record_order(&mut self, about: About, name: &str, value: &[u8]) {
+    /// Records an order, or with an empty value that it is over.
+    pub fn record_order(&mut self, about: About, name: &str, value: &[u8]) {
         let at = self.network.wall_at(self.now);
         self.journal.record_fact(about, name, at, value);
     }

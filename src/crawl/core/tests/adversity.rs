@@ -11,6 +11,7 @@ use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::life::UNSENT_PER_RELEASE;
 use crate::crawl::core::tests::log::{capture, captured};
+use crate::crawl::core::tests::operators::RandomOperator;
 use crate::crawl::core::tests::trial::turn;
 use crate::crawl::core::tests::watch::Watch;
 use crate::crawl::finish::FinishReason;
@@ -736,6 +737,8 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
             crawler.submit(request).expect("a sound seed");
         }
         let stopper = crawler.stopper();
+        let mut operator =
+            (seed % 3 == 1).then(|| RandomOperator::new(&mut crawler, seed + 2000, 40));
         let mut turns = 0;
         let mut watch = Watch::default();
         let reason = loop {
@@ -743,6 +746,9 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
                 break reason;
             }
             crawler.core.frontier.check_hosts();
+            if let Some(operator) = &mut operator {
+                operator.act(&mut crawler);
+            }
             if stops && crawler.elapsed() > Duration::from_secs(5) {
                 stopper.stop();
                 stops = false;
@@ -776,6 +782,7 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
                 _ => None,
             });
         let counted: Vec<usize> = counted.collect();
+        assert!(core.steering.is_empty(), "{seed}: operators");
         assert_eq!(
             counted.len(),
             core.network.idle_len(),

@@ -180,6 +180,77 @@ impl Trial {
     }
 }
 
+/// An operator of a crawl in a random world, who does not look at replies.
+pub struct RandomOperator {
+    rng: Rng,
+    /// Requests that are still to be sent.
+    left: u32,
+}
+
+impl RandomOperator {
+    /// Sends so many requests to the crawl, which listens from now on.
+    pub fn new(crawler: &mut Crawler<Sim>, seed: u64, requests: u32) -> Self {
+        let admin = Admin::new().socket("/crawl/control.sock").orders(ORDERS, 0);
+        crawler.serve(admin).expect("nothing else listens");
+        RandomOperator {
+            rng: Rng::from_seed(seed),
+            left: requests,
+        }
+    }
+
+    /// Sends the next request now and then; after the last one the crawl is not paused.
+    pub fn act(&mut self, crawler: &mut Crawler<Sim>) {
+        let is_paused = crawler.core.control.is_paused();
+        if self.left == 0 && !is_paused || self.left > 0 && !is_paused && !self.rng.chance(0.03) {
+            return;
+        }
+        let request = match self.left == 0 || is_paused && self.rng.chance(0.1) {
+            true => b"POST /v1/resume HTTP/1.1\r\n\r\n".to_vec(),
+            false => self.request(),
+        };
+        self.left = self.left.saturating_sub(1);
+        let uid = self.rng.below(2000) as u32;
+        let peer = Peer::Unix(Credentials {
+            pid: None,
+            uid,
+            gid: uid,
+        });
+        let net = crawler.io_mut().net();
+        let conn = net.connect_client(&endpoint(), peer, Duration::from_micros(200));
+        let cut = self.rng.below(request.len() as u64 + 1) as usize;
+        let (first, second) = request.split_at(cut);
+        net.reply(conn, Duration::ZERO, first);
+        net.reply(conn, Duration::from_millis(self.rng.below(3)), second);
+        let after = Duration::from_millis(self.rng.below(50));
+        match self.rng.below(4) {
+            0 => net.end(conn, after),
+            1 => net.reset(conn, after),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self) -> Vec<u8> {
+        let scope = ["10.0.0.1", "one", "two", "default", "*.test", "nowhere"];
+        let scope = scope[self.rng.below(6) as usize];
+        let delay = self.rng.below(3);
+        let put = |scope: &str, body: &str| {
+            let length = body.len();
+            format!("PUT /v1/scopes/{scope} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}")
+        };
+        let text = match self.rng.below(9) {
+            0 | 1 => "POST /v1/pause HTTP/1.1\r\n\r\n".to_owned(),
+            2 => put(scope, &format!("{{\"delay\": {delay}}}")),
+            3 => put(scope, "{}"),
+            4 => format!("POST /v1/scopes/{scope}/cancel HTTP/1.1\r\n\r\n"),
+            5 => format!("GET /v1/scopes/{scope} HTTP/1.1\r\n\r\nGET /v1/scopes HTTP/1.1\r\n\r\n"),
+            6 => "GET /v1/status HTTP/1.1\r\n\r\n".repeat(30),
+            7 => put(scope, "{\"delay\": \"no\"}"),
+            _ => return (0..100).map(|_| self.rng.below(256) as u8).collect(),
+        };
+        text.into_bytes()
+    }
+}
+
 #[test]
 fn a_paused_crawl_sends_nothing_until_it_is_resumed() {
     let mut trial = Trial::new(50);
