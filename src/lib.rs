@@ -52,6 +52,8 @@ pub use frontier::request::{PageKind, Request, ScopesError};
 
 // Results and statistics of a crawl.
 #[doc(inline)]
+pub use admin::format::MetricsFormat;
+#[doc(inline)]
 pub use base::disk::{DiskDone, DiskJob, FileId, Written};
 #[doc(inline)]
 pub use base::gzip::Gzip;

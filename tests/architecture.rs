@@ -562,6 +562,7 @@ const HIDDEN: &[&str] = &[
     "fetch",
     "throttle",
     "frontier",
+    "admin",
     "crawl",
     "sink::page",
     "sink::reply",

@@ -21,6 +21,7 @@ mod spill;
 mod steering;
 #[doc(hidden)]
 pub mod fingerprints;
+pub mod metrics;
 pub mod pace_report;
 pub mod stats;
 pub mod config;

@@ -560,6 +560,33 @@ impl Spread {
         })
     }
 
+    /// Sum of the recorded spans, in seconds.
+    pub(super) fn sum_seconds(&self) -> f64 {
+        self.sum as f64 / 1e9
+    }
+
+    /// Number of recorded spans up to each of these bounds, which ascend. To three digits: spans that are equal
+    /// to a bound as far as recorded are counted in it.
+    ///
+    /// Counters are visited only between the shortest and the longest span, some thousands, each once.
+    pub(super) fn counts_up_to<'a>(
+        &'a self,
+        bounds: &'a [Duration],
+    ) -> impl Iterator<Item = (Duration, u64)> + 'a {
+        let histogram = &self.histogram;
+        let (mut counted, mut next) = (0, histogram.min());
+        bounds.iter().map(move |bound| {
+            let end = nanos(*bound);
+            if end >= histogram.max() {
+                counted = histogram.len();
+            } else if end >= next {
+                counted += histogram.count_between(next, end);
+                next = histogram.next_non_equivalent(end);
+            }
+            (*bound, counted)
+        })
+    }
+
     /// Count and percentiles, in seconds; null if nothing was recorded.
     pub(super) fn to_json(&self) -> Value {
         if self.histogram.is_empty() {
@@ -585,6 +612,7 @@ impl Default for Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::rng::Rng;
     use crate::base::stamp::{Clock, Stamp};
     use crate::base::time::Instant;
 
@@ -613,6 +641,49 @@ mod tests {
         let mut spread = Spread::new();
         spread.record(Duration::from_secs(86_400));
         assert_eq!(spread.mean(), Some(Duration::from_secs(3600)));
+    }
+
+    #[test]
+    fn spans_are_counted_up_to_each_bound() {
+        let check = |millis: &[u64], expected: &[u64]| {
+            let mut spread = Spread::new();
+            for millis in millis {
+                spread.record(Duration::from_millis(*millis));
+            }
+            let bounds = [1, 5, 10, 100, 60_000].map(Duration::from_millis);
+            let counts = spread.counts_up_to(&bounds).map(|(_, count)| count);
+            assert_eq!(counts.collect::<Vec<_>>(), expected, "{millis:?}");
+        };
+        check(&[], &[0, 0, 0, 0, 0]);
+        check(&[0], &[1, 1, 1, 1, 1]);
+        check(&[1, 5, 10, 100, 60_000], &[1, 2, 3, 4, 5]);
+        check(&[2, 6, 6, 11, 101, 61_000], &[0, 1, 3, 4, 5]);
+        check(&[7_000_000], &[0, 0, 0, 0, 0]);
+        check(&[5, 5, 5], &[0, 3, 3, 3, 3]);
+    }
+
+    #[test]
+    fn counts_up_to_bounds_are_those_of_the_recorded_spans() {
+        let mut rng = Rng::from_seed(7);
+        let mut spread = Spread::new();
+        let spans: Vec<Duration> = (0..20_000)
+            .map(|_| Duration::from_nanos(1 << rng.below(42) | rng.below(1 << 30)))
+            .collect();
+        for span in &spans {
+            spread.record(*span);
+        }
+        let bounds: Vec<Duration> = (0..24)
+            .map(|power| Duration::from_micros(10) * (1 << power))
+            .collect();
+        for (bound, counted) in spread.counts_up_to(&bounds) {
+            let up_to =
+                |bound: Duration| spans.iter().filter(|span| **span <= bound).count() as u64;
+            assert!(counted >= up_to(bound), "{bound:?}: {counted}");
+            assert!(
+                counted <= up_to(bound.mul_f64(1.001)),
+                "{bound:?}: {counted}"
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::admin::format::MetricsFormat;
 use crate::crawl::core::Core;
+use crate::crawl::metrics::Metrics;
 use crate::crawl::pace_report::{MOST, MOST_RUNNING, PaceReport};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::timer::TICK;
@@ -10,6 +12,8 @@ use crate::io::Io;
 
 /// Interval at which a sink that was not ready is asked again.
 const SINK_INTERVAL: Duration = Duration::from_millis(5);
+/// Most scopes with metrics of their own.
+const METRICS_SCOPES_MAX: usize = 20;
 
 impl<I: Io> Core<I> {
     /// A second has passed: writes statistics, flushes sinks, measures what is limited.
@@ -62,6 +66,19 @@ impl<I: Io> Core<I> {
     /// Pacing of the scopes so far: `most` of each ranking.
     pub fn pacing(&self, most: usize) -> PaceReport {
         PaceReport::of(&self.throttle, most, self.now)
+    }
+
+    /// The metrics now, as text.
+    pub fn metrics(&self, format: MetricsFormat) -> String {
+        let (progress, pacing) = (self.progress(), self.pacing(METRICS_SCOPES_MAX));
+        let metrics = Metrics {
+            stats: self.output.stats(),
+            progress: &progress,
+            pacing: &pacing,
+            is_paused: self.control.is_paused(),
+            scopes_max: METRICS_SCOPES_MAX,
+        };
+        metrics.render(format)
     }
 
     /// Returns a snapshot to the handles that ask.

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
+use crate::admin::format::MetricsFormat;
 use crate::base::secret::random;
 use crate::base::time::Instant;
 use crate::crawl::config::{Config, ConfigError};
@@ -231,6 +232,26 @@ impl<I: Io> Crawler<I> {
     /// an account, some thousands at most.
     pub fn pacing(&self) -> PaceReport {
         self.core.pacing(MOST)
+    }
+
+    /// The metrics of the crawl so far, as text for Prometheus and other scrapers: counters, gauges and
+    /// histograms. [`MetricsFormat::content_type`] is the header that goes with it. It takes about as long as
+    /// `stats.json`, so render it once per scrape. The book's reference lists all metrics.
+    ///
+    /// Only the scopes that waited longest have series of their own, so that the length is bounded.
+    ///
+    /// ```
+    /// use argiope::{Config, Crawler, MetricsFormat};
+    ///
+    /// let crawler = Crawler::builder(Config::default()).build()?;
+    /// // The Accept header of a scrape.
+    /// let format = MetricsFormat::from_accept("application/openmetrics-text, text/plain;q=0.5");
+    /// let text = crawler.metrics(format);
+    /// assert!(text.contains("argiope_pages_total 0\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn metrics(&self, format: MetricsFormat) -> String {
+        self.core.metrics(format)
     }
 
     /// The result that could not be written, after `sink_failed`.
