@@ -150,6 +150,7 @@ mod pages {
         ReferenceOutput = "../docs/reference/output.md";
         ReferenceResults = "../docs/reference/results.md";
         ReferenceStats = "../docs/reference/stats.md";
+        ReferenceMetrics = "../docs/reference/metrics.md";
         ReferenceThrottle = "../docs/reference/throttle.md";
         ReferenceProbe = "../docs/reference/probe.md";
         ReferenceControl = "../docs/reference/control.md";

@@ -14,6 +14,8 @@ mod files;
 mod loopback;
 #[path = "docs/markdown.rs"]
 mod markdown;
+#[path = "docs/metrics.rs"]
+mod metrics;
 #[path = "docs/pages.rs"]
 mod pages;
 #[path = "docs/scopes.rs"]

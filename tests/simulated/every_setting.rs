@@ -168,6 +168,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "SPIN" => seconds(rng, &[0.0]),
         "BUFFERED_BODIES_MAX" => count(rng, &[1, 2000, 100_000_000]),
         "STOP_GRACE" => seconds(rng, &[0.0, 25.0]),
+        "METRICS_SCOPES_MAX" => count(rng, &[0, 1, 100]),
         "WARC" => flag(rng),
         "WARC_GZIP_LEVEL" => count(rng, &[0, 1, 4, 12]),
         "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
@@ -272,6 +273,7 @@ impl DiskSink for FullNowAndThen {
 /// Settings that came later: each is drawn from numbers of its own, so that cases stay as they were.
 const DRAWN_APART: &[&str] = &[
     "FRONTIER_MEMORY",
+    "METRICS_SCOPES_MAX",
     "SEEN_MEMORY",
     "WARC_GZIP_LEVEL",
     "WORKERS",

@@ -108,6 +108,8 @@ pub struct Config {
     pub(crate) warc: bool,
     /// `WARC_SIZE_MAX`: bytes after which a new WARC file is started.
     pub(crate) warc_size_max: u64,
+    /// `METRICS_SCOPES_MAX`: most scopes with metrics of their own.
+    pub(crate) metrics_scopes_max: usize,
     /// `RANDOM_SEED`: random seed; `None`: seeded by the system.
     pub(crate) random_seed: Option<u64>,
     /// Values given for settings that are derived from others.
@@ -118,6 +120,10 @@ pub struct Config {
 
 /// Most helper threads: more than there are cores only wait for each other.
 const WORKERS_MAX: usize = 1024;
+
+/// Most scopes that may have metrics of their own: the event loop is blocked while they are chosen, and a
+/// scraper keeps each series for weeks.
+const METRICS_SCOPES_MOST: usize = 100;
 
 /// Parses a duration in the syntax of settings and flags: `0.5` (seconds), `500ms`, `10s`, `2h`.
 ///
@@ -202,6 +208,8 @@ impl Default for Config {
             warc: true,
             // The size that WARC's guidelines recommend.
             warc_size_max: 1024 * 1024 * 1024,
+            // Enough to find the hosts that hold a crawl up; each has six series.
+            metrics_scopes_max: 20,
             random_seed: None,
             given,
             sources: BTreeMap::new(),
@@ -383,6 +391,17 @@ impl Config {
             let what = format!("{} is more than {WORKERS_MAX} threads", self.io.workers);
             let problem = Problem::new(what, "give as many as there are cores to spare");
             return Err(self.blame(problem, "WORKERS"));
+        }
+        if self.metrics_scopes_max > METRICS_SCOPES_MOST {
+            let what = format!(
+                "{} is more than {METRICS_SCOPES_MOST} scopes",
+                self.metrics_scopes_max
+            );
+            let problem = Problem::new(
+                what,
+                "give fewer; `stats.json` and `argiope state` show further scopes",
+            );
+            return Err(self.blame(problem, "METRICS_SCOPES_MAX"));
         }
         if self.throttle.concurrent_requests == 0 {
             self.throttle.concurrent_requests = open_files_max().min(self.io.sockets_max);

@@ -12,8 +12,6 @@ use crate::io::Io;
 
 /// Interval at which a sink that was not ready is asked again.
 const SINK_INTERVAL: Duration = Duration::from_millis(5);
-/// Most scopes with metrics of their own.
-const METRICS_SCOPES_MAX: usize = 20;
 
 impl<I: Io> Core<I> {
     /// A second has passed: writes statistics, flushes sinks, measures what is limited.
@@ -70,13 +68,14 @@ impl<I: Io> Core<I> {
 
     /// The metrics now, as text.
     pub fn metrics(&self, format: MetricsFormat) -> String {
-        let (progress, pacing) = (self.progress(), self.pacing(METRICS_SCOPES_MAX));
+        let scopes_max = self.config.metrics_scopes_max;
+        let (progress, pacing) = (self.progress(), self.pacing(scopes_max));
         let metrics = Metrics {
             stats: self.output.stats(),
             progress: &progress,
             pacing: &pacing,
             is_paused: self.control.is_paused(),
-            scopes_max: METRICS_SCOPES_MAX,
+            scopes_max,
         };
         metrics.render(format)
     }

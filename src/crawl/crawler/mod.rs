@@ -238,7 +238,8 @@ impl<I: Io> Crawler<I> {
     /// histograms. [`MetricsFormat::content_type`] is the header that goes with it. It takes about as long as
     /// `stats.json`, so render it once per scrape. The book's reference lists all metrics.
     ///
-    /// Only the scopes that waited longest have series of their own, so that the length is bounded.
+    /// Only the `METRICS_SCOPES_MAX` scopes that waited longest have series of their own, so that the length is
+    /// bounded.
     ///
     /// ```
     /// use argiope::{Config, Crawler, MetricsFormat};
