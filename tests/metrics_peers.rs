@@ -1,6 +1,8 @@
-//! Metrics of a crawl, and the expressions of the dashboard, read by Prometheus's own checker.
+//! Metrics of a crawl, and the expressions of the dashboard, read by Prometheus's own checker and by the
+//! OpenMetrics parser of its client for Python.
 //!
-//! Prints `SKIPPED` if promtool is not installed (Debian's package `prometheus` has it).
+//! Prints `SKIPPED` if promtool (Debian's package `prometheus`) or the client (`pip install
+//! prometheus-client`) is not installed.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -23,7 +25,7 @@ const HOSTILE: [&str; 5] = [
 
 #[test]
 fn promtool_accepts_the_metrics_of_a_crawl() {
-    let text = metrics_of_a_crawl();
+    let text = metrics_of_a_crawl(MetricsFormat::Prometheus);
     assert!(
         text.contains("argiope_scope_sent_total{scope=\"a\\\"} 1\\nargiope_pages_total 7\"} 1\n")
     );
@@ -36,7 +38,7 @@ fn promtool_accepts_the_metrics_of_a_crawl() {
 
 #[test]
 fn promtool_detects_text_that_is_wrong() {
-    let text = metrics_of_a_crawl();
+    let text = metrics_of_a_crawl(MetricsFormat::Prometheus);
     let unescaped = text.replace("a\\\"} 1", "a\"} 1");
     let twice = format!("{text}# TYPE argiope_scopes gauge\n");
     let without_suffix = text.replace("argiope_pages_total", "argiope_pages");
@@ -49,6 +51,32 @@ fn promtool_detects_text_that_is_wrong() {
             assert!(!accepted, "promtool accepts {why}");
         }
     }
+}
+
+/// Prints the number of samples, and the values of a label.
+const READER: &str = "\
+import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+families = list(text_string_to_metric_families(sys.stdin.read()))
+print(sum(len(family.samples) for family in families))
+print(sorted({sample.labels.get('scope', '') for family in families for sample in family.samples}))
+";
+
+#[test]
+fn python_client_reads_the_openmetrics_of_a_crawl() {
+    let text = metrics_of_a_crawl(MetricsFormat::OpenMetrics);
+    let Some((accepted, output_text)) = python(READER, &text) else {
+        return;
+    };
+    assert!(accepted, "{output_text}\n{text}");
+    let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+    let (number, scopes) = output_text.split_once('\n').expect("two lines");
+    assert_eq!(number, samples.to_string());
+    for scope in ["'a\"} 1\\nargiope_pages_total 7'", "'back\\\\slash\\\\'"] {
+        assert!(scopes.contains(scope), "{scope} is not in {scopes}");
+    }
+    let (accepted, _) = python(READER, text.trim_end_matches("# EOF\n")).expect("it is there");
+    assert!(!accepted, "text without its end");
 }
 
 #[test]
@@ -87,7 +115,7 @@ fn promtool_accepts_every_expression_of_the_dashboard() {
 }
 
 /// Of a crawl in which requests fail, are refused and are filtered.
-fn metrics_of_a_crawl() -> String {
+fn metrics_of_a_crawl(format: MetricsFormat) -> String {
     let web = Web::new(|asked| match &*asked.target {
         "/busy" => Reply::status(503),
         "/reset" => Reply::reset(),
@@ -110,32 +138,49 @@ fn metrics_of_a_crawl() -> String {
         crawler.submit(request).expect("it is a request");
     }
     assert_eq!(crawler.run(), FinishReason::Finished);
-    crawler.metrics(MetricsFormat::Prometheus)
+    crawler.metrics(format)
 }
 
 /// Whether promtool accepts the text on its standard input, and its output; `None` without promtool.
 fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
-    let started = Command::new("promtool")
-        .args(arguments)
+    let checked = run(Command::new("promtool").args(arguments), input);
+    if checked.is_none() {
+        skip("promtool is not installed (Debian's package prometheus)");
+    }
+    checked
+}
+
+/// Whether a program in Python accepts the text, and its output; `None` without the client.
+fn python(program: &str, input: &str) -> Option<(bool, String)> {
+    let checked = run(Command::new("python3").args(["-c", program]), input);
+    let is_absent = |text: &str| text.contains("No module named 'prometheus_client'");
+    let checked = checked.filter(|(_, text)| !is_absent(text));
+    if checked.is_none() {
+        skip("prometheus-client is not installed (pip install prometheus-client)");
+    }
+    checked
+}
+
+fn skip(lacking: &str) {
+    // Directly, because the harness captures the output of passing tests.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {lacking}");
+}
+
+/// Whether a program succeeds with this input, and its output; `None` if it is not installed.
+fn run(command: &mut Command, input: &str) -> Option<(bool, String)> {
+    let started = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
     let mut child = match started {
-        Ok(child) => child,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED: promtool is not installed (Debian's package prometheus)"
-            );
-            return None;
-        }
-        Err(error) => panic!("promtool: {error}"),
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        started => started.expect("the program starts"),
     };
     let mut stdin = child.stdin.take().expect("it is piped");
     match stdin.write_all(input.as_bytes()) {
         // It may have seen enough.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("promtool: {error}"),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("{command:?}: {error}"),
         _ => drop(stdin),
     }
     let output = child.wait_with_output().expect("it ends");

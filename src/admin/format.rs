@@ -180,10 +180,11 @@ mod tests {
             "TEXT/PLAIN ; Q=0.1 , APPLICATION/OpenMetrics-Text ; Version=\"1.0.0\" ; q=0.2",
             open,
         );
-        check(
-            "text/plain; q=0.2; note=\"a,b;q=1\", application/openmetrics-text; q=0.3",
-            open,
-        );
+        for note in ["\";q=1;\"", "\", text/plain ,\"", "\"\\\";q=1;\""] {
+            let accept =
+                format!("text/plain; q=0.2; note={note}, application/openmetrics-text; q=0.3");
+            check(&accept, open);
+        }
         let plain = MetricsFormat::Prometheus;
         check(
             "text/plain;q=0.3, application/openmetrics-text;q=0.2",
