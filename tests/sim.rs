@@ -10,7 +10,8 @@ use std::time::Duration;
 use argiope::base::shared::Shared;
 use argiope::sim::{Asked, Reply, Web};
 use argiope::{
-    Config, Crawler, Epoch, Failure, FinishReason, Handle, Page, Request, Sink, Turn, WriteError,
+    Config, Crawler, Epoch, Failure, FinishReason, Handle, MetricsFormat, Page, Request, Sink,
+    Turn, WriteError,
 };
 
 #[test]
@@ -288,4 +289,47 @@ fn a_sink_that_failed_gets_no_commit() {
     let (reason, calls) = commits_of(Some(WriteError::new("results", &cause)));
     assert_eq!(reason, FinishReason::SinkFailed);
     assert_eq!(calls.last().map(String::as_str), Some("finish"));
+}
+
+#[test]
+fn only_the_scopes_that_waited_longest_have_metrics_of_their_own() {
+    let series = |scopes_max: &str| {
+        let web = Web::new(|_| Reply::page("a page"));
+        let config = set(config(), "METRICS_SCOPES_MAX", scopes_max);
+        let config = set(config, "DOWNLOAD_DELAY", "1s");
+        let builder = Crawler::builder(config).sink(|_: Page| {});
+        let mut crawler = builder.build_in(&web, 1).expect("a crawler");
+        // Host 3 waits longest.
+        for host in 0..4 {
+            for page in 0..=host {
+                let request = Request::get(format!("http://host-{host}.test/{page}"));
+                crawler.submit(request).expect("a request");
+            }
+        }
+        assert_eq!(crawler.run(), FinishReason::Finished);
+        let text = crawler.metrics(MetricsFormat::default());
+        let sent = |line: &str| {
+            line.strip_prefix("argiope_scope_sent_total")
+                .map(str::to_owned)
+        };
+        let omitted = |line: &str| {
+            line.strip_prefix("argiope_scopes_omitted ")
+                .map(str::to_owned)
+        };
+        let omitted: Vec<String> = text.lines().filter_map(omitted).collect();
+        (text.lines().filter_map(sent).collect(), omitted.concat())
+    };
+    let check = |scopes_max, sent: &[&str], omitted: &str| {
+        let sent: Vec<String> = sent.iter().map(|sent| (*sent).to_owned()).collect();
+        assert_eq!(
+            series(scopes_max),
+            (sent, omitted.to_owned()),
+            "{scopes_max}"
+        );
+    };
+    let (second, third) = ("{scope=\"host-2.test\"} 3", "{scope=\"host-3.test\"} 4");
+    check("0", &[], "4");
+    check("1", &[third], "3");
+    check("2", &[second, third], "2");
+    assert_eq!(series("100").0.len(), 4);
 }

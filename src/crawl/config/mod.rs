@@ -121,10 +121,6 @@ pub struct Config {
 /// Most helper threads: more than there are cores only wait for each other.
 const WORKERS_MAX: usize = 1024;
 
-/// Most scopes that may have metrics of their own: the event loop is blocked while they are chosen, and a
-/// scraper keeps each series for weeks.
-const METRICS_SCOPES_MOST: usize = 100;
-
 /// Parses a duration in the syntax of settings and flags: `0.5` (seconds), `500ms`, `10s`, `2h`.
 ///
 /// # Errors
@@ -391,17 +387,6 @@ impl Config {
             let what = format!("{} is more than {WORKERS_MAX} threads", self.io.workers);
             let problem = Problem::new(what, "give as many as there are cores to spare");
             return Err(self.blame(problem, "WORKERS"));
-        }
-        if self.metrics_scopes_max > METRICS_SCOPES_MOST {
-            let what = format!(
-                "{} is more than {METRICS_SCOPES_MOST} scopes",
-                self.metrics_scopes_max
-            );
-            let problem = Problem::new(
-                what,
-                "give fewer; `stats.json` and `argiope state` show further scopes",
-            );
-            return Err(self.blame(problem, "METRICS_SCOPES_MAX"));
         }
         if self.throttle.concurrent_requests == 0 {
             self.throttle.concurrent_requests = open_files_max().min(self.io.sockets_max);

@@ -152,6 +152,32 @@ impl Form for GzipLevel {
     }
 }
 
+/// A number of scopes with metrics of their own: at most [`METRICS_SCOPES_MOST`].
+pub(super) struct MetricsScopes;
+
+/// The event loop is blocked while these scopes are chosen, and a scraper keeps their series for weeks.
+const METRICS_SCOPES_MOST: usize = 100;
+
+impl Form for MetricsScopes {
+    type Of = usize;
+    const KIND: &'static str = Whole::<usize, 0>::KIND;
+
+    fn read(value: &Value) -> Result<usize, Problem> {
+        match Whole::<usize, 0>::read(value)? {
+            scopes if scopes > METRICS_SCOPES_MOST => {
+                let mend =
+                    format!("give at most {METRICS_SCOPES_MOST}; `stats.json` has further scopes");
+                Err(wrong(value, "too large", mend))
+            }
+            scopes => Ok(scopes),
+        }
+    }
+
+    fn write(of: &usize) -> Value {
+        (*of).into()
+    }
+}
+
 /// A number of bytes, at least 1.
 pub(super) struct Bytes<T, const MIN: u64 = 1>(PhantomData<T>);
 

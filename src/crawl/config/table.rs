@@ -10,7 +10,8 @@ use super::net::{
     Servers, Token, Words,
 };
 use super::quantity::{
-    AboveOne, AboveZero, BelowOne, Bytes, Concurrency, Delay, GzipLevel, Limit, Timeout, Whole,
+    AboveOne, AboveZero, BelowOne, Bytes, Concurrency, Delay, GzipLevel, Limit, MetricsScopes,
+    Timeout, Whole,
 };
 use super::scopes::{Keys, Scopes, Slots};
 use super::throttling::{Errors, Exceptions, ManagerForm, MapKinds, Target};
@@ -337,7 +338,7 @@ static TABLE: &[Setting] = &[
         "memory for all bodies; at the bound, reading pauses"),
     row!("STOP_GRACE", Delay, stop_grace,
         "maximum time that a stopping crawl waits for requests in flight"),
-    row!("METRICS_SCOPES_MAX", Whole<usize, 0>, metrics_scopes_max,
+    row!("METRICS_SCOPES_MAX", MetricsScopes, metrics_scopes_max,
         "scopes with metrics of their own: those that waited longest; at most 100"),
     row!("RANDOM_SEED", Maybe<Whole<u64, 0>>, random_seed,
         "random seed; unset: seeded by the system"),

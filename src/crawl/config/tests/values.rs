@@ -48,6 +48,14 @@ fn impossible_durations_are_refused() {
 }
 
 #[test]
+fn metrics_of_more_than_a_hundred_scopes_are_refused() {
+    let most = given(&[("METRICS_SCOPES_MAX", json!(100))]);
+    assert_eq!(most.metrics_scopes_max, 100);
+    let text = refused("METRICS_SCOPES_MAX", json!(101));
+    assert!(text.contains("give at most 100"), "{text}");
+}
+
+#[test]
 fn sizes_are_bytes_or_text_with_units() {
     let check = |value: Value, bytes: u64| {
         assert_eq!(given(&[("DOWNLOAD_MAXSIZE", value)]).fetch.body_max, bytes);
