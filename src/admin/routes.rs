@@ -1,8 +1,11 @@
 //! The resources of the control interface: methods, paths, parameters, and the right that each needs.
 
+use std::borrow::Cow;
+
 use percent_encoding::percent_decode_str;
 
 use crate::admin::access::Permission;
+use crate::admin::format::MetricsFormat;
 use crate::admin::response::Response;
 use crate::wire::http::InboundRequest;
 
@@ -15,6 +18,8 @@ pub enum Resource {
     Ready,
     /// The description of the interface.
     Description,
+    /// Counters, gauges and histograms, for scrapers.
+    Metrics,
     /// Totals, rates, and the waits by cause.
     Status,
     /// Scopes, sorted and filtered.
@@ -59,6 +64,8 @@ pub struct Call {
     pub permission: Permission,
     /// The parameter of the path, decoded; empty without one.
     pub name: String,
+    /// The format of metrics that the client prefers.
+    pub format: MetricsFormat,
     /// The parameters of the query, decoded, in order.
     query: Vec<(String, String)>,
 }
@@ -96,6 +103,7 @@ impl Call {
             resource: route.resource,
             permission: route.permission,
             name: decoded(name).ok_or_else(|| Response::error(400, NOT_TEXT))?,
+            format: format_for(request),
             query: parameters(query, route)?,
         })
     }
@@ -118,6 +126,7 @@ pub const ROUTES: &[Route] = &[
         Permission::None,
         Resource::Description,
     ),
+    get("/metrics", &[], Permission::Read, Resource::Metrics),
     get("/v1/status", &[], Permission::Read, Resource::Status),
     get(
         "/v1/scopes",
@@ -133,6 +142,13 @@ pub const ROUTES: &[Route] = &[
     order("POST", "/v1/stop", Resource::Stop),
     order("POST", "/v1/seeds", Resource::AddSeeds),
 ];
+
+/// The format of metrics that a client prefers.
+fn format_for(request: &InboundRequest) -> MetricsFormat {
+    let accept = request.headers.get_all("accept");
+    let accept: Vec<Cow<'_, str>> = accept.map(String::from_utf8_lossy).collect();
+    MetricsFormat::from_accept(&accept.join(","))
+}
 
 const fn get(
     path: &'static str,

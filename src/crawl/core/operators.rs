@@ -72,7 +72,7 @@ impl<I: Io> Core<I> {
                 "application/json",
                 include_bytes!("../../admin/openapi.json").to_vec(),
             ),
-            Resource::Status | Resource::Scopes => self.answer_from_all(call),
+            Resource::Status | Resource::Scopes | Resource::Metrics => self.answer_from_all(call),
             Resource::Scope => self.scope(&call.name),
             Resource::Pause
             | Resource::Resume
@@ -92,6 +92,10 @@ impl<I: Io> Core<I> {
         }
         let response = match call.resource {
             Resource::Status => self.status(),
+            Resource::Metrics => {
+                let metrics = self.metrics(call.format);
+                Response::of(200, call.format.content_type(), metrics.into_bytes())
+            }
             _ => self.scopes_by(call),
         };
         self.steering.keep(call.clone(), response.clone(), self.now);
@@ -167,6 +171,6 @@ impl<I: Io> Core<I> {
 fn visits_all(resource: Resource) -> bool {
     matches!(
         resource,
-        Resource::Status | Resource::Scopes | Resource::CancelScope
+        Resource::Status | Resource::Metrics | Resource::Scopes | Resource::CancelScope
     )
 }

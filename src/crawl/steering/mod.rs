@@ -2,7 +2,7 @@
 
 mod orders_file;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub struct Steering {
     /// The connection that was served last: the next one has its turn.
     served: Option<Key>,
     orders: OrdersFile,
-    /// The last call that visited all scopes, with its answer.
-    recent: Option<(Call, Instant, Response)>,
+    /// The last calls that visited all scopes, with their answers.
+    recent: VecDeque<(Call, Instant, Response)>,
 }
 
 /// A connection and what it waits for.
@@ -174,7 +174,7 @@ impl Steering {
         now: Instant,
         wall: Wall,
     ) {
-        self.recent = None;
+        self.recent.clear();
         match self.orders.record(line) {
             Some(number) => {
                 if let Some(served) = self.connections.get_mut(&key) {
@@ -193,14 +193,18 @@ impl Steering {
 
     /// The answer to a call that was made a moment ago, if no order was given since.
     pub fn recent(&self, call: &Call, now: Instant) -> Option<&Response> {
-        let (last, at, response) = self.recent.as_ref()?;
-        let is_it = last == call && now.saturating_since(*at) < REPEATED_FOR;
-        is_it.then_some(response)
+        let mut kept = self.recent.iter();
+        let (_, at, response) = kept.find(|(kept, ..)| kept == call)?;
+        (now.saturating_since(*at) < REPEATED_FOR).then_some(response)
     }
 
-    /// Keeps the answer to a call, in place of that to another.
+    /// Keeps the answer to a call, in place of an earlier one or of the oldest.
     pub fn keep(&mut self, call: Call, response: Response, now: Instant) {
-        self.recent = Some((call, now, response));
+        self.recent.retain(|(kept, ..)| *kept != call);
+        if self.recent.len() == KEPT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((call, now, response));
     }
 
     /// The jobs for the disk since the last call.
@@ -267,3 +271,6 @@ impl Steering {
 
 /// Time for which an answer that visits all scopes is given again: it takes a millisecond or more.
 const REPEATED_FOR: Duration = Duration::from_secs(1);
+
+/// Such answers that are kept, some ten kilobytes each.
+const KEPT_MAX: usize = 8;

@@ -442,6 +442,10 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     check("POST", "/v1/resume", "", "Paused");
     check("POST", "/v1/seeds", "http://10.0.0.3/1", "Seeds");
     assert_eq!(trial.ask_well("GET", "/v1/openapi.json", ""), description);
+    let metrics = trial.ask_well("GET", "/metrics", "");
+    let metrics = metrics.as_str().expect("it is text");
+    assert!(metrics.contains("# TYPE argiope_"), "{metrics}");
+    assert!(metrics.contains("10.0.0.1"), "{metrics}");
     let present = trial.ask_well("GET", "/v1/scopes/10.0.0.1", "")["now"].clone();
     has_keys(&description, "Present", &present);
     let described = &description["components"]["schemas"]["Present"]["properties"];
