@@ -154,6 +154,7 @@ mod pages {
         ReferenceThrottle = "../docs/reference/throttle.md";
         ReferenceProbe = "../docs/reference/probe.md";
         ReferenceControl = "../docs/reference/control.md";
+        ReferenceReport = "../docs/reference/report.md";
         ReferenceErrors = "../docs/reference/errors.md";
         BenchmarksMethod = "../docs/benchmarks/method.md";
         BenchmarksSpeed = "../docs/benchmarks/speed.md";

@@ -13,6 +13,7 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
 use super::generate::Shell;
 use super::links::LinksArgs;
+use super::report::ReportArgs;
 use super::resume::Resumed;
 use super::robots::RobotsArgs;
 use super::signals::Received;
@@ -109,6 +110,9 @@ pub enum Command {
     /// Show what the state of a crawl holds, also of one that is running
     #[command(after_help = examples::STATE)]
     State(State),
+    /// Make a page with plots from the files of a crawl, also of one that is running
+    #[command(after_help = examples::REPORT)]
+    Report(Report),
     /// Print the completions of a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(Completions),
@@ -424,6 +428,30 @@ impl From<State> for StateArgs {
             subject,
             json: args.json,
             top: args.top,
+        }
+    }
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The output directory of the crawl
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The page; by default report.html in DIR, and none with --json; - is standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Print the figures as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl From<Report> for ReportArgs {
+    fn from(args: Report) -> ReportArgs {
+        ReportArgs {
+            folder: args.dir,
+            out: args.out,
+            json: args.json,
         }
     }
 }

@@ -86,3 +86,9 @@ Examples:
   argiope state crawl --host example.com --json
   argiope state crawl --url https://example.com/page
   argiope state crawl --export > rest.jsonl";
+
+pub const REPORT: &str = "\
+Examples:
+  argiope report crawl
+  argiope report crawl -o /srv/www/crawl.html
+  argiope report crawl --json | jq '.gaps | {compared, short}'";

@@ -19,6 +19,7 @@ mod pending;
 mod room;
 mod signals;
 mod progress;
+mod report;
 mod resume;
 mod ctl;
 mod state;
@@ -107,6 +108,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
         }
         Command::Ctl(args) => self::ctl::run(args.into()),
         Command::State(args) => self::state::run(&args.into()),
+        Command::Report(args) => self::report::run(&args.into()),
         Command::Completions(args) => generate::completions(args.shell, self::args::command_line()),
         Command::Man(args) => generate::man_pages(&args.dir, self::args::command_line()),
     }

@@ -29,6 +29,7 @@ mod probe_outputs;
 mod probing;
 mod redirects;
 mod replies;
+mod report;
 mod requests;
 mod resuming;
 mod resuming_damaged;

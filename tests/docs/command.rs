@@ -259,3 +259,72 @@ fn output_of_a_crawl_has_the_documented_keys() {
         assert!(is_documented, "{name} is not documented: {documented:?}");
     }
 }
+
+/// A line of a request that was sent and has every value that a report shows.
+fn result_line(second: u32) -> String {
+    format!(
+        "{{\"url\": \"http://a.test/{second}\", \"kind\": \"page\", \"final\": true, \"scopes\": [\"a.test\"], \
+         \"status\": 200, \"error\": {{\"kind\": \"truncated\", \"code\": \"truncated.body\", \"detail\": \"x\"}}, \
+         \"truncated\": \"length\", \"content_type\": \"text/html\", \"digest\": \"sha1:A\", \"tls\": {{\"version\": \
+         \"TLSv1.3\", \"cipher\": \"x\", \"resumed\": false, \"verified\": true}}, \"sent\": \
+         \"2026-11-21T00:00:{second:02}.000000000Z\", \"dns\": 0.1, \"connect\": 0.2, \"tls_handshake\": 0.3, \
+         \"request\": 0.4, \"first_byte\": 0.5, \"headers\": 0.6, \"body\": 0.7, \"latency\": 0.3, \
+         \"server_latency\": 0.2, \"lateness\": 0.1, \"delay\": 0.5}}\n"
+    )
+}
+
+#[test]
+fn every_key_of_a_report_is_documented() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lines: String = (0..30).map(result_line).collect();
+    let damaged = format!("{lines}nonsense\n");
+    fs::write(folder.path().join("results.jsonl"), damaged).expect("a file");
+    fs::write(folder.path().join("stats.json"), "{}").expect("a file");
+    let path = folder.path().to_str().expect("a UTF-8 path");
+    let (code, out) = argiope(&["report", path, "--json"]);
+    assert_eq!(code, Some(0));
+    let report: Value = serde_json::from_str(&out).expect("JSON");
+
+    let page = read("docs/reference/report.md");
+    let tables = tables(&page);
+    assert_eq!(names(tables[0]), keys(&report));
+    assert_eq!(names(tables[1]), keys(&report["gaps"]));
+    let of_stats = crate::markdown::tables(&read("docs/reference/stats.md"))[1].to_owned();
+    assert_eq!(names(&of_stats), keys(&report["gaps"]["delay"]));
+
+    // Keys of spreads are documented elsewhere; those of these maps are names and numbers of the crawl.
+    let spread = names(&of_stats);
+    let of_crawl = ["status", "depth", "truncated"];
+    let mut open = vec![&report];
+    let mut checked = 0;
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(values) => open.extend(values.first()),
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    let is_named = quoted(&page).any(|name| name == key);
+                    assert!(is_named || spread.contains(key), "{key} is not documented");
+                    open.extend((!of_crawl.contains(&key.as_str())).then_some(value));
+                    checked += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(checked > 150, "{checked}");
+    let subjects = crate::markdown::tables(&page)[2].to_owned();
+    let advice = read("src/cli/report/advice.rs");
+    let own = advice
+        .split("about: \"")
+        .chain(advice.split("add(\""))
+        .skip(1);
+    let own = own.filter_map(|rest| rest.split('"').next());
+    let own: BTreeSet<String> = own
+        .filter(|word| {
+            word.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+        })
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(names(&subjects), own);
+}
