@@ -38,12 +38,18 @@ pub enum Resource {
     CancelScope,
     /// Adds seeds.
     AddSeeds,
+    /// Hosts that were excluded by order.
+    Exclusions,
+    /// Excludes a host or a domain.
+    Exclude,
+    /// Withdraws that.
+    Include,
 }
 
 /// A method and a path.
 #[derive(Debug)]
 pub struct Route {
-    /// GET, which HEAD is served by as well, POST or PUT.
+    /// GET, which HEAD is served by as well, POST, PUT or DELETE.
     pub method: &'static str,
     /// The path; the segment `{name}` is a parameter.
     pub path: &'static str,
@@ -141,6 +147,14 @@ pub const ROUTES: &[Route] = &[
     order("POST", "/v1/resume", Resource::Resume),
     order("POST", "/v1/stop", Resource::Stop),
     order("POST", "/v1/seeds", Resource::AddSeeds),
+    get(
+        "/v1/exclusions",
+        &[],
+        Permission::Read,
+        Resource::Exclusions,
+    ),
+    order("PUT", "/v1/exclusions/{name}", Resource::Exclude),
+    order("DELETE", "/v1/exclusions/{name}", Resource::Include),
 ];
 
 /// The format of metrics that a client prefers.

@@ -55,6 +55,10 @@ pub enum Job {
     Stop(Option<Duration>),
     /// Adds the seeds in a file.
     Seeds(PathBuf),
+    /// Excludes hosts and domains.
+    Exclude(Vec<String>),
+    /// Withdraws that.
+    Include(Vec<String>),
 }
 
 /// Runs the command; returns its exit code.
@@ -87,10 +91,20 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
             client.call("POST", "/v1/stop", body.as_bytes())?
         }
         Job::Seeds(path) => add_seeds(&client, &path)?,
+        Job::Exclude(names) => change_exclusions(&client, "PUT", &names)?,
+        Job::Include(names) => change_exclusions(&client, "DELETE", &names)?,
     };
     let text = serde_json::to_string_pretty(&reply)?;
     writeln!(io::stdout(), "{text}")?;
     Ok(0)
+}
+
+/// Excludes names, or withdraws that; gives all that are excluded by order.
+fn change_exclusions(client: &Client<'_>, method: &str, names: &[String]) -> anyhow::Result<Value> {
+    for name in names {
+        client.call(method, &format!("/v1/exclusions/{}", encoded(name)), b"")?;
+    }
+    client.get("/v1/exclusions")
 }
 
 /// Adds the lines of a file, as many at once as an order may have. Waits while the crawl has no room.

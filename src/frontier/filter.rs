@@ -166,7 +166,7 @@ fn repeats(path: &str, limit: u32) -> bool {
 
 /// Returns whether a list of hosts (`a.test`) and domains (`*.a.test`: itself and all subdomains)
 /// matches `host`.
-fn is_excluded(list: &[String], host: &str) -> bool {
+pub(super) fn is_excluded(list: &[String], host: &str) -> bool {
     list.iter().any(|entry| match entry.strip_prefix("*.") {
         Some(domain) => host
             .strip_suffix(domain)

@@ -19,6 +19,7 @@ mod active;
 mod activation;
 mod admission;
 mod eviction;
+mod exclusions;
 mod first_pages;
 mod lifecycle;
 mod routes;
@@ -29,6 +30,7 @@ mod resuming;
 pub use self::activation::ActiveLimits;
 pub use self::active::TURN;
 pub use self::eviction::Evicted;
+pub use self::exclusions::EXCLUSIONS_MAX;
 pub use self::lifecycle::NewLane;
 
 use std::cmp::Reverse;
@@ -114,6 +116,8 @@ pub struct Frontier {
     pages_in_flight: u64,
     numbers: Numbers,
     filtered: BTreeMap<Filtered, u64>,
+    /// Hosts and domains that were excluded while the crawl runs; the settings have them, too.
+    excluded: Vec<String>,
 }
 
 /// One lane. There may be millions, so only fields that every lane needs are here.
@@ -192,6 +196,8 @@ pub enum Unsent {
     DomainPages,
     /// `BYTES_PER_DOMAIN_MAX` is reached.
     DomainBytes,
+    /// Its host was excluded by an order.
+    Excluded,
 }
 
 impl Frontier {
@@ -241,6 +247,7 @@ impl Frontier {
             pages_in_flight: 0,
             numbers: Numbers::default(),
             filtered: BTreeMap::new(),
+            excluded: Vec::new(),
         }
     }
 
@@ -334,6 +341,9 @@ impl Frontier {
             self.lanes[lane.0 as usize].state = LaneState::Idle;
             return Next::Later;
         };
+        if self.is_excluded(lane) {
+            return Next::Unsent(self.pop(lane), Unsent::Excluded);
+        }
         let origin = self.origins.get(slot.origin);
         match self.health(lane, now) {
             Health::Up => {}

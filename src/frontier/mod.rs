@@ -24,4 +24,6 @@ pub mod saved_hosts;
 mod saved_robots;
 pub mod settings;
 
-pub use lanes::{ActiveLimits, Evicted, Frontier, LaneChange, NewLane, Next, TURN, Unsent};
+pub use lanes::{
+    ActiveLimits, EXCLUSIONS_MAX, Evicted, Frontier, LaneChange, NewLane, Next, TURN, Unsent,
+};

@@ -170,6 +170,8 @@ pub enum About {
     CancelledScope,
     /// An operator has paused the crawl.
     Paused,
+    /// An operator has excluded a host or a domain.
+    Excluded,
 }
 
 /// A commit of an epoch.
@@ -533,7 +535,7 @@ fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), Rec
 
 impl About {
     /// All of them, in order of their codes.
-    pub const ALL: [About; 11] = [
+    pub const ALL: [About; 12] = [
         About::Scope,
         About::Robots,
         About::Host,
@@ -545,6 +547,7 @@ impl About {
         About::Cancelled,
         About::CancelledScope,
         About::Paused,
+        About::Excluded,
     ];
 
     /// Its code in records. None is changed or used again.
@@ -561,6 +564,7 @@ impl About {
             About::Cancelled => 9,
             About::CancelledScope => 10,
             About::Paused => 11,
+            About::Excluded => 12,
         }
     }
 

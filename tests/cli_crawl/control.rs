@@ -148,6 +148,9 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     let scope = format!("127.0.0.1:{}", server.port());
     told(folder, &["set", &scope, "delay=5s"]);
     told(folder, &["pause"]);
+    let excluded = told(folder, &["exclude", "*.example.com", "a.test"]);
+    assert_eq!(excluded, json!({"excluded": ["*.example.com", "a.test"]}));
+    told(folder, &["include", "a.test"]);
     going.signal(Signal::KILL);
     going.wait();
     assert!(is_listening(folder), "nobody has removed the socket");
@@ -159,6 +162,10 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(told(folder, &[])["paused"], json!(true));
+    assert_eq!(
+        told(folder, &["exclude"]),
+        json!({"excluded": ["*.example.com"]})
+    );
     assert_eq!(requests_in(&server, Duration::from_millis(300)), 0);
     told(folder, &["resume"]);
     while requests(&server) == before {
@@ -169,7 +176,7 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     told(folder, &["stop", "--now"]);
     resumed.wait().expect(3);
     let orders = fs::read_to_string(folder.join("out/orders.jsonl")).expect("a file");
-    assert_eq!(orders.lines().count(), 4, "{orders}");
+    assert_eq!(orders.lines().count(), 7, "{orders}");
 }
 
 #[test]

@@ -57,6 +57,17 @@ enum CtlCommand {
         /// The scope
         name: String,
     },
+    /// Exclude hosts and domains (*.example.com): what is queued of them ends unsent; without any, list them
+    Exclude {
+        /// Hosts and domains
+        names: Vec<String>,
+    },
+    /// Withdraw exclusions of `exclude`
+    Include {
+        /// Hosts and domains
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
     /// Stop sending; requests in flight run to their end
     Pause,
     /// Send again
@@ -100,6 +111,8 @@ impl From<Ctl> for CtlArgs {
                 false => grace,
             }),
             CtlCommand::Seeds { file } => Job::Seeds(file),
+            CtlCommand::Exclude { names } => Job::Exclude(names),
+            CtlCommand::Include { names } => Job::Include(names),
         };
         CtlArgs {
             folder: args.dir,

@@ -33,6 +33,20 @@ impl<I: Io> Core<I> {
         }
     }
 
+    /// Returns the requests to excluded hosts that have not departed to their lanes, where they end.
+    pub fn withdraw_excluded(&mut self) {
+        for key in self
+            .flights
+            .keys_where(|stage| !matches!(stage, Stage::Exchanging { .. }))
+        {
+            let flight = self.flights.get(key);
+            if flight.is_some_and(|flight| self.frontier.is_excluded(flight.lane)) {
+                let flight = self.withdraw(key);
+                self.return_to_lane(flight.lane, flight.job);
+            }
+        }
+    }
+
     /// Ends the attempts in flight. They are still to be fetched, so they are kept for `pending.jsonl`,
     /// unless the submitter is notified of the end.
     pub fn cancel_all(&mut self) {

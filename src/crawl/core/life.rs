@@ -296,5 +296,10 @@ fn unsent(why: &Unsent) -> Failure {
             "max_bytes_per_domain",
             "the registrable domain has reached BYTES_PER_DOMAIN_MAX",
         ),
+        Unsent::Excluded => Failure::new(
+            FailureKind::Filtered,
+            "excluded",
+            "the host was excluded while the crawl ran",
+        ),
     }
 }

@@ -74,12 +74,15 @@ impl<I: Io> Core<I> {
             ),
             Resource::Status | Resource::Scopes | Resource::Metrics => self.answer_from_all(call),
             Resource::Scope => self.scope(&call.name),
+            Resource::Exclusions => self.exclusions(),
             Resource::Pause
             | Resource::Resume
             | Resource::Stop
             | Resource::ChangeScope
             | Resource::CancelScope
-            | Resource::AddSeeds => return self.take_order(asked),
+            | Resource::AddSeeds
+            | Resource::Exclude
+            | Resource::Include => return self.take_order(asked),
         };
         let wall = self.network.wall_at(self.now);
         self.steering.respond(asked.key, &response, self.now, wall);

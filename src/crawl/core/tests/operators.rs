@@ -237,7 +237,9 @@ impl RandomOperator {
             let length = body.len();
             format!("PUT /v1/scopes/{scope} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}")
         };
-        let text = match self.rng.below(9) {
+        let host = ["10.0.0.2", "*.test", "10.0.0.7"][self.rng.below(3) as usize];
+        let method = ["PUT", "DELETE"][self.rng.below(2) as usize];
+        let text = match self.rng.below(11) {
             0 | 1 => "POST /v1/pause HTTP/1.1\r\n\r\n".to_owned(),
             2 => put(scope, &format!("{{\"delay\": {delay}}}")),
             3 => put(scope, "{}"),
@@ -245,6 +247,7 @@ impl RandomOperator {
             5 => format!("GET /v1/scopes/{scope} HTTP/1.1\r\n\r\nGET /v1/scopes HTTP/1.1\r\n\r\n"),
             6 => "GET /v1/status HTTP/1.1\r\n\r\n".repeat(30),
             7 => put(scope, "{\"delay\": \"no\"}"),
+            8 | 9 => format!("{method} /v1/exclusions/{host} HTTP/1.1\r\n\r\n"),
             _ => return (0..100).map(|_| self.rng.below(256) as u8).collect(),
         };
         text.into_bytes()
@@ -354,6 +357,51 @@ fn seeds_are_added_and_a_scope_is_cancelled() {
 }
 
 #[test]
+fn an_excluded_host_is_asked_for_nothing_more() {
+    let mut trial = Trial::new(200);
+    trial.run(300);
+    let excluded = trial.ask_well("PUT", "/v1/exclusions/10.0.0.2", "");
+    assert_eq!(excluded, json!({"excluded": ["10.0.0.2"]}));
+    trial.run(10);
+    let excluded_at = trial.now();
+    let hits_after = |trial: &Trial, host: &str| {
+        let world = trial.world.borrow();
+        let origins = world.origins.borrow();
+        let at: SocketAddr = format!("{host}:80").parse().expect("an address");
+        let later = origins
+            .hits()
+            .iter()
+            .filter(|hit| hit.at > excluded_at && hit.to == at);
+        later.count()
+    };
+    trial.ask_well("PUT", "/v1/exclusions/10.0.0.2", "");
+    trial.ask_well("POST", "/v1/seeds", "http://10.0.0.2/290");
+    for (name, expected) in [("10.0.0.0%2F8", 400), ("a%2Fb", 400)] {
+        assert_eq!(
+            trial.ask("PUT", &format!("/v1/exclusions/{name}"), "").0,
+            expected
+        );
+    }
+    trial.run(10_000);
+    assert_eq!(hits_after(&trial, "10.0.0.2"), 0);
+    assert!(hits_after(&trial, "10.0.0.1") > 40);
+    let cleared = trial.ask_well("DELETE", "/v1/exclusions/10.0.0.2", "");
+    assert_eq!(cleared, json!({"excluded": []}));
+    trial.ask_well("POST", "/v1/seeds", "http://10.0.0.2/291");
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+    assert_eq!(hits_after(&trial, "10.0.0.2"), 1);
+    let pages = trial.record.pages.borrow();
+    assert_eq!(pages.len(), 402);
+    let codes = pages.iter().filter_map(|page| page.failure.as_ref());
+    let codes: Vec<String> = codes.map(|failure| failure.code().to_string()).collect();
+    assert!(codes.len() >= 190, "{codes:?}");
+    assert!(
+        codes.iter().all(|code| code == "filtered.excluded"),
+        "{codes:?}"
+    );
+}
+
+#[test]
 fn an_operator_stops_the_crawl_and_the_listener_is_closed() {
     let mut trial = Trial::new(50);
     trial.run(300);
@@ -438,6 +486,8 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     check("GET", "/v1/scopes/10.0.0.1", "", "Scope");
     check("PUT", "/v1/scopes/10.0.0.1", "{}", "Changed");
     check("POST", "/v1/scopes/nowhere/cancel", "", "Cancelled");
+    check("PUT", "/v1/exclusions/a.test", "", "Exclusions");
+    check("GET", "/v1/exclusions", "", "Exclusions");
     check("POST", "/v1/pause", "", "Paused");
     check("POST", "/v1/resume", "", "Paused");
     check("POST", "/v1/seeds", "http://10.0.0.3/1", "Seeds");
