@@ -13,12 +13,10 @@ pub enum Via {
         /// The client's user.
         uid: u32,
     },
-    /// By TCP, from this address to this address of ours.
+    /// By TCP, from this address.
     Tcp {
         /// The client's.
         from: SocketAddr,
-        /// Ours.
-        to: SocketAddr,
     },
 }
 
@@ -48,8 +46,8 @@ impl Access {
 
     /// Whether a request may do this: `Err` has the reply otherwise.
     ///
-    /// By the Unix socket everything is allowed. By TCP a change needs the token, and so does reading unless both
-    /// ends are loopback addresses. Without a token the Host field must name an IP address or `localhost`: a page
+    /// By the Unix socket everything is allowed. By TCP a change needs the token, and so does reading unless the
+    /// client is on this machine and no proxy. Without a token the Host field must name an IP address or `localhost`: a page
     /// whose name was bound to our address (DNS rebinding) has another name there.
     pub fn check(
         &self,
@@ -57,7 +55,7 @@ impl Access {
         via: Via,
         wants: Permission,
     ) -> Result<(), Response> {
-        let Via::Tcp { from, to } = via else {
+        let Via::Tcp { from } = via else {
             return Ok(());
         };
         match self.authorization(request) {
@@ -73,8 +71,7 @@ impl Access {
                 "the Host field must name an IP address or localhost, unless the request has the token",
             ));
         }
-        let is_local =
-            from.ip().to_canonical().is_loopback() && to.ip().to_canonical().is_loopback();
+        let is_local = from.ip().to_canonical().is_loopback() && !is_forwarded(request);
         match wants {
             Permission::None => Ok(()),
             Permission::Read if is_local => Ok(()),
@@ -108,6 +105,14 @@ impl std::fmt::Debug for Access {
 
 fn unauthorized(message: &str) -> Response {
     Response::error(401, message).with("WWW-Authenticate", "Bearer")
+}
+
+/// Whether a proxy says that it forwards the request of somebody else.
+fn is_forwarded(request: &InboundRequest) -> bool {
+    let fields = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+    fields
+        .iter()
+        .any(|name| request.headers.get(name).is_some())
 }
 
 /// Compares in a time that depends on the lengths only.
@@ -148,12 +153,12 @@ mod tests {
     const LOCAL: &str = "127.0.0.1:8080";
 
     /// The status of the refusal of a request with these fields; `None` if it is allowed.
-    fn check(access: &Access, fields: &str, ends: [&str; 2], wants: Permission) -> Option<u16> {
-        let [from, to] = ends.map(|end| end.parse().expect("an address"));
+    fn check(access: &Access, fields: &str, from: &str, wants: Permission) -> Option<u16> {
+        let from = from.parse().expect("an address");
         let head = format!("GET / HTTP/1.1\r\n{fields}\r\n");
         let request = InboundReader::default().read(&mut head.as_bytes());
         let request = request.expect("it is sound").expect("it is complete");
-        let checked = access.check(&request, Via::Tcp { from, to }, wants);
+        let checked = access.check(&request, Via::Tcp { from }, wants);
         checked.err().map(|response| response.status)
     }
 
@@ -175,8 +180,7 @@ mod tests {
 
     #[test]
     fn a_change_by_tcp_needs_the_token() {
-        let ends = [LOCAL, LOCAL];
-        let change = |access: &Access, fields| check(access, fields, ends, Permission::Change);
+        let change = |access: &Access, fields| check(access, fields, LOCAL, Permission::Change);
         assert_eq!(change(&Access::default(), HOST), Some(403));
         assert_eq!(change(&Access::default(), TOKEN), Some(401));
         assert_eq!(change(&with_token(), HOST), Some(401));
@@ -187,21 +191,29 @@ mod tests {
     }
 
     #[test]
-    fn reading_needs_the_token_unless_both_ends_are_loopback() {
-        let read = |ends, fields| check(&with_token(), fields, ends, Permission::Read);
-        assert_eq!(read([LOCAL, LOCAL], HOST), None);
-        assert_eq!(read(["[::1]:5", "[::1]:80"], "Host: [::1]:80\r\n"), None);
-        assert_eq!(read(["[::ffff:127.0.0.1]:5", LOCAL], HOST), None);
-        assert_eq!(read(["192.0.2.1:5", "192.0.2.2:80"], HOST), Some(401));
-        assert_eq!(read(["192.0.2.1:5", "192.0.2.2:80"], TOKEN), None);
-        let alive = ["192.0.2.1:5", "192.0.2.2:80"];
-        assert_eq!(check(&with_token(), HOST, alive, Permission::None), None);
+    fn reading_needs_the_token_unless_the_client_is_on_this_machine() {
+        let read = |from, fields: &str| check(&with_token(), fields, from, Permission::Read);
+        assert_eq!(read(LOCAL, HOST), None);
+        assert_eq!(read("[::1]:5", "Host: [::1]:80\r\n"), None);
+        assert_eq!(read("[::ffff:127.0.0.1]:5", HOST), None);
+        assert_eq!(read("192.0.2.1:5", HOST), Some(401));
+        assert_eq!(read("192.0.2.1:5", TOKEN), None);
+        let alive = check(&with_token(), HOST, "192.0.2.1:5", Permission::None);
+        assert_eq!(alive, None);
+        // A proxy on this machine serves others.
+        for field in [
+            "X-Forwarded-For: 192.0.2.1",
+            "Via: 1.1 proxy",
+            "Forwarded: for=192.0.2.1",
+        ] {
+            let fields = format!("{HOST}{field}\r\n");
+            assert_eq!(read(LOCAL, &fields), Some(401), "{field}");
+        }
     }
 
     #[test]
     fn a_name_that_was_bound_to_our_address_is_refused() {
-        let read =
-            |fields: &str| check(&Access::default(), fields, [LOCAL, LOCAL], Permission::Read);
+        let read = |fields: &str| check(&Access::default(), fields, LOCAL, Permission::Read);
         assert_eq!(read("Host: evil.example:8080\r\n"), Some(421));
         assert_eq!(read("Host: localhost.evil.example\r\n"), Some(421));
         assert_eq!(read(""), Some(421));

@@ -20,6 +20,8 @@ pub struct Connection {
     state: State,
     /// When the present wait began.
     since: Instant,
+    /// The client sends nothing more.
+    has_ended: bool,
 }
 
 /// The state is named for what is waited for.
@@ -32,8 +34,9 @@ enum State {
         without_body: bool,
         keeps_connection: bool,
     },
-    /// That the last output is sent.
-    Close,
+    /// That the last output is sent; if it lingers since some time, also that the client sends nothing more for a
+    /// while: that would otherwise reset the connection before it has read the reply.
+    Close { lingers_since: Option<Instant> },
 }
 
 impl Connection {
@@ -45,12 +48,17 @@ impl Connection {
             output: Vec::new(),
             state: State::Request,
             since: now,
+            has_ended: false,
         }
     }
 
     /// Called with received bytes.
     pub fn handle_bytes(&mut self, bytes: &[u8], now: Instant) {
-        if self.state == State::Close {
+        if let State::Close { lingers_since } = &mut self.state {
+            // Not for ever: `since` is when the reply was made.
+            if now < self.since + LINGERS_AT_MOST {
+                *lingers_since = lingers_since.map(|_| now);
+            }
             return;
         }
         if self.is_idle() {
@@ -61,14 +69,17 @@ impl Connection {
 
     /// The client sends nothing more. Requests that are complete are answered.
     pub fn handle_end(&mut self) {
+        self.has_ended = true;
         if self.state == State::Request && self.input.is_empty() {
-            self.state = State::Close;
+            self.state = State::Close {
+                lingers_since: None,
+            };
         }
     }
 
     /// Whether more bytes may be received: there is room for them.
     pub fn takes_input(&self) -> bool {
-        self.input.len() < INPUT_MAX && self.state != State::Close
+        self.input.len() < INPUT_MAX
     }
 
     /// The next request; `None` if none is complete or the last one was not answered yet.
@@ -92,7 +103,14 @@ impl Connection {
                 };
                 Some(request)
             }
-            Ok(None) => None,
+            Ok(None) => {
+                if self.has_ended {
+                    self.state = State::Close {
+                        lingers_since: None,
+                    };
+                }
+                None
+            }
             Err(error) => {
                 self.state = State::Response {
                     without_body: false,
@@ -101,6 +119,9 @@ impl Connection {
                 self.input = Vec::new();
                 let response = Response::error(error.status(), &error.to_string());
                 self.respond(&response, now, wall);
+                self.state = State::Close {
+                    lingers_since: Some(now),
+                };
                 None
             }
         }
@@ -116,9 +137,12 @@ impl Connection {
             unreachable!("a request is answered once");
         };
         response.write(&mut self.output, without_body, keeps_connection, wall);
-        self.state = match keeps_connection {
-            true => State::Request,
-            false => State::Close,
+        let is_last = !keeps_connection || self.has_ended && self.input.is_empty();
+        self.state = match is_last {
+            false => State::Request,
+            true => State::Close {
+                lingers_since: None,
+            },
         };
         self.since = now;
     }
@@ -129,8 +153,14 @@ impl Connection {
     }
 
     /// Whether it is to be closed once all output is sent.
-    pub fn is_over(&self) -> bool {
-        self.state == State::Close
+    pub fn is_over(&self, now: Instant) -> bool {
+        match self.state {
+            State::Close { lingers_since } => {
+                let is_quiet = |since| now >= since + LINGERS_FOR;
+                self.has_ended || lingers_since.is_none_or(is_quiet)
+            }
+            _ => false,
+        }
     }
 
     /// When it is closed if nothing happens: a request has to be complete, and a reply to be read, in
@@ -154,6 +184,11 @@ const INPUT_MAX: usize = 64 << 10;
 
 /// Maximum time for a request to arrive, and for its reply to be read.
 pub const REQUEST_MAX: Duration = Duration::from_secs(10);
+
+/// Time for which a client of a malformed request has to send nothing before it is closed, and the longest wait for
+/// that.
+const LINGERS_FOR: Duration = Duration::from_millis(100);
+const LINGERS_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Maximum time without a request.
 pub const IDLE_MAX: Duration = Duration::from_secs(75);
@@ -189,7 +224,7 @@ mod tests {
         answer(&mut connection, "two");
         let replies = output(&mut connection);
         assert!(replies.find("one") < replies.find("two"), "{replies}");
-        assert!(!connection.is_over());
+        assert!(!connection.is_over(at(0)));
     }
 
     #[test]
@@ -200,9 +235,17 @@ mod tests {
         let reply = output(&mut connection);
         assert!(reply.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{reply}");
         assert!(reply.contains("Connection: close\r\n"), "{reply}");
-        assert!(connection.is_over());
         connection.handle_bytes(b"GET / HTTP/1.1\r\n\r\n", at(0));
         assert_eq!(connection.poll_request(at(0), Wall(0)), None);
+        // What it still sends is dropped for a while.
+        let after = |millis| at(0) + Duration::from_millis(millis);
+        assert!(connection.takes_input() && !connection.is_over(after(99)));
+        connection.handle_bytes(b"more", after(90));
+        assert!(!connection.is_over(after(189)) && connection.is_over(after(190)));
+        connection.handle_bytes(b"more", at(3));
+        assert!(connection.is_over(at(3)));
+        connection.handle_end();
+        assert!(connection.is_over(at(0)));
     }
 
     #[test]
@@ -224,10 +267,19 @@ mod tests {
         assert!(connection.poll_request(at(0), Wall(0)).is_some());
         answer(&mut connection, "words");
         assert!(output(&mut connection).ends_with("words"));
-        assert!(connection.is_over());
+        assert!(connection.is_over(at(0)));
+        let mut kept = Connection::new(at(0));
+        kept.handle_bytes(b"GET / HTTP/1.1\r\n\r\nGET / HT", at(0));
+        kept.handle_end();
+        assert!(kept.poll_request(at(0), Wall(0)).is_some());
+        answer(&mut kept, "words");
+        assert!(!kept.is_over(at(0)));
+        // The rest of a request does not come.
+        assert_eq!(kept.poll_request(at(0), Wall(0)), None);
+        assert!(kept.is_over(at(0)));
         let mut idle = Connection::new(at(0));
         idle.handle_end();
-        assert!(idle.is_over());
+        assert!(idle.is_over(at(0)));
     }
 
     #[test]

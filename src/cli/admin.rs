@@ -42,6 +42,8 @@ pub fn serve_in(crawler: &mut Crawler, lock: &DirectoryLock) {
     });
     if let Err(error) = served {
         log::warn!("`argiope ctl` cannot reach this crawl: {error}");
+        // Nobody could resume it.
+        crawler.handle().resume();
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{anyhow, bail};
 use argiope::sink::directory::ControlFiles;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
@@ -117,17 +117,23 @@ fn add_seeds(client: &Client<'_>, path: &Path) -> anyhow::Result<Value> {
             Box::new(BufReader::new(file))
         }
     };
-    let (mut accepted, mut rejected) = (0, Vec::new());
+    let (mut accepted, mut rejected, mut taken) = (0, Vec::new(), 0);
     let mut lines = input.lines();
     loop {
-        let batch: Vec<String> = lines
-            .by_ref()
-            .take(SEEDS_AT_ONCE)
-            .collect::<Result<_, _>>()?;
-        if batch.is_empty() {
+        let (mut body, mut count) = (String::new(), 0);
+        while count < SEEDS_AT_ONCE && body.len() < BYTES_AT_ONCE {
+            let Some(line) = lines.next() else {
+                break;
+            };
+            body += &line?;
+            body.push('\n');
+            count += 1;
+        }
+        if count == 0 {
             return Ok(json!({"accepted": accepted, "rejected": rejected}));
         }
-        let body = batch.join("\n");
+        let first = taken + 1;
+        taken += count;
         let reply = loop {
             match client.exchange("POST", "/v1/seeds", body.as_bytes())? {
                 (503, reply)
@@ -137,9 +143,12 @@ fn add_seeds(client: &Client<'_>, path: &Path) -> anyhow::Result<Value> {
                 {
                     std::thread::sleep(Duration::from_secs(1));
                 }
-                (200, reply) => break reply,
+                (200 | 202, reply) => break reply,
                 (_, reply) => {
-                    bail!("{}; {accepted} were accepted before", message_of(&reply));
+                    bail!(
+                        "lines {first} to {taken}: {}; {accepted} seeds were accepted before",
+                        message_of(&reply)
+                    );
                 }
             }
         };
@@ -202,7 +211,7 @@ impl<'a> Client<'a> {
 
     fn call(&self, method: &str, path: &str, body: &[u8]) -> anyhow::Result<Value> {
         match self.exchange(method, path, body)? {
-            (200, reply) => Ok(reply),
+            (200 | 202, reply) => Ok(reply),
             (_, reply) => bail!("{}", message_of(&reply)),
         }
     }
@@ -218,12 +227,20 @@ impl<'a> Client<'a> {
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
         );
         let mut reply = Vec::new();
-        let exchanged = stream
-            .write_all(&[head.as_bytes(), body].concat())
-            .and_then(|()| stream.read_to_end(&mut reply));
-        exchanged
-            .with_context(|| format!("no reply from the crawl in {}", self.folder.display()))?;
-        parse(&reply).with_context(|| format!("the crawl in {} ended", self.folder.display()))
+        // One that is refused by its head is not read to its end.
+        let written = stream.write_all(&[head.as_bytes(), body].concat());
+        let read = stream.read_to_end(&mut reply);
+        let failed = written.err().or(read.err());
+        parse(&reply).ok_or_else(|| match failed {
+            Some(error) => anyhow!(
+                "no reply from the crawl in {}: {error}",
+                self.folder.display()
+            ),
+            None => anyhow!(
+                "the crawl in {} ended without a reply",
+                self.folder.display()
+            ),
+        })
     }
 
     /// Why there is no crawl to be asked.
@@ -268,8 +285,9 @@ fn encoded(text: &str) -> String {
 /// Time for a reply: the crawl answers within a turn, and an order once it is on the disk.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lines of one order.
+/// Lines of one order, and bytes after which no more are added.
 const SEEDS_AT_ONCE: usize = 100;
+const BYTES_AT_ONCE: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {

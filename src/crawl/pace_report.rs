@@ -259,12 +259,14 @@ impl ScopePacing {
             .filter(|account| is_wanted(&account.scope));
         let ranked = wanted.filter_map(|account| Some((Reverse(rank(account)?), account)));
         let mut ranked: Vec<(Reverse<u64>, &Account)> = ranked.collect();
-        let key = |(rank, account): &(Reverse<u64>, &Account)| (*rank, account.scope.clone());
+        let order = |a: &(Reverse<u64>, &Account), b: &(Reverse<u64>, &Account)| {
+            (a.0, &a.1.scope).cmp(&(b.0, &b.1.scope))
+        };
         if ranked.len() > most {
-            ranked.select_nth_unstable_by_key(most, key);
+            ranked.select_nth_unstable_by(most, order);
             ranked.truncate(most);
         }
-        ranked.sort_by_key(key);
+        ranked.sort_by(order);
         let listed = ranked.into_iter();
         listed
             .map(|(_, account)| ScopePacing::of(throttle, account, now))

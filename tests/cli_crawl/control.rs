@@ -117,6 +117,17 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
     );
     let added = told(folder, &["seeds", extra.to_str().expect("a path")]);
     assert_eq!(added, json!({"accepted": 1, "rejected": []}));
+    let meta = "x".repeat(20_000);
+    let long = |n| {
+        format!(
+            "{{\"url\": \"{}\", \"meta\": \"{meta}\"}}\n",
+            server.url(&format!("/long{n}"))
+        )
+    };
+    let long: String = (0..110).map(long).collect();
+    let long = crawl.file("long", long.as_bytes());
+    let added = told(folder, &["seeds", long.to_str().expect("a path")]);
+    assert_eq!(added["accepted"], json!(110));
     assert_eq!(told(folder, &["stop", "--now"]), json!({"grace": 0.0}));
     let ended = going.wait().expect(3);
     assert!(!is_listening(folder));
@@ -130,10 +141,10 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
         .iter()
         .filter_map(|line| line["order"].as_str())
         .collect();
-    assert_eq!(
-        names,
-        ["pause", "resume", "scope", "scope", "seeds", "stop"]
-    );
+    // The long lines are in several orders.
+    let mut names = names;
+    names.dedup();
+    assert_eq!(names, ["pause", "resume", "scope", "seeds", "stop"]);
     assert_eq!(orders[2]["after"], json!({"delay": 10}));
     assert_eq!(orders[3]["before"], json!({"delay": 10}));
     assert!(crawled.read("pending.jsonl").contains("/extra"));
@@ -235,13 +246,14 @@ fn malformed_slow_oversized_and_unauthenticated_requests_change_nothing() {
         (smuggled, "400"),
         (order, "403"),
     ];
-    for round in 0..30 {
-        for (request, status) in bad {
+    let all = || {
+        for (request, status) in [bad; 5].concat() {
             let reply = exchange(&at, request);
             let expected = format!("HTTP/1.1 {status} ");
-            assert!(reply.starts_with(&expected), "{round}: {status}: {reply}");
+            assert!(reply.starts_with(&expected), "{status}: {reply}");
         }
-    }
+    };
+    thread::scope(|scope| (0..6).for_each(|_| drop(scope.spawn(all))));
     // Those that send nothing more, or do not read, delay no other.
     let mut slow: Vec<TcpStream> = (0..15)
         .map(|_| TcpStream::connect(&at).expect("it listens"))

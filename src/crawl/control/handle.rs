@@ -254,8 +254,16 @@ impl Handle {
         self.stopper.waker.wake();
     }
 
-    /// Resumes departures at the paces of their scopes, without making up for the pause.
+    /// Resumes departures at the paces of their scopes, without making up for the pause; also if an operator has
+    /// paused the crawl ([`Crawler::serve`]).
+    ///
+    /// [`Crawler::serve`]: crate::Crawler::serve
     pub fn resume(&self) {
+        self.stopper.shared.resumed.store(true, Ordering::SeqCst);
+        self.end_pause();
+    }
+
+    fn end_pause(&self) {
         self.stopper.shared.paused.store(false, Ordering::SeqCst);
         self.stopper.waker.wake();
     }
@@ -307,7 +315,7 @@ impl Clone for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.stopper.shared.handles.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.resume();
+            self.end_pause();
         }
         self.stopper.waker.wake();
     }

@@ -131,6 +131,11 @@ impl Inbox {
         self.shared().paused.load(Ordering::SeqCst) && !self.is_closed()
     }
 
+    /// Whether a handle has resumed the crawl since the last call.
+    pub fn take_resumed(&mut self) -> bool {
+        self.shared().resumed.swap(false, Ordering::SeqCst)
+    }
+
     /// Enables answers of the scope map from any thread.
     pub fn later(&self, number: u64, part: usize) -> DeferredScopes {
         let stopper = self.stopper();

@@ -120,14 +120,24 @@ impl Control {
     /// Updates whether the crawl is paused; returns whether it has just been.
     pub fn update_pause(&mut self) -> bool {
         let was_paused = self.is_paused;
-        let is_wanted = self.inbox.is_paused() || self.is_ordered_to_pause;
-        self.is_paused = is_wanted && self.phase.is_running();
+        self.is_paused = self.is_to_pause() && self.phase.is_running();
         self.is_paused && !was_paused
     }
 
-    /// An operator pauses or resumes the crawl, whatever handles do; it takes effect with the next commands.
+    /// An operator pauses or resumes the crawl; it takes effect with the next commands. A handle that has paused it
+    /// has to resume it as well.
     pub fn order_pause(&mut self, is_paused: bool) {
         self.is_ordered_to_pause = is_paused;
+    }
+
+    /// Whether a handle or an operator wants a pause.
+    pub fn is_to_pause(&self) -> bool {
+        self.inbox.is_paused() || self.is_ordered_to_pause
+    }
+
+    /// Lifts the pause that an operator ordered if a handle has resumed the crawl since; returns whether it did.
+    pub fn lift_ordered_pause(&mut self) -> bool {
+        self.inbox.take_resumed() && std::mem::take(&mut self.is_ordered_to_pause)
     }
 
     /// Sends a command, as a handle does.

@@ -27,6 +27,8 @@ pub struct Shared {
     /// The shortest grace time of all orders to stop, in nanoseconds; or one of the two constants.
     pub grace: AtomicU64,
     pub paused: AtomicBool,
+    /// A handle has resumed the crawl: that lifts a pause by order, too.
+    pub resumed: AtomicBool,
     pub bad_seeds: AtomicU64,
     pub submitted: Mutex<Submitted>,
     pub commands: Mutex<Commands>,
@@ -183,6 +185,7 @@ impl Shared {
             handles: AtomicUsize::new(0),
             grace: AtomicU64::new(Self::NEVER),
             paused: AtomicBool::new(false),
+            resumed: AtomicBool::new(false),
             bad_seeds: AtomicU64::new(0),
             submitted: Mutex::default(),
             commands: Mutex::default(),

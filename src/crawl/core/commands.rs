@@ -15,6 +15,9 @@ use crate::throttle::engine::Throttle;
 impl<I: Io> Core<I> {
     /// Applies the commands that came since the last turn.
     pub fn apply_commands(&mut self) {
+        if self.control.lift_ordered_pause() {
+            self.record_pause(false);
+        }
         if self.control.update_pause() {
             // What was about to depart goes back to its place, with the scopes' places it held.
             self.cancel_unsent();

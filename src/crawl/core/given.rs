@@ -19,6 +19,10 @@ use crate::throttle::settings::ScopePatch;
 impl<I: Io> Core<I> {
     /// Takes an order.
     pub fn take_order(&mut self, asked: Asked) {
+        if !self.control.phase().is_fetching() {
+            let message = "the crawl is over, but for its last writes";
+            return self.refuse(&asked, &Response::error(409, message));
+        }
         match asked.call.resource {
             Resource::Pause => self.order_pause(&asked, true),
             Resource::Resume => self.order_pause(&asked, false),
@@ -39,7 +43,7 @@ impl<I: Io> Core<I> {
     }
 
     /// An operator has paused or resumed the crawl.
-    fn record_pause(&mut self, is_paused: bool) {
+    pub fn record_pause(&mut self, is_paused: bool) {
         if self.journal.is_on() {
             let value: &[u8] = if is_paused { &[1] } else { &[] };
             self.record_order(About::Paused, "", value);
@@ -56,13 +60,17 @@ impl<I: Io> Core<I> {
     }
 
     fn order_pause(&mut self, asked: &Asked, is_paused: bool) {
-        let before = self.control.is_paused();
+        if !self.is_running() {
+            return self.refuse(asked, &Response::error(409, "the crawl is ending"));
+        }
+        let before = self.control.is_to_pause();
         self.control.order_pause(is_paused);
         self.record_pause(is_paused);
-        self.wakeups.turn_again();
+        self.apply_commands();
+        let after = self.control.is_to_pause();
         let order = if is_paused { "pause" } else { "resume" };
-        let facts = json!({"before": before, "after": is_paused});
-        self.acknowledge_order(asked, order, facts, json!({"paused": is_paused}));
+        let facts = json!({"before": before, "after": after});
+        self.acknowledge_order(asked, order, facts, json!({"paused": after}));
     }
 
     fn order_stop(&mut self, asked: &Asked) {
@@ -112,7 +120,7 @@ impl<I: Io> Core<I> {
         if let Err(error) = self.control.send(Command::CancelScope(name.clone(), until)) {
             return self.refuse(asked, &Response::error(503, &error.to_string()));
         }
-        self.wakeups.turn_again();
+        self.apply_commands();
         let facts = json!({"scope": name, "until": until});
         self.acknowledge_order(asked, "cancel", facts, json!({"scope": name}));
     }

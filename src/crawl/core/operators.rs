@@ -93,6 +93,10 @@ impl<I: Io> Core<I> {
         if let Some(recent) = self.steering.recent(call, self.now) {
             return recent.clone();
         }
+        if !self.steering.may_visit_all(self.now) {
+            let response = Response::error(503, "too many different questions in one second");
+            return response.with("Retry-After", "1");
+        }
         let response = match call.resource {
             Resource::Status => self.status(),
             Resource::Metrics => {
@@ -116,7 +120,7 @@ impl<I: Io> Core<I> {
         let wall = self.network.wall_at(self.now);
         let (uid, from) = match asked.via {
             Via::Unix { uid } => (Some(uid), None),
-            Via::Tcp { from, .. } => (None, Some(from.to_string())),
+            Via::Tcp { from } => (None, Some(from.to_string())),
         };
         let mut line = json!({"at": wall.to_string(), "uid": uid, "from": from, "order": order});
         if let (Value::Object(line), Value::Object(facts)) = (&mut line, &mut facts) {
@@ -154,7 +158,8 @@ impl<I: Io> Core<I> {
         if self.steering.is_empty() {
             return;
         }
-        for (key, step) in self.steering.poll_sockets(self.now) {
+        let wall = self.network.wall_at(self.now);
+        for (key, step) in self.steering.poll_sockets(self.now, wall) {
             match step {
                 SocketStep::Send(bytes) => self.network.send_to_operator(key, &bytes),
                 SocketStep::Read(on) => self.network.read_operator(key, on),
@@ -174,6 +179,10 @@ impl<I: Io> Core<I> {
 fn visits_all(resource: Resource) -> bool {
     matches!(
         resource,
-        Resource::Status | Resource::Metrics | Resource::Scopes | Resource::CancelScope
+        Resource::Status
+            | Resource::Metrics
+            | Resource::Scopes
+            | Resource::ChangeScope
+            | Resource::CancelScope
     )
 }

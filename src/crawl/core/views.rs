@@ -13,6 +13,10 @@ use crate::io::Io;
 const LIMIT_USUAL: usize = 50;
 const LIMIT_MAX: usize = 1000;
 
+/// Bytes and stars of a pattern of names: it is compared with all of them.
+const PATTERN_MAX: usize = 256;
+const STARS_MAX: usize = 8;
+
 impl<I: Io> Core<I> {
     /// Whether requests are sent, and what prevents it.
     pub fn readiness(&self) -> Response {
@@ -57,6 +61,10 @@ impl<I: Io> Core<I> {
             return Response::error(400, &format!("sort is one of {names}, not {sort:?}"));
         };
         let wanted = call.parameter("match").unwrap_or("*");
+        if wanted.len() > PATTERN_MAX || wanted.matches('*').count() > STARS_MAX {
+            let message = format!("match has at most {PATTERN_MAX} bytes and {STARS_MAX} stars");
+            return Response::error(400, &message);
+        }
         let list = ScopePacing::list(
             &self.throttle,
             |name| fits(wanted, name),

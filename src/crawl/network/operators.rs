@@ -1,6 +1,6 @@
 //! Sockets of the control interface: its listeners, and the connections of operators.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 
@@ -26,8 +26,7 @@ pub enum OperatorEvent {
 /// Sockets of the control interface.
 #[derive(Debug, Default)]
 pub struct Operators {
-    /// Listeners with their addresses, if they have one.
-    listeners: BTreeMap<Key, Option<SocketAddr>>,
+    listeners: BTreeSet<Key>,
     connections: usize,
     events: VecDeque<(Key, OperatorEvent)>,
 }
@@ -61,9 +60,8 @@ impl<I: Io> Network<I> {
             self.sockets.remove(key);
             return Err(error);
         }
-        let address = self.io.local(token_of(key));
-        self.operators.listeners.insert(key, address);
-        Ok(address)
+        self.operators.listeners.insert(key);
+        Ok(self.io.local(token_of(key)))
     }
 
     /// Stops listening, and closes all connections of operators.
@@ -71,7 +69,7 @@ impl<I: Io> Network<I> {
         for key in connections {
             self.close_operator(key);
         }
-        for (key, _) in std::mem::take(&mut self.operators.listeners) {
+        for key in std::mem::take(&mut self.operators.listeners) {
             self.sockets.remove(key);
             self.io.close(token_of(key), Close::Finish);
         }
@@ -80,15 +78,14 @@ impl<I: Io> Network<I> {
 
     /// A listener accepted a connection.
     pub fn handle_accepted(&mut self, listener: Token, accepted: Accepted, peer: Peer) {
-        let Some(address) = self.operators.listeners.get(&key_of(listener)) else {
+        if !self.operators.listeners.contains(&key_of(listener)) {
             return;
-        };
-        let via = match (peer, *address) {
-            (Peer::Unix(credentials), _) => Via::Unix {
+        }
+        let via = match peer {
+            Peer::Unix(credentials) => Via::Unix {
                 uid: credentials.uid,
             },
-            (Peer::Tcp(from), Some(to)) => Via::Tcp { from, to },
-            (Peer::Tcp(_), None) => unreachable!("a TCP listener has an address"),
+            Peer::Tcp(from) => Via::Tcp { from },
         };
         let key = self.sockets.insert(Socket::Operator);
         self.io.accept(token_of(key), accepted);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::orders_file::OrdersFile;
 use crate::admin::access::{Access, Via};
@@ -23,7 +23,7 @@ use crate::crawl::network::OperatorEvent;
 /// Events of sockets enter by [`Steering::handle_event`]; a call leaves by [`Steering::poll_call`] and is answered
 /// by [`Steering::respond`] or [`Steering::respond_once_recorded`]; what is to be done with the sockets leaves by
 /// [`Steering::poll_sockets`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Steering {
     access: Access,
     connections: BTreeMap<Key, Served>,
@@ -32,6 +32,8 @@ pub struct Steering {
     orders: OrdersFile,
     /// The last calls that visited all scopes, with their answers.
     recent: VecDeque<(Call, Instant, Response)>,
+    /// How many such answers were made since a moment.
+    visits: (Instant, u32),
 }
 
 /// A connection and what it waits for.
@@ -67,6 +69,19 @@ pub enum SocketStep {
     Read(bool),
     /// It is to be closed.
     Close,
+}
+
+impl Default for Steering {
+    fn default() -> Self {
+        Steering {
+            access: Access::default(),
+            connections: BTreeMap::new(),
+            served: None,
+            orders: OrdersFile::default(),
+            recent: VecDeque::new(),
+            visits: (Instant::START, 0),
+        }
+    }
 }
 
 impl Steering {
@@ -198,6 +213,16 @@ impl Steering {
         (now.saturating_since(*at) < REPEATED_FOR).then_some(response)
     }
 
+    /// Whether another answer that visits all scopes may be made: some in each second.
+    pub fn may_visit_all(&mut self, now: Instant) -> bool {
+        let (since, made) = &mut self.visits;
+        if now.saturating_since(*since) >= Duration::from_secs(1) {
+            (*since, *made) = (now, 0);
+        }
+        *made += 1;
+        *made <= VISITS_MAX
+    }
+
     /// Keeps the answer to a call, in place of an earlier one or of the oldest.
     pub fn keep(&mut self, call: Call, response: Response, now: Instant) {
         self.recent.retain(|(kept, ..)| *kept != call);
@@ -220,6 +245,8 @@ impl Steering {
         let Some(recorded) = recorded else {
             return true;
         };
+        // What was asked since may not show the order.
+        self.recent.clear();
         for served in self.connections.values_mut() {
             let is_it = |(number, _): &mut (u64, Response)| *number == recorded.number;
             let Some((_, response)) = served.recording.take_if(is_it) else {
@@ -238,9 +265,16 @@ impl Steering {
     }
 
     /// What is to be done with the sockets; closed connections are removed.
-    pub fn poll_sockets(&mut self, now: Instant) -> Vec<(Key, SocketStep)> {
+    pub fn poll_sockets(&mut self, now: Instant, wall: Wall) -> Vec<(Key, SocketStep)> {
         let mut steps = Vec::new();
         self.connections.retain(|key, served| {
+            if served.recording.is_some() && now >= served.connection.deadline(false) {
+                // The disk is full or slow, which is when an operator is needed.
+                served.recording = None;
+                served
+                    .connection
+                    .respond(&Response::json(202, &json!(UNRECORDED)), now, wall);
+            }
             let mut bytes = Vec::new();
             served.connection.take_output(&mut bytes);
             let is_sending = served.unsent > 0 || !bytes.is_empty();
@@ -249,7 +283,7 @@ impl Steering {
                 steps.push((*key, SocketStep::Send(bytes)));
             }
             let is_late = now >= served.connection.deadline(is_sending);
-            if is_late || served.connection.is_over() && !is_sending {
+            if is_late || served.connection.is_over(now) && !is_sending {
                 steps.push((*key, SocketStep::Close));
                 return false;
             }
@@ -274,3 +308,9 @@ const REPEATED_FOR: Duration = Duration::from_secs(1);
 
 /// Such answers that are kept, some ten kilobytes each.
 const KEPT_MAX: usize = 8;
+
+/// Answers that visit all scopes in one second, a millisecond or two each.
+const VISITS_MAX: u32 = 16;
+
+/// Reply to an order whose line is not durable in time.
+const UNRECORDED: &str = "the order is in effect; its line in orders.jsonl waits for the disk";

@@ -275,6 +275,11 @@ impl Accounts {
         self.free = evicted;
     }
 
+    /// The account of a scope.
+    pub fn of(&self, scope: &Scope) -> Option<&Account> {
+        self.rows.get(scope.account as usize)
+    }
+
     fn get_mut(&mut self, row: u32) -> Option<&mut Account> {
         self.rows.get_mut(row as usize)
     }

@@ -52,7 +52,14 @@ impl Throttle {
 
     /// The statistics of a scope; `None` if nothing was sent under it, or it has none.
     pub(crate) fn account_of(&self, name: &str) -> Option<&Account> {
-        self.accounts().find(|account| account.scope == name)
+        let live = self
+            .scope_table
+            .find(name)
+            .and_then(|id| self.scope_table.get(id));
+        let live = live.and_then(|scope| self.accounts.of(scope));
+        // Of a scope that was evicted, any account.
+        let live = live.filter(|account| account.sent > 0);
+        live.or_else(|| self.accounts().find(|account| account.scope == name))
     }
 
     /// What the entry of this name sets: that of a scope, a pattern, or `default`.

@@ -7,7 +7,7 @@ use std::mem::take;
 use super::chunked::{Chunks, Step};
 use super::framing::{chunked, content_length, persistent};
 use super::head::{Bounds, HeadBuffer};
-use super::request::is_token;
+use super::request::{IS_TOKEN, is_token};
 use super::{Headers, HttpError, HttpVersion, Limits};
 
 /// A complete request.
@@ -83,6 +83,7 @@ enum State {
         request: InboundRequest,
         version: HttpVersion,
         buffer: HeadBuffer,
+        lines: FieldLines,
     },
     Length {
         request: InboundRequest,
@@ -150,6 +151,7 @@ impl InboundReader {
                             request,
                             version,
                             buffer: HeadBuffer::for_trailers(),
+                            lines: FieldLines::Start,
                         };
                     }
                 }
@@ -157,9 +159,13 @@ impl InboundReader {
                     request,
                     version,
                     buffer,
+                    lines,
                 } => {
                     let bounds = Bounds::of_head(&limits());
-                    if !buffer.read(input, &bounds).map_err(head_error)? {
+                    let before = *input;
+                    let is_whole = buffer.read(input, &bounds).map_err(head_error)?;
+                    lines.check(&before[..before.len() - input.len()])?;
+                    if !is_whole {
                         continue;
                     }
                     let mut head = take(buffer).parse().map_err(head_error)?;
@@ -167,6 +173,7 @@ impl InboundReader {
                     let mut request = take(request);
                     let length = content_length(&head).map_err(InboundError::Head)?;
                     let in_chunks = chunked(&head).map_err(InboundError::Head)?;
+                    is_framed_once(&head.headers)?;
                     if in_chunks && (length.is_some() || *version == HttpVersion::Http10) {
                         return Err(InboundError::Framing);
                     }
@@ -260,6 +267,54 @@ fn request_line(line: &[u8]) -> Result<(InboundRequest, HttpVersion), InboundErr
         ..InboundRequest::default()
     };
     Ok((request, version))
+}
+
+/// Whether the fields that give the length of the body are there once, with one value (RFC 9112 section 6).
+fn is_framed_once(headers: &Headers) -> Result<(), InboundError> {
+    let is_number = |value: &[u8]| !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let is_chunked = |value: &[u8]| value.eq_ignore_ascii_case(b"chunked");
+    let one = |name: &str, is_sound: &dyn Fn(&[u8]) -> bool| {
+        let mut values = headers.get_all(name);
+        values.next().is_none_or(is_sound) && values.next().is_none()
+    };
+    match one("content-length", &is_number) && one("transfer-encoding", &is_chunked) {
+        true => Ok(()),
+        false => Err(InboundError::Framing),
+    }
+}
+
+/// Checks that each line of a head is `name: value` (RFC 9112 section 5): what the reader of replies tolerates, two
+/// readers may understand in two ways.
+#[derive(Clone, Copy, Debug)]
+enum FieldLines {
+    /// The first byte of a line.
+    Start,
+    /// The rest of a name.
+    Name,
+    /// The rest of a value.
+    Value,
+    /// The LF after a CR.
+    Lf,
+}
+
+impl FieldLines {
+    fn check(&mut self, bytes: &[u8]) -> Result<(), InboundError> {
+        for &byte in bytes {
+            *self = match (*self, byte) {
+                (FieldLines::Start | FieldLines::Value, b'\r') => FieldLines::Lf,
+                (FieldLines::Start | FieldLines::Value | FieldLines::Lf, b'\n') => {
+                    FieldLines::Start
+                }
+                (FieldLines::Start | FieldLines::Name, _) if IS_TOKEN[usize::from(byte)] => {
+                    FieldLines::Name
+                }
+                (FieldLines::Name, b':') => FieldLines::Value,
+                (FieldLines::Value, b'\t' | b' '..=b'~' | 0x80..) => FieldLines::Value,
+                _ => return Err(InboundError::Head(HttpError::Header)),
+            };
+        }
+        Ok(())
+    }
 }
 
 fn limits() -> Limits {
@@ -374,6 +429,31 @@ mod tests {
         bad(coding, InboundError::Head(HttpError::TransferEncoding), 400);
         let chunk = b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
         bad(chunk, InboundError::Head(HttpError::ChunkSize), 400);
+    }
+
+    #[test]
+    fn a_head_that_two_readers_may_understand_in_two_ways_is_refused() {
+        for fields in [
+            "Content-Length : 5",
+            "Content-Length: 5, 5",
+            "Content-Length: 5\r\nContent-Length: 5",
+            "Content-Length:",
+            "Content-Length: +5",
+            "X: y\r\n Transfer-Encoding: chunked",
+            "Transfer-Encoding",
+            "X: y\rTransfer-Encoding: chunked",
+            "Transfer-Encoding: identity",
+            "Transfer-Encoding: chunked, chunked",
+            "X: \0",
+            ": x",
+        ] {
+            let input = format!("POST / HTTP/1.1\r\n{fields}\r\n\r\nhello");
+            for piece in [1, 7, input.len()] {
+                let (found, error) = read(input.as_bytes(), piece);
+                assert_eq!(found, [], "{fields}");
+                assert_eq!(error.map(InboundError::status), Some(400), "{fields}");
+            }
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::crawl::core::tests::trial::{
     SinkRecord, calm, crawl_in_world, finish, get, run_for, turn,
 };
 use crate::crawl::{Admin, Crawler, FinishReason, Turn};
-use crate::io::sim::{Answer, ConnId, Net, Origins, Sim, World};
+use crate::io::sim::{Answer, ConnId, Faults, FullDisk, Net, Origins, Sim, World};
 use crate::io::{Close, Credentials, Endpoint, Io, Peer};
 
 /// Servers, and what the crawl has sent to operators.
@@ -69,11 +69,16 @@ fn endpoint() -> Endpoint {
 impl Trial {
     /// A crawl of two hosts, 100 ms between requests, with so many pages of each.
     fn new(pages: u32) -> Self {
+        Trial::under(Faults::default(), pages)
+    }
+
+    /// The same, under faults.
+    fn under(faults: Faults, pages: u32) -> Self {
         let world = Shared::new(Operated {
             origins: calm(Duration::from_millis(5)),
             ..Operated::default()
         });
-        let (mut crawler, record) = crawl_in_world(Shared::clone(&world), 1, |config, _| {
+        let (mut crawler, record) = crawl_in_world(Shared::clone(&world), faults, |config, _| {
             config.throttle.default.delay = Duration::from_millis(100);
         });
         let admin = Admin::new().socket("/crawl/control.sock").orders(ORDERS, 0);
@@ -118,7 +123,9 @@ impl Trial {
     /// Sends a request and waits for its reply, at most a second.
     fn ask(&mut self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let length = body.len();
-        let request = format!("{method} {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
         let conn = self.send(request.as_bytes());
         let since = self.crawler.io().now();
         loop {
@@ -354,6 +361,93 @@ fn seeds_are_added_and_a_scope_is_cancelled() {
         .filter(|code| **code == "cancelled.asked");
     assert!(asked.count() >= 45);
     assert!(ends("10.0.0.1").iter().all(Option::is_none));
+}
+
+#[test]
+fn an_order_that_waits_for_the_disk_is_in_effect_and_is_answered_in_time() {
+    let full = FullDisk {
+        below: PathBuf::from("/crawl"),
+        from: Duration::ZERO,
+        until: Duration::from_secs(60),
+        free: 0,
+    };
+    let faults = Faults {
+        disk_full: vec![full],
+        ..Faults::default()
+    };
+    let mut trial = Trial::under(faults, 1000);
+    trial.run(300);
+    let order =
+        trial.send(b"PUT /v1/scopes/10.0.0.1 HTTP/1.1\r\nContent-Length: 12\r\n\r\n{\"delay\": 7}");
+    trial.run(9_000);
+    assert_eq!(trial.reply(order), None);
+    trial.run(3_000);
+    let (status, words) = trial.reply(order).expect("it is answered");
+    assert_eq!(status, 202, "{words}");
+    let scope = trial.ask_well("GET", "/v1/scopes/10.0.0.1", "");
+    assert_eq!(scope["settings"], json!({"delay": 7}));
+    trial.run(60_000);
+    assert_eq!(trial.orders().len(), 1);
+}
+
+#[test]
+fn a_handle_resumes_what_an_operator_has_paused() {
+    let mut trial = Trial::new(50);
+    let handle = trial.crawler.handle();
+    trial.run(300);
+    trial.ask_well("POST", "/v1/pause", "");
+    assert_eq!(
+        trial.ask_well("GET", "/v1/status", "")["paused"],
+        json!(true)
+    );
+    // It does not by being dropped.
+    drop(handle.clone());
+    drop(handle);
+    trial.run(500);
+    assert_eq!(
+        trial.ask_well("GET", "/v1/status", "")["paused"],
+        json!(true)
+    );
+    let handle = trial.crawler.handle();
+    handle.resume();
+    trial.run(1_500);
+    assert_eq!(
+        trial.ask_well("GET", "/v1/status", "")["paused"],
+        json!(false)
+    );
+    handle.pause();
+    trial.run(10);
+    let reply = trial.ask_well("POST", "/v1/resume", "");
+    assert_eq!(
+        reply,
+        json!({"paused": true}),
+        "the handle still wants a pause"
+    );
+    drop(handle);
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+}
+
+#[test]
+fn many_different_questions_about_all_scopes_are_refused_for_a_while() {
+    let mut trial = Trial::new(50);
+    trial.run(300);
+    let stars = format!("/v1/scopes?match={}", "*".repeat(9));
+    assert_eq!(trial.ask("GET", &stars, "").0, 400);
+    trial.run(1_000);
+    let ask = |trial: &mut Trial, number: u32| {
+        trial
+            .ask("GET", &format!("/v1/scopes?match=a{number}"), "")
+            .0
+    };
+    let statuses: Vec<u16> = (0..20).map(|number| ask(&mut trial, number)).collect();
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 200).count(),
+        16,
+        "{statuses:?}"
+    );
+    assert_eq!(statuses[19], 503);
+    trial.run(1_000);
+    assert_eq!(ask(&mut trial, 30), 200);
 }
 
 #[test]

@@ -106,13 +106,13 @@ pub fn crawl_under(
     crawl_in(faults, source, Box::new(world), seed, edit)
 }
 
-/// A crawler of a world that the test shares, and the record of its sink.
+/// A crawler of a world that the test shares, under faults, and the record of its sink.
 pub fn crawl_in_world(
     world: impl World + 'static,
-    seed: u64,
+    faults: Faults,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
 ) -> (Crawler<Sim>, SinkRecord) {
-    crawl_in(Faults::default(), None, Box::new(world), seed, edit)
+    crawl_in(faults, None, Box::new(world), 1, edit)
 }
 
 /// A crawler of a [`Web`], and the record of its sink.
