@@ -34,6 +34,8 @@ enum State {
         without_body: bool,
         keeps_connection: bool,
     },
+    /// The time of the next event of a stream, which ends with the connection.
+    Event { next: Instant },
     /// That the last output is sent; if it lingers since some time, also that the client sends nothing more for a
     /// while: that would otherwise reset the connection before it has read the reply.
     Close { lingers_since: Option<Instant> },
@@ -61,16 +63,20 @@ impl Connection {
             }
             return;
         }
+        // What follows the request for a stream is never answered.
+        if self.is_stream() {
+            return;
+        }
         if self.is_idle() {
             self.since = now;
         }
         self.input.extend_from_slice(bytes);
     }
 
-    /// The client sends nothing more. Requests that are complete are answered.
+    /// The client sends nothing more. Requests that are complete are answered; a stream is over.
     pub fn handle_end(&mut self) {
         self.has_ended = true;
-        if self.state == State::Request && self.input.is_empty() {
+        if self.is_stream() || self.state == State::Request && self.input.is_empty() {
             self.state = State::Close {
                 lingers_since: None,
             };
@@ -147,6 +153,42 @@ impl Connection {
         self.since = now;
     }
 
+    /// Answers the last request with a stream of events, the first of which is due at once.
+    pub fn respond_with_stream(&mut self, now: Instant, wall: Wall) {
+        let State::Response { without_body, .. } = self.state else {
+            unreachable!("a request is answered once");
+        };
+        Response::of(200, "text/event-stream", Vec::new()).write_endless(&mut self.output, wall);
+        self.input = Vec::new();
+        self.state = match without_body || self.has_ended {
+            true => State::Close {
+                lingers_since: None,
+            },
+            false => State::Event { next: now },
+        };
+        self.since = now;
+    }
+
+    /// Whether it is a stream whose next event is due.
+    pub fn is_event_due(&self, now: Instant) -> bool {
+        matches!(self.state, State::Event { next } if next <= now)
+    }
+
+    /// Whether it is a stream.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.state, State::Event { .. })
+    }
+
+    /// Sends an event on a stream; the next one is due [`EVENT_INTERVAL`] later.
+    pub fn send_event(&mut self, event: &[u8], now: Instant) {
+        debug_assert!(self.is_stream(), "events are sent on streams");
+        self.output.extend_from_slice(event);
+        self.since = now;
+        self.state = State::Event {
+            next: now + EVENT_INTERVAL,
+        };
+    }
+
     /// Moves the bytes to be sent to `into`.
     pub fn take_output(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.output);
@@ -163,10 +205,11 @@ impl Connection {
         }
     }
 
-    /// When it is closed if nothing happens: a request has to be complete, and a reply to be read, in
+    /// When it is closed if nothing happens: a request has to be complete, and a reply or an event to be read, in
     /// [`REQUEST_MAX`]; without a request it is kept for [`IDLE_MAX`].
     pub fn deadline(&self, has_unsent: bool) -> Instant {
-        let most = match self.is_idle() && !has_unsent {
+        let is_waiting = self.is_idle() || self.is_stream();
+        let most = match is_waiting && !has_unsent {
             true => IDLE_MAX,
             false => REQUEST_MAX,
         };
@@ -181,6 +224,9 @@ impl Connection {
 
 /// Received bytes that wait for the requests before them to be answered.
 const INPUT_MAX: usize = 64 << 10;
+
+/// Time between two events of a stream: an event and the last one of a crawl are two in a second at most.
+pub const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time for a request to arrive, and for its reply to be read.
 pub const REQUEST_MAX: Duration = Duration::from_secs(10);
@@ -291,6 +337,50 @@ mod tests {
         assert_eq!(connection.poll_request(at(70), Wall(0)), None);
         connection.handle_bytes(b"TP/1.1\r\n", at(75));
         assert_eq!(connection.deadline(false), at(80));
+    }
+
+    /// A connection that was asked for a stream at the start.
+    fn stream(request: &[u8]) -> Connection {
+        let mut connection = Connection::new(at(0));
+        connection.handle_bytes(request, at(0));
+        assert!(connection.poll_request(at(0), Wall(0)).is_some());
+        connection.respond_with_stream(at(0), Wall(0));
+        connection
+    }
+
+    #[test]
+    fn a_stream_has_no_length_and_an_event_each_second() {
+        let mut connection = stream(b"GET /v1/events HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n");
+        let head = output(&mut connection);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains("Connection: close\r\n"), "{head}");
+        assert!(!head.contains("Content-Length"), "{head}");
+        assert!(connection.is_event_due(at(0)));
+        connection.send_event(b"data: 1\n\n", at(0));
+        assert!(!connection.is_event_due(at(0)));
+        assert!(connection.is_event_due(at(1)));
+        assert_eq!(output(&mut connection), "data: 1\n\n");
+        // What came with the request, or after it, is no request.
+        connection.handle_bytes(b"GET / HTTP/1.1\r\n\r\n", at(1));
+        assert_eq!(connection.poll_request(at(1), Wall(0)), None);
+        assert!(!connection.is_over(at(0)));
+        connection.handle_end();
+        assert!(connection.is_over(at(0)));
+    }
+
+    #[test]
+    fn a_stream_is_closed_when_an_event_is_not_read_in_ten_seconds() {
+        let mut connection = stream(b"GET /v1/events HTTP/1.1\r\n\r\n");
+        connection.send_event(b"data: 1\n\n", at(100));
+        assert_eq!(connection.deadline(true), at(110));
+        assert_eq!(connection.deadline(false), at(175));
+    }
+
+    #[test]
+    fn a_head_request_for_a_stream_gets_no_event() {
+        let mut connection = stream(b"HEAD /v1/events HTTP/1.1\r\n\r\n");
+        assert!(connection.is_over(at(0)));
+        assert!(!connection.is_event_due(at(1)));
     }
 
     #[test]

@@ -6,5 +6,6 @@ pub mod access;
 pub mod connection;
 pub mod exposition;
 pub mod format;
+pub mod page;
 pub mod response;
 pub mod routes;

@@ -65,12 +65,27 @@ impl Response {
 
     /// Writes it to a connection.
     pub fn write(&self, into: &mut Vec<u8>, without_body: bool, keeps: bool, wall: Wall) {
+        self.write_head(into, Some(self.body.len()), keeps, wall);
+        if !without_body {
+            into.extend_from_slice(&self.body);
+        }
+    }
+
+    /// Writes it to a connection whose end is that of the body (RFC 9112 section 6.3).
+    pub fn write_endless(&self, into: &mut Vec<u8>, wall: Wall) {
+        self.write_head(into, None, false, wall);
+        into.extend_from_slice(&self.body);
+    }
+
+    fn write_head(&self, into: &mut Vec<u8>, length: Option<usize>, keeps: bool, wall: Wall) {
         let (status, reason) = (self.status, reason(self.status));
-        let (kind, length) = (self.content_type, self.body.len());
         // Writing to memory cannot fail.
         let _ = write!(into, "HTTP/1.1 {status} {reason}\r\n");
         let _ = write!(into, "Date: {}\r\n", to_http_date(wall));
-        let _ = write!(into, "Content-Type: {kind}\r\nContent-Length: {length}\r\n");
+        let _ = write!(into, "Content-Type: {}\r\n", self.content_type);
+        if let Some(length) = length {
+            let _ = write!(into, "Content-Length: {length}\r\n");
+        }
         // What is asked for changes all the time, and is nothing for other pages to read.
         into.extend_from_slice(b"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
         into.extend_from_slice(b"Cross-Origin-Resource-Policy: same-origin\r\n");
@@ -82,9 +97,6 @@ impl Response {
             into.extend_from_slice(b"Connection: close\r\n");
         }
         into.extend_from_slice(b"\r\n");
-        if !without_body {
-            into.extend_from_slice(&self.body);
-        }
     }
 }
 

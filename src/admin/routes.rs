@@ -12,6 +12,8 @@ use crate::wire::http::InboundRequest;
 /// A resource, by what is done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
+    /// The page for browsers.
+    Page,
     /// The process answers.
     Alive,
     /// The crawl sends requests.
@@ -22,6 +24,8 @@ pub enum Resource {
     Metrics,
     /// Totals, rates, and the waits by cause.
     Status,
+    /// The status, again and again.
+    Events,
     /// Scopes, sorted and filtered.
     Scopes,
     /// One scope with its pacing.
@@ -114,6 +118,17 @@ impl Call {
         })
     }
 
+    /// The call for the status.
+    pub fn status() -> Call {
+        Call {
+            resource: Resource::Status,
+            permission: Permission::Read,
+            name: String::new(),
+            format: MetricsFormat::default(),
+            query: Vec::new(),
+        }
+    }
+
     /// The value of a parameter of the query; the last one if it is given several times.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let mut given = self.query.iter().rev();
@@ -124,6 +139,7 @@ impl Call {
 
 /// All routes.
 pub const ROUTES: &[Route] = &[
+    get("/", &[], Permission::Read, Resource::Page),
     get("/healthz", &[], Permission::None, Resource::Alive),
     get("/readyz", &[], Permission::None, Resource::Ready),
     get(
@@ -134,6 +150,7 @@ pub const ROUTES: &[Route] = &[
     ),
     get("/metrics", &[], Permission::Read, Resource::Metrics),
     get("/v1/status", &[], Permission::Read, Resource::Status),
+    get("/v1/events", &[], Permission::Read, Resource::Events),
     get(
         "/v1/scopes",
         &["sort", "match", "limit"],
@@ -265,6 +282,8 @@ mod tests {
 
     #[test]
     fn a_path_leads_to_its_resource() {
+        check("GET", "/", Ok((Resource::Page, "")));
+        check("GET", "http://127.0.0.1:80", Ok((Resource::Page, "")));
         check("GET", "/healthz", Ok((Resource::Alive, "")));
         check("HEAD", "/healthz", Ok((Resource::Alive, "")));
         check("GET", "/v1/scopes", Ok((Resource::Scopes, "")));
@@ -293,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_request_without_a_resource_is_refused_with_the_reason() {
-        check("GET", "/", Err(404));
+        check("GET", "/index.html", Err(404));
         check("GET", "/v1/scopes/", Err(404));
         check("GET", "/v1/scopes/a/b", Err(404));
         check("GET", "*", Err(404));
@@ -303,6 +322,14 @@ mod tests {
         let response = call("POST", "/v1/scopes/a").expect_err("there is no such method");
         let allow = response.fields.iter().find(|(name, _)| *name == "Allow");
         assert_eq!(allow.map(|(_, value)| value.as_str()), Some("GET, PUT"));
+    }
+
+    #[test]
+    fn the_page_and_its_events_need_the_right_to_read() {
+        for target in ["/", "/v1/events"] {
+            let call = call("GET", target).expect("there is one");
+            assert_eq!(call.permission, Permission::Read, "{target}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::admin::access::Via;
+use crate::admin::page;
 use crate::admin::response::Response;
 use crate::admin::routes::{Call, Resource};
 use crate::base::disk::DiskDone;
@@ -43,6 +44,12 @@ impl<I: Io> Core<I> {
         if self.steering.is_empty() {
             return;
         }
+        self.answer_calls();
+        self.send_events();
+    }
+
+    /// Answers the next few calls.
+    fn answer_calls(&mut self) {
         let wall = self.network.wall_at(self.now);
         let mut has_visited_all = false;
         for _ in 0..CALLS_PER_TURN {
@@ -64,7 +71,12 @@ impl<I: Io> Core<I> {
     /// Answers a call.
     fn answer(&mut self, asked: Asked) {
         let call = &asked.call;
+        let wall = self.network.wall_at(self.now);
         let response = match call.resource {
+            Resource::Page => page::page(),
+            Resource::Events => {
+                return self.steering.respond_with_stream(asked.key, self.now, wall);
+            }
             Resource::Alive => Response::text(200, "ok\n"),
             Resource::Ready => self.readiness(),
             Resource::Description => Response::of(
@@ -84,8 +96,22 @@ impl<I: Io> Core<I> {
             | Resource::Exclude
             | Resource::Include => return self.take_order(asked),
         };
-        let wall = self.network.wall_at(self.now);
         self.steering.respond(asked.key, &response, self.now, wall);
+    }
+
+    /// Sends the status on the streams that are due: the same to all, at most once per second.
+    fn send_events(&mut self) {
+        let network = &self.network;
+        let due = self
+            .steering
+            .due_streams(|key| network.unsent_to_operator(key), self.now);
+        if due.is_empty() {
+            return;
+        }
+        let event = event_of(&self.answer_from_all(&Call::status()));
+        for key in due {
+            self.steering.send_event(key, &event, self.now);
+        }
     }
 
     /// The answer to a call that visits all scopes, which is the same for a while.
@@ -168,11 +194,26 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// The crawl is over: nobody is served any more.
+    /// The crawl is over: nobody is served any more. The last event of a stream has the phase `over`.
     pub fn close_operators(&mut self) {
+        let network = &self.network;
+        let streams = self
+            .steering
+            .streams_without(|key| network.unsent_to_operator(key));
+        if !streams.is_empty() {
+            let event = event_of(&self.status());
+            for key in streams {
+                self.network.send_to_operator(key, &event);
+            }
+        }
         let connections = self.steering.drain();
         self.network.close_operators(connections.into_iter());
     }
+}
+
+/// A reply in JSON, which has no line feed but its last, as an event of a stream.
+fn event_of(response: &Response) -> Vec<u8> {
+    [b"data: ", response.body.as_slice(), b"\n"].concat()
 }
 
 /// Whether a call visits all scopes, so that it is the last one of its turn.

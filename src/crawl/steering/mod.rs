@@ -180,6 +180,43 @@ impl Steering {
         }
     }
 
+    /// Answers the last call of a connection with a stream of events.
+    pub fn respond_with_stream(&mut self, key: Key, now: Instant, wall: Wall) {
+        if let Some(served) = self.connections.get_mut(&key) {
+            served.connection.respond_with_stream(now, wall);
+        }
+    }
+
+    /// The streams whose next event is due. One that has `unsent` bytes of earlier turns gets no further event.
+    pub fn due_streams(&mut self, unsent: impl Fn(Key) -> usize, now: Instant) -> Vec<Key> {
+        let mut due = Vec::new();
+        for (key, served) in &mut self.connections {
+            if served.connection.is_stream() {
+                served.unsent = unsent(*key);
+                if served.unsent == 0 && served.connection.is_event_due(now) {
+                    due.push(*key);
+                }
+            }
+        }
+        due
+    }
+
+    /// Sends an event on a stream.
+    pub fn send_event(&mut self, key: Key, event: &[u8], now: Instant) {
+        if let Some(served) = self.connections.get_mut(&key) {
+            served.connection.send_event(event, now);
+        }
+    }
+
+    /// The streams to which all is sent, so that they can get a last event.
+    pub fn streams_without(&self, unsent: impl Fn(Key) -> usize) -> Vec<Key> {
+        let streams = self.connections.iter();
+        let streams = streams.filter(|(key, served)| {
+            served.connection.is_stream() && unsent(**key) == 0
+        });
+        streams.map(|(key, _)| *key).collect()
+    }
+
     /// Answers the last call of a connection once the line of its order is durable.
     pub fn respond_once_recorded(
         &mut self,
