@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_head_request_for_a_stream_gets_no_event() {
-        let mut connection = stream(b"HEAD /v1/events HTTP/1.1\r\n\r\n");
+        let connection = stream(b"HEAD /v1/events HTTP/1.1\r\n\r\n");
         assert!(connection.is_over(at(0)));
         assert!(!connection.is_event_due(at(1)));
     }

@@ -45,7 +45,9 @@ mod tests {
     #[test]
     fn the_page_refers_to_no_other_file() {
         let page = include_str!("page.html");
-        for forbidden in [" src=", "<link", "@import", "url(", "import(", "<img", "<iframe"] {
+        for forbidden in [
+            " src=", "<link", "@import", "url(", "import(", "<img", "<iframe",
+        ] {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
         let mut rest = page.replace("http://www.w3.org/2000/svg", "");

@@ -44,8 +44,11 @@ impl<I: Io> Core<I> {
         if self.steering.is_empty() {
             return;
         }
-        self.answer_calls();
-        self.send_events();
+        // Both may visit all scopes, and one turn does that once.
+        match self.send_events() {
+            true => self.wakeups.turn_again(),
+            false => self.answer_calls(),
+        }
     }
 
     /// Answers the next few calls.
@@ -75,7 +78,9 @@ impl<I: Io> Core<I> {
         let response = match call.resource {
             Resource::Page => page::page(),
             Resource::Events => {
-                return self.steering.respond_with_stream(asked.key, self.now, wall);
+                self.steering.respond_with_stream(asked.key, self.now, wall);
+                // For its first event.
+                return self.wakeups.turn_again();
             }
             Resource::Alive => Response::text(200, "ok\n"),
             Resource::Ready => self.readiness(),
@@ -99,19 +104,21 @@ impl<I: Io> Core<I> {
         self.steering.respond(asked.key, &response, self.now, wall);
     }
 
-    /// Sends the status on the streams that are due: the same to all, at most once per second.
-    fn send_events(&mut self) {
+    /// Sends the status on the streams that are due: the same to all, made at most once per second. Returns whether
+    /// there were any.
+    fn send_events(&mut self) -> bool {
         let network = &self.network;
         let due = self
             .steering
             .due_streams(|key| network.unsent_to_operator(key), self.now);
         if due.is_empty() {
-            return;
+            return false;
         }
         let event = event_of(&self.answer_from_all(&Call::status()));
         for key in due {
             self.steering.send_event(key, &event, self.now);
         }
+        true
     }
 
     /// The answer to a call that visits all scopes, which is the same for a while.
@@ -205,6 +212,7 @@ impl<I: Io> Core<I> {
             for key in streams {
                 self.network.send_to_operator(key, &event);
             }
+            self.network.submit();
         }
         let connections = self.steering.drain();
         self.network.close_operators(connections.into_iter());

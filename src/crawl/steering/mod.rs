@@ -211,9 +211,8 @@ impl Steering {
     /// The streams to which all is sent, so that they can get a last event.
     pub fn streams_without(&self, unsent: impl Fn(Key) -> usize) -> Vec<Key> {
         let streams = self.connections.iter();
-        let streams = streams.filter(|(key, served)| {
-            served.connection.is_stream() && unsent(**key) == 0
-        });
+        let streams =
+            streams.filter(|(key, served)| served.connection.is_stream() && unsent(**key) == 0);
         streams.map(|(key, _)| *key).collect()
     }
 
@@ -351,3 +350,60 @@ const VISITS_MAX: u32 = 16;
 
 /// Reply to an order whose line is not durable in time.
 const UNRECORDED: &str = "the order is in effect; its line in orders.jsonl waits for the disk";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::START + Duration::from_secs(seconds)
+    }
+
+    fn key() -> Key {
+        let mut keys = crate::base::slab::Slab::default();
+        keys.insert(())
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_gets_no_further_event_and_is_closed() {
+        let (mut steering, key) = (Steering::default(), key());
+        let via = Via::Unix { uid: 1000 };
+        steering.handle_event(key, OperatorEvent::Accepted(via), at(0));
+        let request = b"GET /v1/events HTTP/1.1\r\n\r\n".to_vec();
+        steering.handle_event(key, OperatorEvent::Received(request), at(0));
+        let asked = steering.poll_call(|_| 0, at(0), Wall(0));
+        assert!(asked.is_some());
+        steering.respond_with_stream(key, at(0), Wall(0));
+        assert_eq!(steering.due_streams(|_| 0, at(0)), [key]);
+        steering.send_event(key, b"data: 1\n\n", at(0));
+        let steps = steering.poll_sockets(at(0), Wall(0));
+        assert!(matches!(steps[..], [(_, SocketStep::Send(_))]), "{steps:?}");
+        for second in 1..10 {
+            assert_eq!(steering.due_streams(|_| 5, at(second)), [] as [Key; 0]);
+            assert_eq!(steering.streams_without(|_| 5), [] as [Key; 0]);
+            assert!(steering.poll_sockets(at(second), Wall(0)).is_empty());
+        }
+        // As soon as it has read, it gets the next one.
+        assert_eq!(steering.due_streams(|_| 0, at(9)), [key]);
+        assert_eq!(steering.due_streams(|_| 5, at(10)), [] as [Key; 0]);
+        let steps = steering.poll_sockets(at(10), Wall(0));
+        assert!(matches!(steps[..], [(_, SocketStep::Close)]), "{steps:?}");
+        assert!(steering.is_empty());
+    }
+
+    #[test]
+    fn a_stream_needs_the_right_to_read() {
+        let (mut steering, key) = (Steering::default(), key());
+        let from = "192.0.2.1:5".parse().expect("an address");
+        steering.handle_event(key, OperatorEvent::Accepted(Via::Tcp { from }), at(0));
+        let request = b"GET /v1/events HTTP/1.1\r\nHost: 192.0.2.2\r\n\r\n".to_vec();
+        steering.handle_event(key, OperatorEvent::Received(request), at(0));
+        assert!(steering.poll_call(|_| 0, at(0), Wall(0)).is_none());
+        assert_eq!(steering.due_streams(|_| 0, at(0)), [] as [Key; 0]);
+        let steps = steering.poll_sockets(at(0), Wall(0));
+        let [(_, SocketStep::Send(reply))] = &steps[..] else {
+            panic!("it is refused: {steps:?}");
+        };
+        assert!(reply.starts_with(b"HTTP/1.1 401 "));
+    }
+}

@@ -169,6 +169,29 @@ impl Trial {
         self.crawler.io().now()
     }
 
+    /// Asks for the stream of events.
+    fn stream(&mut self) -> ConnId {
+        self.send(b"GET /v1/events HTTP/1.1\r\n\r\n")
+    }
+
+    /// The events of a stream so far.
+    fn events(&self, conn: ConnId) -> Vec<Value> {
+        let world = self.world.borrow();
+        let reply = String::from_utf8(world.replies[&conn].clone()).expect("it is text");
+        let Some((head, body)) = reply.split_once("\r\n\r\n") else {
+            return Vec::new();
+        };
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(
+            head.contains("Content-Type: text/event-stream\r\n"),
+            "{head}"
+        );
+        let events = body.split_terminator("\n\n");
+        let events = events.map(|event| event.strip_prefix("data: ").expect("it is data"));
+        let events = events.map(|data| serde_json::from_str(data).expect("it is JSON"));
+        events.collect()
+    }
+
     fn run(&mut self, millis: u64) {
         run_for(&mut self.crawler, Duration::from_millis(millis));
     }
@@ -246,7 +269,7 @@ impl RandomOperator {
         };
         let host = ["10.0.0.2", "*.test", "10.0.0.7"][self.rng.below(3) as usize];
         let method = ["PUT", "DELETE"][self.rng.below(2) as usize];
-        let text = match self.rng.below(11) {
+        let text = match self.rng.below(12) {
             0 | 1 => "POST /v1/pause HTTP/1.1\r\n\r\n".to_owned(),
             2 => put(scope, &format!("{{\"delay\": {delay}}}")),
             3 => put(scope, "{}"),
@@ -255,6 +278,7 @@ impl RandomOperator {
             6 => "GET /v1/status HTTP/1.1\r\n\r\n".repeat(30),
             7 => put(scope, "{\"delay\": \"no\"}"),
             8 | 9 => format!("{method} /v1/exclusions/{host} HTTP/1.1\r\n\r\n"),
+            10 => "GET /v1/events HTTP/1.1\r\n\r\n".to_owned(),
             _ => return (0..100).map(|_| self.rng.below(256) as u8).collect(),
         };
         text.into_bytes()
@@ -656,6 +680,106 @@ fn nonsense_from_operators_changes_nothing() {
         urls
     };
     assert_eq!(pages(true), pages(false));
+}
+
+#[test]
+fn a_stream_has_an_event_each_second_with_the_present_status() {
+    let mut trial = Trial::new(1000);
+    let streams = [trial.stream(), trial.stream()];
+    let mut arrived = Vec::new();
+    for _ in 0..200 {
+        let before = trial.events(streams[0]).len();
+        trial.run(100);
+        arrived.push(trial.events(streams[0]).len() - before);
+    }
+    let in_a_second: Vec<usize> = arrived.windows(10).map(|some| some.iter().sum()).collect();
+    assert!(
+        in_a_second.iter().all(|number| *number <= 2),
+        "{in_a_second:?}"
+    );
+    let events = trial.events(streams[0]);
+    assert!((19..=21).contains(&events.len()), "{}", events.len());
+    for stream in streams {
+        for pair in trial.events(stream).windows(2) {
+            let [before, after] = [&pair[0], &pair[1]].map(|event| event["elapsed"].as_f64());
+            assert!(before < after, "an event is not that before: {before:?}");
+        }
+    }
+    let description: Value =
+        serde_json::from_str(include_str!("../../../admin/openapi.json")).expect("it is JSON");
+    has_keys(&description, "Status", &events[20 - 2]);
+    assert_eq!(trial.world.borrow().closed, []);
+}
+
+#[test]
+fn a_stream_of_a_paused_crawl_goes_on_beyond_the_time_of_an_idle_connection() {
+    let mut trial = Trial::new(10);
+    trial.ask_well("POST", "/v1/pause", "");
+    let stream = trial.stream();
+    trial.run(200_000);
+    let events = trial.events(stream);
+    assert!((199..=201).contains(&events.len()), "{}", events.len());
+    assert!(events.iter().all(|event| event["paused"] == json!(true)));
+    assert!(!trial.world.borrow().closed.contains(&stream));
+}
+
+#[test]
+fn the_last_event_of_a_stream_has_the_phase_over_and_the_final_totals() {
+    let mut trial = Trial::new(20);
+    let stream = trial.stream();
+    trial.run(1500);
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+    trial.pass(Duration::from_secs(1));
+    let events = trial.events(stream);
+    let (last, earlier) = events.split_last().expect("there are some");
+    assert_eq!(last["phase"], json!("over"));
+    assert_eq!(last["finish_reason"], json!("finished"));
+    assert_eq!(last["pages"], json!(40));
+    assert!(earlier.iter().all(|event| event["phase"] != json!("over")));
+    assert!(trial.world.borrow().closed.contains(&stream));
+}
+
+#[test]
+fn streams_that_clients_end_or_reset_are_closed() {
+    let mut trial = Trial::new(100);
+    let [ended, reset] = [trial.stream(), trial.stream()];
+    trial.run(1500);
+    let net = trial.crawler.io_mut().net();
+    net.end(ended, Duration::ZERO);
+    net.reset(reset, Duration::ZERO);
+    trial.run(1500);
+    assert!(trial.world.borrow().closed.contains(&ended));
+    assert!(trial.crawler.core.steering.is_empty());
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+    assert_eq!(trial.record.pages.borrow().len(), 200);
+}
+
+#[test]
+fn the_page_is_sent_with_a_policy_that_allows_nothing_else() {
+    let mut trial = Trial::new(5);
+    let conn = trial.send(b"GET / HTTP/1.1\r\n\r\n");
+    trial.run(100);
+    let world = trial.world.borrow();
+    let reply = String::from_utf8_lossy(&world.replies[&conn]).into_owned();
+    let (head, body) = reply.split_once("\r\n\r\n").expect("it is whole");
+    assert!(
+        head.contains("Content-Type: text/html; charset=utf-8\r\n"),
+        "{head}"
+    );
+    let policy = head.split("Content-Security-Policy: ").nth(1);
+    let policy = policy.and_then(|rest| rest.lines().next());
+    let policy = policy.expect("there is a policy");
+    assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+    for part in [
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ] {
+        assert!(policy.contains(part), "{part} is not in {policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(body, include_str!("../../../admin/page.html"));
 }
 
 #[test]
