@@ -22,7 +22,7 @@ fn ctl(folder: &Path, args: &[&str]) -> Ended {
 
 /// The reply to a call that succeeds.
 #[track_caller]
-fn told(folder: &Path, args: &[&str]) -> Value {
+pub fn told(folder: &Path, args: &[&str]) -> Value {
     let ended = ctl(folder, args).expect(0);
     assert_eq!(ended.err, "");
     serde_json::from_str(&ended.out).expect("it is JSON")
@@ -41,7 +41,7 @@ fn is_listening(folder: &Path) -> bool {
 }
 
 /// Starts it, and waits until it listens and has sent something.
-fn start(crawl: &Crawl, server: &Server) -> Going {
+pub fn start(crawl: &Crawl, server: &Server) -> Going {
     let going = crawl.start();
     server.wait_for_requests(1);
     assert!(is_listening(crawl.folder()));
@@ -53,7 +53,7 @@ fn requests(server: &Server) -> usize {
 }
 
 /// Requests that arrive in this time.
-fn requests_in(server: &Server, span: Duration) -> usize {
+pub fn requests_in(server: &Server, span: Duration) -> usize {
     let before = requests(server);
     thread::sleep(span);
     requests(server) - before
@@ -72,13 +72,13 @@ fn exchange(at: &str, request: &[u8]) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
-fn get(at: &str, path: &str, fields: &str) -> String {
+pub fn get(at: &str, path: &str, fields: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n");
     exchange(at, request.as_bytes())
 }
 
 /// The address in the log of a crawl that was started with port 0.
-fn free_address() -> String {
+pub fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()
 }

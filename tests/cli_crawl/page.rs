@@ -1,0 +1,340 @@
+//! The page for browsers at the address of `--admin`: its policy, and what Chromium shows of a running crawl.
+//!
+//! Prints `SKIPPED` if Chromium (Debian's package `chromium`) is not installed.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::BASE64;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::control::{free_address, get, requests_in, start, told};
+use crate::run::Crawl;
+use crate::server::{Asked, Server, page, reply};
+
+const TOKEN: &str = "0123456789abcdef";
+
+/// Names of scopes that would become elements, attributes or scripts if they were not text.
+const HOSTILE: [&str; 6] = [
+    "<img src=x onerror=\"document.title='broken'\">",
+    "<script>document.title='broken'</script>",
+    "</td></tr></table><h1 id=broken>broken</h1>",
+    "\" autofocus onfocus=\"document.title='broken'",
+    "javascript:document.title='broken'",
+    "&lt;b&gt;\u{202e}tset.elpmaxe\u{0}",
+];
+
+/// A crawl with the hostile scopes, 100 ms between two requests of each, and its address.
+fn hostile(server: &Server) -> (Crawl, String) {
+    let at = free_address();
+    let mut list = String::new();
+    for number in 0..3000 {
+        let scope = HOSTILE[number % HOSTILE.len()];
+        let path = if number % HOSTILE.len() == 1 {
+            "full"
+        } else {
+            "page"
+        };
+        let seed = json!({"url": server.url(&format!("/{path}/{number}")), "scopes": scope});
+        list.push_str(&format!("{seed}\n"));
+    }
+    let crawl = Crawl::of(&["--seeds", "list"]).with(&["-s", "DOWNLOAD_DELAY=100ms"]);
+    let crawl = crawl.with(&["--admin", &at, "--admin-token-file", "token"]);
+    crawl.file("list", list.as_bytes());
+    crawl.file("token", TOKEN.as_bytes());
+    (crawl, at)
+}
+
+/// A server whose reason phrases are hostile, too, and that refuses what is under `/full`.
+fn server() -> Server {
+    Server::new(|asked: &Asked| match asked.target.starts_with("/full") {
+        true => reply("503 <img src=x onerror=alert(1)>", &[], b"full"),
+        false => page("a page"),
+    })
+}
+
+#[test]
+fn the_policy_has_the_digests_of_the_style_and_the_script() {
+    let server = server();
+    let (crawl, at) = hostile(&server);
+    let going = start(&crawl, &server);
+    let served = get(&at, "/", &format!("Host: {at}\r\n"));
+    let (head, body) = served.split_once("\r\n\r\n").expect("it is whole");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert_eq!(body, include_str!("../../src/admin/page.html"));
+    for element in ["style", "script"] {
+        let content = body.split(&format!("<{element}>")).nth(1);
+        let content = content.and_then(|rest| rest.split(&format!("</{element}>")).next());
+        let content = content.expect("there is one");
+        let digest = BASE64.encode(digest(&SHA256, content.as_bytes()).as_ref());
+        let source = format!("{element}-src 'sha256-{digest}';");
+        assert!(
+            head.contains(&source),
+            "the policy in src/admin/page.rs must have {source}"
+        );
+    }
+    told(crawl.folder(), &["stop", "--now"]);
+    going.wait().expect(3);
+}
+
+#[test]
+fn events_arrive_each_second_and_the_last_one_when_the_crawl_is_over() {
+    let server = server();
+    let (crawl, at) = hostile(&server);
+    let going = start(&crawl, &server);
+    let mut stream = TcpStream::connect(&at).expect("it listens");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a timeout");
+    let request = format!("GET /v1/events HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it is taken");
+    let began = Instant::now();
+    let mut events = Vec::new();
+    for line in BufReader::new(stream).lines() {
+        let line = line.expect("it is text");
+        if let Some(data) = line.strip_prefix("data: ") {
+            let event: Value = serde_json::from_str(data).expect("it is JSON");
+            events.push(event);
+            if events.len() == 4 {
+                assert!(began.elapsed() >= Duration::from_millis(2900));
+                told(crawl.folder(), &["stop", "--now"]);
+            }
+        }
+    }
+    going.wait().expect(3);
+    assert!((5..=6).contains(&events.len()), "{}", events.len());
+    assert_eq!(events[0]["phase"], json!("running"));
+    assert_eq!(events[events.len() - 1]["phase"], json!("over"));
+}
+
+/// The figures of the page are those of the servers, and no name becomes an element.
+#[test]
+fn chromium_shows_what_the_server_saw_and_gives_orders() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let server = server();
+    let (crawl, at) = hostile(&server);
+    let going = start(&crawl, &server);
+    server.wait_for_requests(60);
+    browser.open(&format!("http://{at}/"));
+    browser.wait("document.getElementById('pages').textContent !== '–'");
+    assert_eq!(browser.text("state"), "Running");
+    check_orders(&mut browser, &server);
+    // Nothing departs now.
+    check_figures(&mut browser, &server);
+    check_hostile_names(&mut browser, crawl.folder());
+    check_accessibility(&mut browser);
+    take_pictures(&mut browser);
+    assert_eq!(browser.take_complaints(), [] as [Value; 0]);
+    told(crawl.folder(), &["stop", "--now"]);
+    going.wait().expect(3);
+    browser.wait("document.getElementById('state').textContent.startsWith('The crawl is over')");
+    assert_eq!(browser.text("lost"), "");
+}
+
+/// Orders are disabled without a token, and a wrong token is reported; the crawl is paused at the end.
+fn check_orders(browser: &mut Browser, server: &Server) {
+    let enter = |token: &str| {
+        format!(
+            "(() => {{ const field = document.getElementById('token'); field.value = '{token}';
+            field.dispatchEvent(new Event('input')); }})()"
+        )
+    };
+    let enabled = "[...document.querySelectorAll('#orders button, #pace button, #pace input')]\
+        .filter((one) => !one.matches(':disabled')).length";
+    assert_eq!(browser.value(enabled), json!(0));
+    browser.value(&enter("wrong"));
+    assert_eq!(browser.value(enabled), json!(5));
+    browser.value("document.getElementById('pause').click()");
+    browser
+        .wait("document.getElementById('ordered').textContent.includes('the token is not that')");
+    assert!(requests_in(server, Duration::from_millis(500)) > 0);
+    // A refused call is reported by the browser, too.
+    let complaints = browser.take_complaints();
+    assert!(
+        complaints
+            .iter()
+            .all(|one| one["entry"]["source"] == json!("network")),
+        "{complaints:?}"
+    );
+    browser.value(&enter(""));
+    assert_eq!(browser.value(enabled), json!(0));
+    browser.value(&enter(TOKEN));
+    browser.value("document.getElementById('pause').click()");
+    browser.wait("document.getElementById('ordered').textContent === 'Paused'");
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(requests_in(server, Duration::from_millis(500)), 0);
+    browser.wait("document.getElementById('state').textContent === 'Running; paused by an order'");
+    browser.value("document.getElementById('resume').click()");
+    browser.wait("document.getElementById('ordered').textContent === 'Resumed'");
+    assert!(requests_in(server, Duration::from_millis(1000)) > 0);
+    browser.value("document.getElementById('pause').click()");
+    browser.wait("document.getElementById('ordered').textContent === 'Paused'");
+    thread::sleep(Duration::from_millis(300));
+    let stored = "localStorage.length + sessionStorage.length + document.cookie.length";
+    assert_eq!(browser.value(stored), json!(0));
+}
+
+/// The numbers of pages, attempts, and attempts by status are those that the server counts.
+fn check_figures(browser: &mut Browser, server: &Server) {
+    let asked = server.asked();
+    let refused = asked.iter().filter(|one| one.target.starts_with("/full"));
+    let (all, refused) = (asked.len(), refused.count());
+    assert!(refused > 0 && all > 60, "{refused} of {all}");
+    browser.wait(&format!(
+        "document.getElementById('pages').textContent === '{all}'"
+    ));
+    assert_eq!(browser.text("attempts"), all.to_string());
+    let statuses = browser.value(
+        "Object.fromEntries([...document.getElementById('statuses').rows]\
+        .map((row) => [row.cells[0].textContent, row.cells[1].textContent]))",
+    );
+    let expected = json!({"200": (all - refused).to_string(), "503": refused.to_string()});
+    assert_eq!(statuses, expected);
+    let shown = browser.value(
+        "[...document.getElementById('refused').rows].map((row) => \
+        [row.cells[0].textContent, row.cells[1].textContent])[0]",
+    );
+    assert_eq!(shown, json!([HOSTILE[1], refused.to_string()]));
+    browser.wait("document.querySelectorAll('figure svg polyline[points]').length === 4");
+}
+
+/// Names are found and shown as text; the delay of a scope with such a name is set.
+fn check_hostile_names(browser: &mut Browser, folder: &Path) {
+    browser.value(
+        "document.getElementById('match').value = '*'; document.getElementById('search').requestSubmit()",
+    );
+    let rows = HOSTILE.len();
+    browser.wait(&format!(
+        "document.getElementById('scopes').rows.length === {rows}"
+    ));
+    for name in HOSTILE {
+        let shown = name
+            .replace('\u{202e}', "\\u{202e}")
+            .replace('\u{0}', "\\u{0}");
+        let text = json!(shown);
+        let find = format!(
+            "(() => {{ const rows = [...document.getElementById('scopes').rows];
+            const row = rows.find((row) => row.cells[0].textContent === {text});
+            row.querySelector('button').click(); }})()"
+        );
+        browser.value(&find);
+        browser.wait(&format!(
+            "document.getElementById('scope-name').textContent === {text}"
+        ));
+    }
+    browser.value(
+        "document.getElementById('match').value = 'img src'; document.getElementById('search').requestSubmit()",
+    );
+    browser.wait("document.getElementById('scopes').rows.length === 1");
+    browser.value("document.querySelector('#scopes button').click()");
+    let filled = format!(
+        "document.getElementById('pace-scope').value === {}",
+        json!(HOSTILE[0])
+    );
+    browser.wait(&filled);
+    browser.value(
+        "document.getElementById('pace-delay').value = '7.5'; document.getElementById('pace').requestSubmit()",
+    );
+    browser.wait("document.getElementById('ordered').textContent.startsWith('The delay of <img')");
+    let scope = told(folder, &["scope", HOSTILE[0]]);
+    assert_eq!(scope["settings"], json!({"delay": 7.5}));
+    assert_eq!(browser.value("document.title"), json!("Argiope"));
+    let made = "document.querySelectorAll('img, #broken, h1 + h1, [onfocus], [onerror]').length";
+    assert_eq!(browser.value(made), json!(0));
+    assert_eq!(
+        browser.value("document.querySelectorAll('script').length"),
+        json!(1)
+    );
+}
+
+/// Controls, images and tables have names, and every control is reached by the Tab key.
+fn check_accessibility(browser: &mut Browser) {
+    let tree = browser.call("Accessibility.getFullAXTree", json!({}));
+    let nodes = tree["nodes"].as_array().expect("there are nodes");
+    let mut seen = Vec::new();
+    for node in nodes.iter().filter(|node| node["ignored"] == json!(false)) {
+        let role = node["role"]["value"].as_str().unwrap_or_default();
+        let named = [
+            "button",
+            "textbox",
+            "searchbox",
+            "combobox",
+            "spinbutton",
+            "image",
+            "img",
+            "table",
+            "region",
+        ];
+        if named.contains(&role) {
+            let name = node["name"]["value"].as_str().unwrap_or_default();
+            assert!(!name.is_empty(), "it has no name: {node}");
+        }
+        seen.push(role.to_owned());
+    }
+    for role in ["main", "banner", "search", "status", "table", "region"] {
+        assert!(seen.iter().any(|one| one == role), "{role}: {seen:?}");
+    }
+    browser.value("document.activeElement.blur(); window.scrollTo(0, 0)");
+    let mut reached = Vec::new();
+    for _ in 0..40 {
+        browser.press_tab();
+        reached
+            .push(browser.value("document.activeElement.id || document.activeElement.textContent"));
+    }
+    for id in [
+        "match",
+        "sort",
+        "token",
+        "pause",
+        "resume",
+        "pace-scope",
+        "pace-delay",
+    ] {
+        assert!(reached.contains(&json!(id)), "{id}: {reached:?}");
+    }
+    browser.value("document.getElementById('resume').focus()");
+    browser.press_tab();
+    let outline = browser.value("getComputedStyle(document.activeElement).outlineStyle");
+    assert_eq!(outline, json!("solid"));
+}
+
+/// The page in light and in dark, in the target directory.
+fn take_pictures(browser: &mut Browser) {
+    let mut grounds = Vec::new();
+    for scheme in ["light", "dark"] {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        browser.call("Emulation.setEmulatedMedia", json!({"features": features}));
+        grounds.push(browser.value("getComputedStyle(document.body).backgroundColor"));
+        let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("page-{scheme}.png"));
+        browser.screenshot(&to);
+    }
+    assert_ne!(grounds[0], grounds[1]);
+}
+
+#[test]
+fn chromium_reports_that_the_connection_is_lost() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let server = server();
+    let (crawl, at) = hostile(&server);
+    let going = start(&crawl, &server);
+    browser.open(&format!("http://{at}/"));
+    browser.wait("document.getElementById('state').textContent === 'Running'");
+    going.signal(Signal::KILL);
+    going.wait();
+    browser.wait("document.getElementById('state').textContent === 'Connection lost'");
+    let lost = browser.text("lost");
+    assert!(
+        lost.starts_with("There is no connection to the crawl. The figures are those of "),
+        "{lost}"
+    );
+}
