@@ -13,8 +13,8 @@ pub fn page() -> Response {
 /// Only the style and the script of the file, by their digests, which a test compares; requests to the crawl only.
 /// The script cannot turn text into elements, even by mistake.
 const POLICY: &str = "default-src 'none'; \
-    style-src 'sha256-4s6RZ+Jw8D+TtfqAy8CWLA7pgMukstTtYTgTAHfGyXM='; \
-    script-src 'sha256-zstYu1UhTazwuMedPC0ibbfbZuA+0n8e6Jqf1Gs5E7o='; \
+    style-src 'sha256-Z2ertVIQ77qEOexuCiGCKW4hnOiWzcm2xCL8R8MGxjw='; \
+    script-src 'sha256-g5VUGYxyYJMFW6IJc+fwlR5ktl73beeGqfcmRu/QPko='; \
     connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
