@@ -114,21 +114,28 @@ impl<I: Io> Core<I> {
         if due.is_empty() {
             return false;
         }
-        let event = event_of(&self.answer_from_all(&Call::status()));
+        let event = event_of(&self.visit_all(&Call::status()));
         for key in due {
             self.steering.send_event(key, &event, self.now);
         }
         true
     }
 
-    /// The answer to a call that visits all scopes, which is the same for a while.
+    /// The answer to a call that visits all scopes, which is the same for a while. Some different ones are made in
+    /// each second.
     fn answer_from_all(&mut self, call: &Call) -> Response {
-        if let Some(recent) = self.steering.recent(call, self.now) {
-            return recent.clone();
-        }
-        if !self.steering.may_visit_all(self.now) {
+        if self.steering.recent(call, self.now).is_none() && !self.steering.may_visit_all(self.now)
+        {
             let response = Response::error(503, "too many different questions in one second");
             return response.with("Retry-After", "1");
+        }
+        self.visit_all(call)
+    }
+
+    /// The same, without that bound.
+    fn visit_all(&mut self, call: &Call) -> Response {
+        if let Some(recent) = self.steering.recent(call, self.now) {
+            return recent.clone();
         }
         let response = match call.resource {
             Resource::Status => self.status(),
