@@ -16,7 +16,9 @@ const COMMANDS: &[&str] = &[
     "links",
     "settings",
     "demo",
+    "ctl",
     "state",
+    "report",
     "completions",
     "man",
 ];
@@ -89,15 +91,22 @@ fn every_command_has_help_with_an_example() {
 
 #[test]
 fn every_command_is_in_the_list_of_this_test() {
-    let help = stdout(&["--help"]);
+    assert_eq!(listed_in(&["--help"]), COMMANDS);
+}
+
+/// The commands that a help lists.
+fn listed_in(args: &[&str]) -> Vec<String> {
+    let help = stdout(args);
     let (_, rest) = help.split_once("Commands:\n").expect("a list of commands");
-    let listed: Vec<&str> = rest
-        .lines()
-        .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.split_whitespace().next())
+    let lines = rest.lines().take_while(|line| !line.is_empty());
+    // Descriptions go on in lines that are indented further.
+    let lines = lines.filter_map(|line| line.strip_prefix("  "));
+    let lines = lines.filter(|line| !line.starts_with(' '));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names
         .filter(|name| *name != "help")
-        .collect();
-    assert_eq!(listed, COMMANDS);
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The long flags in the help of a command, without the global ones.
@@ -160,6 +169,8 @@ fn each_command_has_a_man_page_with_its_flags_and_examples() {
         .collect();
     found.sort_unstable();
     let mut expected: Vec<String> = COMMANDS.iter().map(|c| format!("argiope-{c}.1")).collect();
+    let of_ctl = listed_in(&["ctl", "--help"]);
+    expected.extend(of_ctl.iter().map(|name| format!("argiope-ctl-{name}.1")));
     expected.push("argiope.1".to_owned());
     expected.sort_unstable();
     assert_eq!(found, expected);
