@@ -27,8 +27,7 @@ pub struct InboundRequest {
 
 /// Why a request was not accepted. The connection must be closed after the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InboundError {
+pub(crate) enum InboundError {
     /// The request line is not `METHOD TARGET HTTP/1.x`.
     #[error("the request line is malformed; it has the form: GET /path HTTP/1.1")]
     RequestLine,
