@@ -47,8 +47,8 @@ impl Access {
     /// Whether a request may do this: `Err` has the reply otherwise.
     ///
     /// By the Unix socket everything is allowed. By TCP a change needs the token, and so does reading unless the
-    /// client is on this machine and no proxy. Without a token the Host field must name an IP address or `localhost`: a page
-    /// whose name was bound to our address (DNS rebinding) has another name there.
+    /// client is on this machine and no proxy. Without a token the Host field must name an IP address or
+    /// `localhost`: a page whose name was bound to our address (DNS rebinding) has another name there.
     pub fn check(
         &self,
         request: &InboundRequest,

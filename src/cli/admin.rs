@@ -42,7 +42,7 @@ pub fn serve_in(crawler: &mut Crawler, lock: &DirectoryLock) {
     });
     if let Err(error) = served {
         log::warn!("`argiope ctl` cannot reach this crawl: {error}");
-        // Nobody could resume it.
+        // Without the socket, no order could lift a pause that an earlier run left.
         crawler.handle().resume();
     }
 }

@@ -22,7 +22,7 @@ fn ctl(folder: &Path, args: &[&str]) -> Ended {
 
 /// The reply to a call that succeeds.
 #[track_caller]
-pub fn told(folder: &Path, args: &[&str]) -> Value {
+pub fn reply_of(folder: &Path, args: &[&str]) -> Value {
     let ended = ctl(folder, args).expect(0);
     assert_eq!(ended.err, "");
     serde_json::from_str(&ended.out).expect("it is JSON")
@@ -91,31 +91,31 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
     let folder = crawl.folder();
     let mode = fs::metadata(folder.join("out/control.sock")).expect("it is there");
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
-    assert_eq!(told(folder, &[])["phase"], json!("running"));
-    assert_eq!(told(folder, &["pause"]), json!({"paused": true}));
+    assert_eq!(reply_of(folder, &[])["phase"], json!("running"));
+    assert_eq!(reply_of(folder, &["pause"]), json!({"paused": true}));
     thread::sleep(Duration::from_millis(100));
     assert_eq!(requests_in(&server, Duration::from_millis(500)), 0);
-    assert_eq!(told(folder, &["resume"]), json!({"paused": false}));
+    assert_eq!(reply_of(folder, &["resume"]), json!({"paused": false}));
     let scope = format!("127.0.0.1:{}", server.port());
-    let reply = told(folder, &["set", &scope, "delay=10s"]);
+    let reply = reply_of(folder, &["set", &scope, "delay=10s"]);
     assert_eq!(reply["settings"], json!({"delay": 10}));
     thread::sleep(Duration::from_millis(100));
     assert_eq!(requests_in(&server, Duration::from_millis(700)), 0);
-    let shown = told(folder, &["scope", &scope]);
+    let shown = reply_of(folder, &["scope", &scope]);
     assert_eq!(shown["now"]["limited_by"], json!("user"));
-    let listed = told(
+    let listed = reply_of(
         folder,
         &[
             "scopes", "--sort", "sent", "--match", "127.*", "--limit", "3",
         ],
     );
     assert_eq!(listed["scopes"][0]["scope"], json!(scope));
-    told(folder, &["set", &scope]);
+    reply_of(folder, &["set", &scope]);
     let extra = crawl.file(
         "extra",
         format!("# more\n{}\n", server.url("/extra")).as_bytes(),
     );
-    let added = told(folder, &["seeds", extra.to_str().expect("a path")]);
+    let added = reply_of(folder, &["seeds", extra.to_str().expect("a path")]);
     assert_eq!(added, json!({"accepted": 1, "rejected": []}));
     let meta = "x".repeat(20_000);
     let long = |n| {
@@ -126,9 +126,9 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
     };
     let long: String = (0..110).map(long).collect();
     let long = crawl.file("long", long.as_bytes());
-    let added = told(folder, &["seeds", long.to_str().expect("a path")]);
+    let added = reply_of(folder, &["seeds", long.to_str().expect("a path")]);
     assert_eq!(added["accepted"], json!(110));
-    assert_eq!(told(folder, &["stop", "--now"]), json!({"grace": 0.0}));
+    assert_eq!(reply_of(folder, &["stop", "--now"]), json!({"grace": 0.0}));
     let ended = going.wait().expect(3);
     assert!(!is_listening(folder));
     let crawled = crawl.left(ended);
@@ -157,11 +157,11 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     let going = start(&crawl, &server);
     let folder = crawl.folder();
     let scope = format!("127.0.0.1:{}", server.port());
-    told(folder, &["set", &scope, "delay=5s"]);
-    told(folder, &["pause"]);
-    let excluded = told(folder, &["exclude", "*.example.com", "a.test"]);
+    reply_of(folder, &["set", &scope, "delay=5s"]);
+    reply_of(folder, &["pause"]);
+    let excluded = reply_of(folder, &["exclude", "*.example.com", "a.test"]);
     assert_eq!(excluded, json!({"excluded": ["*.example.com", "a.test"]}));
-    told(folder, &["include", "a.test"]);
+    reply_of(folder, &["include", "a.test"]);
     going.signal(Signal::KILL);
     going.wait();
     assert!(is_listening(folder), "nobody has removed the socket");
@@ -172,19 +172,19 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     while ctl(folder, &[]).code != Some(0) {
         thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(told(folder, &[])["paused"], json!(true));
+    assert_eq!(reply_of(folder, &[])["paused"], json!(true));
     assert_eq!(
-        told(folder, &["exclude"]),
+        reply_of(folder, &["exclude"]),
         json!({"excluded": ["*.example.com"]})
     );
     assert_eq!(requests_in(&server, Duration::from_millis(300)), 0);
-    told(folder, &["resume"]);
+    reply_of(folder, &["resume"]);
     while requests(&server) == before {
         thread::sleep(Duration::from_millis(10));
     }
-    let shown = told(folder, &["scope", &scope]);
+    let shown = reply_of(folder, &["scope", &scope]);
     assert_eq!(shown["settings"], json!({"delay": 5}));
-    told(folder, &["stop", "--now"]);
+    reply_of(folder, &["stop", "--now"]);
     resumed.wait().expect(3);
     let orders = fs::read_to_string(folder.join("out/orders.jsonl")).expect("a file");
     assert_eq!(orders.lines().count(), 7, "{orders}");
@@ -208,10 +208,10 @@ fn by_tcp_a_change_needs_the_token() {
     };
     assert!(pause("").starts_with("HTTP/1.1 401 "));
     assert!(pause("Authorization: Bearer 0123456789abcdeg\r\n").starts_with("HTTP/1.1 401 "));
-    assert_eq!(told(crawl.folder(), &[])["paused"], json!(false));
+    assert_eq!(reply_of(crawl.folder(), &[])["paused"], json!(false));
     assert!(pause("Authorization: Bearer 0123456789abcdef\r\n").starts_with("HTTP/1.1 200 "));
-    assert_eq!(told(crawl.folder(), &[])["paused"], json!(true));
-    told(crawl.folder(), &["stop", "--now"]);
+    assert_eq!(reply_of(crawl.folder(), &[])["paused"], json!(true));
+    reply_of(crawl.folder(), &["stop", "--now"]);
     going.wait().expect(3);
 }
 
@@ -264,13 +264,13 @@ fn malformed_slow_oversized_and_unauthenticated_requests_change_nothing() {
     let began = Instant::now();
     assert!(get(&at, "/healthz", "Host: localhost\r\n").starts_with("HTTP/1.1 200 "));
     assert!(began.elapsed() < Duration::from_secs(5));
-    let status = told(crawl.folder(), &["status"]);
+    let status = reply_of(crawl.folder(), &["status"]);
     assert_eq!(
         (&status["paused"], &status["phase"]),
         (&json!(false), &json!("running"))
     );
     assert!(!crawl.folder().join("out/orders.jsonl").exists());
-    told(crawl.folder(), &["stop", "--now"]);
+    reply_of(crawl.folder(), &["stop", "--now"]);
     going.wait().expect(3);
 }
 
@@ -300,7 +300,7 @@ fn a_client_that_does_not_read_is_sent_no_more_than_it_takes() {
     let before = memory(&going);
     thread::sleep(Duration::from_millis(500));
     assert!(memory(&going) < before + 20_000);
-    told(crawl.folder(), &["stop", "--now"]);
+    reply_of(crawl.folder(), &["stop", "--now"]);
     going.wait().expect(3);
 }
 

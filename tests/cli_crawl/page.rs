@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
-use crate::control::{free_address, get, requests_in, start, told};
+use crate::control::{free_address, get, reply_of, requests_in, start};
 use crate::run::Crawl;
 use crate::server::{Asked, Server, page, reply};
 
@@ -79,7 +79,7 @@ fn the_policy_has_the_digests_of_the_style_and_the_script() {
             "the policy in src/admin/page.rs must have {source}"
         );
     }
-    told(crawl.folder(), &["stop", "--now"]);
+    reply_of(crawl.folder(), &["stop", "--now"]);
     going.wait().expect(3);
 }
 
@@ -103,7 +103,7 @@ fn events_arrive_each_second_and_the_last_one_when_the_crawl_is_over() {
             events.push(event);
             if events.len() == 4 {
                 assert!(began.elapsed() >= Duration::from_millis(2900));
-                told(crawl.folder(), &["stop", "--now"]);
+                reply_of(crawl.folder(), &["stop", "--now"]);
             }
         }
     }
@@ -133,7 +133,7 @@ fn chromium_shows_what_the_server_saw_and_gives_orders() {
     check_accessibility(&mut browser);
     take_pictures(&mut browser);
     assert_eq!(browser.take_complaints(), [] as [Value; 0]);
-    told(crawl.folder(), &["stop", "--now"]);
+    reply_of(crawl.folder(), &["stop", "--now"]);
     going.wait().expect(3);
     browser.wait("document.getElementById('state').textContent.startsWith('The crawl is over')");
     assert_eq!(browser.text("lost"), "");
@@ -244,7 +244,7 @@ fn check_hostile_names(browser: &mut Browser, folder: &Path) {
         "document.getElementById('pace-delay').value = '7.5'; document.getElementById('pace').requestSubmit()",
     );
     browser.wait("document.getElementById('ordered').textContent.startsWith('The delay of <img')");
-    let scope = told(folder, &["scope", HOSTILE[0]]);
+    let scope = reply_of(folder, &["scope", HOSTILE[0]]);
     assert_eq!(scope["settings"], json!({"delay": 7.5}));
     assert_eq!(browser.value("document.title"), json!("Argiope"));
     let made = "document.querySelectorAll('img, #broken, h1 + h1, [onfocus], [onerror]').length";

@@ -50,7 +50,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// An operator had paused an earlier run, and nobody has resumed it: this one begins so. Returns true.
+    /// Restores the pause that an operator ordered in an earlier run. Returns true: the order is kept.
     pub fn restore_pause(&mut self) -> bool {
         self.control.order_pause(true);
         log::warn!(

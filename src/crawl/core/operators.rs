@@ -208,7 +208,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// The crawl is over: nobody is served any more. The last event of a stream has the phase `over`.
+    /// Closes the control interface at the end of the crawl. The last event of a stream has the phase `over`.
     pub fn close_operators(&mut self) {
         let network = &self.network;
         let streams = self

@@ -1,6 +1,6 @@
 //! Reads requests as they arrive on a server's connection (RFC 9112).
 //!
-//! Stricter than the reader of replies: whoever sends requests to us can be told what is wrong with them.
+//! Stricter than the reader of replies: a request that two readers could understand in two ways is an error.
 
 use std::mem::take;
 
