@@ -19,7 +19,9 @@ use crate::throttle::settings::ScopePatch;
 impl<I: Io> Core<I> {
     /// Takes an order.
     pub fn take_order(&mut self, asked: Asked) {
-        if !self.control.phase().is_fetching() {
+        // The last writes may wait for a full disk: they can be stopped.
+        let is_stop = asked.call.resource == Resource::Stop;
+        if !is_stop && !self.control.phase().is_fetching() {
             let message = "the crawl is over, but for its last writes";
             return self.refuse(&asked, &Response::error(409, message));
         }
