@@ -297,6 +297,12 @@ const TOUCHED: &[(&str, &str)] = &[
     ("given", "control frontier throttle journal"),
     ("operators", "network journal steering"),
     ("views", "control frontier throttle network output"),
+    ("host_view", "frontier flights network spill"),
+    ("url_view", "work frontier flights network spill steering"),
+    (
+        "waits_view",
+        "control frontier throttle network outage output",
+    ),
 ];
 
 /// The most machines in a row: half of them.

@@ -30,6 +30,10 @@ pub enum Resource {
     Scopes,
     /// One scope with its pacing.
     Scope,
+    /// One host: its robots.txt, addresses, connections and health.
+    Host,
+    /// One URL: where it is, and what it waits for.
+    Url,
     /// Stops departures.
     Pause,
     /// Resumes departures.
@@ -158,6 +162,8 @@ pub const ROUTES: &[Route] = &[
         Resource::Scopes,
     ),
     get("/v1/scopes/{name}", &[], Permission::Read, Resource::Scope),
+    get("/v1/hosts/{name}", &[], Permission::Read, Resource::Host),
+    get("/v1/urls/{name}", &[], Permission::Read, Resource::Url),
     order("PUT", "/v1/scopes/{name}", Resource::ChangeScope),
     order("POST", "/v1/scopes/{name}/cancel", Resource::CancelScope),
     order("POST", "/v1/pause", Resource::Pause),

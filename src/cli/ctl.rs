@@ -38,6 +38,10 @@ pub enum Job {
     },
     /// One scope.
     Scope(String),
+    /// One host.
+    Host(String),
+    /// One URL.
+    Url(String),
     /// Replaces the settings of a scope: `key=value` each, or one JSON object.
     Set {
         /// The scope, a pattern, or `default`.
@@ -78,6 +82,8 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
             client.get(&path)?
         }
         Job::Scope(name) => client.get(&format!("/v1/scopes/{}", encoded(&name)))?,
+        Job::Host(name) => client.get(&format!("/v1/hosts/{}", encoded(&name)))?,
+        Job::Url(url) => client.get(&format!("/v1/urls/{}", encoded(&url)))?,
         Job::Set { name, settings } => {
             let body = patch(&settings)?;
             client.call("PUT", &format!("/v1/scopes/{}", encoded(&name)), &body)?

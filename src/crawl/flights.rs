@@ -64,6 +64,12 @@ impl Flights {
             .collect()
     }
 
+    /// The attempts of the lanes that `is_wanted` names.
+    pub fn of_lanes(&self, is_wanted: impl Fn(LaneId) -> bool) -> impl Iterator<Item = &Flight> {
+        let flights = self.slab.iter().map(|(_, flight)| flight);
+        flights.filter(move |flight| is_wanted(flight.lane))
+    }
+
     /// Number of attempts.
     pub fn len(&self) -> usize {
         self.slab.len()

@@ -125,6 +125,17 @@ impl Pool {
         }
     }
 
+    /// Number of an origin's connections; a linear search over these.
+    pub fn count_of(&self, origin: u64) -> usize {
+        let mut next = self.tops.get(&origin).copied();
+        let mut count = 0;
+        while let Some(connection) = next {
+            count += 1;
+            next = self.entries[connection as usize].and_then(|entry| entry.below);
+        }
+        count
+    }
+
     /// Takes the origin's most recently used connection, which is the most likely to be alive.
     pub fn take(&mut self, origin: u64) -> Option<u32> {
         let connection = *self.tops.get(&origin)?;

@@ -316,6 +316,11 @@ impl Hosts {
         }
     }
 
+    /// Failures of a host since its last success, up to 255.
+    pub fn failures_of(&self, host_port: HostPort) -> u8 {
+        self.failures.count(host_port)
+    }
+
     /// Records a failure. The host is held for 5 s after five failures in a row, or after one request for
     /// robots.txt without an answer; each failure after a hold holds it for twice as long, up to 15 min.
     /// A failure `down_after` or more after the first of the row gives it up; no hold ends later than

@@ -26,12 +26,14 @@ mod routes;
 mod limits;
 mod removal;
 mod resuming;
+mod views;
 
 pub use self::activation::ActiveLimits;
 pub use self::active::TURN;
 pub use self::eviction::Evicted;
 pub use self::exclusions::EXCLUSIONS_MAX;
 pub use self::lifecycle::NewLane;
+pub use self::views::{LaneView, LaneWait, OriginView, QueuedUrl, RobotsView, UrlSearch};
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -25,5 +25,6 @@ mod saved_robots;
 pub mod settings;
 
 pub use lanes::{
-    ActiveLimits, EXCLUSIONS_MAX, Evicted, Frontier, LaneChange, NewLane, Next, TURN, Unsent,
+    ActiveLimits, EXCLUSIONS_MAX, Evicted, Frontier, LaneChange, LaneView, LaneWait, NewLane, Next,
+    OriginView, QueuedUrl, RobotsView, TURN, Unsent, UrlSearch,
 };

@@ -115,6 +115,26 @@ impl Origins {
         (self.origins[id as usize].key(), route)
     }
 
+    /// The numbers of all origins of a host and port, one for each route.
+    pub fn numbers_of(&self, key: Key) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        let first = self.first_of(key.0);
+        if first != NONE && self.origins[first as usize].key() == key {
+            numbers.push(first);
+        }
+        let hash = self.hasher.hash_one((key, None::<&Route>));
+        let is_it = |id: &u32| self.key(*id) == (key, None);
+        numbers.extend(self.table.find(hash, is_it));
+        let routed = self.routes.keys().copied();
+        numbers.extend(routed.filter(|id| self.origins[*id as usize].key() == key && *id != first));
+        numbers
+    }
+
+    /// Number of the origin of a host that was used first.
+    pub fn first_number(&self, host: HostId) -> Option<u32> {
+        Some(self.first_of(host)).filter(|first| *first != NONE)
+    }
+
     /// Whether it is reached by a route other than the settings'.
     pub fn has_route(&self, id: u32) -> bool {
         self.routes.contains_key(&id)
@@ -165,7 +185,7 @@ impl Origins {
 }
 
 /// Host, port, and whether the scheme is https.
-type Key = (HostId, u16, bool);
+pub(super) type Key = (HostId, u16, bool);
 
 impl Origin {
     /// Whether the scheme is https, and the port.

@@ -1,5 +1,9 @@
 //! Priority queue of one lane's requests.
 
+mod finding;
+
+pub use self::finding::Found;
+
 use crate::frontier::request::PageKind;
 use std::collections::{BinaryHeap, VecDeque};
 

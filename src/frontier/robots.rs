@@ -213,6 +213,11 @@ impl RulesCache {
         }
     }
 
+    /// Whether rules allow a URL, without counting that as use.
+    pub fn allows(&self, number: u32, target: &str) -> bool {
+        self.get(number).rules.allowed(target).allowed
+    }
+
     /// Number of comparisons since the last call.
     pub fn take_steps(&mut self) -> usize {
         std::mem::take(&mut self.steps)

@@ -62,6 +62,17 @@ pub enum SeenAnswer {
     Later,
 }
 
+/// Whether a URL is in the set, as far as that is known without reading the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is.
+    Seen,
+    /// A run on disk has its key, but for one chance in a thousand.
+    Likely,
+    /// It is not.
+    New,
+}
+
 impl Seen {
     /// Creates an empty set.
     pub fn new(secret: &Secret) -> Self {
@@ -250,6 +261,18 @@ impl Seen {
     pub fn contains(&self, key: UrlKey) -> bool {
         let print = print_of(key);
         self.has_in_memory(print) || self.may_be_in_runs(print)
+    }
+
+    /// Whether the URL is present.
+    pub fn presence(&self, key: UrlKey) -> Presence {
+        let print = print_of(key);
+        if self.has_in_memory(print) || self.recent.has(print) && !self.undone.contains(&print) {
+            return Presence::Seen;
+        }
+        match self.may_be_in_runs(print) {
+            true => Presence::Likely,
+            false => Presence::New,
+        }
     }
 
     /// Number of URLs.

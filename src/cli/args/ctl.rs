@@ -43,6 +43,16 @@ enum CtlCommand {
         /// The scope
         name: String,
     },
+    /// One host: its robots.txt, addresses, connections and health
+    Host {
+        /// The host, with its port unless that is the usual one
+        name: String,
+    },
+    /// One URL: where it is, and why it has not been fetched yet
+    Url {
+        /// The URL
+        url: String,
+    },
     /// Replace the settings of a scope, of a pattern such as *.example.com, or of default; without any, the scope
     /// has none of its own
     Set {
@@ -102,6 +112,8 @@ impl From<Ctl> for CtlArgs {
                 limit,
             },
             CtlCommand::Scope { name } => Job::Scope(name),
+            CtlCommand::Host { name } => Job::Host(name),
+            CtlCommand::Url { url } => Job::Url(url),
             CtlCommand::Set { name, settings } => Job::Set { name, settings },
             CtlCommand::Cancel { name } => Job::Cancel(name),
             CtlCommand::Pause => Job::Pause,

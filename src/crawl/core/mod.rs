@@ -13,6 +13,7 @@ mod given;
 mod finding;
 mod follow;
 mod granting;
+mod host_view;
 mod health;
 mod inputs;
 mod lanes;
@@ -39,7 +40,9 @@ mod spilling;
 mod evicting;
 mod keeping;
 mod starting;
+mod url_view;
 mod views;
+mod waits_view;
 #[cfg(test)]
 pub mod tests;
 

@@ -44,6 +44,9 @@ impl<I: Io> Core<I> {
         if self.steering.is_empty() {
             return;
         }
+        if self.advance_url_search() {
+            self.wakeups.turn_again();
+        }
         // Both may visit all scopes, and one turn does that once.
         match self.send_events() {
             true => self.wakeups.turn_again(),
@@ -91,6 +94,8 @@ impl<I: Io> Core<I> {
             ),
             Resource::Status | Resource::Scopes | Resource::Metrics => self.answer_from_all(call),
             Resource::Scope => self.scope(&call.name),
+            Resource::Host => self.host(&call.name),
+            Resource::Url => return self.begin_url(&asked),
             Resource::Exclusions => self.exclusions(),
             Resource::Pause
             | Resource::Resume

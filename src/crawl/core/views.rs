@@ -84,8 +84,7 @@ impl<I: Io> Core<I> {
     /// One scope: its present state, and its pacing so far.
     pub fn scope(&self, name: &str) -> Response {
         let pacing = ScopePacing::named(&self.throttle, name, self.now);
-        let view = self.throttle.view(name, self.now);
-        if pacing.is_none() && view.is_none() {
+        if pacing.is_none() && self.throttle.view(name, self.now).is_none() {
             let message = format!(
                 "there is no scope {name:?} now: nothing was sent under it, and nothing waits for it"
             );
@@ -94,29 +93,35 @@ impl<I: Io> Core<I> {
         let entry: Value = self.entry_json(name);
         let mut scope = pacing.map_or_else(|| json!({"scope": name}), |pacing| pacing.to_json());
         scope["settings"] = entry;
-        scope["now"] = view.map_or(Value::Null, |view| {
-            let wall = |at: Instant| self.network.wall_at(at).to_string();
-            let is_late = view.next_send > self.now;
-            let waits = self
-                .throttle
-                .account_of(name)
-                .and_then(|account| account.waits());
-            json!({
-                "in_flight": view.in_flight,
-                "lanes": view.lanes,
-                "delay": view.pace.delay.as_secs_f64(),
-                "concurrency": view.pace.concurrency,
-                "sent": view.sent.map(wall),
-                "gap": view.gap.as_secs_f64(),
-                "next_send": is_late.then(|| wall(view.next_send)),
-                "limited_by": is_late.then(|| view.rule.as_str()),
-                "held": view.is_held,
-                "has_free_slot": view.has_free_slot,
-                "waits_for": waits.map(|(cause, _)| cause.as_str()),
-                "waits_since": waits.map(|(_, since)| wall(since)),
-            })
-        });
+        scope["now"] = self.scope_now(name);
         Response::json(200, &scope)
+    }
+
+    /// The present state of a scope; null if it has none.
+    pub fn scope_now(&self, name: &str) -> Value {
+        let Some(view) = self.throttle.view(name, self.now) else {
+            return Value::Null;
+        };
+        let wall = |at: Instant| self.network.wall_at(at).to_string();
+        let is_late = view.next_send > self.now;
+        let waits = self
+            .throttle
+            .account_of(name)
+            .and_then(|account| account.waits());
+        json!({
+            "in_flight": view.in_flight,
+            "lanes": view.lanes,
+            "delay": view.pace.delay.as_secs_f64(),
+            "concurrency": view.pace.concurrency,
+            "sent": view.sent.map(wall),
+            "gap": view.gap.as_secs_f64(),
+            "next_send": is_late.then(|| wall(view.next_send)),
+            "limited_by": is_late.then(|| view.rule.as_str()),
+            "held": view.is_held,
+            "has_free_slot": view.has_free_slot,
+            "waits_for": waits.map(|(cause, _)| cause.as_str()),
+            "waits_since": waits.map(|(_, since)| wall(since)),
+        })
     }
 }
 

@@ -71,6 +71,11 @@ impl Lookups {
         self.took.remove(&lane)
     }
 
+    /// Since when a lane waits for an answer; `None` if it does not.
+    pub fn waits_since(&self, lane: LaneId) -> Option<Instant> {
+        self.asked.get(&lane).copied()
+    }
+
     /// Number of lanes that wait for an answer.
     pub fn under_way(&self) -> usize {
         self.asked.len()

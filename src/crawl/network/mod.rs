@@ -247,6 +247,11 @@ impl<I: Io> Network<I> {
         self.proxy_origins.release(number);
     }
 
+    /// Number of idle connections of an origin.
+    pub fn idle_connections(&self, origin: Origin) -> usize {
+        self.pool.count_of(origin.number())
+    }
+
     /// Most requests in flight for which this machine has sockets.
     pub fn in_flight_max(&self) -> usize {
         self.room.most()

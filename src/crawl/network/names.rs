@@ -11,7 +11,9 @@ use crate::base::time::Instant;
 use crate::crawl::network::guard::Guard;
 use crate::crawl::network::lookups::Lookups;
 use crate::fetch::failure::Failure;
-use crate::fetch::resolver::{Action, Addresses, Answer, Lookup, Resolver, SocketId, Waiter};
+use crate::fetch::resolver::{
+    Action, Addresses, Answer, Lookup, NameView, Resolver, SocketId, Waiter,
+};
 
 /// Names of hosts, with their addresses.
 pub struct Names {
@@ -56,6 +58,11 @@ impl Names {
     /// Whether a lookup of a host would begin at once.
     pub fn knows(&self, host: &str, port: u16, now: Instant) -> bool {
         self.resolver.knows(host, port, now)
+    }
+
+    /// What is known of a host; see [`Resolver::view`].
+    pub fn view(&self, host: &str, port: u16, now: Instant) -> NameView {
+        self.resolver.view(host, port, now)
     }
 
     /// Whether an override answers for a host.

@@ -157,6 +157,11 @@ impl Outage {
         self.breaker.handle_timeout(now);
     }
 
+    /// The egress for which a lane waits; `None` if it waits for none.
+    pub fn parked_for(&self, lane: LaneId) -> Option<Egress> {
+        self.parked.get(&lane).map(|parked| parked.egress)
+    }
+
     /// Returns the time until which nothing may be sent by this egress; `None` if it is not open.
     pub fn blocked_until(&self, egress: Egress) -> Option<Instant> {
         self.breaker.blocked_until(egress)

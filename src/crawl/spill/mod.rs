@@ -194,6 +194,16 @@ impl Spill {
         }
     }
 
+    /// Whether an origin has requests here, as far as they are not being read.
+    pub fn has(&self, origin: u64) -> bool {
+        self.open.as_ref().is_some_and(|open| {
+            let writing = open.writing.as_ref();
+            open.index.has(origin)
+                || open.tail.has(origin)
+                || writing.is_some_and(|blocks| blocks.has(origin))
+        })
+    }
+
     /// Number of requests.
     pub fn len(&self) -> usize {
         self.open.as_ref().map_or(0, |open| open.requests as usize)

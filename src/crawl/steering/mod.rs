@@ -1,6 +1,7 @@
 //! The connections of operators: which request is answered next, what it may do, and replies that wait for the disk.
 
 mod orders_file;
+mod searches;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -9,6 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::orders_file::OrdersFile;
+pub use self::searches::Search;
+use self::searches::Searches;
 use crate::admin::access::{Access, Via};
 use crate::admin::connection::Connection;
 use crate::admin::response::Response;
@@ -30,6 +33,7 @@ pub struct Steering {
     /// The connection that was served last: the next one has its turn.
     served: Option<Key>,
     orders: OrdersFile,
+    searches: Searches,
     /// The last calls that visited all scopes, with their answers.
     recent: VecDeque<(Call, Instant, Response)>,
     /// How many such answers were made since a moment.
@@ -78,6 +82,7 @@ impl Default for Steering {
             connections: BTreeMap::new(),
             served: None,
             orders: OrdersFile::default(),
+            searches: Searches::default(),
             recent: VecDeque::new(),
             visits: (Instant::START, 0),
         }
@@ -125,6 +130,7 @@ impl Steering {
             }
             OperatorEvent::Failed => {
                 self.connections.remove(&key);
+                self.searches.end(key);
             }
         }
     }
@@ -236,6 +242,11 @@ impl Steering {
         }
     }
 
+    /// The questions about URLs that are being searched for.
+    pub fn searches(&mut self) -> &mut Searches {
+        &mut self.searches
+    }
+
     /// Whether an order is on its way to the disk.
     pub fn is_recording(&self) -> bool {
         let mut connections = self.connections.values();
@@ -320,6 +331,7 @@ impl Steering {
             }
             let is_late = now >= served.connection.deadline(is_sending);
             if is_late || served.connection.is_over(now) && !is_sending {
+                self.searches.end(*key);
                 steps.push((*key, SocketStep::Close));
                 return false;
             }
@@ -335,6 +347,7 @@ impl Steering {
 
     /// Removes all connections.
     pub fn drain(&mut self) -> Vec<Key> {
+        self.searches.clear();
         std::mem::take(&mut self.connections).into_keys().collect()
     }
 }

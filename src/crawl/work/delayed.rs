@@ -35,6 +35,13 @@ impl Delayed {
         Some(self.waiting.pop_first()?.1)
     }
 
+    /// The first request that `is_wanted` names, and when it resumes.
+    pub fn find(&self, is_wanted: impl Fn(&Job) -> bool) -> Option<(&Job, Instant)> {
+        let mut waiting = self.waiting.iter();
+        let (at, job) = waiting.find(|(_, job)| is_wanted(job))?;
+        Some((job, at.0))
+    }
+
     /// The numbers of the attempts that wait.
     pub fn ids(&self) -> impl Iterator<Item = u64> {
         self.waiting.keys().map(|(_, id)| *id)

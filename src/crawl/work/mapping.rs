@@ -83,6 +83,12 @@ impl Mapping {
         warns
     }
 
+    /// The first request that `is_wanted` names.
+    pub fn find(&self, is_wanted: impl Fn(&Job) -> bool) -> Option<&Job> {
+        let mut waiting = self.waiting.values().map(|waiting| &*waiting.job);
+        waiting.find(|job| is_wanted(job))
+    }
+
     /// The numbers of the attempts that wait.
     pub fn ids(&self) -> impl Iterator<Item = u64> {
         self.waiting.values().map(|waiting| waiting.job.id)

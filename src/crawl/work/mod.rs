@@ -22,6 +22,7 @@ use crate::frontier::job::Job;
 use crate::frontier::offers::OfferId;
 use crate::io::Memory;
 use crate::throttle::map::{DeferredScopes, Facts, ScopeMap, ScopeQuery};
+use crate::wire::url::CrawlUrl;
 
 /// Requests outside of the frontier.
 ///
@@ -134,6 +135,15 @@ impl Work {
     /// Removes all requests that wait for the frontier's answer.
     pub fn take_offers(&mut self) -> Vec<(OfferId, Offered)> {
         self.offers.take_out(|_| true)
+    }
+
+    /// The request for a URL that waits outside of the frontier, and when it resumes if that is known.
+    pub fn find(&self, url: &CrawlUrl) -> Option<(&Job, Option<Instant>)> {
+        let is_it = |job: &Job| job.url == *url;
+        if let Some((job, at)) = self.delayed.find(is_it) {
+            return Some((job, Some(at)));
+        }
+        self.mapping.find(is_it).map(|job| (job, None))
     }
 
     /// Whether requests wait for the frontier's answer.

@@ -142,12 +142,16 @@ impl Cache {
         self.failures_from = now;
     }
 
+    /// The valid answer for a name, without counting that as use.
+    pub(super) fn peek(&self, host: &str, now: Instant) -> Option<&Known> {
+        let known = &self.entries[self.find(host)?].known;
+        let is_valid = known.until() > now && !known.failed_before(self.failures_from);
+        is_valid.then_some(known)
+    }
+
     /// Returns whether an entry for a name is valid now, without counting that as use.
     pub(super) fn knows(&self, host: &str, now: Instant) -> bool {
-        self.find(host).is_some_and(|index| {
-            let known = &self.entries[index].known;
-            known.until() > now && !known.failed_before(self.failures_from)
-        })
+        self.peek(host, now).is_some()
     }
 
     fn find(&self, host: &str) -> Option<usize> {
@@ -285,7 +289,8 @@ impl Known {
         }
     }
 
-    fn until(&self) -> Instant {
+    /// When it expires, or is looked up again.
+    pub(super) fn until(&self) -> Instant {
         match self {
             Known::Found { expires, .. } | Known::Absent { expires, .. } => *expires,
             Known::Failing { until, .. } => *until,

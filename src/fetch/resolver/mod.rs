@@ -89,6 +89,22 @@ pub enum Lookup {
     Busy,
 }
 
+/// What a resolver knows of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameView {
+    /// Nothing.
+    Unknown,
+    /// It is being looked up.
+    LookingUp,
+    /// Its addresses, or why there are none.
+    Known {
+        /// The answer.
+        answer: Result<Answer, Failure>,
+        /// When it expires; `None` if it is not from a name server.
+        until: Option<Instant>,
+    },
+}
+
 /// Action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -274,6 +290,25 @@ impl Resolver {
     pub fn knows(&self, host: &str, port: u16, now: Instant) -> bool {
         let host = plain_host(host);
         self.fixed.get(&host, port).is_some() || self.cache.knows(&host, now)
+    }
+
+    /// What is known of a host now, without looking it up.
+    pub fn view(&self, host: &str, port: u16, now: Instant) -> NameView {
+        let host = plain_host(host);
+        if let Some(answer) = self.fixed.get(&host, port) {
+            return NameView::Known {
+                answer: answer.map_err(Fault::failure),
+                until: None,
+            };
+        }
+        match self.cache.peek(&host, now) {
+            Some(known) => NameView::Known {
+                answer: known.answer(),
+                until: Some(known.until()),
+            },
+            None if self.by_host.contains_key(&*host) => NameView::LookingUp,
+            None => NameView::Unknown,
+        }
     }
 
     /// Returns whether an override answers for a host, so that no name server is queried.

@@ -200,6 +200,12 @@ impl Failures {
         }
     }
 
+    /// Failures of a host since its last success.
+    pub fn count(&self, host_port: HostPort) -> u8 {
+        let failing = self.failing.get(&host_port);
+        failing.map_or(0, |failing| failing.failures)
+    }
+
     /// A host fails from now on. Returns whether it did not before.
     pub fn begin(&mut self, host_port: HostPort, name: &str, now: Instant) -> bool {
         self.saved.add(name, host_port.1);

@@ -128,7 +128,7 @@ impl Frontier {
     }
 
     /// Checks `PAGES_PER_DOMAIN_MAX` and `BYTES_PER_DOMAIN_MAX`.
-    fn filter_domain(&self, url: &CrawlUrl) -> Result<(), Filtered> {
+    pub(super) fn filter_domain(&self, url: &CrawlUrl) -> Result<(), Filtered> {
         if self.domains.are_counted() {
             match self.domains.standing(self.domains.key_of(url.host_str())) {
                 DomainStanding::Pages => return Err(Filtered::DomainPages),

@@ -11,6 +11,7 @@ use crate::admin::routes::ROUTES;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
+use crate::crawl::config::Config;
 use crate::crawl::core::tests::trial::{
     SinkRecord, calm, crawl_in_world, finish, get, run_for, turn,
 };
@@ -51,8 +52,8 @@ impl World for Operated {
 }
 
 /// A crawl with an operator.
-struct Trial {
-    crawler: Crawler<Sim>,
+pub struct Trial {
+    pub crawler: Crawler<Sim>,
     record: SinkRecord,
     world: Shared<Operated>,
 }
@@ -68,26 +69,37 @@ fn endpoint() -> Endpoint {
 
 impl Trial {
     /// A crawl of two hosts, 100 ms between requests, with so many pages of each.
-    fn new(pages: u32) -> Self {
+    pub fn new(pages: u32) -> Self {
         Trial::under(Faults::default(), pages)
     }
 
     /// The same, under faults.
-    fn under(faults: Faults, pages: u32) -> Self {
+    pub fn under(faults: Faults, pages: u32) -> Self {
+        let mut trial = Trial::configured(faults, |_| {});
+        for host in 1..=2 {
+            for page in 0..pages {
+                trial.crawler.submit(get(host, page)).expect("it is a URL");
+            }
+        }
+        trial
+    }
+
+    /// A crawl without requests, 100 ms between them, of this configuration.
+    pub fn with(edit: impl FnOnce(&mut Config)) -> Self {
+        Trial::configured(Faults::default(), edit)
+    }
+
+    fn configured(faults: Faults, edit: impl FnOnce(&mut Config)) -> Self {
         let world = Shared::new(Operated {
             origins: calm(Duration::from_millis(5)),
             ..Operated::default()
         });
         let (mut crawler, record) = crawl_in_world(Shared::clone(&world), faults, |config, _| {
             config.throttle.default.delay = Duration::from_millis(100);
+            edit(config);
         });
         let admin = Admin::new().socket("/crawl/control.sock").orders(ORDERS, 0);
         crawler.serve(admin).expect("nothing else listens");
-        for host in 1..=2 {
-            for page in 0..pages {
-                crawler.submit(get(host, page)).expect("it is a URL");
-            }
-        }
         Trial {
             crawler,
             record,
@@ -95,8 +107,19 @@ impl Trial {
         }
     }
 
+    /// A server takes so long for its robots.txt, which it does not have.
+    pub fn slow_robots(&mut self, at: &str, think: Duration) {
+        let at: SocketAddr = at.parse().expect("an address");
+        let reply = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+        let world = self.world.borrow();
+        world
+            .origins
+            .borrow_mut()
+            .reply(at, "/robots.txt", think, reply);
+    }
+
     /// Opens a connection and sends these bytes on it.
-    fn send(&mut self, bytes: &[u8]) -> ConnId {
+    pub fn send(&mut self, bytes: &[u8]) -> ConnId {
         let peer = Peer::Unix(Credentials {
             pid: Some(7),
             uid: 1000,
@@ -110,7 +133,7 @@ impl Trial {
     }
 
     /// The status and the body of a reply, once that is whole.
-    fn reply(&self, conn: ConnId) -> Option<(u16, String)> {
+    pub fn reply(&self, conn: ConnId) -> Option<(u16, String)> {
         let world = self.world.borrow();
         let reply = String::from_utf8(world.replies[&conn].clone()).expect("it is text");
         let (head, body) = reply.split_once("\r\n\r\n")?;
@@ -121,7 +144,7 @@ impl Trial {
     }
 
     /// Sends a request and waits for its reply, at most a second.
-    fn ask(&mut self, method: &str, path: &str, body: &str) -> (u16, Value) {
+    pub fn ask(&mut self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -143,14 +166,14 @@ impl Trial {
     }
 
     /// The same, if it succeeds.
-    fn ask_well(&mut self, method: &str, path: &str, body: &str) -> Value {
+    pub fn ask_well(&mut self, method: &str, path: &str, body: &str) -> Value {
         let (status, reply) = self.ask(method, path, body);
         assert_eq!(status, 200, "{method} {path}: {reply}");
         reply
     }
 
     /// When the servers received requests, since a moment.
-    fn hits_since(&self, from: Instant) -> Vec<Instant> {
+    pub fn hits_since(&self, from: Instant) -> Vec<Instant> {
         let world = self.world.borrow();
         let origins = world.origins.borrow();
         let hits = origins.hits().iter().map(|hit| hit.at);
@@ -165,7 +188,7 @@ impl Trial {
         }
     }
 
-    fn now(&self) -> Instant {
+    pub fn now(&self) -> Instant {
         self.crawler.io().now()
     }
 
@@ -192,12 +215,12 @@ impl Trial {
         events.collect()
     }
 
-    fn run(&mut self, millis: u64) {
+    pub fn run(&mut self, millis: u64) {
         run_for(&mut self.crawler, Duration::from_millis(millis));
     }
 
     /// The lines of the file of orders.
-    fn orders(&self) -> Vec<Value> {
+    pub fn orders(&self) -> Vec<Value> {
         let io = self.crawler.io();
         let path = Path::new(ORDERS);
         let bytes = io.files().get(path).cloned().unwrap_or_default();
@@ -269,13 +292,16 @@ impl RandomOperator {
         };
         let host = ["10.0.0.2", "*.test", "10.0.0.7"][self.rng.below(3) as usize];
         let method = ["PUT", "DELETE"][self.rng.below(2) as usize];
-        let text = match self.rng.below(12) {
+        let text = match self.rng.below(13) {
             0 | 1 => "POST /v1/pause HTTP/1.1\r\n\r\n".to_owned(),
             2 => put(scope, &format!("{{\"delay\": {delay}}}")),
             3 => put(scope, "{}"),
             4 => format!("POST /v1/scopes/{scope}/cancel HTTP/1.1\r\n\r\n"),
             5 => format!("GET /v1/scopes/{scope} HTTP/1.1\r\n\r\nGET /v1/scopes HTTP/1.1\r\n\r\n"),
             6 => "GET /v1/status HTTP/1.1\r\n\r\n".repeat(30),
+            11 => format!(
+                "GET /v1/urls/http%3A%2F%2F{host}%2F1 HTTP/1.1\r\n\r\nGET /v1/hosts/{host} HTTP/1.1\r\n\r\n"
+            ),
             7 => put(scope, "{\"delay\": \"no\"}"),
             8 | 9 => format!("{method} /v1/exclusions/{host} HTTP/1.1\r\n\r\n"),
             10 => "GET /v1/events HTTP/1.1\r\n\r\n".to_owned(),
@@ -602,6 +628,9 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     check("GET", "/v1/status", "", "Status");
     check("GET", "/v1/scopes", "", "Scopes");
     check("GET", "/v1/scopes/10.0.0.1", "", "Scope");
+    check("GET", "/v1/hosts/10.0.0.1", "", "Host");
+    check("GET", "/v1/urls/http%3A%2F%2F10.0.0.1%2F19", "", "Url");
+    check("GET", "/v1/urls/http%3A%2F%2F10.0.0.1%2F0", "", "Url");
     check("PUT", "/v1/scopes/10.0.0.1", "{}", "Changed");
     check("POST", "/v1/scopes/nowhere/cancel", "", "Cancelled");
     check("PUT", "/v1/exclusions/a.test", "", "Exclusions");

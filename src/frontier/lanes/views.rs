@@ -1,0 +1,352 @@
+//! What an operator sees of an origin, of a lane, and of one URL: nothing here changes the frontier.
+
+use std::time::Duration;
+
+use super::{Frontier, LaneState};
+use crate::base::ids::LaneId;
+use crate::base::time::Instant;
+use crate::frontier::filter::{self, Filtered};
+use crate::frontier::hosts::Health;
+use crate::frontier::origins::NO_LANE;
+use crate::frontier::queue::Found;
+use crate::frontier::robots::RobotsState;
+use crate::frontier::seen::Presence;
+use crate::wire::url::CrawlUrl;
+
+/// An origin in use, or kept for its robots.txt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginView {
+    /// Number of the origin.
+    pub number: u32,
+    /// Scheme, host and port, as in a URL.
+    pub name: String,
+    /// Whether it is reached by a route other than the settings'.
+    pub has_route: bool,
+    /// Its robots.txt.
+    pub robots: RobotsView,
+    /// Whether requests may be sent to its host and port.
+    pub health: Health,
+    /// Failures since the last success.
+    pub failures: u8,
+    /// Its first lane.
+    pub lane: Option<LaneView>,
+}
+
+/// What is counted of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostCounts {
+    /// Whether it is the host of a seed.
+    pub is_seed: bool,
+    /// Pages fetched, if pages per host are limited.
+    pub pages: Option<u32>,
+    /// Sitemaps admitted, if they are limited.
+    pub sitemaps: u32,
+}
+
+/// The robots.txt of an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RobotsView {
+    /// It was not fetched, or has expired.
+    Unknown,
+    /// It is being fetched.
+    Fetching,
+    /// Its rules are known until this time, and its Crawl-delay.
+    Known(Instant, Option<Duration>),
+    /// There is none: everything is allowed until this time.
+    Absent(Instant),
+    /// It is unavailable: nothing is allowed until this time.
+    Unreachable(Instant),
+}
+
+/// A lane: requests of one origin, route and set of scopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneView {
+    /// Number of the lane.
+    pub lane: LaneId,
+    /// Requests in its queue, without those on disk.
+    pub queued: usize,
+    /// Requests that were released and have not ended.
+    pub in_flight: u32,
+    /// What it waits for.
+    pub wait: LaneWait,
+}
+
+/// What a lane waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneWait {
+    /// Nothing: its queue is empty.
+    Idle,
+    /// Other lanes are active.
+    Inactive,
+    /// Its scopes.
+    Scopes,
+    /// The address of its host, a connection, or the check of its first request.
+    Release,
+    /// robots.txt.
+    Robots,
+    /// A host that failed.
+    Host,
+    /// A limit of pages that those in flight may reach.
+    PageLimit,
+}
+
+/// The search for a queued URL, in steps.
+#[derive(Debug)]
+pub struct UrlSearch {
+    target: String,
+    origins: Vec<u32>,
+    /// The lane that is searched, and the number of its requests that were compared.
+    lane: u32,
+    compared: usize,
+    /// First lanes of the origins that were searched before all others.
+    first: Vec<LaneId>,
+    is_in_first: bool,
+}
+
+/// A URL in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedUrl {
+    /// Its lane.
+    pub lane: LaneId,
+    /// What is queued.
+    pub found: Found,
+}
+
+/// Lanes and requests that a step of a search looks at: some tenths of a millisecond.
+const LANES_PER_STEP: u32 = 32_768;
+const REQUESTS_PER_STEP: usize = 2_048;
+
+/// Requests that are compared again in the next step: so many may have left the queue since.
+const OVERLAP: usize = 64;
+
+impl UrlSearch {
+    /// Whether nothing of the URL's origin is in use, so that it is not queued in memory.
+    pub fn is_over(&self) -> bool {
+        self.origins.is_empty()
+    }
+
+    /// The origins of the URL: one for each route.
+    pub fn origins(&self) -> &[u32] {
+        &self.origins
+    }
+}
+
+impl Frontier {
+    /// The filter that a link to a URL does not pass now; `None` if it passes all, or was admitted before.
+    /// `depth`: that of the link.
+    pub fn filter_of(&self, url: &CrawlUrl, depth: u32) -> Option<Filtered> {
+        if let Err(filtered) = filter::check(&self.settings, url, depth) {
+            return Some(filtered);
+        }
+        let (is_seed_host, pages) = self.hosts.standing(url.host_str());
+        if !self.site.contains(self.settings.follow, url, is_seed_host) {
+            return Some(Filtered::Offsite);
+        }
+        let max = self.settings.pages_per_host_max;
+        if max > 0 && pages >= max {
+            return Some(Filtered::HostPages);
+        }
+        if let Err(filtered) = self.filter_domain(url) {
+            return Some(filtered);
+        }
+        (!self.has_room()).then_some(Filtered::FrontierFull)
+    }
+
+    /// Whether a URL was admitted.
+    pub fn presence_of(&self, url: &CrawlUrl) -> Presence {
+        self.seen.presence(self.seen.key(url))
+    }
+
+    /// Whether a URL was offered and waits for the answer whether it was seen.
+    pub fn is_offered(&self, url: &CrawlUrl) -> bool {
+        self.offers.holds(self.seen.key(url))
+    }
+
+    /// Begins the search for a queued URL.
+    pub fn search(&self, url: &CrawlUrl) -> UrlSearch {
+        let host = self.hosts.find(url.host_str());
+        let (is_https, port) = (url.is_https(), url.port());
+        let origins = host.map_or_else(Vec::new, |host| {
+            self.origins.numbers_of((host, port, is_https))
+        });
+        let first = origins.iter().map(|number| self.origins.get(*number).lane);
+        let first: Vec<LaneId> = first.filter(|lane| *lane != NO_LANE).collect();
+        UrlSearch {
+            target: url.request_target().to_owned(),
+            is_in_first: true,
+            lane: 0,
+            compared: 0,
+            origins,
+            first,
+        }
+    }
+
+    /// Goes on with a search; `Some` once it is over, with the URL if it was found. One whose queue changes
+    /// during the search may be missed.
+    pub fn advance_search(&self, search: &mut UrlSearch) -> Option<Option<QueuedUrl>> {
+        let mut left = REQUESTS_PER_STEP;
+        if search.is_in_first {
+            while let Some(lane) = search.first.get(search.lane as usize).copied() {
+                match self.search_lane(lane, search, &mut left) {
+                    None => return None,
+                    Some(Some(found)) => return Some(Some(found)),
+                    Some(None) => search.lane += 1,
+                }
+            }
+            let lanes = search.first.len() as u32;
+            let users = search.origins.iter();
+            let users: u32 = users.map(|number| self.origins.get(*number).users).sum();
+            if users <= lanes {
+                // There are no other lanes.
+                return Some(None);
+            }
+            (search.is_in_first, search.lane) = (false, 0);
+        }
+        for _ in 0..LANES_PER_STEP {
+            let Some(slot) = self.lanes.get(search.lane as usize) else {
+                return Some(None);
+            };
+            if slot.state != LaneState::Closed && search.origins.contains(&slot.origin) {
+                match self.search_lane(LaneId(search.lane), search, &mut left) {
+                    None => return None,
+                    Some(Some(found)) => return Some(Some(found)),
+                    Some(None) => {}
+                }
+            }
+            search.lane += 1;
+        }
+        None
+    }
+
+    /// Searches the queue of a lane; `Some` once that is over.
+    fn search_lane(
+        &self,
+        lane: LaneId,
+        search: &mut UrlSearch,
+        left: &mut usize,
+    ) -> Option<Option<QueuedUrl>> {
+        let queue = &self.lanes[lane.0 as usize].queue;
+        let from = search.compared.saturating_sub(OVERLAP);
+        let (found, is_over) = queue.find(&search.target, from, *left);
+        search.compared = match is_over {
+            true => 0,
+            false => from + *left,
+        };
+        if let Some(found) = found {
+            return Some(Some(QueuedUrl { lane, found }));
+        }
+        *left = match is_over {
+            true => left.saturating_sub(queue.len()),
+            false => 0,
+        };
+        is_over.then_some(None)
+    }
+
+    /// The state of a lane.
+    pub fn lane_view(&self, lane: LaneId) -> LaneView {
+        let slot = &self.lanes[lane.0 as usize];
+        LaneView {
+            lane,
+            queued: slot.queue.len(),
+            in_flight: slot.in_flight.get(),
+            wait: match slot.state {
+                LaneState::Closed | LaneState::Idle => LaneWait::Idle,
+                LaneState::Parked => LaneWait::Inactive,
+                LaneState::Offered => LaneWait::Scopes,
+                LaneState::Released => LaneWait::Release,
+                LaneState::Robots => LaneWait::Robots,
+                LaneState::Held => LaneWait::Host,
+                LaneState::Limited => LaneWait::PageLimit,
+            },
+        }
+    }
+
+    /// Health of the host of a lane, or of its proxy.
+    pub fn health_of_lane(&self, lane: LaneId, now: Instant) -> Health {
+        self.health(lane, now)
+    }
+
+    /// The origin of a lane.
+    pub fn origin_of_lane(&self, lane: LaneId) -> u32 {
+        self.lanes[lane.0 as usize].origin
+    }
+
+    /// The state of an origin, by its number.
+    pub fn origin_view(&self, number: u32, now: Instant) -> OriginView {
+        let origin = self.origins.get(number);
+        let (is_https, port) = origin.scheme_and_port();
+        let host = self.hosts.name(origin.host);
+        let url = CrawlUrl::from_parts(is_https, host, port, "/");
+        OriginView {
+            number,
+            name: url.origin().to_owned(),
+            has_route: self.origins.has_route(number),
+            robots: match &origin.robots {
+                RobotsState::Unknown => RobotsView::Unknown,
+                RobotsState::Fetching(_) => RobotsView::Fetching,
+                known @ RobotsState::Known(_) => RobotsView::Known(
+                    known.valid_until(&self.rules).unwrap_or(now),
+                    known.crawl_delay(&self.rules),
+                ),
+                RobotsState::Absent(until) => RobotsView::Absent(*until),
+                RobotsState::Unreachable(until) => RobotsView::Unreachable(*until),
+            },
+            health: self.hosts.health((origin.host, port), now),
+            failures: self.hosts.failures_of((origin.host, port)),
+            lane: (origin.lane != NO_LANE).then(|| self.lane_view(origin.lane)),
+        }
+    }
+
+    /// Whether the robots.txt of an origin allows a URL; `None` if it is not known now, or is not obeyed.
+    pub fn robots_allow(&self, number: u32, url: &CrawlUrl, now: Instant) -> Option<bool> {
+        let robots = &self.origins.get(number).robots;
+        if !self.settings.robots_obey || robots.valid_until(&self.rules)? <= now {
+            return None;
+        }
+        match robots {
+            RobotsState::Known(known) => Some(self.rules.allows(*known, url.request_target())),
+            RobotsState::Absent(_) => Some(true),
+            RobotsState::Unreachable(_) => Some(false),
+            RobotsState::Unknown | RobotsState::Fetching(_) => None,
+        }
+    }
+
+    /// The origins of a host that are in use: those of the ports 80 and 443, of `port`, and the one that was used
+    /// first.
+    pub fn origins_of(&self, host: &str, port: Option<u16>, now: Instant) -> Vec<OriginView> {
+        let Some(host) = self.hosts.find(host) else {
+            return Vec::new();
+        };
+        let mut numbers = self
+            .origins
+            .first_number(host)
+            .into_iter()
+            .collect::<Vec<_>>();
+        let ports = [Some((80, false)), Some((443, true))].into_iter().flatten();
+        let given = port
+            .into_iter()
+            .flat_map(|port| [(port, false), (port, true)]);
+        for (port, is_https) in ports.chain(given) {
+            numbers.extend(self.origins.numbers_of((host, port, is_https)));
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        let views = numbers.into_iter();
+        views.map(|number| self.origin_view(number, now)).collect()
+    }
+
+    /// What is counted of a host for the whole crawl, whether or not it is in use.
+    pub fn host_counts(&self, host: &str) -> HostCounts {
+        let (is_seed, pages) = self.hosts.standing(host);
+        HostCounts {
+            is_seed,
+            pages: self.hosts.are_pages_counted().then_some(pages),
+            sitemaps: self.hosts.sitemaps(host),
+        }
+    }
+
+    /// Whether the host or its domain is excluded.
+    pub fn excludes_host(&self, host: &str) -> bool {
+        filter::is_excluded(&self.settings.exclude_hosts, host)
+    }
+}
