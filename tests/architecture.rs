@@ -261,6 +261,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("drive", "control network output"),
     ("keeping", "frontier throttle network"),
     ("evicting", "frontier throttle spill"),
+    ("exclusions", "frontier network journal"),
     ("exchanges", "requests flights network output journal"),
     ("facts", "control frontier throttle network output journal"),
     ("finding", "frontier"),
@@ -296,7 +297,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ),
     ("given", "control frontier throttle journal"),
     ("operators", "network journal steering"),
-    ("views", "control frontier throttle network output"),
+    ("views", "control throttle network output"),
     ("host_view", "frontier flights network spill"),
     ("url_view", "work frontier flights network spill steering"),
     (

@@ -125,6 +125,12 @@ impl Pool {
         }
     }
 
+    /// Whether a connection is in the pool.
+    pub fn has(&self, connection: u32) -> bool {
+        let entry = self.entries.get(connection as usize);
+        entry.is_some_and(Option::is_some)
+    }
+
     /// Number of an origin's connections; a linear search over these.
     pub fn count_of(&self, origin: u64) -> usize {
         let mut next = self.tops.get(&origin).copied();

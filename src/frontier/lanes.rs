@@ -31,7 +31,6 @@ mod views;
 pub use self::activation::ActiveLimits;
 pub use self::active::TURN;
 pub use self::eviction::Evicted;
-pub use self::exclusions::EXCLUSIONS_MAX;
 pub use self::lifecycle::NewLane;
 pub use self::views::{LaneView, LaneWait, OriginView, QueuedUrl, RobotsView, UrlSearch};
 
@@ -48,6 +47,7 @@ use self::first_pages::FirstPages;
 use self::limits::Limited;
 use self::routes::LaneRoute;
 use super::domains::Domains;
+use super::exclusion::Exclusions;
 use super::extra::{Costs, Extra};
 use super::filter::{Filtered, Site};
 use super::hosts::{FORGOTTEN_PER_TURN, Health, HostId, Hosts};
@@ -118,8 +118,8 @@ pub struct Frontier {
     pages_in_flight: u64,
     numbers: Numbers,
     filtered: BTreeMap<Filtered, u64>,
-    /// Hosts and domains that were excluded while the crawl runs; the settings have them, too.
-    excluded: Vec<String>,
+    /// What was excluded while the crawl runs.
+    excluded: Exclusions,
 }
 
 /// One lane. There may be millions, so only fields that every lane needs are here.
@@ -198,7 +198,7 @@ pub enum Unsent {
     DomainPages,
     /// `BYTES_PER_DOMAIN_MAX` is reached.
     DomainBytes,
-    /// Its host was excluded by an order.
+    /// It was excluded by an order.
     Excluded,
 }
 
@@ -249,7 +249,7 @@ impl Frontier {
             pages_in_flight: 0,
             numbers: Numbers::default(),
             filtered: BTreeMap::new(),
-            excluded: Vec::new(),
+            excluded: Exclusions::default(),
         }
     }
 
@@ -343,7 +343,7 @@ impl Frontier {
             self.lanes[lane.0 as usize].state = LaneState::Idle;
             return Next::Later;
         };
-        if self.is_excluded(lane) {
+        if self.is_front_excluded(lane) {
             return Next::Unsent(self.pop(lane), Unsent::Excluded);
         }
         let origin = self.origins.get(slot.origin);

@@ -17,6 +17,7 @@ pub mod filter;
 pub mod seen;
 pub mod hosts;
 mod domains;
+pub mod exclusion;
 mod host_records;
 pub mod robots;
 pub mod saved_counts;
@@ -25,6 +26,6 @@ mod saved_robots;
 pub mod settings;
 
 pub use lanes::{
-    ActiveLimits, EXCLUSIONS_MAX, Evicted, Frontier, LaneChange, LaneView, LaneWait, NewLane, Next,
-    OriginView, QueuedUrl, RobotsView, TURN, Unsent, UrlSearch,
+    ActiveLimits, Evicted, Frontier, LaneChange, LaneView, LaneWait, NewLane, Next, OriginView,
+    QueuedUrl, RobotsView, TURN, Unsent, UrlSearch,
 };

@@ -162,6 +162,7 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     let excluded = reply_of(folder, &["exclude", "*.example.com", "a.test"]);
     assert_eq!(excluded, json!({"excluded": ["*.example.com", "a.test"]}));
     reply_of(folder, &["include", "a.test"]);
+    reply_of(folder, &["exclude", "198.51.100.0/24", r"re:/\d{9}$"]);
     going.signal(Signal::KILL);
     going.wait();
     assert!(is_listening(folder), "nobody has removed the socket");
@@ -175,7 +176,7 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     assert_eq!(reply_of(folder, &[])["paused"], json!(true));
     assert_eq!(
         reply_of(folder, &["exclude"]),
-        json!({"excluded": ["*.example.com"]})
+        json!({"excluded": ["*.example.com", "198.51.100.0/24", r"re:/\d{9}$"]})
     );
     assert_eq!(requests_in(&server, Duration::from_millis(300)), 0);
     reply_of(folder, &["resume"]);
@@ -187,7 +188,7 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     reply_of(folder, &["stop", "--now"]);
     resumed.wait().expect(3);
     let orders = fs::read_to_string(folder.join("out/orders.jsonl")).expect("a file");
-    assert_eq!(orders.lines().count(), 7, "{orders}");
+    assert_eq!(orders.lines().count(), 9, "{orders}");
 }
 
 #[test]

@@ -67,14 +67,15 @@ enum CtlCommand {
         /// The scope
         name: String,
     },
-    /// Exclude hosts and domains (*.example.com): what is queued of them ends unsent; without any, list them
+    /// Exclude hosts, domains (*.example.com), networks (192.0.2.0/24) and patterns of URLs (re:/calendar/): what is
+    /// queued of them ends unsent; without any, list them
     Exclude {
-        /// Hosts and domains
+        /// Hosts, domains, networks and patterns
         names: Vec<String>,
     },
     /// Withdraw exclusions of `exclude`
     Include {
-        /// Hosts and domains
+        /// Hosts, domains, networks and patterns
         #[arg(required = true)]
         names: Vec<String>,
     },

@@ -2,6 +2,7 @@
 
 mod contact;
 mod error;
+mod exclusion;
 mod choices;
 mod form;
 mod net;
@@ -14,7 +15,7 @@ mod throttling;
 mod value;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ pub use self::value::SettingValue;
 pub use crate::io::BackEnd;
 
 use self::form::Form;
-use self::net::{Agent, Exclusions, is_net, product_token};
+use self::net::{Agent, is_net, product_token};
 use self::quantity::{AboveOne, AboveZero, BelowOne, Delay};
 use self::scopes::Scopes;
 use crate::fetch::settings::FetchSettings;
@@ -513,25 +514,6 @@ impl Config {
                 .filter(|_| everywhere.rampup.enabled == Some(true)),
             ..on
         };
-    }
-
-    /// Validates a host or `*.domain` that is to be excluded during a crawl. Returns its normalised form, or what is
-    /// wrong.
-    pub(crate) fn check_exclusion(entry: &str) -> Result<String, String> {
-        let checked = Exclusions::read(&Value::from([entry].as_slice()));
-        let entry = checked.map_err(|problem| problem.to_string())?.remove(0);
-        match entry.parse() {
-            Ok(IpAddr::V4(_)) => return Ok(entry),
-            // As the host of a URL.
-            Ok(IpAddr::V6(address)) => return Ok(format!("[{address}]")),
-            Err(_) => {}
-        }
-        match is_net(&entry) {
-            true => Err(format!(
-                "{entry} is a network: those are excluded by EXCLUDE, when a run begins; give a host or *.domain"
-            )),
-            false => Ok(entry),
-        }
     }
 
     /// Validates a scope patch during a crawl, by the rules of `THROTTLING_SCOPES`. Returns the

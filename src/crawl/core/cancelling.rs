@@ -8,6 +8,7 @@ use crate::base::ids::ScopeId;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::flights::{Flight, Stage};
+use crate::crawl::network::origins::Origin;
 use crate::crawl::work::unsent::{STOPPED, cancelled};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::request::PageKind;
@@ -33,14 +34,26 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Returns the requests to excluded hosts that have not departed to their lanes, where they end.
+    /// Returns the requests to what is excluded that have not departed to their lanes, where they end. Idle
+    /// connections to excluded networks are closed. Those that are being made may lead to one, so they are made anew.
     pub fn withdraw_excluded(&mut self) {
+        for origin in self.network.close_excluded() {
+            self.release_origin(origin);
+        }
         for key in self
             .flights
             .keys_where(|stage| !matches!(stage, Stage::Exchanging { .. }))
         {
-            let flight = self.flights.get(key);
-            if flight.is_some_and(|flight| self.frontier.is_excluded(flight.lane)) {
+            let Some(flight) = self.flights.get(key) else {
+                continue;
+            };
+            let is_direct = matches!(flight.origin, Origin::Direct(_));
+            let leads_there = match flight.stage {
+                Stage::Connecting { .. } => self.network.excludes_networks(),
+                Stage::Ready { socket, .. } => self.network.is_excluded(socket),
+                Stage::Exchanging { .. } | Stage::Moving => false,
+            };
+            if self.frontier.excluded().exclude(&flight.job.url) || is_direct && leads_there {
                 let flight = self.withdraw(key);
                 self.return_to_lane(flight.lane, flight.job);
             }

@@ -144,7 +144,7 @@ impl<I: Io> Core<I> {
                 // They apply once the requests are there.
                 About::Cancelled | About::CancelledScope => true,
                 About::Paused => self.restore_pause(),
-                About::Excluded => self.frontier.exclude(name),
+                About::Excluded => self.restore_exclusion(name),
                 About::Cookies => self.restore_cookies(value, elapsed),
                 About::SeedOrigin => self.restore_seed_origin(name),
                 About::OpenGap => {

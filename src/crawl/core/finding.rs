@@ -6,12 +6,13 @@ use crate::crawl::pages::Task;
 use crate::crawl::pages::finding::{Finding, Step, URL_UNITS};
 use crate::crawl::work::admission::without_dropped;
 use crate::crawl::work::offers::OfferOrigin;
+use crate::frontier::Frontier;
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::Job;
 use crate::frontier::offers::{Admission, Offer};
 use crate::frontier::request::PageKind;
 use crate::frontier::robots::RobotsResult;
-use crate::frontier::settings::{Follow, FrontierSettings};
+use crate::frontier::settings::Follow;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
@@ -139,7 +140,7 @@ impl<I: Io> Core<I> {
         depth: u32,
         units: &mut Units,
     ) {
-        units.spend(URL_UNITS + filter_units(self.frontier.settings(), &url));
+        units.spend(URL_UNITS + filter_units(&self.frontier, &url));
         let url = without_dropped(url, &self.config);
         let nesting = task.job.nesting().saturating_add(1);
         let offer = Offer {
@@ -178,9 +179,11 @@ impl<I: Io> Core<I> {
 }
 
 /// Units that the filters take for a URL: its octets for each pattern, and each entry of a list.
-fn filter_units(settings: &FrontierSettings, url: &CrawlUrl) -> usize {
+fn filter_units(frontier: &Frontier, url: &CrawlUrl) -> usize {
+    let settings = frontier.settings();
     let patterns = settings.allow.len() + settings.deny.len() + settings.drop_parameters.len();
-    url.as_str().len() * (1 + patterns) + 4 * settings.exclude_hosts.len()
+    let of_settings = url.as_str().len() * (1 + patterns) + 4 * settings.exclude_hosts.len();
+    of_settings + frontier.excluded().units(url)
 }
 
 /// Whether a page is HTML: by its type, or by its first character if it has none.

@@ -265,6 +265,7 @@ impl<I: Io> Core<I> {
         let settings = self.frontier.settings();
         target.as_str().len() <= settings.url_length_limit
             && !filter::excludes(settings, target)
+            && !self.frontier.excluded().exclude_host(target.host_str())
             && self.requests.check_contact(target).is_ok()
     }
 

@@ -6,11 +6,10 @@ use serde_json::{Value, json};
 
 use crate::admin::response::Response;
 use crate::admin::routes::Resource;
-use crate::crawl::config::{Config, patch_text};
+use crate::crawl::config::patch_text;
 use crate::crawl::control::shared::Command;
 use crate::crawl::core::Core;
 use crate::crawl::steering::Asked;
-use crate::frontier::EXCLUSIONS_MAX;
 use crate::frontier::request::Request;
 use crate::io::Io;
 use crate::state::record::About;
@@ -125,39 +124,6 @@ impl<I: Io> Core<I> {
         self.apply_commands();
         let facts = json!({"scope": name, "until": until});
         self.acknowledge_order(asked, "cancel", facts, json!({"scope": name}));
-    }
-
-    /// Excludes a host or a domain, or withdraws that.
-    fn order_exclusion(&mut self, asked: &Asked, is_excluded: bool) {
-        let name = match Config::check_exclusion(&asked.call.name) {
-            Ok(name) => name,
-            Err(message) => return self.refuse(asked, &Response::error(400, &message)),
-        };
-        let before = self.frontier.excluded().contains(&name);
-        let is_changed = match is_excluded {
-            true => self.frontier.exclude(&name),
-            false => self.frontier.include(&name),
-        };
-        if is_excluded && !before && !is_changed {
-            let message =
-                format!("there are {EXCLUSIONS_MAX} exclusions by order, as many as there may be");
-            return self.refuse(asked, &Response::error(409, &message));
-        }
-        if is_changed {
-            if self.journal.is_on() {
-                let value: &[u8] = if is_excluded { &[1] } else { &[] };
-                self.record_order(About::Excluded, &name, value);
-            }
-            self.withdraw_excluded();
-        }
-        let order = if is_excluded { "exclude" } else { "include" };
-        let facts = json!({"host": name, "before": before, "after": is_excluded});
-        self.acknowledge_order(
-            asked,
-            order,
-            facts,
-            json!({"excluded": self.frontier.excluded()}),
-        );
     }
 
     /// Adds seeds: lines as in a seeds file. All are checked before any is taken.

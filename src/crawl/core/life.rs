@@ -299,7 +299,7 @@ fn unsent(why: &Unsent) -> Failure {
         Unsent::Excluded => Failure::new(
             FailureKind::Filtered,
             "excluded",
-            "the host was excluded while the crawl ran",
+            "it was excluded while the crawl ran",
         ),
     }
 }

@@ -8,6 +8,7 @@ mod connecting;
 mod connections;
 mod drive;
 mod exchanges;
+mod exclusions;
 mod facts;
 mod given;
 mod finding;

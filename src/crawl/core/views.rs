@@ -76,11 +76,6 @@ impl<I: Io> Core<I> {
         Response::json(200, &json!({"sort": sort, "scopes": scopes}))
     }
 
-    /// The hosts and domains that were excluded while the crawl runs.
-    pub fn exclusions(&self) -> Response {
-        Response::json(200, &json!({"excluded": self.frontier.excluded()}))
-    }
-
     /// One scope: its present state, and its pacing so far.
     pub fn scope(&self, name: &str) -> Response {
         let pacing = ScopePacing::named(&self.throttle, name, self.now);

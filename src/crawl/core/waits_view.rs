@@ -64,8 +64,8 @@ impl<I: Io> Core<I> {
         let mut waits = Vec::new();
         let mut wait =
             |cause: &str, text: String| waits.push(json!({"cause": cause, "text": text}));
-        if self.frontier.is_excluded(lane) {
-            let text = "its host is excluded: it ends as filtered.excluded when its turn comes";
+        if self.frontier.excluded().exclude(url) {
+            let text = "it is excluded by order: it ends as filtered.excluded when its turn comes";
             wait("excluded", text.to_owned());
         }
         if let Some(egress) = self.outage.parked_for(lane) {

@@ -1,5 +1,6 @@
 //! Keeps and closes connections, and releases what they carried.
 
+use crate::base::address;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::network::Network;
@@ -83,6 +84,44 @@ impl<I: Io> Network<I> {
             http.connection.release_sessions();
         }
         self.close_idle(kept)
+    }
+
+    /// Closes the idle connections to networks that are excluded by order; returns their origins.
+    pub fn close_excluded(&mut self) -> Vec<Origin> {
+        if !self.excludes_networks() {
+            return Vec::new();
+        }
+        let keys = self.sockets.iter().map(|(key, _)| key);
+        let keys = keys.filter(|key| self.pool.has(key.slot) && self.is_excluded(*key));
+        let keys: Vec<Key> = keys.collect();
+        let closed = keys.into_iter();
+        closed
+            .filter_map(|key| self.close(key, Close::Finish))
+            .collect()
+    }
+
+    /// Whether networks are excluded by order.
+    pub fn excludes_networks(&self) -> bool {
+        self.names.guard().has_orders()
+    }
+
+    /// Whether a connection without a proxy leads to a network that is excluded by order.
+    pub fn is_excluded(&self, key: Key) -> bool {
+        let http = self.sockets.get(key).and_then(Socket::http);
+        http.is_some_and(|http| {
+            let is_direct = matches!(http.origin, Origin::Direct(_));
+            let remote = http.connection.remote().ip();
+            is_direct && self.names.guard().is_excluded(remote)
+        })
+    }
+
+    /// Excludes a network by order, or withdraws that.
+    pub fn exclude(&mut self, network: address::Network, is_excluded: bool) {
+        let guard = self.names.guard_mut();
+        match is_excluded {
+            true => guard.exclude(network),
+            false => guard.include(network),
+        }
     }
 
     /// Closes the idle connection that is needed last; `None` if none is idle.

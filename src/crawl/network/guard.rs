@@ -13,20 +13,51 @@ use crate::fetch::failure::{Failure, FailureKind};
 pub struct Guard {
     allowed: address::Guard,
     excluded: Vec<Network>,
+    /// By order.
+    ordered: Vec<Network>,
 }
 
 impl Guard {
+    /// `excluded`: networks of the configuration.
     pub fn new(allowed: address::Guard, excluded: Vec<Network>) -> Self {
-        Guard { allowed, excluded }
+        Guard {
+            allowed,
+            excluded,
+            ordered: Vec::new(),
+        }
+    }
+
+    /// Excludes a network by order.
+    pub fn exclude(&mut self, network: Network) {
+        self.ordered.push(network);
+    }
+
+    /// Withdraws that.
+    pub fn include(&mut self, network: Network) {
+        self.ordered.retain(|known| *known != network);
+    }
+
+    /// Whether networks are excluded by order.
+    pub fn has_orders(&self) -> bool {
+        !self.ordered.is_empty()
+    }
+
+    /// Whether an address is excluded by order.
+    pub fn is_excluded(&self, address: IpAddr) -> bool {
+        self.ordered.iter().any(|net| net.contains(address))
     }
 
     /// Checks whether `address` may be connected to; the error is the failure of the attempt.
     pub fn check(&self, address: IpAddr) -> Result<(), Failure> {
-        if self.excluded.iter().any(|net| net.contains(address)) {
+        let by = match self.excluded.iter().any(|net| net.contains(address)) {
+            true => Some("EXCLUDE"),
+            false => self.is_excluded(address).then_some("an order"),
+        };
+        if let Some(by) = by {
             return Err(Failure::new(
                 FailureKind::Filtered,
                 "excluded_address",
-                format!("{address} is in an excluded network (EXCLUDE)"),
+                format!("{address} is in an excluded network ({by})"),
             ));
         }
         if !self.allowed.allows(address) {

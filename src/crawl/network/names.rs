@@ -75,6 +75,16 @@ impl Names {
         self.resolver.forget_failures(now);
     }
 
+    /// The addresses that may be connected to.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// The same, mutable.
+    pub fn guard_mut(&mut self) -> &mut Guard {
+        &mut self.guard
+    }
+
     /// Checks whether `address` may be connected to; the error is the failure of the attempt.
     pub fn check(&self, address: IpAddr) -> Result<(), Failure> {
         self.guard.check(address)

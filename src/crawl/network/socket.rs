@@ -70,7 +70,6 @@ impl Sockets {
     }
 
     /// All sockets.
-    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = (Key, &Socket)> {
         self.slab.iter()
     }

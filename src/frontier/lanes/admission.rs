@@ -104,6 +104,9 @@ impl Frontier {
             self.filter_sitemap(offer)?;
         }
         filter::check(&self.settings, url, offer.depth)?;
+        if self.excluded.exclude(url) {
+            return Err(Filtered::Excluded);
+        }
         if offer.seed {
             self.add_seed(url);
             return Ok(());

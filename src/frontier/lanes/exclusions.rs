@@ -1,48 +1,45 @@
-//! Hosts that are excluded while the crawl runs.
+//! Requests that are excluded by order: none is admitted, and what is queued ends when its lane is released.
 
 use super::Frontier;
 use crate::base::ids::LaneId;
-use crate::frontier::filter::is_excluded;
+use crate::frontier::exclusion::{Exclusion, Exclusions};
+use crate::frontier::request::PageKind;
+use crate::wire::url::CrawlUrl;
 
-/// Most exclusions by order: each release compares them.
-pub const EXCLUSIONS_MAX: usize = 1000;
-
-/// A host or `*.domain` is excluded from now on: nothing is admitted, and what is queued ends when its lane is
-/// released.
 impl Frontier {
-    /// Excludes a host or domain. Returns false if it was excluded by an order before, or if there are
-    /// [`EXCLUSIONS_MAX`].
-    pub fn exclude(&mut self, entry: &str) -> bool {
-        let is_known = self.excluded.iter().any(|known| known == entry);
-        if is_known || self.excluded.len() >= EXCLUSIONS_MAX {
-            return false;
-        }
-        self.excluded.push(entry.to_owned());
-        self.settings.exclude_hosts.push(entry.to_owned());
-        true
+    /// Excludes something from now on. Returns false if it was excluded by an order before, or if there are too
+    /// many exclusions.
+    pub fn exclude(&mut self, exclusion: &Exclusion) -> bool {
+        self.excluded.add(exclusion)
     }
 
     /// Withdraws an exclusion that was ordered; returns false if there is none.
-    pub fn include(&mut self, entry: &str) -> bool {
-        let Some(at) = self.excluded.iter().position(|known| known == entry) else {
-            return false;
-        };
-        self.excluded.remove(at);
-        // The last one is the order's: the settings may have the same.
-        let all = &mut self.settings.exclude_hosts;
-        if let Some(at) = all.iter().rposition(|known| known == entry) {
-            all.remove(at);
-        }
-        true
+    pub fn include(&mut self, exclusion: &Exclusion) -> bool {
+        self.excluded.remove(exclusion)
     }
 
     /// The exclusions by order.
-    pub fn excluded(&self) -> &[String] {
+    pub fn excluded(&self) -> &Exclusions {
         &self.excluded
     }
 
-    /// Whether the host of a lane was excluded by an order.
-    pub fn is_excluded(&self, lane: LaneId) -> bool {
-        !self.excluded.is_empty() && is_excluded(&self.excluded, self.origin_host(lane))
+    /// Whether the first request of a lane was excluded by an order. A pattern does not exclude a robots.txt, which
+    /// other URLs need.
+    pub fn is_front_excluded(&self, lane: LaneId) -> bool {
+        if self.excluded.texts().is_empty() {
+            return false;
+        }
+        if self.excluded.exclude_host(self.origin_host(lane)) {
+            return true;
+        }
+        let front = self.lanes[lane.0 as usize].queue.peek();
+        let front = front.filter(|front| front.kind() != PageKind::Robots);
+        front.is_some_and(|front| {
+            self.excluded.have_patterns() && {
+                let (is_https, host, port) = self.address_of(lane);
+                let url = CrawlUrl::from_parts(is_https, host, port, front.target());
+                self.excluded.match_pattern(url.as_str())
+            }
+        })
     }
 }

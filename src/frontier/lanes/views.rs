@@ -138,6 +138,9 @@ impl Frontier {
         if let Err(filtered) = filter::check(&self.settings, url, depth) {
             return Some(filtered);
         }
+        if self.excluded.exclude(url) {
+            return Some(Filtered::Excluded);
+        }
         let (is_seed_host, pages) = self.hosts.standing(url.host_str());
         if !self.site.contains(self.settings.follow, url, is_seed_host) {
             return Some(Filtered::Offsite);
@@ -347,6 +350,6 @@ impl Frontier {
 
     /// Whether the host or its domain is excluded.
     pub fn excludes_host(&self, host: &str) -> bool {
-        filter::is_excluded(&self.settings.exclude_hosts, host)
+        filter::is_excluded(&self.settings.exclude_hosts, host) || self.excluded.exclude_host(host)
     }
 }

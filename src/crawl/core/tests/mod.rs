@@ -12,6 +12,7 @@ mod full_queues;
 mod full_sinks;
 mod large_pages;
 mod operators;
+mod exclusion_orders;
 mod url_questions;
 mod idle_hosts;
 mod late_admission;
