@@ -42,6 +42,10 @@ pub enum Resource {
     Stop,
     /// Changes the settings of a scope.
     ChangeScope,
+    /// Changes some settings of a scope.
+    MergeScope,
+    /// Forgets what was learned of a scope.
+    ForgetScope,
     /// Cancels the requests of a scope.
     CancelScope,
     /// Adds seeds.
@@ -57,7 +61,7 @@ pub enum Resource {
 /// A method and a path.
 #[derive(Debug)]
 pub struct Route {
-    /// GET, which HEAD is served by as well, POST, PUT or DELETE.
+    /// GET, which HEAD is served by as well, POST, PUT, PATCH or DELETE.
     pub method: &'static str,
     /// The path; the segment `{name}` is a parameter.
     pub path: &'static str,
@@ -165,6 +169,8 @@ pub const ROUTES: &[Route] = &[
     get("/v1/hosts/{name}", &[], Permission::Read, Resource::Host),
     get("/v1/urls/{name}", &[], Permission::Read, Resource::Url),
     order("PUT", "/v1/scopes/{name}", Resource::ChangeScope),
+    order("PATCH", "/v1/scopes/{name}", Resource::MergeScope),
+    order("POST", "/v1/scopes/{name}/forget", Resource::ForgetScope),
     order("POST", "/v1/scopes/{name}/cancel", Resource::CancelScope),
     order("POST", "/v1/pause", Resource::Pause),
     order("POST", "/v1/resume", Resource::Resume),
@@ -327,7 +333,10 @@ mod tests {
         check("GET", "/v1/scopes/%ff", Err(400));
         let response = call("POST", "/v1/scopes/a").expect_err("there is no such method");
         let allow = response.fields.iter().find(|(name, _)| *name == "Allow");
-        assert_eq!(allow.map(|(_, value)| value.as_str()), Some("GET, PUT"));
+        assert_eq!(
+            allow.map(|(_, value)| value.as_str()),
+            Some("GET, PUT, PATCH")
+        );
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{anyhow, bail};
+use argiope::Wall;
 use argiope::sink::directory::ControlFiles;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
@@ -49,6 +50,17 @@ pub enum Job {
         /// The settings.
         settings: Vec<String>,
     },
+    /// Holds a scope until a time.
+    Hold {
+        /// The scope, a pattern, or `default`.
+        name: String,
+        /// Its end.
+        until: Until,
+    },
+    /// Ends such a hold.
+    Release(String),
+    /// Forgets what was learned of a scope.
+    Forget(String),
     /// Cancels the requests of a scope.
     Cancel(String),
     /// Stops departures.
@@ -63,6 +75,29 @@ pub enum Job {
     Exclude(Vec<String>),
     /// Withdraws that.
     Include(Vec<String>),
+}
+
+/// The end of a hold.
+#[derive(Clone, Debug)]
+pub enum Until {
+    /// After this time.
+    After(Duration),
+    /// At this time, as RFC 3339 has it.
+    At(String),
+}
+
+impl Until {
+    /// As text, by the clock of this machine.
+    fn text(&self) -> String {
+        match self {
+            Until::At(text) => text.clone(),
+            Until::After(span) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                let at = now.unwrap_or_default().saturating_add(*span);
+                Wall(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)).to_string()
+            }
+        }
+    }
 }
 
 /// Runs the command; returns its exit code.
@@ -88,6 +123,28 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
             let body = patch(&settings)?;
             client.call("PUT", &format!("/v1/scopes/{}", encoded(&name)), &body)?
         }
+        Job::Hold { name, until } => {
+            let body = json!({"hold_until": until.text()}).to_string();
+            client.call(
+                "PATCH",
+                &format!("/v1/scopes/{}", encoded(&name)),
+                body.as_bytes(),
+            )?
+        }
+        Job::Release(name) => {
+            // A key of the default can be replaced, not removed.
+            let until = match name.as_str() {
+                "default" => json!(Until::After(Duration::ZERO).text()),
+                _ => Value::Null,
+            };
+            let body = json!({"hold_until": until}).to_string();
+            client.call(
+                "PATCH",
+                &format!("/v1/scopes/{}", encoded(&name)),
+                body.as_bytes(),
+            )?
+        }
+        Job::Forget(name) => client.post(&format!("/v1/scopes/{}/forget", encoded(&name)))?,
         Job::Cancel(name) => client.post(&format!("/v1/scopes/{}/cancel", encoded(&name)))?,
         Job::Pause => client.post("/v1/pause")?,
         Job::Resume => client.post("/v1/resume")?,

@@ -29,6 +29,8 @@ pub(super) struct Profile {
     pub is_implicit: bool,
     /// Maximum concurrency for rampup: the global cap.
     pub concurrency_max: u32,
+    /// `hold_until`; [`Instant::START`] if nothing is held.
+    pub held_until: Instant,
 }
 
 impl Profile {
@@ -43,6 +45,7 @@ impl Profile {
             only_quota: false,
             is_implicit: false,
             concurrency_max: u32::MAX,
+            held_until: Instant::START,
         }
     }
 
@@ -186,6 +189,16 @@ impl Scope {
             }
         };
         self.profile = profile;
+    }
+
+    /// Forgets what was learned from replies. Holds, minimum gaps and quotas stay.
+    pub fn forget(&mut self, strategy: Option<Box<dyn Strategy>>) {
+        self.answered = 0;
+        if let Some(rules) = &mut self.rules {
+            let fresh = Rules::of(&self.profile, strategy);
+            let fresh = fresh.unwrap_or_else(|| Rules::plain(&self.profile.settings));
+            rules.forget(fresh, &self.profile);
+        }
     }
 
     fn settings(&self) -> &ScopeSettings {

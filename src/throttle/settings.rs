@@ -14,6 +14,7 @@ pub use self::values::{
 };
 pub use super::map::MapKind;
 
+use crate::base::time::{Instant, Wall};
 use crate::wire::url::{CrawlUrl, Host};
 
 /// Pacing of the whole crawl: the globals, and the scopes that differ from them.
@@ -25,6 +26,8 @@ pub struct ThrottleSettings {
     /// `CONCURRENT_REQUESTS_PER_IP`: maximum number of requests in flight per address; 0 disables
     /// it.
     pub(crate) concurrent_requests_per_ip: u32,
+    /// The wall-clock time of the crawl's first instant, for `hold_until`.
+    pub(crate) started: Wall,
     /// Settings of scopes without an entry.
     pub(crate) default: ScopeSettings,
     /// Replaces the default's concurrency and delays in a scope in which AutoThrottle is on while
@@ -76,6 +79,7 @@ impl Default for ThrottleSettings {
         ThrottleSettings {
             concurrent_requests: 4096,
             concurrent_requests_per_ip: 0,
+            started: Wall(0),
             default: ScopeSettings::default(),
             inverse_base: BasePace::usual(true),
             changed_default: None,
@@ -111,6 +115,13 @@ impl Default for ThrottleSettings {
 }
 
 impl ThrottleSettings {
+    /// The end of the hold that a scope's settings ask for, on the crawl's clock.
+    pub(crate) fn held_until(&self, settings: &ScopeSettings) -> Instant {
+        settings.hold_until.map_or(Instant::START, |until| {
+            Instant::START + until.saturating_since(self.started)
+        })
+    }
+
     /// The settings of scopes without an entry.
     pub fn usual(&self) -> &ScopeSettings {
         &self.default
@@ -242,6 +253,20 @@ impl ThrottleSettings {
         patterns
     }
 
+    /// Returns whether a name is that of a scope, or a pattern that matches it; `default` matches all.
+    pub(crate) fn covers(&self, pattern: &str, name: &str) -> bool {
+        match pattern.strip_prefix('*') {
+            _ if pattern == "default" || pattern == name => true,
+            _ if pattern == ADDRESSES => name.starts_with("ip/"),
+            _ if pattern == DOMAINS => self.maps_to_domain(name),
+            Some(domain) if !name.contains('/') => {
+                let host = name.split_once(':').map_or(name, |(host, _port)| host);
+                host.ends_with(domain)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns whether there is an entry for all hosts below a domain, such as `*.example.com`.
     fn has_domain_patterns(&self) -> bool {
         let from = (Bound::Included("*."), Bound::Unbounded);
@@ -286,6 +311,7 @@ impl ThrottleSettings {
             rampup: patch.rampup.on(default.rampup.as_ref(), &self.rampup),
             quota: self.quota_of(patch),
             requests_per_minute: patch.requests_per_minute.or(default.requests_per_minute),
+            hold_until: patch.hold_until.or(default.hold_until),
             manager: match &patch.manager {
                 Some(own) => own.clone().unless_built_in(),
                 None => default.manager.clone(),
@@ -422,6 +448,8 @@ pub struct ScopeSettings {
     pub requests_per_minute: Option<f64>,
     /// `manager` (`THROTTLING_SCOPE_MANAGER`): a registered strategy in place of the built-in one.
     pub manager: Option<Manager>,
+    /// `hold_until`: nothing is sent before this time.
+    pub hold_until: Option<Wall>,
 }
 
 impl ScopeSettings {
@@ -446,6 +474,7 @@ impl Default for ScopeSettings {
             quota: None,
             requests_per_minute: None,
             manager: None,
+            hold_until: None,
         }
     }
 }

@@ -110,6 +110,27 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
         ],
     );
     assert_eq!(listed["scopes"][0]["scope"], json!(scope));
+    let held = reply_of(folder, &["hold", &scope, "1h"]);
+    assert_eq!(held["settings"]["delay"], json!(10));
+    assert!(held["settings"]["hold_until"].is_string(), "{held}");
+    check_refused(
+        &ctl(folder, &["hold", &scope, "soon"]),
+        &["2030-01-31T18:00:00Z"],
+    );
+    let released = reply_of(folder, &["release", &scope]);
+    assert_eq!(released["settings"], json!({"delay": 10}));
+    let forgotten = reply_of(folder, &["forget", &scope]);
+    assert_eq!(forgotten, json!({"scope": scope, "scopes": 1}));
+    let host = reply_of(folder, &["host", &scope]);
+    assert_eq!(
+        host["origins"][0]["robots"]["state"],
+        json!("absent"),
+        "{host}"
+    );
+    let url = reply_of(folder, &["url", &server.url("/")]);
+    assert_eq!(url["state"], json!("ended"), "{url}");
+    let url = reply_of(folder, &["url", "http://elsewhere.test/"]);
+    assert_eq!(url["filter"], json!("offsite"), "{url}");
     reply_of(folder, &["set", &scope]);
     let extra = crawl.file(
         "extra",
@@ -144,9 +165,15 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
     // The long lines are in several orders.
     let mut names = names;
     names.dedup();
-    assert_eq!(names, ["pause", "resume", "scope", "seeds", "stop"]);
+    assert_eq!(
+        names,
+        [
+            "pause", "resume", "scope", "forget", "scope", "seeds", "stop"
+        ]
+    );
     assert_eq!(orders[2]["after"], json!({"delay": 10}));
     assert_eq!(orders[3]["before"], json!({"delay": 10}));
+    assert_eq!(orders[4]["after"], json!({"delay": 10}));
     assert!(crawled.read("pending.jsonl").contains("/extra"));
 }
 

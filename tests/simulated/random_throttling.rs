@@ -127,7 +127,7 @@ fn scope_map(rng: &mut Rng, case: &mut Case) -> bool {
 fn scopes(rng: &mut Rng, case: &mut Case) {
     let mut own = Map::new();
     let promise = &mut case.web.promise;
-    let entry = match rng.below(4) {
+    let entry = match rng.below(5) {
         0 => {
             let units = 1 + rng.below(5) as usize;
             let window = pick(rng, &[2, 10]);
@@ -148,6 +148,12 @@ fn scopes(rng: &mut Rng, case: &mut Case) {
             let minute = pick(rng, &[20, 60]);
             promise.quota = Some((minute, Duration::from_secs(60)));
             json!({"requests_per_minute": minute})
+        }
+        3 => {
+            let second = 1 + rng.below(59);
+            promise.held_for = Duration::from_secs(second);
+            // The simulated clock begins with the year.
+            json!({"hold_until": format!("2026-01-01T01:00:{second:02}+01:00")})
         }
         _ => return,
     };

@@ -95,6 +95,8 @@ pub struct Promise {
     pub hold_max: Duration,
     /// So many requests of a host, or less, in every span of this length.
     pub quota: Option<(usize, Duration)>,
+    /// So long after the crawl's start no request arrives.
+    pub held_for: Duration,
 }
 
 impl Default for Promise {
@@ -109,6 +111,7 @@ impl Default for Promise {
             robots_lifetime: Duration::from_secs(24 * 3600),
             hold_max: Duration::from_secs(300),
             quota: None,
+            held_for: Duration::ZERO,
         }
     }
 }
@@ -391,6 +394,11 @@ impl PoliteWeb {
         let mut gap_min = promise.gap_min;
         if self.delay_is_known(now, path, site) {
             gap_min = gap_min.max(site.crawl_delay);
+        }
+        if now < Instant::START + promise.held_for {
+            faults.push(format!(
+                "{host}{path} came before the hold of its settings was over"
+            ));
         }
         let Some(book) = self.hosts.get(host) else {
             faults.into_iter().for_each(|fault| self.fault(now, fault));

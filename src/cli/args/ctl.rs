@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::probe::duration;
-use crate::cli::ctl::{CtlArgs, Job};
+use crate::cli::ctl::{CtlArgs, Job, Until};
 
 /// Arguments of `ctl`.
 #[derive(Debug, Args)]
@@ -62,6 +62,25 @@ enum CtlCommand {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
+    /// Send nothing under a scope, a pattern or default until a time; its other settings stay
+    Hold {
+        /// The scope
+        name: String,
+        /// For how long: 90, 10m, 2h; or until when: 2030-01-31T18:00:00Z
+        #[arg(value_name = "D|TIME", value_parser = until)]
+        until: Until,
+    },
+    /// End a hold of `hold`; those that servers ask for stay
+    Release {
+        /// The scope
+        name: String,
+    },
+    /// Forget what was learned of a scope, of a pattern or of all (default): limits shown by refusals, AutoThrottle's
+    /// delays
+    Forget {
+        /// The scope
+        name: String,
+    },
     /// Cancel all requests of a scope
     Cancel {
         /// The scope
@@ -116,6 +135,9 @@ impl From<Ctl> for CtlArgs {
             CtlCommand::Host { name } => Job::Host(name),
             CtlCommand::Url { url } => Job::Url(url),
             CtlCommand::Set { name, settings } => Job::Set { name, settings },
+            CtlCommand::Hold { name, until } => Job::Hold { name, until },
+            CtlCommand::Release { name } => Job::Release(name),
+            CtlCommand::Forget { name } => Job::Forget(name),
             CtlCommand::Cancel { name } => Job::Cancel(name),
             CtlCommand::Pause => Job::Pause,
             CtlCommand::Resume => Job::Resume,
@@ -131,5 +153,15 @@ impl From<Ctl> for CtlArgs {
             folder: args.dir,
             job,
         }
+    }
+}
+
+/// A span, or a moment: the crawl checks that.
+fn until(text: &str) -> Result<Until, String> {
+    match text.contains('T') {
+        true => Ok(Until::At(text.to_owned())),
+        false => duration(text)
+            .map(Until::After)
+            .map_err(|error| format!("{error}; or give a time, such as 2030-01-31T18:00:00Z")),
     }
 }

@@ -8,6 +8,8 @@ use serde_json::Value;
 use super::error::Problem;
 use super::form::{Form, number, wrong};
 use crate::base::gzip::LEVEL_MAX;
+use crate::base::time::Wall;
+use crate::wire::date::timestamp;
 
 /// A duration of 0 or more, up to [`SECONDS_MAX`].
 pub(super) struct Delay;
@@ -283,6 +285,26 @@ impl Form for PerMinute {
 
     fn write(of: &f64) -> Value {
         (*of).into()
+    }
+}
+
+/// A moment, as RFC 3339 has it (section 5.6).
+pub(super) struct Moment;
+
+impl Form for Moment {
+    type Of = Wall;
+    const KIND: &'static str = "time";
+
+    fn read(value: &Value) -> Result<Wall, Problem> {
+        let text = value.as_str().map(str::as_bytes);
+        text.and_then(timestamp).ok_or_else(|| {
+            let mend = "give date, time and zone, such as \"2030-01-31T18:00:00Z\"";
+            wrong(value, "not a time", mend)
+        })
+    }
+
+    fn write(of: &Wall) -> Value {
+        of.to_string().into()
     }
 }
 

@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 use super::choices::{Codes, Flag, JitterForm, OneOf};
 use super::error::{ConfigError, Problem, SettingSource, nearest};
 use super::form::{Form, wrong};
-use super::quantity::{AboveOne, AboveZero, BelowOne, Concurrency, Delay, PerMinute, Timeout};
+use super::quantity::{
+    AboveOne, AboveZero, BelowOne, Concurrency, Delay, Moment, PerMinute, Timeout,
+};
 use super::throttling::{Exceptions, Registered, Target};
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottleMode, AutoThrottlePatch, BackoffPatch, DOMAINS, LatencyFrom,
@@ -204,6 +206,7 @@ const SCOPE_KEYS: &[Key<ScopePatch>] = &[
     key!("window_kind", OneOf<WindowKind>, window_kind),
     key!("requests_per_minute", PerMinute, requests_per_minute),
     key!("manager", Registered, manager),
+    key!("hold_until", Moment, hold_until),
     Key {
         name: "autothrottle",
         read: |patch, value| {

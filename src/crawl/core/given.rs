@@ -6,14 +6,12 @@ use serde_json::{Value, json};
 
 use crate::admin::response::Response;
 use crate::admin::routes::Resource;
-use crate::crawl::config::patch_text;
 use crate::crawl::control::shared::Command;
 use crate::crawl::core::Core;
 use crate::crawl::steering::Asked;
 use crate::frontier::request::Request;
 use crate::io::Io;
 use crate::state::record::About;
-use crate::throttle::settings::ScopePatch;
 
 impl<I: Io> Core<I> {
     /// Takes an order.
@@ -29,18 +27,14 @@ impl<I: Io> Core<I> {
             Resource::Resume => self.order_pause(&asked, false),
             Resource::Stop => self.order_stop(&asked),
             Resource::ChangeScope => self.order_scope(&asked),
+            Resource::MergeScope => self.order_scope_keys(&asked),
+            Resource::ForgetScope => self.order_forget(&asked),
             Resource::CancelScope => self.order_cancel(&asked),
             Resource::AddSeeds => self.order_seeds(&asked),
             Resource::Exclude => self.order_exclusion(&asked, true),
             Resource::Include => self.order_exclusion(&asked, false),
             _ => unreachable!("it changes nothing"),
         }
-    }
-
-    /// The settings that the entry of a scope, a pattern or `default` has.
-    pub fn entry_json(&self, name: &str) -> Value {
-        let text = patch_text(&self.throttle.entry(name));
-        serde_json::from_str(&text).unwrap_or_default()
     }
 
     /// An operator has paused or resumed the crawl.
@@ -91,28 +85,6 @@ impl<I: Io> Core<I> {
             json!({"grace": grace}),
             json!({"grace": grace}),
         );
-    }
-
-    fn order_scope(&mut self, asked: &Asked) {
-        let patch = std::str::from_utf8(&asked.body).unwrap_or("?");
-        let checked = patch.parse::<ScopePatch>().and_then(|patch| {
-            let name = self.config.check_scope(&asked.call.name, &patch)?;
-            Ok((name, patch))
-        });
-        let (name, patch) = match checked {
-            Ok(checked) => checked,
-            Err(error) => {
-                return self.refuse(asked, &Response::error(400, &error.to_string()));
-            }
-        };
-        let before = self.entry_json(&name);
-        if let Err(error) = self.change_scope(&name, patch, self.now) {
-            return self.refuse(asked, &Response::error(400, &error.to_string()));
-        }
-        let after = self.entry_json(&name);
-        let facts = json!({"scope": name, "before": before, "after": after});
-        let reply = json!({"scope": name, "settings": after});
-        self.acknowledge_order(asked, "scope", facts, reply);
     }
 
     fn order_cancel(&mut self, asked: &Asked) {

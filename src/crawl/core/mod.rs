@@ -33,6 +33,7 @@ mod questions;
 mod reading;
 mod report;
 mod restoring;
+mod scope_orders;
 mod scopes;
 mod seen;
 mod set_up;

@@ -101,6 +101,8 @@ impl<I: Io> Core<I> {
             | Resource::Resume
             | Resource::Stop
             | Resource::ChangeScope
+            | Resource::MergeScope
+            | Resource::ForgetScope
             | Resource::CancelScope
             | Resource::AddSeeds
             | Resource::Exclude
@@ -244,6 +246,8 @@ fn visits_all(resource: Resource) -> bool {
             | Resource::Metrics
             | Resource::Scopes
             | Resource::ChangeScope
+            | Resource::MergeScope
+            | Resource::ForgetScope
             | Resource::CancelScope
     )
 }

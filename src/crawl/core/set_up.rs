@@ -36,7 +36,7 @@ use crate::frontier::{ActiveLimits, Frontier};
 use crate::io::{Io, open_files};
 use crate::throttle::engine::Throttle;
 use crate::throttle::map::ScopeMap;
-use crate::throttle::settings::MapKind;
+use crate::throttle::settings::{MapKind, ThrottleSettings};
 use crate::throttle::signal::Classify;
 use crate::throttle::strategies::Strategies;
 
@@ -77,8 +77,11 @@ impl<I: Io> Core<I> {
         }
         let tls = TlsConfig::new(&tls_settings(&config, wall)?)?;
         let guard = guard(&config)?;
-        let mut throttle =
-            Throttle::new(config.throttle.clone(), rng.fork("jitter").next_u64(), now);
+        let throttle_settings = ThrottleSettings {
+            started: io.wall_at_start(),
+            ..config.throttle.clone()
+        };
+        let mut throttle = Throttle::new(throttle_settings, rng.fork("jitter").next_u64(), now);
         // Some sockets are reserved for the resolver and for racing connections.
         let sockets = io.capacity();
         let kept_back = (sockets / 8).min(SOCKETS_KEPT_BACK);

@@ -374,6 +374,7 @@ pub fn covers_many_scopes(name: &str) -> bool {
 pub(super) fn default_profile(settings: &ThrottleSettings) -> Profile {
     Profile {
         concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
+        held_until: settings.held_until(&settings.default),
         ..Profile::of(settings.default.clone())
     }
 }
@@ -387,12 +388,14 @@ pub(super) fn profile(settings: &ThrottleSettings, name: &str) -> Profile {
         own = ScopeSettings {
             quota: own.quota,
             requests_per_minute: own.requests_per_minute,
+            hold_until: own.hold_until,
             ..unpaced(u32::MAX)
         };
     }
     Profile {
         only_quota,
         concurrency_max: default_profile(settings).concurrency_max,
+        held_until: settings.held_until(&own),
         ..Profile::of(own)
     }
 }
@@ -413,6 +416,7 @@ fn unpaced(concurrency: u32) -> ScopeSettings {
         quota: None,
         requests_per_minute: None,
         manager: None,
+        hold_until: None,
     }
 }
 
@@ -425,6 +429,7 @@ fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
         window_kind: None,
         requests_per_minute: None,
         ignore_robots_txt: None,
+        hold_until: None,
         ..patch.clone()
     };
     patch.quota.is_some() && others == ScopePatch::default() && !name.contains(['.', ':', '/'])

@@ -33,6 +33,8 @@ pub(super) struct Rules {
     /// A third party's minimum delay (Crawl-delay): never undercut, not even by jitter.
     pub floor: Duration,
     held: Hold,
+    /// The hold that the settings ask for.
+    configured_hold: Instant,
     /// One request at a time, until a request sent from this time on is answered without a refusal.
     probing_from: Option<Instant>,
     /// The lane that has claimed the scope, or `NO_INDEX`.
@@ -96,10 +98,12 @@ impl Rules {
         let has_slots = needs_slots && settings.concurrency > 1 && !ramps;
         let is_bounded = settings.quota.is_some() || settings.requests_per_minute.is_some();
         let adapts = strategy.is_some() || settings.autothrottle.is_some();
-        if !adapts && !has_slots && !is_bounded && !ramps {
+        let is_held = profile.held_until > Instant::START;
+        if !adapts && !has_slots && !is_bounded && !ramps && !is_held {
             return None;
         }
         let mut rules = Rules::plain(settings);
+        rules.configured_hold = profile.held_until;
         rules.backoff = ramps.then(|| Box::new(Backoff::new(Instant::START)));
         rules.quota = settings.quota.map(|quota| Box::new(Ledger::new(quota)));
         let limit = settings.requests_per_minute;
@@ -137,6 +141,7 @@ impl Rules {
             delay_source: DecisionSource::User,
             floor: Duration::ZERO,
             held: Hold::NONE,
+            configured_hold: Instant::START,
             probing_from: None,
             claimed_by: NO_INDEX,
             slots: None,
@@ -185,6 +190,16 @@ impl Rules {
             }
             (fresh, _) => fresh,
         };
+        self.recompute(profile);
+    }
+
+    /// Forgets what was learned from replies: the state of `fresh` rules in its place. Holds, minimum gaps and
+    /// quotas stay.
+    pub fn forget(&mut self, fresh: Rules, profile: &Profile) {
+        self.backoff = fresh.backoff;
+        self.adapts = fresh.adapts;
+        self.suspect = fresh.suspect;
+        self.child_refused = None;
         self.recompute(profile);
     }
 
@@ -575,22 +590,27 @@ impl Rules {
         true
     }
 
+    /// End of all holds.
     pub fn held_until(&self) -> Instant {
-        self.held.until
+        self.held.until.max(self.configured_hold)
     }
 
     /// When holds and documented limits permit the next departure.
     pub fn departs_at(&self) -> Instant {
         match &self.adapts {
-            Adapts::Custom(strategy) => self.held.until.max(strategy.departs_at()),
-            _ => self.held.until,
+            Adapts::Custom(strategy) => self.held_until().max(strategy.departs_at()),
+            _ => self.held_until(),
         }
     }
 
     /// The rule that delays longest, if the gap is over at `gap_over`.
     pub fn slowest(&self, gap_over: impl FnOnce() -> Instant) -> DecisionSource {
-        if self.held.until > Instant::START && self.held.until > gap_over() {
-            self.held.source
+        let held_until = self.held_until();
+        if held_until > Instant::START && held_until > gap_over() {
+            match self.held.until < held_until {
+                true => DecisionSource::User,
+                false => self.held.source,
+            }
         } else if self.floor > self.pace.delay {
             DecisionSource::Robots
         } else {

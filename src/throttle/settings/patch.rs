@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::values::{AutoThrottleMode, Backoff, Jitter, LatencyFrom, Manager, Rampup, WindowKind};
+use crate::base::time::Wall;
 use crate::fetch::failure::FailureKind;
 
 /// The settings of one entry; keys that are not set come from the globals.
@@ -37,6 +38,8 @@ pub struct ScopePatch {
     pub(crate) requests_per_minute: Option<f64>,
     /// Replaces `THROTTLING_SCOPE_MANAGER`.
     pub(crate) manager: Option<Manager>,
+    /// Nothing is sent before this time.
+    pub(crate) hold_until: Option<Wall>,
 }
 
 impl ScopePatch {
@@ -76,6 +79,12 @@ impl ScopePatch {
         self
     }
 
+    /// Nothing is sent before this time. Holds that servers ask for apply as well.
+    pub fn hold_until(mut self, until: Wall) -> Self {
+        self.hold_until = Some(until);
+        self
+    }
+
     /// This patch, completed by `under` in keys that are not set here.
     pub(crate) fn over(self, under: &ScopePatch) -> Self {
         ScopePatch {
@@ -97,6 +106,7 @@ impl ScopePatch {
             window_kind: self.window_kind.or(under.window_kind),
             requests_per_minute: self.requests_per_minute.or(under.requests_per_minute),
             manager: self.manager.or_else(|| under.manager.clone()),
+            hold_until: self.hold_until.or(under.hold_until),
         }
     }
 }

@@ -109,13 +109,16 @@ impl Trial {
 
     /// A server takes so long for its robots.txt, which it does not have.
     pub fn slow_robots(&mut self, at: &str, think: Duration) {
+        self.answer(at, "/robots.txt", think, "404 Not Found");
+    }
+
+    /// What a server answers for a target from now on, and after which time.
+    pub fn answer(&mut self, at: &str, target: &str, think: Duration, status: &str) {
         let at: SocketAddr = at.parse().expect("an address");
-        let reply = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+        let reply = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
         let world = self.world.borrow();
-        world
-            .origins
-            .borrow_mut()
-            .reply(at, "/robots.txt", think, reply);
+        let mut origins = world.origins.borrow_mut();
+        origins.reply(at, target, think, reply.as_bytes());
     }
 
     /// Opens a connection and sends these bytes on it.
@@ -312,10 +315,18 @@ impl RandomOperator {
         ];
         let host = host[self.rng.below(7) as usize];
         let method = ["PUT", "DELETE"][self.rng.below(2) as usize];
-        let text = match self.rng.below(13) {
+        let text = match self.rng.below(15) {
             0 | 1 => "POST /v1/pause HTTP/1.1\r\n\r\n".to_owned(),
             2 => put(scope, &format!("{{\"delay\": {delay}}}")),
             3 => put(scope, "{}"),
+            12 => {
+                let body = [
+                    "{\"hold_until\": \"2026-01-01T00:00:09Z\"}",
+                    "{\"delay\": null}",
+                ];
+                put(scope, body[self.rng.below(2) as usize]).replace("PUT", "PATCH")
+            }
+            13 => format!("POST /v1/scopes/{scope}/forget HTTP/1.1\r\n\r\n"),
             4 => format!("POST /v1/scopes/{scope}/cancel HTTP/1.1\r\n\r\n"),
             5 => format!("GET /v1/scopes/{scope} HTTP/1.1\r\n\r\nGET /v1/scopes HTTP/1.1\r\n\r\n"),
             6 => "GET /v1/status HTTP/1.1\r\n\r\n".repeat(30),
@@ -607,6 +618,8 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     check("GET", "/v1/urls/http%3A%2F%2F10.0.0.1%2F19", "", "Url");
     check("GET", "/v1/urls/http%3A%2F%2F10.0.0.1%2F0", "", "Url");
     check("PUT", "/v1/scopes/10.0.0.1", "{}", "Changed");
+    check("PATCH", "/v1/scopes/10.0.0.1", "{}", "Changed");
+    check("POST", "/v1/scopes/10.0.0.1/forget", "", "Forgotten");
     check("POST", "/v1/scopes/nowhere/cancel", "", "Cancelled");
     check("PUT", "/v1/exclusions/a.test", "", "Exclusions");
     check("GET", "/v1/exclusions", "", "Exclusions");

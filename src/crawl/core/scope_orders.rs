@@ -1,0 +1,123 @@
+//! Orders about the pace of scopes: their settings, and what was learned of them.
+
+use serde_json::{Map, Value, json};
+
+use crate::admin::response::Response;
+use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, patch_text};
+use crate::crawl::core::Core;
+use crate::crawl::steering::Asked;
+use crate::io::Io;
+use crate::throttle::settings::ScopePatch;
+
+impl<I: Io> Core<I> {
+    /// The settings that the entry of a scope, a pattern or `default` has.
+    pub fn entry_json(&self, name: &str) -> Value {
+        let text = patch_text(&self.throttle.entry(name));
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Replaces the settings of a scope, of a pattern, or of `default`.
+    pub fn order_scope(&mut self, asked: &Asked) {
+        let text = std::str::from_utf8(&asked.body).unwrap_or("?");
+        let patch = text.parse::<ScopePatch>();
+        self.apply_scope_order(asked, patch);
+    }
+
+    /// Changes some keys of these settings (a merge patch, RFC 7396): null removes a key.
+    pub fn order_scope_keys(&mut self, asked: &Asked) {
+        let keys = match serde_json::from_slice(&asked.body) {
+            Ok(Value::Object(keys)) => keys,
+            _ => {
+                let message =
+                    "the body is an object of the keys that change, such as {\"delay\": 2}";
+                return self.refuse(asked, &Response::error(400, message));
+            }
+        };
+        if asked.call.name == DEFAULT_ENTRY && keys.values().any(Value::is_null) {
+            let message = "keys of default cannot be removed: give another value";
+            return self.refuse(asked, &Response::error(400, message));
+        }
+        let mut settings = match self.entry_json(&asked.call.name) {
+            Value::Object(settings) => settings,
+            _ => Map::new(),
+        };
+        merge(&mut settings, keys);
+        let patch = Value::Object(settings).to_string().parse::<ScopePatch>();
+        self.apply_scope_order(asked, patch);
+    }
+
+    /// Forgets what was learned of a scope, of a pattern, or of all (`default`).
+    pub fn order_forget(&mut self, asked: &Asked) {
+        let checked = self
+            .config
+            .check_scope(&asked.call.name, &ScopePatch::default());
+        let name = match checked {
+            Ok(name) => name,
+            Err(error) => return self.refuse(asked, &Response::error(400, &error.to_string())),
+        };
+        let scopes = self.throttle.forget(&name, self.now);
+        let facts = json!({"scope": name, "scopes": scopes});
+        self.acknowledge_order(asked, "forget", facts.clone(), facts);
+    }
+
+    fn apply_scope_order(&mut self, asked: &Asked, patch: Result<ScopePatch, ConfigError>) {
+        let checked = patch.and_then(|patch| {
+            let name = self.config.check_scope(&asked.call.name, &patch)?;
+            Ok((name, patch))
+        });
+        let (name, patch) = match checked {
+            Ok(checked) => checked,
+            Err(error) => {
+                return self.refuse(asked, &Response::error(400, &error.to_string()));
+            }
+        };
+        let before = self.entry_json(&name);
+        if let Err(error) = self.change_scope(&name, patch, self.now) {
+            return self.refuse(asked, &Response::error(400, &error.to_string()));
+        }
+        let after = self.entry_json(&name);
+        let facts = json!({"scope": name, "before": before, "after": after});
+        let reply = json!({"scope": name, "settings": after});
+        self.acknowledge_order(asked, "scope", facts, reply);
+    }
+}
+
+/// Merges keys into a table; null removes a key. A table within it is merged in the same way.
+fn merge(table: &mut Map<String, Value>, keys: Map<String, Value>) {
+    for (key, value) in keys {
+        match value {
+            Value::Null => drop(table.remove(&key)),
+            Value::Object(inner) => match table.get_mut(&key) {
+                Some(Value::Object(known)) => merge(known, inner),
+                _ => drop(table.insert(key, Value::Object(inner))),
+            },
+            value => drop(table.insert(key, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_merged_and_null_removes_one() {
+        let check = |table: Value, keys: Value, expected: Value| {
+            let (Value::Object(mut table), Value::Object(keys)) = (table, keys) else {
+                panic!("both are tables");
+            };
+            merge(&mut table, keys);
+            assert_eq!(Value::Object(table), expected);
+        };
+        check(
+            json!({"delay": 1, "concurrency": 2}),
+            json!({"delay": 3, "concurrency": null, "quota": null}),
+            json!({"delay": 3}),
+        );
+        check(
+            json!({"backoff": {"max_delay": 60, "window": 5}, "rampup": true}),
+            json!({"backoff": {"window": null, "min_delay": 1}, "rampup": {"enabled": false}}),
+            json!({"backoff": {"max_delay": 60, "min_delay": 1}, "rampup": {"enabled": false}}),
+        );
+    }
+}
