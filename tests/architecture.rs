@@ -73,7 +73,10 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ),
     ("libdeflate_sys", &["src/base/gzip.rs"]),
     ("brotli_decompressor", &["src/wire/coding/engine.rs"]),
-    ("zstd", &["src/wire/coding/engine.rs"]),
+    (
+        "zstd",
+        &["src/wire/coding/engine.rs", "src/base/compression.rs"],
+    ),
     // For digests; rustls has a module of the same name.
     ("aws_lc_rs", &["src/wire/warc.rs", "src/fetch/tls.rs"]),
     (

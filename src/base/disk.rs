@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::base::compression::Compression;
+
 /// Id of a file that the disk writes to, chosen by the code that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
@@ -43,6 +45,17 @@ pub enum DiskJob {
         bytes: Vec<u8>,
         /// Whether to compress the bytes into one gzip member.
         gzip: bool,
+        /// Returned in [`DiskDone`], to identify the job.
+        tag: u64,
+    },
+    /// Appends bytes as a gzip member or zstd frame of their own: lines of a file that is compressed.
+    AppendCompressed {
+        /// The file.
+        file: FileId,
+        /// The bytes before compression.
+        bytes: Vec<u8>,
+        /// How they are compressed, at the usual level.
+        compression: Compression,
         /// Returned in [`DiskDone`], to identify the job.
         tag: u64,
     },
@@ -106,6 +119,7 @@ impl DiskJob {
     pub fn held(&self) -> usize {
         match self {
             DiskJob::Append { bytes, .. }
+            | DiskJob::AppendCompressed { bytes, .. }
             | DiskJob::Replace { bytes, .. }
             | DiskJob::Read { bytes, .. } => bytes.len(),
             _ => 0,
@@ -124,6 +138,9 @@ impl DiskJob {
             | DiskJob::Allocate { file, .. }
             | DiskJob::Finish { file, .. } => (Some(file), 0),
             DiskJob::Append {
+                file, bytes, tag, ..
+            }
+            | DiskJob::AppendCompressed {
                 file, bytes, tag, ..
             } => {
                 if result.is_err() {
@@ -154,7 +171,7 @@ impl DiskJob {
     }
 }
 
-/// Result of a job. Every job reports failure; `Append`, `Sync`, `Replace`, `Read`, `Remove` and a `Finish`
+/// Result of a job. Every job reports failure; `Append`, `AppendCompressed`, `Sync`, `Replace`, `Read`, `Remove` and a `Finish`
 /// that renames report success as well.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -27,6 +27,7 @@ pub(crate) mod memory;
 pub mod disk;
 pub mod worker;
 pub mod gzip;
+pub mod compression;
 pub mod machine;
 pub mod address;
 #[cfg(test)]

@@ -9,8 +9,9 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use argiope::FinishReason;
+use argiope::settings::SettingSource;
 use argiope::sink::directory::{self, DirectoryError, DirectoryLock, InUse};
-use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
+use argiope::sink::files::{FileSink, FileSinkOptions, Results, Rotation, WarcOptions};
 use argiope::{Builder, Config, Crawler, SetUpError, State, StateError, Turn};
 
 use super::Usage;
@@ -485,6 +486,20 @@ pub fn sink_options(
     } else {
         Results::File
     };
+    options.rotation = config.rotation();
+    if to_stdout && options.rotation != Rotation::default() {
+        let of_files = [
+            "RESULTS_SIZE_MAX",
+            "RESULTS_TIME_MAX",
+            "RESULTS_COMPRESSION",
+        ];
+        let is_set = |name: &&str| *config.source(name) != SettingSource::Default;
+        let name = of_files.into_iter().find(is_set).unwrap_or(of_files[0]);
+        return Err(Usage(format!(
+            "--results -: {name} is for files, and the lines go to standard output: leave one of them out"
+        ))
+        .into());
+    }
     options.decisions = out.is_some() && config.get("AUTOTHROTTLE_DEBUG") == Some(true.into());
     if let Some(size_max) = config.warc_size_max().filter(|_| out.is_some()) {
         let mut warc = WarcOptions::new(host_name(), random_bits()?);

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use argiope::Wall;
+use argiope::sink::directory::LineFile;
 
 use super::Usage;
 use super::json_lines::put_line;
@@ -65,16 +66,15 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<i32> {
     if let Some(page) = page.as_ref().filter(|_| !is_stdout) {
         check_page(page, folder)?;
     }
-    let results = folder.join(RESULTS);
     let report = Report::read(folder, now().to_string())
-        .with_context(|| format!("{}: cannot be read", results.display()))?;
+        .with_context(|| format!("{}: cannot be read", folder.display()))?;
     if report.results.lines == 0
         && let Some(bad) = report.results.bad_lines.first()
     {
         return Err(Usage(format!(
             "{}: none of its {} lines is a result line (line {}: {}); name the output directory of a crawl, or restore \
              the file from a backup",
-            results.display(),
+            folder.join(&bad.file).display(),
             report.results.bad,
             bad.line,
             bad.reason
@@ -107,8 +107,10 @@ fn check_crawl(folder: &Path) -> Result<(), Usage> {
             "{shown} is not a directory: name the output directory of a crawl"
         )));
     }
-    if folder.join(RESULTS).exists() {
-        return Ok(());
+    match LineFile::results(folder) {
+        Ok(files) if !files.is_empty() => return Ok(()),
+        Err(error) => return Err(Usage(format!("{shown}: cannot be read: {error}"))),
+        Ok(_) => {}
     }
     Err(Usage(format!(
         "{shown} has no {RESULTS}: name the output directory of a crawl; if --results - sent its lines to standard \
@@ -122,11 +124,14 @@ fn check_page(page: &Path, folder: &Path) -> Result<(), Usage> {
         return Ok(());
     };
     let identity = |file: &fs::Metadata| (file.dev(), file.ino());
-    for input in [RESULTS, STATS] {
-        if fs::metadata(folder.join(input)).is_ok_and(|other| identity(&other) == identity(&file)) {
+    let lines = LineFile::results(folder).unwrap_or_default();
+    let lines = lines.iter().map(LineFile::path);
+    for input in lines.chain([folder.join(STATS)]) {
+        if fs::metadata(&input).is_ok_and(|other| identity(&other) == identity(&file)) {
             return Err(Usage(format!(
-                "-o {}: this is the crawl's {input}; give another file",
-                page.display()
+                "-o {}: this is the crawl's {}; give another file",
+                page.display(),
+                input.file_name().unwrap_or_default().display()
             )));
         }
     }

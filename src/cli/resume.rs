@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use argiope::settings::{Setting, SettingSource, all as settings};
-use argiope::sink::directory::{self, DirectoryLock, KeptInput};
+use argiope::sink::directory::{self, DirectoryLock, KeptInput, LineFile};
 use argiope::{Commit, Config, LoadPhase, LoadProgress, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -229,9 +229,12 @@ impl Resumed {
             ))
             .into());
         }
+        let lines = LineFile::results(out).unwrap_or_default();
         let is_same = |stdout: &Metadata| {
-            fs::metadata(&file)
-                .is_ok_and(|there| (there.dev(), there.ino()) == (stdout.dev(), stdout.ino()))
+            let mut lines = lines.iter().map(|lines| fs::metadata(lines.path()));
+            lines.any(|there| {
+                there.is_ok_and(|there| (there.dev(), there.ino()) == (stdout.dev(), stdout.ino()))
+            })
         };
         // Without a commit the file counts as one of the crawl, and is deleted.
         if self.state.commit().is_none() && stdout.is_some_and(is_same) {

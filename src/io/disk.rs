@@ -302,6 +302,7 @@ pub(super) fn is_silent(job: &DiskJob) -> bool {
         | DiskJob::Allocate { .. } => true,
         DiskJob::Finish { rename, .. } => rename.is_none(),
         DiskJob::Append { .. }
+        | DiskJob::AppendCompressed { .. }
         | DiskJob::Sync { .. }
         | DiskJob::Replace { .. }
         | DiskJob::Read { .. }

@@ -4,6 +4,8 @@
 mod control;
 mod error;
 mod kept;
+mod line_file;
+mod lines;
 mod lock;
 mod outputs;
 mod resume;
@@ -17,9 +19,11 @@ use std::path::{Path, PathBuf};
 pub use self::control::ControlFiles;
 pub use self::error::DirectoryError;
 pub use self::kept::KeptInput;
+pub(super) use self::line_file::LineFileName;
+pub use self::lines::{LineAt, LineEnd, LineFile, LineFileReader, LineReader};
 use self::lock::Locked;
 pub use self::lock::{DirectoryLock, Owner};
-pub(super) use self::outputs::STDOUT;
+pub(super) use self::outputs::{DECISIONS, SERIES, STDOUT};
 use self::outputs::{WARCS, entries, is_warc_of_ours};
 use self::resume::Newer;
 use crate::sink::commit::Commit;
@@ -269,6 +273,11 @@ impl EarlierCrawl {
                 Err(error) => return Err((path, error)),
             }
         }
+        let lines = entries(folder)?.into_iter().filter(|path| {
+            let mut series = SERIES.iter();
+            series.any(|name| LineFileName::of(path, &folder.join(name)).is_some())
+        });
+        old.files.extend(lines);
         let warcs = entries(&folder.join(WARCS))?;
         let ours = warcs.into_iter().filter(|path| is_warc_of_ours(path));
         old.files.extend(ours);
@@ -313,12 +322,10 @@ pub(crate) const SEEN: &str = "seen-";
 /// The requests that were queued when a crawl ended.
 const PENDING: &str = "pending.jsonl";
 
-/// Files that a crawl writes directly into its directory.
-const FILES: [&str; 8] = [
-    "results.jsonl",
+/// Files that a crawl writes directly into its directory, besides those of lines.
+const FILES: [&str; 6] = [
     "stats.json",
     "pending.jsonl",
-    "throttle.jsonl",
     control::ORDERS,
     control::SOCKET,
     // Temporary files of a crawl that was killed.
@@ -366,9 +373,12 @@ mod tests {
     fn a_directory_that_contains_a_crawl_is_refused() {
         for file in [
             "results.jsonl",
+            "results.jsonl.zst",
+            "results-000001.jsonl.open",
             "stats.json",
             "pending.jsonl",
             "throttle.jsonl",
+            "throttle-000002.jsonl.gz",
             "orders.jsonl",
             "control.sock",
             "pending.jsonl.tmp",
@@ -426,10 +436,16 @@ mod tests {
     fn overwriting_deletes_only_files_of_a_crawl() {
         let ours = [
             "results.jsonl",
+            "results-000001.jsonl.gz",
+            "results-000002.jsonl.gz.open",
             "stats.json",
             "warc/argiope-1-00000-a.warc.gz.open",
         ];
-        let others = ["results.jsonl.bak", "warc/mine-argiope-1.warc.gz"];
+        let others = [
+            "results.jsonl.bak",
+            "results-1.jsonl",
+            "warc/mine-argiope-1.warc.gz",
+        ];
         let folder = folder(&[&ours[..], &others].concat());
         drop(prepare(folder.path(), true, InUse::default()).unwrap());
         for file in ours {

@@ -3,16 +3,20 @@
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::base::compression::Compression;
 use crate::base::disk::{DiskDone, DiskJob, FileId, Written};
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::decisions;
-use crate::sink::directory::STDOUT;
+use crate::sink::directory::{DECISIONS, LineFileName, SERIES, STDOUT};
 use crate::sink::durable::DurableFiles;
+pub use crate::sink::lines::Rotation;
+use crate::sink::lines::{LINE_USUAL, LineFiles, Target};
 use crate::sink::page::Page;
 use crate::sink::prepared::{Prepared, PreparedReply, Room};
 pub use crate::sink::results::{RecordPlace, write_line};
@@ -33,6 +37,8 @@ pub struct FileSinkOptions {
     pub results: Results,
     /// Name of their file, relative to `folder`.
     pub results_name: PathBuf,
+    /// When their file is closed and another begun, and how they are compressed. Not on standard output.
+    pub rotation: Rotation,
     /// Whether decisions about paces are written to `throttle.jsonl`; they exist only with
     /// `AUTOTHROTTLE_DEBUG`.
     pub decisions: bool,
@@ -57,6 +63,7 @@ impl FileSinkOptions {
             folder: folder.into(),
             results: Results::File,
             results_name: PathBuf::from("results.jsonl"),
+            rotation: Rotation::default(),
             decisions: false,
             warc: None,
             commits: false,
@@ -91,6 +98,8 @@ pub enum Results {
 #[derive(Debug)]
 pub struct FileSink {
     options: FileSinkOptions,
+    results: Option<LineFiles>,
+    decisions: Option<LineFiles>,
     warc: Option<WarcFiles>,
     /// What was prepared of the page that is put next, with its number.
     prepared: Option<(u64, Box<Prepared>)>,
@@ -100,14 +109,8 @@ pub struct FileSink {
     waiting_size: usize,
     /// Number of the next page, also the tag of its reply's record. 0 is unused.
     next: u64,
-    /// Complete lines that were not handed to the disk yet.
-    batch: Vec<u8>,
-    /// The same for decisions.
-    decision_batch: Vec<u8>,
     /// Bytes handed to the disk and not reported back yet.
     held: usize,
-    /// Batches of result lines on their way to the disk, each by the number of the line after it.
-    batches: VecDeque<u64>,
     pending_requests: PendingRequests,
     stage: Stage,
     failure: Option<WriteError>,
@@ -115,6 +118,7 @@ pub struct FileSink {
     unwritten: Vec<u8>,
     /// The epoch that is being committed.
     epoch_end: Option<EpochEnd>,
+    /// The WARC files.
     durable: DurableFiles,
     resumed: Resumed,
 }
@@ -122,12 +126,8 @@ pub struct FileSink {
 /// The files of an earlier run of the crawl.
 #[derive(Debug, Default)]
 struct Resumed {
-    /// Length of the result lines.
-    results: Option<u64>,
     /// Number of committed lines on standard output.
     sequence: u64,
-    /// Length of the decisions.
-    decisions: Option<u64>,
     /// The last WARC file. Commits list it until another is begun, for its serial number.
     warc: Option<FileLength>,
     /// Files to which this run adds nothing.
@@ -166,6 +166,8 @@ struct PendingRequest {
 #[derive(Debug)]
 struct Line {
     number: u64,
+    /// When its attempt ended.
+    at: Wall,
     text: Vec<u8>,
     /// Offset in `text` at which the value of `warc` is inserted.
     insert_at: usize,
@@ -185,7 +187,7 @@ enum LineRecord {
     At(Arc<str>, Written),
 }
 
-/// `Fresh → Open → Finishing → Syncing → Done`; without a result file to sync `Finishing → Done`.
+/// `Fresh → Open → Finishing → Closing → Done`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The result file is not created yet.
@@ -194,8 +196,8 @@ enum Stage {
     Open,
     /// No more pages are accepted; lines still wait for their records.
     Finishing,
-    /// All lines were handed to the disk; the result file is being synced.
-    Syncing,
+    /// All lines were handed to the disk; the result file is being closed.
+    Closing,
     /// Everything is written.
     Done,
 }
@@ -206,16 +208,26 @@ impl FileSink {
         let warc_from = FileId(options.files_from.0 + WARC_OFFSET);
         let warc = options.warc.clone();
         let new = |warc| WarcFiles::new(options.folder.clone(), warc, warc_from, options.commits);
+        let lines = |target, rotation, offset| {
+            let files_from = FileId(options.files_from.0 + offset);
+            LineFiles::new(target, rotation, options.commits, files_from)
+        };
+        let results = match options.results {
+            Results::File => Some(Target::Files(options.folder.join(&options.results_name))),
+            Results::Stdout => Some(Target::Stdout),
+            Results::None => None,
+        };
+        let decisions = Target::Files(options.folder.join(DECISIONS));
         FileSink {
+            results: results.map(|target| lines(target, options.rotation, RESULTS_OFFSET)),
+            decisions: (options.decisions)
+                .then(|| lines(decisions, Rotation::default(), DECISIONS_OFFSET)),
             warc: warc.map(new),
             prepared: None,
             waiting: VecDeque::new(),
             waiting_size: 0,
             next: 1,
-            batch: Vec::new(),
-            decision_batch: Vec::new(),
             held: 0,
-            batches: VecDeque::new(),
             pending_requests: PendingRequests::default(),
             stage: Stage::Fresh,
             failure: None,
@@ -229,72 +241,29 @@ impl FileSink {
 
     /// Bytes in memory: on their way to the disk, or waiting for it.
     pub fn held(&self) -> usize {
-        let lines = self.waiting_size + self.batch.len();
-        self.held + lines + self.decision_batch.len() + self.pending_requests.size
+        let batches = self.line_files().map(LineFiles::waiting);
+        self.held + self.waiting_size + batches.sum::<usize>() + self.pending_requests.size
     }
 
-    fn results_file(&self) -> FileId {
-        self.options.files_from
+    /// The files of lines of each kind.
+    fn line_files(&self) -> impl Iterator<Item = &LineFiles> {
+        [&self.results, &self.decisions].into_iter().flatten()
     }
 
-    fn decisions_file(&self) -> FileId {
-        FileId(self.options.files_from.0 + 1)
+    fn line_files_mut(&mut self) -> impl Iterator<Item = &mut LineFiles> {
+        [&mut self.results, &mut self.decisions]
+            .into_iter()
+            .flatten()
     }
 
     fn first_warc_file(&self) -> FileId {
         FileId(self.options.files_from.0 + WARC_OFFSET)
     }
 
-    fn decisions_path(&self) -> PathBuf {
-        self.options.folder.join("throttle.jsonl")
-    }
-
-    fn results_path(&self) -> PathBuf {
-        match self.options.results {
-            Results::Stdout => PathBuf::from("standard output"),
-            Results::File | Results::None => self.options.folder.join(&self.options.results_name),
-        }
-    }
-
     fn open(&mut self, disk: &mut Vec<DiskJob>) {
-        if self.stage != Stage::Fresh {
-            return;
-        }
-        self.stage = Stage::Open;
-        let file = self.results_file();
-        match self.options.results {
-            Results::File => {
-                self.open_lines(file, self.results_path(), self.resumed.results, disk);
-            }
-            Results::Stdout => {
-                disk.push(DiskJob::Stdout { file });
-                self.durable.append(file);
-            }
-            Results::None => {}
-        }
-        if self.options.decisions {
-            let (file, path) = (self.decisions_file(), self.decisions_path());
-            self.open_lines(file, path, self.resumed.decisions, disk);
-        }
-    }
-
-    /// Creates a file of lines, or continues it at this length.
-    fn open_lines(
-        &mut self,
-        file: FileId,
-        path: PathBuf,
-        length: Option<u64>,
-        disk: &mut Vec<DiskJob>,
-    ) {
-        match length {
-            Some(length) => {
-                disk.push(DiskJob::Open { file, path, length });
-                self.durable.resume(file, length);
-            }
-            None => {
-                disk.push(DiskJob::Create { file, path });
-                self.durable.append(file);
-            }
+        if self.stage == Stage::Fresh {
+            self.stage = Stage::Open;
+            self.line_files_mut().for_each(|lines| lines.begin(disk));
         }
     }
 
@@ -326,24 +295,28 @@ impl FileSink {
         page: &Page,
         digest: Option<Digest>,
         record: Option<Arc<str>>,
+        disk: &mut Vec<DiskJob>,
     ) {
-        if record.is_none() && self.waiting.is_empty() {
-            if self.batch.capacity() == 0 {
-                // The batch exceeds its mark by at most one line.
-                self.batch.reserve(BATCH_SIZE + LINE_USUAL);
-            }
-            write_until_place(page, digest, &mut self.batch);
-            write_place(None, &mut self.batch);
-            write_from_place(page, self.sequence(number), &mut self.batch);
+        let sequence = self.sequence(number);
+        if record.is_none()
+            && self.waiting.is_empty()
+            && let Some(results) = &mut self.results
+        {
+            results.add(number, page.finished_at(), disk, |batch| {
+                write_until_place(page, digest, batch);
+                write_place(None, batch);
+                write_from_place(page, sequence, batch);
+            });
             return;
         }
         let mut text = Vec::with_capacity(LINE_USUAL);
         write_until_place(page, digest, &mut text);
         let insert_at = text.len();
-        write_from_place(page, self.sequence(number), &mut text);
+        write_from_place(page, sequence, &mut text);
         self.waiting_size += text.len();
         self.waiting.push_back(Line {
             number,
+            at: page.finished_at(),
             text,
             insert_at,
             record: record.map_or(LineRecord::None, LineRecord::Awaited),
@@ -378,7 +351,7 @@ impl FileSink {
     }
 
     /// Moves completed lines below this number to the batch.
-    fn settle(&mut self, end: u64) {
+    fn settle(&mut self, end: u64, disk: &mut Vec<DiskJob>) {
         while let Some(line) = self.waiting.front()
             && line.number < end
         {
@@ -392,43 +365,22 @@ impl FileSink {
                 }),
             };
             let (before, after) = line.text.split_at(line.insert_at);
-            let lines = match &line.record {
-                LineRecord::Lost => {
-                    self.pending_requests.mark_lost(line.number);
-                    &mut self.unwritten
-                }
-                _ => &mut self.batch,
+            let write = |lines: &mut Vec<u8>| {
+                lines.extend_from_slice(before);
+                write_place(place, lines);
+                lines.extend_from_slice(after);
             };
-            lines.extend_from_slice(before);
-            write_place(place, lines);
-            lines.extend_from_slice(after);
+            match (&line.record, &mut self.results) {
+                (LineRecord::Lost, _) => {
+                    self.pending_requests.mark_lost(line.number);
+                    write(&mut self.unwritten);
+                }
+                (_, Some(results)) => results.add(line.number, line.at, disk, write),
+                (_, None) => {}
+            }
             self.waiting_size -= line.text.len();
             self.waiting.pop_front();
         }
-    }
-
-    fn hand_over_batch(&mut self, disk: &mut Vec<DiskJob>) {
-        if !self.batch.is_empty() {
-            self.batches
-                .push_back(self.next - self.waiting.len() as u64);
-        }
-        let file = self.results_file();
-        hand_over(file, &mut self.batch, &mut self.durable, disk);
-    }
-
-    fn hand_over_decisions(&mut self, disk: &mut Vec<DiskJob>) {
-        let file = self.decisions_file();
-        hand_over(file, &mut self.decision_batch, &mut self.durable, disk);
-    }
-
-    /// Syncs a file of lines, and closes it.
-    fn close_lines(&mut self, file: FileId, disk: &mut Vec<DiskJob>) {
-        self.durable.sync(file);
-        disk.push(DiskJob::Sync {
-            file,
-            tag: CLOSE_TAG,
-        });
-        disk.push(DiskJob::Finish { file, rename: None });
     }
 
     /// The lines below this number may enter the batch.
@@ -441,19 +393,13 @@ impl FileSink {
     /// its record. Lines of the next epoch follow.
     fn hand_over_epoch(&mut self, disk: &mut Vec<DiskJob>) {
         let until = self.batched_until();
-        self.settle(until);
+        self.settle(until, disk);
         let waits = self.waiting.front().is_some_and(|line| line.number < until);
         if waits || until == u64::MAX {
             return;
         }
-        self.hand_over_batch(disk);
-        let file = self.results_file();
-        match (self.options.results, self.stage) {
-            (Results::None, _) => {}
-            (_, Stage::Open) => self.durable.add_synced(file, EPOCH_TAG, disk),
-            (Results::File, _) => self.durable.add(file),
-            // The sink is done only when all is written.
-            (Results::Stdout, _) => {}
+        if let Some(results) = &mut self.results {
+            results.end_epoch(EPOCH_TAG, disk);
         }
         if let Some(end) = &mut self.epoch_end {
             end.is_handed_over = true;
@@ -465,23 +411,24 @@ impl FileSink {
         if self.epoch_end.is_some() {
             self.hand_over_epoch(disk);
         }
-        self.settle(self.batched_until());
-        // The reader of a pipe may wait for this line before it continues. Other lines accumulate
-        // while it is being written, so that a busy crawl still writes batches.
-        let awaited = self.options.results == Results::Stdout && self.batches.is_empty();
-        if awaited || self.batch.len() >= BATCH_SIZE {
-            self.hand_over_batch(disk);
+        self.settle(self.batched_until(), disk);
+        let is_pipe = self.options.results == Results::Stdout;
+        if let Some(results) = &mut self.results {
+            // The reader of a pipe may wait for this line before it continues. Other lines accumulate
+            // while it is being written, so that a busy crawl still writes batches.
+            match is_pipe && !results.is_writing() {
+                true => results.hand_over(disk),
+                false => results.hand_over_full(disk),
+            }
         }
         if self.stage == Stage::Finishing && self.waiting.is_empty() {
-            self.hand_over_batch(disk);
-            let file = self.results_file();
-            self.stage = match self.options.results {
-                Results::File => {
-                    self.close_lines(file, disk);
-                    Stage::Syncing
-                }
-                Results::Stdout | Results::None => Stage::Done,
-            };
+            self.stage = Stage::Closing;
+            if let Some(results) = &mut self.results {
+                results.finish(disk);
+            }
+        }
+        if self.stage == Stage::Closing && self.results.as_ref().is_none_or(LineFiles::is_closed) {
+            self.stage = Stage::Done;
         }
     }
 
@@ -492,13 +439,8 @@ impl FileSink {
 
     /// The file's path, if it is one of this sink.
     fn path(&self, file: FileId) -> Option<PathBuf> {
-        if file == self.results_file() {
-            return Some(self.results_path());
-        }
-        if file == self.decisions_file() {
-            return Some(self.decisions_path());
-        }
-        self.warc.as_ref()?.path(file)
+        let of_lines = self.line_files().find_map(|lines| lines.path(file));
+        of_lines.or_else(|| self.warc.as_ref()?.path(file))
     }
 }
 
@@ -548,7 +490,7 @@ impl DiskSink for FileSink {
         };
         let record = self.put_records(page, digest, (reply, room), number, disk);
         if self.options.results != Results::None {
-            self.put_line(number, page, digest, record);
+            self.put_line(number, page, digest, record, disk);
         }
         self.advance(disk);
         self.account(before, disk);
@@ -561,9 +503,11 @@ impl DiskSink for FileSink {
         }
         let before = disk.len();
         self.open(disk);
-        decisions::write_line(decision, at, &mut self.decision_batch);
-        if self.decision_batch.len() >= BATCH_SIZE {
-            self.hand_over_decisions(disk);
+        if let Some(decisions) = &mut self.decisions {
+            decisions.add(0, at, disk, |batch| {
+                decisions::write_line(decision, at, batch);
+            });
+            decisions.hand_over_full(disk);
         }
         self.account(before, disk);
     }
@@ -579,30 +523,27 @@ impl DiskSink for FileSink {
         {
             self.failure = Some(WriteError::new(path, error));
         }
-        match (&done.result, done.tag) {
-            (Ok(synced), CLOSE_TAG | EPOCH_TAG) => {
-                self.durable.handle_synced(file, synced.offset);
+        if let Some(results) = &mut self.results
+            && results.owns(file)
+        {
+            if let Some(batch) = results.disk_done(done, file) {
+                self.pending_requests.end(batch.numbers, batch.is_written);
+                self.unwritten.extend_from_slice(&done.unwritten);
             }
-            // The only job without bytes and tag that succeeds.
-            (result, 0) if done.held == 0 => self.durable.handle_renamed(file, result.is_ok()),
-            _ => {}
-        }
-        if file == self.results_file() {
-            match done.tag {
-                CLOSE_TAG => self.stage = Stage::Done,
-                // A sync for a commit, or a file that could not be created or closed.
-                _ if done.held == 0 => {}
-                _ => {
-                    if let Some(end) = self.batches.pop_front() {
-                        self.pending_requests.end(end, done.result.is_ok());
-                    }
-                    self.unwritten.extend_from_slice(&done.unwritten);
+        } else if let Some(decisions) = &mut self.decisions
+            && decisions.owns(file)
+        {
+            decisions.disk_done(done, file);
+        } else if let Some(warc) = &mut self.warc {
+            match (&done.result, done.tag) {
+                (Ok(synced), CLOSE_TAG | EPOCH_TAG) => {
+                    self.durable.handle_synced(file, synced.offset);
                 }
+                // The only job without bytes and tag that succeeds.
+                (result, 0) if done.held == 0 => self.durable.handle_renamed(file, result.is_ok()),
+                _ => {}
             }
-        } else if file != self.decisions_file() {
-            if let Some(warc) = &mut self.warc {
-                warc.disk_done(done);
-            }
+            warc.disk_done(done);
             self.record_done(done.tag, &done.result);
         }
         self.advance(disk);
@@ -616,8 +557,25 @@ impl DiskSink for FileSink {
     fn flush(&mut self, disk: &mut Vec<DiskJob>) {
         let before = disk.len();
         self.open(disk);
-        self.hand_over_batch(disk);
-        self.hand_over_decisions(disk);
+        self.line_files_mut().for_each(|lines| lines.flush(disk));
+        self.account(before, disk);
+    }
+
+    fn on_time(&mut self, now: Wall, disk: &mut Vec<DiskJob>) {
+        let before = disk.len();
+        self.line_files_mut()
+            .for_each(|lines| lines.close_aged(now, disk));
+        self.account(before, disk);
+    }
+
+    fn rotate(&mut self, disk: &mut Vec<DiskJob>) {
+        let before = disk.len();
+        self.line_files_mut().for_each(|lines| lines.rotate(disk));
+        if let Some(warc) = &mut self.warc
+            && let Some(open) = warc.close_open(disk)
+        {
+            self.durable.complete(open);
+        }
         self.account(before, disk);
     }
 
@@ -625,16 +583,14 @@ impl DiskSink for FileSink {
         let before = disk.len();
         self.open(disk);
         if let Some(warc) = &mut self.warc
-            && let Some(open) = warc.open_file()
+            && let Some(open) = warc.finish(disk)
         {
-            warc.finish(disk);
             self.durable.complete(open);
         }
         if self.stage == Stage::Open {
             self.stage = Stage::Finishing;
-            if self.options.decisions {
-                self.hand_over_decisions(disk);
-                self.close_lines(self.decisions_file(), disk);
+            if let Some(decisions) = &mut self.decisions {
+                decisions.finish(disk);
             }
         }
         self.advance(disk);
@@ -642,7 +598,9 @@ impl DiskSink for FileSink {
     }
 
     fn is_done(&self) -> bool {
-        self.stage == Stage::Done && self.held == 0 && !self.durable.is_renaming()
+        let is_renaming = self.line_files().any(LineFiles::is_renaming);
+        let is_renaming = is_renaming || self.durable.is_renaming();
+        self.stage == Stage::Done && self.held == 0 && !is_renaming
     }
 
     fn failure(&self) -> Option<&WriteError> {
@@ -654,10 +612,9 @@ impl DiskSink for FileSink {
         self.open(disk);
         let first_warc = self.first_warc_file();
         self.durable.begin(first_warc);
-        if self.options.decisions {
-            self.hand_over_decisions(disk);
-            self.durable
-                .add_synced(self.decisions_file(), EPOCH_TAG, disk);
+        self.line_files_mut().for_each(LineFiles::begin_epoch);
+        if let Some(decisions) = &mut self.decisions {
+            decisions.end_epoch(EPOCH_TAG, disk);
         }
         for file in self.durable.files_from(first_warc) {
             self.durable.add_synced(file, EPOCH_TAG, disk);
@@ -678,23 +635,27 @@ impl DiskSink for FileSink {
         if !is_over || self.failure.is_some() {
             return None;
         }
-        let lengths = self.durable.lengths()?;
-        let has_warc = lengths
-            .iter()
-            .any(|(file, _)| *file >= self.first_warc_file());
-        let is_pipe = |file| file == self.results_file() && self.options.results == Results::Stdout;
-        let files = lengths.into_iter().filter(|(file, _)| !is_pipe(*file));
-        let files =
-            files.filter_map(|(file, length)| Some(FileLength::new(self.path(file)?, length)));
+        let warcs = self.durable.lengths()?;
+        let mut files = Vec::new();
+        for lines in self.line_files() {
+            files.extend(lines.lengths()?);
+        }
         let lines = self.sequence(end.line - 1);
-        let lines = lines.map(|lines| FileLength::new(self.options.folder.join(STDOUT), lines));
+        files.extend(lines.map(|lines| FileLength::new(self.options.folder.join(STDOUT), lines)));
+        let has_warc = !warcs.is_empty();
         let last_warc = self.resumed.warc.iter().filter(|_| !has_warc);
-        let earlier = self.resumed.others.iter().chain(last_warc).cloned();
-        Some(files.chain(lines).chain(earlier).collect())
+        let warcs = warcs.into_iter();
+        files.extend(
+            warcs.filter_map(|(file, length)| Some(FileLength::new(self.path(file)?, length))),
+        );
+        files.extend(self.resumed.others.iter().chain(last_warc).cloned());
+        Some(files)
     }
 
     fn committed(&mut self, _epoch: Epoch, disk: &mut Vec<DiskJob>) {
         self.epoch_end = None;
+        self.line_files_mut()
+            .for_each(|lines| lines.committed(disk));
         for file in self.durable.end() {
             match &self.warc {
                 Some(warc) if self.options.commits => disk.push(warc.rename(file)),
@@ -706,16 +667,15 @@ impl DiskSink for FileSink {
 
     fn resumed(&mut self, last: Option<&Commit>, _disk: &mut Vec<DiskJob>) {
         let files = last.into_iter().flat_map(|commit| &commit.files);
-        let (results, decisions) = (self.results_path(), self.decisions_path());
         let stdout = self.options.folder.join(STDOUT);
+        let series = SERIES.map(|name| self.options.folder.join(name));
         let mut last_serial = 0;
         for file in files {
-            if file.path == results && self.options.results == Results::File {
-                self.resumed.results = Some(file.length);
+            let is_line = |first: &PathBuf| LineFileName::of(&file.path, first).is_some();
+            if self.line_files_mut().any(|lines| lines.resume(file)) {
+                // It is continued, or another after it begun.
             } else if file.path == stdout && self.is_numbered() {
                 self.resumed.sequence = file.length;
-            } else if file.path == decisions && self.options.decisions {
-                self.resumed.decisions = Some(file.length);
             } else if let Some(serial) = serial_of(&self.options.folder, &file.path) {
                 if let Some(warc) = &mut self.warc {
                     warc.resume_after(serial);
@@ -724,12 +684,13 @@ impl DiskSink for FileSink {
                     last_serial = serial;
                     self.resumed.warc = Some(file.clone());
                 }
-            } else if [&results, &decisions, &stdout].contains(&&file.path) {
+            } else if file.path == stdout || series.iter().any(is_line) {
                 self.resumed.others.push(file.clone());
             }
         }
-        if self.is_numbered() {
-            write_resumed_after(self.resumed.sequence, &mut self.batch);
+        let (is_numbered, sequence) = (self.is_numbered(), self.resumed.sequence);
+        if let Some(results) = self.results.as_mut().filter(|_| is_numbered) {
+            results.add_unnumbered(|batch| write_resumed_after(sequence, batch));
         }
     }
 
@@ -757,10 +718,11 @@ impl PendingRequests {
         }
     }
 
-    /// The lines below this number were written, or cannot be.
-    fn end(&mut self, number: u64, is_written: bool) {
-        let count = self.waiting.partition_point(|(line, _)| *line < number);
-        for (_, pending) in self.waiting.drain(..count) {
+    /// The lines with these numbers were written, or cannot be.
+    fn end(&mut self, numbers: Range<u64>, is_written: bool) {
+        let below = |end| self.waiting.partition_point(|(line, _)| *line < end);
+        let places = below(numbers.start)..below(numbers.end);
+        for (_, pending) in self.waiting.drain(places) {
             self.size -= pending.size();
             if !is_written {
                 self.lost.insert(pending.id, pending.request);
@@ -787,40 +749,16 @@ impl PendingRequest {
     }
 }
 
-/// Hands the complete lines to the disk.
-fn hand_over(
-    file: FileId,
-    lines: &mut Vec<u8>,
-    durable: &mut DurableFiles,
-    disk: &mut Vec<DiskJob>,
-) {
-    if !lines.is_empty() {
-        durable.append(file);
-        disk.push(DiskJob::Append {
-            file,
-            bytes: std::mem::take(lines),
-            gzip: false,
-            tag: 0,
-        });
-    }
-}
-
-/// Size at which a batch of lines is handed to the disk; a flush, each second, hands over smaller
-/// ones. If both threads share one processor, each switch between them costs the crawl
-/// microseconds: with a quarter of this size they switch several times as often.
-const BATCH_SIZE: usize = 256 << 10;
-
 /// Replies up to this size are digested and copied in one step.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
-
-/// Typical maximum length of a line.
-const LINE_USUAL: usize = 1024;
 
 /// Tag of the jobs that sync the open files for a commit. Pages are numbered from 1.
 const EPOCH_TAG: u64 = CLOSE_TAG - 1;
 
-/// The WARC files' ids begin here, after those of result lines and decisions.
-const WARC_OFFSET: u32 = 2;
+/// The ids of each kind of file begin here: a crawl writes far fewer than 2²⁸ of one kind.
+const WARC_OFFSET: u32 = 0;
+const RESULTS_OFFSET: u32 = 1 << 28;
+const DECISIONS_OFFSET: u32 = 2 << 28;
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ mod line;
 pub mod results;
 mod decisions;
 mod durable;
+mod lines;
 mod prepared;
 mod records;
 mod unwritten;

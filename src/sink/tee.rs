@@ -222,6 +222,16 @@ impl<A: DiskSink, B: DiskSink> DiskSink for Tee<A, B> {
         self.second.flush(disk);
     }
 
+    fn on_time(&mut self, now: Wall, disk: &mut Vec<DiskJob>) {
+        self.first.on_time(now, disk);
+        self.second.on_time(now, disk);
+    }
+
+    fn rotate(&mut self, disk: &mut Vec<DiskJob>) {
+        self.first.rotate(disk);
+        self.second.rotate(disk);
+    }
+
     fn finish(&mut self, disk: &mut Vec<DiskJob>) {
         self.first.finish(disk);
         self.second.finish(disk);

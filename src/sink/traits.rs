@@ -273,6 +273,13 @@ pub trait DiskSink: Send {
     /// As [`Sink::flush`].
     fn flush(&mut self, _disk: &mut Vec<DiskJob>) {}
 
+    /// Called before each [`DiskSink::flush`] with the wall-clock time, which never goes back.
+    fn on_time(&mut self, _now: Wall, _disk: &mut Vec<DiskJob>) {}
+
+    /// Closes the output files and begins others with what comes next, by an order of the crawl's operator. Files
+    /// without content are not closed.
+    fn rotate(&mut self, _disk: &mut Vec<DiskJob>) {}
+
     /// As [`Sink::finish`]. Jobs under way are still reported by `disk_done`.
     fn finish(&mut self, _disk: &mut Vec<DiskJob>) {}
 

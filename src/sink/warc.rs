@@ -143,10 +143,25 @@ impl WarcFiles {
         }
     }
 
-    /// Closes the open file.
-    pub(super) fn finish(&mut self, disk: &mut Vec<DiskJob>) {
-        if let Some(open) = self.open.take() {
-            self.close(open, disk);
+    /// Closes the open file, and returns it.
+    pub(super) fn finish(&mut self, disk: &mut Vec<DiskJob>) -> Option<FileId> {
+        let open = self.open.take()?;
+        let file = open.file;
+        self.close(open, disk);
+        Some(file)
+    }
+
+    /// Closes the open file if it has records of pages, and returns it. One for which records are being prepared is
+    /// full from now on: it is closed for the first page after them.
+    pub(super) fn close_open(&mut self, disk: &mut Vec<DiskJob>) -> Option<FileId> {
+        let open = self.open.as_mut()?;
+        if !open.has_pages {
+            return None;
+        }
+        open.is_full = true;
+        match open.reserved.size() {
+            0 => self.finish(disk),
+            _ => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::run::{Crawl, check_refused};
+use crate::run::{Crawl, Going, check_refused};
 use crate::server::{Asked, Server, Step, page};
 
 fn web(asked: &Asked) -> Vec<Step> {
@@ -17,6 +17,21 @@ fn web(asked: &Asked) -> Vec<Step> {
                 .collect::<String>(),
         ),
         _ => page("a page"),
+    }
+}
+
+#[test]
+fn settings_of_files_are_refused_for_lines_on_standard_output() {
+    for setting in [
+        "RESULTS_SIZE_MAX=1MiB",
+        "RESULTS_TIME_MAX=1h",
+        "RESULTS_COMPRESSION=gzip",
+    ] {
+        let name = setting.split('=').next().expect("a name");
+        let args = ["crawl", "http://a.test/", "--results", "-", "-s", setting];
+        let folder = tempfile::tempdir().expect("a folder");
+        let refused = Going::start(&args, folder.path(), b"").wait();
+        check_refused(&refused, &[name, "--results -", "leave one of them out"]);
     }
 }
 

@@ -169,6 +169,56 @@ fn nothing_is_lost_or_doubled_when_a_crawl_is_killed_again_and_again() {
     drop(crawled.warc());
 }
 
+#[test]
+fn lines_in_many_compressed_files_are_neither_lost_nor_doubled_by_kills() {
+    let expected = whole();
+    let server = Server::new(web);
+    let first = crawl(&server).with(&["-s", "RESULTS_SIZE_MAX=9000"]);
+    let mut going = first.start();
+    server.wait_for_requests(3);
+    let mut kills = 0;
+    let ended: Ended = loop {
+        thread::sleep(run_time(kills));
+        if !going.is_running() {
+            break going.wait();
+        }
+        going.signal(Signal::KILL);
+        drop(going);
+        kills += 1;
+        assert!(kills < 200, "the crawl makes no progress");
+        // Each run may compress its lines in another way.
+        let compression = ["none", "gzip", "zstd"][kills as usize % 3];
+        let compression = format!("RESULTS_COMPRESSION={compression}");
+        let args = ["crawl", "--quiet", "--resume", "--out", "out", "-s"];
+        let args = [&args[..], &[&compression]].concat();
+        going = Going::start(&args, first.folder(), b"");
+    };
+    assert!(kills >= 3, "it was killed {kills} times");
+    let crawled: Crawled = first.left(ended.expect(0));
+    let output = checked(&crawled);
+    assert_eq!(ends(&output, server.port()), expected);
+    let names = fs::read_dir(crawled.out()).expect("a folder");
+    let names = names.map(|entry| entry.expect("an entry").file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    let names: Vec<String> = names.filter(|name| name.starts_with("results")).collect();
+    assert!(names.len() > 3, "{names:?}");
+    for ending in [".jsonl", ".jsonl.gz", ".jsonl.zst"] {
+        assert!(names.iter().any(|name| name.ends_with(ending)), "{names:?}");
+    }
+    assert!(
+        names.iter().all(|name| !name.ends_with(".open")),
+        "{names:?}"
+    );
+    // The report reads all of them.
+    let report = argiope_in(
+        crawled.out().parent().expect("a parent"),
+        &["report", "out", "--json"],
+    )
+    .expect(0);
+    let report: Value = serde_json::from_str(&report.out).expect("JSON");
+    assert_eq!(report["results"]["lines"], output.lines.len());
+}
+
 /// What a reader of standard output keeps: numbered lines, up to the number that a resumed run names.
 #[derive(Default)]
 struct Reader {

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use argiope::sink::directory::LineReader;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -304,7 +305,7 @@ impl Crawled {
     /// Every result line.
     #[track_caller]
     pub fn lines(&self) -> Vec<Value> {
-        read_lines(&self.read("results.jsonl"))
+        read_lines(&all_lines(&self.out()))
     }
 
     /// The URLs of pages that ended, sorted.
@@ -379,6 +380,16 @@ pub fn detail(line: &Value) -> &str {
 
 pub fn text(value: &Value) -> String {
     value.as_str().expect("text").to_owned()
+}
+
+/// The result lines of all files in an output directory.
+pub fn all_lines(out: &Path) -> String {
+    let mut reader = LineReader::results(out, u64::MAX).expect("a directory");
+    let mut text = Vec::new();
+    while let Some(line) = reader.next().expect("it can be read") {
+        text.extend_from_slice(line.text);
+    }
+    String::from_utf8(text).expect("lines are text")
 }
 
 #[track_caller]

@@ -1,8 +1,10 @@
 //! The files of a crawl: the keys and words of input and output.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use argiope::serde_json::{self, Value};
+use argiope::sink::directory::LineFile;
 use argiope::sink::results::{RecordPlace, write_line};
 use argiope::{
     DecisionEvent, Failure, FailureKind, Filtered, Instant, Pace, PaceReport, Page, Progress,
@@ -185,6 +187,21 @@ fn every_file_of_the_output_directory_is_documented() {
     }
     // Names with a number or a suffix are not constants.
     let outputs = read("src/sink/directory/outputs.rs");
+    let (_, series) = outputs
+        .split_once("const SERIES")
+        .expect("the files of lines");
+    let (_, series) = series.split_once("= [").expect("their names");
+    let (series, _) = series.split_once("];").expect("their end");
+    for name in series.split(',') {
+        known.insert(constant("src/sink/directory/outputs.rs", name.trim()));
+    }
+    let numbered = ["results-000001.jsonl", "results-000003.jsonl.open"];
+    let first = Path::new("out/results.jsonl");
+    for name in numbered {
+        let file = LineFile::at(&Path::new("out").join(name), first);
+        assert!(file.is_some(), "{name} is a name of a file of lines");
+        known.insert(name.to_owned());
+    }
     let kept = read("src/sink/directory/kept.rs");
     assert!(outputs.contains("ends_with(\".warc.gz\")") && kept.contains("name(\".old\")"));
     known.extend(["warc/*.warc.gz", "warc/*.warc.gz.open", "pending.jsonl.old"].map(str::to_owned));

@@ -1,6 +1,7 @@
 //! A crawl of a [`PoliteWeb`] from its seeds to its result lines.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -281,8 +282,24 @@ impl Run {
             Output::Pulled(pulled) => return pulled.lines.clone(),
         }
         let files = self.crawler.io().files();
-        let path = Path::new("out").join("results.jsonl");
-        files.get(&path).cloned().unwrap_or_default()
+        // The names are in the order of the files.
+        let names = files.iter().filter_map(|(path, bytes)| {
+            let name = path.strip_prefix("out").ok()?.to_str()?;
+            name.starts_with("results").then_some((name, bytes))
+        });
+        let mut text = Vec::new();
+        for (name, bytes) in names {
+            let name = name.trim_end_matches(".open");
+            match name.rsplit_once(".jsonl") {
+                Some((_, ".gz")) => {
+                    let mut decoder = flate2::read::MultiGzDecoder::new(&**bytes);
+                    decoder.read_to_end(&mut text).expect("whole members");
+                }
+                Some((_, ".zst")) => text.extend(zstd::decode_all(&**bytes).expect("frames")),
+                _ => text.extend_from_slice(bytes),
+            }
+        }
+        text
     }
 
     pub fn lines(&self) -> Vec<Line> {

@@ -13,12 +13,12 @@ use argiope::base::shared::Shared;
 use argiope::base::time::{Instant, Wall};
 use argiope::crawl::Parts;
 use argiope::io::sim::{Answer, FullDisk};
-use argiope::settings::all;
-use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
+use argiope::settings::{SettingSource, all};
+use argiope::sink::files::{FileSink, FileSinkOptions, Results, Rotation, WarcOptions};
 use argiope::sink::page::Page;
 use argiope::sink::reply::{BodyMode, Flow, Reply};
 use argiope::throttle::decision::Decision;
-use argiope::{CrawlUrl, DiskSink, Preparation, WriteError};
+use argiope::{Config, CrawlUrl, DiskSink, Preparation, WriteError};
 use argiope::{Epoch, FileLength, FinishReason, State};
 use serde_json::{Value, json};
 
@@ -172,6 +172,9 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "WARC" => flag(rng),
         "WARC_GZIP_LEVEL" => count(rng, &[0, 1, 4, 12]),
         "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
+        "RESULTS_SIZE_MAX" => count(rng, &[1, 2000, 20_000]),
+        "RESULTS_TIME_MAX" => seconds(rng, &[0.0, 0.5, 20.0]),
+        "RESULTS_COMPRESSION" => choice(rng, &["none", "gzip", "zstd"]),
         "STATE" => flag(rng),
         "STATE_SYNC" => seconds(rng, &[0.0, 0.05, 1.0, 60.0]),
         "DISK_FREE_MIN" => count(rng, &[0, 1, 20_000, 1 << 30]),
@@ -246,6 +249,14 @@ impl DiskSink for FullNowAndThen {
         self.inner.flush(disk);
     }
 
+    fn on_time(&mut self, now: Wall, disk: &mut Vec<DiskJob>) {
+        self.inner.on_time(now, disk);
+    }
+
+    fn rotate(&mut self, disk: &mut Vec<DiskJob>) {
+        self.inner.rotate(disk);
+    }
+
     fn finish(&mut self, disk: &mut Vec<DiskJob>) {
         self.inner.finish(disk);
     }
@@ -275,6 +286,9 @@ impl DiskSink for FullNowAndThen {
 const DRAWN_APART: &[&str] = &[
     "FRONTIER_MEMORY",
     "METRICS_SCOPES_MAX",
+    "RESULTS_COMPRESSION",
+    "RESULTS_SIZE_MAX",
+    "RESULTS_TIME_MAX",
     "SEEN_MEMORY",
     "WARC_GZIP_LEVEL",
     "WORKERS",
@@ -393,6 +407,7 @@ fn check(seed: u64) {
     let is_on = |name: &str| said.get(name) == Some(&json!(true));
     let mut options = FileSinkOptions::new("out");
     options.decisions = is_on("AUTOTHROTTLE_DEBUG");
+    options.rotation = rotation_of(&said);
     options.warc = is_on("WARC").then(|| WarcOptions::new("a.test", [7; 16]));
     let has_state = said.get("STATE") != Some(&json!(false));
     options.commits = has_state;
@@ -532,6 +547,17 @@ fn check(seed: u64) {
             );
         }
     }
+}
+
+/// How files of result lines are closed and compressed.
+fn rotation_of(said: &BTreeMap<&'static str, Value>) -> Rotation {
+    let mut config = Config::default();
+    for (name, value) in said.iter().filter(|(name, _)| name.starts_with("RESULTS_")) {
+        config
+            .set(name, value, SettingSource::Program)
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+    config.rotation()
 }
 
 /// Number of the last line on standard output that the last commit has.

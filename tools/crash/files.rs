@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+use argiope::sink::directory::LineReader;
 use serde_json::Value;
 
 /// The files of a crawl that is not running.
@@ -39,7 +40,11 @@ struct WarcRecord {
 impl Output {
     /// Reads the files in the output directory of a crawl.
     pub fn read(out: &Path) -> io::Result<Output> {
-        let text = fs::read_to_string(out.join("results.jsonl"))?;
+        let mut reader = LineReader::results(out, u64::MAX)?;
+        let mut text = String::new();
+        while let Some(line) = reader.next()? {
+            text.push_str(&String::from_utf8_lossy(line.text));
+        }
         let mut output = Output {
             lines: Vec::new(),
             records: BTreeMap::new(),

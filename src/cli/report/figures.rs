@@ -58,17 +58,17 @@ impl Report {
     /// Reads the files of a crawl. `made`: the present time.
     ///
     /// # Errors
-    /// `results.jsonl` cannot be read.
+    /// The result lines cannot be read.
     pub fn read(folder: &Path, made: String) -> io::Result<Self> {
         let mut analysis = Analysis::new();
-        let results = results::read(&folder.join(RESULTS), |line| analysis.add(line))?;
+        let results = results::read(folder, |line| analysis.add(line))?;
         let stored = StoredFile::read(&folder.join(STATS));
         let directory = folder.display().to_string();
         Ok(analysis.report(directory, made, results, stored))
     }
 }
 
-/// The file of result lines in an output directory.
+/// The file of result lines in an output directory, and the first of their names.
 pub const RESULTS: &str = "results.jsonl";
 /// The file of statistics.
 pub const STATS: &str = "stats.json";
@@ -192,8 +192,12 @@ fn notes(results: &LinesRead, stored: &StoredFile, hosts: &Hosts, gaps: &Gaps) -
     if results.bad > 0 {
         let first = results.bad_lines.first();
         let first = first.map_or_else(String::new, |bad| {
+            let file = match &*bad.file {
+                RESULTS => String::new(),
+                file => format!(" of {file}"),
+            };
             format!(
-                " The first is line {}, at byte {}: {}.",
+                " The first is line {}{file}, at byte {}: {}.",
                 bad.line, bad.byte, bad.reason
             )
         });

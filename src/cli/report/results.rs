@@ -1,19 +1,19 @@
-//! Reads `results.jsonl` line by line. A damaged line is counted and named, and the next line is read.
+//! Reads the result lines of a crawl. A damaged line is counted and named, and the next line is read.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::path::Path;
 
+use argiope::sink::directory::{LineEnd, LineReader};
 use serde::Serialize;
 
 use super::line::Line;
 
-/// What was read of `results.jsonl`.
+/// What was read of the result lines.
 #[derive(Default, Serialize)]
 pub struct LinesRead {
     /// Intact lines.
     pub lines: u64,
-    /// Bytes of the file.
+    /// Their bytes, and those of damaged ones, without compression.
     pub bytes: u64,
     /// Whole lines that are not result lines.
     pub bad: u64,
@@ -26,9 +26,11 @@ pub struct LinesRead {
 /// A line that is not a result line.
 #[derive(Serialize)]
 pub struct BadLine {
-    /// Its number, from 1 on.
+    /// The name of its file.
+    pub file: String,
+    /// Its number in the file, from 1 on.
     pub line: u64,
-    /// Where it begins.
+    /// Where it begins in the file, without compression.
     pub byte: u64,
     pub reason: String,
 }
@@ -38,41 +40,24 @@ const BAD_LINES_MAX: usize = 5;
 /// Longest line; of a longer one this much is in memory. A line has the `meta` of its request, and a seeds line
 /// has at most as much.
 const LINE_MAX: u64 = 64 * 1024 * 1024;
-const BUFFER: usize = 256 * 1024;
 
-/// Reads a file, and calls `add` with each intact line.
+/// Reads the lines of the crawl in this directory, and calls `add` with each intact one.
 ///
 /// # Errors
-/// The file cannot be opened or read.
-pub fn read(path: &Path, add: impl FnMut(&Line<'_>)) -> io::Result<LinesRead> {
-    read_from(BufReader::with_capacity(BUFFER, File::open(path)?), add)
-}
-
-fn read_from(mut input: impl BufRead, mut add: impl FnMut(&Line<'_>)) -> io::Result<LinesRead> {
+/// A file cannot be opened or read.
+pub fn read(folder: &Path, mut add: impl FnMut(&Line<'_>)) -> io::Result<LinesRead> {
+    let mut reader = LineReader::results(folder, LINE_MAX)?;
     let mut found = LinesRead::default();
-    let mut buffer = Vec::new();
-    let mut number = 0;
-    loop {
-        buffer.clear();
-        let begin = found.bytes;
-        let length = (&mut input).take(LINE_MAX).read_until(b'\n', &mut buffer)? as u64;
-        if length == 0 {
-            return Ok(found);
-        }
-        number += 1;
-        found.bytes += length;
-        let mut is_whole = buffer.ends_with(b"\n");
-        let is_long = length == LINE_MAX && !is_whole;
-        if is_long {
-            is_whole = skip_line(&mut input, &mut found.bytes)?;
-        }
-        if !is_whole {
-            found.incomplete = true;
-            return Ok(found);
-        }
-        let line = match is_long {
-            true => Err(format!("it is longer than {LINE_MAX} bytes")),
-            false => serde_json::from_slice(&buffer).map_err(|error| error.to_string()),
+    while let Some(at) = reader.next()? {
+        found.bytes += at.length;
+        let line = match at.end {
+            LineEnd::Unfinished => {
+                found.incomplete = true;
+                continue;
+            }
+            LineEnd::TooLong => Err(format!("it is longer than {LINE_MAX} bytes")),
+            LineEnd::Whole => serde_json::from_slice(at.text).map_err(|error| error.to_string()),
+            _ => Err("it has no end".to_owned()),
         };
         match line {
             Ok(line) => {
@@ -82,41 +67,34 @@ fn read_from(mut input: impl BufRead, mut add: impl FnMut(&Line<'_>)) -> io::Res
             Err(reason) => {
                 found.bad += 1;
                 if found.bad_lines.len() < BAD_LINES_MAX {
+                    let name = at.file.file_name().unwrap_or_default();
                     found.bad_lines.push(BadLine {
-                        line: number,
-                        byte: begin,
+                        file: name.to_string_lossy().into_owned(),
+                        line: at.number,
+                        byte: at.byte,
                         reason,
                     });
                 }
             }
         }
     }
-}
-
-/// Reads to the end of a line; returns whether it has one.
-fn skip_line(input: &mut impl BufRead, bytes: &mut u64) -> io::Result<bool> {
-    loop {
-        let buffer = input.fill_buf()?;
-        let end = buffer.iter().position(|byte| *byte == b'\n');
-        let length = end.map_or(buffer.len(), |at| at + 1);
-        input.consume(length);
-        *bytes += length as u64;
-        if end.is_some() || length == 0 {
-            return Ok(end.is_some());
-        }
-    }
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const LINE: &str = "{\"url\": \"http://a.test/\", \"kind\": \"page\", \"final\": true}\n";
 
     fn read_all(input: &[u8]) -> (Vec<String>, LinesRead) {
         let mut hosts = Vec::new();
-        let found = read_from(input, |line| hosts.push(line.host().to_owned()));
-        (hosts, found.expect("memory is readable"))
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("results.jsonl"), input).expect("a file");
+        let found = read(folder.path(), |line| hosts.push(line.host().to_owned()));
+        (hosts, found.expect("it is readable"))
     }
 
     #[test]
@@ -130,6 +108,17 @@ mod tests {
         let first = LINE.len() as u64;
         assert_eq!(named, [(2, first), (3, first + 9), (4, first + 13)]);
         assert!(found.bad_lines[2].reason.contains("url"));
+    }
+
+    #[test]
+    fn a_file_that_ends_within_a_line_is_damaged_unless_it_is_the_last() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text);
+        write("results-000001.jsonl", &format!("{LINE}{{")).expect("a file");
+        write("results-000002.jsonl.open", &format!("{LINE}{{")).expect("a file");
+        let found = read(folder.path(), |_| {}).expect("it is readable");
+        assert_eq!((found.lines, found.bad, found.incomplete), (2, 1, true));
+        assert_eq!(found.bad_lines[0].file, "results-000001.jsonl");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::error::{Problem, nearest};
 use super::form::{Form, items, number, text, wrong};
 use super::quantity::{FACTOR_MAX, Whole};
+use crate::base::compression::Compression;
 use crate::frontier::settings::Follow;
 use crate::throttle::settings::{
     AutoThrottleMode, Jitter, LatencyFrom, MapKind, Oversize, RateLimitHeaders, WindowKind,
@@ -58,6 +59,35 @@ impl Form for Cookies {
 
     fn write(of: &bool) -> Value {
         (*of).into()
+    }
+}
+
+/// `none`, `gzip` or `zstd`, which needs the cargo feature `zstd`.
+pub(super) struct LineCompression;
+
+impl Form for LineCompression {
+    type Of = Option<Compression>;
+    const KIND: &'static str = "none, gzip or zstd";
+
+    fn read(value: &Value) -> Result<Option<Compression>, Problem> {
+        const MEND: &str = "give none, gzip or zstd";
+        let word = value.as_str().unwrap_or_default().trim();
+        if word.eq_ignore_ascii_case("none") {
+            return Ok(None);
+        }
+        let mut all = Compression::ALL.into_iter();
+        match all.find(|compression| compression.coding().eq_ignore_ascii_case(word)) {
+            Some(compression) if !compression.is_built() => Err(Problem::new(
+                "this build does not compress with zstd",
+                "build argiope with the feature `zstd`, or give gzip",
+            )),
+            Some(compression) => Ok(Some(compression)),
+            None => Err(wrong(value, "not one of the choices", MEND)),
+        }
+    }
+
+    fn write(of: &Option<Compression>) -> Value {
+        of.map_or("none", Compression::coding).into()
     }
 }
 

@@ -39,6 +39,7 @@ use self::scopes::Scopes;
 use crate::fetch::settings::FetchSettings;
 use crate::frontier::settings::FrontierSettings;
 use crate::io::IoSettings;
+use crate::sink::files::Rotation;
 use crate::throttle::map::{MapKind, ScopeQuery};
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottle, AutoThrottlePatch, BasePace, DOMAINS, LatencyFrom, Oversize, Rampup,
@@ -109,6 +110,8 @@ pub struct Config {
     pub(crate) warc: bool,
     /// `WARC_SIZE_MAX`: bytes after which a new WARC file is started.
     pub(crate) warc_size_max: u64,
+    /// `RESULTS_SIZE_MAX`, `RESULTS_TIME_MAX`, `RESULTS_COMPRESSION`: files of result lines.
+    pub(crate) rotation: Rotation,
     /// `METRICS_SCOPES_MAX`: most scopes with metrics of their own.
     pub(crate) metrics_scopes_max: usize,
     /// `RANDOM_SEED`: random seed; `None`: seeded by the system.
@@ -205,6 +208,8 @@ impl Default for Config {
             warc: true,
             // The size that WARC's guidelines recommend.
             warc_size_max: 1024 * 1024 * 1024,
+            // One file that can be read while it is written: nothing else is expected.
+            rotation: Rotation::default(),
             // Enough to find the hosts that hold a crawl up; each has six series.
             metrics_scopes_max: 20,
             random_seed: None,
@@ -333,6 +338,12 @@ impl Config {
     /// `WARC_SIZE_MAX`: bytes after which a new WARC file is started; `None` if `WARC` is off.
     pub fn warc_size_max(&self) -> Option<u64> {
         self.warc.then_some(self.warc_size_max)
+    }
+
+    /// `RESULTS_SIZE_MAX`, `RESULTS_TIME_MAX` and `RESULTS_COMPRESSION`: when a file of result lines is closed and
+    /// another begun, and how they are compressed.
+    pub fn rotation(&self) -> Rotation {
+        self.rotation
     }
 
     /// `INSECURE`: whether certificates are not verified.

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::choices::{Codes, Cookies, Flag, JitterForm, Maybe, NotFlag, OneOf, Patterns};
+use super::choices::{
+    Codes, Cookies, Flag, JitterForm, LineCompression, Maybe, NotFlag, OneOf, Patterns,
+};
 use super::error::{Problem, nearest};
 use super::form::Form;
 use super::net::{
@@ -347,6 +349,12 @@ static TABLE: &[Setting] = &[
         "exchanges are written to WARC files"),
     row!("WARC_SIZE_MAX", Bytes<u64>, warc_size_max,
         "size at which a new WARC file is started"),
+    row!("RESULTS_SIZE_MAX", Maybe<Bytes<u64>>, rotation.size_max,
+        "size at which a new file of result lines is begun, results-000001.jsonl and so on; unset: results.jsonl has all"),
+    row!("RESULTS_TIME_MAX", Limit, rotation.time_max,
+        "time after its first line at which a file of result lines is closed and another begun; 0: none"),
+    row!("RESULTS_COMPRESSION", LineCompression, rotation.compression,
+        "how files of result lines are compressed: results.jsonl.gz or results.jsonl.zst"),
     row!("WARC_GZIP_LEVEL", GzipLevel, io.gzip_level,
         "level at which records are compressed: 1 is the fastest, 12 the smallest; 0: they are stored"),
     row!("STATE", Flag, state,

@@ -20,7 +20,7 @@ impl<I: Io> Core<I> {
         self.wakeups.set_tick(is_idle, self.now);
         // A lookup that made room may have had no lane to notify.
         self.offer_unresolved();
-        self.output.flush();
+        self.output.flush(self.network.wall_at(self.now));
         if let Some(most) = self.network.tick(self.now) {
             self.throttle.set_in_flight_max(most);
         }

@@ -192,8 +192,9 @@ impl Output {
         self.sink.decision(decision, at, &mut self.jobs);
     }
 
-    /// Called every second: flushes the sink.
-    pub fn flush(&mut self) {
+    /// Called every second: flushes the sink. `at`: the wall-clock time.
+    pub fn flush(&mut self, at: Wall) {
+        self.sink.on_time(at, &mut self.jobs);
         self.sink.flush(&mut self.jobs);
     }
 

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::reserve::Reserve;
+use crate::base::compression::{Compression, Compressor};
 use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::gzip::Gzip;
 use crate::io::IoSettings;
@@ -21,6 +22,7 @@ use crate::io::IoSettings;
 pub(super) struct Files {
     open: BTreeMap<FileId, Open>,
     gzip: Gzip,
+    compressor: Compressor,
     /// What several jobs append, and what is compressed.
     together: Vec<u8>,
     reserve: Reserve,
@@ -68,6 +70,7 @@ impl Files {
         Files {
             open: BTreeMap::new(),
             gzip: Gzip::new(settings.gzip_level),
+            compressor: Compressor::default(),
             together: Vec::new(),
             reserve: Reserve::new(settings.disk_free_min),
             given_up,
@@ -88,6 +91,12 @@ impl Files {
             DiskJob::Append {
                 file, bytes, gzip, ..
             } => self.append(*file, bytes, *gzip),
+            DiskJob::AppendCompressed {
+                file,
+                bytes,
+                compression,
+                ..
+            } => self.append_compressed(*file, bytes, *compression),
             DiskJob::Allocate { file, bytes } => {
                 find(&mut self.open, *file)?.allocate(*bytes, &mut self.reserve);
                 Ok(Written::default())
@@ -184,6 +193,20 @@ impl Files {
         }
         self.together.clear();
         self.gzip.member(bytes, &mut self.together);
+        open.append(&self.together, &mut self.reserve)
+    }
+
+    fn append_compressed(
+        &mut self,
+        id: FileId,
+        bytes: &[u8],
+        compression: Compression,
+    ) -> io::Result<Written> {
+        let open = find(&mut self.open, id)?;
+        self.together.clear();
+        self.compressor
+            .compress(compression, bytes, &mut self.together)
+            .map_err(|error| at("cannot compress for", open.name(), &error))?;
         open.append(&self.together, &mut self.reserve)
     }
 

@@ -65,6 +65,9 @@ impl Order {
             DiskJob::Append {
                 file, bytes, gzip, ..
             } => self.append(*file, bytes.len() as u64, *gzip),
+            DiskJob::AppendCompressed { file, bytes, .. } => {
+                self.append(*file, bytes.len() as u64, true);
+            }
             DiskJob::Finish { file, rename } => {
                 let open = self.open.remove(file);
                 if let (Some(open), Some(to)) = (open, rename) {
@@ -92,12 +95,12 @@ impl Order {
         self.open.insert(file, Open { path, end });
     }
 
-    fn append(&mut self, file: FileId, length: u64, gzip: bool) {
+    fn append(&mut self, file: FileId, length: u64, is_compressed: bool) {
         let Some(open) = self.open.get_mut(&file) else {
             return;
         };
         let start = open.end;
-        if !gzip {
+        if !is_compressed {
             open.end += length;
         }
         let append = (self.number, start);

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::files::Files;
 use super::{Faults, FullDisk};
+use crate::base::compression::{Compression, Compressor};
 use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::gzip::Gzip;
 use crate::base::rng::Rng;
@@ -56,6 +57,7 @@ pub(super) struct Disk {
     allocated: BTreeMap<FileId, u64>,
     stdout: Vec<u8>,
     gzip: Gzip,
+    compressor: Compressor,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +97,7 @@ impl Disk {
             allocated: BTreeMap::new(),
             stdout: Vec::new(),
             gzip: Gzip::new(settings.gzip_level),
+            compressor: Compressor::default(),
         }
     }
 
@@ -152,9 +155,16 @@ impl Disk {
                 file, bytes, gzip, ..
             } => {
                 let bytes = self.coded(&bytes, gzip);
-                if let Some(Target::Path { path, end }) = self.open.get(&file) {
-                    let part = rng.below(bytes.len() as u64 + 1) as usize;
-                    self.files.write(path, *end, &bytes[..part]);
+                self.append_part(file, &bytes, rng);
+            }
+            DiskJob::AppendCompressed {
+                file,
+                bytes,
+                compression,
+                ..
+            } => {
+                if let Ok(bytes) = self.compressed(&bytes, compression) {
+                    self.append_part(file, &bytes, rng);
                 }
             }
             DiskJob::Finish {
@@ -171,6 +181,14 @@ impl Disk {
             DiskJob::Remove { path, .. } => drop(self.files.remove(&path)),
             DiskJob::Replace { path, bytes, .. } => self.files.replace(&path, &bytes),
             _ => {}
+        }
+    }
+
+    /// Appends a part of the bytes.
+    fn append_part(&mut self, file: FileId, bytes: &[u8], rng: &mut Rng) {
+        if let Some(Target::Path { path, end }) = self.open.get(&file) {
+            let part = rng.below(bytes.len() as u64 + 1) as usize;
+            self.files.write(path, *end, &bytes[..part]);
         }
     }
 
@@ -347,7 +365,19 @@ impl Disk {
             DiskJob::Stdout { file } => self.name(*file, Target::Stdout),
             DiskJob::Append {
                 file, bytes, gzip, ..
-            } => self.append(*file, bytes, *gzip, fails, now),
+            } => {
+                let bytes = self.coded(bytes, *gzip);
+                self.append(*file, &bytes, fails, now)
+            }
+            DiskJob::AppendCompressed {
+                file,
+                bytes,
+                compression,
+                ..
+            } => {
+                let bytes = self.compressed(bytes, *compression)?;
+                self.append(*file, &bytes, fails, now)
+            }
             DiskJob::Allocate { file, bytes } => {
                 self.allocate(*file, *bytes, now)?;
                 Ok(Written::default())
@@ -426,6 +456,13 @@ impl Disk {
         Ok(Written::default())
     }
 
+    /// The bytes of a file of lines as they are written.
+    fn compressed(&mut self, bytes: &[u8], compression: Compression) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        self.compressor.compress(compression, bytes, &mut out)?;
+        Ok(out)
+    }
+
     /// The bytes as they are written.
     fn coded<'a>(&mut self, bytes: &'a [u8], gzip: bool) -> Cow<'a, [u8]> {
         if !gzip {
@@ -440,12 +477,10 @@ impl Disk {
         &mut self,
         file: FileId,
         bytes: &[u8],
-        gzip: bool,
         fails: bool,
         now: Instant,
     ) -> io::Result<Written> {
         let target = self.target(file)?;
-        let bytes = self.coded(bytes, gzip);
         let length = bytes.len() as u64;
         let offset = match target {
             Target::Path { path, end } => {
@@ -461,13 +496,13 @@ impl Disk {
                 if missing > 0 || bytes.is_empty() {
                     self.take_space(missing, "cannot write to", &path, now)?;
                 }
-                self.files.write(&path, end, &bytes);
+                self.files.write(&path, end, bytes);
                 let next = end + bytes.len();
                 self.open.insert(file, Target::Path { path, end: next });
                 end
             }
             Target::Stdout => {
-                self.stdout.extend_from_slice(&bytes);
+                self.stdout.extend_from_slice(bytes);
                 self.stdout.len() - bytes.len()
             }
         };
@@ -563,6 +598,7 @@ fn file_of(job: &DiskJob) -> Option<FileId> {
         | DiskJob::Open { file, .. }
         | DiskJob::Stdout { file }
         | DiskJob::Append { file, .. }
+        | DiskJob::AppendCompressed { file, .. }
         | DiskJob::Allocate { file, .. }
         | DiskJob::Sync { file, .. }
         | DiskJob::Finish { file, .. }

@@ -5,19 +5,22 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The result lines.
-pub(super) const RESULTS: &str = "results.jsonl";
+pub(in crate::sink) const RESULTS: &str = "results.jsonl";
 
 /// Result lines on standard output, in the list of a commit: their number is in place of a length.
 pub(in crate::sink) const STDOUT: &str = "-";
 
 /// Decisions about paces.
-pub(super) const DECISIONS: &str = "throttle.jsonl";
+pub(in crate::sink) const DECISIONS: &str = "throttle.jsonl";
+
+/// The files of lines, each the first of a series.
+pub(in crate::sink) const SERIES: [&str; 2] = [RESULTS, DECISIONS];
 
 /// The folder of WARC files.
 pub(super) const WARCS: &str = "warc";
 
 /// Appended to the final name of a WARC file that is being written.
-pub(super) const OPEN: &str = ".open";
+pub(in crate::sink) const OPEN: &str = ".open";
 
 /// A folder's entries sorted by name; empty if the folder does not exist.
 pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {

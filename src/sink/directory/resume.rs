@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use crate::sink::commit::{Commit, FileLength};
 use crate::sink::directory::error::DirectoryError;
+use crate::sink::directory::line_file::LineFileName;
 use crate::sink::directory::outputs::{
-    DECISIONS, OPEN, RESULTS, STDOUT, WARCS, entries, is_warc_of_ours,
+    OPEN, RESULTS, SERIES, STDOUT, WARCS, entries, is_warc_of_ours,
 };
 use crate::sink::warc::serial_of;
 
@@ -30,6 +31,18 @@ pub(super) enum Step {
     Delete(PathBuf),
     /// Syncs the entries of a folder.
     SyncFolder(PathBuf),
+}
+
+impl Step {
+    /// Whether a file is changed by it, or gets another name.
+    fn concerns(&self, path: &Path) -> bool {
+        match self {
+            Step::Cut(file) | Step::KeepTail { of: file, .. } => file.path == path,
+            Step::Rename { from, .. } | Step::SetAside { from, .. } => from == path,
+            Step::Delete(deleted) => deleted == path,
+            Step::SyncFolder(_) => false,
+        }
+    }
 }
 
 /// What is done with results that are newer than the last commit.
@@ -55,31 +68,14 @@ pub(super) fn plan(
         if file.path == stdout {
             // It cannot be cut: the line `resumed_after` says what counts.
         } else if file.path.parent() == Some(&warcs) && is_warc_of_ours(&file.path) {
-            plan_warc(folder, file, newer, &mut steps)?;
+            let mut open = file.path.clone().into_os_string();
+            open.push(OPEN);
+            plan_closed(folder, file, open.into(), newer, &mut steps)?;
         } else if file.path.starts_with(folder) {
-            plan_continued(folder, file, newer, &mut steps)?;
+            plan_lines(folder, file, &is_listed, newer, &mut steps)?;
         }
     }
-    let results = folder.join(RESULTS);
-    // A reader of standard output may collect the lines there.
-    let is_ours = !is_listed(&results) && !is_listed(&stdout);
-    if is_ours && length_of(&results)?.is_some() {
-        if last.is_some() {
-            return Err(DirectoryError::Changed {
-                path: results,
-                reason: "is not in the last commit of the state".to_owned(),
-            });
-        }
-        let has_lines = length_of(&results)?.is_some_and(|length| length > 0);
-        match has_lines {
-            true => set_aside(folder, results, &mut steps),
-            false => steps.push(Step::Delete(results)),
-        }
-    }
-    let decisions = folder.join(DECISIONS);
-    if !is_listed(&decisions) && length_of(&decisions)?.is_some() {
-        steps.push(Step::Delete(decisions));
-    }
+    plan_newer_lines(folder, last, newer, &mut steps)?;
     let found = entries(&warcs).map_err(|(path, cause)| unusable(&path, cause))?;
     let has_warcs = !found.is_empty();
     // The last one is in each commit.
@@ -146,21 +142,20 @@ fn place_aside(folder: &Path, name: &Path) -> PathBuf {
     to
 }
 
-/// A WARC file keeps its whole records and gets its final name: new ones go to another file.
-fn plan_warc(
+/// A file to which nothing is added keeps what was committed and gets its final name. `open`: the name that it has
+/// before.
+fn plan_closed(
     folder: &Path,
     file: &FileLength,
+    open: PathBuf,
     newer: Newer,
     steps: &mut Vec<Step>,
 ) -> Result<(), DirectoryError> {
-    let mut open = file.path.clone().into_os_string();
-    open.push(OPEN);
-    let open = PathBuf::from(open);
     match (length_of(&open)?, length_of(&file.path)?) {
         (Some(_), Some(_)) => {
             return Err(DirectoryError::Changed {
                 path: file.path.clone(),
-                reason: format!("exists twice, also with {OPEN}"),
+                reason: format!("exists twice, also as {}", open.display()),
             });
         }
         (Some(_), None) if file.length == 0 => steps.push(Step::Delete(open)),
@@ -186,8 +181,8 @@ fn plan_warc(
         // A file with a final name may be moved away, and an empty one was deleted.
         (None, None) if file.length == 0 => {}
         (None, None) => log::warn!(
-            "{} is not there, and {} bytes of it were committed: it was deleted or moved away, and its records \
-             are not written again",
+            "{} is not there, and {} bytes of it were committed: it was deleted or moved away, and what it had \
+             is not written again",
             file.path.display(),
             file.length
         ),
@@ -195,23 +190,131 @@ fn plan_warc(
     Ok(())
 }
 
-/// Lines are continued. A file of another sink may still have another name.
+/// A file of lines without a number is continued, one with a number is closed. A file of another sink may still
+/// have another name.
+fn plan_lines(
+    folder: &Path,
+    file: &FileLength,
+    is_listed: &dyn Fn(&Path) -> bool,
+    newer: Newer,
+    steps: &mut Vec<Step>,
+) -> Result<(), DirectoryError> {
+    let length = length_of(&file.path)?;
+    let Some((first, name)) = series_of(folder, &file.path) else {
+        return match length {
+            Some(_) => plan_continued(folder, file, newer, steps),
+            None => Ok(()),
+        };
+    };
+    if name.number.is_some() {
+        let mut open = name.open().path(&first);
+        // Until it gets its number: others were begun after it.
+        let unnumbered = LineFileName::unnumbered(name.compression).path(&first);
+        if name.number == Some(1)
+            && length.is_none()
+            && length_of(&open)?.is_none()
+            && length_of(&unnumbered)?.is_some()
+            && !is_listed(&unnumbered)
+        {
+            open = unnumbered;
+        }
+        return plan_closed(folder, file, open, newer, steps);
+    }
+    let closed = LineFileName::numbered(1, name.compression).path(&first);
+    match (length, length_of(&closed)?, newer) {
+        // It got its number after a commit that has it.
+        (None, Some(_), Newer::Cut) => Err(DirectoryError::OlderState(closed)),
+        (None, Some(length), Newer::SetAside) => {
+            check(&closed, Some(length), file.length)?;
+            let name = closed.file_name().unwrap_or_default();
+            let cut_to = FileLength::new(closed.clone(), file.length);
+            cut(folder, cut_to, name.as_ref(), newer, steps);
+            steps.push(Step::Rename {
+                from: closed,
+                to: file.path.clone(),
+            });
+            Ok(())
+        }
+        _ => plan_continued(folder, file, newer, steps),
+    }
+}
+
+/// Lines are continued.
 fn plan_continued(
     folder: &Path,
     file: &FileLength,
     newer: Newer,
     steps: &mut Vec<Step>,
 ) -> Result<(), DirectoryError> {
-    let length = length_of(&file.path)?;
-    let is_ours = [RESULTS, DECISIONS]
-        .iter()
-        .any(|name| folder.join(name) == file.path);
-    if length.is_some() || is_ours {
-        check(&file.path, length, file.length)?;
-        let name = file.path.file_name().unwrap_or_default();
-        cut(folder, file.clone(), name.as_ref(), newer, steps);
+    check(&file.path, length_of(&file.path)?, file.length)?;
+    let name = file.path.file_name().unwrap_or_default();
+    cut(folder, file.clone(), name.as_ref(), newer, steps);
+    Ok(())
+}
+
+/// Files of lines that the commit does not have.
+fn plan_newer_lines(
+    folder: &Path,
+    last: Option<&Commit>,
+    newer: Newer,
+    steps: &mut Vec<Step>,
+) -> Result<(), DirectoryError> {
+    let listed = last.map_or(&[][..], |commit| &commit.files);
+    let is_listed = |path: &Path| listed.iter().any(|file| file.path == path);
+    let has_stdout = is_listed(&folder.join(STDOUT));
+    for path in entries(folder).map_err(|(path, cause)| unusable(&path, cause))? {
+        let Some((first, name)) = series_of(folder, &path) else {
+            continue;
+        };
+        let is_results = first == folder.join(RESULTS);
+        // A reader of standard output may collect the lines there.
+        let is_of_reader = is_results && has_stdout;
+        let is_planned = steps.iter().any(|step| step.concerns(&path));
+        if is_of_reader || is_planned || is_listed(&name.closed().path(&first)) {
+            continue;
+        }
+        match name.number {
+            None if is_results && last.is_some() && length_of(&path)? > Some(0) => {
+                return Err(DirectoryError::Changed {
+                    path,
+                    reason: "is not in the last commit of the state".to_owned(),
+                });
+            }
+            None => match length_of(&path)? {
+                Some(1..) if is_results => set_aside(folder, path, steps),
+                _ => steps.push(Step::Delete(path)),
+            },
+            Some(_) if name.is_open => match (last, newer) {
+                (Some(_), Newer::Cut) => steps.push(Step::Delete(path)),
+                _ => set_aside(folder, path, steps),
+            },
+            Some(_) if last.is_none() => set_aside(folder, path, steps),
+            Some(number) => {
+                let numbers = listed.iter().filter_map(|file| {
+                    let name = LineFileName::of(&file.path, &first)?;
+                    name.number
+                });
+                if number <= numbers.max().unwrap_or(0) {
+                    continue;
+                }
+                // It got its final name after a commit that has it.
+                match newer {
+                    Newer::Cut => return Err(DirectoryError::OlderState(path)),
+                    Newer::SetAside => set_aside(folder, path, steps),
+                }
+            }
+        }
     }
     Ok(())
+}
+
+/// The first file of the series of lines that a path is in, and its name there.
+fn series_of(folder: &Path, path: &Path) -> Option<(PathBuf, LineFileName)> {
+    SERIES.iter().find_map(|name| {
+        let first = folder.join(name);
+        let name = LineFileName::of(path, &first)?;
+        Some((first, name))
+    })
 }
 
 /// An error if a file does not have all that was committed.
@@ -278,7 +381,11 @@ fn perform_cut(file: &FileLength) -> io::Result<()> {
     let length = handle.metadata()?.len();
     if length > file.length {
         let bytes = length - file.length;
-        let lines = match file.path.extension() == Some("jsonl".as_ref()) {
+        let name = file.path.as_os_str().to_string_lossy();
+        let is_text = [".jsonl", ".jsonl.open"]
+            .iter()
+            .any(|ending| name.ends_with(ending));
+        let lines = match is_text {
             true => format!(" ({} lines)", lines_from(&mut handle, file.length)?),
             false => String::new(),
         };
@@ -540,6 +647,112 @@ mod tests {
         // Without WARC files in the commit, those in the folder prove nothing.
         let without = commit(folder, &[("results.jsonl", 4)]);
         resume(folder, Some(&without)).expect("it can be continued");
+    }
+
+    #[test]
+    fn a_numbered_file_is_cut_and_gets_its_final_name_and_newer_ones_are_deleted() {
+        let files = [
+            ("results-000001.jsonl", "one\n"),
+            ("results-000002.jsonl.open", "two\nthr"),
+            ("results-000003.jsonl.open", "newer\n"),
+            ("throttle-000001.jsonl.gz.open", "newer"),
+        ];
+        let expected = [
+            ("results-000001.jsonl", "one\n"),
+            ("results-000002.jsonl", "two\n"),
+        ];
+        check(&files, Some(&[("results-000002.jsonl", 4)]), &expected);
+        // A complete file may be moved away.
+        check(
+            &files[1..],
+            Some(&[("results-000001.jsonl", 4), ("results-000002.jsonl", 4)]),
+            &expected[1..],
+        );
+        check(&files, Some(&[("results-000002.jsonl", 0)]), &expected[..1]);
+    }
+
+    #[test]
+    fn a_file_without_lines_is_begun_again() {
+        let files = [
+            ("results-000003.jsonl.open", "newer\n"),
+            ("results.jsonl", ""),
+        ];
+        check(&files, Some(&[("results-000003.jsonl", 0)]), &[]);
+        check(&[], Some(&[("results-000003.jsonl", 0)]), &[]);
+    }
+
+    #[test]
+    fn a_file_that_was_to_get_its_number_gets_it() {
+        let listed = [("results-000001.jsonl.gz", 4)];
+        let expected = [("results-000001.jsonl.gz", "one\n")];
+        let newer = ("results-000002.jsonl.gz.open", "newer\n");
+        for name in ["results.jsonl.gz", "results-000001.jsonl.gz"] {
+            check(&[(name, "one\n"), newer], Some(&listed), &expected);
+        }
+        // A commit before that has it under its first name.
+        let first = ("results.jsonl", "one\ntwo\n");
+        check(
+            &[first, newer],
+            Some(&[("results.jsonl", 4)]),
+            &[("results.jsonl", "one\n")],
+        );
+    }
+
+    #[test]
+    fn a_complete_file_of_lines_after_those_of_the_commit_proves_a_newer_one() {
+        let check = |files: &[(&str, &str)],
+                     listed: &[(&str, u64)],
+                     proof: &str,
+                     left: &[(&str, &str)],
+                     aside: &[(&str, &str)]| {
+            let folder = folder(files);
+            let folder = folder.path();
+            let older = commit(folder, listed);
+            let error = resume(folder, Some(&older)).expect_err("it is refused");
+            assert_eq!(error.code(), "directory.older_state", "{error}");
+            assert!(error.to_string().contains(proof), "{error}");
+            assert_eq!(read(folder), contents(files), "nothing is changed");
+            for _ in 0..2 {
+                let steps =
+                    plan(folder, Some(&older), Newer::SetAside).expect("it can be continued");
+                steps
+                    .iter()
+                    .for_each(|step| perform(step).expect("it is done"));
+                assert_eq!(read(folder), contents(left));
+            }
+            for (name, text) in aside {
+                let kept = fs::read_to_string(folder.join(UNCOMMITTED).join(name));
+                assert_eq!(kept.expect("it is kept"), *text);
+            }
+        };
+        check(
+            &[
+                ("results-000001.jsonl", "one\n"),
+                ("results-000002.jsonl", "two\n"),
+                ("results-000003.jsonl.open", "three\n"),
+            ],
+            &[("results-000001.jsonl", 4)],
+            "results-000002.jsonl",
+            &[("results-000001.jsonl", "one\n")],
+            &[
+                ("results-000002.jsonl", "two\n"),
+                ("results-000003.jsonl.open", "three\n"),
+            ],
+        );
+        check(
+            &[("results-000001.jsonl", "one\ntwo\n")],
+            &[("results.jsonl", 4)],
+            "results-000001.jsonl",
+            &[("results.jsonl", "one\n")],
+            &[("results-000001.jsonl", "two\n")],
+        );
+        check(
+            &[("results-000001.jsonl", "one\ntwo\n")],
+            &[("results-000001.jsonl", 4)],
+            "results-000001.jsonl",
+            &[("results-000001.jsonl", "one\n")],
+            &[("results-000001.jsonl", "two\n")],
+        );
     }
 
     #[test]

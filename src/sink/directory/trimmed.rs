@@ -1,14 +1,16 @@
 //! URLs of result lines: of those that no commit has, before a resume cuts them off, and of all others.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::fs;
+use std::io::{self, BufRead, ErrorKind, Read};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::sink::commit::Commit;
+use crate::sink::directory::line_file::LineFileName;
+use crate::sink::directory::lines::LineFile;
 use crate::sink::directory::outputs::RESULTS;
 
 /// The fields of a line from which that is known.
@@ -27,67 +29,136 @@ pub(super) const TAIL_MAX: u64 = 256 << 20;
 /// A longer line is ignored.
 const LINE_MAX: u64 = 4 << 20;
 
-/// Calls `each` with the URL of each whole line of `results.jsonl` beyond the last commit whose request was
-/// sent. Other lines are ignored, and so are bytes that are no line. Reads at most `tail_max` bytes, the last
-/// ones.
+/// Calls `each` with the URL of each whole result line beyond the last commit whose request was sent. Other lines
+/// are ignored, and so are bytes that are no line. Reads at most `tail_max` bytes, the last ones; of a compressed
+/// file all that no commit has.
 pub(super) fn sent_urls(
     folder: &Path,
     last: Option<&Commit>,
     tail_max: u64,
     mut each: impl FnMut(&str),
 ) -> io::Result<()> {
-    let path = folder.join(RESULTS);
-    let listed = last.map(|commit| commit.files.iter().find(|file| file.path == path));
-    let committed = match listed {
-        Some(Some(file)) => file.length,
-        // The lines are elsewhere.
-        Some(None) => return Ok(()),
-        None => 0,
+    let committed = match last {
+        Some(commit) => match Committed::of(folder, commit) {
+            Some(committed) => committed,
+            // The lines are elsewhere.
+            None => return Ok(()),
+        },
+        None => Committed::default(),
     };
-    let mut file = match File::open(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        opened => opened?,
-    };
-    let length = file.metadata()?.len();
-    let start = committed.max(length.saturating_sub(tail_max));
-    file.seek(SeekFrom::Start(start))?;
-    each_line(file, LINE_MAX, start > committed, |line| {
-        if let Ok(Line { url, sent: Some(_) }) = serde_json::from_slice(line) {
-            each(&url);
+    // Each file and the offsets from which it is read, the newest first.
+    let (mut read, mut left) = (Vec::new(), tail_max);
+    for file in LineFile::results(folder)?.into_iter().rev() {
+        let length = match fs::metadata(file.path()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            metadata => metadata?.len(),
+        };
+        let begin = committed.length(&file).unwrap_or(length).min(length);
+        if length == begin || left == 0 {
+            continue;
         }
-    })
+        let start = match file.compression() {
+            None => begin.max(length.saturating_sub(left)),
+            Some(_) => begin,
+        };
+        left = left.saturating_sub(length - begin);
+        read.push((file, start, start > begin));
+    }
+    for (file, start, is_rest) in read.into_iter().rev() {
+        let file = file.open_at(start)?;
+        let read = each_line(file, LINE_MAX, is_rest, |line| {
+            if let Ok(Line { url, sent: Some(_) }) = serde_json::from_slice(line) {
+                each(&url);
+            }
+        });
+        match read {
+            // What was being compressed when the machine ended is torn, and no line.
+            Err(error) if error.kind() == ErrorKind::InvalidData => {}
+            read => read?,
+        }
+    }
+    Ok(())
 }
 
-/// Calls `each` with the URL of each line of `results.jsonl` that the commit has. Returns false if it has none,
-/// because the lines are elsewhere.
+/// Calls `each` with the URL of each result line that the commit has. Returns false if it has none, because the
+/// lines are elsewhere.
 pub(super) fn committed_urls(
     folder: &Path,
     last: &Commit,
     mut each: impl FnMut(&str),
 ) -> io::Result<bool> {
-    let path = folder.join(RESULTS);
-    let Some(listed) = last.files.iter().find(|file| file.path == path) else {
+    let Some(committed) = Committed::of(folder, last) else {
         return Ok(false);
     };
-    let file = File::open(&path)?.take(listed.length);
-    each_line(file, u64::MAX, false, |line| {
-        if let Ok(Line { url, .. }) = serde_json::from_slice(line) {
-            each(&url);
+    for file in LineFile::results(folder)? {
+        let length = committed.length(&file);
+        // What is compressed is read up to the end of a member.
+        let bytes = match length {
+            Some(length) => fs::metadata(file.path())?.len().min(length),
+            None => u64::MAX,
+        };
+        if bytes == 0 {
+            continue;
         }
-    })?;
+        each_line(file.open_until(bytes)?, u64::MAX, false, |line| {
+            if let Ok(Line { url, .. }) = serde_json::from_slice(line) {
+                each(&url);
+            }
+        })?;
+    }
     Ok(true)
+}
+
+/// How much of the files of result lines a commit has.
+#[derive(Default)]
+struct Committed {
+    /// Length of the file with each name that it lists.
+    listed: Vec<(LineFileName, u64)>,
+}
+
+impl Committed {
+    /// `None` if it has no such file.
+    fn of(folder: &Path, commit: &Commit) -> Option<Self> {
+        let first = folder.join(RESULTS);
+        let listed = commit.files.iter().filter_map(|file| {
+            let name = LineFileName::of(&file.path, &first)?;
+            Some((name, file.length))
+        });
+        let listed: Vec<_> = listed.collect();
+        (!listed.is_empty()).then_some(Committed { listed })
+    }
+
+    /// Bytes of a file that the commit has; `None` for all.
+    fn length(&self, file: &LineFile) -> Option<u64> {
+        let name = file.name().closed();
+        let find = |name: LineFileName| {
+            let mut listed = self.listed.iter();
+            listed
+                .find(|(other, _)| *other == name)
+                .map(|(_, length)| *length)
+        };
+        let last = self.listed.iter().filter_map(|(name, _)| name.number).max();
+        let is_before = name.number.is_some() && name.number < last;
+        let first = LineFileName::numbered(1, name.compression);
+        // A file that is about to get its number is listed with that.
+        let is_to_be_named = name.number.is_none();
+        match find(name).or_else(|| find(first).filter(|_| is_to_be_named)) {
+            None if is_before => None,
+            length => Some(length.unwrap_or(0)),
+        }
+    }
 }
 
 /// Calls `each` with each whole line that is not longer than this. `is_rest`: the first is not whole.
 fn each_line(
-    file: impl Read,
+    mut reader: impl BufRead,
     length_max: u64,
     mut is_rest: bool,
     mut each: impl FnMut(&[u8]),
 ) -> io::Result<()> {
-    let mut reader = BufReader::new(file);
     let mut line = Vec::new();
-    while (&mut reader)
+    while reader
+        .by_ref()
         .take(length_max)
         .read_until(b'\n', &mut line)?
         > 0
@@ -108,6 +179,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::base::compression::{Compression, Compressor};
     use crate::sink::commit::{Epoch, FileLength};
 
     /// The URLs beyond this many bytes of a file with this content; without a commit for `None`.
@@ -174,6 +246,40 @@ mod tests {
             assert_eq!(read.len(), count, "{tail_max}");
         }
         assert_eq!(last_urls(content.as_bytes(), None, 1 << 20), lines);
+    }
+
+    #[test]
+    fn lines_of_compressed_files_beyond_the_commit_have_the_urls_that_were_requested() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut compressor = Compressor::default();
+        let mut member = |url: &str| {
+            let mut out = Vec::new();
+            let text = line(url);
+            let done = compressor.compress(Compression::Gzip, text.as_bytes(), &mut out);
+            done.map(|()| out).unwrap()
+        };
+        let (first, second) = (member("http://a.test/1"), member("http://a.test/2"));
+        let write = |name: &str, parts: &[&[u8]]| fs::write(path(name), parts.concat()).unwrap();
+        write("results-000001.jsonl.gz", &[&first]);
+        write("results-000002.jsonl.gz.open", &[&first, &second, &[0; 99]]);
+        write(
+            "results-000003.jsonl.gz.open",
+            &[&second, &first[..20], b"\xff\xff\xff"],
+        );
+        let length = first.len() as u64;
+        let last = Commit {
+            epoch: Epoch(1),
+            files: vec![FileLength::new(path("results-000002.jsonl.gz"), length)],
+        };
+        let mut urls = Vec::new();
+        let each = |url: &str| urls.push(url.to_owned());
+        sent_urls(folder.path(), Some(&last), TAIL_MAX, each).unwrap();
+        assert_eq!(urls, ["http://a.test/2", "http://a.test/2"]);
+        urls.clear();
+        let each = |url: &str| urls.push(url.to_owned());
+        assert!(committed_urls(folder.path(), &last, each).unwrap());
+        assert_eq!(urls, ["http://a.test/1", "http://a.test/1"]);
     }
 
     #[test]

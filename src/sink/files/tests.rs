@@ -1,12 +1,14 @@
 //! Lines, records and their files on an in-memory disk.
 
 mod prepared;
+mod rotation;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::*;
+use crate::sink::lines::BATCH_SIZE;
 use crate::sink::page::samples;
 use crate::throttle::decision::sample;
 
@@ -52,6 +54,9 @@ impl Disk {
                 (0, file, Ok(Written::default()))
             }
             DiskJob::Append {
+                file, bytes, tag, ..
+            }
+            | DiskJob::AppendCompressed {
                 file, bytes, tag, ..
             } => {
                 let content = self.files.get_mut(&self.open[&file]).unwrap();

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +31,8 @@ use crate::frontier::settings::Follow;
 use crate::io::sim::web::{Asked, Reply, Web};
 use crate::io::sim::{Crash, Faults, FullDisk, Shared, Sim};
 use crate::io::{Io, IoSettings};
-use crate::sink::directory;
-use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use crate::sink::directory::{self, LineFile};
+use crate::sink::files::{Compression, FileSink, FileSinkOptions, Rotation, WarcOptions};
 use crate::throttle::settings::ScopePatch;
 
 /// Crawls that are tried unless `ARGIOPE_SEEDS` says otherwise.
@@ -339,11 +339,28 @@ impl Trial {
     /// URLs of pages that have whole lines which no commit has.
     fn uncommitted(&self) -> Vec<String> {
         let state = State::load(self.out()).expect("it can be read");
-        let path = self.out().join("results.jsonl");
         let files = state.commit().map_or(&[][..], |commit| &commit.files);
-        let file = files.iter().find(|file| file.path == path);
-        let content = fs::read(&path).unwrap_or_default();
-        let rest = &content[file.map_or(0, |file| file.length) as usize..];
+        let name = |path: &Path| path.file_name().map(|name| name.display().to_string());
+        let listed: BTreeMap<String, u64> = (files.iter())
+            .filter_map(|file| Some((name(&file.path)?, file.length)))
+            .collect();
+        let is_file = |name: &&String| name.starts_with("results-");
+        let last = listed.keys().filter(is_file).max();
+        let mut rest = Vec::new();
+        for file in LineFile::results(self.out()).expect("it can be read") {
+            let name = name(&file.path()).expect("it has a name");
+            let named = name.trim_end_matches(".open");
+            let first = named.replace("results.", "results-000001.");
+            let committed = listed.get(named).or_else(|| listed.get(&first));
+            let is_before = is_file(&&named.to_owned()) && last.is_some_and(|last| named < &**last);
+            let committed = match committed {
+                None if is_before => continue,
+                committed => committed.copied().unwrap_or(0),
+            };
+            let mut reader = file.open_at(committed).expect("it can be opened");
+            // What is torn is no member or frame.
+            let _ = reader.read_to_end(&mut rest);
+        }
         let lines = rest.split_inclusive(|byte| *byte == b'\n');
         let whole = lines.filter(|line| line.ends_with(b"\n"));
         let values = whole.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
@@ -397,8 +414,16 @@ impl Trial {
         let resolver = web_resolver();
         let mut warc = WarcOptions::new("a.test", [rng.below(256) as u8; 16]);
         warc.size_max = [4000, 20_000][rng.below(2) as usize];
+        let mut own = Rng::from_seed(self.seed).fork(format!("files of run {}", self.runs));
+        let compressions = [None, None, Some(Compression::Gzip), Some(Compression::Zstd)];
+        let rotation = Rotation {
+            size_max: [None, None, Some(700), Some(5000)][own.below(4) as usize],
+            time_max: [None, Some(Duration::from_millis(300))][own.below(2) as usize],
+            compression: compressions[own.below(4) as usize].filter(|c| c.is_built()),
+        };
         let sink = FileSink::new(FileSinkOptions {
             warc: Some(warc),
+            rotation,
             commits: true,
             ..FileSinkOptions::new(self.folder.path())
         });

@@ -15,8 +15,8 @@ use crate::base::time::Wall;
 use crate::io::{Epoll, Event, Io, IoSettings};
 use crate::sink::DiskSink;
 use crate::sink::commit::{Commit, Epoch};
-use crate::sink::directory;
-use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use crate::sink::directory::{self, LineEnd, LineReader};
+use crate::sink::files::{Compression, FileSink, FileSinkOptions, Rotation, WarcOptions};
 use crate::sink::page::samples;
 use crate::throttle::decision::{Decision, sample};
 
@@ -90,9 +90,17 @@ impl Output {
         let mut warc = WarcOptions::new("a.test", [self.next_id as u8; 16]);
         // One page a file, or several.
         warc.size_max = [3000, 12_000][self.rng.below(2) as usize];
+        let mut own = Rng::from_seed(self.next_id).fork("rotation");
+        let compressions = [None, None, Some(Compression::Gzip), Some(Compression::Zstd)];
+        let rotation = Rotation {
+            size_max: [None, Some(1), Some(5000)][own.below(3) as usize],
+            compression: compressions[own.below(4) as usize].filter(|c| c.is_built()),
+            ..Rotation::default()
+        };
         let mut sink = FileSink::new(FileSinkOptions {
             warc: Some(warc),
             decisions: true,
+            rotation,
             commits: true,
             ..FileSinkOptions::new(self.folder.path())
         });
@@ -128,6 +136,7 @@ impl Output {
     fn step(&mut self, run: &mut Run) -> bool {
         match self.rng.below(6) {
             0..=2 => self.put(run),
+            3 if self.put.len().is_multiple_of(5) => run.sink.rotate(&mut run.jobs),
             3 => run.sink.flush(&mut run.jobs),
             4 if run.preparing.is_none() => self.prepare(run),
             _ => return self.advance(run) || self.rng.below(4) > 0,
@@ -170,12 +179,19 @@ impl Output {
         run.jobs.drain(..count).for_each(|job| run.io.disk(job));
         drop(run);
         let folder = self.folder.path().to_owned();
-        let lines = ["results.jsonl", "throttle.jsonl"].map(|name| folder.join(name));
-        let open = warcs(&folder).into_iter();
-        let open = open.filter(|path| path.extension() == Some("open".as_ref()));
-        for path in open.chain(lines).filter(|path| path.exists()) {
+        let is_line = |path: &PathBuf| path.to_string_lossy().contains(".jsonl");
+        let files = files_of(&folder).into_iter().filter(is_line);
+        let is_open = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.ends_with(".open") || !name.contains('-')
+        };
+        for path in warcs(&folder).into_iter().chain(files).filter(is_open) {
             let listed = self.last.iter().flat_map(|commit| &commit.files);
-            let is_it = |name: &Path| name == path || name == path.with_extension("");
+            let complete = path.to_string_lossy().replace(".open", "");
+            // It is about to get its number.
+            let numbered = complete.replace("results.", "results-000001.");
+            let numbered = numbered.replace("throttle.", "throttle-000001.");
+            let is_it = |name: &Path| name == Path::new(&complete) || name == Path::new(&numbered);
             let committed = listed
                 .filter(|file| is_it(&file.path))
                 .map(|file| file.length);
@@ -199,12 +215,15 @@ impl Output {
         };
         let folder = self.folder.path();
         assert_eq!(ids(&checked_lines(folder)), self.committed);
-        assert_eq!(ids(&lines(folder, "throttle.jsonl")), self.committed);
+        let is_throttle = |path: &PathBuf| path.to_string_lossy().contains("/throttle");
+        let files = files_of(folder).into_iter().filter(is_throttle);
+        let decisions: Vec<Value> = files.flat_map(|path| lines(&path)).collect();
+        assert_eq!(ids(&decisions), self.committed);
     }
 }
 
-fn lines(folder: &Path, name: &str) -> Vec<Value> {
-    let text = fs::read_to_string(folder.join(name)).unwrap_or_default();
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'));
     let lines = text.lines();
     lines
@@ -214,10 +233,18 @@ fn lines(folder: &Path, name: &str) -> Vec<Value> {
 
 /// The WARC files of an output directory.
 fn warcs(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder.join("warc")) else {
+    files_of(&folder.join("warc"))
+}
+
+/// The files in a directory, sorted.
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
-    entries.map(|entry| entry.unwrap().path()).collect()
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = paths.filter(|path| path.is_file()).collect();
+    files.sort();
+    files
 }
 
 /// The result lines of an output directory that no crawl writes to. Each line has its record, each reply its
@@ -242,7 +269,13 @@ pub fn checked_lines(folder: &Path) -> Vec<Value> {
         let mut records = records.iter();
         assert!(records.all(|record| record.starts_with(b"WARC/1.1\r\n")));
     }
-    let lines = lines(folder, "results.jsonl");
+    let mut lines = Vec::new();
+    let mut reader = LineReader::results(folder, u64::MAX).unwrap();
+    while let Some(line) = reader.next().unwrap() {
+        assert_eq!(line.end, LineEnd::Whole, "{line:?}");
+        assert!(!line.file.ends_with(".open"), "{line:?}");
+        lines.push(serde_json::from_slice::<Value>(line.text).unwrap());
+    }
     let mut with_record = 0;
     for line in &lines {
         let warc = &line["warc"];
