@@ -302,6 +302,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("given", "control frontier journal"),
     ("operators", "network journal steering"),
     ("views", "control throttle network output"),
+    ("host_orders", "frontier journal"),
     ("host_view", "frontier flights network spill"),
     ("url_view", "work frontier flights network spill steering"),
     (

@@ -46,6 +46,8 @@ pub enum Resource {
     MergeScope,
     /// Forgets what was learned of a scope.
     ForgetScope,
+    /// Sets the priority of a host.
+    HostPriority,
     /// Cancels the requests of a scope.
     CancelScope,
     /// Adds seeds.
@@ -169,6 +171,7 @@ pub const ROUTES: &[Route] = &[
     get("/v1/hosts/{name}", &[], Permission::Read, Resource::Host),
     get("/v1/urls/{name}", &[], Permission::Read, Resource::Url),
     order("PUT", "/v1/scopes/{name}", Resource::ChangeScope),
+    order("PUT", "/v1/hosts/{name}/priority", Resource::HostPriority),
     order("PATCH", "/v1/scopes/{name}", Resource::MergeScope),
     order("POST", "/v1/scopes/{name}/forget", Resource::ForgetScope),
     order("POST", "/v1/scopes/{name}/cancel", Resource::CancelScope),

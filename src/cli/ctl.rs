@@ -57,6 +57,13 @@ pub enum Job {
         /// Its end.
         until: Until,
     },
+    /// Sets the priority of a host.
+    Priority {
+        /// The host.
+        name: String,
+        /// Added to the priorities of its requests.
+        priority: i32,
+    },
     /// Ends such a hold.
     Release(String),
     /// Forgets what was learned of a scope.
@@ -143,6 +150,11 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
                 &format!("/v1/scopes/{}", encoded(&name)),
                 body.as_bytes(),
             )?
+        }
+        Job::Priority { name, priority } => {
+            let body = json!({"priority": priority}).to_string();
+            let path = format!("/v1/hosts/{}/priority", encoded(&name));
+            client.call("PUT", &path, body.as_bytes())?
         }
         Job::Forget(name) => client.post(&format!("/v1/scopes/{}/forget", encoded(&name)))?,
         Job::Cancel(name) => client.post(&format!("/v1/scopes/{}/cancel", encoded(&name)))?,

@@ -24,6 +24,7 @@ mod first_pages;
 mod lifecycle;
 mod routes;
 mod limits;
+mod priorities;
 mod removal;
 mod resuming;
 mod views;
@@ -32,6 +33,7 @@ pub use self::activation::ActiveLimits;
 pub use self::active::TURN;
 pub use self::eviction::Evicted;
 pub use self::lifecycle::NewLane;
+pub use self::priorities::HOST_PRIORITIES_MAX;
 pub use self::views::{LaneView, LaneWait, OriginView, QueuedUrl, RobotsView, UrlSearch};
 
 use std::cmp::Reverse;
@@ -120,6 +122,8 @@ pub struct Frontier {
     filtered: BTreeMap<Filtered, u64>,
     /// What was excluded while the crawl runs.
     excluded: Exclusions,
+    /// Priorities of hosts by order.
+    host_priorities: BTreeMap<String, i32>,
 }
 
 /// One lane. There may be millions, so only fields that every lane needs are here.
@@ -250,6 +254,7 @@ impl Frontier {
             numbers: Numbers::default(),
             filtered: BTreeMap::new(),
             excluded: Exclusions::default(),
+            host_priorities: BTreeMap::new(),
         }
     }
 
@@ -568,12 +573,11 @@ impl Frontier {
     }
 
     fn offer_active(&mut self, lane: LaneId) {
-        let slot = &mut self.lanes[lane.0 as usize];
-        slot.state = LaneState::Offered;
-        let front = slot.queue.peek();
+        self.lanes[lane.0 as usize].state = LaneState::Offered;
+        let front = self.lanes[lane.0 as usize].queue.peek();
         let extra = front.and_then(Queued::extra);
         let costs = extra.map_or_else(Costs::new, Extra::costs);
-        let priority = front.map_or(0, Queued::priority);
+        let priority = self.priority_of(lane, front);
         self.changes.push(LaneChange::Offer {
             lane,
             costs,

@@ -172,6 +172,8 @@ pub enum About {
     Paused,
     /// An operator has excluded a host or a domain.
     Excluded,
+    /// The priority that an operator gave to a host.
+    HostPriority,
 }
 
 /// A commit of an epoch.
@@ -535,7 +537,7 @@ fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), Rec
 
 impl About {
     /// All of them, in order of their codes.
-    pub const ALL: [About; 12] = [
+    pub const ALL: [About; 13] = [
         About::Scope,
         About::Robots,
         About::Host,
@@ -548,6 +550,7 @@ impl About {
         About::CancelledScope,
         About::Paused,
         About::Excluded,
+        About::HostPriority,
     ];
 
     /// Its code in records. None is changed or used again.
@@ -565,6 +568,7 @@ impl About {
             About::CancelledScope => 10,
             About::Paused => 11,
             About::Excluded => 12,
+            About::HostPriority => 13,
         }
     }
 

@@ -122,13 +122,9 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
     let forgotten = reply_of(folder, &["forget", &scope]);
     assert_eq!(forgotten, json!({"scope": scope, "scopes": 1}));
     let host = reply_of(folder, &["host", &scope]);
-    assert_eq!(
-        host["origins"][0]["robots"]["state"],
-        json!("absent"),
-        "{host}"
-    );
-    let url = reply_of(folder, &["url", &server.url("/")]);
-    assert_eq!(url["state"], json!("ended"), "{url}");
+    assert_eq!(host["origins"][0]["health"]["state"], json!("up"), "{host}");
+    let url = reply_of(folder, &["url", &server.url("/extra")]);
+    assert_eq!(url["state"], json!("never_seen"), "{url}");
     let url = reply_of(folder, &["url", "http://elsewhere.test/"]);
     assert_eq!(url["filter"], json!("offsite"), "{url}");
     reply_of(folder, &["set", &scope]);
@@ -138,6 +134,8 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
     );
     let added = reply_of(folder, &["seeds", extra.to_str().expect("a path")]);
     assert_eq!(added, json!({"accepted": 1, "rejected": []}));
+    let url = reply_of(folder, &["url", &server.url("/extra")]);
+    assert_eq!(url["state"], json!("queued"), "{url}");
     let meta = "x".repeat(20_000);
     let long = |n| {
         format!(
@@ -189,6 +187,7 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     let excluded = reply_of(folder, &["exclude", "*.example.com", "a.test"]);
     assert_eq!(excluded, json!({"excluded": ["*.example.com", "a.test"]}));
     reply_of(folder, &["include", "a.test"]);
+    reply_of(folder, &["priority", "a.test", "-3"]);
     reply_of(folder, &["exclude", "198.51.100.0/24", r"re:/\d{9}$"]);
     going.signal(Signal::KILL);
     going.wait();
@@ -205,6 +204,7 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
         reply_of(folder, &["exclude"]),
         json!({"excluded": ["*.example.com", "198.51.100.0/24", r"re:/\d{9}$"]})
     );
+    assert_eq!(reply_of(folder, &["host", "a.test"])["priority"], json!(-3));
     assert_eq!(requests_in(&server, Duration::from_millis(300)), 0);
     reply_of(folder, &["resume"]);
     while requests(&server) == before {
@@ -215,7 +215,7 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     reply_of(folder, &["stop", "--now"]);
     resumed.wait().expect(3);
     let orders = fs::read_to_string(folder.join("out/orders.jsonl")).expect("a file");
-    assert_eq!(orders.lines().count(), 9, "{orders}");
+    assert_eq!(orders.lines().count(), 10, "{orders}");
 }
 
 #[test]

@@ -75,6 +75,15 @@ enum CtlCommand {
         /// The scope
         name: String,
     },
+    /// Fetch the pages of a host before those of others, or after them: this is added to the priorities of its
+    /// requests; 0 ends that
+    Priority {
+        /// The host
+        name: String,
+        /// From -1000 to 1000
+        #[arg(allow_negative_numbers = true)]
+        priority: i32,
+    },
     /// Forget what was learned of a scope, of a pattern or of all (default): limits shown by refusals, AutoThrottle's
     /// delays
     Forget {
@@ -137,6 +146,7 @@ impl From<Ctl> for CtlArgs {
             CtlCommand::Set { name, settings } => Job::Set { name, settings },
             CtlCommand::Hold { name, until } => Job::Hold { name, until },
             CtlCommand::Release { name } => Job::Release(name),
+            CtlCommand::Priority { name, priority } => Job::Priority { name, priority },
             CtlCommand::Forget { name } => Job::Forget(name),
             CtlCommand::Cancel { name } => Job::Cancel(name),
             CtlCommand::Pause => Job::Pause,

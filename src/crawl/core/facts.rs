@@ -145,6 +145,7 @@ impl<I: Io> Core<I> {
                 About::Cancelled | About::CancelledScope => true,
                 About::Paused => self.restore_pause(),
                 About::Excluded => self.restore_exclusion(name),
+                About::HostPriority => self.restore_host_priority(name, value),
                 About::Cookies => self.restore_cookies(value, elapsed),
                 About::SeedOrigin => self.restore_seed_origin(name),
                 About::OpenGap => {

@@ -28,6 +28,7 @@ impl<I: Io> Core<I> {
             Resource::Stop => self.order_stop(&asked),
             Resource::ChangeScope => self.order_scope(&asked),
             Resource::MergeScope => self.order_scope_keys(&asked),
+            Resource::HostPriority => self.order_host_priority(&asked),
             Resource::ForgetScope => self.order_forget(&asked),
             Resource::CancelScope => self.order_cancel(&asked),
             Resource::AddSeeds => self.order_seeds(&asked),

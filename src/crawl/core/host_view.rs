@@ -15,9 +15,7 @@ use crate::wire::url::CrawlUrl;
 impl<I: Io> Core<I> {
     /// One host, as `example.com` or `example.com:8080`.
     pub fn host(&self, name: &str) -> Response {
-        let is_host = !name.contains(['/', '?', '#', '@']);
-        let url = CrawlUrl::parse(&format!("http://{name}/"));
-        let Some(url) = url.ok().filter(|_| is_host) else {
+        let Some(url) = url_of_host(name) else {
             let message = format!("{name:?} is no host: give example.com, or example.com:8080");
             return Response::error(400, &message);
         };
@@ -28,6 +26,7 @@ impl<I: Io> Core<I> {
         let origins: Vec<Value> = origins.iter().map(|view| self.origin_json(view)).collect();
         let reply = json!({
             "host": host,
+            "priority": self.frontier.host_priorities().get(host),
             "excluded": self.frontier.excludes_host(host),
             "seed": counts.is_seed,
             "pages": counts.pages,
@@ -116,6 +115,13 @@ impl<I: Io> Core<I> {
     pub fn wall_text(&self, at: Instant) -> String {
         self.network.wall_at(at).to_string()
     }
+}
+
+/// The front page of a host, with its port if that is given.
+pub fn url_of_host(name: &str) -> Option<CrawlUrl> {
+    let is_host = !name.contains(['/', '?', '#', '@']);
+    let url = CrawlUrl::parse(&format!("http://{name}/"));
+    url.ok().filter(|_| is_host)
 }
 
 /// What a lane waits for, in one word.

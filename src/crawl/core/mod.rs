@@ -14,6 +14,7 @@ mod given;
 mod finding;
 mod follow;
 mod granting;
+mod host_orders;
 mod host_view;
 mod health;
 mod inputs;

@@ -103,6 +103,7 @@ impl<I: Io> Core<I> {
             | Resource::ChangeScope
             | Resource::MergeScope
             | Resource::ForgetScope
+            | Resource::HostPriority
             | Resource::CancelScope
             | Resource::AddSeeds
             | Resource::Exclude

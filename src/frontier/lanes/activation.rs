@@ -3,7 +3,6 @@
 use super::{Frontier, LaneChange, LaneState};
 use crate::base::ids::LaneId;
 use crate::base::time::Instant;
-use crate::frontier::queued::Queued;
 use crate::frontier::request::PageKind;
 use crate::frontier::robots::{RobotsState, Verdict};
 
@@ -91,7 +90,7 @@ impl Frontier {
     /// Whether a lane that is to be offered is active; if not, it is parked.
     pub(super) fn enters(&mut self, lane: LaneId) -> bool {
         let front = self.lanes[lane.0 as usize].queue.peek();
-        let priority = front.map_or(0, Queued::priority);
+        let priority = self.priority_of(lane, front);
         let may_begin = self.first_pages.may_begin(0);
         let enters = self.active.enter(lane, priority, may_begin);
         if !enters {
@@ -107,7 +106,7 @@ impl Frontier {
     /// Parks a released lane that is to ask for a robots.txt, and has no file for it.
     pub(super) fn park_first(&mut self, lane: LaneId) {
         let front = self.lanes[lane.0 as usize].queue.peek();
-        let priority = front.map_or(0, Queued::priority);
+        let priority = self.priority_of(lane, front);
         self.active.park_first(lane, priority);
         self.lanes[lane.0 as usize].state = LaneState::Parked;
         self.changes.push(LaneChange::Park(lane));
@@ -116,10 +115,10 @@ impl Frontier {
     /// The queue of a parked lane has changed; its first request had this priority.
     pub(super) fn update_parked(&mut self, lane: LaneId, before: Option<i32>) {
         let front = self.lanes[lane.0 as usize].queue.peek();
-        let priority = front.map(Queued::priority);
-        if let Some(priority) = priority
-            && before != Some(priority)
+        if let Some(front) = front
+            && before != Some(front.priority())
         {
+            let priority = self.priority_of(lane, Some(front));
             let is_fresh = self.begins_with_robots(lane, ANY_TIME);
             self.active.park(lane, priority, is_fresh);
         }

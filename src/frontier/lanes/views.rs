@@ -317,6 +317,14 @@ impl Frontier {
     /// The origins of a host that are in use: those of the ports 80 and 443, of `port`, and the one that was used
     /// first.
     pub fn origins_of(&self, host: &str, port: Option<u16>, now: Instant) -> Vec<OriginView> {
+        let numbers = self.origin_numbers_of(host, port).into_iter();
+        numbers
+            .map(|number| self.origin_view(number, now))
+            .collect()
+    }
+
+    /// The numbers of these origins.
+    pub(super) fn origin_numbers_of(&self, host: &str, port: Option<u16>) -> Vec<u32> {
         let Some(host) = self.hosts.find(host) else {
             return Vec::new();
         };
@@ -334,8 +342,7 @@ impl Frontier {
         }
         numbers.sort_unstable();
         numbers.dedup();
-        let views = numbers.into_iter();
-        views.map(|number| self.origin_view(number, now)).collect()
+        numbers
     }
 
     /// What is counted of a host for the whole crawl, whether or not it is in use.

@@ -13,6 +13,7 @@ mod full_sinks;
 mod large_pages;
 mod operators;
 mod exclusion_orders;
+mod host_orders;
 mod scope_orders;
 mod url_questions;
 mod idle_hosts;

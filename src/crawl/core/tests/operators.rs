@@ -315,7 +315,7 @@ impl RandomOperator {
         ];
         let host = host[self.rng.below(7) as usize];
         let method = ["PUT", "DELETE"][self.rng.below(2) as usize];
-        let text = match self.rng.below(15) {
+        let text = match self.rng.below(16) {
             0 | 1 => "POST /v1/pause HTTP/1.1\r\n\r\n".to_owned(),
             2 => put(scope, &format!("{{\"delay\": {delay}}}")),
             3 => put(scope, "{}"),
@@ -325,6 +325,13 @@ impl RandomOperator {
                     "{\"delay\": null}",
                 ];
                 put(scope, body[self.rng.below(2) as usize]).replace("PUT", "PATCH")
+            }
+            14 => {
+                let body = format!("{{\"priority\": {}}}", self.rng.below(5) as i32 - 2);
+                let length = body.len();
+                format!(
+                    "PUT /v1/hosts/10.0.0.{delay}/priority HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}"
+                )
             }
             13 => format!("POST /v1/scopes/{scope}/forget HTTP/1.1\r\n\r\n"),
             4 => format!("POST /v1/scopes/{scope}/cancel HTTP/1.1\r\n\r\n"),
@@ -615,6 +622,8 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     check("GET", "/v1/scopes", "", "Scopes");
     check("GET", "/v1/scopes/10.0.0.1", "", "Scope");
     check("GET", "/v1/hosts/10.0.0.1", "", "Host");
+    let priority = r#"{"priority": 3}"#;
+    check("PUT", "/v1/hosts/10.0.0.1/priority", priority, "Priority");
     check("GET", "/v1/urls/http%3A%2F%2F10.0.0.1%2F19", "", "Url");
     check("GET", "/v1/urls/http%3A%2F%2F10.0.0.1%2F0", "", "Url");
     check("PUT", "/v1/scopes/10.0.0.1", "{}", "Changed");
