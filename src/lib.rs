@@ -78,7 +78,9 @@ pub use sink::function::FunctionSink;
 #[doc(inline)]
 pub use sink::later::LinksLater;
 #[doc(inline)]
-pub use sink::page::{Certificates, Page, TlsInfo, TlsVersion};
+pub use sink::page::{
+    AskedHold, Certificates, Page, RobotsInForce, RobotsMeaning, TlsInfo, TlsVersion,
+};
 #[doc(inline)]
 pub use sink::reply::{BodyMode, Flow, Reply, Resume};
 #[doc(inline)]

@@ -84,6 +84,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         &[
             "src/wire/warc.rs",
             "src/wire/proxy.rs",
+            "src/sink/robots.rs",
             "src/frontier/request.rs",
             "src/frontier/request/seeds.rs",
             "src/frontier/request/seeds/object.rs",
@@ -289,6 +290,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("reading", "control workload flights network output"),
     ("report", "control workload work throttle network output"),
     ("restoring", "work frontier requests network journal"),
+    ("runs", "control frontier throttle network output"),
     ("scope_orders", "throttle"),
     ("scopes", "work frontier throttle"),
     ("seen", "control frontier journal"),

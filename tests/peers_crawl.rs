@@ -862,10 +862,12 @@ const KEYS: &[&str] = &[
     "first_byte",
     "headers",
     "body",
+    "ended",
     "latency",
     "server_latency",
     "clock",
     "lateness",
     "delay",
+    "hold",
     "meta",
 ];

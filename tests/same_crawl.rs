@@ -228,7 +228,7 @@ fn alike(mut lines: Vec<Value>) -> Vec<Value> {
 const DIFFERING: [&str; 4] = ["id", "local", "bound", "delay"];
 
 /// Keys of which only the presence is compared.
-const TIMES: [&str; 13] = [
+const TIMES: [&str; 14] = [
     "clock",
     "connect",
     "started",
@@ -239,6 +239,7 @@ const TIMES: [&str; 13] = [
     "first_byte",
     "headers",
     "body",
+    "ended",
     "latency",
     "server_latency",
     "lateness",

@@ -199,6 +199,10 @@ pub fn run(
     }
     if let Some(lock) = lock.get() {
         admin::serve_in(&mut crawler, lock);
+        match directory::prepare_run_log(lock) {
+            Ok((path, length)) => crawler.log_runs(path, length),
+            Err(error) => log::warn!("`argiope audit` cannot judge this run: {error}"),
+        }
     }
     if waits_for_seeds {
         received.stop_on_signal(crawler.stopper())?;
@@ -500,6 +504,7 @@ pub fn sink_options(
         ))
         .into());
     }
+    options.robots = out.is_some() && config.frontier().robots_obey;
     options.decisions = out.is_some() && config.get("AUTOTHROTTLE_DEBUG") == Some(true.into());
     if let Some(size_max) = config.warc_size_max().filter(|_| out.is_some()) {
         let mut warc = WarcOptions::new(host_name(), random_bits()?);

@@ -7,6 +7,7 @@ mod breaker;
 mod control;
 mod flights;
 mod journal;
+mod line_file;
 mod network;
 mod outage;
 mod output;

@@ -609,13 +609,14 @@ impl Frontier {
     }
 
     /// Applies the result of a robots.txt fetch, which this attempt brought, to the origin that it was for.
+    /// Returns until when it is valid.
     pub fn robots_arrived(
         &mut self,
         attempt: u64,
         origin: u32,
         result: RobotsResult,
         now: Instant,
-    ) {
+    ) -> Instant {
         let lifetime = match result {
             RobotsResult::Rules(_) | RobotsResult::Absent => self.settings.robots_lifetime,
             RobotsResult::Unreachable => UNREACHABLE_FOR.min(self.settings.robots_lifetime),
@@ -635,6 +636,7 @@ impl Frontier {
                 self.offer_or_close(lane, now);
             }
         }
+        now + lifetime
     }
 
     /// If the cache of rules is more than half full, so that the rules may be evicted before the lane is

@@ -16,14 +16,14 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-pub use self::control::ControlFiles;
+pub use self::control::{ControlFiles, prepare_run_log};
 pub use self::error::DirectoryError;
 pub use self::kept::KeptInput;
 pub(super) use self::line_file::LineFileName;
 pub use self::lines::{LineAt, LineEnd, LineFile, LineFileReader, LineReader};
 use self::lock::Locked;
 pub use self::lock::{DirectoryLock, Owner};
-pub(super) use self::outputs::{DECISIONS, SERIES, STDOUT};
+pub(super) use self::outputs::{DECISIONS, ROBOTS, SERIES, STDOUT};
 use self::outputs::{WARCS, entries, is_warc_of_ours};
 use self::resume::Newer;
 use crate::sink::commit::Commit;
@@ -323,9 +323,10 @@ pub(crate) const SEEN: &str = "seen-";
 const PENDING: &str = "pending.jsonl";
 
 /// Files that a crawl writes directly into its directory, besides those of lines.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "stats.json",
     "pending.jsonl",
+    control::RUNS,
     control::ORDERS,
     control::SOCKET,
     // Temporary files of a crawl that was killed.
@@ -379,6 +380,8 @@ mod tests {
             "pending.jsonl",
             "throttle.jsonl",
             "throttle-000002.jsonl.gz",
+            "robots.jsonl",
+            "runs.jsonl",
             "orders.jsonl",
             "control.sock",
             "pending.jsonl.tmp",

@@ -13,7 +13,7 @@ use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::decisions;
-use crate::sink::directory::{DECISIONS, LineFileName, SERIES, STDOUT};
+use crate::sink::directory::{DECISIONS, LineFileName, ROBOTS, SERIES, STDOUT};
 use crate::sink::durable::DurableFiles;
 pub use crate::sink::lines::Rotation;
 use crate::sink::lines::{LINE_USUAL, LineFiles, Target};
@@ -21,6 +21,7 @@ use crate::sink::page::Page;
 use crate::sink::prepared::{Prepared, PreparedReply, Room};
 pub use crate::sink::results::{RecordPlace, write_line};
 use crate::sink::results::{write_from_place, write_place, write_resumed_after, write_until_place};
+use crate::sink::robots::RobotsArchive;
 pub use crate::sink::warc::WarcOptions;
 use crate::sink::warc::{CLOSE_TAG, WarcFiles, serial_of};
 use crate::sink::{DiskSink, Preparation, WriteError, unwritten};
@@ -42,6 +43,8 @@ pub struct FileSinkOptions {
     /// Whether decisions about paces are written to `throttle.jsonl`; they exist only with
     /// `AUTOTHROTTLE_DEBUG`.
     pub decisions: bool,
+    /// Whether each robots.txt is archived in `robots.jsonl`, with the time from which on it applies.
+    pub robots: bool,
     /// WARC files, if any.
     pub warc: Option<WarcOptions>,
     /// Whether the crawl has a state on disk, from which it can be resumed: a full WARC file then gets its
@@ -65,6 +68,7 @@ impl FileSinkOptions {
             results_name: PathBuf::from("results.jsonl"),
             rotation: Rotation::default(),
             decisions: false,
+            robots: false,
             warc: None,
             commits: false,
             held_max: 64 << 20,
@@ -100,6 +104,8 @@ pub struct FileSink {
     options: FileSinkOptions,
     results: Option<LineFiles>,
     decisions: Option<LineFiles>,
+    robots: Option<LineFiles>,
+    archive: RobotsArchive,
     warc: Option<WarcFiles>,
     /// What was prepared of the page that is put next, with its number.
     prepared: Option<(u64, Box<Prepared>)>,
@@ -218,10 +224,13 @@ impl FileSink {
             Results::None => None,
         };
         let decisions = Target::Files(options.folder.join(DECISIONS));
+        let robots = Target::Files(options.folder.join(ROBOTS));
         FileSink {
             results: results.map(|target| lines(target, options.rotation, RESULTS_OFFSET)),
             decisions: (options.decisions)
                 .then(|| lines(decisions, Rotation::default(), DECISIONS_OFFSET)),
+            robots: (options.robots).then(|| lines(robots, Rotation::default(), ROBOTS_OFFSET)),
+            archive: RobotsArchive::default(),
             warc: warc.map(new),
             prepared: None,
             waiting: VecDeque::new(),
@@ -247,11 +256,13 @@ impl FileSink {
 
     /// The files of lines of each kind.
     fn line_files(&self) -> impl Iterator<Item = &LineFiles> {
-        [&self.results, &self.decisions].into_iter().flatten()
+        [&self.results, &self.decisions, &self.robots]
+            .into_iter()
+            .flatten()
     }
 
     fn line_files_mut(&mut self) -> impl Iterator<Item = &mut LineFiles> {
-        [&mut self.results, &mut self.decisions]
+        [&mut self.results, &mut self.decisions, &mut self.robots]
             .into_iter()
             .flatten()
     }
@@ -483,6 +494,12 @@ impl DiskSink for FileSink {
         self.open(disk);
         let number = self.next;
         self.next += 1;
+        if let (Some(robots), Some(lines)) = (&page.robots, &mut self.robots) {
+            lines.add(0, page.finished_at(), disk, |batch| {
+                self.archive.write(page, robots, batch);
+            });
+            lines.hand_over_full(disk);
+        }
         let prepared = self.prepared.take().filter(|(id, _)| *id == page.id);
         let (digest, reply, room) = match prepared {
             Some((_, prepared)) => prepared.finish(),
@@ -530,10 +547,8 @@ impl DiskSink for FileSink {
                 self.pending_requests.end(batch.numbers, batch.is_written);
                 self.unwritten.extend_from_slice(&done.unwritten);
             }
-        } else if let Some(decisions) = &mut self.decisions
-            && decisions.owns(file)
-        {
-            decisions.disk_done(done, file);
+        } else if let Some(lines) = self.line_files_mut().find(|lines| lines.owns(file)) {
+            lines.disk_done(done, file);
         } else if let Some(warc) = &mut self.warc {
             match (&done.result, done.tag) {
                 (Ok(synced), CLOSE_TAG | EPOCH_TAG) => {
@@ -589,8 +604,11 @@ impl DiskSink for FileSink {
         }
         if self.stage == Stage::Open {
             self.stage = Stage::Finishing;
-            if let Some(decisions) = &mut self.decisions {
-                decisions.finish(disk);
+            for lines in [&mut self.decisions, &mut self.robots]
+                .into_iter()
+                .flatten()
+            {
+                lines.finish(disk);
             }
         }
         self.advance(disk);
@@ -613,8 +631,11 @@ impl DiskSink for FileSink {
         let first_warc = self.first_warc_file();
         self.durable.begin(first_warc);
         self.line_files_mut().for_each(LineFiles::begin_epoch);
-        if let Some(decisions) = &mut self.decisions {
-            decisions.end_epoch(EPOCH_TAG, disk);
+        for lines in [&mut self.decisions, &mut self.robots]
+            .into_iter()
+            .flatten()
+        {
+            lines.end_epoch(EPOCH_TAG, disk);
         }
         for file in self.durable.files_from(first_warc) {
             self.durable.add_synced(file, EPOCH_TAG, disk);
@@ -759,6 +780,7 @@ const EPOCH_TAG: u64 = CLOSE_TAG - 1;
 const WARC_OFFSET: u32 = 0;
 const RESULTS_OFFSET: u32 = 1 << 28;
 const DECISIONS_OFFSET: u32 = 2 << 28;
+const ROBOTS_OFFSET: u32 = 3 << 28;
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ mod durable;
 mod lines;
 mod prepared;
 mod records;
+mod robots;
 mod unwritten;
 mod warc;
 pub mod files;

@@ -15,6 +15,7 @@ use crate::fetch::timings::{Phase, Timings};
 pub use crate::fetch::tls::{Certificates, TlsInfo, TlsVersion};
 use crate::frontier::request::PageKind;
 use crate::sink::commit::Epoch;
+pub use crate::throttle::asked::AskedHold;
 use crate::wire::http::{Headers, HttpVersion};
 use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
@@ -94,6 +95,12 @@ pub struct Page {
     /// The gap that throttling asked for before this request, including jitter: the longest of its
     /// scopes. Zero before a scope's first request; `None` if nothing was sent.
     pub delay: Option<Duration>,
+    /// How long the reply asked to wait, if it did and the settings obey that.
+    pub hold: Option<Box<AskedHold>>,
+    /// The request was exempt from robots.txt ([`Request::ignore_robots`](crate::Request::ignore_robots)).
+    pub robots_ignored: bool,
+    /// Of a robots.txt: what has been in force for its origin since. `None` where a retry or a redirect follows.
+    pub robots: Option<Box<RobotsInForce>>,
     /// Wall-clock time at the start of the crawl.
     pub wall_at_start: Wall,
     /// Its route, if set by its request or inherited from the page that led to it; else as in
@@ -120,6 +127,44 @@ pub struct Page {
     pub body_mode: BodyMode,
     /// Bytes of the body passed to the sink [in pieces](BodyMode::Take).
     pub bytes_taken: u64,
+}
+
+/// A result of fetching the robots.txt of an origin, and for how long it is in force.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RobotsInForce {
+    /// Scheme, host, and the port unless it is the usual one: `http://a.test:81`. After a redirect it is not that
+    /// of the page's URL.
+    pub origin: String,
+    /// From when on.
+    pub from: Instant,
+    /// Until when, unless another is fetched before.
+    pub until: Instant,
+    /// What it means.
+    pub meaning: RobotsMeaning,
+}
+
+/// What a reply to a request for robots.txt means (RFC 9309, section 2.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RobotsMeaning {
+    /// The body has rules.
+    Rules,
+    /// There is none (4xx, or too many redirects): everything is allowed.
+    Absent,
+    /// It is unavailable (5xx, 429, no complete answer): nothing is allowed.
+    Unreachable,
+}
+
+impl RobotsMeaning {
+    /// The name in `robots.jsonl`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RobotsMeaning::Rules => "rules",
+            RobotsMeaning::Absent => "absent",
+            RobotsMeaning::Unreachable => "unreachable",
+        }
+    }
 }
 
 impl Page {
@@ -242,6 +287,16 @@ pub(crate) mod samples {
         reply(id, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"hello")
     }
 
+    /// A robots.txt that is in force for a day.
+    pub(crate) fn robots() -> RobotsInForce {
+        RobotsInForce {
+            origin: "http://a.test".to_owned(),
+            from: Instant::from_nanos(8_000_000_000),
+            until: Instant::from_nanos(86_408_000_000_000),
+            meaning: RobotsMeaning::Rules,
+        }
+    }
+
     /// A page with this reply.
     pub(crate) fn reply(id: u64, head: &str, body: &[u8]) -> Page {
         let at = |micros: u64| Some(Instant::from_nanos(id * 1_000_000_000 + micros * 1000));
@@ -287,6 +342,9 @@ pub(crate) mod samples {
             },
             ended: at(20_300).unwrap_or_default(),
             delay: Some(Duration::from_millis(250)),
+            hold: None,
+            robots_ignored: false,
+            robots: None,
             wall_at_start: Wall(1_795_219_200_000_000_000),
             route: None,
             meta: None,

@@ -5,8 +5,9 @@ use crate::base::time::Instant;
 use crate::fetch::failure::Failure;
 use crate::fetch::timings::Accuracy;
 use crate::sink::line::{Line, WallText, field};
-use crate::sink::page::{Page, TlsInfo};
+use crate::sink::page::{AskedHold, Page, TlsInfo};
 use crate::wire::http::HttpVersion;
+use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
 
 /// Position of a reply's record: `warc` of a result line.
@@ -118,6 +119,8 @@ pub(super) fn write_from_place(page: &Page, sequence: Option<u64>, out: &mut Vec
     field!(line, "first_byte", first_byte, with phase);
     field!(line, "headers", headers, with phase);
     field!(line, "body", body, with phase);
+    let ended = timings.sent.map(|_| page.ended);
+    field!(line, "ended", ended, with phase);
 
     field!(line, "latency", timings.latency(), with Line::seconds);
     let server_latency = timings.server_latency();
@@ -136,6 +139,18 @@ pub(super) fn write_from_place(page: &Page, sequence: Option<u64>, out: &mut Vec
     }
     field!(line, "lateness", timings.lateness(), with Line::seconds);
     field!(line, "delay", page.delay, with Line::seconds);
+    let mut write_hold = |line: &mut Line<'_>, hold: &AskedHold| {
+        line.raw("{\"from\": ");
+        wall(line, hold.from);
+        write_asked(line, hold);
+    };
+    field!(line, "hold", page.hold.as_deref(), with write_hold);
+    if page.robots_ignored {
+        field!(line, "robots_ignored", true);
+    }
+    if let Some(route) = &page.route {
+        field!(line, "proxied", matches!(route, Route::Proxy(_)));
+    }
     field!(line, "meta", page.meta(), with Line::verbatim);
     if let Some(sequence) = sequence {
         field!(line, "seq").number(sequence);
@@ -153,6 +168,19 @@ pub(super) fn write_resumed_after(sequence: u64, out: &mut Vec<u8>) {
 
 /// Typical length of a line.
 const LINE_USUAL: usize = 1200;
+
+fn write_asked(line: &mut Line<'_>, hold: &AskedHold) {
+    line.key("seconds").seconds(hold.asked);
+    line.key("source").text(hold.source.as_str());
+    line.key("scopes").out.push(b'{');
+    for (number, (scope, held)) in hold.scopes.iter().enumerate() {
+        line.raw(if number > 0 { ", " } else { "" }).text(scope);
+        line.raw(": ").seconds(*held);
+    }
+    line.raw("}, \"redirect\": ")
+        .or_null(hold.redirect, Line::seconds);
+    line.out.push(b'}');
+}
 
 fn write_failure(line: &mut Line<'_>, failure: &Failure) {
     line.out.push(b'{');

@@ -22,6 +22,8 @@ mod mixed;
 mod places;
 mod findings;
 mod answers;
+mod asked;
+pub(crate) mod effective;
 mod lanes;
 mod learned;
 mod lines;

@@ -7,6 +7,7 @@
 pub mod engine;
 pub mod scope;
 pub mod signal;
+pub mod asked;
 pub mod decision;
 pub mod cause;
 pub mod strategy;

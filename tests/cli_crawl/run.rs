@@ -436,7 +436,8 @@ fn check_line(line: &Value) {
     }
     let sequence = object.get("seq");
     assert!(sequence.is_none_or(Value::is_u64), "{line}");
-    let is_optional = |key: &String| ["bound", "refetched", "seq"].contains(&key.as_str());
+    let optional = ["bound", "proxied", "refetched", "robots_ignored", "seq"];
+    let is_optional = |key: &String| optional.contains(&key.as_str());
     let allowed = |key: &String| KEYS.iter().any(|(known, _)| known == key) || is_optional(key);
     assert!(object.keys().all(allowed), "a key more in {line}");
     if let Some(error) = line["error"].as_object() {
@@ -528,11 +529,13 @@ const KEYS: &[(&str, &str)] = &[
     ("first_byte", "seconds|null"),
     ("headers", "seconds|null"),
     ("body", "seconds|null"),
+    ("ended", "seconds|null"),
     ("latency", "seconds|null"),
     ("server_latency", "seconds|null"),
     ("clock", "text|null"),
     ("lateness", "seconds|null"),
     ("delay", "seconds|null"),
+    ("hold", "object|null"),
     ("meta", "any"),
 ];
 

@@ -7,8 +7,9 @@ use argiope::serde_json::{self, Value};
 use argiope::sink::directory::LineFile;
 use argiope::sink::results::{RecordPlace, write_line};
 use argiope::{
-    DecisionEvent, Failure, FailureKind, Filtered, Instant, Pace, PaceReport, Page, Progress,
-    Remark, RemarkKind, ScopePacing, Stamp, Stats, TlsInfo, TlsVersion, Truncation,
+    AskedHold, DecisionEvent, DecisionSource, Failure, FailureKind, Filtered, Instant, Pace,
+    PaceReport, Page, Progress, Remark, RemarkKind, Route, ScopePacing, Stamp, Stats, TlsInfo,
+    TlsVersion, Truncation,
 };
 
 use crate::markdown::{named_in_row, names, quoted, rows, tables};
@@ -22,6 +23,11 @@ fn every_key_of_a_result_line_is_documented() {
     page.failure = Some(Failure::new(FailureKind::Truncated, "body", "it broke off"));
     page.truncated = Some(Truncation::Disconnect);
     page.refetched = true;
+    page.robots_ignored = true;
+    page.route = Some(Route::Direct);
+    let asked = std::time::Duration::from_secs(2);
+    let hold = AskedHold::new(Instant::START, asked, DecisionSource::RetryAfter);
+    page.hold = Some(Box::new(hold));
     page.tls = Some(TlsInfo::new(TlsVersion::Tls13, "TLS13_AES_128_GCM_SHA256"));
     page.timings.due = at(1);
     page.timings.sent = at(2);
@@ -41,12 +47,12 @@ fn every_key_of_a_result_line_is_documented() {
     let text = read("docs/reference/results.md");
     let tables = tables(&text);
     assert_eq!(names(tables[0]), keys(&line));
-    for (table, key) in tables[1..].iter().zip(["error", "tls", "warc"]) {
+    for (table, key) in tables[1..].iter().zip(["error", "hold", "tls", "warc"]) {
         let head = table.lines().next().unwrap_or_default();
         assert!(head.contains(&format!("`{key}`")), "{head}");
         assert_eq!(names(table), keys(&line[key]), "{key}");
     }
-    assert_eq!(tables.len(), 4);
+    assert_eq!(tables.len(), 5);
     for truncation in [Truncation::Length, Truncation::Time, Truncation::Disconnect] {
         assert!(text.contains(&format!("`{}`", truncation.as_str())));
     }
@@ -182,7 +188,8 @@ fn every_file_of_the_output_directory_is_documented() {
     known.insert(format!("{}/{}*", of("STATE"), of("SEEN")));
     known.insert(format!("{}/{}*", of("STATE"), of("QUEUE")));
     known.insert(constant("src/sink/directory/lock.rs", "NAME"));
-    for name in ["ORDERS", "SOCKET"] {
+    known.insert(constant("src/sink/directory/outputs.rs", "ROBOTS"));
+    for name in ["ORDERS", "RUNS", "SOCKET"] {
         known.insert(constant("src/sink/directory/control.rs", name));
     }
     // Names with a number or a suffix are not constants.

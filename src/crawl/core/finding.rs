@@ -31,7 +31,7 @@ impl<I: Io> Core<I> {
             return Finding::default();
         };
         if let Some(result) = RobotsResult::of_reply(page.status, page.failure.is_none()) {
-            self.on_robots(job.id, origin, result);
+            page.robots = Some(self.on_robots(job.id, origin, result));
             return Finding::default();
         }
         let settings = self.frontier.settings();
@@ -109,7 +109,8 @@ impl<I: Io> Core<I> {
             }
             Step::TooLong => self.filter_too_long(units),
             Step::Rules(origin, rules) => {
-                self.on_robots(id, origin, RobotsResult::Rules(rules));
+                let robots = self.on_robots(id, origin, RobotsResult::Rules(rules));
+                task.work_mut().page.robots = Some(robots);
             }
             Step::Paused => {}
             Step::Over { is_cut } => self

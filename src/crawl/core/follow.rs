@@ -19,7 +19,8 @@ use crate::frontier::offers::{Admission, OfferId};
 use crate::frontier::request::PageKind;
 use crate::frontier::robots;
 use crate::io::Io;
-use crate::sink::page::Page;
+use crate::sink::page::{AskedHold, Page};
+use crate::throttle::decision::DecisionSource;
 use crate::wire::octets::percent_encoded;
 use crate::wire::retry_after;
 use crate::wire::url::CrawlUrl;
@@ -251,7 +252,7 @@ impl<I: Io> Core<I> {
             // Credentials and `Host` are for one origin.
             extra.retain_fields(|name| !is_private(name, &private));
         }
-        let at = self.redirect_delay(page).map(|wait| self.now + wait);
+        let at = self.hold_redirect(page).map(|wait| self.now + wait);
         self.on_admission(admission, next, OfferOrigin::Redirect(at));
         Ok(match admission {
             Admission::Later(id) => Redirected::Awaits(id),
@@ -270,8 +271,8 @@ impl<I: Io> Core<I> {
     }
 
     /// The Retry-After of a redirect (RFC 9110, section 10.2.3), at most `REDIRECT_MAX_DELAY`. It
-    /// holds for this redirect alone.
-    fn redirect_delay(&self, page: &Page) -> Option<Duration> {
+    /// holds for this redirect alone, and is noted in its page.
+    fn hold_redirect(&self, page: &mut Page) -> Option<Duration> {
         let wall = self.network.wall_at(self.now);
         let asked = retry_after::read(&page.headers, wall)?;
         let most = self.config.throttle.redirect_max_delay;
@@ -282,7 +283,10 @@ impl<I: Io> Core<I> {
                 page.url
             );
         }
-        Some(asked.min(most)).filter(|wait| !wait.is_zero())
+        let wait = Some(asked.min(most)).filter(|wait| !wait.is_zero())?;
+        let new = || AskedHold::new(self.now, asked, DecisionSource::RetryAfter);
+        page.hold.get_or_insert_with(|| Box::new(new())).redirect = Some(wait);
+        Some(wait)
     }
 }
 

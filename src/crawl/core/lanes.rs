@@ -10,6 +10,7 @@ use crate::frontier::LaneChange;
 use crate::frontier::job::Job;
 use crate::frontier::robots::RobotsResult;
 use crate::io::Io;
+use crate::sink::page::{RobotsInForce, RobotsMeaning};
 use crate::throttle::settings::ScopePatch;
 
 impl<I: Io> Core<I> {
@@ -65,11 +66,30 @@ impl<I: Io> Core<I> {
         self.update_lanes();
     }
 
-    /// A robots.txt has arrived, or is known to be unavailable, for an origin.
-    pub fn on_robots(&mut self, attempt: u64, origin: u32, brought: RobotsResult) {
-        self.frontier
+    /// A robots.txt has arrived, or is known to be unavailable, for an origin. Returns what is in force.
+    pub fn on_robots(
+        &mut self,
+        attempt: u64,
+        origin: u32,
+        brought: RobotsResult,
+    ) -> Box<RobotsInForce> {
+        let meaning = match &brought {
+            RobotsResult::Rules(_) => RobotsMeaning::Rules,
+            RobotsResult::Absent => RobotsMeaning::Absent,
+            RobotsResult::Unreachable => RobotsMeaning::Unreachable,
+        };
+        // Its last lane may close, and the origin be forgotten.
+        let name = self.frontier.origin_name(origin);
+        let until = self
+            .frontier
             .robots_arrived(attempt, origin, brought, self.now);
         self.update_lanes();
+        Box::new(RobotsInForce {
+            origin: name,
+            from: self.now,
+            until,
+            meaning,
+        })
     }
 
     /// robots.txt has a Crawl-delay: it becomes one of the lane's scopes (F51).

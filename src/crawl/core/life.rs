@@ -245,6 +245,7 @@ impl<I: Io> Core<I> {
         let is_our_fault = failure.is_some_and(|f| f.kind == FailureKind::Internal);
         if let Some(signal) = open.signal.as_ref().filter(|_| !is_our_fault) {
             self.on_response_end(job, open.ticket, signal, page);
+            page.hold = self.throttle.hold_asked_for(open.ticket);
         }
         let refusals = self.refusals_of(open.ticket);
         self.report_decisions_of(job, open.decisions, page);

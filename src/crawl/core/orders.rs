@@ -48,6 +48,7 @@ impl<I: Io> Core<I> {
                 .record_fact(About::ScopeSettings, name, at, text.as_bytes());
         }
         self.throttle.set_scope(name, patch, now);
+        self.log_scope(name);
         Ok(())
     }
 

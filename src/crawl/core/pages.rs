@@ -144,7 +144,11 @@ impl<I: Io> Core<I> {
         if let Some(origin) = job.robots_for() {
             // What waits for its rules is not fetched without them.
             let id = job.id;
-            self.on_robots(id, origin, RobotsResult::Unreachable);
+            let robots = self.on_robots(id, origin, RobotsResult::Unreachable);
+            let task = self.pages.in_line(number);
+            if let Some(work) = task.and_then(|task| task.work.as_mut()) {
+                work.page.robots = Some(robots);
+            }
         }
     }
 

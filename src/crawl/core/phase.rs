@@ -167,6 +167,7 @@ impl<I: Io> Core<I> {
         // Links of the last pages may have ended unsent in this very turn.
         self.put_all_unsent();
         self.control.set_phase(Phase::Flushing { reason, until });
+        self.log_end(reason);
         self.throttle.conclude(self.now);
         self.write_stats();
         self.report_decisions();

@@ -43,6 +43,7 @@ impl<I: Io> Core<I> {
         page.certificates = carrier.certificates.clone();
         page.timings = outcome.timings;
         page.delay = outcome.timings.sent.map(|_| gap);
+        page.hold = self.throttle.hold_asked_for(flight.ticket);
         page.refetched = outcome.timings.sent.is_some() && self.take_requested(&page.url);
         page.bytes_wire = outcome.bytes_wire;
         page.request_bytes = std::mem::take(&mut outcome.request_bytes);
@@ -103,6 +104,9 @@ impl<I: Io> Core<I> {
             timings,
             ended,
             delay,
+            hold,
+            robots_ignored,
+            robots,
             wall_at_start,
             route,
             meta,
@@ -151,6 +155,9 @@ impl<I: Io> Core<I> {
         };
         *ended = self.now;
         *delay = None;
+        *hold = None;
+        *robots_ignored = job.flags.ignore_robots;
+        *robots = None;
         *wall_at_start = self.network.wall_at_start();
         *route = job.route().cloned();
         *meta = job.meta().map(ToOwned::to_owned);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::address;
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
+use crate::base::time::Wall;
 use crate::crawl::classifier::Classifier;
 use crate::crawl::config::Config;
 use crate::crawl::control::Control;
@@ -190,6 +191,9 @@ impl<I: Io> Core<I> {
         }
         if let Some(restored) = restored {
             core.output.resume(last.as_ref());
+            let log = core.output.run_log_mut();
+            log.is_resumed = true;
+            log.committed = restored.commit.as_ref().map(|commit| Wall(commit.at));
             core.restore(restored);
         }
         core.answer_handles();
@@ -209,7 +213,7 @@ const QUEUED_MAX: usize = 10_000_000;
 /// connections and for the second address of a race.
 const SOCKETS_KEPT_BACK: usize = 640;
 
-fn tls_settings(config: &Config, wall: crate::base::time::Wall) -> Result<TlsSettings, SetUpError> {
+fn tls_settings(config: &Config, wall: Wall) -> Result<TlsSettings, SetUpError> {
     let mut settings = TlsSettings::new(wall);
     settings.insecure = config.insecure;
     settings.sessions_memory = config.tls_sessions_memory;

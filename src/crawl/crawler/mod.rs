@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::admin::format::MetricsFormat;
@@ -127,6 +128,14 @@ impl<I: Io> Crawler<I> {
     /// The system's, with the endpoint: an address or a file that is in use, a path of more than 107 bytes.
     pub fn serve(&mut self, admin: Admin) -> io::Result<Option<SocketAddr>> {
         self.core.serve(admin)
+    }
+
+    /// Appends to this file, which has `length` bytes and is made if that is 0: a line of JSON when the run begins,
+    /// when settings of scopes change, and when it ends. With the result lines, `robots.jsonl` and `orders.jsonl`
+    /// it shows whether the crawl was polite: the book's reference describes the lines. Call it once, before the
+    /// first turn.
+    pub fn log_runs(&mut self, path: impl Into<PathBuf>, length: u64) {
+        self.core.log_runs(path.into(), length);
     }
 
     /// Submits a request from the crawl's own thread; returns the number of its first attempt at once. The

@@ -1,6 +1,7 @@
 //! Output: pages go to the sink and its jobs to the disk; both report backpressure.
 
 mod pull;
+mod run_log;
 mod spare;
 mod stats_file;
 mod storage;
@@ -8,6 +9,7 @@ mod storage;
 use std::io;
 use std::time::Duration;
 
+pub use self::run_log::RunLog;
 pub use self::stats_file::StatsFile;
 
 use self::pull::Pull;
@@ -35,6 +37,7 @@ pub struct Output {
     jobs: Vec<DiskJob>,
     stats: Stats,
     stats_file: StatsFile,
+    run_log: RunLog,
     intake: Intake,
     storage: Storage,
     spare: Spare,
@@ -79,6 +82,7 @@ impl Output {
             jobs: Vec::new(),
             stats,
             stats_file,
+            run_log: RunLog::default(),
             intake: Intake::Ready,
             storage: Storage::default(),
             spare: Spare::default(),
@@ -250,7 +254,8 @@ impl Output {
     /// Whether all is written and durable, or cannot be. Asked after [`Output::finish`].
     pub fn is_done(&self) -> bool {
         let is_lost = self.sink.failure().is_some();
-        (!self.is_preparing() || is_lost) && self.sink.is_done() && self.stats_file.is_done()
+        let are_others_done = self.stats_file.is_done() && self.run_log.is_done();
+        (!self.is_preparing() || is_lost) && self.sink.is_done() && are_others_done
     }
 
     /// The requests whose results could not be written, each once.
@@ -260,12 +265,13 @@ impl Output {
 
     /// Jobs for the disk since the last call.
     pub fn poll_jobs(&mut self) -> std::vec::Drain<'_, DiskJob> {
+        self.jobs.extend(self.run_log.poll_jobs());
         self.jobs.drain(..)
     }
 
     /// The disk has finished a job.
     pub fn handle_disk(&mut self, done: &DiskDone) {
-        if !self.stats_file.handle_disk(done) {
+        if !self.stats_file.handle_disk(done) && !self.run_log.handle_disk(done) {
             self.sink.disk_done(done, &mut self.jobs);
         }
     }
@@ -296,6 +302,16 @@ impl Output {
     /// Number of times the disk was full, and the total time.
     pub fn disk_pauses(&self, now: Instant) -> (u64, Duration) {
         (self.storage.pauses(), self.storage.paused(now))
+    }
+
+    /// The log of runs.
+    pub fn run_log(&self) -> &RunLog {
+        &self.run_log
+    }
+
+    /// The log of runs, to be continued.
+    pub fn run_log_mut(&mut self) -> &mut RunLog {
+        &mut self.run_log
     }
 
     /// The statistics.

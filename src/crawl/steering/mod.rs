@@ -1,6 +1,5 @@
 //! The connections of operators: which request is answered next, what it may do, and replies that wait for the disk.
 
-mod orders_file;
 mod searches;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,16 +8,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::orders_file::OrdersFile;
 pub use self::searches::Search;
 use self::searches::Searches;
 use crate::admin::access::{Access, Via};
 use crate::admin::connection::Connection;
 use crate::admin::response::Response;
 use crate::admin::routes::Call;
-use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::base::slab::Key;
 use crate::base::time::{Instant, Wall};
+use crate::crawl::line_file::LineFile;
 use crate::crawl::network::OperatorEvent;
 
 /// Connections of operators, and the orders that are being recorded.
@@ -32,7 +31,7 @@ pub struct Steering {
     connections: BTreeMap<Key, Served>,
     /// The connection that was served last: the next one has its turn.
     served: Option<Key>,
-    orders: OrdersFile,
+    orders: LineFile,
     searches: Searches,
     /// The last calls that visited all scopes, with their answers.
     recent: VecDeque<(Call, Instant, Response)>,
@@ -81,7 +80,7 @@ impl Default for Steering {
             access: Access::default(),
             connections: BTreeMap::new(),
             served: None,
-            orders: OrdersFile::default(),
+            orders: LineFile::none(ORDERS),
             searches: Searches::default(),
             recent: VecDeque::new(),
             visits: (Instant::START, 0),
@@ -96,7 +95,7 @@ impl Steering {
             self.access = access;
         }
         if let Some((path, length)) = orders {
-            self.orders = OrdersFile::new(path, length);
+            self.orders = LineFile::new(ORDERS, path, length);
         }
     }
 
@@ -351,6 +350,9 @@ impl Steering {
         std::mem::take(&mut self.connections).into_keys().collect()
     }
 }
+
+/// The file of orders.
+const ORDERS: FileId = FileId(13);
 
 /// Time for which an answer that visits all scopes is given again: it takes a millisecond or more.
 const REPEATED_FOR: Duration = Duration::from_secs(1);

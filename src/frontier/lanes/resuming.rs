@@ -138,15 +138,20 @@ impl Frontier {
         if self.origins.has_route(origin) {
             return;
         }
-        let slot = self.origins.get(origin);
-        let (is_https, port) = slot.scheme_and_port();
-        let url = CrawlUrl::from_parts(is_https, self.hosts.name(slot.host), port, "/");
+        let name = self.origin_name(origin);
         let fetched = Valid {
             lifetime,
             ..valid(&self.settings)
         };
-        self.saved_robots
-            .add(attempt, url.origin(), result, fetched);
+        self.saved_robots.add(attempt, &name, result, fetched);
+    }
+
+    /// The name of an origin: `http://a.test:81`.
+    pub fn origin_name(&self, origin: u32) -> String {
+        let slot = self.origins.get(origin);
+        let (is_https, port) = slot.scheme_and_port();
+        let url = CrawlUrl::from_parts(is_https, self.hosts.name(slot.host), port, "/");
+        url.origin().to_owned()
     }
 
     /// Continues with the robots.txt of an origin that an earlier run fetched.

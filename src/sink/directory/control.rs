@@ -48,6 +48,24 @@ impl ControlFiles {
     }
 }
 
+/// Prepares the log of runs in a locked directory: cuts off a line that a killed crawl had not written whole. Returns
+/// its path, and its length in bytes: 0 if it does not exist.
+///
+/// Makes blocking calls to the file system.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn prepare_run_log(lock: &DirectoryLock) -> io::Result<(PathBuf, u64)> {
+    let path = lock.locked_path().join(RUNS);
+    match trim(&path) {
+        Ok(length) => Ok((path, length)),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("{}: {error}", path.display()),
+        )),
+    }
+}
+
 /// Removes a socket; leaves anything else, which the listener will report.
 fn remove_socket(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
@@ -93,6 +111,9 @@ const TAIL: usize = 64 << 10;
 
 /// The socket's name.
 pub(super) const SOCKET: &str = "control.sock";
+
+/// The name of the log of runs.
+pub(super) const RUNS: &str = "runs.jsonl";
 
 /// The name of the file of orders.
 pub(super) const ORDERS: &str = "orders.jsonl";

@@ -13,8 +13,11 @@ pub(in crate::sink) const STDOUT: &str = "-";
 /// Decisions about paces.
 pub(in crate::sink) const DECISIONS: &str = "throttle.jsonl";
 
+/// The archive of robots.txt.
+pub(in crate::sink) const ROBOTS: &str = "robots.jsonl";
+
 /// The files of lines, each the first of a series.
-pub(in crate::sink) const SERIES: [&str; 2] = [RESULTS, DECISIONS];
+pub(in crate::sink) const SERIES: [&str; 3] = [RESULTS, DECISIONS, ROBOTS];
 
 /// The folder of WARC files.
 pub(super) const WARCS: &str = "warc";

@@ -13,6 +13,7 @@ use crate::fetch::failure::{FailureKind, Truncation};
 use crate::fetch::tls::TlsVersion;
 use crate::sink::line::Seconds;
 use crate::sink::page::samples;
+use crate::throttle::decision::DecisionSource;
 
 fn line(page: &Page, place: Option<RecordPlace<'_>>) -> String {
     let mut out = Vec::new();
@@ -50,9 +51,9 @@ fn a_line_has_the_specified_fields_in_order() {
             r#""warc": {"file": "warc/x.warc.gz", "offset": 0, "length": 900}, "#,
             r#""started": "2026-11-21T00:00:07.000000000Z", "due": "2026-11-21T00:00:07.000000000Z", "#,
             r#""sent": "2026-11-21T00:00:07.000040000Z", "dns": null, "connect": 0.00003, "tls_handshake": null, "#,
-            r#""request": 0.00004, "first_byte": 0.0201, "headers": 0.0202, "body": 0.0203, "#,
+            r#""request": 0.00004, "first_byte": 0.0201, "headers": 0.0202, "body": 0.0203, "ended": 0.0203, "#,
             r#""latency": 0.02016, "server_latency": 0.02016, "clock": "kernel", "lateness": 0.00001, "#,
-            r#""delay": 0.25, "meta": null}"#,
+            r#""delay": 0.25, "hold": null, "meta": null}"#,
             "\n"
         )
     );
@@ -95,6 +96,8 @@ fn missing_values_are_null_and_never_zero() {
         "clock",
         "lateness",
         "delay",
+        "ended",
+        "hold",
         "meta",
     ] {
         assert_eq!(value.get(name), Some(&Value::Null), "{name}");
@@ -103,6 +106,30 @@ fn missing_values_are_null_and_never_zero() {
         value["error"],
         serde_json::json!({"kind": "dns", "code": "dns.nxdomain", "detail": "no \"a.test\""})
     );
+}
+
+#[test]
+fn a_hold_names_each_scope_with_the_time_for_which_it_is_held() {
+    let mut page = samples::page(7);
+    let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
+    let mut hold = AskedHold::new(at(8), Duration::from_secs(90), DecisionSource::RetryAfter);
+    hold.scopes = vec![
+        ("a.test".to_owned(), Duration::from_secs(60)),
+        ("key \"b\"".to_owned(), Duration::from_millis(500)),
+    ];
+    hold.redirect = Some(Duration::from_secs(30));
+    page.hold = Some(Box::new(hold));
+    page.robots_ignored = true;
+    let value = parsed(&page);
+    assert_eq!(
+        value["hold"],
+        serde_json::json!({
+            "from": "2026-11-21T00:00:08.000000000Z", "seconds": 90, "source": "retry-after",
+            "scopes": {"a.test": 60, "key \"b\"": 0.5}, "redirect": 30
+        })
+    );
+    assert_eq!(value["robots_ignored"], true);
+    assert_eq!(parsed(&samples::page(7)).get("robots_ignored"), None);
 }
 
 #[test]

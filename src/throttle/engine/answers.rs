@@ -58,7 +58,8 @@ impl Throttle {
             self.changes = changes;
             let asked = self.asked_hold(ticket, *scope, signal, observation.refused);
             if let Some((wait, source)) = asked {
-                self.hold_for(*scope, wait, source, id, signal, now);
+                let held = self.hold_for(*scope, wait, source, id, signal, now);
+                self.note_asked(ticket, *scope, (wait, held), source, now);
             }
             // An unchanged scope is on the wheel already or will be checked again before anything
             // else happens. If it is due and in no queue it may wait for the global cap, which
@@ -306,6 +307,7 @@ impl Throttle {
             .then_some((wait, DecisionSource::RateLimit))
     }
 
+    /// Holds a scope for the time that an answer asks for, within the bounds of the settings; returns that time.
     fn hold_for(
         &mut self,
         scope: ScopeId,
@@ -314,9 +316,9 @@ impl Throttle {
         id: u64,
         signal: &Signal,
         now: Instant,
-    ) {
+    ) -> Duration {
         if wait.is_zero() {
-            return;
+            return wait;
         }
         let cap = self.scope_ref(scope).profile.settings.backoff.max_delay;
         let capped = if self.settings.obey_fully {
@@ -332,7 +334,7 @@ impl Throttle {
         let is_new = self.scope_mut(scope).hold(hold);
         self.mark_held(scope);
         if !is_new {
-            return;
+            return capped;
         }
         let words = match source {
             DecisionSource::RetryAfter => "Retry-After",
@@ -365,6 +367,7 @@ impl Throttle {
             reason: Cow::Owned(reason),
             source,
         });
+        capped
     }
 
     /// Corrects the charge by the actual cost or the remaining quota that an answer reports.

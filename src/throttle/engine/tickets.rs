@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::super::asked::AskedHold;
 use super::super::cause::WaitCause;
 use super::super::scope::{Charges, NO_INDEX};
 use super::Throttle;
@@ -43,6 +44,8 @@ pub(super) struct Ticket {
     /// The scope whose gap delayed it when it was ready, by which rule, and since when.
     pub delayed_by: (ScopeId, WaitCause, Instant),
     pub state: TicketState,
+    /// What its reply asked for; `None` for nearly all.
+    pub asked: Option<Box<AskedHold>>,
     pub next: u32,
 }
 
@@ -112,6 +115,7 @@ impl Throttle {
             gap: Duration::ZERO,
             delayed_by: (first, WaitCause::Delay, Instant::FAR_FUTURE),
             state: TicketState::Preparing,
+            asked: None,
             next: NO_INDEX,
         }))
     }

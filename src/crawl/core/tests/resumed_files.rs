@@ -100,6 +100,7 @@ impl Output {
         let mut sink = FileSink::new(FileSinkOptions {
             warc: Some(warc),
             decisions: true,
+            robots: true,
             rotation,
             commits: true,
             ..FileSinkOptions::new(self.folder.path())
@@ -122,7 +123,9 @@ impl Output {
             ..sample()
         };
         run.sink.decision(&decision, Wall(0), &mut run.jobs);
-        run.sink.put(&mut samples::page(id), &mut run.jobs);
+        let mut page = samples::page(id);
+        page.robots = Some(Box::new(samples::robots()));
+        run.sink.put(&mut page, &mut run.jobs);
         self.put.push(id);
     }
 
@@ -191,6 +194,7 @@ impl Output {
             // It is about to get its number.
             let numbered = complete.replace("results.", "results-000001.");
             let numbered = numbered.replace("throttle.", "throttle-000001.");
+            let numbered = numbered.replace("robots.", "robots-000001.");
             let is_it = |name: &Path| name == Path::new(&complete) || name == Path::new(&numbered);
             let committed = listed
                 .filter(|file| is_it(&file.path))
@@ -215,10 +219,12 @@ impl Output {
         };
         let folder = self.folder.path();
         assert_eq!(ids(&checked_lines(folder)), self.committed);
-        let is_throttle = |path: &PathBuf| path.to_string_lossy().contains("/throttle");
-        let files = files_of(folder).into_iter().filter(is_throttle);
-        let decisions: Vec<Value> = files.flat_map(|path| lines(&path)).collect();
-        assert_eq!(ids(&decisions), self.committed);
+        for series in ["/throttle", "/robots"] {
+            let is_of_series = |path: &PathBuf| path.to_string_lossy().contains(series);
+            let files = files_of(folder).into_iter().filter(is_of_series);
+            let found: Vec<Value> = files.flat_map(|path| lines(&path)).collect();
+            assert_eq!(ids(&found), self.committed, "{series}");
+        }
     }
 }
 

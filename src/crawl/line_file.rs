@@ -1,4 +1,4 @@
-//! `orders.jsonl`: a line for each order that an operator gave. An order is acknowledged once its line is durable.
+//! A file to which lines of JSON are appended, each durable as soon as the disk can: `orders.jsonl`, `runs.jsonl`.
 
 use std::path::PathBuf;
 
@@ -6,50 +6,63 @@ use serde_json::Value;
 
 use crate::base::disk::{DiskDone, DiskJob, FileId};
 
-/// The lines of orders on their way to the disk.
-#[derive(Debug, Default)]
-pub struct OrdersFile {
+/// The lines of a file on their way to the disk.
+#[derive(Debug)]
+pub struct LineFile {
+    file: FileId,
     path: Option<PathBuf>,
     /// Its length when the crawl began.
     length: u64,
     is_open: bool,
-    /// Number of the last order of this run.
+    /// Number of the last line of this run.
     last: u64,
+    /// Number of the last line that is durable, or cannot be.
+    settled: u64,
     jobs: Vec<DiskJob>,
 }
 
-/// The line of an order is durable, or cannot be.
+/// A line is durable, or cannot be.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The order's number.
+    /// The line's number.
     pub number: u64,
     /// The system's error.
     pub error: Option<String>,
 }
 
-impl OrdersFile {
-    /// The file of this path, which has this length; it is made if that is 0.
-    pub fn new(path: PathBuf, length: u64) -> Self {
-        OrdersFile {
-            path: Some(path),
-            length,
-            ..OrdersFile::default()
+impl LineFile {
+    /// No file: lines are dropped.
+    pub fn none(file: FileId) -> Self {
+        LineFile {
+            file,
+            path: None,
+            length: 0,
+            is_open: false,
+            last: 0,
+            settled: 0,
+            jobs: Vec::new(),
         }
     }
 
-    /// Records an order. Returns its number, for [`Recorded`]; `None` without a file.
+    /// The file of this path, which has this length; it is made if that is 0.
+    pub fn new(file: FileId, path: PathBuf, length: u64) -> Self {
+        LineFile {
+            path: Some(path),
+            length,
+            ..LineFile::none(file)
+        }
+    }
+
+    /// Records a line. Returns its number, for [`Recorded`]; `None` without a file.
     pub fn record(&mut self, line: &Value) -> Option<u64> {
         let path = self.path.as_ref()?;
+        let file = self.file;
         if !self.is_open {
             self.is_open = true;
             let path = path.clone();
             self.jobs.push(match self.length {
-                0 => DiskJob::Create { file: FILE, path },
-                length => DiskJob::Open {
-                    file: FILE,
-                    path,
-                    length,
-                },
+                0 => DiskJob::Create { file, path },
+                length => DiskJob::Open { file, path, length },
             });
         }
         self.last += 1;
@@ -57,13 +70,18 @@ impl OrdersFile {
         let mut bytes = line.to_string().into_bytes();
         bytes.push(b'\n');
         self.jobs.push(DiskJob::Append {
-            file: FILE,
+            file,
             bytes,
             gzip: false,
             tag,
         });
-        self.jobs.push(DiskJob::Sync { file: FILE, tag });
+        self.jobs.push(DiskJob::Sync { file, tag });
         Some(tag)
+    }
+
+    /// Whether all lines are durable, or cannot be.
+    pub fn is_done(&self) -> bool {
+        self.settled == self.last
     }
 
     /// The jobs for the disk since the last call.
@@ -73,19 +91,20 @@ impl OrdersFile {
 
     /// Called with a finished job: whether it is one of this file's, and what it recorded.
     pub fn handle_disk(&mut self, done: &DiskDone) -> Option<Option<Recorded>> {
-        if done.file != Some(FILE) {
+        if done.file != Some(self.file) {
             return None;
         }
         let error = done.result.as_ref().err().map(ToString::to_string);
-        if let Some(error) = &error {
-            log::error!("cannot write orders.jsonl: {error}");
+        if let (Some(error), Some(path)) = (&error, &self.path) {
+            let name = path.file_name().unwrap_or_default();
+            log::error!("cannot write {}: {error}", name.display());
         }
         // Appends are followed by a sync with their number, which fails as well if they did.
         let is_sync = done.held == 0 && done.tag > 0;
         let number = done.tag;
+        if is_sync {
+            self.settled = self.settled.max(number);
+        }
         Some((error.is_some() || is_sync).then_some(Recorded { number, error }))
     }
 }
-
-/// Its file.
-const FILE: FileId = FileId(13);
