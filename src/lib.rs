@@ -19,6 +19,7 @@ pub mod throttle;
 #[doc(hidden)]
 pub mod frontier;
 mod admin;
+pub mod audit;
 mod state;
 pub mod sink;
 #[doc(hidden)]
@@ -157,6 +158,7 @@ mod pages {
         ReferenceProbe = "../docs/reference/probe.md";
         ReferenceControl = "../docs/reference/control.md";
         ReferenceReport = "../docs/reference/report.md";
+        ReferenceAudit = "../docs/reference/audit.md";
         ReferenceErrors = "../docs/reference/errors.md";
         BenchmarksMethod = "../docs/benchmarks/method.md";
         BenchmarksSpeed = "../docs/benchmarks/speed.md";

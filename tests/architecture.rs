@@ -22,6 +22,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("state", &["base", "wire", "frontier"]),
     // A sink may find links, and links are requests.
     ("sink", &["base", "wire", "fetch", "throttle", "frontier"]),
+    // Judges what a crawl wrote by other code than that which paces it.
+    ("audit", &["base", "wire"]),
     // The control interface: bytes in, requests out, replies back. It knows nothing of crawls.
     ("admin", &["base", "wire"]),
     (
@@ -85,6 +87,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
             "src/wire/warc.rs",
             "src/wire/proxy.rs",
             "src/sink/robots.rs",
+            "src/audit/robots.rs",
             "src/frontier/request.rs",
             "src/frontier/request/seeds.rs",
             "src/frontier/request/seeds/object.rs",

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
+use super::audit::AuditArgs;
 use super::generate::Shell;
 use super::links::LinksArgs;
 use super::report::ReportArgs;
@@ -113,6 +114,9 @@ pub enum Command {
     /// Make a page with plots from the files of a crawl, also of one that is running
     #[command(after_help = examples::REPORT)]
     Report(Report),
+    /// Judge from the files of a crawl whether it was polite; exits with 1 if it was not
+    #[command(after_help = examples::AUDIT)]
+    Audit(Audit),
     /// Print the completions of a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(Completions),
@@ -452,6 +456,34 @@ impl From<Report> for ReportArgs {
             folder: args.dir,
             out: args.out,
             json: args.json,
+        }
+    }
+}
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+pub struct Audit {
+    /// The output directory of the crawl
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Write a receipt for the owner of this host: each request to it, the rules in force, the verdict
+    #[arg(long, value_name = "HOST")]
+    pub site: Option<String>,
+    /// Print all verdicts as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write the JSON, or the receipt of --site, to a file; - is standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+impl From<Audit> for AuditArgs {
+    fn from(args: Audit) -> AuditArgs {
+        AuditArgs {
+            folder: args.dir,
+            site: args.site,
+            json: args.json,
+            out: args.out,
         }
     }
 }

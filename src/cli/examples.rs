@@ -87,6 +87,12 @@ Examples:
   argiope state crawl --url https://example.com/page
   argiope state crawl --export > rest.jsonl";
 
+pub const AUDIT: &str = "\
+Examples:
+  argiope audit crawl
+  argiope audit crawl --json | jq '.scopes[] | select(.verdict == \"violated\")'
+  argiope audit crawl --site example.com -o receipt.json";
+
 pub const REPORT: &str = "\
 Examples:
   argiope report crawl

@@ -13,7 +13,7 @@ mod line;
 mod names;
 mod outcomes;
 mod percentiles;
-mod results;
+pub(super) mod results;
 mod stored;
 mod timeline;
 mod totals;
@@ -153,7 +153,7 @@ fn begins_as_page(path: &Path) -> io::Result<bool> {
 }
 
 /// Replaces a page as a whole. What is no file, such as a pipe, is written to.
-fn write_page(page: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write_page(page: &Path, text: &str) -> io::Result<()> {
     match fs::metadata(page) {
         Ok(file) if !file.is_file() => return fs::write(page, text),
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -173,7 +173,7 @@ fn write_page(page: &Path, text: &str) -> io::Result<()> {
     replaced
 }
 
-fn now() -> Wall {
+pub(super) fn now() -> Wall {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     Wall(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -188,7 +188,6 @@ fn every_file_of_the_output_directory_is_documented() {
     known.insert(format!("{}/{}*", of("STATE"), of("SEEN")));
     known.insert(format!("{}/{}*", of("STATE"), of("QUEUE")));
     known.insert(constant("src/sink/directory/lock.rs", "NAME"));
-    known.insert(constant("src/sink/directory/outputs.rs", "ROBOTS"));
     for name in ["ORDERS", "RUNS", "SOCKET"] {
         known.insert(constant("src/sink/directory/control.rs", name));
     }

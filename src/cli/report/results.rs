@@ -46,6 +46,22 @@ const LINE_MAX: u64 = 64 * 1024 * 1024;
 /// # Errors
 /// A file cannot be opened or read.
 pub fn read(folder: &Path, mut add: impl FnMut(&Line<'_>)) -> io::Result<LinesRead> {
+    read_raw(folder, |line| {
+        let line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        add(&line);
+        Ok(())
+    })
+}
+
+/// The same for other readers of the lines: `add` gets the bytes of each whole line, and returns what is wrong with
+/// one that is damaged.
+///
+/// # Errors
+/// A file cannot be opened or read.
+pub fn read_raw(
+    folder: &Path,
+    mut add: impl FnMut(&[u8]) -> Result<(), String>,
+) -> io::Result<LinesRead> {
     let mut reader = LineReader::results(folder, LINE_MAX)?;
     let mut found = LinesRead::default();
     while let Some(at) = reader.next()? {
@@ -56,14 +72,11 @@ pub fn read(folder: &Path, mut add: impl FnMut(&Line<'_>)) -> io::Result<LinesRe
                 continue;
             }
             LineEnd::TooLong => Err(format!("it is longer than {LINE_MAX} bytes")),
-            LineEnd::Whole => serde_json::from_slice(at.text).map_err(|error| error.to_string()),
+            LineEnd::Whole => add(at.text),
             _ => Err("it has no end".to_owned()),
         };
         match line {
-            Ok(line) => {
-                add(&line);
-                found.lines += 1;
-            }
+            Ok(()) => found.lines += 1,
             Err(reason) => {
                 found.bad += 1;
                 if found.bad_lines.len() < BAD_LINES_MAX {

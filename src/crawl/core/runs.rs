@@ -109,6 +109,7 @@ fn of_entry(entry: &EntrySettings) -> Value {
         "delay_per_slot": seconds(of.delay_per_slot),
         "jitter": range(of.jitter),
         "backoff_jitter": of.backoff.enabled.then(|| range(of.backoff.jitter)),
+        "hold_until": of.hold_until.map(|at| at.to_string()),
         "hold_max": seconds(of.backoff.max_delay),
         "rampup_min_delay": of.rampup.as_ref().map(|rampup| seconds(rampup.min_delay)),
         "requests_per_minute": of.requests_per_minute,

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::line_file::LineFileName;
-use super::outputs::{RESULTS, entries};
+use super::outputs::{RESULTS, ROBOTS, entries};
 use crate::base::compression::Compression;
 use crate::wire::coding::{Budget, CodingError, Decoder};
 
@@ -25,6 +25,14 @@ impl LineFile {
     /// The directory cannot be read.
     pub fn results(folder: &Path) -> io::Result<Vec<LineFile>> {
         LineFile::series(&folder.join(RESULTS))
+    }
+
+    /// The files of the archive of robots.txt, in the same way.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn robots(folder: &Path) -> io::Result<Vec<LineFile>> {
+        LineFile::series(&folder.join(ROBOTS))
     }
 
     /// The files of the series that begins with this path.
