@@ -13,8 +13,8 @@ pub fn page() -> Response {
 /// Only the style and the script of the file, by their digests, which a test compares; requests to the crawl only.
 /// The script cannot turn text into elements, even by mistake.
 const POLICY: &str = "default-src 'none'; \
-    style-src 'sha256-Z2ertVIQ77qEOexuCiGCKW4hnOiWzcm2xCL8R8MGxjw='; \
-    script-src 'sha256-g5VUGYxyYJMFW6IJc+fwlR5ktl73beeGqfcmRu/QPko='; \
+    style-src 'sha256-Bi9WNHLNCjiUmEv9UG0wNbGjmjRwmib4Q+uYMqGzDKU='; \
+    script-src 'sha256-k98JATtVn3eAA0U93buZRMvtBv+jIn9cReaiB8Co7zA='; \
     connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 

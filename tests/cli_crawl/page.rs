@@ -130,10 +130,13 @@ fn chromium_shows_what_the_server_saw_and_gives_orders() {
     // Nothing departs now.
     check_figures(&mut browser, &server);
     check_hostile_names(&mut browser, crawl.folder());
+    check_questions(&mut browser, &server);
+    check_other_orders(&mut browser, &server, crawl.folder());
     check_accessibility(&mut browser);
     take_pictures(&mut browser);
     assert_eq!(browser.take_complaints(), [] as [Value; 0]);
-    reply_of(crawl.folder(), &["stop", "--now"]);
+    browser.value("document.getElementById('really').checked = true");
+    browser.value("document.getElementById('end').requestSubmit()");
     going.wait().expect(3);
     browser.wait("document.getElementById('state').textContent.startsWith('The crawl is over')");
     assert_eq!(browser.text("lost"), "");
@@ -151,7 +154,7 @@ fn check_orders(browser: &mut Browser, server: &Server) {
         .filter((one) => !one.matches(':disabled')).length";
     assert_eq!(browser.value(enabled), json!(0));
     browser.value(&enter("wrong"));
-    assert_eq!(browser.value(enabled), json!(5));
+    assert_eq!(browser.value(enabled), json!(9));
     browser.value("document.getElementById('pause').click()");
     browser
         .wait("document.getElementById('ordered').textContent.includes('the token is not that')");
@@ -255,6 +258,74 @@ fn check_hostile_names(browser: &mut Browser, folder: &Path) {
     );
 }
 
+/// A URL and a host are asked for; what the crawl answers is shown.
+fn check_questions(browser: &mut Browser, server: &Server) {
+    let ask = |browser: &mut Browser, subject: &str| {
+        let subject = json!(subject);
+        browser.value(&format!(
+            "document.getElementById('subject').value = {subject}; document.getElementById('ask').requestSubmit()"
+        ));
+    };
+    ask(browser, &server.url("/page/2996"));
+    browser.wait(
+        "document.getElementById('subject-facts').textContent.includes('the crawl is paused')",
+    );
+    let first = browser.value("document.querySelector('#subject-waits li').textContent");
+    assert_eq!(first, json!("the crawl is paused"));
+    let state = "document.querySelector('#subject-facts dd').textContent";
+    assert_eq!(browser.value(state), json!("queued"));
+    let asked = &server.asked()[0].target;
+    ask(browser, &server.url(asked));
+    browser.wait(&format!("{state} === 'ended'"));
+    ask(browser, &format!("127.0.0.1:{}", server.port()));
+    browser
+        .wait("document.getElementById('subject-facts').textContent.includes('Idle connections')");
+    ask(browser, "<b>://");
+    browser.wait("document.getElementById('answer').textContent.startsWith('Error: ')");
+    browser.take_complaints();
+}
+
+/// A scope is held and released, what was learned of it is forgotten, a pattern is excluded, a seed is added. The
+/// crawl is paused all the time.
+fn check_other_orders(browser: &mut Browser, server: &Server, folder: &Path) {
+    let ordered = |browser: &mut Browser, words: &str| {
+        let words = json!(words);
+        browser.wait(&format!(
+            "document.getElementById('ordered').textContent.includes({words})"
+        ));
+    };
+    let click = |id: &str| format!("document.getElementById('{id}').click()");
+    let submit = |id: &str| format!("document.getElementById('{id}').requestSubmit()");
+    browser.value(&click("hold"));
+    ordered(browser, "is held until");
+    let scope = reply_of(folder, &["scope", HOSTILE[0]]);
+    assert_eq!(scope["settings"]["delay"], json!(7.5), "{scope}");
+    assert!(scope["settings"]["hold_until"].is_string(), "{scope}");
+    browser.value(&click("release"));
+    ordered(browser, "is over");
+    let scope = reply_of(folder, &["scope", HOSTILE[0]]);
+    assert_eq!(scope["settings"], json!({"delay": 7.5}));
+    browser.value(&click("forget"));
+    ordered(browser, "is forgotten");
+    browser.value("document.getElementById('excluded-name').value = 're:<img src=x>'");
+    browser.value(&submit("exclusion"));
+    ordered(browser, "is excluded");
+    let excluded = browser.text("excluded");
+    assert_eq!(excluded, "Excluded by order: re:<img src=x>");
+    browser.value(&click("include"));
+    ordered(browser, "is not excluded");
+    assert_eq!(browser.text("excluded"), "");
+    let seeds = json!(format!("{}\n", server.url("/page/more")));
+    browser.value(&format!("document.getElementById('seeds').value = {seeds}"));
+    browser.value(&submit("more"));
+    ordered(browser, "1 seeds are added");
+    let url = reply_of(folder, &["url", &server.url("/page/more")]);
+    assert_eq!(url["state"], json!("queued"));
+    // It ends only if that is confirmed.
+    browser.value(&submit("end"));
+    assert_eq!(reply_of(folder, &[])["phase"], json!("running"));
+}
+
 /// Controls, images and tables have names, and every control is reached by the Tab key.
 fn check_accessibility(browser: &mut Browser) {
     let tree = browser.call("Accessibility.getFullAXTree", json!({}));
@@ -284,7 +355,7 @@ fn check_accessibility(browser: &mut Browser) {
     }
     browser.value("document.activeElement.blur(); window.scrollTo(0, 0)");
     let mut reached = Vec::new();
-    for _ in 0..40 {
+    for _ in 0..60 {
         browser.press_tab();
         reached
             .push(browser.value("document.activeElement.id || document.activeElement.textContent"));
@@ -297,6 +368,11 @@ fn check_accessibility(browser: &mut Browser) {
         "resume",
         "pace-scope",
         "pace-delay",
+        "subject",
+        "hold",
+        "excluded-name",
+        "seeds",
+        "really",
     ] {
         assert!(reached.contains(&json!(id)), "{id}: {reached:?}");
     }
