@@ -293,6 +293,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("reading", "control workload flights network output"),
     ("report", "control workload work throttle network output"),
     ("restoring", "work frontier requests network journal"),
+    ("rotating", "output journal"),
     ("runs", "control frontier throttle network output"),
     ("scope_orders", "throttle"),
     ("scopes", "work frontier throttle"),

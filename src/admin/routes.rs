@@ -50,6 +50,8 @@ pub enum Resource {
     HostPriority,
     /// Cancels the requests of a scope.
     CancelScope,
+    /// Closes the output files.
+    Rotate,
     /// Adds seeds.
     AddSeeds,
     /// Hosts that were excluded by order.
@@ -178,6 +180,7 @@ pub const ROUTES: &[Route] = &[
     order("POST", "/v1/pause", Resource::Pause),
     order("POST", "/v1/resume", Resource::Resume),
     order("POST", "/v1/stop", Resource::Stop),
+    order("POST", "/v1/rotate", Resource::Rotate),
     order("POST", "/v1/seeds", Resource::AddSeeds),
     get(
         "/v1/exclusions",

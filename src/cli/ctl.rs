@@ -76,6 +76,8 @@ pub enum Job {
     Resume,
     /// Ends the crawl, within this time.
     Stop(Option<Duration>),
+    /// Closes the output files.
+    Rotate,
     /// Adds the seeds in a file.
     Seeds(PathBuf),
     /// Excludes hosts and domains.
@@ -160,6 +162,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
         Job::Cancel(name) => client.post(&format!("/v1/scopes/{}/cancel", encoded(&name)))?,
         Job::Pause => client.post("/v1/pause")?,
         Job::Resume => client.post("/v1/resume")?,
+        Job::Rotate => client.post("/v1/rotate")?,
         Job::Stop(None) => client.post("/v1/stop")?,
         Job::Stop(Some(grace)) => {
             let body = json!({"grace": grace.as_secs_f64()}).to_string();

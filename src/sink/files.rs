@@ -583,15 +583,22 @@ impl DiskSink for FileSink {
         self.account(before, disk);
     }
 
-    fn rotate(&mut self, disk: &mut Vec<DiskJob>) {
+    fn rotate(&mut self, disk: &mut Vec<DiskJob>) -> Vec<String> {
         let before = disk.len();
-        self.line_files_mut().for_each(|lines| lines.rotate(disk));
+        let lines = self.line_files_mut();
+        let mut closed: Vec<PathBuf> = lines.filter_map(|lines| lines.rotate(disk)).collect();
         if let Some(warc) = &mut self.warc
             && let Some(open) = warc.close_open(disk)
         {
             self.durable.complete(open);
+            closed.extend(warc.path(open));
         }
         self.account(before, disk);
+        let name = |path: &PathBuf| {
+            let below = path.strip_prefix(&self.options.folder).unwrap_or(path);
+            below.to_string_lossy().into_owned()
+        };
+        closed.iter().map(name).collect()
     }
 
     fn finish(&mut self, disk: &mut Vec<DiskJob>) {

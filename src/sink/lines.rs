@@ -297,21 +297,21 @@ impl LineFiles {
         self.batches.push_back(Batch { file, numbers });
     }
 
-    /// Closes the open file, unless it has no line. The next line begins another.
-    pub(super) fn rotate(&mut self, disk: &mut Vec<DiskJob>) {
+    /// Closes the open file, unless it has no line. The next line begins another. Returns the name that the file
+    /// gets.
+    pub(super) fn rotate(&mut self, disk: &mut Vec<DiskJob>) -> Option<PathBuf> {
         if self.is_pipe() || self.stage != Stage::Open {
-            return;
+            return None;
         }
         self.hand_over(disk);
         let is_empty = |open: &OpenFile| open.size + open.in_flight == 0;
-        let Some(open) = self.open.take_if(|open| !is_empty(open)) else {
-            return;
-        };
+        let open = self.open.take_if(|open| !is_empty(open))?;
         self.since = None;
         if open.id == self.files_from {
             self.unnumbered = None;
         }
         self.complete(open.id, disk);
+        self.final_name(open.id)
     }
 
     /// No more lines come: closes the last file.

@@ -227,9 +227,10 @@ impl<A: DiskSink, B: DiskSink> DiskSink for Tee<A, B> {
         self.second.on_time(now, disk);
     }
 
-    fn rotate(&mut self, disk: &mut Vec<DiskJob>) {
-        self.first.rotate(disk);
-        self.second.rotate(disk);
+    fn rotate(&mut self, disk: &mut Vec<DiskJob>) -> Vec<String> {
+        let mut closed = self.first.rotate(disk);
+        closed.extend(self.second.rotate(disk));
+        closed
     }
 
     fn finish(&mut self, disk: &mut Vec<DiskJob>) {

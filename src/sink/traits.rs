@@ -277,8 +277,11 @@ pub trait DiskSink: Send {
     fn on_time(&mut self, _now: Wall, _disk: &mut Vec<DiskJob>) {}
 
     /// Closes the output files and begins others with what comes next, by an order of the crawl's operator. Files
-    /// without content are not closed.
-    fn rotate(&mut self, _disk: &mut Vec<DiskJob>) {}
+    /// without content are not closed. Returns the final names of the files that are closed, relative to the output
+    /// directory; in a crawl with a state they get them after the next commit.
+    fn rotate(&mut self, _disk: &mut Vec<DiskJob>) -> Vec<String> {
+        Vec::new()
+    }
 
     /// As [`Sink::finish`]. Jobs under way are still reported by `disk_done`.
     fn finish(&mut self, _disk: &mut Vec<DiskJob>) {}

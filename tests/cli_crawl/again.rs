@@ -57,7 +57,7 @@ fn overwrite_keeps_a_seeds_file_as_pending_jsonl_old() {
 }
 
 /// Waits until a file is there.
-fn wait_for_file(path: &Path) {
+pub fn wait_for_file(path: &Path) {
     let began = Instant::now();
     while !path.exists() {
         assert!(began.elapsed() < Duration::from_secs(30), "{path:?}");

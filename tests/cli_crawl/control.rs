@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::again::wait_for_file;
 use crate::run::{Crawl, Ended, Going, check_refused};
 use crate::server::{Asked, Server, page};
 
@@ -147,6 +148,15 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
     let long = crawl.file("long", long.as_bytes());
     let added = reply_of(folder, &["seeds", long.to_str().expect("a path")]);
     assert_eq!(added["accepted"], json!(110));
+    let closed = reply_of(folder, &["rotate"])["closed"].clone();
+    let names = closed.as_array().expect("a list");
+    assert_eq!(names[0], json!("results-000001.jsonl"));
+    let is_warc = |name: &str| name.starts_with("warc/argiope-");
+    assert!(names[1].as_str().is_some_and(is_warc), "{closed}");
+    for name in names {
+        wait_for_file(&folder.join("out").join(name.as_str().expect("a name")));
+    }
+    assert!(!folder.join("out/results.jsonl").exists());
     assert_eq!(reply_of(folder, &["stop", "--now"]), json!({"grace": 0.0}));
     let ended = going.wait().expect(3);
     assert!(!is_listening(folder));
@@ -166,13 +176,17 @@ fn an_operator_pauses_paces_and_stops_a_crawl_whose_server_sees_it() {
     assert_eq!(
         names,
         [
-            "pause", "resume", "scope", "forget", "scope", "seeds", "stop"
+            "pause", "resume", "scope", "forget", "scope", "seeds", "rotate", "stop"
         ]
     );
     assert_eq!(orders[2]["after"], json!({"delay": 10}));
     assert_eq!(orders[3]["before"], json!({"delay": 10}));
     assert_eq!(orders[4]["after"], json!({"delay": 10}));
     assert!(crawled.read("pending.jsonl").contains("/extra"));
+    let rotated = orders.iter().find(|line| line["order"] == "rotate");
+    assert_eq!(rotated.expect("its line")["closed"], closed);
+    // What the server was asked for has its line, in one of the files.
+    assert_eq!(crawled.lines().len(), server.asked().len());
 }
 
 #[test]

@@ -253,8 +253,8 @@ impl DiskSink for FullNowAndThen {
         self.inner.on_time(now, disk);
     }
 
-    fn rotate(&mut self, disk: &mut Vec<DiskJob>) {
-        self.inner.rotate(disk);
+    fn rotate(&mut self, disk: &mut Vec<DiskJob>) -> Vec<String> {
+        self.inner.rotate(disk)
     }
 
     fn finish(&mut self, disk: &mut Vec<DiskJob>) {
@@ -454,6 +454,10 @@ fn check(seed: u64) {
             check_commit(&run, &state);
         }
         let pauses = rng.chance(0.5);
+        if own.chance(0.5) {
+            // A crawl that has ended takes no commands.
+            let _ = handle.rotate();
+        }
         match pauses {
             true => handle.pause(),
             false => is_full.set(true),

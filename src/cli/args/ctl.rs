@@ -120,6 +120,8 @@ enum CtlCommand {
         #[arg(long)]
         now: bool,
     },
+    /// Close the output files, those with results, and begin others
+    Rotate,
     /// Add seeds: lines as in --seeds
     Seeds {
         /// The file; - is stdin
@@ -155,6 +157,7 @@ impl From<Ctl> for CtlArgs {
                 true => Some(Duration::ZERO),
                 false => grace,
             }),
+            CtlCommand::Rotate => Job::Rotate,
             CtlCommand::Seeds { file } => Job::Seeds(file),
             CtlCommand::Exclude { names } => Job::Exclude(names),
             CtlCommand::Include { names } => Job::Include(names),

@@ -246,6 +246,16 @@ impl Handle {
         self.send(Command::Feedback(Box::new(feedback)))
     }
 
+    /// Closes the output files, those that have something, and begins others with what comes next:
+    /// [`DiskSink::rotate`](crate::DiskSink::rotate). In a crawl with a state they get their final names after the
+    /// next commit.
+    ///
+    /// # Errors
+    /// As [`Handle::cancel`].
+    pub fn rotate(&self) -> Result<(), ControlError> {
+        self.send(Command::Rotate)
+    }
+
     /// Stops departures until [`Handle::resume`]. Requests that have departed run to their end, those
     /// about to depart return to their queue, and the clocks of delays, holds and quotas keep running. It is
     /// also over with the last handle.

@@ -87,6 +87,8 @@ pub enum Command {
     SetScope(String, Box<ScopePatch>),
     /// Reports what is known of a scope.
     Feedback(Box<Feedback>),
+    /// Closes the output files.
+    Rotate,
 }
 
 impl Command {
@@ -96,7 +98,7 @@ impl Command {
             // All cancels of a turn share one search.
             Command::Cancel(_) | Command::CancelScope(..) => 0,
             Command::SetScope(name, _) if covers_many_scopes(name) => COMMANDS_TIME,
-            Command::SetScope(..) | Command::Feedback(_) => 1,
+            Command::SetScope(..) | Command::Feedback(_) | Command::Rotate => 1,
         }
     }
 }

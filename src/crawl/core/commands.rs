@@ -49,6 +49,7 @@ impl<I: Io> Core<I> {
                         );
                     }
                 }
+                Command::Rotate => drop(self.rotate_files()),
                 Command::Feedback(feedback) => self.throttle.feedback(&feedback, self.now),
             }
         }

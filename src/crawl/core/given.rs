@@ -31,6 +31,7 @@ impl<I: Io> Core<I> {
             Resource::HostPriority => self.order_host_priority(&asked),
             Resource::ForgetScope => self.order_forget(&asked),
             Resource::CancelScope => self.order_cancel(&asked),
+            Resource::Rotate => self.order_rotation(&asked),
             Resource::AddSeeds => self.order_seeds(&asked),
             Resource::Exclude => self.order_exclusion(&asked, true),
             Resource::Include => self.order_exclusion(&asked, false),

@@ -34,6 +34,7 @@ mod questions;
 mod reading;
 mod report;
 mod restoring;
+mod rotating;
 mod runs;
 mod scope_orders;
 mod scopes;

@@ -105,6 +105,7 @@ impl<I: Io> Core<I> {
             | Resource::ForgetScope
             | Resource::HostPriority
             | Resource::CancelScope
+            | Resource::Rotate
             | Resource::AddSeeds
             | Resource::Exclude
             | Resource::Include => return self.take_order(asked),

@@ -202,6 +202,11 @@ impl Output {
         self.sink.flush(&mut self.jobs);
     }
 
+    /// The sink closes its files and begins others. Returns the names of those that are closed.
+    pub fn rotate(&mut self) -> Vec<String> {
+        self.sink.rotate(&mut self.jobs)
+    }
+
     /// The crawl continues from its last commit.
     pub fn resume(&mut self, last: Option<&Commit>) {
         self.sink.resumed(last, &mut self.jobs);

@@ -459,12 +459,17 @@ impl Trial {
         let stops_at = (has_faults && rng.below(4) == 0).then(|| rng.below(turns));
         let mut reason = None;
         let mut own = Rng::from_seed(self.seed).fork(format!("orders of run {}", self.runs));
+        let mut of_files = own.fork("files");
         let ordered_at: Vec<u64> = (0..own.below(6)).map(|_| own.below(turns)).collect();
         let is_ordered = has_faults && self.seed % 2 == 1;
         let mut orders = Vec::new();
         for turn in 0..turns {
             if is_ordered && ordered_at.contains(&turn) {
                 orders.extend(self.orders.give(&mut crawler, &numbers, &mut own));
+            }
+            if has_faults && of_files.chance(0.01) {
+                // A crawl that is over takes no commands.
+                let _ = crawler.handle().rotate();
             }
             if stops_at == Some(turn) {
                 crawler.stopper().stop();

@@ -634,6 +634,7 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     check("GET", "/v1/exclusions", "", "Exclusions");
     check("POST", "/v1/pause", "", "Paused");
     check("POST", "/v1/resume", "", "Paused");
+    check("POST", "/v1/rotate", "", "Rotated");
     check("POST", "/v1/seeds", "http://10.0.0.3/1", "Seeds");
     assert_eq!(trial.ask_well("GET", "/v1/openapi.json", ""), description);
     let metrics = trial.ask_well("GET", "/metrics", "");

@@ -139,7 +139,7 @@ impl Output {
     fn step(&mut self, run: &mut Run) -> bool {
         match self.rng.below(6) {
             0..=2 => self.put(run),
-            3 if self.put.len().is_multiple_of(5) => run.sink.rotate(&mut run.jobs),
+            3 if self.put.len().is_multiple_of(5) => drop(run.sink.rotate(&mut run.jobs)),
             3 => run.sink.flush(&mut run.jobs),
             4 if run.preparing.is_none() => self.prepare(run),
             _ => return self.advance(run) || self.rng.below(4) > 0,
