@@ -40,9 +40,10 @@ pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
     Admin, AdmitError, Builder, ControlError, Crawler, Damage, EndedRequest, FinishReason, Handle,
-    HostFacts, LoadPhase, LoadProgress, OrderedSettings, Pending, QueuedRequest, RequestEnd,
-    RequestSource, ScopeFacts, SetUpError, Snapshot, SourceError, SourcePoll, State,
-    StateBeginning, StateContents, StateError, Stopper, SubmitError, Turn, Wake,
+    HostFacts, LoadPhase, LoadProgress, OrderedSettings, Pending, QueuedRequest, RefusedSetting,
+    ReloadAnswer, ReloadError, RequestEnd, RequestSource, ScopeFacts, SetUpError, Snapshot,
+    SourceError, SourcePoll, State, StateBeginning, StateContents, StateError, Stopper,
+    SubmitError, Turn, Wake,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;

@@ -252,6 +252,10 @@ fn machines_of_a_crawl_do_not_import_each_other() {
 /// the method to where its machines are.
 const TOUCHED: &[(&str, &str)] = &[
     (
+        "adopting",
+        "control frontier requests throttle network orders",
+    ),
+    (
         "cancelling",
         "work frontier throttle flights network journal",
     ),
@@ -280,6 +284,8 @@ const TOUCHED: &[(&str, &str)] = &[
     ("health", "workload frontier classifier outage"),
     ("inputs", "control workload work frontier network output"),
     ("lanes", "frontier throttle network outage"),
+    ("limiting", "journal overrides"),
+    ("logging", "steering"),
     ("names", "frontier requests throttle network outage"),
     ("offers", "work frontier pages journal"),
     ("orders", "work throttle network journal spill orders"),
@@ -291,6 +297,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("phase", "control workload frontier throttle network output"),
     ("progress", "control throttle network output journal spill"),
     ("reading", "control workload flights network output"),
+    ("reloading", "control journal orders overrides steering"),
     ("report", "control workload work throttle network output"),
     ("restoring", "work frontier requests network journal"),
     ("rotating", "output journal"),

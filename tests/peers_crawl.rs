@@ -3,6 +3,7 @@
 #![cfg(feature = "cli")]
 
 mod peers;
+mod terminal;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -380,9 +381,9 @@ fn a_closed_terminal_shuts_a_crawl_down_unless_hup_is_ignored() {
     let resolve = format!("*:{}:127.0.0.1", nginx.web.http);
     let arguments = [&url, "--resolve", &resolve, "-s", "DOWNLOAD_DELAY=0.05"];
     let hung_up = folder.join("hung-up");
-    // This test may itself be run by `nohup`.
-    let mut minding = Command::new("env");
-    minding.args(["--default-signal=HUP", crawl::BINARY]);
+    let (_shown, written) = terminal::terminal();
+    let mut minding = Command::new(crawl::BINARY);
+    terminal::control_by(&mut minding, &written);
     let child = crawl::start_by(minding, &hung_up, &arguments);
     let mut nohup = Command::new("nohup");
     nohup.arg(crawl::BINARY);

@@ -113,7 +113,7 @@ fn every_named_setting_exists() {
 fn every_setting_is_documented_with_its_default() {
     let settings = argiope::settings::all().iter();
     let table = table(
-        "name | value | default | meaning | in a scope",
+        "name | value | default | meaning | in a scope | reload",
         settings.map(|setting| {
             [
                 format!("`{}`", setting.name),
@@ -121,6 +121,7 @@ fn every_setting_is_documented_with_its_default() {
                 in_code(&readable(&setting.default().into(), setting.kind)),
                 escaped(setting.meaning),
                 in_code(setting.scope_key.unwrap_or_default()),
+                if setting.is_live { "yes" } else { "" }.to_owned(),
             ]
             .join(" | ")
         }),

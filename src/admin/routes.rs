@@ -60,6 +60,18 @@ pub enum Resource {
     Exclude,
     /// Withdraws that.
     Include,
+    /// Limits of the crawl.
+    Limits,
+    /// Changes limits.
+    ChangeLimits,
+    /// Reads the configuration anew.
+    Reload,
+    /// Withdraws the settings that a scope was given.
+    WithdrawScope,
+    /// The level of the log.
+    Log,
+    /// Changes it.
+    ChangeLog,
 }
 
 /// A method and a path.
@@ -176,6 +188,7 @@ pub const ROUTES: &[Route] = &[
     order("PUT", "/v1/hosts/{name}/priority", Resource::HostPriority),
     order("PATCH", "/v1/scopes/{name}", Resource::MergeScope),
     order("POST", "/v1/scopes/{name}/forget", Resource::ForgetScope),
+    order("DELETE", "/v1/scopes/{name}", Resource::WithdrawScope),
     order("POST", "/v1/scopes/{name}/cancel", Resource::CancelScope),
     order("POST", "/v1/pause", Resource::Pause),
     order("POST", "/v1/resume", Resource::Resume),
@@ -190,6 +203,11 @@ pub const ROUTES: &[Route] = &[
     ),
     order("PUT", "/v1/exclusions/{name}", Resource::Exclude),
     order("DELETE", "/v1/exclusions/{name}", Resource::Include),
+    get("/v1/limits", &[], Permission::Read, Resource::Limits),
+    order("PUT", "/v1/limits", Resource::ChangeLimits),
+    order("POST", "/v1/reload", Resource::Reload),
+    get("/v1/log", &[], Permission::Read, Resource::Log),
+    order("PUT", "/v1/log", Resource::ChangeLog),
 ];
 
 /// The format of metrics that a client prefers.
@@ -341,7 +359,7 @@ mod tests {
         let allow = response.fields.iter().find(|(name, _)| *name == "Allow");
         assert_eq!(
             allow.map(|(_, value)| value.as_str()),
-            Some("GET, PUT, PATCH")
+            Some("GET, PUT, PATCH, DELETE")
         );
     }
 

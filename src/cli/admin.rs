@@ -15,7 +15,7 @@ pub fn listen(
     at: SocketAddr,
     token_file: Option<&Path>,
 ) -> Result<(), Usage> {
-    let mut admin = Admin::new().listen(at);
+    let mut admin = Admin::new().listen(at).set_log_level();
     match token_file {
         Some(path) => admin = admin.token(token_in(path)?),
         None if !at.ip().to_canonical().is_loopback() => {
@@ -37,7 +37,7 @@ pub fn listen(
 /// Listens at the socket in a locked output directory. A crawl without it works as well.
 pub fn serve_in(crawler: &mut Crawler, lock: &DirectoryLock) {
     let served = ControlFiles::prepare(lock).and_then(|files| {
-        let admin = Admin::new().socket(files.socket);
+        let admin = Admin::new().socket(files.socket).set_log_level();
         crawler.serve(admin.orders(files.orders, files.orders_length))
     });
     if let Err(error) = served {

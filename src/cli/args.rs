@@ -188,7 +188,7 @@ pub struct Crawl {
     deny: Vec<String>,
     /// Send no requests to the hosts, *.domains and CIDRs in this file
     #[arg(long, value_name = "FILE", help_heading = LIMITS)]
-    exclude: Vec<PathBuf>,
+    pub exclude: Vec<PathBuf>,
     /// Write WARC files (default)
     #[arg(long, overrides_with = "no_warc")]
     warc: bool,

@@ -21,6 +21,7 @@ use super::args::Crawl;
 use super::feed::{self, FeedOf, Feeder, Seeds, Unfed};
 use super::pending;
 use super::progress::Shown;
+use super::reload::Sources;
 use super::resume::{self, Resumed, RunInputs};
 use super::room::{Room, is_full};
 use super::signals::Received;
@@ -34,6 +35,11 @@ pub fn run(
     resumed: Option<Resumed>,
     received: Received,
 ) -> anyhow::Result<i32> {
+    let args = Arc::new(args);
+    let sources = Sources {
+        args: Arc::clone(&args),
+        stored: (resumed.as_ref()).map(|resumed| resumed.inputs.settings.clone()),
+    };
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let inputs = inputs(&args.seeds)?;
     let continues_stdout = (resumed.as_ref()).is_some_and(|resumed| resumed.inputs.to_stdout);
@@ -132,6 +138,8 @@ pub fn run(
         builder = builder.state(state);
     }
     let mut crawler = set_up(builder)?;
+    crawler.reload_from(sources.answers());
+    received.reload_on_hangup();
     if let Some(at) = args.admin {
         admin::listen(&mut crawler, at, args.admin_token_file.as_deref())?;
     }

@@ -84,6 +84,14 @@ pub enum Job {
     Exclude(Vec<String>),
     /// Withdraws that.
     Include(Vec<String>),
+    /// Changes limits, or shows them.
+    Limits(Vec<String>),
+    /// Withdraws the settings that a scope was given.
+    Unset(String),
+    /// Reads the configuration anew.
+    Reload,
+    /// Changes the log level, or shows it.
+    Log(Option<String>),
 }
 
 /// The end of a hold.
@@ -171,6 +179,20 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
         Job::Seeds(path) => add_seeds(&client, &path)?,
         Job::Exclude(names) => change_exclusions(&client, "PUT", &names)?,
         Job::Include(names) => change_exclusions(&client, "DELETE", &names)?,
+        Job::Limits(limits) if limits.is_empty() => client.get("/v1/limits")?,
+        Job::Limits(limits) => {
+            let limits = limits_of(&limits)?.to_string();
+            client.call("PUT", "/v1/limits", limits.as_bytes())?
+        }
+        Job::Unset(name) => {
+            client.call("DELETE", &format!("/v1/scopes/{}", encoded(&name)), b"")?
+        }
+        Job::Reload => client.post("/v1/reload")?,
+        Job::Log(None) => client.get("/v1/log")?,
+        Job::Log(Some(level)) => {
+            let body = json!({"level": level}).to_string();
+            client.call("PUT", "/v1/log", body.as_bytes())?
+        }
     };
     let text = serde_json::to_string_pretty(&reply)?;
     writeln!(io::stdout(), "{text}")?;
@@ -235,6 +257,26 @@ fn add_seeds(client: &Client<'_>, path: &Path) -> anyhow::Result<Value> {
             rejected.extend(more.iter().cloned());
         }
     }
+}
+
+/// Limits as a JSON object, from `name=value` each; without a value, the order is withdrawn.
+fn limits_of(limits: &[String]) -> Result<Value, Usage> {
+    let mut object = Map::new();
+    for limit in limits {
+        let Some((name, value)) = limit.split_once('=') else {
+            return Err(Usage(format!(
+                "{limit:?} is no limit: write NAME=VALUE, such as concurrent_requests=100, or NAME= to withdraw an order"
+            )));
+        };
+        let value = match value {
+            "" => Value::Null,
+            value => serde_json::from_str(value).unwrap_or_else(|_| json!(value)),
+        };
+        if object.insert(name.to_owned(), value).is_some() {
+            return Err(Usage(format!("{name} is given twice: give it once")));
+        }
+    }
+    Ok(object.into())
 }
 
 /// A patch of a scope's settings as JSON, from `key=value` each, or one object.
@@ -370,6 +412,18 @@ const BYTES_AT_ONCE: usize = 256 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_given_by_name_and_withdrawn_without_a_value() {
+        let of = |limits: &[&str]| {
+            let limits: Vec<String> = limits.iter().map(|&text| text.to_owned()).collect();
+            limits_of(&limits)
+        };
+        let limits = of(&["max=3", "time=2h", "pages="]).expect("they are sound");
+        assert_eq!(limits, json!({"max": 3, "time": "2h", "pages": null}));
+        assert!(of(&["max"]).is_err());
+        assert!(of(&["max=1", "max=2"]).is_err());
+    }
 
     #[test]
     fn settings_of_a_scope_are_given_as_pairs_or_as_an_object() {

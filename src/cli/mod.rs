@@ -21,6 +21,7 @@ mod room;
 mod signals;
 mod progress;
 mod report;
+mod reload;
 mod resume;
 mod ctl;
 mod state;

@@ -200,12 +200,19 @@ impl Resumed {
         };
         shown.end();
         let state = read.map_err(|error| Usage(format!("--resume: {error}")))?;
-        let inputs = serde_json::from_str(state.settings()).map_err(|_| {
+        let inputs: Result<RunInputs, _> = serde_json::from_str(state.settings());
+        let mut inputs = inputs.map_err(|_| {
             Usage(format!(
                 "--resume: the state in {} was not written by this command",
                 out.display()
             ))
         })?;
+        for (name, value) in state.reloaded_settings() {
+            match Value::from(value) {
+                Value::Null => drop(inputs.settings.remove(&name)),
+                value => drop(inputs.settings.insert(name, value)),
+            }
+        }
         Ok(Resumed {
             lock,
             state,

@@ -18,6 +18,8 @@ use signal_hook::iterator::Signals;
 pub struct Received {
     stops: Arc<Stops>,
     reports: Arc<AtomicBool>,
+    /// Whether SIGHUP reloads the settings in place of a stop.
+    reloads: Arc<AtomicBool>,
     /// What a stop signal does; `None` while it has its default action.
     on_stop: Arc<Mutex<Option<OnStop>>>,
 }
@@ -103,11 +105,33 @@ impl Received {
         thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
-                for _ in signals.forever() {
-                    received.stop();
+                for signal in signals.forever() {
+                    match signal == SIGHUP && received.reloads.load(Ordering::SeqCst) {
+                        true => received.reload(),
+                        false => received.stop(),
+                    }
                 }
             })?;
         Ok(())
+    }
+
+    /// From now on SIGHUP reloads the settings of the crawl, unless the process began with a controlling terminal: then
+    /// the signal says that the terminal is gone, and stops the crawl.
+    pub fn reload_on_hangup(&self) {
+        let has_terminal = has_controlling_terminal();
+        self.reloads.store(!has_terminal, Ordering::SeqCst);
+    }
+
+    /// Handles SIGHUP without a terminal.
+    fn reload(&self) {
+        let on_stop = self.on_stop.lock();
+        let on_stop = on_stop.unwrap_or_else(PoisonError::into_inner);
+        match &*on_stop {
+            Some(OnStop::Stop(stopper)) => stopper.reload(),
+            Some(OnStop::Exit(_)) | None => {
+                log::info!("the crawl has not started: there is nothing to reload");
+            }
+        }
     }
 
     /// Handles a stop signal.
@@ -166,6 +190,15 @@ fn is_ignored(signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// Whether the process has a controlling terminal: the field `tty_nr` of its status (proc_pid_stat(5)).
+fn has_controlling_terminal() -> bool {
+    let status = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program, in parentheses, may contain anything.
+    let fields = status.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let terminal = fields.split(' ').nth(4);
+    terminal.is_some_and(|terminal| terminal != "0")
 }
 
 #[cfg(test)]

@@ -62,6 +62,7 @@ pub struct Admin {
     pub(in crate::crawl) access: Option<Access>,
     /// With its length.
     pub(in crate::crawl) orders: Option<(PathBuf, u64)>,
+    pub(in crate::crawl) sets_log_level: bool,
 }
 
 impl Admin {
@@ -91,6 +92,14 @@ impl Admin {
     #[must_use]
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.access = Some(Access::new(Some(token.into())));
+        self
+    }
+
+    /// Operators may change the level of the log of the whole process ([`log::set_max_level`]). Without this they get the
+    /// reason why not.
+    #[must_use]
+    pub fn set_log_level(mut self) -> Self {
+        self.sets_log_level = true;
         self
     }
 

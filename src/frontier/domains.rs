@@ -13,6 +13,9 @@ pub struct Domains {
     keys: Keys,
     pages_max: u32,
     bytes_max: u64,
+    /// Whether pages or bytes are counted, and whether bytes are: both as the crawl began, so that a count has all.
+    is_counted: bool,
+    are_bytes_counted: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +47,20 @@ impl Domains {
             keys: *secret.keys(),
             pages_max,
             bytes_max,
+            is_counted: pages_max > 0 || bytes_max > 0,
+            are_bytes_counted: bytes_max > 0,
         }
+    }
+
+    /// Changes the limits; 0: none. One that was 0 at the start has no counts.
+    pub fn set_limits(&mut self, pages_max: u32, bytes_max: u64) {
+        self.pages_max = pages_max;
+        self.bytes_max = bytes_max;
     }
 
     /// Whether anything is counted.
     pub fn are_counted(&self) -> bool {
-        self.pages_max > 0 || self.bytes_max > 0
+        self.is_counted
     }
 
     /// The key of the domain of a host.
@@ -106,7 +117,7 @@ impl Domains {
 
     /// Bytes were received from it.
     pub fn count_bytes(&mut self, key: HostKey, bytes: u64) {
-        if self.bytes_max > 0 {
+        if self.are_bytes_counted {
             let domain = self.domain_mut(key);
             domain.bytes = domain.bytes.saturating_add(bytes);
         }

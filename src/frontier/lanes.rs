@@ -18,6 +18,7 @@
 mod active;
 mod activation;
 mod admission;
+mod changes;
 mod eviction;
 mod exclusions;
 mod first_pages;
@@ -44,6 +45,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use self::active::ActiveLanes;
+use self::changes::ExcludedSince;
 use self::eviction::Eviction;
 use self::first_pages::FirstPages;
 use self::limits::Limited;
@@ -124,6 +126,8 @@ pub struct Frontier {
     excluded: Exclusions,
     /// Priorities of hosts by order.
     host_priorities: BTreeMap<String, i32>,
+    /// Hosts that the configuration excludes since the run began.
+    excluded_since: ExcludedSince,
 }
 
 /// One lane. There may be millions, so only fields that every lane needs are here.
@@ -255,6 +259,7 @@ impl Frontier {
             filtered: BTreeMap::new(),
             excluded: Exclusions::default(),
             host_priorities: BTreeMap::new(),
+            excluded_since: ExcludedSince::new(secret),
         }
     }
 

@@ -174,6 +174,8 @@ pub enum About {
     Excluded,
     /// The priority that an operator gave to a host.
     HostPriority,
+    /// A setting was changed while the crawl ran, by its name. It applies before all else.
+    Setting,
 }
 
 /// A commit of an epoch.
@@ -537,7 +539,7 @@ fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), Rec
 
 impl About {
     /// All of them, in order of their codes.
-    pub const ALL: [About; 13] = [
+    pub const ALL: [About; 14] = [
         About::Scope,
         About::Robots,
         About::Host,
@@ -551,6 +553,7 @@ impl About {
         About::Paused,
         About::Excluded,
         About::HostPriority,
+        About::Setting,
     ];
 
     /// Its code in records. None is changed or used again.
@@ -569,6 +572,7 @@ impl About {
             About::Paused => 11,
             About::Excluded => 12,
             About::HostPriority => 13,
+            About::Setting => 14,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::run::{Crawl, Ended, Going, check_refused};
 use crate::server::{Asked, Server, page};
 
 /// Runs `argiope ctl out` in a folder.
-fn ctl(folder: &Path, args: &[&str]) -> Ended {
+pub fn ctl(folder: &Path, args: &[&str]) -> Ended {
     let args = [&["ctl", "out"], args].concat();
     Going::start(&args, folder, b"").wait()
 }

@@ -1,9 +1,6 @@
 //! A stderr that cannot be written to: the crawl continues, and its frontier is saved.
 
-use std::fs::{File, OpenOptions};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,6 +9,7 @@ use rustix::process::Signal;
 use crate::ends::{check_nothing_lost, of_pages};
 use crate::run::Going;
 use crate::server::{Asked, Server, page};
+use crate::terminal::{control_by, terminal};
 
 /// One page after the other, so that the crawl can be met in its middle.
 const SLOWLY: [&str; 4] = [
@@ -62,32 +60,6 @@ fn a_write_error_of_progress_does_not_end_the_crawl() {
     }
 }
 
-/// A terminal: the side that shows what is written, and the side that programs write to.
-fn terminal() -> (OwnedFd, File) {
-    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
-    // SAFETY: takes a number, and gives a descriptor that nobody else has, or -1.
-    let shown = unsafe {
-        let fd = libc::posix_openpt(flags);
-        assert!(fd >= 0, "a terminal");
-        OwnedFd::from_raw_fd(fd)
-    };
-    let mut name = [0u8; 64];
-    // SAFETY: the descriptor is open, and the buffer has the length that is named.
-    unsafe {
-        assert_eq!(libc::grantpt(shown.as_raw_fd()), 0);
-        assert_eq!(libc::unlockpt(shown.as_raw_fd()), 0);
-        let named = libc::ptsname_r(shown.as_raw_fd(), name.as_mut_ptr().cast(), name.len());
-        assert_eq!(named, 0);
-    }
-    let name = std::ffi::CStr::from_bytes_until_nul(&name).expect("it ends");
-    let written = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOCTTY)
-        .open(name.to_str().expect("a path"));
-    (shown, written.expect("it can be opened"))
-}
-
 #[test]
 fn closing_the_terminal_shuts_the_crawl_down() {
     let server = Server::new(|_: &Asked| page("a page"));
@@ -95,17 +67,7 @@ fn closing_the_terminal_shuts_the_crawl_down() {
     let crawl = crawl.aloud();
     let (shown, written) = terminal();
     let mut command = crawl.command();
-    // SAFETY: between fork and exec only system calls are made.
-    unsafe {
-        command.pre_exec(|| {
-            // Where the tests run under nohup it is ignored, and a crawl keeps to that.
-            libc::signal(libc::SIGHUP, libc::SIG_DFL);
-            if libc::setsid() < 0 || libc::ioctl(2, libc::TIOCSCTTY, 0) < 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            Ok(())
-        });
-    }
+    control_by(&mut command, &written);
     let going = Going::start_with_stderr(command, crawl.folder(), b"", written.into());
     server.wait_for_requests(5);
     // The kernel sends SIGHUP; each write fails from here on.

@@ -8,6 +8,8 @@ mod loud;
 #[expect(dead_code, reason = "other tests ask it for more")]
 #[path = "../authority/mod.rs"]
 mod authority;
+#[path = "../terminal/mod.rs"]
+mod terminal;
 mod run;
 mod server;
 
@@ -30,6 +32,7 @@ mod page;
 mod probe_outputs;
 mod probing;
 mod redirects;
+mod reloading;
 mod replies;
 mod report;
 mod requests;

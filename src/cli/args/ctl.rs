@@ -90,6 +90,25 @@ enum CtlCommand {
         /// The scope
         name: String,
     },
+    /// Withdraw the settings that `set` gave: the scope has those that are configured
+    Unset {
+        /// The scope
+        name: String,
+    },
+    /// Change limits of the crawl; without any, list them
+    Limits {
+        /// Limits by the names of settings: concurrent_requests=100, closespider_pagecount=5000; NAME= withdraws one
+        #[arg(value_name = "NAME=VALUE")]
+        limits: Vec<String>,
+    },
+    /// Read the --config and --exclude files again, and apply what has changed; all or nothing
+    Reload,
+    /// Change the level of the log on stderr; without one, show it
+    Log {
+        /// How much is logged
+        #[arg(value_name = "off|error|warn|info|debug|trace")]
+        level: Option<String>,
+    },
     /// Cancel all requests of a scope
     Cancel {
         /// The scope
@@ -161,6 +180,10 @@ impl From<Ctl> for CtlArgs {
             CtlCommand::Seeds { file } => Job::Seeds(file),
             CtlCommand::Exclude { names } => Job::Exclude(names),
             CtlCommand::Include { names } => Job::Include(names),
+            CtlCommand::Unset { name } => Job::Unset(name),
+            CtlCommand::Limits { limits } => Job::Limits(limits),
+            CtlCommand::Reload => Job::Reload,
+            CtlCommand::Log { level } => Job::Log(level),
         };
         CtlArgs {
             folder: args.dir,

@@ -1,5 +1,6 @@
 //! Configuration of a crawl: the settings of all floors, each with its source.
 
+mod changes;
 mod contact;
 mod error;
 mod exclusion;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+pub(in crate::crawl) use self::changes::Change;
 pub use self::contact::{PUBLIC_HOSTS_MAX, PublicHosts};
 pub use self::error::{ConfigError, Problem, SettingSource};
 pub use self::net::EVERY_ORIGIN;

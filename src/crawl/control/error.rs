@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::crawl::config::ConfigError;
+use crate::crawl::config::{ConfigError, SettingValue};
+use crate::crawl::overrides::{FixedChange, MEND};
 use crate::crawl::work::admission::AdmitError;
 use crate::frontier::request::Request;
 
@@ -40,6 +41,76 @@ pub enum ControlError {
     /// The settings of a scope are invalid.
     #[error(transparent)]
     Unsound(#[from] ConfigError),
+}
+
+/// Why a configuration was not reloaded. Nothing of it was applied.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// The configuration is invalid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Settings have changed that need another run.
+    #[error("{}", refused_words(.0))]
+    NeedsRun(Vec<RefusedSetting>),
+    /// The crawl takes no commands, or not now.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+/// A setting that a running crawl does not change.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RefusedSetting {
+    /// Its name.
+    pub name: &'static str,
+    /// The value with which the run began.
+    pub before: SettingValue,
+    /// The value of the new configuration.
+    pub after: SettingValue,
+    /// Why it needs another run.
+    pub why: &'static str,
+}
+
+impl ReloadError {
+    /// The stable code: `config`, `needs_run`, or [`ControlError::code`].
+    pub const fn code(&self) -> &'static str {
+        match self {
+            ReloadError::Config(error) => error.code(),
+            ReloadError::NeedsRun(_) => "needs_run",
+            ReloadError::Control(error) => error.code(),
+        }
+    }
+
+    /// Returns whether the same configuration may be accepted later.
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            ReloadError::Config(_) | ReloadError::NeedsRun(_) => false,
+            ReloadError::Control(error) => error.is_retryable(),
+        }
+    }
+}
+
+/// One line about settings that need another run.
+fn refused_words(refused: &[RefusedSetting]) -> String {
+    let words = refused
+        .iter()
+        .map(|setting| format!("{}: {}", setting.name, setting.why));
+    let words: Vec<String> = words.collect();
+    format!("nothing was applied: {}; {MEND}", words.join("; "))
+}
+
+impl RefusedSetting {
+    /// The setting of a change that needs another run.
+    pub(crate) fn of(refused: FixedChange) -> Self {
+        let FixedChange { change, why } = refused;
+        RefusedSetting {
+            name: change.setting.name,
+            before: change.before.into(),
+            after: change.after.into(),
+            why,
+        }
+    }
 }
 
 impl ControlError {

@@ -7,8 +7,12 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::crawl::control::error::{ControlError, SubmitError};
+use serde_json::{Map, Value};
+
+use crate::crawl::config::{Config, SettingValue};
+use crate::crawl::control::error::{ControlError, RefusedSetting, ReloadError, SubmitError};
 use crate::crawl::control::shared::{Command, RoomWait, Shared, Waiting};
+use crate::crawl::overrides::{check_limit, refused};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::admission::job_of;
 use crate::frontier::request::Request;
@@ -236,6 +240,83 @@ impl Handle {
         self.send(Command::SetScope(name, Box::new(patch)))
     }
 
+    /// Withdraws all that [`Handle::set_scope`], [`Crawler::set_scope`] or an operator has changed of a scope: what is
+    /// configured for it holds again.
+    ///
+    /// # Errors
+    /// As [`Handle::set_scope`].
+    ///
+    /// [`Crawler::set_scope`]: crate::Crawler::set_scope
+    pub fn withdraw_scope(&self, name: &str) -> Result<(), ControlError> {
+        let name = (self.stopper.shared.config).check_scope(name, &ScopePatch::default())?;
+        self.send(Command::WithdrawScope(name))
+    }
+
+    /// Changes a limit of the crawl from now on, in later runs, too, until [`Handle::withdraw_limit`]: it holds over the
+    /// configuration, also over one that is [reloaded](Handle::reload). These limits can be changed:
+    /// `CONCURRENT_REQUESTS`, `CLOSESPIDER_PAGECOUNT`, `CLOSESPIDER_ERRORCOUNT`, `CLOSESPIDER_TIMEOUT`,
+    /// `PAGES_PER_HOST_MAX`, `PAGES_PER_DOMAIN_MAX` and `BYTES_PER_DOMAIN_MAX`, the last three only if the run began with
+    /// a value above 0, since nothing is counted otherwise.
+    ///
+    /// While more requests are in flight than may be, none departs. A crawl that has reached a limit by then ends.
+    ///
+    /// # Errors
+    /// As [`Handle::cancel`], and [`ControlError::Unsound`]: another setting, or a value that it does not accept.
+    pub fn set_limit(
+        &self,
+        name: &str,
+        value: impl Into<SettingValue>,
+    ) -> Result<(), ControlError> {
+        self.send_limit(name, value.into().into())
+    }
+
+    /// Withdraws what [`Handle::set_limit`] or an operator has set: the configured value holds again.
+    ///
+    /// # Errors
+    /// As [`Handle::set_limit`].
+    pub fn withdraw_limit(&self, name: &str) -> Result<(), ControlError> {
+        self.send_limit(name, Value::Null)
+    }
+
+    fn send_limit(&self, name: &str, value: Value) -> Result<(), ControlError> {
+        let start = &self.stopper.shared.config;
+        let (name, value) = check_limit(start, name, &value).map_err(|refused| refused.error)?;
+        let limits = Map::from_iter([(name.to_owned(), value)]);
+        self.send(Command::SetLimits(limits))
+    }
+
+    /// Replaces the configuration from now on; a later run has the one that it is given. Settings that [`Setting::is_live`] names take effect
+    /// at once, for requests and links that are not decided yet; all others must be as the crawl began. Settings of
+    /// scopes ([`Handle::set_scope`]) and limits ([`Handle::set_limit`]) that were changed hold over the new
+    /// configuration.
+    ///
+    /// # Errors
+    /// Nothing is applied: the configuration is invalid, has settings that need another run, or the crawl takes no
+    /// commands.
+    ///
+    /// ```
+    /// use argiope::{Config, Crawler, Page, ReloadError};
+    ///
+    /// let crawler = Crawler::builder(Config::default()).sink(|_: Page| {}).build()?;
+    /// let handle = crawler.handle();
+    /// handle.reload(Config::default().with("DOWNLOAD_DELAY", "5s")?)?;
+    /// let refused = handle.reload(Config::default().with("WARC", false)?);
+    /// assert!(matches!(refused, Err(ReloadError::NeedsRun(settings)) if settings[0].name == "WARC"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`Setting::is_live`]: crate::settings::Setting::is_live
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        let config = config.finish()?;
+        let refused = refused(&self.stopper.shared.config, &config).into_iter();
+        let refused: Vec<RefusedSetting> = refused.map(RefusedSetting::of).collect();
+        if !refused.is_empty() {
+            return Err(ReloadError::NeedsRun(refused));
+        }
+        self.send(Command::Reload(Box::new(config)))?;
+        Ok(())
+    }
+
     /// Applies knowledge of a scope from another source than its replies: see [`Crawler::feedback`].
     ///
     /// # Errors
@@ -342,6 +423,14 @@ impl Stopper {
 
     pub(in crate::crawl) fn waker(&self) -> &Waker {
         &self.waker
+    }
+
+    /// Reloads the configuration from the source that [`Crawler::reload_from`] set: what that finds is in the log.
+    ///
+    /// [`Crawler::reload_from`]: crate::Crawler::reload_from
+    pub fn reload(&self) {
+        self.shared.reloads.ask();
+        self.waker.wake();
     }
 
     /// Ends the crawl gracefully: requests in flight may finish within the configured grace time

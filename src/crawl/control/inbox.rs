@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::crawl::config::Config;
 use crate::crawl::control::handle::{Handle, Stopper};
+use crate::crawl::control::reloads::Reloads;
 use crate::crawl::control::shared::{COMMANDS_TIME, Command, SUBMITTED_MAX, Shared, Waiting, lock};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
@@ -129,6 +130,11 @@ impl Inbox {
     /// Whether the crawl is paused. Not without a handle, which alone can resume it.
     pub fn is_paused(&self) -> bool {
         self.shared().paused.load(Ordering::SeqCst) && !self.is_closed()
+    }
+
+    /// Requests to read the configuration anew.
+    pub fn reloads(&self) -> &Reloads {
+        &self.shared().reloads
     }
 
     /// Whether a handle has resumed the crawl since the last call.

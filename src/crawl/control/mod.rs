@@ -7,6 +7,8 @@ pub mod found;
 pub mod handle;
 pub mod inbox;
 pub mod phase;
+pub mod reload;
+pub mod reloads;
 pub mod shared;
 
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use crate::crawl::control::found::{Found, LinkEvent};
 use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::inbox::{Inbox, Stop};
 use crate::crawl::control::phase::Phase;
+use crate::crawl::control::reload::{ReloadSource, Reloader};
 use crate::crawl::control::shared::{Command, Waiting};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::admission::AdmitError;
@@ -45,6 +48,8 @@ pub struct Control {
     found: Arc<Found>,
     /// The same, for the sink.
     leads: Arc<dyn Leads>,
+    /// The source of new configurations.
+    reloader: Reloader,
     phase: Phase,
     is_paused: bool,
     /// An operator has paused it.
@@ -72,6 +77,7 @@ impl Control {
             source: source.map(|source| Box::new(SourceQueue::new(source, waker))),
             leads: Arc::<Found>::clone(&found),
             found,
+            reloader: Reloader::default(),
             phase: Phase::Running,
             is_paused: false,
             is_ordered_to_pause: false,
@@ -102,6 +108,12 @@ impl Control {
         self.earlier = active;
         let left = config.max_time.map(|most| most.saturating_sub(active));
         self.ends_at = left.map(|left| Instant::START + left);
+    }
+
+    /// `CLOSESPIDER_TIMEOUT` and `STOP_GRACE` have changed.
+    pub fn set_limits(&mut self, config: &Config) {
+        self.stop_grace = config.stop_grace;
+        self.count_earlier(self.earlier, config);
     }
 
     /// How long the crawl has run until `now`, in all its runs.
@@ -146,6 +158,27 @@ impl Control {
     /// Too many commands wait, or nothing more is fetched.
     pub fn send(&self, command: Command) -> Result<(), ControlError> {
         self.stopper().shared().send(command).map(drop)
+    }
+
+    /// Sets the source of new configurations.
+    pub fn set_reload_source(&mut self, source: ReloadSource) {
+        self.reloader.set_source(source);
+    }
+
+    /// Asks the source for the configuration; returns the number of the request, `None` without a source.
+    pub fn ask_for_reload(&mut self) -> Option<u64> {
+        let stopper = self.stopper();
+        self.reloader.ask(stopper)
+    }
+
+    /// Whether a signal has asked for a reload since the last call.
+    pub fn take_reload_signal(&self) -> bool {
+        self.inbox.reloads().take_asked()
+    }
+
+    /// The next answer of the source, with the number of its request.
+    pub fn poll_reload(&self) -> Option<(u64, Result<Box<Config>, String>)> {
+        self.inbox.reloads().take_answer()
     }
 
     /// Whether the crawl is paused.

@@ -7,9 +7,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use crate::base::slab::{Key, Slab};
 use crate::crawl::config::Config;
 use crate::crawl::control::error::ControlError;
+use crate::crawl::control::reloads::Reloads;
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
 use crate::frontier::job::Job;
@@ -41,6 +44,7 @@ pub struct Shared {
     pub snapshot_taken: Condvar,
     /// A handle requested a snapshot.
     pub asked: AtomicBool,
+    pub reloads: Reloads,
 }
 
 /// Submitted requests that are not admitted yet.
@@ -85,10 +89,16 @@ pub enum Command {
     CancelScope(String, u64),
     /// Changes the settings of a scope.
     SetScope(String, Box<ScopePatch>),
+    /// Withdraws such a change.
+    WithdrawScope(String),
     /// Reports what is known of a scope.
     Feedback(Box<Feedback>),
     /// Closes the output files.
     Rotate,
+    /// Changes limits of the crawl; null withdraws an order.
+    SetLimits(Map<String, Value>),
+    /// Replaces the configuration.
+    Reload(Box<Config>),
 }
 
 impl Command {
@@ -98,6 +108,7 @@ impl Command {
             // All cancels of a turn share one search.
             Command::Cancel(_) | Command::CancelScope(..) => 0,
             Command::SetScope(name, _) if covers_many_scopes(name) => COMMANDS_TIME,
+            Command::SetLimits(_) | Command::Reload(_) | Command::WithdrawScope(_) => COMMANDS_TIME,
             Command::SetScope(..) | Command::Feedback(_) | Command::Rotate => 1,
         }
     }
@@ -196,6 +207,7 @@ impl Shared {
             snapshots: Mutex::default(),
             snapshot_taken: Condvar::new(),
             asked: AtomicBool::new(false),
+            reloads: Reloads::default(),
         }
     }
 

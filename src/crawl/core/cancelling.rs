@@ -53,7 +53,10 @@ impl<I: Io> Core<I> {
                 Stage::Ready { socket, .. } => self.network.is_excluded(socket),
                 Stage::Exchanging { .. } | Stage::Moving => false,
             };
-            if self.frontier.excluded().exclude(&flight.job.url) || is_direct && leads_there {
+            let url = &flight.job.url;
+            let is_excluded = self.frontier.excluded().exclude(url)
+                || self.frontier.is_host_excluded_since(url.host_str());
+            if is_excluded || is_direct && leads_there {
                 let flight = self.withdraw(key);
                 self.return_to_lane(flight.lane, flight.job);
             }

@@ -51,6 +51,17 @@ impl<I: Io> Core<I> {
                 }
                 Command::Rotate => drop(self.rotate_files()),
                 Command::Feedback(feedback) => self.throttle.feedback(&feedback, self.now),
+                Command::WithdrawScope(name) => self.withdraw_scope(&name, self.now),
+                Command::SetLimits(limits) => {
+                    if let Err(refused) = self.change_limits(&limits) {
+                        log::warn!("the limit is not changed: {}", refused.error);
+                    }
+                }
+                Command::Reload(config) => {
+                    if let Err(refused) = self.reload(*config) {
+                        log::warn!("the configuration is not reloaded: {refused}");
+                    }
+                }
             }
         }
         if has_cancelled {

@@ -113,6 +113,7 @@ impl<I: Io> Core<I> {
     pub fn restore_facts(&mut self, mut facts: Facts, is_quiet: bool) {
         self.throttle.continue_from(is_quiet, self.now);
         let wall = self.network.wall_at(self.now);
+        self.restore_settings(&facts.take_kind(About::Setting));
         // There may be millions: each is read once its scope or its origin is in use, or reviewed later.
         let scopes = facts.take_kind(About::Scope);
         self.throttle.restore_scopes(scopes, wall);
@@ -135,7 +136,9 @@ impl<I: Io> Core<I> {
                     }
                     true
                 }
-                About::Scope | About::Robots => unreachable!("they were taken"),
+                About::Scope | About::Robots | About::Setting => {
+                    unreachable!("they were taken")
+                }
                 About::Host => {
                     let frontier = &mut self.frontier;
                     frontier.restore_failure(name, value, elapsed, self.now)

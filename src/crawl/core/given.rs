@@ -35,6 +35,10 @@ impl<I: Io> Core<I> {
             Resource::AddSeeds => self.order_seeds(&asked),
             Resource::Exclude => self.order_exclusion(&asked, true),
             Resource::Include => self.order_exclusion(&asked, false),
+            Resource::ChangeLimits => self.order_limits(&asked),
+            Resource::Reload => self.order_reload(asked),
+            Resource::WithdrawScope => self.order_withdrawal(&asked),
+            Resource::ChangeLog => self.order_log_level(&asked),
             _ => unreachable!("it changes nothing"),
         }
     }

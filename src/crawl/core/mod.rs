@@ -1,6 +1,7 @@
 //! The state of a crawl and its turn: wait; take what arrived; fire what is due; submit.
 
 pub(super) mod life;
+mod adopting;
 mod cancelling;
 mod commands;
 mod commits;
@@ -19,6 +20,8 @@ mod host_view;
 mod health;
 mod inputs;
 mod lanes;
+mod limiting;
+mod logging;
 mod names;
 mod offers;
 mod operators;
@@ -32,6 +35,7 @@ mod phase;
 mod progress;
 mod questions;
 mod reading;
+mod reloading;
 mod report;
 mod restoring;
 mod rotating;
@@ -65,6 +69,7 @@ use crate::crawl::network::Network;
 use crate::crawl::network::socket::key_of;
 use crate::crawl::outage::Outage;
 use crate::crawl::output::Output;
+use crate::crawl::overrides::Overrides;
 use crate::crawl::pages::Pages;
 use crate::crawl::requests::Requests;
 use crate::crawl::spill::Spill;
@@ -115,6 +120,8 @@ pub(super) struct Core<I: Io> {
     spill: Spill,
     /// Orders that later runs are to follow.
     orders: Orders,
+    /// Settings that change while the crawl runs.
+    overrides: Overrides,
     /// The connections of operators.
     steering: Steering,
 }
@@ -198,6 +205,7 @@ impl<I: Io> Core<I> {
         self.put_ready_unsent();
         self.take_arrivals();
         self.serve_operators();
+        self.advance_reload();
     }
 
     /// Advances what is neither due nor from outside: pages, lookups, bodies that were stopped, outages.

@@ -11,6 +11,7 @@ use crate::admin::response::Response;
 use crate::admin::routes::{Call, Resource};
 use crate::base::disk::DiskDone;
 use crate::crawl::core::Core;
+use crate::crawl::core::logging::log_level;
 use crate::crawl::set_up::Admin;
 use crate::crawl::steering::{Asked, SocketStep};
 use crate::io::{Endpoint, Io};
@@ -32,6 +33,9 @@ impl<I: Io> Core<I> {
             self.network.listen(&Endpoint::Unix { path, mode: 0o600 })?;
         }
         self.steering.configure(admin.access, admin.orders);
+        if admin.sets_log_level {
+            self.steering.allow_log_level();
+        }
         self.wake_host();
         Ok(address)
     }
@@ -97,6 +101,8 @@ impl<I: Io> Core<I> {
             Resource::Host => self.host(&call.name),
             Resource::Url => return self.begin_url(&asked),
             Resource::Exclusions => self.exclusions(),
+            Resource::Limits => self.limits(),
+            Resource::Log => log_level(),
             Resource::Pause
             | Resource::Resume
             | Resource::Stop
@@ -108,7 +114,11 @@ impl<I: Io> Core<I> {
             | Resource::Rotate
             | Resource::AddSeeds
             | Resource::Exclude
-            | Resource::Include => return self.take_order(asked),
+            | Resource::Include
+            | Resource::ChangeLimits
+            | Resource::Reload
+            | Resource::WithdrawScope
+            | Resource::ChangeLog => return self.take_order(asked),
         };
         self.steering.respond(asked.key, &response, self.now, wall);
     }
@@ -167,11 +177,7 @@ impl<I: Io> Core<I> {
         reply: Value,
     ) {
         let wall = self.network.wall_at(self.now);
-        let (uid, from) = match asked.via {
-            Via::Unix { uid } => (Some(uid), None),
-            Via::Tcp { from } => (None, Some(from.to_string())),
-        };
-        let mut line = json!({"at": wall.to_string(), "uid": uid, "from": from, "order": order});
+        let mut line = self.order_line(Some(asked.via), order);
         if let (Value::Object(line), Value::Object(facts)) = (&mut line, &mut facts) {
             line.append(facts);
         }
@@ -180,6 +186,27 @@ impl<I: Io> Core<I> {
         self.journal.flush();
         self.steering
             .respond_once_recorded(asked.key, &line, response, self.now, wall);
+    }
+
+    /// The line of an order without its facts.
+    fn order_line(&self, via: Option<Via>, order: &str) -> Value {
+        let wall = self.network.wall_at(self.now);
+        let (uid, from) = match via {
+            Some(Via::Unix { uid }) => (Some(uid), None),
+            Some(Via::Tcp { from }) => (None, Some(from.to_string())),
+            None => (None, None),
+        };
+        json!({"at": wall.to_string(), "uid": uid, "from": from, "order": order})
+    }
+
+    /// Records an order that came by no connection.
+    pub fn record_signalled_order(&mut self, order: &str, mut facts: Value) {
+        let mut line = self.order_line(None, order);
+        if let (Value::Object(line), Value::Object(facts)) = (&mut line, &mut facts) {
+            line.append(facts);
+        }
+        self.journal.flush();
+        self.steering.record(&line);
     }
 
     /// Refuses a call.
@@ -251,5 +278,7 @@ fn visits_all(resource: Resource) -> bool {
             | Resource::MergeScope
             | Resource::ForgetScope
             | Resource::CancelScope
+            | Resource::WithdrawScope
+            | Resource::Reload
     )
 }

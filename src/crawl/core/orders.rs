@@ -1,11 +1,12 @@
 //! Orders given while the crawl runs, as far as they are not carried out at once: recorded, so that later runs
 //! follow them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::time::Instant;
 use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, ScopeOrder};
 use crate::crawl::core::Core;
+use crate::crawl::steering::Asked;
 use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
 use crate::io::Io;
@@ -16,8 +17,21 @@ use crate::throttle::settings::ScopePatch;
 /// The cancellations that the journal has, so that each is recorded once and removed when it is over.
 #[derive(Debug, Default)]
 pub struct Orders {
+    /// A reload that waits for its configuration.
+    pub reloading: Option<Reloading>,
+    /// The settings that scopes were given, in this run and in earlier ones.
+    pub scopes: BTreeMap<String, ScopePatch>,
     /// Requests whose cancellation the journal has, by their numbers.
     recorded_cancels: BTreeSet<u64>,
+}
+
+/// A reload that waits for its configuration.
+#[derive(Debug)]
+pub struct Reloading {
+    /// The number of the request to its source.
+    pub number: u64,
+    /// Who asked for it; `None`: a signal.
+    pub asked: Option<Asked>,
 }
 
 /// Cancellations that are forgotten in one turn.
@@ -42,14 +56,28 @@ impl<I: Io> Core<I> {
         };
         self.config.check_scope(name, &recorded)?;
         if self.journal.is_on() {
-            let text = ScopeOrder::new(name, recorded, &self.config).to_text();
+            let text = ScopeOrder::new(name, recorded.clone(), &self.config).to_text();
             let at = self.network.wall_at(now);
             self.journal
                 .record_fact(About::ScopeSettings, name, at, text.as_bytes());
         }
+        self.orders.scopes.insert(name.to_owned(), recorded);
         self.throttle.set_scope(name, patch, now);
         self.log_scope(name);
         Ok(())
+    }
+
+    /// Withdraws the settings that a scope was given, in this run or an earlier one: those of the configuration hold
+    /// from now on.
+    pub fn withdraw_scope(&mut self, name: &str, now: Instant) {
+        if self.orders.scopes.remove(name).is_none() {
+            return;
+        }
+        if self.journal.is_on() {
+            self.record_order(About::ScopeSettings, name, &[]);
+        }
+        self.throttle
+            .change_settings(&self.config.throttle, &self.orders.scopes, now);
     }
 
     /// Applies the settings that an earlier run was given for a scope. A key that the configuration has set since
@@ -68,6 +96,9 @@ impl<I: Io> Core<I> {
             return None;
         }
         let text = order.to_text();
+        self.orders
+            .scopes
+            .insert(name.to_owned(), order.patch.clone());
         self.throttle.set_scope(name, order.patch, self.now);
         Some(text)
     }

@@ -7,6 +7,7 @@ use crate::crawl::config::{Config, ConfigError};
 use crate::crawl::control::feed::SourceError;
 use crate::crawl::control::found::Found;
 use crate::crawl::control::handle::{Handle, Stopper};
+use crate::crawl::control::reload::ReloadSource;
 use crate::crawl::core::Core;
 use crate::crawl::finish::FinishReason;
 use crate::crawl::output::Output;
@@ -52,6 +53,11 @@ impl<I: Io> Core<I> {
         let name = self.config.check_scope(name, &patch)?;
         self.wake_host();
         self.change_scope(&name, patch, self.network.clock())
+    }
+
+    /// Sets the source of new configurations.
+    pub fn set_reload_source(&mut self, source: ReloadSource) {
+        self.control.set_reload_source(source);
     }
 
     /// Applies knowledge of a scope from another source than its answers.

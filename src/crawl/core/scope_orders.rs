@@ -46,6 +46,23 @@ impl<I: Io> Core<I> {
         self.apply_scope_order(asked, patch);
     }
 
+    /// Withdraws the settings that a scope was given: those that are configured hold again.
+    pub fn order_withdrawal(&mut self, asked: &Asked) {
+        let name = self
+            .config
+            .check_scope(&asked.call.name, &ScopePatch::default());
+        let name = match name {
+            Ok(name) => name,
+            Err(error) => return self.refuse(asked, &Response::error(400, &error.to_string())),
+        };
+        let before = self.entry_json(&name);
+        self.withdraw_scope(&name, self.now);
+        let after = self.entry_json(&name);
+        let facts = json!({"scope": name, "before": before, "after": after});
+        let reply = json!({"scope": name, "settings": after});
+        self.acknowledge_order(asked, "withdraw", facts, reply);
+    }
+
     /// Forgets what was learned of a scope, of a pattern, or of all (`default`).
     pub fn order_forget(&mut self, asked: &Asked) {
         let checked = self

@@ -20,6 +20,7 @@ use crate::crawl::network::names::Names;
 use crate::crawl::network::room::Room;
 use crate::crawl::outage::Outage;
 use crate::crawl::output::{Output, StatsFile};
+use crate::crawl::overrides::Overrides;
 use crate::crawl::pages::Pages;
 use crate::crawl::requests::Requests;
 use crate::crawl::set_up::{Parts, SetUpError};
@@ -85,8 +86,8 @@ impl<I: Io> Core<I> {
         let mut throttle = Throttle::new(throttle_settings, rng.fork("jitter").next_u64(), now);
         // Some sockets are reserved for the resolver and for racing connections.
         let sockets = io.capacity();
-        let kept_back = (sockets / 8).min(SOCKETS_KEPT_BACK);
-        let for_requests = sockets - kept_back;
+        let for_requests = sockets_for_requests(sockets);
+        let kept_back = sockets - for_requests;
         resolver.ports_max = resolver.ports_max.min(kept_back - kept_back / 4).max(1);
         let wanted = config.throttle.concurrent_requests;
         let room = Room::new(wanted.min(for_requests));
@@ -116,15 +117,8 @@ impl<I: Io> Core<I> {
             let memory_max = config.frontier.seen_memory_max;
             frontier.seen_mut().set_memory_max(memory_max);
         }
-        let kept = config.fetch.keepalive_max.min(for_requests);
-        frontier.limit_active(ActiveLimits {
-            lanes: room.most().min(ACTIVE_MAX).min(match kept {
-                0 => usize::MAX,
-                kept => kept,
-            }),
-            files: for_requests,
-            kept,
-        });
+        let kept = config.fetch.keepalive_max;
+        frontier.limit_active(active_limits(room.most(), for_requests, kept));
         let mut fetch = config.fetch.clone();
         fetch.zstd = fetch.zstd.or(Some(!parts.sink.keeps_codings()));
         let config = Arc::new(config);
@@ -177,6 +171,7 @@ impl<I: Io> Core<I> {
             journal,
             spill,
             orders: Orders::default(),
+            overrides: Overrides::new(Arc::clone(&config)),
             steering: Steering::default(),
             classifier: Classifier::new(classify, wall),
             config,
@@ -212,6 +207,24 @@ const QUEUED_MAX: usize = 10_000_000;
 /// Sockets that no request takes: three quarters for the ports of the resolver, the rest for its
 /// connections and for the second address of a race.
 const SOCKETS_KEPT_BACK: usize = 640;
+
+/// Sockets that requests may take, of so many.
+pub fn sockets_for_requests(sockets: usize) -> usize {
+    sockets - (sockets / 8).min(SOCKETS_KEPT_BACK)
+}
+
+/// The bounds of active lanes, where `most` requests may be in flight and `kept` connections idle.
+pub fn active_limits(most: usize, for_requests: usize, kept: usize) -> ActiveLimits {
+    let kept = kept.min(for_requests);
+    ActiveLimits {
+        lanes: most.min(ACTIVE_MAX).min(match kept {
+            0 => usize::MAX,
+            kept => kept,
+        }),
+        files: for_requests,
+        kept,
+    }
+}
 
 fn tls_settings(config: &Config, wall: Wall) -> Result<TlsSettings, SetUpError> {
     let mut settings = TlsSettings::new(wall);

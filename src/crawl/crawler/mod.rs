@@ -16,6 +16,7 @@ use crate::base::time::Instant;
 use crate::crawl::config::{Config, ConfigError};
 use crate::crawl::control::feed::SourceError;
 use crate::crawl::control::handle::{Handle, Stopper};
+use crate::crawl::control::reload::ReloadAnswer;
 use crate::crawl::core::Core;
 use crate::crawl::finish::FinishReason;
 use crate::crawl::finish::Pending;
@@ -176,6 +177,14 @@ impl<I: Io> Crawler<I> {
     /// ```
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch) -> Result<(), ConfigError> {
         self.core.set_scope(name, patch)
+    }
+
+    /// Sets where a new configuration comes from when an operator ([`Crawler::serve`]) or [`Stopper::reload`] asks for
+    /// one. `source` is called on the crawl's thread and must return at once: it reads files on another thread, and
+    /// gives what it read by [`ReloadAnswer::give`]. The configuration is applied as [`Handle::reload`] does; an
+    /// operator gets what that changed, or why nothing was.
+    pub fn reload_from(&mut self, source: impl Fn(ReloadAnswer) + Send + 'static) {
+        self.core.set_reload_source(Box::new(source));
     }
 
     /// Reports knowledge of a scope from another source than its answers: that it is exhausted, until when

@@ -14,6 +14,7 @@ pub use self::beginning::StateBeginning;
 use self::error::SETTINGS_MAX;
 pub use self::error::StateError;
 use crate::base::keys::Keys;
+use crate::crawl::config::SettingValue;
 use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::departures;
 use crate::crawl::journal::progress::LoadProgress;
@@ -22,13 +23,14 @@ use crate::crawl::journal::seen::SeenStart;
 use crate::crawl::journal::seen::runs::path_of as seen_path;
 use crate::crawl::journal::segment::{Hints, OnDamage, Segment, SegmentBytes};
 use crate::crawl::journal::start::{Continuation, JournalStart};
+use crate::crawl::overrides::reloaded_value;
 use crate::crawl::spill::SpillStart;
 use crate::io::{left_in_memory, remove_from_memory};
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::directory::{self, JOURNAL, QUEUE, SEEN, STATE};
 use crate::state::journal::{Framer, Reader};
 use crate::state::outline::Outline;
-use crate::state::record::{Record, SpilledBlock};
+use crate::state::record::{About, Record, SpilledBlock};
 use crate::state::replay::{Facts, Restored};
 
 /// The state of a crawl on disk: what is still to be fetched, and what was seen.
@@ -560,6 +562,19 @@ impl State {
     /// The settings, as they were given to [`State::new`].
     pub fn settings(&self) -> &str {
         &self.start.settings
+    }
+
+    /// The settings that were changed by a reload while the crawl ran, as they were given last; null: not at all.
+    pub fn reloaded_settings(&self) -> Vec<(String, SettingValue)> {
+        let facts = self
+            .restored
+            .iter()
+            .flat_map(|left| left.facts.about(About::Setting));
+        let reloaded = facts.filter_map(|fact| {
+            let value = reloaded_value(fact.value)?;
+            Some((fact.name.to_owned(), value.into()))
+        });
+        reloaded.collect()
     }
 
     /// Sets what a later run is told: the settings of this run, and how far its list of seeds was taken by

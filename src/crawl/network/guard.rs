@@ -47,6 +47,11 @@ impl Guard {
         self.ordered.iter().any(|net| net.contains(address))
     }
 
+    /// Replaces the excluded networks.
+    pub fn set_excluded(&mut self, excluded: Vec<Network>) {
+        self.excluded = excluded;
+    }
+
     /// Checks whether `address` may be connected to; the error is the failure of the attempt.
     pub fn check(&self, address: IpAddr) -> Result<(), Failure> {
         let by = match self.excluded.iter().any(|net| net.contains(address)) {

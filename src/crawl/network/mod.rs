@@ -32,6 +32,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::address;
 use crate::base::disk::DiskJob;
 use crate::base::secret::Secret;
 use crate::base::slab::Key;
@@ -250,6 +251,22 @@ impl<I: Io> Network<I> {
     /// Number of idle connections of an origin.
     pub fn idle_connections(&self, origin: Origin) -> usize {
         self.pool.count_of(origin.number())
+    }
+
+    /// Timeouts and bounds are those of this configuration from now on. A connection keeps the deadline of its present
+    /// wait, unless the new one is later.
+    pub fn set_config(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
+    /// Replaces the networks to which no connection is opened.
+    pub fn set_excluded(&mut self, excluded: Vec<address::Network>) {
+        self.names.guard_mut().set_excluded(excluded);
+    }
+
+    /// Sets the most requests in flight; returns how many may be in flight at present.
+    pub fn set_in_flight_max(&mut self, most: usize) -> usize {
+        self.room.set_most(most)
     }
 
     /// Most requests in flight for which this machine has sockets.

@@ -25,6 +25,17 @@ impl Room {
         self.most
     }
 
+    /// Sets the configured maximum; returns the present one, which stays lower after a refusal.
+    pub fn set_most(&mut self, most: usize) -> usize {
+        let was_refused = self.present < self.most;
+        self.most = most.max(1);
+        self.present = match was_refused {
+            true => self.present.min(self.most),
+            false => self.most,
+        };
+        self.present
+    }
+
     /// Called when the machine refused a socket for one more request beside `in_flight`. Lowers the limit,
     /// which is logged, and returns it; `None` if the limit stays.
     pub fn handle_exhausted(&mut self, failure: &Failure, in_flight: usize) -> Option<usize> {
@@ -98,6 +109,18 @@ mod tests {
         let mut little = Room::new(10);
         little.refused(2);
         assert_eq!(little.widened(), Some(2), "room for one grows, too");
+    }
+
+    #[test]
+    fn a_changed_maximum_holds_at_once_unless_the_machine_refused_sockets() {
+        let mut room = Room::new(100);
+        assert_eq!(room.set_most(10), 10);
+        assert_eq!(room.set_most(200), 200);
+        room.refused(40);
+        assert_eq!(room.set_most(300), 30);
+        assert_eq!(room.set_most(20), 20);
+        assert_eq!(room.widened(), None);
+        assert_eq!(room.set_most(0), 1, "one is always possible");
     }
 
     #[test]

@@ -57,6 +57,11 @@ impl Requests {
         })
     }
 
+    /// Bounds of replies are those of this configuration from now on.
+    pub fn set_config(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
     /// Which requests carry credentials.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials

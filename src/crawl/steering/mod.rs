@@ -33,6 +33,8 @@ pub struct Steering {
     served: Option<Key>,
     orders: LineFile,
     searches: Searches,
+    /// Whether operators may change the level of the log.
+    sets_log_level: bool,
     /// The last calls that visited all scopes, with their answers.
     recent: VecDeque<(Call, Instant, Response)>,
     /// How many such answers were made since a moment.
@@ -47,6 +49,8 @@ struct Served {
     is_read: bool,
     /// The number of an order that is being recorded, and its reply.
     recording: Option<(u64, Response)>,
+    /// The reply if there is none in time.
+    if_late: Option<Response>,
     unsent: usize,
 }
 
@@ -82,6 +86,7 @@ impl Default for Steering {
             served: None,
             orders: LineFile::none(ORDERS),
             searches: Searches::default(),
+            sets_log_level: false,
             recent: VecDeque::new(),
             visits: (Instant::START, 0),
         }
@@ -99,6 +104,16 @@ impl Steering {
         }
     }
 
+    /// Operators may change the level of the log.
+    pub fn allow_log_level(&mut self) {
+        self.sets_log_level = true;
+    }
+
+    /// Whether operators may change the level of the log.
+    pub fn sets_log_level(&self) -> bool {
+        self.sets_log_level
+    }
+
     /// Whether there is no connection.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
@@ -113,6 +128,7 @@ impl Steering {
                     via,
                     is_read: true,
                     recording: None,
+                    if_late: None,
                     unsent: 0,
                 };
                 self.connections.insert(key, served);
@@ -181,8 +197,28 @@ impl Steering {
     /// Answers the last call of a connection.
     pub fn respond(&mut self, key: Key, response: &Response, now: Instant, wall: Wall) {
         if let Some(served) = self.connections.get_mut(&key) {
+            served.if_late = None;
             served.connection.respond(response, now, wall);
         }
+    }
+
+    /// The last call of a connection is answered later; if it is not in time, with this.
+    pub fn respond_later(&mut self, key: Key, if_late: Response) {
+        if let Some(served) = self.connections.get_mut(&key) {
+            served.if_late = Some(if_late);
+        }
+    }
+
+    /// Whether a connection waits for such an answer.
+    pub fn waits_for_answer(&self, key: Key) -> bool {
+        let served = self.connections.get(&key);
+        served.is_some_and(|served| served.if_late.is_some())
+    }
+
+    /// Records an order that came by no connection.
+    pub fn record(&mut self, line: &Value) {
+        self.recent.clear();
+        self.orders.record(line);
     }
 
     /// Answers the last call of a connection with a stream of events.
@@ -234,6 +270,7 @@ impl Steering {
         match self.orders.record(line) {
             Some(number) => {
                 if let Some(served) = self.connections.get_mut(&key) {
+                    served.if_late = None;
                     served.recording = Some((number, response));
                 }
             }
@@ -320,6 +357,11 @@ impl Steering {
                 served
                     .connection
                     .respond(&Response::json(202, &json!(UNRECORDED)), now, wall);
+            }
+            if now >= served.connection.deadline(false)
+                && let Some(response) = served.if_late.take()
+            {
+                served.connection.respond(&response, now, wall);
             }
             let mut bytes = Vec::new();
             served.connection.take_output(&mut bytes);

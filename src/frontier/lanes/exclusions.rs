@@ -23,9 +23,17 @@ impl Frontier {
         &self.excluded
     }
 
-    /// Whether the first request of a lane was excluded by an order. A pattern does not exclude a robots.txt, which
+    /// Whether the configuration excludes a host since the run began.
+    pub fn is_host_excluded_since(&self, host: &str) -> bool {
+        self.excluded_since.contains(host)
+    }
+
+    /// Whether the first request of a lane was excluded since the run began. A pattern does not exclude a robots.txt, which
     /// other URLs need.
     pub fn is_front_excluded(&self, lane: LaneId) -> bool {
+        if self.is_host_excluded_since(self.origin_host(lane)) {
+            return true;
+        }
         if self.excluded.texts().is_empty() {
             return false;
         }

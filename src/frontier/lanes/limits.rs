@@ -131,6 +131,20 @@ impl Frontier {
         }
     }
 
+    /// Limits have changed: rechecks all lanes that they have stopped, one by one.
+    pub(super) fn recheck_all_limited(&mut self) {
+        let by_host =
+            std::mem::replace(&mut self.limited.by_host, HashMap::with_hasher(self.secret));
+        let by_domain = std::mem::replace(
+            &mut self.limited.by_domain,
+            HashMap::with_hasher(self.secret),
+        );
+        let by_host = by_host.into_values().flatten();
+        let freed = by_host.chain(by_domain.into_values().flatten());
+        self.limited.freed.extend(freed);
+        self.limited.due = self.limited.by_crawl.len();
+    }
+
     /// Rechecks the next lane, and offers it if no limit stops it.
     pub(super) fn recheck_limited(&mut self) {
         let max = self.settings.pages_max;

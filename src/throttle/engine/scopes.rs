@@ -1,5 +1,6 @@
 //! The engine's scopes: their creation, settings and eviction.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -252,6 +253,55 @@ impl Throttle {
         }
         for id in self.scope_table.ids() {
             self.refresh(id, now);
+        }
+    }
+
+    /// Replaces the configured settings of all scopes from now on, but for `ordered`, the entries that were set since:
+    /// these hold over them. The bound on requests in flight stays. What scopes have learned is kept.
+    ///
+    /// Checks all existing scopes if any setting differs.
+    pub(crate) fn change_settings(
+        &mut self,
+        configured: &ThrottleSettings,
+        ordered: &BTreeMap<String, ScopePatch>,
+        now: Instant,
+    ) {
+        let mut settings = ThrottleSettings {
+            concurrent_requests: self.settings.concurrent_requests,
+            started: self.settings.started,
+            ..configured.clone()
+        };
+        for (name, patch) in ordered {
+            if name == "default" {
+                settings.change_default(patch.clone());
+            } else if *patch == ScopePatch::default() {
+                settings.scopes.remove(name);
+            } else {
+                settings.scopes.insert(name.clone(), patch.clone());
+            }
+        }
+        self.keep_paced_hosts(&mut settings);
+        if settings == self.settings {
+            return;
+        }
+        self.settings = settings;
+        self.default = Arc::new(default_profile(&self.settings));
+        let entries = self.settings.scopes.keys();
+        let profiles = entries.map(|name| (name.clone(), Arc::new(profile(&self.settings, name))));
+        self.profiles = profiles.collect();
+        for id in self.scope_table.ids() {
+            self.refresh(id, now);
+        }
+    }
+
+    /// The entry of a host with a quota alone keeps the pace that it was given when it became known as a host.
+    fn keep_paced_hosts(&self, settings: &mut ThrottleSettings) {
+        for (name, patch) in &mut settings.scopes {
+            let scope = self.scope_table.find(name);
+            let scope = scope.and_then(|id| self.scope_table.get(id));
+            if is_only_quota(name, patch) && scope.is_some_and(|scope| !scope.profile.only_quota) {
+                patch.concurrency = Some(settings.default.concurrency);
+            }
         }
     }
 

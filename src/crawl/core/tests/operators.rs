@@ -12,6 +12,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
+use crate::crawl::core::tests::random_settings;
 use crate::crawl::core::tests::trial::{
     SinkRecord, calm, crawl_in_world, finish, get, run_for, turn,
 };
@@ -21,8 +22,8 @@ use crate::io::{Close, Credentials, Endpoint, Io, Peer};
 
 /// Servers, and what the crawl has sent to operators.
 #[derive(Default)]
-struct Operated {
-    origins: Shared<Origins>,
+pub struct Operated {
+    pub origins: Shared<Origins>,
     replies: BTreeMap<ConnId, Vec<u8>>,
     closed: Vec<ConnId>,
 }
@@ -55,8 +56,11 @@ impl World for Operated {
 pub struct Trial {
     pub crawler: Crawler<Sim>,
     pub record: SinkRecord,
-    world: Shared<Operated>,
+    pub world: Shared<Operated>,
 }
+
+/// The time for a reply.
+const THINK: Duration = Duration::from_millis(5);
 
 const ORDERS: &str = "/crawl/orders.jsonl";
 
@@ -75,23 +79,34 @@ impl Trial {
 
     /// The same, under faults.
     pub fn under(faults: Faults, pages: u32) -> Self {
-        let mut trial = Trial::configured(faults, |_| {});
-        for host in 1..=2 {
-            for page in 0..pages {
-                trial.crawler.submit(get(host, page)).expect("it is a URL");
-            }
-        }
+        let mut trial = Trial::configured(faults, THINK, |_| {});
+        trial.submit(pages);
         trial
     }
 
     /// A crawl without requests, 100 ms between them, of this configuration.
     pub fn with(edit: impl FnOnce(&mut Config)) -> Self {
-        Trial::configured(Faults::default(), edit)
+        Trial::configured(Faults::default(), THINK, edit)
     }
 
-    fn configured(faults: Faults, edit: impl FnOnce(&mut Config)) -> Self {
+    /// A crawl of two hosts that take `think` for each reply, with so many pages of each.
+    pub fn thinking(think: Duration, pages: u32, edit: impl FnOnce(&mut Config)) -> Self {
+        let mut trial = Trial::configured(Faults::default(), think, edit);
+        trial.submit(pages);
+        trial
+    }
+
+    fn submit(&mut self, pages: u32) {
+        for host in 1..=2 {
+            for page in 0..pages {
+                self.crawler.submit(get(host, page)).expect("it is a URL");
+            }
+        }
+    }
+
+    fn configured(faults: Faults, think: Duration, edit: impl FnOnce(&mut Config)) -> Self {
         let world = Shared::new(Operated {
-            origins: calm(Duration::from_millis(5)),
+            origins: calm(think),
             ..Operated::default()
         });
         let (mut crawler, record) = crawl_in_world(Shared::clone(&world), faults, |config, _| {
@@ -195,7 +210,7 @@ impl Trial {
     }
 
     /// Time passes for a crawl that is over.
-    fn pass(&mut self, span: Duration) {
+    pub fn pass(&mut self, span: Duration) {
         let until = self.now() + span;
         while self.now() < until {
             self.crawler.io_mut().wait(Some(until), &mut Vec::new());
@@ -207,12 +222,12 @@ impl Trial {
     }
 
     /// Asks for the stream of events.
-    fn stream(&mut self) -> ConnId {
+    pub fn stream(&mut self) -> ConnId {
         self.send(b"GET /v1/events HTTP/1.1\r\n\r\n")
     }
 
     /// The events of a stream so far.
-    fn events(&self, conn: ConnId) -> Vec<Value> {
+    pub fn events(&self, conn: ConnId) -> Vec<Value> {
         let world = self.world.borrow();
         let reply = String::from_utf8(world.replies[&conn].clone()).expect("it is text");
         let Some((head, body)) = reply.split_once("\r\n\r\n") else {
@@ -249,6 +264,7 @@ impl Trial {
 
 /// An operator of a crawl in a random world, who does not look at replies.
 pub struct RandomOperator {
+    begun: Config,
     rng: Rng,
     /// Requests that are still to be sent.
     left: u32,
@@ -259,7 +275,9 @@ impl RandomOperator {
     pub fn new(crawler: &mut Crawler<Sim>, seed: u64, requests: u32) -> Self {
         let admin = Admin::new().socket("/crawl/control.sock").orders(ORDERS, 0);
         crawler.serve(admin).expect("nothing else listens");
+        random_settings::change_at_random(crawler, seed + 1);
         RandomOperator {
+            begun: crawler.config().clone(),
             rng: Rng::from_seed(seed),
             left: requests,
         }
@@ -267,6 +285,7 @@ impl RandomOperator {
 
     /// Sends the next request now and then; after the last one the crawl is not paused.
     pub fn act(&mut self, crawler: &mut Crawler<Sim>) {
+        random_settings::check(crawler, &self.begun);
         let is_paused = crawler.core.control.is_paused();
         if self.left == 0 && !is_paused || self.left > 0 && !is_paused && !self.rng.chance(0.03) {
             return;
@@ -315,7 +334,8 @@ impl RandomOperator {
         ];
         let host = host[self.rng.below(7) as usize];
         let method = ["PUT", "DELETE"][self.rng.below(2) as usize];
-        let text = match self.rng.below(16) {
+        let text = match self.rng.below(19) {
+            16..=18 => random_settings::request(&mut self.rng),
             0 | 1 => "POST /v1/pause HTTP/1.1\r\n\r\n".to_owned(),
             2 => put(scope, &format!("{{\"delay\": {delay}}}")),
             3 => put(scope, "{}"),
@@ -614,6 +634,10 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     }
     let mut trial = Trial::new(20);
     trial.run(500);
+    let same = trial.crawler.config().clone();
+    trial
+        .crawler
+        .reload_from(move |answer| answer.give(Ok(same.clone())));
     let mut check = |method: &str, path: &str, body: &str, schema: &str| {
         let reply = trial.ask_well(method, path, body);
         has_keys(&description, schema, &reply);
@@ -629,6 +653,12 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     check("PUT", "/v1/scopes/10.0.0.1", "{}", "Changed");
     check("PATCH", "/v1/scopes/10.0.0.1", "{}", "Changed");
     check("POST", "/v1/scopes/10.0.0.1/forget", "", "Forgotten");
+    check("DELETE", "/v1/scopes/10.0.0.1", "", "Changed");
+    check("GET", "/v1/limits", "", "Limits");
+    let limit = r#"{"CONCURRENT_REQUESTS": 9}"#;
+    check("PUT", "/v1/limits", limit, "Limits");
+    check("POST", "/v1/reload", "", "Reloaded");
+    check("GET", "/v1/log", "", "Log");
     check("POST", "/v1/scopes/nowhere/cancel", "", "Cancelled");
     check("PUT", "/v1/exclusions/a.test", "", "Exclusions");
     check("GET", "/v1/exclusions", "", "Exclusions");
