@@ -313,7 +313,7 @@ const TOUCHED: &[(&str, &str)] = &[
         "workload throttle classifier flights network output",
     ),
     ("given", "control frontier journal"),
-    ("operators", "network journal steering"),
+    ("operators", "throttle network journal steering"),
     ("views", "control throttle network output"),
     ("host_orders", "frontier journal"),
     ("host_view", "frontier flights network spill"),

@@ -30,6 +30,8 @@ pub enum Resource {
     Scopes,
     /// One scope with its pacing.
     Scope,
+    /// The last decisions about the pace of a scope.
+    Decisions,
     /// One host: its robots.txt, addresses, connections and health.
     Host,
     /// One URL: where it is, and what it waits for.
@@ -182,6 +184,12 @@ pub const ROUTES: &[Route] = &[
         Resource::Scopes,
     ),
     get("/v1/scopes/{name}", &[], Permission::Read, Resource::Scope),
+    get(
+        "/v1/scopes/{name}/decisions",
+        &["limit"],
+        Permission::Read,
+        Resource::Decisions,
+    ),
     get("/v1/hosts/{name}", &[], Permission::Read, Resource::Host),
     get("/v1/urls/{name}", &[], Permission::Read, Resource::Url),
     order("PUT", "/v1/scopes/{name}", Resource::ChangeScope),

@@ -39,6 +39,13 @@ pub enum Job {
     },
     /// One scope.
     Scope(String),
+    /// The last decisions about a scope.
+    Decisions {
+        /// The scope.
+        name: String,
+        /// Most decisions that are listed.
+        limit: usize,
+    },
     /// One host.
     Host(String),
     /// One URL.
@@ -134,6 +141,10 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
             client.get(&path)?
         }
         Job::Scope(name) => client.get(&format!("/v1/scopes/{}", encoded(&name)))?,
+        Job::Decisions { name, limit } => {
+            let path = format!("/v1/scopes/{}/decisions?limit={limit}", encoded(&name));
+            client.get(&path)?
+        }
         Job::Host(name) => client.get(&format!("/v1/hosts/{}", encoded(&name)))?,
         Job::Url(url) => client.get(&format!("/v1/urls/{}", encoded(&url)))?,
         Job::Set { name, settings } => {

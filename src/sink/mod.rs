@@ -9,7 +9,7 @@ pub(crate) mod later;
 mod line;
 #[doc(hidden)]
 pub mod results;
-mod decisions;
+pub(crate) mod decisions;
 mod durable;
 mod lines;
 mod prepared;

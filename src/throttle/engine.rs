@@ -23,6 +23,7 @@ mod places;
 mod findings;
 mod answers;
 mod asked;
+mod history;
 pub(crate) mod effective;
 mod lanes;
 mod learned;
@@ -43,6 +44,7 @@ pub use self::scopes::covers_many_scopes;
 pub use self::tickets::TicketId;
 
 use self::accounts::Accounts;
+use self::history::History;
 use self::lanes::Lane;
 use self::learned::LearnedLimits;
 use self::mixed::Priorities;
@@ -119,6 +121,8 @@ pub struct Throttle {
     accounts: Accounts,
     /// Learned limits of evicted scopes.
     learned: LearnedLimits,
+    /// The last decisions, if they are kept.
+    history: History,
     /// States of scopes that an earlier run of the crawl saved.
     saved: SavedScopes,
     /// Scopes that are to be saved for a later one.
@@ -202,6 +206,7 @@ impl Throttle {
             changes: Vec::new(),
             accounts: Accounts::default(),
             learned: LearnedLimits::default(),
+            history: History::default(),
             saved: SavedScopes::new(&secret),
             unsaved: UnsavedScopes::default(),
             secret,

@@ -43,6 +43,14 @@ enum CtlCommand {
         /// The scope
         name: String,
     },
+    /// The last decisions about the pace of one scope, the newest first
+    Decisions {
+        /// The scope
+        name: String,
+        /// Most decisions that are listed
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
     /// One host: its robots.txt, addresses, connections and health
     Host {
         /// The host, with its port unless that is the usual one
@@ -162,6 +170,7 @@ impl From<Ctl> for CtlArgs {
                 limit,
             },
             CtlCommand::Scope { name } => Job::Scope(name),
+            CtlCommand::Decisions { name, limit } => Job::Decisions { name, limit },
             CtlCommand::Host { name } => Job::Host(name),
             CtlCommand::Url { url } => Job::Url(url),
             CtlCommand::Set { name, settings } => Job::Set { name, settings },

@@ -36,6 +36,7 @@ impl<I: Io> Core<I> {
         if admin.sets_log_level {
             self.steering.allow_log_level();
         }
+        self.throttle.keep_history();
         self.wake_host();
         Ok(address)
     }
@@ -96,7 +97,9 @@ impl<I: Io> Core<I> {
                 "application/json",
                 include_bytes!("../../admin/openapi.json").to_vec(),
             ),
-            Resource::Status | Resource::Scopes | Resource::Metrics => self.answer_from_all(call),
+            Resource::Status | Resource::Scopes | Resource::Metrics | Resource::Decisions => {
+                self.answer_from_all(call)
+            }
             Resource::Scope => self.scope(&call.name),
             Resource::Host => self.host(&call.name),
             Resource::Url => return self.begin_url(&asked),
@@ -162,6 +165,7 @@ impl<I: Io> Core<I> {
                 let metrics = self.metrics(call.format);
                 Response::of(200, call.format.content_type(), metrics.into_bytes())
             }
+            Resource::Decisions => self.decisions(call),
             _ => self.scopes_by(call),
         };
         self.steering.keep(call.clone(), response.clone(), self.now);
@@ -274,6 +278,7 @@ fn visits_all(resource: Resource) -> bool {
         Resource::Status
             | Resource::Metrics
             | Resource::Scopes
+            | Resource::Decisions
             | Resource::ChangeScope
             | Resource::MergeScope
             | Resource::ForgetScope

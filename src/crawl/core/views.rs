@@ -8,6 +8,7 @@ use crate::base::time::Instant;
 use crate::crawl::core::Core;
 use crate::crawl::pace_report::{MOST_RUNNING, PaceReport, ScopePacing};
 use crate::io::Io;
+use crate::sink::decisions;
 
 /// Scopes in a list unless `limit` says otherwise, and at most.
 const LIMIT_USUAL: usize = 50;
@@ -45,15 +46,35 @@ impl<I: Io> Core<I> {
         Response::json(200, &status)
     }
 
+    /// The last decisions about the pace of a scope, the newest first, in the form of throttle lines.
+    pub fn decisions(&self, call: &Call) -> Response {
+        let limit = match limit_of(call) {
+            Ok(limit) => limit,
+            Err(refusal) => return refusal,
+        };
+        let scope = json!(call.name);
+        let mut body = format!("{{\"scope\": {scope}, \"decisions\": [").into_bytes();
+        for (number, decision) in self
+            .throttle
+            .history_of(&call.name, limit)
+            .iter()
+            .enumerate()
+        {
+            if number > 0 {
+                body.extend_from_slice(b", ");
+            }
+            decisions::write_line(decision, self.network.wall_at(decision.at), &mut body);
+            body.truncate(body.trim_ascii_end().len());
+        }
+        body.extend_from_slice(b"]}\n");
+        Response::of(200, "application/json", body)
+    }
+
     /// A list of scopes under which something was sent.
     pub fn scopes_by(&self, call: &Call) -> Response {
-        let limit = match call.parameter("limit").map(str::parse::<usize>) {
-            None => LIMIT_USUAL,
-            Some(Ok(limit @ 1..=LIMIT_MAX)) => limit,
-            Some(_) => {
-                let message = format!("limit is a number from 1 to {LIMIT_MAX}");
-                return Response::error(400, &message);
-            }
+        let limit = match limit_of(call) {
+            Ok(limit) => limit,
+            Err(refusal) => return refusal,
         };
         let sort = call.parameter("sort").unwrap_or("waited");
         let Some(order) = Order::of(sort) else {
@@ -117,6 +138,18 @@ impl<I: Io> Core<I> {
             "waits_for": waits.map(|(cause, _)| cause.as_str()),
             "waits_since": waits.map(|(_, since)| wall(since)),
         })
+    }
+}
+
+/// Entries of a list.
+fn limit_of(call: &Call) -> Result<usize, Response> {
+    match call.parameter("limit").map(str::parse::<usize>) {
+        None => Ok(LIMIT_USUAL),
+        Some(Ok(limit @ 1..=LIMIT_MAX)) => Ok(limit),
+        Some(_) => {
+            let message = format!("limit is a number from 1 to {LIMIT_MAX}");
+            Err(Response::error(400, &message))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::super::scope::{Change, Hold, NO_INDEX, Queued};
 use super::super::settings::RateLimitHeaders;
 use super::super::signal::{Blame, BodySignal, ExchangeEnd, Feedback, Signal};
 use super::super::strategy::Observation;
+use super::history::Recorded;
 use super::tickets::Held;
 use super::{Throttle, TicketId};
 use crate::base::ids::ScopeId;
@@ -410,7 +411,7 @@ impl Throttle {
 
     /// Records that a lane starts to wait for quota.
     pub(super) fn note_quota(&mut self, scope: ScopeId, cost: f64, now: Instant) {
-        if !self.tracing {
+        if !self.records_decisions() {
             self.account_decided(scope, DecisionEvent::Quota);
         } else {
             let at = self.scope_ref(scope).fits_at(cost, now);
@@ -429,7 +430,7 @@ impl Throttle {
 
     /// Records that robots.txt asks for a delay.
     pub(crate) fn note_crawl_delay(&mut self, scope: ScopeId, asked: Duration, now: Instant) {
-        if !self.tracing {
+        if !self.records_decisions() {
             self.account_decided(scope, DecisionEvent::Robots);
         } else {
             let applied = asked.min(self.settings.robotstxt_max_delay);
@@ -493,7 +494,7 @@ impl Throttle {
             };
             let holds = self.scope_mut(scope).hold(hold);
             self.mark_held(scope);
-            if holds && !self.tracing {
+            if holds && !self.records_decisions() {
                 self.account_decided(scope, DecisionEvent::Hold);
             } else if holds {
                 let reason = format!("held for {delay:?} by feedback");
@@ -525,7 +526,26 @@ impl Throttle {
                 self.account_suspected(scope, &change.reason);
                 log::warn!("{}: {}", self.scope_table.name(scope), change.reason);
             }
+            if !self.records_decisions() {
+                continue;
+            }
+            let in_flight = self.scope_ref(scope).on_the_wire();
             if !self.tracing {
+                // The usual case, which needs no copy of the name.
+                self.history.push(Recorded {
+                    scope: self.history_key(self.scope_table.name(scope)),
+                    at: now,
+                    id,
+                    reason: change.reason,
+                    delay: [change.before.delay, change.after.delay],
+                    latency: change.latency,
+                    target: change.target,
+                    concurrency: [change.before.concurrency, change.after.concurrency],
+                    in_flight,
+                    status,
+                    event: change.event,
+                    source: change.source,
+                });
                 continue;
             }
             self.decide(Decision {
@@ -538,7 +558,7 @@ impl Throttle {
                 target_delay: change.target,
                 delay: [change.before.delay, change.after.delay],
                 concurrency: [change.before.concurrency, change.after.concurrency],
-                in_flight: self.scope_ref(scope).on_the_wire(),
+                in_flight,
                 size: None,
                 reason: change.reason,
                 source: change.source,
@@ -547,6 +567,10 @@ impl Throttle {
     }
 
     pub(super) fn decide(&mut self, decision: Decision) {
+        if self.history.is_on() {
+            let key = self.history_key(&decision.scope);
+            self.history.push(Recorded::of(&decision, key));
+        }
         if self.tracing {
             self.decisions.push(decision);
         }

@@ -355,7 +355,9 @@ impl RandomOperator {
             }
             13 => format!("POST /v1/scopes/{scope}/forget HTTP/1.1\r\n\r\n"),
             4 => format!("POST /v1/scopes/{scope}/cancel HTTP/1.1\r\n\r\n"),
-            5 => format!("GET /v1/scopes/{scope} HTTP/1.1\r\n\r\nGET /v1/scopes HTTP/1.1\r\n\r\n"),
+            5 => format!(
+                "GET /v1/scopes/{scope} HTTP/1.1\r\n\r\nGET /v1/scopes HTTP/1.1\r\n\r\nGET /v1/scopes/{scope}/decisions HTTP/1.1\r\n\r\n"
+            ),
             6 => "GET /v1/status HTTP/1.1\r\n\r\n".repeat(30),
             11 => format!(
                 "GET /v1/urls/http%3A%2F%2F{host}%2F1 HTTP/1.1\r\n\r\nGET /v1/hosts/{host} HTTP/1.1\r\n\r\n"
@@ -645,6 +647,7 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     check("GET", "/v1/status", "", "Status");
     check("GET", "/v1/scopes", "", "Scopes");
     check("GET", "/v1/scopes/10.0.0.1", "", "Scope");
+    check("GET", "/v1/scopes/10.0.0.1/decisions", "", "Decisions");
     check("GET", "/v1/hosts/10.0.0.1", "", "Host");
     let priority = r#"{"priority": 3}"#;
     check("PUT", "/v1/hosts/10.0.0.1/priority", priority, "Priority");

@@ -115,6 +115,16 @@ fn what_was_learned_of_a_scope_is_forgotten_but_not_what_its_server_asked_for() 
     };
     let learned = delay(&mut trial);
     assert!(learned > 0.15, "{learned}");
+    let decisions = trial.ask_well("GET", "/v1/scopes/10.0.0.1/decisions?limit=2", "");
+    let last = &decisions["decisions"][0];
+    assert_eq!(last["event"], "backoff", "{decisions:#}");
+    assert_eq!(
+        last["delay"][1], learned,
+        "the last one has the present delay"
+    );
+    assert_eq!(last["status"], 429);
+    assert_eq!(decisions["decisions"].as_array().map(Vec::len), Some(2));
+    assert!(last["at"].as_str() > decisions["decisions"][1]["at"].as_str());
     let forgotten = trial.ask_well("POST", "/v1/scopes/10.0.0.1/forget", "");
     assert_eq!(forgotten, json!({"scope": "10.0.0.1", "scopes": 1}));
     assert_eq!(delay(&mut trial), 0.1);
