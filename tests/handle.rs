@@ -300,6 +300,14 @@ fn each_command_wakes_a_sleeping_crawl() {
             let nothing = Feedback::new("a.test");
             handle.feedback(nothing).expect("it goes on");
         });
+        quickest("exclude", &|| {
+            handle.exclude("b.test").expect("it goes on");
+            handle.include("b.test").expect("it goes on");
+        });
+        quickest("forget", &|| handle.forget("a.test").expect("it goes on"));
+        quickest("set_host_priority", &|| {
+            handle.set_host_priority("a.test", 1).expect("it goes on");
+        });
         quickest("pause", &|| handle.pause());
         quickest("resume", &|| handle.resume());
         quickest("clone and drop", &|| drop(handle.clone()));
@@ -368,6 +376,24 @@ fn invalid_scope_patch_is_rejected_by_the_call() {
             crawler.turn(Some(Duration::from_millis(5)));
         }
     }
+}
+
+#[test]
+fn what_cannot_be_excluded_and_a_priority_out_of_range_are_rejected_by_the_call() {
+    let (_, crawler) = kept(Config::default());
+    let handle = crawler.handle();
+    let is_invalid = |result: Result<(), ControlError>| {
+        let error = result.expect_err("it is invalid");
+        assert_eq!(error.code(), "invalid", "{error}");
+        assert!(!error.is_retryable());
+    };
+    for name in ["re:(", "a/b", "192.0.2.0/33", "\\d+"] {
+        is_invalid(handle.exclude(name));
+    }
+    is_invalid(handle.set_host_priority("a.test:8080", 1));
+    is_invalid(handle.set_host_priority("a.test", i32::MIN));
+    let error = handle.forget("a*b").expect_err("it is no pattern");
+    assert_eq!(error.code(), "unsound", "{error}");
 }
 
 #[test]

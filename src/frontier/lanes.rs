@@ -34,7 +34,7 @@ pub use self::activation::ActiveLimits;
 pub use self::active::TURN;
 pub use self::eviction::Evicted;
 pub use self::lifecycle::NewLane;
-pub use self::priorities::HOST_PRIORITIES_MAX;
+pub use self::priorities::{HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX};
 pub use self::views::{LaneView, LaneWait, OriginView, QueuedUrl, RobotsView, UrlSearch};
 
 use std::cmp::Reverse;

@@ -26,6 +26,6 @@ mod saved_robots;
 pub mod settings;
 
 pub use lanes::{
-    ActiveLimits, Evicted, Frontier, HOST_PRIORITIES_MAX, LaneChange, LaneView, LaneWait, NewLane,
-    Next, OriginView, QueuedUrl, RobotsView, TURN, Unsent, UrlSearch,
+    ActiveLimits, Evicted, Frontier, HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX, LaneChange, LaneView,
+    LaneWait, NewLane, Next, OriginView, QueuedUrl, RobotsView, TURN, Unsent, UrlSearch,
 };

@@ -37,6 +37,21 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Validates the name of a host, without a port. Returns its normalised form, or what is wrong.
+    pub(crate) fn check_host(name: &str) -> Result<String, String> {
+        let is_host = !name.contains(['/', '?', '#', '@']);
+        match CrawlUrl::parse(&format!("http://{name}/")) {
+            Ok(url) if is_host && url.host_str() == url.scope_key() => {
+                Ok(url.host_str().to_owned())
+            }
+            _ => Err(format!(
+                "{name:?} is no host: give its name without a port, such as example.com"
+            )),
+        }
+    }
+}
+
 /// The name of a host that URLs may have.
 fn check_name(entry: String) -> Result<String, String> {
     let host = entry.strip_prefix("*.").unwrap_or(&entry);

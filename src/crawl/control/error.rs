@@ -41,6 +41,9 @@ pub enum ControlError {
     /// The settings of a scope are invalid.
     #[error(transparent)]
     Unsound(#[from] ConfigError),
+    /// An argument is invalid: what is wrong with it, and how to mend it.
+    #[error("{0}")]
+    Invalid(String),
 }
 
 /// Why a configuration was not reloaded. Nothing of it was applied.
@@ -120,6 +123,7 @@ impl ControlError {
             ControlError::Busy => "busy",
             ControlError::Over => "over",
             ControlError::Unsound(_) => "unsound",
+            ControlError::Invalid(_) => "invalid",
         }
     }
 

@@ -15,6 +15,7 @@ use crate::crawl::control::shared::{Command, RoomWait, Shared, Waiting};
 use crate::crawl::overrides::{check_limit, refused};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::admission::job_of;
+use crate::frontier::HOST_PRIORITY_MAX;
 use crate::frontier::request::Request;
 use crate::io::Waker;
 use crate::throttle::settings::ScopePatch;
@@ -315,6 +316,58 @@ impl Handle {
         }
         self.send(Command::Reload(Box::new(config)))?;
         Ok(())
+    }
+
+    /// Forgets what was learned of a scope, of the scopes in use that a pattern such as `*.example.com` matches, or of
+    /// all (`default`): the limits that refusals have shown, and AutoThrottle's delays. Holds, minimum gaps and quotas
+    /// stay.
+    ///
+    /// # Errors
+    /// As [`Handle::set_scope`].
+    pub fn forget(&self, name: &str) -> Result<(), ControlError> {
+        let config = &self.stopper.shared.config;
+        let name = config.check_scope(name, &ScopePatch::default())?;
+        self.send(Command::Forget(name))
+    }
+
+    /// Excludes a host (`example.com`), a domain with all below it (`*.example.com`), a network (`192.0.2.0/24`) or a
+    /// pattern of URLs (`re:PATTERN`) from now on, and in later runs of a crawl with a state. Nothing more is sent to
+    /// it, except for what is in flight; queued requests end as `filtered.excluded`, or `filtered.excluded_address` in
+    /// a network, when their turn comes. At most 1000, 50 of them patterns; more are logged and left out.
+    ///
+    /// # Errors
+    /// As [`Handle::cancel`], and [`ControlError::Invalid`] if it is none of these.
+    pub fn exclude(&self, name: &str) -> Result<(), ControlError> {
+        self.change_exclusion(name, true)
+    }
+
+    /// Withdraws an exclusion by [`Handle::exclude`] or by an operator.
+    ///
+    /// # Errors
+    /// As [`Handle::exclude`].
+    pub fn include(&self, name: &str) -> Result<(), ControlError> {
+        self.change_exclusion(name, false)
+    }
+
+    fn change_exclusion(&self, name: &str, is_excluded: bool) -> Result<(), ControlError> {
+        let exclusion = Config::check_exclusion(name).map_err(ControlError::Invalid)?;
+        self.send(Command::Exclude(Box::new(exclusion), is_excluded))
+    }
+
+    /// Adds this, from -1000 to 1000, to the priorities of all requests to a host from now on, and in later runs of a
+    /// crawl with a state; 0 ends that. At most 1000 hosts; more are logged and left out.
+    ///
+    /// # Errors
+    /// As [`Handle::cancel`], and [`ControlError::Invalid`] for a name that is no host, or another priority.
+    pub fn set_host_priority(&self, host: &str, priority: i32) -> Result<(), ControlError> {
+        let host = Config::check_host(host).map_err(ControlError::Invalid)?;
+        if !(-HOST_PRIORITY_MAX..=HOST_PRIORITY_MAX).contains(&priority) {
+            let message = format!(
+                "a priority is from -{HOST_PRIORITY_MAX} to {HOST_PRIORITY_MAX}, not {priority}"
+            );
+            return Err(ControlError::Invalid(message));
+        }
+        self.send(Command::HostPriority(host, priority))
     }
 
     /// Applies knowledge of a scope from another source than its replies: see [`Crawler::feedback`].

@@ -15,6 +15,7 @@ use crate::crawl::control::error::ControlError;
 use crate::crawl::control::reloads::Reloads;
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
+use crate::frontier::exclusion::Exclusion;
 use crate::frontier::job::Job;
 use crate::frontier::numbers::Numbers;
 use crate::throttle::engine::covers_many_scopes;
@@ -99,6 +100,12 @@ pub enum Command {
     SetLimits(Map<String, Value>),
     /// Replaces the configuration.
     Reload(Box<Config>),
+    /// Excludes something, or withdraws that.
+    Exclude(Box<Exclusion>, bool),
+    /// Forgets what was learned of a scope, a pattern, or all.
+    Forget(String),
+    /// Sets the priority of a host.
+    HostPriority(String, i32),
 }
 
 impl Command {
@@ -107,9 +114,17 @@ impl Command {
         match self {
             // All cancels of a turn share one search.
             Command::Cancel(_) | Command::CancelScope(..) => 0,
-            Command::SetScope(name, _) if covers_many_scopes(name) => COMMANDS_TIME,
             Command::SetLimits(_) | Command::Reload(_) | Command::WithdrawScope(_) => COMMANDS_TIME,
-            Command::SetScope(..) | Command::Feedback(_) | Command::Rotate => 1,
+            Command::SetScope(name, _) | Command::Forget(name) if covers_many_scopes(name) => {
+                COMMANDS_TIME
+            }
+            // All requests in flight are compared.
+            Command::Exclude(..) => COMMANDS_TIME / 4,
+            Command::SetScope(..)
+            | Command::Feedback(_)
+            | Command::Rotate
+            | Command::Forget(_)
+            | Command::HostPriority(..) => 1,
         }
     }
 }

@@ -62,6 +62,9 @@ impl<I: Io> Core<I> {
                         log::warn!("the configuration is not reloaded: {refused}");
                     }
                 }
+                Command::Exclude(exclusion, on) => self.set_exclusion(&exclusion, on),
+                Command::Forget(name) => drop(self.throttle.forget(&name, self.now)),
+                Command::HostPriority(host, priority) => self.set_host_priority(&host, priority),
             }
         }
         if has_cancelled {

@@ -25,10 +25,7 @@ impl<I: Io> Core<I> {
         };
         let before = self.frontier.excluded().has(&exclusion.text());
         if before != is_excluded && !self.change_exclusion(&exclusion, is_excluded) {
-            let message = format!(
-                "there may be {EXCLUSIONS_MAX} exclusions by order, {PATTERNS_MAX} of them patterns: withdraw one"
-            );
-            return self.refuse(asked, &Response::error(409, &message));
+            return self.refuse(asked, &Response::error(409, &too_many()));
         }
         let order = if is_excluded { "exclude" } else { "include" };
         let mut facts = Map::new();
@@ -37,6 +34,14 @@ impl<I: Io> Core<I> {
         facts.insert("after".to_owned(), json!(is_excluded));
         let reply = json!({"excluded": self.frontier.excluded().texts()});
         self.acknowledge_order(asked, order, facts.into(), reply);
+    }
+
+    /// Excludes something by a handle, or withdraws that.
+    pub fn set_exclusion(&mut self, exclusion: &Exclusion, is_excluded: bool) {
+        let before = self.frontier.excluded().has(&exclusion.text());
+        if before != is_excluded && !self.change_exclusion(exclusion, is_excluded) {
+            log::warn!("{} is not excluded: {}", exclusion.text(), too_many());
+        }
     }
 
     /// Excludes what an earlier run was ordered to exclude; returns whether the order is kept.
@@ -75,4 +80,10 @@ impl<I: Io> Core<I> {
         }
         is_changed
     }
+}
+
+fn too_many() -> String {
+    format!(
+        "there may be {EXCLUSIONS_MAX} exclusions by order, {PATTERNS_MAX} of them patterns: withdraw one"
+    )
 }

@@ -3,36 +3,48 @@
 use serde_json::{Value, json};
 
 use crate::admin::response::Response;
+use crate::crawl::config::Config;
 use crate::crawl::core::Core;
-use crate::crawl::core::host_view::url_of_host;
 use crate::crawl::steering::Asked;
-use crate::frontier::HOST_PRIORITIES_MAX;
+use crate::frontier::{HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX};
 use crate::io::Io;
 use crate::state::record::About;
 
-/// Priorities of hosts are from the negative of this to this.
-const PRIORITY_MAX: i64 = 1000;
-
 impl<I: Io> Core<I> {
-    /// Sets the priority of a host, from now on and in later runs.
+    /// Sets the priority of a host.
     pub fn order_host_priority(&mut self, asked: &Asked) {
-        let host = url_of_host(&asked.call.name);
-        let Some(host) = host.filter(|url| url.host_str() == url.scope_key()) else {
-            let message = "give a host without a port, such as example.com";
-            return self.refuse(asked, &Response::error(400, message));
+        let host = match Config::check_host(&asked.call.name) {
+            Ok(host) => host,
+            Err(message) => return self.refuse(asked, &Response::error(400, &message)),
         };
-        let host = host.host_str().to_owned();
         let Some(priority) = priority_in(&asked.body) else {
             let message = format!(
-                "the body is an object with a priority from -{PRIORITY_MAX} to {PRIORITY_MAX}: {{\"priority\": 5}}"
+                "the body is an object with a priority from -{HOST_PRIORITY_MAX} to {HOST_PRIORITY_MAX}: \
+                 {{\"priority\": 5}}"
             );
             return self.refuse(asked, &Response::error(400, &message));
         };
         let before = self.frontier.host_priorities().get(&host);
         let before = before.copied().unwrap_or(0);
-        if !self.frontier.set_host_priority(&host, priority) {
-            let message = format!("{HOST_PRIORITIES_MAX} hosts have a priority: set one to 0");
-            return self.refuse(asked, &Response::error(409, &message));
+        if !self.change_host_priority(&host, priority) {
+            return self.refuse(asked, &Response::error(409, &too_many()));
+        }
+        let facts = json!({"host": host, "before": before, "after": priority});
+        let reply = json!({"host": host, "priority": priority});
+        self.acknowledge_order(asked, "priority", facts, reply);
+    }
+
+    /// Sets the priority of a host by a handle.
+    pub fn set_host_priority(&mut self, host: &str, priority: i32) {
+        if !self.change_host_priority(host, priority) {
+            log::warn!("{host} gets no priority: {}", too_many());
+        }
+    }
+
+    /// Sets the priority of a host from now on and in later runs; returns false if there is no room.
+    fn change_host_priority(&mut self, host: &str, priority: i32) -> bool {
+        if !self.frontier.set_host_priority(host, priority) {
+            return false;
         }
         self.update_lanes();
         if self.journal.is_on() {
@@ -40,11 +52,9 @@ impl<I: Io> Core<I> {
                 0 => Vec::new(),
                 priority => priority.to_le_bytes().to_vec(),
             };
-            self.record_order(About::HostPriority, &host, &value);
+            self.record_order(About::HostPriority, host, &value);
         }
-        let facts = json!({"host": host, "before": before, "after": priority});
-        let reply = json!({"host": host, "priority": priority});
-        self.acknowledge_order(asked, "priority", facts, reply);
+        true
     }
 
     /// Restores the priority that an earlier run was ordered to give to a host; returns whether it is kept.
@@ -54,12 +64,18 @@ impl<I: Io> Core<I> {
     }
 }
 
+fn too_many() -> String {
+    format!("{HOST_PRIORITIES_MAX} hosts have a priority: set one to 0")
+}
+
 /// The priority in the body of an order.
 fn priority_in(body: &[u8]) -> Option<i32> {
     let Ok(Value::Object(keys)) = serde_json::from_slice(body) else {
         return None;
     };
     let priority = keys.get("priority").filter(|_| keys.len() == 1)?.as_i64()?;
-    let is_in_range = (-PRIORITY_MAX..=PRIORITY_MAX).contains(&priority);
-    is_in_range.then_some(priority as i32)
+    let priority = i32::try_from(priority).ok()?;
+    (-HOST_PRIORITY_MAX..=HOST_PRIORITY_MAX)
+        .contains(&priority)
+        .then_some(priority)
 }

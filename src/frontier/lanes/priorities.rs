@@ -7,6 +7,9 @@ use crate::base::ids::LaneId;
 use crate::frontier::origins::NO_LANE;
 use crate::frontier::queued::Queued;
 
+/// Priorities of hosts are from the negative of this to this.
+pub const HOST_PRIORITY_MAX: i32 = 1000;
+
 /// Most hosts with a priority by order.
 pub const HOST_PRIORITIES_MAX: usize = 1000;
 

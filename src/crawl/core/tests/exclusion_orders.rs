@@ -122,3 +122,25 @@ fn more_exclusions_than_there_may_be_and_patterns_that_are_none_are_refused() {
         "its pattern was withdrawn"
     );
 }
+
+#[test]
+fn a_handle_excludes_and_includes_and_gives_a_priority() {
+    let mut trial = Trial::new(100);
+    let handle = trial.crawler.handle();
+    trial.run(300);
+    handle.exclude("10.0.0.2/32").expect("it goes on");
+    handle.set_host_priority("10.0.0.1", 7).expect("it goes on");
+    trial.run(10);
+    let from = trial.now();
+    trial.run(3000);
+    assert_eq!(trial.targets_after("10.0.0.2", from), [] as [&str; 0]);
+    let host = trial.ask_well("GET", "/v1/hosts/10.0.0.1", "");
+    assert_eq!(host["priority"], 7);
+    let reply = trial.ask_well("GET", "/v1/exclusions", "");
+    assert_eq!(reply, json!({"excluded": ["10.0.0.2/32"]}));
+    handle.include("10.0.0.2/32").expect("it goes on");
+    trial.crawler.submit(get(2, 299)).expect("it is a URL");
+    drop(handle);
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+    assert!(!trial.targets_after("10.0.0.2", from).is_empty());
+}
