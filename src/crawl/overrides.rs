@@ -25,8 +25,9 @@ pub struct Overrides {
 }
 
 /// Limits that may be ordered.
-pub const LIMITS: [&str; 7] = [
+pub const LIMITS: [&str; 8] = [
     "CONCURRENT_REQUESTS",
+    "BYTES_PER_SECOND_MAX",
     "CLOSESPIDER_PAGECOUNT",
     "CLOSESPIDER_ERRORCOUNT",
     "CLOSESPIDER_TIMEOUT",

@@ -18,6 +18,8 @@ pub enum Timer {
     Throttle,
     /// The outage breaker has something to decide.
     Outage,
+    /// More may be received, by `BYTES_PER_SECOND_MAX`.
+    Rate,
     /// A connection's present phase may be out of time, or an attempt's next address may be tried.
     Slots,
     /// A DNS query may be out of time.
@@ -48,11 +50,12 @@ pub enum Timer {
 
 impl Timer {
     /// All of them.
-    pub const ALL: [Timer; 17] = [
+    pub const ALL: [Timer; 18] = [
         Timer::Again,
         Timer::Sink,
         Timer::Throttle,
         Timer::Outage,
+        Timer::Rate,
         Timer::Slots,
         Timer::Resolver,
         Timer::Delayed,

@@ -129,6 +129,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "OUTAGE_BREAKER" => flag(rng),
         "HOST_DOWN_AFTER" => seconds(rng, &[0.0, 5.0, 120.0]),
         "DEPTH_LIMIT" => count(rng, &[0, 1, 3]),
+        "BYTES_PER_SECOND_MAX" => count(rng, &[0, 0, 0, 500, 20_000]),
         "CLOSESPIDER_PAGECOUNT" => count(rng, &[0, 0, 0, 7]),
         "CLOSESPIDER_ERRORCOUNT" => count(rng, &[0, 0, 0, 3]),
         "CLOSESPIDER_TIMEOUT" => seconds(rng, &[0.0, 0.0, 0.0, 20.0]),

@@ -96,6 +96,8 @@ pub struct Config {
     pub(crate) contact: Option<String>,
     /// `BUFFERED_BODIES_MAX`: bytes of all bodies in memory; at the bound, reading pauses.
     pub(crate) buffered_bodies_max: u64,
+    /// `BYTES_PER_SECOND_MAX`: bytes received per second; 0: no limit.
+    pub(crate) bytes_per_second_max: u64,
     /// `STOP_GRACE`: how long a stopping crawl waits for the requests in flight.
     pub(crate) stop_grace: Duration,
     /// `OUTAGE_BREAKER`: pauses the crawl during an outage of the local network or of the name
@@ -201,6 +203,7 @@ impl Default for Config {
             contact: None,
             // 50 bodies of the largest size, or 100 000 of the usual size.
             buffered_bodies_max: 512 * 1024 * 1024,
+            bytes_per_second_max: 0,
             outage_breaker: true,
             // Below the 30 s that service managers and clusters commonly wait before they kill.
             stop_grace: Duration::from_secs(25),

@@ -353,6 +353,8 @@ static TABLE: &[Setting] = &[
         "helper threads for the work on long pages; 0: the crawl's thread does it. `argiope crawl`: the cores minus one, at most 4"),
     row!("BUFFERED_BODIES_MAX", Bytes<u64>, buffered_bodies_max,
         "memory for all bodies; at the bound, reading pauses"),
+    row!("BYTES_PER_SECOND_MAX", Bytes<u64, 0>, bytes_per_second_max,
+        "bytes received per second from all servers: beyond it nothing is sent, and reading pauses; 0: no limit").live(),
     row!("STOP_GRACE", Delay, stop_grace,
         "maximum time that a stopping crawl waits for requests in flight").live(),
     row!("METRICS_SCOPES_MAX", MetricsScopes, metrics_scopes_max,

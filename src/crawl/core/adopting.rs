@@ -12,7 +12,7 @@ impl<I: Io> Core<I> {
     pub fn adopt(&mut self, config: Config) {
         let config = Arc::new(config);
         let before = std::mem::replace(&mut self.config, Arc::clone(&config));
-        self.network.set_config(Arc::clone(&config));
+        self.network.set_config(Arc::clone(&config), self.now);
         self.requests.set_config(Arc::clone(&config));
         self.control.set_limits(&config);
         self.frontier.change_settings(&config.frontier);

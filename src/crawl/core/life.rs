@@ -132,6 +132,7 @@ impl<I: Io> Core<I> {
 
     /// 5. Bytes arrived: head, body, end, as the connection reads them.
     pub fn on_bytes(&mut self, key: Key, chunk: &Chunk, stamp: Stamp) {
+        self.network.count_received(key, chunk, self.now);
         let mut used = 0;
         let length = self.network.length_of(chunk);
         let mut steps = Bound::new("read a chunk", steps_max(length));
@@ -182,6 +183,7 @@ impl<I: Io> Core<I> {
         let mut outcome = exchange.take_outcome();
         let mut page = self.page_of(&flight, &mut outcome, failure, carrier);
         self.frontier.count_bytes(flight.lane, page.bytes_wire);
+        self.network.count_reply(page.bytes_wire);
         let is_stopped = is_stopped(&page);
         let open = OpenEnd {
             ticket: flight.ticket,

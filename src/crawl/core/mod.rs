@@ -312,6 +312,7 @@ impl<I: Io> Core<I> {
             }
             Timer::Throttle => self.throttle.next_wake(),
             Timer::Outage => self.outage.next_timeout(),
+            Timer::Rate => self.network.rate_due(self.now),
             Timer::Slots => self.network.next_deadline(),
             Timer::Resolver => self.network.names().next_timeout(),
             Timer::Delayed => self.work.next_delayed(),
@@ -402,6 +403,7 @@ impl<I: Io> Core<I> {
                 Timer::Again
                 | Timer::Sink
                 | Timer::Throttle
+                | Timer::Rate
                 | Timer::Records
                 | Timer::Arrival
                 | Timer::Source

@@ -19,6 +19,7 @@ impl<I: Io> Core<I> {
             && !self.control.is_paused()
             && self.output.takes_more()
             && !self.network.is_full()
+            && self.is_within_rate()
             && !self.work.is_full()
             && !self.are_pages_full()
             // As many lanes may wait for names at once as may be in flight.
@@ -28,7 +29,16 @@ impl<I: Io> Core<I> {
 
     /// Whether releases go on after one of them: requests that ended unsent are in the sink.
     pub fn may_release_more(&self) -> bool {
-        self.output.is_ready() && !self.has_failed_too_often() && !self.are_pages_full()
+        self.output.is_ready()
+            && !self.has_failed_too_often()
+            && !self.are_pages_full()
+            && self.is_within_rate()
+    }
+
+    /// Whether `BYTES_PER_SECOND_MAX` allows one more request.
+    pub fn is_within_rate(&self) -> bool {
+        self.network
+            .allows_request(self.throttle.in_flight(), self.now)
     }
 
     /// Whether the replies that are processed and the requests in flight are as many as may be in flight.

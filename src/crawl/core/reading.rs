@@ -88,6 +88,11 @@ impl<I: Io> Core<I> {
                 Resumed::Event(key, event) => self.on_connection_event(key, event),
                 Resumed::Reads(key) => {
                     self.resume_body(key);
+                    if self.network.is_rate_limited() {
+                        // Others are read once it is known how much this one has received.
+                        self.wakeups.turn_again_if(self.network.paused_len() > 0);
+                        return;
+                    }
                     if self.network.gave_way(key) {
                         long_reads += 1;
                         if long_reads == LONG_READS_PER_TURN {

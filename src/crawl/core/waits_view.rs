@@ -53,6 +53,11 @@ impl<I: Io> Core<I> {
                 "global_cap",
                 "as many requests are in flight as may be (CONCURRENT_REQUESTS)",
             ),
+            (
+                !self.is_within_rate(),
+                "bytes",
+                "the replies take all of BYTES_PER_SECOND_MAX",
+            ),
         ];
         let causes = causes.into_iter().filter(|(applies, ..)| *applies);
         let causes = causes.map(|(_, cause, text)| json!({"cause": cause, "text": text}));

@@ -16,6 +16,7 @@ mod closing;
 mod opening;
 mod operators;
 mod race;
+mod rate;
 mod reading;
 mod resolving;
 mod sending;
@@ -45,6 +46,7 @@ use crate::crawl::network::origins::{Origin, ProxyOrigins};
 use crate::crawl::network::pieces::Pieces;
 use crate::crawl::network::ports::Ports;
 use crate::crawl::network::race::Races;
+use crate::crawl::network::rate::Rate;
 use crate::crawl::network::room::Room;
 use crate::crawl::network::socket::{HttpSocket, Socket, Sockets, key_of};
 use crate::crawl::timer::{Deadlines, SlotTimer};
@@ -85,6 +87,8 @@ pub struct Network<I: Io> {
     favoured: Option<Key>,
     /// Bytes of all buffered bodies.
     buffered: usize,
+    /// Bytes received per second.
+    rate: Rate,
     /// Bodies that the sink takes in pieces.
     pieces: Pieces,
     /// Buffer for a connection's output.
@@ -132,6 +136,7 @@ impl<I: Io> Network<I> {
             paused: VecDeque::new(),
             favoured: None,
             buffered: 0,
+            rate: Rate::new(config.bytes_per_second_max),
             pieces: Pieces::new(io.waker()),
             scratch: Vec::new(),
             events: Vec::new(),
@@ -255,7 +260,8 @@ impl<I: Io> Network<I> {
 
     /// Timeouts and bounds are those of this configuration from now on. A connection keeps the deadline of its present
     /// wait, unless the new one is later.
-    pub fn set_config(&mut self, config: Arc<Config>) {
+    pub fn set_config(&mut self, config: Arc<Config>, now: Instant) {
+        self.rate.set(config.bytes_per_second_max, now);
         self.config = config;
     }
 

@@ -45,6 +45,34 @@ impl<I: Io> Network<I> {
         self.buffered as u64 >= self.config.buffered_bodies_max
     }
 
+    /// Bytes have arrived on a socket: those of replies are within `BYTES_PER_SECOND_MAX`.
+    pub fn count_received(&mut self, key: Key, chunk: &Chunk, now: Instant) {
+        if self.rate.is_limited() && self.sockets.http(key).is_some() {
+            let bytes = self.length_of(chunk);
+            self.rate.count(bytes, now);
+        }
+    }
+
+    /// A reply has ended, of which so many bytes were received.
+    pub fn count_reply(&mut self, bytes: u64) {
+        self.rate.count_reply(bytes);
+    }
+
+    /// Whether another request may be sent, by `BYTES_PER_SECOND_MAX`.
+    pub fn allows_request(&self, in_flight: usize, now: Instant) -> bool {
+        self.rate.allows_request(in_flight, now)
+    }
+
+    /// Whether bytes per second are limited: then stopped connections are read one in each turn.
+    pub fn is_rate_limited(&self) -> bool {
+        self.rate.is_limited()
+    }
+
+    /// When more may be received, if that has to wait.
+    pub fn rate_due(&self, now: Instant) -> Option<Instant> {
+        self.rate.paid_at(now)
+    }
+
     /// Replaces the buffered bytes of a page that is being processed.
     pub fn count_held(&mut self, before: usize, present: usize) {
         self.buffered = self.buffered - before + present;
@@ -233,6 +261,9 @@ impl<I: Io> Network<I> {
     pub fn resume_next(&mut self, room: &mut u64, now: Instant) -> Option<Resumed> {
         // Bytes are kept twice, raw and decoded, in memory that grows by doubling.
         let at_once = (self.config.io.read_budget as u64).saturating_mul(4);
+        if self.rate.is_spent(now) {
+            return None;
+        }
         let key = self.paused.front().copied()?;
         let mut place = 0;
         if *room < at_once && self.fills(key) {

@@ -38,7 +38,8 @@ impl<I: Io> Network<I> {
         }
         // Only replies have bodies.
         let mut is_read = http.connection.exchange().is_some() && http.paused.is_none();
-        if is_read && self.is_full() && self.favoured != Some(key) && self.fills(key) {
+        let has_no_room = self.is_full() && self.favoured != Some(key) && self.fills(key);
+        if is_read && (has_no_room || self.rate.is_spent(now)) {
             self.pause(key, now);
             is_read = false;
         }

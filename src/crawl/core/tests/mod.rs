@@ -18,6 +18,7 @@ mod host_orders;
 mod scope_orders;
 mod url_questions;
 mod random_settings;
+mod rates;
 mod reloads;
 mod idle_hosts;
 mod late_admission;

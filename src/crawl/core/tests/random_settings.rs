@@ -38,13 +38,15 @@ pub fn request(rng: &mut Rng) -> String {
         format!("PUT {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}")
     };
     let count = 1 + rng.below(4);
-    match rng.below(8) {
+    match rng.below(10) {
         0 | 1 => put(
             "/v1/limits",
             &format!("{{\"CONCURRENT_REQUESTS\": {count}}}"),
         ),
         2 => put("/v1/limits", "{\"concurrent_requests\": null}"),
         3 => put("/v1/limits", "{\"PAGES_PER_DOMAIN_MAX\": \"x\"}"),
+        8 => put("/v1/limits", "{\"BYTES_PER_SECOND_MAX\": 50000}"),
+        9 => put("/v1/limits", "{\"BYTES_PER_SECOND_MAX\": null}"),
         4 => put("/v1/log", "{\"level\": \"trace\"}"),
         5 => "DELETE /v1/scopes/10.0.0.1 HTTP/1.1\r\n\r\n".to_owned(),
         6 => "DELETE /v1/scopes/default HTTP/1.1\r\n\r\nGET /v1/limits HTTP/1.1\r\n\r\n".to_owned(),
@@ -56,6 +58,11 @@ pub fn request(rng: &mut Rng) -> String {
 pub fn check(crawler: &Crawler<Sim>, begun: &Config) {
     let changes = begun.changes_to(crawler.config());
     let changed: Vec<&str> = changes.iter().map(|change| change.setting.name).collect();
-    let may = ["CONCURRENT_REQUESTS", "METRICS_SCOPES_MAX", "STOP_GRACE"];
+    let may = [
+        "CONCURRENT_REQUESTS",
+        "BYTES_PER_SECOND_MAX",
+        "METRICS_SCOPES_MAX",
+        "STOP_GRACE",
+    ];
     assert!(changed.iter().all(|name| may.contains(name)), "{changed:?}");
 }

@@ -76,6 +76,14 @@ fn every_timer_is_set_and_fires() {
     run_for(&mut crawler, Duration::from_secs(1));
     crawler.stopper().shutdown(Duration::from_secs(2));
     watch.run(&mut crawler);
+    // More bytes than may be received in a second.
+    let (mut crawler, _, _) = crawl(calm(Duration::from_millis(5)), 1, |config, _| {
+        config.bytes_per_second_max = 10;
+    });
+    for page in 1..5 {
+        crawler.submit(get(1, page)).expect("a request");
+    }
+    watch.run(&mut crawler);
     // Requests at a fixed rate.
     let settings = ProbeSettings {
         rate: 100.0,

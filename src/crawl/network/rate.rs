@@ -1,0 +1,159 @@
+//! `BYTES_PER_SECOND_MAX`: a budget of received bytes, by which requests and reads wait.
+
+use std::time::Duration;
+
+use crate::base::time::Instant;
+
+/// A token bucket of received bytes, and the size of the usual reply.
+///
+/// It is a moment: until then all bytes so far are within the rate (the generic cell rate algorithm). While that is
+/// ahead, nothing more is read, and no request departs. Nor does one while the replies of those in flight are
+/// expected to take more than [`AHEAD`]: the bytes of many that are sent together would come together.
+#[derive(Debug)]
+pub struct Rate {
+    /// Bytes per second; 0: unlimited.
+    per_second: u64,
+    /// Until then the bytes so far take the whole rate.
+    paid_at: Instant,
+    /// Bytes of a reply, as a moving average.
+    usual: f64,
+}
+
+impl Rate {
+    /// So many bytes per second, none of them received; 0: unlimited.
+    pub fn new(per_second: u64) -> Self {
+        Rate {
+            per_second,
+            paid_at: Instant::START,
+            usual: USUAL,
+        }
+    }
+
+    /// Changes the rate from now on. What was received beyond the earlier one is forgotten.
+    pub fn set(&mut self, per_second: u64, now: Instant) {
+        if per_second != self.per_second {
+            self.per_second = per_second;
+            self.paid_at = now;
+        }
+    }
+
+    /// Whether there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.per_second > 0
+    }
+
+    /// Bytes were received.
+    pub fn count(&mut self, bytes: usize, now: Instant) {
+        if self.is_limited() {
+            let unspent = Instant::START + now.saturating_since(Instant::START + UNSPENT_MAX);
+            self.paid_at = self.paid_at.max(unspent) + self.time_of(bytes as f64);
+        }
+    }
+
+    /// A reply has ended, after so many bytes.
+    pub fn count_reply(&mut self, bytes: u64) {
+        if self.is_limited() {
+            self.usual += (bytes as f64 - self.usual) / AVERAGED;
+        }
+    }
+
+    /// Whether more was received than the rate allows by now.
+    pub fn is_spent(&self, now: Instant) -> bool {
+        self.is_limited() && self.paid_at > now
+    }
+
+    /// When that is over, if it is so.
+    pub fn paid_at(&self, now: Instant) -> Option<Instant> {
+        self.is_spent(now).then_some(self.paid_at)
+    }
+
+    /// Whether another request may be sent beside those in flight.
+    pub fn allows_request(&self, in_flight: usize, now: Instant) -> bool {
+        if !self.is_limited() {
+            return true;
+        }
+        let expected = self.time_of(in_flight as f64 * self.usual);
+        !self.is_spent(now) && (in_flight == 0 || expected <= AHEAD)
+    }
+
+    /// The time that bytes take at the rate.
+    fn time_of(&self, bytes: f64) -> Duration {
+        let seconds = bytes / self.per_second as f64;
+        Duration::try_from_secs_f64(seconds)
+            .unwrap_or(LONGEST)
+            .min(LONGEST)
+    }
+}
+
+/// What was not received in an idle time may be later, as far as it came in so much time.
+const UNSPENT_MAX: Duration = Duration::from_millis(250);
+
+/// Replies in flight are expected to take no longer than this at the rate.
+const AHEAD: Duration = Duration::from_secs(1);
+
+/// Bytes of a reply before any is known.
+const USUAL: f64 = 32.0 * 1024.0;
+
+/// The moving average is of about so many replies.
+const AVERAGED: f64 = 16.0;
+
+/// Times are on a clock that does not overflow.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::START + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn bytes_beyond_the_rate_are_paid_by_time() {
+        let mut rate = Rate::new(1000);
+        assert!(!rate.is_spent(at(10_000)));
+        rate.count(1250, at(10_000));
+        assert_eq!(
+            rate.paid_at(at(10_000)),
+            Some(at(11_000)),
+            "a quarter was unspent"
+        );
+        assert!(!rate.is_spent(at(11_000)));
+        rate.count(100, at(11_000));
+        rate.count(100, at(11_000));
+        assert_eq!(rate.paid_at(at(11_000)), Some(at(11_200)));
+    }
+
+    #[test]
+    fn no_more_replies_are_in_flight_than_come_in_a_second() {
+        let mut rate = Rate::new(101_000);
+        for _ in 0..200 {
+            rate.count_reply(10_000);
+        }
+        let most = (0..100).filter(|count| rate.allows_request(*count, at(0)));
+        assert_eq!(most.max(), Some(10));
+        rate.set(1, at(0));
+        assert!(rate.allows_request(0, at(0)), "one is always possible");
+        assert!(!rate.allows_request(1, at(0)));
+        rate.count(1, at(0));
+        rate.count(1, at(0));
+        assert!(
+            !rate.allows_request(0, at(0)),
+            "the bytes so far come first"
+        );
+    }
+
+    #[test]
+    fn without_a_limit_nothing_waits_and_a_new_one_forgets_the_debt() {
+        let mut rate = Rate::new(0);
+        rate.count(usize::MAX, at(0));
+        assert!(rate.allows_request(usize::MAX, at(0)));
+        rate.set(1000, at(5));
+        rate.count(2000, at(5));
+        assert_eq!(rate.paid_at(at(5)), Some(at(2005)));
+        rate.set(2000, at(5));
+        assert!(!rate.is_spent(at(5)));
+        rate.count(usize::MAX, at(5));
+        assert!(rate.is_spent(at(1 << 40)), "nor does it overflow");
+    }
+}
