@@ -304,6 +304,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("runs", "control frontier throttle network output"),
     ("scope_orders", "throttle"),
     ("scopes", "work frontier throttle"),
+    ("searching", "frontier throttle network steering"),
     ("seen", "control frontier journal"),
     ("set_up", ""),
     ("spilling", "frontier network journal spill"),
@@ -317,7 +318,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("views", "control throttle network output"),
     ("host_orders", "frontier journal"),
     ("host_view", "frontier flights network spill"),
-    ("url_view", "work frontier flights network spill steering"),
+    ("url_view", "work frontier flights spill"),
     (
         "waits_view",
         "control frontier throttle network outage output",

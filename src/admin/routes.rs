@@ -32,6 +32,8 @@ pub enum Resource {
     Scope,
     /// The last decisions about the pace of a scope.
     Decisions,
+    /// The longest queues.
+    Queues,
     /// One host: its robots.txt, addresses, connections and health.
     Host,
     /// One URL: where it is, and what it waits for.
@@ -179,7 +181,7 @@ pub const ROUTES: &[Route] = &[
     get("/v1/events", &[], Permission::Read, Resource::Events),
     get(
         "/v1/scopes",
-        &["sort", "match", "limit"],
+        &["sort", "state", "match", "limit"],
         Permission::Read,
         Resource::Scopes,
     ),
@@ -189,6 +191,12 @@ pub const ROUTES: &[Route] = &[
         &["limit"],
         Permission::Read,
         Resource::Decisions,
+    ),
+    get(
+        "/v1/queues",
+        &["match", "limit"],
+        Permission::Read,
+        Resource::Queues,
     ),
     get("/v1/hosts/{name}", &[], Permission::Read, Resource::Host),
     get("/v1/urls/{name}", &[], Permission::Read, Resource::Url),

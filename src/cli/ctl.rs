@@ -31,10 +31,19 @@ pub enum Job {
     /// A list of scopes.
     Scopes {
         /// The order of the list.
-        sort: String,
+        sort: Option<String>,
+        /// Their state, in place of an order.
+        state: Option<String>,
         /// A pattern of names.
         pattern: Option<String>,
         /// Most scopes that are listed.
+        limit: usize,
+    },
+    /// The longest queues.
+    Queues {
+        /// A pattern of hosts.
+        pattern: Option<String>,
+        /// Most queues that are listed.
         limit: usize,
     },
     /// One scope.
@@ -131,10 +140,23 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
         Job::Status => client.get("/v1/status")?,
         Job::Scopes {
             sort,
+            state,
             pattern,
             limit,
         } => {
-            let mut path = format!("/v1/scopes?sort={}&limit={limit}", encoded(&sort));
+            let mut path = format!("/v1/scopes?limit={limit}");
+            for (key, value) in [("sort", sort), ("state", state)] {
+                if let Some(value) = value {
+                    path += &format!("&{key}={}", encoded(&value));
+                }
+            }
+            if let Some(pattern) = pattern {
+                path += &format!("&match={}", encoded(&pattern));
+            }
+            client.get(&path)?
+        }
+        Job::Queues { pattern, limit } => {
+            let mut path = format!("/v1/queues?limit={limit}");
             if let Some(pattern) = pattern {
                 path += &format!("&match={}", encoded(&pattern));
             }

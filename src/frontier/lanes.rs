@@ -25,6 +25,7 @@ mod first_pages;
 mod lifecycle;
 mod routes;
 mod limits;
+mod longest;
 mod priorities;
 mod removal;
 mod resuming;
@@ -34,6 +35,7 @@ pub use self::activation::ActiveLimits;
 pub use self::active::TURN;
 pub use self::eviction::Evicted;
 pub use self::lifecycle::NewLane;
+pub use self::longest::LongestQueues;
 pub use self::priorities::{HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX};
 pub use self::views::{LaneView, LaneWait, OriginView, QueuedUrl, RobotsView, UrlSearch};
 

@@ -31,6 +31,7 @@ mod lines;
 mod saved;
 mod scope_table;
 mod scopes;
+mod search;
 mod tickets;
 mod view;
 
@@ -41,6 +42,7 @@ use std::sync::Arc;
 pub use self::accounts::Account;
 pub use self::saved::summary_of;
 pub use self::scopes::covers_many_scopes;
+pub(crate) use self::search::{ScopeSearch, ScopeState};
 pub use self::tickets::TicketId;
 
 use self::accounts::Accounts;

@@ -24,17 +24,25 @@ enum CtlCommand {
     Status,
     /// List scopes with their pacing
     Scopes {
-        /// Greatest first
-        #[arg(
-            long,
-            value_name = "waited|sent|refused|latency|delay",
-            default_value = "waited"
-        )]
-        sort: String,
+        /// Greatest first: waited unless given
+        #[arg(long, value_name = "waited|sent|refused|latency|delay|blocked")]
+        sort: Option<String>,
+        /// Search all scopes for those in a state
+        #[arg(long, value_name = "held|full|any", conflicts_with = "sort")]
+        state: Option<String>,
         /// Only names that fit a pattern, in which * stands for any text
         #[arg(long = "match", value_name = "PATTERN")]
         pattern: Option<String>,
         /// Most scopes that are listed
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// List origins with the longest queues
+    Queues {
+        /// Only hosts that fit a pattern, in which * stands for any text
+        #[arg(long = "match", value_name = "PATTERN")]
+        pattern: Option<String>,
+        /// Most queues that are listed
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
     },
@@ -162,13 +170,16 @@ impl From<Ctl> for CtlArgs {
             CtlCommand::Status => Job::Status,
             CtlCommand::Scopes {
                 sort,
+                state,
                 pattern,
                 limit,
             } => Job::Scopes {
                 sort,
+                state,
                 pattern,
                 limit,
             },
+            CtlCommand::Queues { pattern, limit } => Job::Queues { pattern, limit },
             CtlCommand::Scope { name } => Job::Scope(name),
             CtlCommand::Decisions { name, limit } => Job::Decisions { name, limit },
             CtlCommand::Host { name } => Job::Host(name),

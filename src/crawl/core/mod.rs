@@ -41,6 +41,7 @@ mod restoring;
 mod rotating;
 mod runs;
 mod scope_orders;
+mod searching;
 mod scopes;
 mod seen;
 mod set_up;

@@ -49,7 +49,7 @@ impl<I: Io> Core<I> {
         if self.steering.is_empty() {
             return;
         }
-        if self.advance_url_search() {
+        if self.advance_searches() {
             self.wakeups.turn_again();
         }
         // Both may visit all scopes, and one turn does that once.
@@ -97,12 +97,17 @@ impl<I: Io> Core<I> {
                 "application/json",
                 include_bytes!("../../admin/openapi.json").to_vec(),
             ),
+            Resource::Scopes if call.parameter("state").is_some() => {
+                let state = call.parameter("state").unwrap_or_default().to_owned();
+                return self.begin_scopes(&asked, &state);
+            }
             Resource::Status | Resource::Scopes | Resource::Metrics | Resource::Decisions => {
                 self.answer_from_all(call)
             }
             Resource::Scope => self.scope(&call.name),
             Resource::Host => self.host(&call.name),
             Resource::Url => return self.begin_url(&asked),
+            Resource::Queues => return self.begin_queues(&asked),
             Resource::Exclusions => self.exclusions(),
             Resource::Limits => self.limits(),
             Resource::Log => log_level(),

@@ -7,9 +7,9 @@ use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::core::host_view::lane_wait;
 use crate::crawl::flights::{Flight, Stage};
-use crate::crawl::steering::{Asked, Search};
-use crate::frontier::QueuedUrl;
+use crate::crawl::steering::{Asked, Subject};
 use crate::frontier::seen::Presence;
+use crate::frontier::{QueuedUrl, UrlSearch};
 use crate::io::Io;
 use crate::wire::url::CrawlUrl;
 
@@ -26,37 +26,24 @@ impl<I: Io> Core<I> {
                 return self.refuse(asked, &Response::error(400, &message));
             }
         };
-        let search = Search {
-            key: asked.key,
-            progress: self.frontier.search(&url),
-            url,
-        };
-        if search.progress.is_over() {
-            return self.answer_url(&search, None);
+        let progress = self.frontier.search(&url);
+        if progress.is_over() {
+            return self.answer_url(asked.key, &url, &progress, None);
         }
-        if !self.steering.searches().begin(search) {
-            let response = Response::error(503, "too many URLs are being searched for");
-            self.refuse(asked, &response.with("Retry-After", "1"));
-        }
+        self.begin_search(asked, Subject::Url(url, progress));
     }
 
-    /// Goes on with a search for a URL; returns whether there was one.
-    pub fn advance_url_search(&mut self) -> bool {
-        let Some(mut search) = self.steering.searches().take() else {
-            return false;
-        };
-        match self.frontier.advance_search(&mut search.progress) {
-            None => self.steering.searches().put_back(search),
-            Some(found) => self.answer_url(&search, found.as_ref()),
-        }
-        true
-    }
-
-    fn answer_url(&mut self, search: &Search, found: Option<&QueuedUrl>) {
-        let Search { key, url, .. } = search;
+    /// Answers the question for a URL.
+    pub fn answer_url(
+        &mut self,
+        key: Key,
+        url: &CrawlUrl,
+        progress: &UrlSearch,
+        found: Option<&QueuedUrl>,
+    ) {
         let mut reply = match found {
             Some(queued) => self.queued_json(url, queued),
-            None => self.elsewhere_json(search),
+            None => self.elsewhere_json(url, progress.origins()),
         };
         reply["url"] = json!(url.as_str());
         reply["seen"] = json!(match self.frontier.presence_of(url) {
@@ -64,15 +51,10 @@ impl<I: Io> Core<I> {
             Presence::Likely => "likely",
             Presence::New => "no",
         });
-        let number = search.progress.origins().first();
+        let number = progress.origins().first();
         let allows = number.and_then(|number| self.frontier.robots_allow(*number, url, self.now));
         reply["robots_allow"] = json!(allows);
-        self.respond_to(*key, &Response::json(200, &reply));
-    }
-
-    fn respond_to(&mut self, key: Key, response: &Response) {
-        let wall = self.network.wall_at(self.now);
-        self.steering.respond(key, response, self.now, wall);
+        self.answer_search(key, &Response::json(200, &reply));
     }
 
     /// A URL that is queued.
@@ -105,9 +87,7 @@ impl<I: Io> Core<I> {
     }
 
     /// A URL that is not in a queue in memory.
-    fn elsewhere_json(&self, search: &Search) -> Value {
-        let url = &search.url;
-        let origins = search.progress.origins();
+    fn elsewhere_json(&self, url: &CrawlUrl, origins: &[u32]) -> Value {
         let is_of_origin = |lane| origins.contains(&self.frontier.origin_of_lane(lane));
         let mut flights = self.flights.of_lanes(is_of_origin);
         if let Some(flight) = flights.find(|flight| flight.job.url == *url) {

@@ -81,11 +81,10 @@ impl<I: Io> Core<I> {
             let names = Order::ALL.map(|(name, _)| name).join(", ");
             return Response::error(400, &format!("sort is one of {names}, not {sort:?}"));
         };
-        let wanted = call.parameter("match").unwrap_or("*");
-        if wanted.len() > PATTERN_MAX || wanted.matches('*').count() > STARS_MAX {
-            let message = format!("match has at most {PATTERN_MAX} bytes and {STARS_MAX} stars");
-            return Response::error(400, &message);
-        }
+        let wanted = match pattern_of(call) {
+            Ok(pattern) => pattern,
+            Err(refusal) => return refusal,
+        };
         let list = ScopePacing::list(
             &self.throttle,
             |name| fits(wanted, name),
@@ -141,8 +140,20 @@ impl<I: Io> Core<I> {
     }
 }
 
+/// The pattern of the names in a list.
+pub fn pattern_of(call: &Call) -> Result<&str, Response> {
+    let wanted = call.parameter("match").unwrap_or("*");
+    match wanted.len() > PATTERN_MAX || wanted.matches('*').count() > STARS_MAX {
+        true => {
+            let message = format!("match has at most {PATTERN_MAX} bytes and {STARS_MAX} stars");
+            Err(Response::error(400, &message))
+        }
+        false => Ok(wanted),
+    }
+}
+
 /// Entries of a list.
-fn limit_of(call: &Call) -> Result<usize, Response> {
+pub fn limit_of(call: &Call) -> Result<usize, Response> {
     match call.parameter("limit").map(str::parse::<usize>) {
         None => Ok(LIMIT_USUAL),
         Some(Ok(limit @ 1..=LIMIT_MAX)) => Ok(limit),
@@ -161,15 +172,17 @@ enum Order {
     Refused,
     Latency,
     Delay,
+    Blocked,
 }
 
 impl Order {
-    const ALL: [(&'static str, Order); 5] = [
+    const ALL: [(&'static str, Order); 6] = [
         ("waited", Order::Waited),
         ("sent", Order::Sent),
         ("refused", Order::Refused),
         ("latency", Order::Latency),
         ("delay", Order::Delay),
+        ("blocked", Order::Blocked),
     ];
 
     fn of(name: &str) -> Option<Self> {
@@ -186,12 +199,13 @@ impl Order {
             Order::Refused => Some(account.refused).filter(|refused| *refused > 0),
             Order::Latency => account.latency().map(nanos),
             Order::Delay => Some(nanos(account.pace.delay)),
+            Order::Blocked => account.suspected.is_some().then_some(account.sent),
         }
     }
 }
 
 /// Whether a name fits a pattern in which `*` stands for any text.
-fn fits(pattern: &str, name: &str) -> bool {
+pub fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = name.strip_prefix(first) else {

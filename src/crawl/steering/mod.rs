@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub use self::searches::Search;
 use self::searches::Searches;
+pub use self::searches::{Search, Subject};
 use crate::admin::access::{Access, Via};
 use crate::admin::connection::Connection;
 use crate::admin::response::Response;

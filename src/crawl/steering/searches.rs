@@ -1,9 +1,10 @@
-//! Questions about URLs that are being searched for, a step of one of them in each turn.
+//! Questions that are answered by a search through all lanes or scopes, a step of one of them in each turn.
 
 use std::collections::VecDeque;
 
 use crate::base::slab::Key;
-use crate::frontier::UrlSearch;
+use crate::frontier::{LongestQueues, UrlSearch};
+use crate::throttle::engine::ScopeSearch;
 use crate::wire::url::CrawlUrl;
 
 /// Searches that were begun and have not ended.
@@ -12,15 +13,24 @@ pub struct Searches {
     waiting: VecDeque<Search>,
 }
 
-/// The search for a URL, and the connection whose call asks for it.
+/// A search, and the connection whose call asks for it.
 #[derive(Debug)]
 pub struct Search {
     /// The connection.
     pub key: Key,
-    /// The URL.
-    pub url: CrawlUrl,
-    /// How far it is.
-    pub progress: UrlSearch,
+    /// What is searched for.
+    pub subject: Subject,
+}
+
+/// What is searched for, and how far that is.
+#[derive(Debug)]
+pub enum Subject {
+    /// A queued URL.
+    Url(CrawlUrl, UrlSearch),
+    /// The longest queues of hosts that fit a pattern.
+    Queues(String, LongestQueues),
+    /// Scopes in a state whose names fit a pattern.
+    Scopes(String, ScopeSearch),
 }
 
 /// Searches that may wait: more are refused. Each takes one connection.

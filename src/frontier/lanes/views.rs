@@ -167,11 +167,7 @@ impl Frontier {
 
     /// Begins the search for a queued URL.
     pub fn search(&self, url: &CrawlUrl) -> UrlSearch {
-        let host = self.hosts.find(url.host_str());
-        let (is_https, port) = (url.is_https(), url.port());
-        let origins = host.map_or_else(Vec::new, |host| {
-            self.origins.numbers_of((host, port, is_https))
-        });
+        let origins = self.origins_for(url);
         let first = origins.iter().map(|number| self.origins.get(*number).lane);
         let first: Vec<LaneId> = first.filter(|lane| *lane != NO_LANE).collect();
         UrlSearch {
@@ -184,12 +180,34 @@ impl Frontier {
         }
     }
 
-    /// Goes on with a search; `Some` once it is over, with the URL if it was found. One whose queue changes
+    /// The origins of a URL that are in use, one for each route.
+    fn origins_for(&self, url: &CrawlUrl) -> Vec<u32> {
+        let host = self.hosts.find(url.host_str());
+        let key = |host| (host, url.port(), url.is_https());
+        host.map_or_else(Vec::new, |host| self.origins.numbers_of(key(host)))
+    }
+
+    /// Goes on with the search for a URL; `Some` once it is over, with the URL if it was found. One whose queue changes
     /// during the search may be missed.
-    pub fn advance_search(&self, search: &mut UrlSearch) -> Option<Option<QueuedUrl>> {
+    pub fn advance_search(
+        &self,
+        url: &CrawlUrl,
+        search: &mut UrlSearch,
+    ) -> Option<Option<QueuedUrl>> {
+        // The number of an origin that is not in use any more may be another's by now.
+        search.origins = self.origins_for(url);
+        if search.is_over() {
+            return Some(None);
+        }
         let mut left = REQUESTS_PER_STEP;
         if search.is_in_first {
             while let Some(lane) = search.first.get(search.lane as usize).copied() {
+                let slot = &self.lanes[lane.0 as usize];
+                if slot.state == LaneState::Closed || !search.origins.contains(&slot.origin) {
+                    // Its number may be another lane's by now.
+                    (search.lane, search.compared) = (search.lane + 1, 0);
+                    continue;
+                }
                 match self.search_lane(lane, search, &mut left) {
                     None => return None,
                     Some(Some(found)) => return Some(Some(found)),
@@ -267,6 +285,13 @@ impl Frontier {
     /// Health of the host of a lane, or of its proxy.
     pub fn health_of_lane(&self, lane: LaneId, now: Instant) -> Health {
         self.health(lane, now)
+    }
+
+    /// Scheme, host and port of a lane, as in a URL.
+    pub fn origin_text(&self, lane: LaneId) -> String {
+        let (is_https, host, port) = self.address_of(lane);
+        let url = CrawlUrl::from_parts(is_https, host, port, "/");
+        url.origin().to_owned()
     }
 
     /// The origin of a lane.

@@ -84,6 +84,11 @@ impl ScopeTable {
         self.names.len()
     }
 
+    /// Ids that were ever used are below this.
+    pub fn ids_len(&self) -> usize {
+        self.scopes.len()
+    }
+
     /// Every id that was ever used.
     pub fn ids(&self) -> impl Iterator<Item = ScopeId> + use<> {
         (0..self.scopes.len() as u32).map(ScopeId)

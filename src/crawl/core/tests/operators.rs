@@ -646,6 +646,8 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     };
     check("GET", "/v1/status", "", "Status");
     check("GET", "/v1/scopes", "", "Scopes");
+    check("GET", "/v1/scopes?state=any", "", "ScopesInState");
+    check("GET", "/v1/queues", "", "Queues");
     check("GET", "/v1/scopes/10.0.0.1", "", "Scope");
     check("GET", "/v1/scopes/10.0.0.1/decisions", "", "Decisions");
     check("GET", "/v1/hosts/10.0.0.1", "", "Host");

@@ -243,3 +243,66 @@ fn a_name_that_is_no_host_is_refused() {
     assert_eq!(reply["origins"], Value::Array(Vec::new()));
     assert_eq!(reply["name"]["state"], "unknown");
 }
+
+#[test]
+fn the_longest_queues_are_listed_the_longest_first() {
+    let mut trial = Trial::new(20);
+    for page in 0..3000 {
+        let request = Request::get(format!("http://10.0.0.3/long/{page}"));
+        trial.crawler.submit(request).expect("it is a URL");
+    }
+    for host in 100..180 {
+        let request = Request::get(format!("http://host-{host}.test/"));
+        trial.crawler.submit(request).expect("it is a URL");
+    }
+    trial.run(300);
+    let queues = trial.ask_well("GET", "/v1/queues?limit=3", "");
+    let queues = queues["queues"].as_array().expect("a list").clone();
+    let of = |at: usize, key: &str| queues[at][key].clone();
+    assert_eq!(queues.len(), 3);
+    assert_eq!(of(0, "origin"), "http://10.0.0.3");
+    assert!(of(0, "queued").as_u64() > Some(2900), "{queues:#?}");
+    assert!(of(1, "queued").as_u64() >= of(2, "queued").as_u64());
+    assert_eq!(of(0, "scopes")[0], "10.0.0.3");
+    let some = trial.ask_well("GET", "/v1/queues?match=host-1*", "");
+    assert!(some["queues"].as_array().is_some_and(|queues| {
+        queues.iter().all(|queue| {
+            queue["origin"]
+                .as_str()
+                .is_some_and(|o| o.contains("host-1"))
+        })
+    }));
+    let (status, _) = trial.ask("GET", "/v1/queues?limit=0", "");
+    assert_eq!(status, 400);
+}
+
+#[test]
+fn all_scopes_in_a_state_are_listed_also_those_without_an_account() {
+    let mut trial = Trial::new(50);
+    for number in 0..11_000 {
+        let request = Request::get("http://10.0.0.3/1").scope(format!("scope-{number:05}"));
+        let request = Request {
+            dont_filter: true,
+            ..request
+        };
+        trial.crawler.submit(request).expect("it is a URL");
+    }
+    trial.run(20);
+    let found = trial.ask_well("GET", "/v1/scopes?state=any&match=scope-*&limit=1000", "");
+    assert_eq!(found["scopes"].as_array().map(Vec::len), Some(1000));
+    let hold = r#"{"hold_until": "2100-01-01T00:00:00Z"}"#;
+    for name in ["scope-10999", "scope-00017"] {
+        trial.ask_well("PATCH", &format!("/v1/scopes/{name}"), hold);
+    }
+    let later = r#"{"hold_until": "2101-01-01T00:00:00Z"}"#;
+    trial.ask_well("PATCH", "/v1/scopes/scope-05000", later);
+    let held = trial.ask_well("GET", "/v1/scopes?state=held&limit=1000", "");
+    let names = held["scopes"].as_array().expect("a list").iter();
+    let names: Vec<&str> = names.filter_map(|one| one["scope"].as_str()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert_eq!(names[0], "scope-05000");
+    let (status, reply) = trial.ask("GET", "/v1/scopes?state=odd", "");
+    assert_eq!(status, 400, "{reply}");
+    let (status, reply) = trial.ask("GET", "/v1/scopes?state=any&sort=sent", "");
+    assert_eq!(status, 400, "{reply}");
+}

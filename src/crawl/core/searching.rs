@@ -1,0 +1,129 @@
+//! Questions of operators that are answered by a search in steps, while the crawl goes on.
+
+use serde_json::{Value, json};
+
+use crate::admin::response::Response;
+use crate::admin::routes::Call;
+use crate::base::slab::Key;
+use crate::crawl::core::Core;
+use crate::crawl::core::host_view::lane_wait;
+use crate::crawl::core::views::{fits, limit_of, pattern_of};
+use crate::crawl::steering::{Asked, Search, Subject};
+use crate::frontier::LongestQueues;
+use crate::io::Io;
+use crate::throttle::engine::{ScopeSearch, ScopeState};
+
+impl<I: Io> Core<I> {
+    /// Begins a search that a call asks for.
+    pub fn begin_search(&mut self, asked: &Asked, subject: Subject) {
+        let key = asked.key;
+        if !self.steering.searches().begin(Search { key, subject }) {
+            let response = Response::error(503, "too many searches are under way");
+            self.refuse(asked, &response.with("Retry-After", "1"));
+        }
+    }
+
+    /// Begins to look for the longest queues.
+    pub fn begin_queues(&mut self, asked: &Asked) {
+        let queues = asked_of(&asked.call)
+            .map(|(pattern, limit)| Subject::Queues(pattern, LongestQueues::new(limit)));
+        match queues {
+            Ok(subject) => self.begin_search(asked, subject),
+            Err(refusal) => self.refuse(asked, &refusal),
+        }
+    }
+
+    /// Begins to look for scopes in a state, among all.
+    pub fn begin_scopes(&mut self, asked: &Asked, state: &str) {
+        let known = ScopeState::ALL.iter().find(|(word, _)| *word == state);
+        let Some((_, state)) = known else {
+            let words = ScopeState::ALL.map(|(word, _)| word).join(", ");
+            let message = format!("state is one of {words}, not {state:?}");
+            return self.refuse(asked, &Response::error(400, &message));
+        };
+        if asked.call.parameter("sort").is_some() {
+            let message =
+                "with state there is no sort: those that are held longest, or busiest, are first";
+            return self.refuse(asked, &Response::error(400, message));
+        }
+        match asked_of(&asked.call) {
+            Ok((pattern, limit)) => {
+                let search = ScopeSearch::new(*state, limit);
+                self.begin_search(asked, Subject::Scopes(pattern, search));
+            }
+            Err(refusal) => self.refuse(asked, &refusal),
+        }
+    }
+
+    /// Goes on with a search; returns whether there was one.
+    pub fn advance_searches(&mut self) -> bool {
+        let Some(mut search) = self.steering.searches().take() else {
+            return false;
+        };
+        let key = search.key;
+        match &mut search.subject {
+            Subject::Url(url, progress) => {
+                if let Some(found) = self.frontier.advance_search(url, progress) {
+                    let (url, progress) = (url.clone(), &*progress);
+                    self.answer_url(key, &url, progress, found.as_ref());
+                    return true;
+                }
+            }
+            Subject::Queues(pattern, progress) => {
+                let is_wanted = |host: &str| fits(pattern, host);
+                if self.frontier.advance_longest(progress, is_wanted) {
+                    let progress = std::mem::replace(progress, LongestQueues::new(0));
+                    let reply = self.queues_json(progress);
+                    self.answer_search(key, &Response::json(200, &reply));
+                    return true;
+                }
+            }
+            Subject::Scopes(pattern, progress) => {
+                let is_wanted = |name: &str| fits(pattern, name);
+                let is_over = self.throttle.advance_search(progress, is_wanted, self.now);
+                if is_over {
+                    let progress =
+                        std::mem::replace(progress, ScopeSearch::new(ScopeState::Any, 0));
+                    let names = self.throttle.found(progress).into_iter();
+                    let scopes = names.map(|name| {
+                        let now = self.scope_now(&name);
+                        json!({"scope": name, "now": now})
+                    });
+                    let scopes: Vec<Value> = scopes.collect();
+                    self.answer_search(key, &Response::json(200, &json!({"scopes": scopes})));
+                    return true;
+                }
+            }
+        }
+        self.steering.searches().put_back(search);
+        true
+    }
+
+    /// Answers a call at the end of its search.
+    pub fn answer_search(&mut self, key: Key, response: &Response) {
+        let wall = self.network.wall_at(self.now);
+        self.steering.respond(key, response, self.now, wall);
+    }
+
+    fn queues_json(&self, search: LongestQueues) -> Value {
+        let queues = self.frontier.longest(search).into_iter();
+        let queues = queues.map(|queue| {
+            let view = self.frontier.lane_view(queue.lane);
+            let scopes = self.throttle.lane_scopes(queue.lane).iter();
+            let scopes: Vec<&str> = scopes.map(|id| self.throttle.scope_name(*id)).collect();
+            json!({
+                "origin": queue.origin,
+                "queued": view.queued,
+                "in_flight": view.in_flight,
+                "waits_for": lane_wait(view),
+                "scopes": scopes,
+            })
+        });
+        json!({"queues": queues.collect::<Vec<Value>>()})
+    }
+}
+
+/// The pattern and the limit of a list.
+fn asked_of(call: &Call) -> Result<(String, usize), Response> {
+    Ok((pattern_of(call)?.to_owned(), limit_of(call)?))
+}

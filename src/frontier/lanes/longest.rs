@@ -1,0 +1,85 @@
+//! The longest queues of all lanes, found in steps.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::{Frontier, LaneState};
+use crate::base::ids::LaneId;
+
+/// The search for the longest queues.
+#[derive(Debug)]
+pub struct LongestQueues {
+    /// The next lane.
+    lane: u32,
+    most: usize,
+    /// The longest so far, the shortest of them first.
+    top: BinaryHeap<Reverse<(usize, LaneId)>>,
+}
+
+/// A long queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongQueue {
+    /// Scheme, host and port, as in a URL.
+    pub origin: String,
+    /// Its lane.
+    pub lane: LaneId,
+}
+
+/// Lanes that a step looks at: some tenths of a millisecond.
+const LANES_PER_STEP: u32 = 16_384;
+
+impl LongestQueues {
+    /// The search for so many.
+    pub fn new(most: usize) -> Self {
+        LongestQueues {
+            lane: 0,
+            most,
+            top: BinaryHeap::new(),
+        }
+    }
+}
+
+impl Frontier {
+    /// Goes on with a search; returns whether it is over. `is_wanted`: whether a host counts.
+    pub fn advance_longest(
+        &self,
+        search: &mut LongestQueues,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> bool {
+        for _ in 0..LANES_PER_STEP {
+            let Some(slot) = self.lanes.get(search.lane as usize) else {
+                return true;
+            };
+            let lane = LaneId(search.lane);
+            search.lane += 1;
+            let queued = slot.queue.len();
+            if slot.state == LaneState::Closed || queued == 0 {
+                continue;
+            }
+            let is_full = search.top.len() == search.most;
+            let shortest = search.top.peek().map(|Reverse((queued, _))| *queued);
+            if is_full && shortest.is_some_and(|shortest| queued <= shortest)
+                || !is_wanted(self.origin_host(lane))
+            {
+                continue;
+            }
+            if is_full {
+                search.top.pop();
+            }
+            search.top.push(Reverse((queued, lane)));
+        }
+        false
+    }
+
+    /// The queues that a search has found, the longest first, without those that were closed since.
+    pub fn longest(&self, search: LongestQueues) -> Vec<LongQueue> {
+        let sorted = search.top.into_sorted_vec().into_iter();
+        let lanes = sorted.map(|Reverse((_, lane))| lane);
+        let open = lanes.filter(|lane| self.lanes[lane.0 as usize].state != LaneState::Closed);
+        open.map(|lane| LongQueue {
+            origin: self.origin_text(lane),
+            lane,
+        })
+        .collect()
+    }
+}
