@@ -206,10 +206,11 @@ pub use crate::base::wheel::PacingWheel;
 pub use crate::throttle::engine::{Grant, Throttle, TicketId};
 #[doc(inline)]
 pub use crate::wire::charset::decode as decode_text;
-#[doc(inline)]
 pub use crate::wire::coding::{Budget, Coding, CodingError, DecodeProgress, Decoder, gzip};
 #[doc(inline)]
 pub use crate::wire::date::http_date;
+#[doc(inline)]
+pub use crate::wire::directives::DirectiveWords;
 #[doc(inline)]
 pub use crate::wire::directives::Directives;
 #[doc(inline)]

@@ -275,7 +275,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("exclusions", "frontier network journal"),
     ("exchanges", "requests flights network output journal"),
     ("facts", "control frontier throttle network output journal"),
-    ("finding", "frontier"),
+    ("finding", "frontier output"),
     ("follow", "workload frontier requests classifier network"),
     (
         "granting",

@@ -852,6 +852,7 @@ const KEYS: &[&str] = &[
     "bytes_body",
     "digest",
     "links",
+    "robots",
     "warc",
     "started",
     "due",

@@ -195,6 +195,9 @@ pub struct Crawl {
     /// Write no WARC files
     #[arg(long, overrides_with = "warc")]
     no_warc: bool,
+    /// Write the links of each page to links.jsonl
+    #[arg(long)]
+    links: bool,
     /// Serve the control interface at this address, too; other than loopback only with --admin-token-file
     #[arg(long, value_name = "ADDR:PORT", help_heading = CONTROL)]
     pub admin: Option<SocketAddr>,
@@ -247,6 +250,9 @@ impl Crawl {
         }
         if self.no_warc {
             given.push(Given::new("--no-warc", "WARC", false.into()));
+        }
+        if self.links {
+            given.push(Given::new("--links", "LINKS_FILE", true.into()));
         }
         given.extend(one("--stop-grace", "STOP_GRACE", &self.stop_grace));
         Ok(given)

@@ -499,7 +499,14 @@ pub fn sink_options(
         Results::File
     };
     options.rotation = config.rotation();
-    if to_stdout && options.rotation != Rotation::default() {
+    options.links = config.links_file();
+    if options.links && out.is_none() {
+        return Err(Usage(
+            "LINKS_FILE: links go to links.jsonl in the output directory, and there is none: give --out".to_owned(),
+        )
+        .into());
+    }
+    if to_stdout && !options.links && options.rotation != Rotation::default() {
         let of_files = [
             "RESULTS_SIZE_MAX",
             "RESULTS_TIME_MAX",

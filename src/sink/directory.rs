@@ -23,7 +23,7 @@ pub(super) use self::line_file::LineFileName;
 pub use self::lines::{LineAt, LineEnd, LineFile, LineFileReader, LineReader};
 use self::lock::Locked;
 pub use self::lock::{DirectoryLock, Owner};
-pub(super) use self::outputs::{DECISIONS, ROBOTS, SERIES, STDOUT};
+pub(super) use self::outputs::{DECISIONS, LINKS, ROBOTS, SERIES, STDOUT};
 use self::outputs::{WARCS, entries, is_warc_of_ours};
 use self::resume::Newer;
 use crate::sink::commit::Commit;
@@ -381,6 +381,7 @@ mod tests {
             "throttle.jsonl",
             "throttle-000002.jsonl.gz",
             "robots.jsonl",
+            "links.jsonl.gz",
             "runs.jsonl",
             "orders.jsonl",
             "control.sock",

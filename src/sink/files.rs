@@ -13,7 +13,7 @@ use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::decisions;
-use crate::sink::directory::{DECISIONS, LineFileName, ROBOTS, SERIES, STDOUT};
+use crate::sink::directory::{DECISIONS, LINKS, LineFileName, ROBOTS, SERIES, STDOUT};
 use crate::sink::durable::DurableFiles;
 pub use crate::sink::lines::Rotation;
 use crate::sink::lines::{LINE_USUAL, LineFiles, Target};
@@ -45,6 +45,8 @@ pub struct FileSinkOptions {
     pub decisions: bool,
     /// Whether each robots.txt is archived in `robots.jsonl`, with the time from which on it applies.
     pub robots: bool,
+    /// Whether the links found in pages are written to `links.jsonl`, a line for each page.
+    pub links: bool,
     /// WARC files, if any.
     pub warc: Option<WarcOptions>,
     /// Whether the crawl has a state on disk, from which it can be resumed: a full WARC file then gets its
@@ -69,6 +71,7 @@ impl FileSinkOptions {
             rotation: Rotation::default(),
             decisions: false,
             robots: false,
+            links: false,
             warc: None,
             commits: false,
             held_max: 64 << 20,
@@ -105,6 +108,7 @@ pub struct FileSink {
     results: Option<LineFiles>,
     decisions: Option<LineFiles>,
     robots: Option<LineFiles>,
+    links: Option<LineFiles>,
     archive: RobotsArchive,
     warc: Option<WarcFiles>,
     /// What was prepared of the page that is put next, with its number.
@@ -225,11 +229,13 @@ impl FileSink {
         };
         let decisions = Target::Files(options.folder.join(DECISIONS));
         let robots = Target::Files(options.folder.join(ROBOTS));
+        let links = Target::Files(options.folder.join(LINKS));
         FileSink {
             results: results.map(|target| lines(target, options.rotation, RESULTS_OFFSET)),
             decisions: (options.decisions)
                 .then(|| lines(decisions, Rotation::default(), DECISIONS_OFFSET)),
             robots: (options.robots).then(|| lines(robots, Rotation::default(), ROBOTS_OFFSET)),
+            links: (options.links).then(|| lines(links, options.rotation, LINKS_OFFSET)),
             archive: RobotsArchive::default(),
             warc: warc.map(new),
             prepared: None,
@@ -256,15 +262,20 @@ impl FileSink {
 
     /// The files of lines of each kind.
     fn line_files(&self) -> impl Iterator<Item = &LineFiles> {
-        [&self.results, &self.decisions, &self.robots]
+        [&self.results, &self.decisions, &self.robots, &self.links]
             .into_iter()
             .flatten()
     }
 
     fn line_files_mut(&mut self) -> impl Iterator<Item = &mut LineFiles> {
-        [&mut self.results, &mut self.decisions, &mut self.robots]
-            .into_iter()
-            .flatten()
+        [
+            &mut self.results,
+            &mut self.decisions,
+            &mut self.robots,
+            &mut self.links,
+        ]
+        .into_iter()
+        .flatten()
     }
 
     fn first_warc_file(&self) -> FileId {
@@ -460,6 +471,10 @@ impl DiskSink for FileSink {
         self.options.warc.is_some()
     }
 
+    fn keeps_links(&self) -> bool {
+        self.links.is_some()
+    }
+
     fn preparation(&mut self, page: &Page, units: &mut u64) -> Option<Box<dyn Preparation>> {
         let has_record = self.warc.is_some();
         let is_wanted = has_record || self.options.results != Results::None;
@@ -497,6 +512,12 @@ impl DiskSink for FileSink {
         if let (Some(robots), Some(lines)) = (&page.robots, &mut self.robots) {
             lines.add(0, page.finished_at(), disk, |batch| {
                 self.archive.write(page, robots, batch);
+            });
+            lines.hand_over_full(disk);
+        }
+        if let (Some(found), Some(lines)) = (&page.found_links, &mut self.links) {
+            lines.add(0, page.finished_at(), disk, |batch| {
+                found.write_line(page.id, &page.url, batch);
             });
             lines.hand_over_full(disk);
         }
@@ -611,7 +632,7 @@ impl DiskSink for FileSink {
         }
         if self.stage == Stage::Open {
             self.stage = Stage::Finishing;
-            for lines in [&mut self.decisions, &mut self.robots]
+            for lines in [&mut self.decisions, &mut self.robots, &mut self.links]
                 .into_iter()
                 .flatten()
             {
@@ -638,7 +659,7 @@ impl DiskSink for FileSink {
         let first_warc = self.first_warc_file();
         self.durable.begin(first_warc);
         self.line_files_mut().for_each(LineFiles::begin_epoch);
-        for lines in [&mut self.decisions, &mut self.robots]
+        for lines in [&mut self.decisions, &mut self.robots, &mut self.links]
             .into_iter()
             .flatten()
         {
@@ -788,6 +809,7 @@ const WARC_OFFSET: u32 = 0;
 const RESULTS_OFFSET: u32 = 1 << 28;
 const DECISIONS_OFFSET: u32 = 2 << 28;
 const ROBOTS_OFFSET: u32 = 3 << 28;
+const LINKS_OFFSET: u32 = 4 << 28;
 
 #[cfg(test)]
 mod tests;

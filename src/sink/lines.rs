@@ -482,6 +482,16 @@ impl LineFiles {
                 let path = self.name(file).open().path(first);
                 disk.push(DiskJob::Create { file, path });
                 self.durable.append(file);
+                if let Some(compression) = self.rotation.compression {
+                    // Tools take no bytes for a file that is cut short.
+                    let (bytes, tag) = (Vec::new(), 0);
+                    disk.push(DiskJob::AppendCompressed {
+                        file,
+                        bytes,
+                        compression,
+                        tag,
+                    });
+                }
             }
         }
         self.begun += 1;

@@ -15,7 +15,9 @@ use crate::fetch::timings::{Phase, Timings};
 pub use crate::fetch::tls::{Certificates, TlsInfo, TlsVersion};
 use crate::frontier::request::PageKind;
 use crate::sink::commit::Epoch;
+use crate::sink::links::FoundLinks;
 pub use crate::throttle::asked::AskedHold;
+use crate::wire::directives::DirectiveWords;
 use crate::wire::http::{Headers, HttpVersion};
 use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
@@ -86,6 +88,11 @@ pub struct Page {
     pub bytes_wire: u64,
     /// Number of links found, before filters; `None` if the body was not searched.
     pub links: Option<u32>,
+    /// The directives of the page: robots meta elements, if its body was searched for links, and `X-Robots-Tag`.
+    /// `None` if it has none. Only of final pages.
+    pub directives: Option<Box<DirectiveWords>>,
+    /// The links that were found, if the sink [keeps](crate::DiskSink::keeps_links) them.
+    pub(crate) found_links: Option<Box<FoundLinks>>,
     /// When each phase ended.
     pub timings: Timings,
     /// End of the attempt, successful or not: the timeout or failure that ended it, or when we had
@@ -329,6 +336,8 @@ pub(crate) mod samples {
             certificates: Certificates::default(),
             bytes_wire: (head.len() + body.len()) as u64,
             links: None,
+            directives: None,
+            found_links: None,
             timings: Timings {
                 started: at(0).unwrap_or_default(),
                 due: at(0),

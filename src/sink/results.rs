@@ -6,6 +6,7 @@ use crate::fetch::failure::Failure;
 use crate::fetch::timings::Accuracy;
 use crate::sink::line::{Line, WallText, field};
 use crate::sink::page::{AskedHold, Page, TlsInfo};
+use crate::wire::directives::DirectiveWords;
 use crate::wire::http::HttpVersion;
 use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
@@ -71,6 +72,7 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     field!(line, "digest", digest, with Line::digest);
     let links = page.links.map(u64::from);
     field!(line, "links", links, with Line::number);
+    field!(line, "robots", page.directives.as_deref(), with write_directives);
     field!(line, "warc");
 }
 
@@ -192,6 +194,15 @@ fn write_failure(line: &mut Line<'_>, failure: &Failure) {
     line.escaped(failure.name);
     line.out.push(b'"');
     line.key("detail").text(&failure.detail);
+    line.out.push(b'}');
+}
+
+fn write_directives(line: &mut Line<'_>, words: &DirectiveWords) {
+    line.out.push(b'{');
+    line.first("meta")
+        .list(words.meta.iter().map(String::as_str));
+    line.key("header")
+        .list(words.header.iter().map(String::as_str));
     line.out.push(b'}');
 }
 

@@ -116,6 +116,10 @@ impl<A: DiskSink, B: DiskSink> DiskSink for Tee<A, B> {
         self.first.keeps_codings() || self.second.keeps_codings()
     }
 
+    fn keeps_links(&self) -> bool {
+        self.first.keeps_links() || self.second.keeps_links()
+    }
+
     fn preparation(&mut self, page: &Page, units: &mut u64) -> Option<Box<dyn Preparation>> {
         let first = self.first.preparation(page, units);
         let second = self.second.preparation(page, units);

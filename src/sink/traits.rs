@@ -229,6 +229,12 @@ pub trait DiskSink: Send {
         false
     }
 
+    /// Returns whether the sink writes the links that are found in a page, before filters: the crawl then keeps them
+    /// until the page is put. The result must be constant.
+    fn keeps_links(&self) -> bool {
+        false
+    }
+
     /// Returns the work that has to be done for this page before it is put: for sinks that digest, copy or
     /// compress whole bodies. `None` if there is none, or if `put` does it: it must then take at most
     /// `units`, of a few nanoseconds each, which are subtracted.

@@ -18,33 +18,14 @@ impl Directives {
     /// A name before a colon (`otherbot: nofollow`) limits the rest of the field to that agent.
     pub fn from_header(value: &str, agent: &str) -> Self {
         let mut directives = Directives::default();
-        let mut meant = true;
-        for part in value.split(',') {
-            let word = match part.split_once(':') {
-                None => part,
-                // A directive with a value, not the name of an agent.
-                Some((name, _)) if has_value(name.trim()) => continue,
-                Some((name, word)) => {
-                    meant = name.trim() == "*" || name.trim().eq_ignore_ascii_case(agent);
-                    word
-                }
-            };
-            if meant {
-                directives.add_word(word);
-            }
-        }
+        for_header_words(value, agent, |word| directives.add_word(word));
         directives
     }
 
     /// The directives of a meta element, if it is for all agents or this one.
     pub fn from_meta(name: &str, content: &str, agent: &str) -> Self {
         let mut directives = Directives::default();
-        let name = name.trim();
-        if name.eq_ignore_ascii_case("robots") || name.eq_ignore_ascii_case(agent) {
-            content
-                .split([',', ' ', ';'])
-                .for_each(|word| directives.add_word(word));
-        }
+        for_meta_words(name, content, agent, |word| directives.add_word(word));
         directives
     }
 
@@ -63,6 +44,90 @@ impl Directives {
         self.noindex |= none || word.eq_ignore_ascii_case("noindex");
     }
 }
+
+/// The directives of a page for an agent, those for all agents among them, as the page has them: in lower case, in
+/// order, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DirectiveWords {
+    /// Those of meta elements; empty also if the page was not searched for links.
+    pub meta: Vec<String>,
+    /// Those of `X-Robots-Tag` fields.
+    pub header: Vec<String>,
+}
+
+impl DirectiveWords {
+    /// Adds those of an `X-Robots-Tag` field.
+    pub fn add_header(&mut self, value: &str, agent: &str) {
+        for_header_words(value, agent, |word| add(&mut self.header, word));
+    }
+
+    /// Adds those of a meta element.
+    pub fn add_meta(&mut self, name: &str, content: &str, agent: &str) {
+        for_meta_words(name, content, agent, |word| add(&mut self.meta, word));
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.meta.is_empty() && self.header.is_empty()
+    }
+}
+
+/// Adds a word, up to [`WORDS_MAX`] of them.
+fn add(words: &mut Vec<String>, word: &str) {
+    let word = word.trim();
+    let is_new = |word: &String| !words.contains(word);
+    if words.len() < WORDS_MAX && (1..=WORD_MAX).contains(&word.len()) {
+        let lower = word.to_ascii_lowercase();
+        if is_new(&lower) {
+            words.push(lower);
+        }
+    }
+}
+
+/// Calls `each` with the words of an `X-Robots-Tag` field that are for this agent. Those after the name of another
+/// are not.
+fn for_header_words<'a>(value: &'a str, agent: &str, mut each: impl FnMut(&'a str)) {
+    let mut meant = true;
+    for part in value.split(',') {
+        let word = match part.split_once(':') {
+            // A directive with a value, or a time, not the name of an agent.
+            Some((name, word)) if is_agent(name.trim()) => {
+                meant = name.trim() == "*" || name.trim().eq_ignore_ascii_case(agent);
+                word
+            }
+            _ => part,
+        };
+        if meant {
+            each(word);
+        }
+    }
+}
+
+/// Calls `each` with the words of a meta element, if it is for all agents or this one.
+fn for_meta_words<'a>(name: &str, content: &'a str, agent: &str, mut each: impl FnMut(&'a str)) {
+    let name = name.trim();
+    if name.eq_ignore_ascii_case("robots") || name.eq_ignore_ascii_case(agent) {
+        for part in content.split([',', ';']) {
+            match part.split_once(':') {
+                // Its value has spaces.
+                Some((name, _)) if name.trim().eq_ignore_ascii_case("unavailable_after") => {
+                    each(part);
+                }
+                _ => part.split(' ').for_each(&mut each),
+            }
+        }
+    }
+}
+
+/// Whether what stands before a colon is the name of an agent.
+fn is_agent(name: &str) -> bool {
+    !has_value(name) && !name.contains(' ')
+}
+
+/// Most words of a page that are reported, and the longest.
+const WORDS_MAX: usize = 32;
+const WORD_MAX: usize = 100;
 
 /// Returns whether this is a directive that has a colon and a value.
 fn has_value(name: &str) -> bool {
@@ -127,6 +192,51 @@ mod tests {
             NOFOLLOW,
         );
         check("max-snippet:20, none", NONE);
+    }
+
+    #[test]
+    fn a_date_with_a_comma_is_not_an_agent() {
+        check(
+            "unavailable_after: Wednesday, 25-Jun-10 15:00:00 PST, nofollow",
+            NOFOLLOW,
+        );
+    }
+
+    #[test]
+    fn words_are_reported_as_the_page_has_them_for_this_agent() {
+        let mut words = DirectiveWords::default();
+        words.add_header("NoIndex, otherbot: nofollow", "argiope");
+        words.add_header("argiope: max-snippet:20, noindex", "argiope");
+        words.add_header("unavailable_after: 25 Jun 2010 15:00:00 PST", "argiope");
+        let expected = [
+            "noindex",
+            "max-snippet:20",
+            "unavailable_after: 25 jun 2010 15:00:00 pst",
+        ];
+        assert_eq!(words.header, expected);
+        words.add_meta(
+            "robots",
+            "noarchive nofollow; unavailable_after: 1 Jan 2030",
+            "argiope",
+        );
+        words.add_meta("otherbot", "none", "argiope");
+        words.add_meta("ARGIOPE", ",none,,nofollow", "argiope");
+        let expected = [
+            "noarchive",
+            "nofollow",
+            "unavailable_after: 1 jan 2030",
+            "none",
+        ];
+        assert_eq!(words.meta, expected);
+    }
+
+    #[test]
+    fn few_of_many_words_are_reported() {
+        let mut words = DirectiveWords::default();
+        let many: Vec<String> = (0..1000).map(|n| format!("word{n}")).collect();
+        words.add_meta("robots", &many.join(","), "argiope");
+        words.add_header(&"x".repeat(1000), "argiope");
+        assert_eq!((words.meta.len(), words.header.len()), (WORDS_MAX, 0));
     }
 
     #[test]

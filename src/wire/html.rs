@@ -11,7 +11,7 @@ use self::element::{Mark, Marks};
 use self::references::{References, SEEN_BYTES};
 use self::tags::Tags;
 use super::charset::{Detection, QueryEncoding};
-use super::directives::Directives;
+use super::directives::{DirectiveWords, Directives};
 use super::url::{Base, CrawlUrl, Reach};
 use crate::base::units::Units;
 
@@ -129,6 +129,7 @@ struct PageMarks {
     /// The first `<base href>`.
     base: Option<String>,
     directives: Directives,
+    words: DirectiveWords,
     references: References,
 }
 
@@ -236,6 +237,11 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
         self.marks.directives
     }
 
+    /// The words of these elements, once the page is read; then there are none left.
+    pub fn take_words(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.marks.words.meta)
+    }
+
     /// Bytes of memory used besides the body.
     pub fn memory(&self) -> usize {
         let references = self.marks.references.memory();
@@ -275,6 +281,7 @@ impl Marks for PageMarks {
             Mark::Meta { name, content } => {
                 let more = Directives::from_meta(name, content, &self.agent);
                 self.directives = self.directives.and(more);
+                self.words.add_meta(name, content, &self.agent);
                 content.len()
             }
             Mark::Reference { nofollow, .. } if self.nofollow && nofollow => 0,

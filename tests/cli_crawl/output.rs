@@ -21,6 +21,47 @@ fn web(asked: &Asked) -> Vec<Step> {
 }
 
 #[test]
+fn links_of_each_page_are_in_a_file_of_their_own() {
+    let server = Server::new(web);
+    let crawled = Crawl::of(&[&server.url("/"), "--links"])
+        .with(&["-s", "RESULTS_COMPRESSION=gzip"])
+        .run();
+    let file = fs::read(crawled.out().join("links.jsonl.gz")).expect("the links");
+    let mut text = String::new();
+    flate2::read::MultiGzDecoder::new(&*file)
+        .read_to_string(&mut text)
+        .expect("gzip members");
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 1, "the other pages have no links");
+    assert_eq!(lines[0]["url"], server.url("/"));
+    let links = lines[0]["links"].as_array().expect("a list");
+    assert_eq!(links.len(), 30);
+    let first = serde_json::json!({
+        "url": server.url("/0"), "element": "a", "attribute": "href", "nofollow": false
+    });
+    assert_eq!(links[0], first);
+    let results = crawled.lines();
+    let page = results.iter().find(|line| line["id"] == lines[0]["id"]);
+    assert_eq!(page.expect("its line")["links"], 30);
+    // A file without lines is whole, too.
+    let empty = Crawl::of(&[&server.url("/0"), "--links"])
+        .with(&["-s", "RESULTS_COMPRESSION=gzip"])
+        .run();
+    let file = fs::read(empty.out().join("links.jsonl.gz")).expect("the links");
+    text.clear();
+    let read = flate2::read::MultiGzDecoder::new(&*file).read_to_string(&mut text);
+    assert_eq!(read.expect("a gzip member"), 0);
+    // They have nowhere to go without a directory.
+    let args = ["crawl", "http://a.test/", "--results", "-", "--links"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = Going::start(&args, folder.path(), b"").wait();
+    check_refused(&refused, &["LINKS_FILE", "--out"]);
+}
+
+#[test]
 fn settings_of_files_are_refused_for_lines_on_standard_output() {
     for setting in [
         "RESULTS_SIZE_MAX=1MiB",

@@ -518,6 +518,7 @@ const KEYS: &[(&str, &str)] = &[
     ("bytes_body", "count"),
     ("digest", "text|null"),
     ("links", "count|null"),
+    ("robots", "object|null"),
     ("warc", "object|null"),
     ("started", "wall"),
     ("due", "wall|null"),

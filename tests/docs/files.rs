@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use argiope::parts::DirectiveWords;
 use argiope::serde_json::{self, Value};
 use argiope::sink::directory::LineFile;
 use argiope::sink::results::{RecordPlace, write_line};
@@ -29,6 +30,9 @@ fn every_key_of_a_result_line_is_documented() {
     let hold = AskedHold::new(Instant::START, asked, DecisionSource::RetryAfter);
     page.hold = Some(Box::new(hold));
     page.tls = Some(TlsInfo::new(TlsVersion::Tls13, "TLS13_AES_128_GCM_SHA256"));
+    let mut words = DirectiveWords::default();
+    words.add_header("noindex", "argiope");
+    page.directives = Some(Box::new(words));
     page.timings.due = at(1);
     page.timings.sent = at(2);
     page.timings.headers = at(3).map(Stamp::exact);
@@ -47,12 +51,15 @@ fn every_key_of_a_result_line_is_documented() {
     let text = read("docs/reference/results.md");
     let tables = tables(&text);
     assert_eq!(names(tables[0]), keys(&line));
-    for (table, key) in tables[1..].iter().zip(["error", "hold", "tls", "warc"]) {
+    for (table, key) in tables[1..]
+        .iter()
+        .zip(["error", "hold", "tls", "robots", "warc"])
+    {
         let head = table.lines().next().unwrap_or_default();
         assert!(head.contains(&format!("`{key}`")), "{head}");
         assert_eq!(names(table), keys(&line[key]), "{key}");
     }
-    assert_eq!(tables.len(), 5);
+    assert_eq!(tables.len(), 6);
     for truncation in [Truncation::Length, Truncation::Time, Truncation::Disconnect] {
         assert!(text.contains(&format!("`{}`", truncation.as_str())));
     }

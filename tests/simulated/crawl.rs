@@ -281,11 +281,23 @@ impl Run {
             Output::Stdout => return self.crawler.io().stdout().to_vec(),
             Output::Pulled(pulled) => return pulled.lines.clone(),
         }
+        self.bytes_of("results")
+    }
+
+    /// The lines of files whose names begin so.
+    pub fn lines_of(&self, name: &str) -> Vec<Value> {
+        let text = String::from_utf8(self.bytes_of(name)).expect("lines are text");
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect()
+    }
+
+    fn bytes_of(&self, kind: &str) -> Vec<u8> {
         let files = self.crawler.io().files();
         // The names are in the order of the files.
         let names = files.iter().filter_map(|(path, bytes)| {
             let name = path.strip_prefix("out").ok()?.to_str()?;
-            name.starts_with("results").then_some((name, bytes))
+            name.starts_with(kind).then_some((name, bytes))
         });
         let mut text = Vec::new();
         for (name, bytes) in names {

@@ -173,6 +173,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "WARC" => flag(rng),
         "WARC_GZIP_LEVEL" => count(rng, &[0, 1, 4, 12]),
         "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
+        "LINKS_FILE" => flag(rng),
         "RESULTS_SIZE_MAX" => count(rng, &[1, 2000, 20_000]),
         "RESULTS_TIME_MAX" => seconds(rng, &[0.0, 0.5, 20.0]),
         "RESULTS_COMPRESSION" => choice(rng, &["none", "gzip", "zstd"]),
@@ -250,6 +251,10 @@ impl DiskSink for FullNowAndThen {
         self.inner.flush(disk);
     }
 
+    fn keeps_links(&self) -> bool {
+        self.inner.keeps_links()
+    }
+
     fn on_time(&mut self, now: Wall, disk: &mut Vec<DiskJob>) {
         self.inner.on_time(now, disk);
     }
@@ -286,6 +291,7 @@ impl DiskSink for FullNowAndThen {
 /// Settings that came later: each is drawn from numbers of its own, so that cases stay as they were.
 const DRAWN_APART: &[&str] = &[
     "FRONTIER_MEMORY",
+    "LINKS_FILE",
     "METRICS_SCOPES_MAX",
     "RESULTS_COMPRESSION",
     "RESULTS_SIZE_MAX",
@@ -409,6 +415,7 @@ fn check(seed: u64) {
     let mut options = FileSinkOptions::new("out");
     options.decisions = is_on("AUTOTHROTTLE_DEBUG");
     options.rotation = rotation_of(&said);
+    options.links = is_on("LINKS_FILE");
     options.warc = is_on("WARC").then(|| WarcOptions::new("a.test", [7; 16]));
     let has_state = said.get("STATE") != Some(&json!(false));
     options.commits = has_state;
@@ -496,6 +503,9 @@ fn check(seed: u64) {
         run.check_lines();
     }
     let lines = run.lines();
+    if is_on("LINKS_FILE") && !matches!(run.output, Output::Pulled(_)) {
+        check_links(&run, said.get("URLLENGTH_LIMIT") == Some(&json!(40)));
+    }
     let done: BTreeSet<&str> = lines
         .iter()
         .filter(|line| line.is_page() && line.is_final())
@@ -552,6 +562,31 @@ fn check(seed: u64) {
             );
         }
     }
+}
+
+/// Each page has a line with its links. `are_short`: URLs of links may be too long, and only counted.
+fn check_links(run: &Run, are_short: bool) {
+    let seed = run.seed;
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for line in run.lines_of("links") {
+        let id = line["id"].as_u64().expect("a number");
+        let links = line["links"].as_array().expect("a list").len() as u64;
+        let before = counts.insert(id, links);
+        assert_eq!(before, None, "seed {seed}: a page has two lines of links");
+    }
+    for line in run.lines() {
+        let id = line.0["id"].as_u64().expect("a number");
+        let written = counts.remove(&id).unwrap_or(0);
+        let found = line.0["links"].as_u64().unwrap_or(0);
+        assert!(
+            written == found || are_short && written < found,
+            "seed {seed}: {written} of {found} links of page {id} are written"
+        );
+    }
+    assert!(
+        counts.is_empty(),
+        "seed {seed}: links without a page: {counts:?}"
+    );
 }
 
 /// How files of result lines are closed and compressed.

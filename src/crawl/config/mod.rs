@@ -116,6 +116,8 @@ pub struct Config {
     pub(crate) warc_size_max: u64,
     /// `RESULTS_SIZE_MAX`, `RESULTS_TIME_MAX`, `RESULTS_COMPRESSION`: files of result lines.
     pub(crate) rotation: Rotation,
+    /// `LINKS_FILE`: the links of pages are written to a file of their own.
+    pub(crate) links_file: bool,
     /// `METRICS_SCOPES_MAX`: most scopes with metrics of their own.
     pub(crate) metrics_scopes_max: usize,
     /// `RANDOM_SEED`: random seed; `None`: seeded by the system.
@@ -215,6 +217,8 @@ impl Default for Config {
             warc_size_max: 1024 * 1024 * 1024,
             // One file that can be read while it is written: nothing else is expected.
             rotation: Rotation::default(),
+            // Ten times as long as the result lines.
+            links_file: false,
             // Enough to find the hosts that hold a crawl up; each has six series.
             metrics_scopes_max: 20,
             random_seed: None,
@@ -349,6 +353,11 @@ impl Config {
     /// another begun, and how they are compressed.
     pub fn rotation(&self) -> Rotation {
         self.rotation
+    }
+
+    /// `LINKS_FILE`: whether the links of pages are written to a file of their own.
+    pub fn links_file(&self) -> bool {
+        self.links_file
     }
 
     /// `INSECURE`: whether certificates are not verified.

@@ -372,6 +372,8 @@ static TABLE: &[Setting] = &[
         "time after its first line at which a file of result lines is closed and another begun; 0: none"),
     row!("RESULTS_COMPRESSION", LineCompression, rotation.compression,
         "how files of result lines are compressed: results.jsonl.gz or results.jsonl.zst"),
+    row!("LINKS_FILE", Flag, links_file,
+        "the links of each page are written to links.jsonl, before filters; its files are closed and compressed as those of result lines"),
     row!("WARC_GZIP_LEVEL", GzipLevel, io.gzip_level,
         "level at which records are compressed: 1 is the fastest, 12 the smallest; 0: they are stored"),
     row!("STATE", Flag, state,

@@ -16,7 +16,7 @@ use crate::frontier::settings::Follow;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
-use crate::wire::directives::Directives;
+use crate::wire::directives::{DirectiveWords, Directives};
 use crate::wire::html::LinkOptions;
 use crate::wire::url::{CrawlUrl, LENGTH_MAX};
 
@@ -51,6 +51,15 @@ impl<I: Io> Core<I> {
     /// Looks for the links of a page, where they are followed.
     pub fn read_links(&mut self, job: &Job, page: &mut Page) -> Finding {
         let settings = self.frontier.settings();
+        let mut words = DirectiveWords::default();
+        let mut by_header = Directives::default();
+        let fields = page.headers.get_all("x-robots-tag");
+        for value in fields.filter_map(|value| std::str::from_utf8(value).ok()) {
+            words.add_header(value, &settings.robots_agent);
+            let more = Directives::from_header(value, &settings.robots_agent);
+            by_header = by_header.and(more);
+        }
+        page.directives = (!words.is_empty()).then(|| Box::new(words));
         let follows = settings.follow != Follow::None && !job.flags.dont_follow;
         let is_there = page.body_mode == BodyMode::Keep && page.status == Some(200);
         if !follows || !is_there || !is_html(page) {
@@ -62,12 +71,6 @@ impl<I: Io> Core<I> {
             agent: &settings.robots_agent,
             links_max: settings.links_per_page_max,
         };
-        let by_header = page
-            .headers
-            .get_all("x-robots-tag")
-            .filter_map(|value| std::str::from_utf8(value).ok())
-            .map(|value| Directives::from_header(value, &settings.robots_agent))
-            .fold(Directives::default(), Directives::and);
         if by_header.nofollow && settings.nofollow {
             page.links = Some(0);
             return Finding::default();
@@ -101,7 +104,16 @@ impl<I: Io> Core<I> {
     fn handle_step(&mut self, task: &mut Task, found: Step, units: &mut Units) {
         let (id, depth) = (task.job.id, task.job.depth);
         match found {
-            Step::Link(url) | Step::Page(url) => {
+            Step::Link(link) => {
+                if self.output.keeps_links() {
+                    units.spend(link.url.as_str().len());
+                    let page = &mut task.work_mut().page;
+                    page.found_links.get_or_insert_default().add(&link);
+                }
+                let depth = depth.saturating_add(1);
+                self.admit_found(task, link.url, PageKind::Page, depth, units);
+            }
+            Step::Page(url) => {
                 self.admit_found(task, url, PageKind::Page, depth.saturating_add(1), units);
             }
             Step::Sitemap(url) => {

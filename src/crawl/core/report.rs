@@ -101,6 +101,8 @@ impl<I: Io> Core<I> {
             certificates,
             bytes_wire,
             links,
+            directives,
+            found_links,
             timings,
             ended,
             delay,
@@ -149,6 +151,8 @@ impl<I: Io> Core<I> {
         *certificates = Certificates::default();
         *bytes_wire = 0;
         *links = None;
+        *directives = None;
+        *found_links = None;
         *timings = Timings {
             started: self.now,
             ..Timings::default()

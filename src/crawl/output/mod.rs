@@ -165,6 +165,11 @@ impl Output {
         self.sink.keeps_codings()
     }
 
+    /// Whether the sink writes the links of pages.
+    pub fn keeps_links(&self) -> bool {
+        self.sink.keeps_links()
+    }
+
     /// The first result that could not be written.
     pub fn failure(&self) -> Option<&WriteError> {
         self.sink.failure()

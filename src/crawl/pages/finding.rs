@@ -7,7 +7,7 @@ use std::vec;
 
 use crate::base::units::Units;
 use crate::sink::page::Page;
-use crate::wire::html::{self, LinkOptions, LinkSearch};
+use crate::wire::html::{self, Link, LinkOptions, LinkSearch};
 use crate::wire::robots::{RobotsReading, Rules};
 use crate::wire::sitemap::{self, SitemapReading};
 use crate::wire::url::CrawlUrl;
@@ -50,7 +50,7 @@ impl AsRef<[u8]> for Body {
 #[derive(Debug)]
 pub enum Step {
     /// A link to this URL.
-    Link(CrawlUrl),
+    Link(Link),
     /// A page named in a sitemap.
     Page(CrawlUrl),
     /// A sitemap named in a sitemap index or a robots.txt.
@@ -127,7 +127,7 @@ impl Finding {
                 LooksFor::Nothing => return Step::Over { is_cut: false },
                 LooksFor::Links(search) => {
                     return match search.step(units) {
-                        html::Step::Link(link) => Step::Link(link.url),
+                        html::Step::Link(link) => Step::Link(link),
                         html::Step::TooLong => Step::TooLong,
                         html::Step::Paused => Step::Paused,
                         html::Step::Over => Step::Over {
@@ -185,8 +185,12 @@ impl Finding {
         let Some(body) = self.body else {
             return;
         };
-        if let LooksFor::Links(search) = &self.looks_for {
+        if let LooksFor::Links(search) = &mut self.looks_for {
             page.links = Some(search.count() as u32);
+            let words = search.take_words();
+            if !words.is_empty() {
+                page.directives.get_or_insert_default().meta = words;
+            }
         }
         self.looks_for = LooksFor::Nothing;
         page.body = Arc::into_inner(body).expect("the body has no other owner any more");

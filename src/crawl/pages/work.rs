@@ -251,7 +251,8 @@ impl Compute for PageWork {
 fn bytes_of(found: &Step) -> usize {
     STEP_BYTES
         + match found {
-            Step::Link(url) | Step::Page(url) | Step::Sitemap(url) => url.as_str().len(),
+            Step::Link(link) => link.url.as_str().len(),
+            Step::Page(url) | Step::Sitemap(url) => url.as_str().len(),
             Step::Rules(_, rules) => rules.heap_size(),
             Step::TooLong | Step::Paused | Step::Over { .. } => 0,
         }

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::line_file::LineFileName;
-use super::outputs::{RESULTS, ROBOTS, entries};
+use super::outputs::{LINKS, RESULTS, ROBOTS, entries};
 use crate::base::compression::Compression;
 use crate::wire::coding::{Budget, CodingError, Decoder};
 
@@ -33,6 +33,15 @@ impl LineFile {
     /// The directory cannot be read.
     pub fn robots(folder: &Path) -> io::Result<Vec<LineFile>> {
         LineFile::series(&folder.join(ROBOTS))
+    }
+
+    /// The files with the links of pages, in the order of their lines; none if it has none. Makes blocking calls to
+    /// the file system.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn links(folder: &Path) -> io::Result<Vec<LineFile>> {
+        LineFile::series(&folder.join(LINKS))
     }
 
     /// The files of the series that begins with this path.

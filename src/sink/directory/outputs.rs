@@ -16,8 +16,11 @@ pub(in crate::sink) const DECISIONS: &str = "throttle.jsonl";
 /// The archive of robots.txt.
 pub(in crate::sink) const ROBOTS: &str = "robots.jsonl";
 
+/// The links of pages.
+pub(in crate::sink) const LINKS: &str = "links.jsonl";
+
 /// The files of lines, each the first of a series.
-pub(in crate::sink) const SERIES: [&str; 3] = [RESULTS, DECISIONS, ROBOTS];
+pub(in crate::sink) const SERIES: [&str; 4] = [RESULTS, DECISIONS, ROBOTS, LINKS];
 
 /// The folder of WARC files.
 pub(super) const WARCS: &str = "warc";

@@ -12,7 +12,7 @@ use crate::sink::commit::{Commit, FileLength};
 use crate::sink::directory::error::DirectoryError;
 use crate::sink::directory::line_file::LineFileName;
 use crate::sink::directory::outputs::{
-    OPEN, RESULTS, SERIES, STDOUT, WARCS, entries, is_warc_of_ours,
+    LINKS, OPEN, RESULTS, SERIES, STDOUT, WARCS, entries, is_warc_of_ours,
 };
 use crate::sink::warc::serial_of;
 
@@ -267,6 +267,7 @@ fn plan_newer_lines(
             continue;
         };
         let is_results = first == folder.join(RESULTS);
+        let is_links = first == folder.join(LINKS);
         // A reader of standard output may collect the lines there.
         let is_of_reader = is_results && has_stdout;
         let is_planned = steps.iter().any(|step| step.concerns(&path));
@@ -281,7 +282,9 @@ fn plan_newer_lines(
                 });
             }
             None => match length_of(&path)? {
-                Some(1..) if is_results => set_aside(folder, path, steps),
+                Some(1..) if last.is_none() && (is_results || is_links) => {
+                    set_aside(folder, path, steps)
+                }
                 _ => steps.push(Step::Delete(path)),
             },
             Some(_) if name.is_open => match (last, newer) {
@@ -593,6 +596,16 @@ mod tests {
         fs::write(folder.join("results.jsonl"), "").unwrap();
         resume(folder, None).unwrap();
         assert!(kept("results.jsonl.3").is_err());
+    }
+
+    #[test]
+    fn links_without_a_commit_are_kept_elsewhere_and_newer_ones_deleted() {
+        let files = [("results.jsonl", "one\n"), ("links.jsonl", "of it\n")];
+        check(&files, Some(&[("results.jsonl", 4)]), &files[..1]);
+        let folder = folder(&files);
+        resume(folder.path(), None).unwrap();
+        let kept = folder.path().join(UNCOMMITTED).join("links.jsonl");
+        assert_eq!(fs::read_to_string(kept).unwrap(), "of it\n");
     }
 
     #[test]

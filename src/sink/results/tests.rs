@@ -35,6 +35,10 @@ fn a_line_has_the_specified_fields_in_order() {
     page.depth = 1;
     page.content_type = Some("text/html; charset=utf-8".into());
     page.links = Some(12);
+    let mut words = DirectiveWords::default();
+    words.add_meta("robots", "noindex", "argiope");
+    words.add_header("none, max-snippet:2", "argiope");
+    page.directives = Some(Box::new(words));
     let place = RecordPlace {
         file: "warc/x.warc.gz",
         offset: 0,
@@ -48,6 +52,7 @@ fn a_line_has_the_specified_fields_in_order() {
             r#""truncated": null, "redirect": null, "version": "HTTP/1.1", "content_type": "text/html; charset=utf-8", "#,
             r#""remote": "127.0.0.1:80", "local": "127.0.0.1:40112", "reused": false, "tls": null, "#,
             r#""bytes_wire": 43, "bytes_body": 5, "digest": "sha1:VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N", "links": 12, "#,
+            r#""robots": {"meta": ["noindex"], "header": ["none", "max-snippet:2"]}, "#,
             r#""warc": {"file": "warc/x.warc.gz", "offset": 0, "length": 900}, "#,
             r#""started": "2026-11-21T00:00:07.000000000Z", "due": "2026-11-21T00:00:07.000000000Z", "#,
             r#""sent": "2026-11-21T00:00:07.000040000Z", "dns": null, "connect": 0.00003, "tls_handshake": null, "#,
@@ -81,6 +86,7 @@ fn missing_values_are_null_and_never_zero() {
         "tls",
         "digest",
         "links",
+        "robots",
         "warc",
         "due",
         "sent",

@@ -113,6 +113,30 @@ fn a_nofollow_page_is_not_followed_unless_a_setting_allows_it() {
 }
 
 #[test]
+fn a_page_has_the_directives_of_its_meta_elements_and_fields() {
+    let html = "text/html\r\nX-Robots-Tag: noarchive, otherbot: none\r\nX-Robots-Tag: nosnippet";
+    let body = "<meta name=robots content='NoIndex, max-snippet:9'><a href=/x>x</a>";
+    let web = origins(&[
+        ("/", html, body.into()),
+        ("/x", "application/pdf\r\nX-Robots-Tag: noindex", "x".into()),
+    ]);
+    let found = pages(|_| {}, web);
+    let directives = |path: &str| {
+        let page = found.iter().find(|page| page.url.ends_with(path));
+        page.expect(path).directives.clone()
+    };
+    let first = directives("10.0.0.1/").expect("it has some");
+    assert_eq!(first.meta, ["noindex", "max-snippet:9"]);
+    assert_eq!(first.header, ["noarchive", "nosnippet"]);
+    let second = directives("/x").expect("it has one");
+    assert_eq!(
+        (second.meta.len(), &*second.header),
+        (0, &["noindex".to_owned()][..])
+    );
+    assert_eq!(directives("/robots.txt"), None);
+}
+
+#[test]
 fn a_page_has_the_url_by_which_it_was_found() {
     let web = origins(&[
         ("/", "text/html", "<a href=/x>x</a>".into()),

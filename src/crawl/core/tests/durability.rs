@@ -324,7 +324,7 @@ impl Trial {
         let lock = directory::lock(self.out()).expect("it is free");
         directory::resume(&lock, state.commit()).expect("its files can be continued");
         drop(lock);
-        (state, checked_lines(self.out()))
+        (state, checked_lines(self.out(), true))
     }
 
     fn load(&self) -> State {
@@ -424,6 +424,7 @@ impl Trial {
         let sink = FileSink::new(FileSinkOptions {
             warc: Some(warc),
             rotation,
+            links: true,
             commits: true,
             ..FileSinkOptions::new(self.folder.path())
         });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::base::time::Wall;
 use crate::io::{Epoll, Event, Io, IoSettings};
 use crate::sink::DiskSink;
 use crate::sink::commit::{Commit, Epoch};
-use crate::sink::directory::{self, LineEnd, LineReader};
+use crate::sink::directory::{self, LineEnd, LineFile, LineReader};
 use crate::sink::files::{Compression, FileSink, FileSinkOptions, Rotation, WarcOptions};
 use crate::sink::page::samples;
 use crate::throttle::decision::{Decision, sample};
@@ -218,7 +218,7 @@ impl Output {
                 .collect()
         };
         let folder = self.folder.path();
-        assert_eq!(ids(&checked_lines(folder)), self.committed);
+        assert_eq!(ids(&checked_lines(folder, false)), self.committed);
         for series in ["/throttle", "/robots"] {
             let is_of_series = |path: &PathBuf| path.to_string_lossy().contains(series);
             let files = files_of(folder).into_iter().filter(is_of_series);
@@ -255,7 +255,8 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
 
 /// The result lines of an output directory that no crawl writes to. Each line has its record, each reply its
 /// line, and all files are whole.
-pub fn checked_lines(folder: &Path) -> Vec<Value> {
+/// `has_links`: links are in a file of their own.
+pub fn checked_lines(folder: &Path, has_links: bool) -> Vec<Value> {
     let mut contents: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut replies = 0;
     let mut serials = BTreeSet::new();
@@ -282,6 +283,22 @@ pub fn checked_lines(folder: &Path) -> Vec<Value> {
         assert!(!line.file.ends_with(".open"), "{line:?}");
         lines.push(serde_json::from_slice::<Value>(line.text).unwrap());
     }
+    let mut found = BTreeMap::new();
+    for file in LineFile::links(folder).unwrap() {
+        assert!(!file.path().ends_with(".open"), "{file:?}");
+        for line in file.open_at(0).unwrap().lines() {
+            let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            let links = line["links"].as_array().unwrap().len();
+            let before = found.insert(line["id"].as_u64().unwrap(), links);
+            assert_eq!(before, None, "a page has one line of links");
+        }
+    }
+    for line in lines.iter().filter(|_| has_links) {
+        let found = found.remove(&line["id"].as_u64().unwrap());
+        let counted = line["links"].as_u64().unwrap_or(0) as usize;
+        assert_eq!(found.unwrap_or(0), counted, "{line}");
+    }
+    assert!(found.is_empty(), "links have their page: {found:?}");
     let mut with_record = 0;
     for line in &lines {
         let warc = &line["warc"];
