@@ -1,6 +1,7 @@
 //! The state of one scope, the unit of throttling: its pace, its requests in flight, and when it
 //! may send next.
 
+mod bytes;
 mod rules;
 mod slots;
 
@@ -419,6 +420,13 @@ impl Scope {
         match pace.concurrency {
             1 => drawn.max(scaled(self.settings().delay_per_slot, factor)),
             _ => drawn,
+        }
+    }
+
+    /// Bytes of a reply were received.
+    pub fn count_bytes(&mut self, bytes: u64, now: Instant) {
+        if let Some(rules) = &mut self.rules {
+            rules.count_bytes(bytes, now);
         }
     }
 

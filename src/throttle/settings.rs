@@ -311,6 +311,7 @@ impl ThrottleSettings {
             rampup: patch.rampup.on(default.rampup.as_ref(), &self.rampup),
             quota: self.quota_of(patch),
             requests_per_minute: patch.requests_per_minute.or(default.requests_per_minute),
+            bytes_per_second: patch.bytes_per_second.or(default.bytes_per_second),
             hold_until: patch.hold_until.or(default.hold_until),
             manager: match &patch.manager {
                 Some(own) => own.clone().unless_built_in(),
@@ -448,6 +449,8 @@ pub struct ScopeSettings {
     pub requests_per_minute: Option<f64>,
     /// `manager` (`THROTTLING_SCOPE_MANAGER`): a registered strategy in place of the built-in one.
     pub manager: Option<Manager>,
+    /// `bytes_per_second`: bytes received per second; at least 1.
+    pub bytes_per_second: Option<u64>,
     /// `hold_until`: nothing is sent before this time.
     pub hold_until: Option<Wall>,
 }
@@ -474,6 +477,7 @@ impl Default for ScopeSettings {
             quota: None,
             requests_per_minute: None,
             manager: None,
+            bytes_per_second: None,
             hold_until: None,
         }
     }

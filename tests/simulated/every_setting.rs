@@ -193,7 +193,10 @@ fn scopes(rng: &mut Rng) -> Value {
         let entry = match rng.below(7) {
             0 => json!({"quota": 1 + rng.below(5), "window": pick(rng, &[2, 10])}),
             1 => json!({"rampup": true}),
-            2 => json!({"requests_per_minute": pick(rng, &[20, 60])}),
+            2 => json!({
+                "requests_per_minute": pick(rng, &[20, 60]),
+                "bytes_per_second": pick(rng, &[1000, 100_000]),
+            }),
             3 => json!({"concurrency": 2 + rng.below(6), "delay": pick(rng, &[0.0, 0.02, 0.5])}),
             5 => json!({"hold_until": "2026-01-01T00:00:20Z", "delay": 0.1}),
             4 => json!({"delay_per_slot": 0.3, "concurrency": 3, "delay": 0.05}),

@@ -11,7 +11,7 @@ use super::choices::{Codes, Flag, JitterForm, OneOf};
 use super::error::{ConfigError, Problem, SettingSource, nearest};
 use super::form::{Form, wrong};
 use super::quantity::{
-    AboveOne, AboveZero, BelowOne, Concurrency, Delay, Moment, PerMinute, Timeout,
+    AboveOne, AboveZero, BelowOne, Bytes, Concurrency, Delay, Moment, PerMinute, Timeout,
 };
 use super::throttling::{Exceptions, Registered, Target};
 use crate::throttle::settings::{
@@ -206,6 +206,7 @@ const SCOPE_KEYS: &[Key<ScopePatch>] = &[
     key!("window_kind", OneOf<WindowKind>, window_kind),
     key!("requests_per_minute", PerMinute, requests_per_minute),
     key!("manager", Registered, manager),
+    key!("bytes_per_second", Bytes<u64>, bytes_per_second),
     key!("hold_until", Moment, hold_until),
     Key {
         name: "autothrottle",

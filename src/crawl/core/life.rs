@@ -184,6 +184,8 @@ impl<I: Io> Core<I> {
         let mut page = self.page_of(&flight, &mut outcome, failure, carrier);
         self.frontier.count_bytes(flight.lane, page.bytes_wire);
         self.network.count_reply(page.bytes_wire);
+        self.throttle
+            .count_bytes(flight.ticket, page.bytes_wire, self.now);
         let is_stopped = is_stopped(&page);
         let open = OpenEnd {
             ticket: flight.ticket,

@@ -439,6 +439,7 @@ pub(super) fn profile(settings: &ThrottleSettings, name: &str) -> Profile {
             quota: own.quota,
             requests_per_minute: own.requests_per_minute,
             hold_until: own.hold_until,
+            bytes_per_second: own.bytes_per_second,
             ..unpaced(u32::MAX)
         };
     }
@@ -467,6 +468,7 @@ fn unpaced(concurrency: u32) -> ScopeSettings {
         requests_per_minute: None,
         manager: None,
         hold_until: None,
+        bytes_per_second: None,
     }
 }
 
@@ -480,6 +482,7 @@ fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
         requests_per_minute: None,
         ignore_robots_txt: None,
         hold_until: None,
+        bytes_per_second: None,
         ..patch.clone()
     };
     patch.quota.is_some() && others == ScopePatch::default() && !name.contains(['.', ':', '/'])

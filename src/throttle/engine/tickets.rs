@@ -309,6 +309,14 @@ impl Throttle {
         self.release_slots(ticket, now);
     }
 
+    /// Bytes of a reply were received: the next requests of its scopes wait for `bytes_per_second`.
+    pub(crate) fn count_bytes(&mut self, ticket: TicketId, bytes: u64, now: Instant) {
+        let held = self.ticket(ticket).held.clone();
+        for Held { id, .. } in &held {
+            self.scope_mut(*id).count_bytes(bytes, now);
+        }
+    }
+
     /// Ends the exchange and frees its slots.
     pub fn finish(&mut self, ticket: TicketId, now: Instant) {
         self.remove_from_line(ticket);

@@ -16,6 +16,7 @@ use crate::throttle::backoff::{Backoff, Learned};
 use crate::throttle::decision::{DecisionEvent, DecisionSource};
 use crate::throttle::quota::{Charge, Fit, Ledger};
 use crate::throttle::robust::{self, Adjusted, Body, Robust};
+use crate::throttle::scope::bytes::ByteRate;
 use crate::throttle::settings::{AutoThrottleMode, Jitter, ScopeSettings};
 use crate::throttle::signal::{ExchangeEnd, Feedback, Signal};
 use crate::throttle::strategy::{Observation, Pace, Strategy};
@@ -50,6 +51,8 @@ pub(super) struct Rules {
     quota: Option<Box<Ledger>>,
     /// `requests_per_minute`.
     minute: Option<Box<Ledger>>,
+    /// `bytes_per_second`.
+    bytes: Option<ByteRate>,
     /// The last child scope that was refused, and when.
     child_refused: Option<(u32, Instant)>,
 }
@@ -96,7 +99,9 @@ impl Rules {
         let ramps = strategy.is_none() && settings.rampup.is_some();
         let needs_slots = settings.delay_per_slot > Duration::ZERO || backs_off;
         let has_slots = needs_slots && settings.concurrency > 1 && !ramps;
-        let is_bounded = settings.quota.is_some() || settings.requests_per_minute.is_some();
+        let is_bounded = settings.quota.is_some()
+            || settings.requests_per_minute.is_some()
+            || settings.bytes_per_second.is_some();
         let adapts = strategy.is_some() || settings.autothrottle.is_some();
         let is_held = profile.held_until > Instant::START;
         if !adapts && !has_slots && !is_bounded && !ramps && !is_held {
@@ -108,6 +113,7 @@ impl Rules {
         rules.quota = settings.quota.map(|quota| Box::new(Ledger::new(quota)));
         let limit = settings.requests_per_minute;
         rules.minute = limit.map(|limit| Box::new(Ledger::per_minute(limit)));
+        rules.bytes = settings.bytes_per_second.map(ByteRate::new);
         rules.slots = has_slots.then(|| Slots::new(settings.concurrency));
         rules.adapts = match (strategy, &settings.autothrottle) {
             (Some(mut strategy), _) => {
@@ -150,6 +156,7 @@ impl Rules {
             suspect: None,
             quota: None,
             minute: None,
+            bytes: None,
             child_refused: None,
         }
     }
@@ -190,6 +197,9 @@ impl Rules {
             }
             (fresh, _) => fresh,
         };
+        if let (Some(bytes), Some(old)) = (&mut self.bytes, old.bytes) {
+            bytes.inherit(old, now);
+        }
         self.recompute(profile);
     }
 
@@ -597,16 +607,32 @@ impl Rules {
 
     /// When holds and documented limits permit the next departure.
     pub fn departs_at(&self) -> Instant {
+        let free_at = self.held_until().max(self.paid_at());
         match &self.adapts {
-            Adapts::Custom(strategy) => self.held_until().max(strategy.departs_at()),
-            _ => self.held_until(),
+            Adapts::Custom(strategy) => free_at.max(strategy.departs_at()),
+            _ => free_at,
         }
+    }
+
+    /// Bytes were received.
+    pub fn count_bytes(&mut self, bytes: u64, now: Instant) {
+        if let Some(rate) = &mut self.bytes {
+            rate.count(bytes, now);
+        }
+    }
+
+    /// When those so far are within `bytes_per_second`.
+    fn paid_at(&self) -> Instant {
+        self.bytes.map_or(Instant::START, |rate| rate.paid_at())
     }
 
     /// The rule that delays longest, if the gap is over at `gap_over`.
     pub fn slowest(&self, gap_over: impl FnOnce() -> Instant) -> DecisionSource {
         let held_until = self.held_until();
-        if held_until > Instant::START && held_until > gap_over() {
+        let (paid_at, gap_over) = (self.paid_at(), gap_over());
+        if paid_at > held_until && paid_at > gap_over {
+            DecisionSource::Quota
+        } else if held_until > Instant::START && held_until > gap_over {
             match self.held.until < held_until {
                 true => DecisionSource::User,
                 false => self.held.source,

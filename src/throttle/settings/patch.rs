@@ -38,6 +38,8 @@ pub struct ScopePatch {
     pub(crate) requests_per_minute: Option<f64>,
     /// Replaces `THROTTLING_SCOPE_MANAGER`.
     pub(crate) manager: Option<Manager>,
+    /// Bytes received per second.
+    pub(crate) bytes_per_second: Option<u64>,
     /// Nothing is sent before this time.
     pub(crate) hold_until: Option<Wall>,
 }
@@ -79,6 +81,13 @@ impl ScopePatch {
         self
     }
 
+    /// Bytes received per second: the next request waits until those of the replies before are within this rate.
+    /// At least 1.
+    pub fn bytes_per_second(mut self, bytes: u64) -> Self {
+        self.bytes_per_second = Some(bytes.max(1));
+        self
+    }
+
     /// Nothing is sent before this time. Holds that servers ask for apply as well.
     pub fn hold_until(mut self, until: Wall) -> Self {
         self.hold_until = Some(until);
@@ -106,6 +115,7 @@ impl ScopePatch {
             window_kind: self.window_kind.or(under.window_kind),
             requests_per_minute: self.requests_per_minute.or(under.requests_per_minute),
             manager: self.manager.or_else(|| under.manager.clone()),
+            bytes_per_second: self.bytes_per_second.or(under.bytes_per_second),
             hold_until: self.hold_until.or(under.hold_until),
         }
     }

@@ -6,9 +6,11 @@ use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::spilled::{crawl, page};
 use crate::crawl::core::tests::trial::{finish, run_for};
-use crate::crawl::{Crawler, FinishReason};
+use crate::crawl::{Crawler, FinishReason, Handle};
+use crate::frontier::request::Request;
 use crate::io::sim::Sim;
 use crate::io::sim::web::{Reply, Web};
+use crate::throttle::settings::ScopePatch;
 
 /// A crawl without delays of so many pages of this size, 50 ms each, at most so many bytes per second.
 fn limited(pages: u64, size: usize, rate: u64) -> (Crawler<Sim>, Web) {
@@ -109,4 +111,41 @@ fn the_rate_is_changed_while_the_crawl_runs() {
     assert!(web.asked().len() < 4600, "{}", web.asked().len());
     run_for(&mut crawler, Duration::from_secs(10));
     assert_eq!(web.asked().len(), 5000);
+}
+
+#[test]
+fn a_scope_with_a_rate_gets_no_more_bytes_on_average_and_others_are_not_held_up() {
+    const SIZE: usize = 10_000;
+    let (mut crawler, web) = limited(300, SIZE, 0);
+    let handle = crawler.handle();
+    let rate = ScopePatch::default().bytes_per_second(20_000);
+    let rate = rate.delay(Duration::ZERO).concurrency(1);
+    handle.set_scope("a.test", rate).expect("it is valid");
+    for number in 0..100 {
+        let other = Request::get(format!("http://b.test/{number}"));
+        crawler.submit(other).expect("it is a URL");
+    }
+    run_for(&mut crawler, Duration::from_secs(2));
+    let of = |host: &str| {
+        let asked = web.asked();
+        asked.iter().filter(|asked| asked.host == host).count()
+    };
+    assert_eq!(of("b.test"), 100);
+    let before = of("a.test");
+    run_for(&mut crawler, Duration::from_secs(20));
+    let sent = of("a.test") - before;
+    assert!((35..=40).contains(&sent), "{sent}");
+    let faster = ScopePatch::default().bytes_per_second(100_000);
+    let faster = faster.delay(Duration::ZERO).concurrency(1);
+    handle.set_scope("a.test", faster).expect("it is valid");
+    let before = of("a.test");
+    run_for(&mut crawler, Duration::from_secs(10));
+    let sent = of("a.test") - before;
+    assert!((88..=101).contains(&sent), "{sent}");
+    assert_eq!(finish_without(handle, &mut crawler), FinishReason::Finished);
+}
+
+fn finish_without(handle: Handle, crawler: &mut Crawler<Sim>) -> FinishReason {
+    drop(handle);
+    finish(crawler)
 }
