@@ -200,7 +200,12 @@ impl RobotsLog {
 
     /// The least Crawl-delay, in nanoseconds, of what was in force at some time of an attempt; 0 for none.
     pub fn crawl_delay(&self, origin: &str, agent: &str, (started, sent): (Time, Time)) -> u64 {
-        let candidates = self.in_force(origin, started, sent).iter();
+        let candidates = self.in_force(origin, started, sent);
+        if candidates.first().is_none_or(|first| first.from > started) {
+            // It was released before any was known.
+            return 0;
+        }
+        let candidates = candidates.iter();
         let delays = candidates.map(|one| match one.meaning {
             Meaning::File(number) => self.rules(number, agent).crawl_delay(),
             _ => None,

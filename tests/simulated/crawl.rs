@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use argiope::DiskSink;
 use argiope::FinishReason;
+use argiope::audit::{Attempt, Auditor, Evidence, Orders, RobotsLog, RunLog};
 use argiope::base::shared::Shared;
 use argiope::crawl::config::{Config, SettingSource, SettingValue};
 use argiope::crawl::{Crawler, Parts, Turn};
@@ -17,6 +18,9 @@ use argiope::sink::files::{FileSink, FileSinkOptions, write_line};
 use serde_json::Value;
 
 use super::web::{NAME_SERVER, PoliteWeb};
+
+/// The log of runs.
+pub const RUNS: &str = "out/runs.jsonl";
 
 /// A crawl that can begin.
 pub struct Plan {
@@ -99,7 +103,11 @@ impl Plan {
     }
 
     pub fn begin(&self, web: &Shared<PoliteWeb>) -> Run {
-        self.begin_into(web, FileSink::new(FileSinkOptions::new("out")))
+        let mut options = FileSinkOptions::new("out");
+        options.robots = true;
+        let mut run = self.begin_into(web, FileSink::new(options));
+        run.crawler.log_runs(RUNS, 0);
+        run
     }
 
     pub fn begin_into(&self, web: &Shared<PoliteWeb>, sink: impl DiskSink + 'static) -> Run {
@@ -272,6 +280,32 @@ impl Run {
             self.seed,
             web.faults.join("\n")
         );
+        drop(web);
+        self.check_audit();
+    }
+
+    /// Its own files show no violation, where it has them.
+    fn check_audit(&self) {
+        let files = self.crawler.io().files();
+        let file = |name| files.get(Path::new(name)).map_or(&[][..], Vec::as_slice);
+        let runs = RunLog::read(file(RUNS)).expect("memory can be read");
+        if runs.is_empty() {
+            return;
+        }
+        assert_eq!(runs.read_lines().bad, 0, "{:?}", runs.read_lines());
+        let mut auditor = Auditor::new(Evidence {
+            runs,
+            robots: RobotsLog::read(file("out/robots.jsonl")).expect("memory can be read"),
+            orders: Orders::default(),
+        });
+        let lines = self.bytes();
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            let attempt = Attempt::parse(line);
+            auditor.add(&attempt.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed)));
+        }
+        let (verdict, _) = auditor.finish();
+        let text = || serde_json::to_string_pretty(&verdict.violations).unwrap_or_default();
+        assert_eq!(verdict.verdict, "kept", "seed {}: {}", self.seed, text());
     }
 
     /// The result lines.

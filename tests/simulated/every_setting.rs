@@ -22,7 +22,7 @@ use argiope::{Config, CrawlUrl, DiskSink, Preparation, WriteError};
 use argiope::{Epoch, FileLength, FinishReason, State};
 use serde_json::{Value, json};
 
-use super::crawl::{Output, Pulled, Run};
+use super::crawl::{Output, Pulled, RUNS, Run};
 use super::many_seeds::each_seed;
 use super::random::{Case, NAMES, case, pick};
 use super::web::{Names, Outage};
@@ -417,6 +417,7 @@ fn check(seed: u64) {
     let is_on = |name: &str| said.get(name) == Some(&json!(true));
     let mut options = FileSinkOptions::new("out");
     options.decisions = is_on("AUTOTHROTTLE_DEBUG");
+    options.robots = true;
     options.rotation = rotation_of(&said);
     options.links = is_on("LINKS_FILE");
     options.warc = is_on("WARC").then(|| WarcOptions::new("a.test", [7; 16]));
@@ -448,6 +449,10 @@ fn check(seed: u64) {
     parts.state = has_state.then(|| new_state().expect("it is short"));
     parts.stats_path = Some("out/stats.json".into());
     let mut run = case.plan.begin_with(&web, parts);
+    if !matches!(output, Output::Pulled(_)) {
+        // What it promised, for the audit of its files.
+        run.crawler.log_runs(RUNS, 0);
+    }
     run.output = output;
     let handle = run.crawler.handle();
     for url in &seeds {
