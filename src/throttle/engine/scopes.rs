@@ -515,4 +515,25 @@ mod tests {
         assert_eq!(throttle.settings.scopes.len(), configured);
         assert_eq!(throttle.profiles.len(), configured);
     }
+
+    #[test]
+    fn new_settings_keep_the_pace_of_a_host_with_a_quota_alone_and_what_was_ordered() {
+        let quota = |units| ScopePatch::default().quota(units);
+        let with = |units| {
+            let mut settings = ThrottleSettings::default();
+            settings.scopes.insert("intranet".to_owned(), quota(units));
+            settings
+        };
+        let mut throttle = Throttle::new(with(5.0), 1, Instant::START);
+        let id = throttle.host_scope("intranet");
+        let paced = throttle.pace(id);
+        assert!(paced.delay > Duration::ZERO);
+        let slow = ScopePatch::default().delay(Duration::from_secs(9));
+        let ordered = BTreeMap::from([("key-0".to_owned(), slow)]);
+        throttle.change_settings(&with(7.0), &ordered, Instant::START);
+        assert_eq!(throttle.pace(id), paced);
+        assert_eq!(throttle.patch_of("intranet").quota, Some(7.0));
+        let scope = throttle.scope("key-0");
+        assert_eq!(throttle.pace(scope).delay, Duration::from_secs(9));
+    }
 }
