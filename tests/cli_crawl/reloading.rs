@@ -181,8 +181,16 @@ fn a_file_that_was_edited_is_applied_by_a_reload_and_a_wrong_one_changes_nothing
     assert_eq!(orders[1]["applied"], reply["applied"]);
     let owner = rustix::process::getuid().as_raw();
     assert_eq!(orders[1]["uid"], json!(owner));
+    // Later checks know which settings were in force.
+    let runs = fs::read_to_string(case.folder().join("out/runs.jsonl")).expect("a file");
+    let changes = runs
+        .lines()
+        .filter(|line| line.contains("\"event\":\"settings\""));
+    assert_eq!(changes.count(), 2, "{runs}");
     case.reply(&["stop", "--now"]);
     going.wait().expect(3);
+    let audited = Going::start(&["audit", "out"], case.folder(), b"").wait();
+    assert_eq!(audited.code, Some(0), "{}{}", audited.out, audited.err);
 }
 
 #[test]

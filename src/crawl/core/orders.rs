@@ -78,6 +78,7 @@ impl<I: Io> Core<I> {
         }
         self.throttle
             .change_settings(&self.config.throttle, &self.orders.scopes, now);
+        self.log_scope(name);
     }
 
     /// Applies the settings that an earlier run was given for a scope. A key that the configuration has set since
