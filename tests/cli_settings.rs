@@ -19,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "ctl",
     "state",
     "report",
+    "export",
     "audit",
     "completions",
     "man",

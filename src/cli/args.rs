@@ -12,6 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
 use super::audit::AuditArgs;
+use super::export::ExportArgs;
 use super::generate::Shell;
 use super::links::LinksArgs;
 use super::report::ReportArgs;
@@ -114,6 +115,9 @@ pub enum Command {
     /// Make a page with plots from the files of a crawl, also of one that is running
     #[command(after_help = examples::REPORT)]
     Report(Report),
+    /// Write fields of the result lines of a crawl as a table
+    #[command(after_help = examples::EXPORT)]
+    Export(Export),
     /// Judge from the files of a crawl whether it was polite; exits with 1 if it was not
     #[command(after_help = examples::AUDIT)]
     Audit(Audit),
@@ -462,6 +466,30 @@ impl From<Report> for ReportArgs {
             folder: args.dir,
             out: args.out,
             json: args.json,
+        }
+    }
+}
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The output directory of the crawl
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Write CSV with these fields of result lines: url, status, error.kind, …
+    #[arg(long, value_name = "FIELD", num_args = 1.., required = true)]
+    pub csv: Vec<String>,
+    /// The file, which must not exist; by default, and for -, standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+impl From<Export> for ExportArgs {
+    fn from(args: Export) -> ExportArgs {
+        ExportArgs {
+            folder: args.dir,
+            csv: args.csv,
+            out: args.out,
         }
     }
 }

@@ -87,6 +87,11 @@ Examples:
   argiope state crawl --url https://example.com/page
   argiope state crawl --export > rest.jsonl";
 
+pub const EXPORT: &str = "\
+Examples:
+  argiope export crawl --csv url status error.code -o pages.csv
+  argiope export crawl --csv url meta.customer | head";
+
 pub const AUDIT: &str = "\
 Examples:
   argiope audit crawl

@@ -11,6 +11,7 @@ mod admin;
 mod audit;
 mod crawl;
 mod demo;
+mod export;
 mod fetch;
 mod probe;
 mod feed;
@@ -111,6 +112,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
         Command::Ctl(args) => self::ctl::run(args.into()),
         Command::State(args) => self::state::run(&args.into()),
         Command::Report(args) => self::report::run(&args.into()),
+        Command::Export(args) => self::export::run(&args.into()),
         Command::Audit(args) => self::audit::run(&args.into()),
         Command::Completions(args) => generate::completions(args.shell, self::args::command_line()),
         Command::Man(args) => generate::man_pages(&args.dir, self::args::command_line()),

@@ -62,6 +62,53 @@ fn links_of_each_page_are_in_a_file_of_their_own() {
 }
 
 #[test]
+fn fields_of_all_result_lines_are_exported_as_csv() {
+    let server = Server::new(web);
+    let crawled = Crawl::of(&[&server.url("/")])
+        .with(&[
+            "-s",
+            "RESULTS_SIZE_MAX=3000",
+            "-s",
+            "RESULTS_COMPRESSION=zstd",
+        ])
+        .run();
+    let folder = crawled.out().parent().expect("a parent").to_owned();
+    let export = |args: &[&str]| {
+        let args = [&["export", "out", "--csv"], args].concat();
+        Going::start(&args, &folder, b"").wait()
+    };
+    let csv = export(&["id", "url", "warc.file", "error.code"])
+        .expect(0)
+        .out;
+    let mut expected = "id,url,warc.file,error.code\n".to_owned();
+    for line in crawled.lines() {
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        let (url, file) = (text(&line["url"]), text(&line["warc"]["file"]));
+        expected += &format!("{},{url},{file},\n", line["id"]);
+    }
+    assert_eq!(csv, expected);
+    let written = export(&["id", "url", "warc.file", "error.code", "-o", "a.csv"]).expect(0);
+    assert_eq!(written.out, "");
+    let file = folder.join("a.csv");
+    assert_eq!(fs::read_to_string(&file).expect("the file"), expected);
+    check_refused(&export(&["id", "-o", "a.csv"]), &["a.csv", "not replaced"]);
+    assert_eq!(fs::read_to_string(&file).expect("it is kept"), expected);
+    check_refused(&export(&["id", "colour"]), &["colour", "content_type"]);
+    let none = Going::start(&["export", ".", "--csv", "id"], &folder, b"").wait();
+    check_refused(&none, &["has no results.jsonl"]);
+    // Damaged lines are left out.
+    fs::write(
+        crawled.out().join("results.jsonl"),
+        "nonsense\n{\"id\": 0}\n",
+    )
+    .expect("a file");
+    let damaged = export(&["id"]).expect(0);
+    assert!(damaged.out.starts_with("id\n0\n1\n"), "{}", damaged.out);
+    let named = damaged.err.contains("1 damaged lines") && damaged.err.contains("line 1 of");
+    assert!(named, "{}", damaged.err);
+}
+
+#[test]
 fn settings_of_files_are_refused_for_lines_on_standard_output() {
     for setting in [
         "RESULTS_SIZE_MAX=1MiB",
