@@ -18,6 +18,9 @@ mod time;
 mod verdict;
 mod waiting;
 
+#[cfg(test)]
+mod tests;
+
 pub use self::attempt::Attempt;
 pub use self::auditor::{Auditor, Evidence};
 pub use self::lines::Read;

@@ -100,6 +100,25 @@ fn a_clean_crawl_has_no_violation_by_both_verifiers() {
 }
 
 #[test]
+#[ignore = "it takes some minutes"]
+fn a_clean_crawl_of_a_million_requests_has_no_violation_by_both_verifiers() {
+    let hosts = 1_000_000_u64.div_ceil(6);
+    let folder = written(&Files::clean(hosts));
+    let output = audit(folder.path(), &["-o", "/dev/null"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let first = text.lines().next().unwrap_or_default();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let expected = format!("kept: 0 violations in {} requests", hosts * 6);
+    assert!(first.starts_with(&expected), "{first}");
+    if let Some(second) = second_verdict(folder.path()) {
+        assert_eq!(
+            (second.verdict.as_str(), second.departures),
+            ("kept", hosts * 6)
+        );
+    }
+}
+
+#[test]
 fn a_thousand_planted_violations_of_all_kinds_are_found_by_both_verifiers_and_nothing_else_is() {
     let files = Files::violated(Kind::ALL.len() as u64 * OF_EACH, 7);
     let folder = written(&files);

@@ -1,6 +1,7 @@
 //! A crawl of many hosts, one after another, that kept all limits; and violations planted into it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use argiope::audit::{Kind, Time};
@@ -150,7 +151,10 @@ impl Files {
             let address = match kind {
                 // Otherwise too many would be in flight to one address.
                 Kind::TotalConcurrency => format!("93.100.{}.{}", id / 250 % 250, id % 250),
-                _ => format!("93.{}.{}.7", 101 + host / 250, host % 250),
+                _ => {
+                    let (high, low) = (host / 250 % 250, host % 250);
+                    format!("93.{}.{high}.{low}", 101 + host / 62_500)
+                }
             };
             let is_robots = id == first;
             self.attempts.push(Attempt {
@@ -311,7 +315,7 @@ impl Files {
                 (attempt.host, attempt.scopes[0]) = (other.clone(), other);
             }
             Kind::ExcludedByOrder => {
-                let address = self.attempt(page(1)).remote.replace(".7:80", ".0/24");
+                let address = self.attempt(page(1)).remote.replace(":80", "/32");
                 let what = match rng.below(3) {
                     0 => ("host", name),
                     1 => ("network", address),
@@ -397,11 +401,15 @@ impl Files {
         write("runs.jsonl", self.runs.clone());
         write("orders.jsonl", self.orders.clone());
         write("robots.jsonl", self.robots.clone());
-        let lines = self
-            .attempts
-            .iter()
-            .map(|attempt| (attempt.sent + attempt.took, attempt.line()));
-        write("results.jsonl", lines.collect());
+        // There may be a million.
+        let mut attempts: Vec<&Attempt> = self.attempts.iter().collect();
+        attempts.sort_by_key(|attempt| attempt.sent + attempt.took);
+        let file = File::create(folder.join("results.jsonl")).expect("it can be made");
+        let mut file = BufWriter::new(file);
+        for attempt in attempts {
+            writeln!(file, "{}", attempt.line()).expect("it can be written");
+        }
+        file.flush().expect("it can be written");
     }
 }
 
