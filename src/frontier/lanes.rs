@@ -350,14 +350,14 @@ impl Frontier {
     }
 
     fn decide(&mut self, lane: LaneId, now: Instant) -> Next {
+        if self.is_front_excluded(lane) {
+            return Next::Unsent(self.pop(lane), Unsent::Excluded);
+        }
         let slot = &self.lanes[lane.0 as usize];
         let Some(front) = slot.queue.peek() else {
             self.lanes[lane.0 as usize].state = LaneState::Idle;
             return Next::Later;
         };
-        if self.is_front_excluded(lane) {
-            return Next::Unsent(self.pop(lane), Unsent::Excluded);
-        }
         let origin = self.origins.get(slot.origin);
         match self.health(lane, now) {
             Health::Up => {}

@@ -232,6 +232,11 @@ impl Scope {
             .get_or_insert_with(|| Box::new(Rules::plain(settings)))
     }
 
+    /// Whether it has state beyond its settings: only then it may have learned something.
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
     /// The lane that has claimed this scope, or `NO_INDEX`.
     pub fn claimed_by(&self) -> u32 {
         self.rules

@@ -375,3 +375,45 @@ fn wrong_flags_and_directories_are_refused() {
         &["KEY=VALUE"],
     );
 }
+
+#[test]
+fn hosts_that_a_resumed_run_excludes_are_asked_for_nothing_that_was_queued_before() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let port = server.port();
+    let list: String = (0..2000)
+        .map(|n| format!("http://a.test:{port}/{n}\n"))
+        .collect();
+    let resolve = format!("a.test:{port}:127.0.0.1");
+    let crawl = Crawl::of(&["--seeds", "list"]).with(&["--resolve", &resolve]);
+    let crawl = crawl.with(&["-s", "DOWNLOAD_DELAY=50ms"]);
+    crawl.file("list", list.as_bytes());
+    let going = start(&crawl, &server);
+    let folder = crawl.folder();
+    reply_of(folder, &["pause"]);
+    going.signal(Signal::KILL);
+    going.wait();
+    let before = requests(&server);
+    crawl.file("excluded", b"a.test\n");
+    let args = [
+        "crawl",
+        "--quiet",
+        "--resume",
+        "--out",
+        "out",
+        "--exclude",
+        "excluded",
+        "--resolve",
+        &resolve,
+    ];
+    let resumed = Going::start(&args, folder, b"");
+    while ctl(folder, &[]).code != Some(0) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    reply_of(folder, &["resume"]);
+    let ended = resumed.wait().expect(0);
+    assert_eq!(requests(&server), before);
+    let crawled = crawl.left(ended);
+    let filtered = crawled.read("results.jsonl");
+    let filtered = filtered.matches("\"filtered.excluded\"").count();
+    assert!(filtered > 100, "{filtered}");
+}

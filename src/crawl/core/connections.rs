@@ -93,6 +93,8 @@ impl<I: Io> Core<I> {
         let is_asked_for = self.workload.keeps_connection(is_queued);
         // A reply that is processed may lead to more requests.
         let is_wanted = self.is_running() && (is_asked_for || self.pages.has(lane));
+        // Its address may have been excluded since it was made.
+        let reusable = reusable && !self.network.is_excluded(key);
         if !is_wanted {
             self.close_idle(origin);
             self.network.release_sessions(key);

@@ -12,6 +12,7 @@ use crate::crawl::steering::Asked;
 use crate::frontier::request::Request;
 use crate::io::Io;
 use crate::state::record::About;
+use crate::throttle::settings::ScopePatch;
 
 impl<I: Io> Core<I> {
     /// Takes an order.
@@ -94,7 +95,9 @@ impl<I: Io> Core<I> {
     }
 
     fn order_cancel(&mut self, asked: &Asked) {
-        let name = asked.call.name.clone();
+        // A scope of requests may have any name; that of a host is normalised.
+        let checked = (self.config).check_scope(&asked.call.name, &ScopePatch::default());
+        let name = checked.unwrap_or_else(|_| asked.call.name.clone());
         let until = self.frontier.numbers().last();
         if let Err(error) = self.control.send(Command::CancelScope(name.clone(), until)) {
             return self.refuse(asked, &Response::error(503, &error.to_string()));

@@ -276,7 +276,7 @@ fn event_of(response: &Response) -> Vec<u8> {
     [b"data: ", response.body.as_slice(), b"\n"].concat()
 }
 
-/// Whether a call visits all scopes, so that it is the last one of its turn.
+/// Whether a call visits all scopes, or all requests in flight, so that it is the last one of its turn.
 fn visits_all(resource: Resource) -> bool {
     matches!(
         resource,
@@ -290,5 +290,7 @@ fn visits_all(resource: Resource) -> bool {
             | Resource::CancelScope
             | Resource::WithdrawScope
             | Resource::Reload
+            | Resource::Exclude
+            | Resource::Include
     )
 }

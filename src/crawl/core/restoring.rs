@@ -18,6 +18,7 @@ impl<I: Io> Core<I> {
     /// Continues with what an earlier run had learned and seen. What it left is queued in the turns that follow,
     /// under its numbers.
     pub fn restore(&mut self, mut restored: Restored) {
+        self.frontier.exclude_restored();
         self.frontier
             .numbers()
             .continue_from(restored.next_number.max(1));

@@ -70,7 +70,8 @@ impl<I: Io> Core<I> {
         let maps = throttle.scope_map.iter().map(|kind| kind.as_str());
         json!({
             "user_agent": config.fetch.user_agent,
-            "concurrent_requests": throttle.concurrent_requests,
+            // Not less while this machine is short of sockets.
+            "concurrent_requests": config.throttle.concurrent_requests,
             "concurrent_requests_per_ip": throttle.concurrent_requests_per_ip,
             "scope_map": maps.collect::<Vec<_>>(),
             "default": of_entry(&self.throttle.default_settings()),

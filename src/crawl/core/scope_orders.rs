@@ -33,16 +33,32 @@ impl<I: Io> Core<I> {
                 return self.refuse(asked, &Response::error(400, message));
             }
         };
-        if asked.call.name == DEFAULT_ENTRY && keys.values().any(Value::is_null) {
+        // Its settings are those of the normalised name.
+        let checked = self
+            .config
+            .check_scope(&asked.call.name, &ScopePatch::default());
+        let name = match checked {
+            Ok(name) => name,
+            Err(error) => return self.refuse(asked, &Response::error(400, &error.to_string())),
+        };
+        if name == DEFAULT_ENTRY && keys.values().any(has_null) {
             let message = "keys of default cannot be removed: give another value";
             return self.refuse(asked, &Response::error(400, message));
         }
-        let mut settings = match self.entry_json(&asked.call.name) {
+        let mut settings = match self.entry_json(&name) {
             Value::Object(settings) => settings,
             _ => Map::new(),
         };
         merge(&mut settings, keys);
         let patch = Value::Object(settings).to_string().parse::<ScopePatch>();
+        let configured = self.config.throttle.scopes.get(&name);
+        let configured = configured.cloned().unwrap_or_default();
+        if name != DEFAULT_ENTRY && patch.as_ref() == Ok(&configured) {
+            // Nothing is left of the orders: later changes of the configuration hold.
+            let before = self.entry_json(&name);
+            self.withdraw_scope(&name, self.now);
+            return self.acknowledge_scope(asked, &name, &before);
+        }
         self.apply_scope_order(asked, patch);
     }
 
@@ -92,10 +108,23 @@ impl<I: Io> Core<I> {
         if let Err(error) = self.change_scope(&name, patch, self.now) {
             return self.refuse(asked, &Response::error(400, &error.to_string()));
         }
-        let after = self.entry_json(&name);
+        self.acknowledge_scope(asked, &name, &before);
+    }
+
+    /// Answers an order that has changed the settings of a scope.
+    fn acknowledge_scope(&mut self, asked: &Asked, name: &str, before: &Value) {
+        let after = self.entry_json(name);
         let facts = json!({"scope": name, "before": before, "after": after});
         let reply = json!({"scope": name, "settings": after});
         self.acknowledge_order(asked, "scope", facts, reply);
+    }
+}
+
+/// Whether a value is null, or a table with one.
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Object(table) => table.values().any(has_null),
+        value => value.is_null(),
     }
 }
 

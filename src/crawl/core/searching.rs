@@ -19,8 +19,11 @@ impl<I: Io> Core<I> {
         let key = asked.key;
         if !self.steering.searches().begin(Search { key, subject }) {
             let response = Response::error(503, "too many searches are under way");
-            self.refuse(asked, &response.with("Retry-After", "1"));
+            return self.refuse(asked, &response.with("Retry-After", "1"));
         }
+        let late = Response::error(503, "the search takes too long while the crawl is so busy");
+        self.steering
+            .respond_later(key, late.with("Retry-After", "10"));
     }
 
     /// Begins to look for the longest queues.
@@ -61,6 +64,10 @@ impl<I: Io> Core<I> {
             return false;
         };
         let key = search.key;
+        if !self.steering.waits_for_answer(key) {
+            // It was not in time.
+            return true;
+        }
         match &mut search.subject {
             Subject::Url(url, progress) => {
                 if let Some(found) = self.frontier.advance_search(url, progress) {

@@ -8,6 +8,7 @@ use crate::crawl::core::Core;
 use crate::crawl::core::host_view::lane_wait;
 use crate::crawl::flights::{Flight, Stage};
 use crate::crawl::steering::{Asked, Subject};
+use crate::crawl::work::admission::without_dropped;
 use crate::frontier::seen::Presence;
 use crate::frontier::{QueuedUrl, UrlSearch};
 use crate::io::Io;
@@ -20,7 +21,7 @@ impl<I: Io> Core<I> {
     /// Begins to answer the question for a URL: it may be in a long queue.
     pub fn begin_url(&mut self, asked: &Asked) {
         let url = match CrawlUrl::parse(&asked.call.name) {
-            Ok(url) => url,
+            Ok(url) => without_dropped(url, &self.config),
             Err(error) => {
                 let message = format!("{:?} is no URL to fetch: {error}", asked.call.name);
                 return self.refuse(asked, &Response::error(400, &message));
@@ -117,14 +118,16 @@ impl<I: Io> Core<I> {
                 }
             };
         }
-        let (state, why) = match self.spill.has(self.frontier.origin_key(url).0) {
+        let is_on_disk = self.spill.has(self.frontier.origin_key(url).0);
+        let (state, why) = match is_on_disk || self.work.has_left() {
             true => (
                 "ended_or_on_disk",
-                "it was admitted; its origin has queued requests on the disk, and it is one of them or has ended",
+                "it was admitted; requests of its origin are on the disk, or not all of an earlier run are queued yet: \
+                 it is one of them, or has ended",
             ),
             false => (
                 "ended",
-                "it was admitted before and has ended: results.jsonl has its line",
+                "it was admitted before and waits in no queue: it has ended, or its reply is being worked on",
             ),
         };
         json!({"state": state, "why": why})

@@ -33,7 +33,7 @@ impl<I: Io> Core<I> {
     fn waits_of_crawl(&self) -> Vec<Value> {
         let progress = self.progress();
         let in_flight_max = self.network.in_flight_max();
-        let is_capped = self.throttle.in_flight() >= self.config.throttle.concurrent_requests;
+        let is_capped = self.throttle.room() == 0;
         let causes = [
             (!self.is_running(), "ending", "the crawl is ending"),
             (self.control.is_paused(), "paused", "the crawl is paused"),

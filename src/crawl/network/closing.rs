@@ -86,7 +86,7 @@ impl<I: Io> Network<I> {
         self.close_idle(kept)
     }
 
-    /// Closes the idle connections to networks that are excluded by order; returns their origins.
+    /// Closes the idle connections to networks that were excluded since the run began; returns their origins.
     pub fn close_excluded(&mut self) -> Vec<Origin> {
         if !self.excludes_networks() {
             return Vec::new();
@@ -100,18 +100,21 @@ impl<I: Io> Network<I> {
             .collect()
     }
 
-    /// Whether networks are excluded by order.
+    /// Whether networks were excluded since the run began.
     pub fn excludes_networks(&self) -> bool {
-        self.names.guard().has_orders()
+        self.names.guard().has_changed()
     }
 
-    /// Whether a connection without a proxy leads to a network that is excluded by order.
+    /// Whether a connection without a proxy leads to a network that was excluded since it was made.
     pub fn is_excluded(&self, key: Key) -> bool {
+        if !self.excludes_networks() {
+            return false;
+        }
         let http = self.sockets.get(key).and_then(Socket::http);
         http.is_some_and(|http| {
             let is_direct = matches!(http.origin, Origin::Direct(_));
             let remote = http.connection.remote().ip();
-            is_direct && self.names.guard().is_excluded(remote)
+            is_direct && self.names.guard().is_excluded_since(remote)
         })
     }
 

@@ -13,6 +13,8 @@ use crate::fetch::failure::{Failure, FailureKind};
 pub struct Guard {
     allowed: address::Guard,
     excluded: Vec<Network>,
+    /// They were replaced since the run began, so that connections may lead to one.
+    has_changed: bool,
     /// By order.
     ordered: Vec<Network>,
 }
@@ -23,6 +25,7 @@ impl Guard {
         Guard {
             allowed,
             excluded,
+            has_changed: false,
             ordered: Vec::new(),
         }
     }
@@ -37,26 +40,32 @@ impl Guard {
         self.ordered.retain(|known| *known != network);
     }
 
-    /// Whether networks are excluded by order.
-    pub fn has_orders(&self) -> bool {
-        !self.ordered.is_empty()
+    /// Whether networks were excluded since the run began, so that connections may lead to one.
+    pub fn has_changed(&self) -> bool {
+        self.has_changed || !self.ordered.is_empty()
     }
 
-    /// Whether an address is excluded by order.
-    pub fn is_excluded(&self, address: IpAddr) -> bool {
+    /// Whether a connection that was allowed may lead to an excluded address by now.
+    pub fn is_excluded_since(&self, address: IpAddr) -> bool {
+        self.has_changed && self.excluded.iter().any(|net| net.contains(address))
+            || self.is_ordered(address)
+    }
+
+    fn is_ordered(&self, address: IpAddr) -> bool {
         self.ordered.iter().any(|net| net.contains(address))
     }
 
-    /// Replaces the excluded networks.
+    /// Replaces the excluded networks of the configuration.
     pub fn set_excluded(&mut self, excluded: Vec<Network>) {
         self.excluded = excluded;
+        self.has_changed = true;
     }
 
     /// Checks whether `address` may be connected to; the error is the failure of the attempt.
     pub fn check(&self, address: IpAddr) -> Result<(), Failure> {
         let by = match self.excluded.iter().any(|net| net.contains(address)) {
             true => Some("EXCLUDE"),
-            false => self.is_excluded(address).then_some("an order"),
+            false => self.is_ordered(address).then_some("an order"),
         };
         if let Some(by) = by {
             return Err(Failure::new(

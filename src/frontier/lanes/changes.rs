@@ -82,6 +82,13 @@ impl Frontier {
         self.recheck_all_limited();
     }
 
+    /// Requests of an earlier run are restored without filters: hosts that this run excludes count as excluded since
+    /// then.
+    pub fn exclude_restored(&mut self) {
+        self.excluded_since
+            .change(&[], &self.settings.exclude_hosts);
+    }
+
     /// Applies the list of excluded hosts.
     fn change_exclusions(&mut self, new: &[String]) {
         let before = &self.settings.exclude_hosts;

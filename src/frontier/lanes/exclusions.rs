@@ -30,7 +30,10 @@ impl Frontier {
 
     /// Whether the first request of a lane was excluded since the run began. A pattern does not exclude a robots.txt, which
     /// other URLs need.
-    pub fn is_front_excluded(&self, lane: LaneId) -> bool {
+    pub fn is_front_excluded(&mut self, lane: LaneId) -> bool {
+        if !self.has_queued(lane) {
+            return false;
+        }
         if self.is_host_excluded_since(self.origin_host(lane)) {
             return true;
         }
@@ -42,12 +45,14 @@ impl Frontier {
         }
         let front = self.lanes[lane.0 as usize].queue.peek();
         let front = front.filter(|front| front.kind() != PageKind::Robots);
-        front.is_some_and(|front| {
-            self.excluded.have_patterns() && {
-                let (is_https, host, port) = self.address_of(lane);
-                let url = CrawlUrl::from_parts(is_https, host, port, front.target());
-                self.excluded.match_pattern(url.as_str())
-            }
-        })
+        let Some(front) = front.filter(|_| self.excluded.have_patterns()) else {
+            return false;
+        };
+        let (is_https, host, port) = self.address_of(lane);
+        let url = CrawlUrl::from_parts(is_https, host, port, front.target());
+        let steps = self.excluded.pattern_steps(url.as_str());
+        let is_excluded = self.excluded.match_pattern(url.as_str());
+        self.rules.add_steps(steps);
+        is_excluded
     }
 }

@@ -15,7 +15,8 @@ pub const HOST_PRIORITIES_MAX: usize = 1000;
 
 impl Frontier {
     /// Adds this priority to that of all requests to a host, from now on; 0 removes it. Its queues wait by the new
-    /// one at once; those under further scopes do from their next request on. Returns false if too many hosts have
+    /// one at once. Among more than 16 384 lanes those of unusual ports and of further scopes do from the next change of
+    /// their first request on. Returns false if too many hosts have
     /// one.
     pub fn set_host_priority(&mut self, host: &str, priority: i32) -> bool {
         if priority == 0 {
@@ -27,7 +28,7 @@ impl Frontier {
         } else {
             return false;
         }
-        for lane in self.first_lanes_of(host) {
+        for lane in self.lanes_of(host) {
             match self.lanes[lane.0 as usize].state {
                 LaneState::Parked => self.update_parked(lane, None),
                 LaneState::Offered => self.offer_active(lane),
@@ -54,9 +55,21 @@ impl Frontier {
         }
     }
 
-    fn first_lanes_of(&self, host: &str) -> Vec<LaneId> {
+    /// The lanes of a host; of very many lanes, only the first one of each usual origin.
+    fn lanes_of(&self, host: &str) -> Vec<LaneId> {
+        if self.lanes.len() <= SWEPT_MAX {
+            let all = (0..self.lanes.len() as u32).map(LaneId);
+            let is_its = |lane: &LaneId| {
+                let is_open = self.lanes[lane.0 as usize].state != LaneState::Closed;
+                is_open && self.origin_host(*lane) == host
+            };
+            return all.filter(is_its).collect();
+        }
         let numbers = self.origin_numbers_of(host, None).into_iter();
         let lanes = numbers.map(|number| self.origins.get(number).lane);
         lanes.filter(|lane| *lane != NO_LANE).collect()
     }
 }
+
+/// So many lanes are looked at for one order.
+const SWEPT_MAX: usize = 16_384;

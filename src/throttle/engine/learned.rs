@@ -84,8 +84,9 @@ impl Throttle {
         let ids: Vec<ScopeId> = match covers_many_scopes(name) {
             true => {
                 let is_covered = |id: &ScopeId| {
-                    let is_used = self.scope_table.get(*id).is_some();
-                    is_used && self.settings.covers(name, self.scope_table.name(*id))
+                    let scope = self.scope_table.get(*id);
+                    let learns = scope.is_some_and(|scope| scope.has_rules());
+                    learns && self.settings.covers(name, self.scope_table.name(*id))
                 };
                 self.scope_table.ids().filter(is_covered).collect()
             }
@@ -100,7 +101,8 @@ impl Throttle {
             let settings = &self.scope_ref(*id).profile.settings;
             let strategy = self.strategies.of(name, settings);
             self.scope_mut(*id).forget(strategy);
-            self.mark_changed(*id);
+            // It is recorded before the order is acknowledged.
+            self.mark_held(*id);
             self.evict_or_schedule(*id, now);
         }
         ids.len()

@@ -191,6 +191,7 @@ impl Throttle {
         adjust(&mut settings);
         let profile = Arc::new(Profile {
             is_implicit: true,
+            held_until: self.profile_of(name).held_until,
             ..Profile::of(settings)
         });
         let scope = self.begun(name, Scope::new(profile, None));
@@ -322,9 +323,20 @@ impl Throttle {
             return;
         };
         let name = self.scope_table.name(id);
-        let is_implicit = scope.profile.is_implicit;
-        let fresh = Arc::clone(self.profile_of(name));
-        if is_implicit || fresh.settings == scope.profile.settings {
+        let mut fresh = Arc::clone(self.profile_of(name));
+        if scope.profile.is_implicit {
+            if fresh.held_until == scope.profile.held_until {
+                return;
+            }
+            // Of all settings only a hold applies to it.
+            fresh = Arc::new(Profile {
+                settings: scope.profile.settings.clone(),
+                only_quota: scope.profile.only_quota,
+                is_implicit: true,
+                concurrency_max: scope.profile.concurrency_max,
+                held_until: fresh.held_until,
+            });
+        } else if fresh.settings == scope.profile.settings {
             return;
         }
         let strategy = self.strategies.of(name, &fresh.settings);

@@ -173,6 +173,10 @@ impl Rules {
         self.claimed_by = old.claimed_by;
         self.child_refused = old.child_refused;
         if before.autothrottle == settings.autothrottle && before.manager == settings.manager {
+            if matches!(old.adapts, Adapts::Custom(_)) {
+                // The strategy sets it again with its next observation.
+                self.pace = old.pace;
+            }
             self.adapts = old.adapts;
             self.suspect = old.suspect;
         }
@@ -206,10 +210,14 @@ impl Rules {
     /// Forgets what was learned from replies: the state of `fresh` rules in its place. Holds, minimum gaps and
     /// quotas stay.
     pub fn forget(&mut self, fresh: Rules, profile: &Profile) {
+        self.pace = fresh.pace;
         self.backoff = fresh.backoff;
         self.adapts = fresh.adapts;
         self.suspect = fresh.suspect;
         self.child_refused = None;
+        if let Some(slots) = &mut self.slots {
+            slots.forget();
+        }
         self.recompute(profile);
     }
 

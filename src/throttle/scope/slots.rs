@@ -52,6 +52,15 @@ impl Slots {
         self.quiet_since = others.quiet_since;
     }
 
+    /// Forgets what refusals have shown. The times of departures stay.
+    pub fn forget(&mut self) {
+        for slot in &mut self.slots {
+            slot.backoff = None;
+        }
+        (self.cuts, self.refused) = (0, 0);
+        self.quiet_since = Instant::START;
+    }
+
     /// When the next slot is free by its own delay; `None` while all are taken.
     pub fn free_at(&self) -> Option<Instant> {
         let free = self.slots.iter().filter(|slot| !slot.busy);

@@ -144,3 +144,29 @@ fn a_handle_excludes_and_includes_and_gives_a_priority() {
     assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
     assert!(!trial.targets_after("10.0.0.2", from).is_empty());
 }
+
+#[test]
+fn a_connection_in_flight_to_an_excluded_network_is_not_kept() {
+    let mut trial = Trial::new(60);
+    for page in 0..60 {
+        let (target, think) = (format!("/{page}"), Duration::from_millis(90));
+        trial.answer("10.0.0.2:80", &target, think, "200 OK");
+    }
+    // A request is in flight most of the time.
+    trial.run(1050);
+    let idle = |trial: &mut Trial, host: &str| {
+        let host = trial.ask_well("GET", &format!("/v1/hosts/{host}"), "");
+        let origin = &host["origins"][0];
+        assert!(origin["queued"].as_u64() > Some(30), "{host:#}");
+        origin["idle_connections"].as_u64().expect("a number")
+    };
+    // Requests stay queued, so that connections are kept.
+    for host in ["10.0.0.1", "10.0.0.2"] {
+        let hold = r#"{"hold_until": "2100-01-01T00:00:00Z"}"#;
+        trial.ask_well("PATCH", &format!("/v1/scopes/{host}"), hold);
+    }
+    trial.ask_well("PUT", "/v1/exclusions/10.0.0.2%2F32", "");
+    trial.run(500);
+    assert_eq!(idle(&mut trial, "10.0.0.1"), 1);
+    assert_eq!(idle(&mut trial, "10.0.0.2"), 0);
+}

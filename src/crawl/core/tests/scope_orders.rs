@@ -164,3 +164,58 @@ fn a_change_of_a_scope_that_is_wrong_changes_nothing() {
     assert_eq!(status, 400);
     assert_eq!(trial.orders(), [] as [Value; 0]);
 }
+
+#[test]
+fn a_name_in_another_spelling_is_that_of_the_same_scope() {
+    let mut trial = Trial::new(30);
+    trial.run(200);
+    patch(
+        &mut trial,
+        "10.0.0.1",
+        &json!({"delay": 0.5, "concurrency": 1}),
+    );
+    let hold = json!({"hold_until": "2100-01-01T00:00:00Z"});
+    let settings = patch(&mut trial, "10.0.0.1:80", &hold);
+    assert_eq!(settings["delay"], 0.5, "{settings}");
+    assert_eq!(settings["concurrency"], 1);
+    let settings = patch(&mut trial, "10.0.0.1:80", &json!({"hold_until": null}));
+    assert_eq!(settings, json!({"delay": 0.5, "concurrency": 1}));
+}
+
+#[test]
+fn a_hold_that_is_lifted_leaves_no_order_so_that_the_configuration_holds() {
+    let mut trial = Trial::new(30);
+    trial.run(200);
+    let hold = json!({"hold_until": "2100-01-01T00:00:00Z"});
+    patch(&mut trial, "10.0.0.1", &hold);
+    assert_eq!(trial.crawler.core.orders.scopes.len(), 1);
+    assert_eq!(
+        patch(&mut trial, "10.0.0.1", &json!({"hold_until": null})),
+        json!({})
+    );
+    assert!(trial.crawler.core.orders.scopes.is_empty());
+    let from = trial.now();
+    trial.run(1000);
+    assert!(trial.targets_after("10.0.0.1", from).len() >= 9);
+}
+
+#[test]
+fn the_scope_of_an_address_is_held_also_if_it_only_caps_requests() {
+    let mut trial = Trial::with(|config| config.throttle.concurrent_requests_per_ip = 2);
+    for page in 0..60 {
+        for host in 1..=2 {
+            trial.crawler.submit(get(host, page)).expect("it is a URL");
+        }
+    }
+    trial.run(500);
+    let hold = json!({"hold_until": "2100-01-01T00:00:00Z"});
+    patch(&mut trial, "ip%2F10.0.0.1", &hold);
+    trial.run(10);
+    let from = trial.now();
+    trial.run(1000);
+    assert_eq!(trial.targets_after("10.0.0.1", from), [] as [&str; 0]);
+    assert!(trial.targets_after("10.0.0.2", from).len() >= 9);
+    patch(&mut trial, "ip%2F10.0.0.1", &json!({"hold_until": null}));
+    assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
+    assert_eq!(trial.targets_after("10.0.0.1", Instant::START).len(), 60);
+}
