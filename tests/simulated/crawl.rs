@@ -293,9 +293,10 @@ impl Run {
             return;
         }
         assert_eq!(runs.read_lines().bad, 0, "{:?}", runs.read_lines());
+        let robots = self.bytes_of("robots");
         let mut auditor = Auditor::new(Evidence {
             runs,
-            robots: RobotsLog::read(file("out/robots.jsonl")).expect("memory can be read"),
+            robots: RobotsLog::read(&*robots).expect("memory can be read"),
             orders: Orders::default(),
         });
         let lines = self.bytes();

@@ -511,6 +511,9 @@ fn check(seed: u64) {
         run.check_lines();
     }
     let lines = run.lines();
+    if let Some(size_max) = said.get("RESULTS_SIZE_MAX").and_then(Value::as_u64) {
+        check_sizes(&run, size_max as usize);
+    }
     if is_on("LINKS_FILE") && !matches!(run.output, Output::Pulled(_)) {
         check_links(&run, said.get("URLLENGTH_LIMIT") == Some(&json!(40)));
     }
@@ -569,6 +572,27 @@ fn check(seed: u64) {
                 "seed {seed}: {url} is not pending ({reason}) under {said:?}"
             );
         }
+    }
+}
+
+/// No file of result lines is larger, but for one line.
+fn check_sizes(run: &Run, size_max: usize) {
+    let files = run.crawler.io().files().iter();
+    for (path, bytes) in files.filter(|(path, _)| path.starts_with("out")) {
+        let name = path.file_name().expect("a name").to_string_lossy();
+        let is_text = name.ends_with(".jsonl") || name.ends_with(".jsonl.open");
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        let is_one_line = if is_text {
+            lines == 1
+        } else {
+            bytes.len() < 2000
+        };
+        assert!(
+            !name.starts_with("results") || bytes.len() <= size_max || is_one_line,
+            "seed {}: {name} has {} bytes, not {size_max}",
+            run.seed,
+            bytes.len()
+        );
     }
 }
 

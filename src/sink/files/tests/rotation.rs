@@ -56,6 +56,21 @@ fn lines_on_standard_output_are_neither_split_nor_compressed() {
 }
 
 #[test]
+fn a_file_of_lines_may_have_exactly_its_size() {
+    let line = line_length();
+    for (size_max, first) in [(2 * line, &[1, 2][..]), (2 * line - 1, &[1])] {
+        let rotation = Rotation {
+            size_max: Some(size_max),
+            ..Rotation::default()
+        };
+        let (mut sink, mut disk) = (FileSink::new(rotated(false, rotation)), Disk::default());
+        (1..=3).for_each(|id| disk.put(&mut sink, samples::page(id)));
+        disk.finish(&mut sink);
+        assert_eq!(disk.ids("out/results-000001.jsonl"), first, "{size_max}");
+    }
+}
+
+#[test]
 fn a_line_longer_than_a_file_may_be_has_one_of_its_own() {
     let rotation = Rotation {
         size_max: Some(1),
