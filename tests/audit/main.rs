@@ -179,3 +179,28 @@ fn the_second_verifier_has_at_most_300_lines_and_the_standard_library_alone() {
     ]);
     assert_eq!(imports, known);
 }
+
+#[test]
+fn what_cannot_be_judged_is_a_usage_error_that_says_how_to_mend_it() {
+    let folder = written(&Files::clean(1));
+    let check = |args: &[&str], expected: &str| {
+        let output = audit(folder.path(), args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(
+            errors.contains(expected) && errors.lines().count() == 1,
+            "{errors}"
+        );
+    };
+    check(&["--site", "other.test"], "no request was sent to it");
+    let results = folder.path().join("results.jsonl");
+    let results = results.to_str().expect("a UTF-8 path");
+    check(&["-o", results], "this is the crawl's results.jsonl");
+    let runs = folder.path().join("runs.jsonl");
+    std::fs::write(&runs, "{}\n").expect("it can be written");
+    check(&[], "no start of a run");
+    std::fs::remove_file(&runs).expect("it is there");
+    check(&[], "has no runs.jsonl");
+    std::fs::remove_file(results).expect("it is there");
+    check(&[], "has no results.jsonl");
+}
