@@ -745,6 +745,8 @@ impl Throttle {
         let releases = first.and_then(|first| first.releases);
         match (departs, releases) {
             (Some(a), Some(b)) => Some(a.min(b)),
+            // It is evicted once its entry among the capped ones is taken, which is not at a time.
+            (None, None) if scope.is_capped() => None,
             (None, None) => scope.blank_at(),
             (one, other) => one.or(other),
         }

@@ -379,11 +379,51 @@ impl Throttle {
 mod tests {
     use super::super::super::cause::WaitCause;
     use super::super::super::settings::ThrottleSettings;
+    use super::super::Grant;
     use super::*;
 
     #[test]
     fn a_million_lanes_fit_into_32_megabytes() {
         assert_eq!(size_of::<Lane>(), 32);
+    }
+
+    #[test]
+    fn a_scope_whose_lanes_are_closed_while_it_waits_for_the_global_cap_is_not_checked_over_and_over()
+     {
+        let now = Instant::START + Duration::from_secs(1);
+        let settings = ThrottleSettings {
+            concurrent_requests: 1,
+            ..ThrottleSettings::default()
+        };
+        let mut throttle = Throttle::new(settings, 1, now);
+        let lanes = ["a.test", "b.test"].map(|name| {
+            let scope = throttle.scope(name);
+            throttle.open_lane(&ScopeSet::ordered([scope]))
+        });
+        for lane in lanes {
+            throttle.offer(lane, now);
+        }
+        let Some(Grant::Release(first, ticket)) = throttle.poll(now) else {
+            panic!("one has a slot");
+        };
+        assert_eq!(throttle.poll(now), None, "the other waits for it");
+        let other = lanes.into_iter().find(|lane| *lane != first);
+        let other = other.expect("there are two");
+        throttle.withdraw(other, now);
+        throttle.close_lane(other, now);
+        assert_eq!(throttle.poll(now), None);
+        assert_ne!(
+            throttle.next_wake(),
+            Some(Instant::START),
+            "nothing is ready"
+        );
+        throttle.cancel(ticket, now);
+        throttle.withdraw(first, now);
+        throttle.close_lane(first, now);
+        while throttle.next_wake() == Some(Instant::START) {
+            assert_eq!(throttle.poll(now), None);
+        }
+        assert_eq!(throttle.scopes_len(), 0, "both are evicted");
     }
 
     #[test]
