@@ -61,6 +61,11 @@ impl<I: Io> Core<I> {
     pub fn record_settings(&mut self) {
         if self.journal.is_on() {
             for (name, fact) in self.overrides.poll_facts() {
+                if !self.journal.takes(fact.len()) {
+                    log::warn!(
+                        "{name} is too long for the state: a later run has it only if it is given there again"
+                    );
+                }
                 self.record_order(About::Setting, name, fact.as_bytes());
             }
         }

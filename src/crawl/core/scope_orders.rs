@@ -34,12 +34,8 @@ impl<I: Io> Core<I> {
             }
         };
         // Its settings are those of the normalised name.
-        let checked = self
-            .config
-            .check_scope(&asked.call.name, &ScopePatch::default());
-        let name = match checked {
-            Ok(name) => name,
-            Err(error) => return self.refuse(asked, &Response::error(400, &error.to_string())),
+        let Some(name) = self.scope_of(asked) else {
+            return;
         };
         if name == DEFAULT_ENTRY && keys.values().any(has_null) {
             let message = "keys of default cannot be removed: give another value";
@@ -64,12 +60,8 @@ impl<I: Io> Core<I> {
 
     /// Withdraws the settings that a scope was given: those that are configured hold again.
     pub fn order_withdrawal(&mut self, asked: &Asked) {
-        let name = self
-            .config
-            .check_scope(&asked.call.name, &ScopePatch::default());
-        let name = match name {
-            Ok(name) => name,
-            Err(error) => return self.refuse(asked, &Response::error(400, &error.to_string())),
+        let Some(name) = self.scope_of(asked) else {
+            return;
         };
         let before = self.entry_json(&name);
         self.withdraw_scope(&name, self.now);
@@ -81,16 +73,20 @@ impl<I: Io> Core<I> {
 
     /// Forgets what was learned of a scope, of a pattern, or of all (`default`).
     pub fn order_forget(&mut self, asked: &Asked) {
-        let checked = self
-            .config
-            .check_scope(&asked.call.name, &ScopePatch::default());
-        let name = match checked {
-            Ok(name) => name,
-            Err(error) => return self.refuse(asked, &Response::error(400, &error.to_string())),
+        let Some(name) = self.scope_of(asked) else {
+            return;
         };
         let scopes = self.throttle.forget(&name, self.now);
         let facts = json!({"scope": name, "scopes": scopes});
         self.acknowledge_order(asked, "forget", facts.clone(), facts);
+    }
+
+    /// The normalised name of the scope that an order is about; one that is none is refused.
+    fn scope_of(&mut self, asked: &Asked) -> Option<String> {
+        let checked = (self.config).check_scope(&asked.call.name, &ScopePatch::default());
+        checked
+            .map_err(|error| self.refuse(asked, &Response::error(400, &error.to_string())))
+            .ok()
     }
 
     fn apply_scope_order(&mut self, asked: &Asked, patch: Result<ScopePatch, ConfigError>) {

@@ -154,6 +154,9 @@ const ALLOCATED: u64 = 1 << 20;
 /// one is not in the journal: it is lost if the crawl ends before it is sent.
 const STORED_MAX: usize = 32 << 20;
 
+/// Names of settings are shorter.
+const NAME_ROOM: usize = 1 << 10;
+
 /// Beyond so many bytes that wait for the disk, no more seeds are taken in.
 const UNWRITTEN_MAX: usize = 8 << 20;
 
@@ -440,6 +443,11 @@ impl Journal {
             open.dead.add(BLOCK_RECORD);
             open.record(|out| Record::Unspilled { file, offset }.encode(out));
         }
+    }
+
+    /// Whether a fact of so many bytes, with a short name, is recorded.
+    pub fn takes(&self, bytes: usize) -> bool {
+        bytes + NAME_ROOM <= STORED_MAX
     }
 
     /// Records what was learned about something: it needs no commit. An empty value: nothing is known any more.
