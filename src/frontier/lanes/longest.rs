@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::{Frontier, LaneState};
 use crate::base::ids::LaneId;
+use crate::base::units::Units;
 
 /// The search for the longest queues.
 #[derive(Debug)]
@@ -25,8 +26,11 @@ pub struct LongQueue {
     pub lane: LaneId,
 }
 
-/// Lanes that a step looks at: some tenths of a millisecond.
-const LANES_PER_STEP: u32 = 16_384;
+/// Units of a step, some tenths of a millisecond: one for each lane, and [`NAME_UNITS`] for each name that is compared.
+const UNITS_PER_STEP: u64 = 16_384;
+
+/// A name is in memory of its own, and a pattern may have several parts.
+const NAME_UNITS: usize = 64;
 
 impl LongestQueues {
     /// The search for so many.
@@ -46,7 +50,9 @@ impl Frontier {
         search: &mut LongestQueues,
         is_wanted: impl Fn(&str) -> bool,
     ) -> bool {
-        for _ in 0..LANES_PER_STEP {
+        let mut units = Units::new(UNITS_PER_STEP);
+        while !units.is_spent() {
+            units.spend(1);
             let Some(slot) = self.lanes.get(search.lane as usize) else {
                 return true;
             };
@@ -58,9 +64,11 @@ impl Frontier {
             }
             let is_full = search.top.len() == search.most;
             let shortest = search.top.peek().map(|Reverse((queued, _))| *queued);
-            if is_full && shortest.is_some_and(|shortest| queued <= shortest)
-                || !is_wanted(self.origin_host(lane))
-            {
+            if is_full && shortest.is_some_and(|shortest| queued <= shortest) {
+                continue;
+            }
+            units.spend(NAME_UNITS);
+            if !is_wanted(self.origin_host(lane)) {
                 continue;
             }
             if is_full {

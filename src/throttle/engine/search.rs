@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use super::Throttle;
 use crate::base::ids::ScopeId;
 use crate::base::time::Instant;
+use crate::base::units::Units;
 
 /// The state of the scopes that are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +39,11 @@ pub(crate) struct ScopeSearch {
     top: BinaryHeap<Reverse<(u64, ScopeId)>>,
 }
 
-/// Scopes that a step looks at: some tenths of a millisecond.
-const SCOPES_PER_STEP: u32 = 4_096;
+/// Units of a step, some tenths of a millisecond: one for each scope, and [`NAME_UNITS`] for each name that is compared.
+const UNITS_PER_STEP: u64 = 4_096;
+
+/// A name is in memory of its own, and a pattern may have several parts.
+const NAME_UNITS: usize = 16;
 
 impl ScopeSearch {
     /// The search for so many scopes in this state.
@@ -61,7 +65,9 @@ impl Throttle {
         is_wanted: impl Fn(&str) -> bool,
         now: Instant,
     ) -> bool {
-        for _ in 0..SCOPES_PER_STEP {
+        let mut units = Units::new(UNITS_PER_STEP);
+        while !units.is_spent() {
+            units.spend(1);
             let id = ScopeId(search.next);
             if search.next as usize >= self.scope_table.ids_len() {
                 return true;
@@ -78,9 +84,11 @@ impl Throttle {
             };
             let is_full = search.top.len() == search.most;
             let last = search.top.peek().map(|Reverse((rank, _))| *rank);
-            if is_full && last.is_some_and(|last| rank <= last)
-                || !is_wanted(self.scope_table.name(id))
-            {
+            if is_full && last.is_some_and(|last| rank <= last) {
+                continue;
+            }
+            units.spend(NAME_UNITS);
+            if !is_wanted(self.scope_table.name(id)) {
                 continue;
             }
             if is_full {
@@ -99,5 +107,40 @@ impl Throttle {
         let live = ids.filter(|id| self.scope_table.get(*id).is_some());
         live.map(|id| self.scope_table.name(id).to_owned())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::throttle::settings::ThrottleSettings;
+
+    #[test]
+    fn a_step_compares_few_names_also_if_the_pattern_fits_none() {
+        let mut throttle = Throttle::new(ThrottleSettings::default(), 1, Instant::START);
+        for number in 0..2_000 {
+            throttle.scope(&format!("{number}.test"));
+        }
+        let mut search = ScopeSearch::new(ScopeState::Any, 10);
+        let (mut all, mut steps) = (0, 0);
+        loop {
+            let compared = Cell::new(0);
+            let is_wanted = |_: &str| {
+                compared.set(compared.get() + 1);
+                false
+            };
+            let is_over = throttle.advance_search(&mut search, is_wanted, Instant::START);
+            assert!(compared.get() <= 256, "{}", compared.get());
+            all += compared.get();
+            steps += 1;
+            if is_over {
+                break;
+            }
+        }
+        assert_eq!(all, 2_000);
+        assert!(steps > 7, "{steps}");
+        assert_eq!(throttle.found(search), [] as [&str; 0]);
     }
 }
