@@ -1,7 +1,6 @@
 //! The state of one scope, the unit of throttling: its pace, its requests in flight, and when it
 //! may send next.
 
-mod bytes;
 mod rules;
 mod slots;
 

@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
+use crate::base::byte_rate::ByteRate;
 use crate::base::time::Instant;
 
 /// A token bucket of received bytes, and the size of the usual reply.
 ///
-/// It is a moment: until then all bytes so far are within the rate (the generic cell rate algorithm). While that is
-/// ahead, nothing more is read, and no request departs. Nor does one while the replies of those in flight are
-/// expected to take more than [`AHEAD`]: the bytes of many that are sent together would come together.
+/// While more was received than the rate allows, nothing more is read, and no request departs. Nor does one while the
+/// replies of those in flight are expected to take more than [`AHEAD`]: the bytes of many that are sent together would
+/// come together.
 #[derive(Debug)]
 pub struct Rate {
-    /// Bytes per second; 0: unlimited.
-    per_second: u64,
-    /// Until then the bytes so far take the whole rate.
-    paid_at: Instant,
+    /// Of 0 bytes per second: unlimited.
+    bytes: ByteRate,
     /// Bytes of a reply, as a moving average.
     usual: f64,
 }
@@ -23,30 +22,27 @@ impl Rate {
     /// So many bytes per second, none of them received; 0: unlimited.
     pub fn new(per_second: u64) -> Self {
         Rate {
-            per_second,
-            paid_at: Instant::START,
+            bytes: ByteRate::new(per_second, UNSPENT_MAX),
             usual: USUAL,
         }
     }
 
     /// Changes the rate from now on. What was received beyond the earlier one is forgotten.
     pub fn set(&mut self, per_second: u64, now: Instant) {
-        if per_second != self.per_second {
-            self.per_second = per_second;
-            self.paid_at = now;
+        if per_second != self.bytes.per_second() {
+            self.bytes.restart(per_second, now);
         }
     }
 
     /// Whether there is a limit.
     pub fn is_limited(&self) -> bool {
-        self.per_second > 0
+        self.bytes.per_second() > 0
     }
 
     /// Bytes were received.
     pub fn count(&mut self, bytes: usize, now: Instant) {
         if self.is_limited() {
-            let unspent = Instant::START + now.saturating_since(Instant::START + UNSPENT_MAX);
-            self.paid_at = self.paid_at.max(unspent) + self.time_of(bytes as f64);
+            self.bytes.count(bytes as u64, now);
         }
     }
 
@@ -59,12 +55,12 @@ impl Rate {
 
     /// Whether more was received than the rate allows by now.
     pub fn is_spent(&self, now: Instant) -> bool {
-        self.is_limited() && self.paid_at > now
+        self.is_limited() && self.bytes.paid_at() > now
     }
 
     /// When that is over, if it is so.
     pub fn paid_at(&self, now: Instant) -> Option<Instant> {
-        self.is_spent(now).then_some(self.paid_at)
+        self.is_spent(now).then_some(self.bytes.paid_at())
     }
 
     /// Whether another request may be sent beside those in flight.
@@ -72,16 +68,8 @@ impl Rate {
         if !self.is_limited() {
             return true;
         }
-        let expected = self.time_of(in_flight as f64 * self.usual);
+        let expected = self.bytes.time_of(in_flight as f64 * self.usual);
         !self.is_spent(now) && (in_flight == 0 || expected <= AHEAD)
-    }
-
-    /// The time that bytes take at the rate.
-    fn time_of(&self, bytes: f64) -> Duration {
-        let seconds = bytes / self.per_second as f64;
-        Duration::try_from_secs_f64(seconds)
-            .unwrap_or(LONGEST)
-            .min(LONGEST)
     }
 }
 
@@ -96,9 +84,6 @@ const USUAL: f64 = 32.0 * 1024.0;
 
 /// The moving average is of about so many replies.
 const AVERAGED: f64 = 16.0;
-
-/// Times are on a clock that does not overflow.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 #[cfg(test)]
 mod tests {

@@ -10,13 +10,13 @@ pub(in crate::throttle) use self::saved::{Restoring, SavedRules};
 
 use super::slots::Slots;
 use super::{NO_INDEX, Profile};
+use crate::base::byte_rate::ByteRate;
 use crate::base::time::Instant;
 use crate::throttle::autothrottle;
 use crate::throttle::backoff::{Backoff, Learned};
 use crate::throttle::decision::{DecisionEvent, DecisionSource};
 use crate::throttle::quota::{Charge, Fit, Ledger};
 use crate::throttle::robust::{self, Adjusted, Body, Robust};
-use crate::throttle::scope::bytes::ByteRate;
 use crate::throttle::settings::{AutoThrottleMode, Jitter, ScopeSettings};
 use crate::throttle::signal::{ExchangeEnd, Feedback, Signal};
 use crate::throttle::strategy::{Observation, Pace, Strategy};
@@ -113,7 +113,8 @@ impl Rules {
         rules.quota = settings.quota.map(|quota| Box::new(Ledger::new(quota)));
         let limit = settings.requests_per_minute;
         rules.minute = limit.map(|limit| Box::new(Ledger::per_minute(limit)));
-        rules.bytes = settings.bytes_per_second.map(ByteRate::new);
+        let rate = settings.bytes_per_second;
+        rules.bytes = rate.map(|rate| ByteRate::new(rate, UNSPENT_MAX));
         rules.slots = has_slots.then(|| Slots::new(settings.concurrency));
         rules.adapts = match (strategy, &settings.autothrottle) {
             (Some(mut strategy), _) => {
@@ -821,6 +822,10 @@ impl Hold {
         probes: false,
     };
 }
+
+/// `bytes_per_second`: what was not received in this time may be received later. A reply takes a while, and its bytes
+/// are counted at its end.
+const UNSPENT_MAX: Duration = Duration::from_secs(1);
 
 /// How long after its last use a scope keeps a learned delay that is shorter than a new scope's:
 /// evicting it early costs only time.
