@@ -12,9 +12,9 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use argiope::Spread;
+use argiope::audit::Time;
 use serde::Serialize;
 
-use super::line::Time;
 use super::names::{NameId, Names};
 use super::percentiles::Percentiles;
 

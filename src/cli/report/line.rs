@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use argiope::Wall;
+use argiope::audit::Time;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// A finished attempt. Texts are borrowed from the line where they have no escapes.
@@ -138,75 +138,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A wall time, in nanoseconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time(pub u64);
-
-impl Time {
-    /// Parses a time as it is in result lines: RFC 3339 in UTC with nanoseconds.
-    fn parse(text: &str) -> Option<Time> {
-        let bytes = text.as_bytes();
-        let marks = [
-            (4, b'-'),
-            (7, b'-'),
-            (10, b'T'),
-            (13, b':'),
-            (16, b':'),
-            (19, b'.'),
-            (29, b'Z'),
-        ];
-        if bytes.len() != 30 || marks.iter().any(|(at, mark)| bytes[*at] != *mark) {
-            return None;
-        }
-        let number = |from: usize, to: usize| {
-            bytes[from..to].iter().try_fold(0_u64, |number, byte| {
-                byte.is_ascii_digit()
-                    .then(|| number * 10 + u64::from(byte - b'0'))
-            })
-        };
-        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-        let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-        let is_date = (1970..2554).contains(&year) && (1..=12).contains(&month);
-        if !is_date || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-            return None;
-        }
-        let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-        Some(Time(seconds * 1_000_000_000 + number(20, 29)?))
-    }
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Wall(self.0).fmt(f)
-    }
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March, so that the day that a leap
-/// year has more is the last.
-fn days(year: u64, month: u64, day: u64) -> u64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468
-}
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TimeVisitor;
-        impl Visitor<'_> for TimeVisitor {
-            type Value = Time;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time in UTC with nanoseconds")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
-                Time::parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
-            }
-        }
-        deserializer.deserialize_str(TimeVisitor)
-    }
-}
-
 /// Nanoseconds of a duration in seconds, exact for what result lines have.
 pub fn nanos(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
@@ -214,6 +145,8 @@ pub fn nanos(seconds: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use argiope::Wall;
+
     use super::*;
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use argiope::audit::Time;
 use serde::Serialize;
 
-use super::line::{Line, Time, nanos};
+use super::line::{Line, nanos};
 
 /// Counts by the time of departure. The intervals begin as tenths of a second; when there would be more than
 /// [`INTERVALS_MAX`], each pair becomes one.

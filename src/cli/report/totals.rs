@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use argiope::audit::Time;
 use serde::Serialize;
 
-use super::line::{Line, Time};
+use super::line::Line;
 
 /// Numbers of attempts, and of bytes.
 #[derive(Default, Serialize)]
