@@ -69,8 +69,9 @@ impl<I: Io> Core<I> {
         let mut waits = Vec::new();
         let mut wait =
             |cause: &str, text: String| waits.push(json!({"cause": cause, "text": text}));
-        if self.frontier.excluded().exclude(url) {
-            let text = "it is excluded by order: it ends as filtered.excluded when its turn comes";
+        let is_excluded_since = self.frontier.is_host_excluded_since(url.host_str());
+        if is_excluded_since || self.frontier.excluded().exclude(url) {
+            let text = "it is excluded: it ends as filtered.excluded when its turn comes";
             wait("excluded", text.to_owned());
         }
         if let Some(egress) = self.outage.parked_for(lane) {
