@@ -166,9 +166,9 @@ impl Overrides {
         changed
     }
 
-    /// Continues with the facts of earlier runs: names of settings, and texts. Orders hold unless the configuration of
-    /// this run sets what that of the earlier one did not set so. What that one had reloaded is the business of whoever
-    /// makes the configuration: see [`reloaded_value`]. Returns the configuration that holds now, and lines for the log.
+    /// Continues with the facts of earlier runs: names of settings, and texts. An order holds, unless this run is
+    /// configured otherwise than the run that was given it. What that run had reloaded is part of the configuration
+    /// that this run is given: see [`reloaded_value`]. Returns the configuration that holds now, and lines for the log.
     pub fn restore(&mut self, facts: &[(String, String)]) -> (Config, Vec<String>) {
         let mut warnings = Vec::new();
         for (name, text) in facts {

@@ -9,7 +9,7 @@ use std::process::Command;
 /// A terminal: the side that shows what is written, and the side that programs write to.
 pub fn terminal() -> (OwnedFd, File) {
     let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
-    // SAFETY: takes a number, and gives a descriptor that nobody else has, or -1.
+    // SAFETY: takes a number, and returns a new descriptor, or -1.
     let shown = unsafe {
         let fd = libc::posix_openpt(flags);
         assert!(fd >= 0, "a terminal");

@@ -286,10 +286,10 @@ impl Handle {
         self.send(Command::SetLimits(limits))
     }
 
-    /// Replaces the configuration from now on; a later run has the one that it is given. Settings that [`Setting::is_live`] names take effect
-    /// at once, for requests and links that are not decided yet; all others must be as the crawl began. Settings of
-    /// scopes ([`Handle::set_scope`]) and limits ([`Handle::set_limit`]) that were changed hold over the new
-    /// configuration.
+    /// Replaces the configuration from now on; a later run has the one that it is given. Settings that
+    /// [`Setting::is_live`] names take effect at once, for requests and links that are not decided yet; all others must
+    /// be as the crawl began. Settings of scopes ([`Handle::set_scope`]) and limits ([`Handle::set_limit`]) that were
+    /// changed hold over the new configuration.
     ///
     /// # Errors
     /// Nothing is applied: the configuration is invalid, has settings that need another run, or the crawl takes no

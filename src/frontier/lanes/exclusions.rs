@@ -28,8 +28,8 @@ impl Frontier {
         self.excluded_since.contains(host)
     }
 
-    /// Whether the first request of a lane was excluded since the run began. A pattern does not exclude a robots.txt, which
-    /// other URLs need.
+    /// Whether the first request of a lane was excluded since the run began. A pattern does not exclude a robots.txt,
+    /// which other URLs need.
     pub fn is_front_excluded(&mut self, lane: LaneId) -> bool {
         if !self.has_queued(lane) {
             return false;

@@ -15,9 +15,8 @@ pub const HOST_PRIORITIES_MAX: usize = 1000;
 
 impl Frontier {
     /// Adds this priority to that of all requests to a host, from now on; 0 removes it. Its queues wait by the new
-    /// one at once. Among more than 16 384 lanes those of unusual ports and of further scopes do from the next change of
-    /// their first request on. Returns false if too many hosts have
-    /// one.
+    /// one at once. Among more than [`SWEPT_MAX`] lanes, those of unusual ports and of further scopes follow with the
+    /// next change of their first request. Returns false if too many hosts have one.
     pub fn set_host_priority(&mut self, host: &str, priority: i32) -> bool {
         if priority == 0 {
             self.host_priorities.remove(host);

@@ -358,7 +358,7 @@ impl Frontier {
             .first_number(host)
             .into_iter()
             .collect::<Vec<_>>();
-        let ports = [Some((80, false)), Some((443, true))].into_iter().flatten();
+        let ports = [(80, false), (443, true)].into_iter();
         let given = port
             .into_iter()
             .flat_map(|port| [(port, false), (port, true)]);

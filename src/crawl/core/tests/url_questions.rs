@@ -153,7 +153,7 @@ fn a_url_waits_for_robots_txt_and_its_host_shows_that() {
 #[test]
 fn a_url_of_a_host_that_failed_waits_for_the_end_of_its_hold() {
     let mut trial = Trial::new(3);
-    // Nobody answers there.
+    // There is no server.
     for page in 0..40 {
         trial.crawler.submit(get(9, page)).expect("it is a URL");
     }
