@@ -11,7 +11,7 @@ use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::life::UNSENT_PER_RELEASE;
 use crate::crawl::core::tests::log::{capture, captured};
-use crate::crawl::core::tests::operators::RandomOperator;
+use crate::crawl::core::tests::operated::RandomOperator;
 use crate::crawl::core::tests::trial::turn;
 use crate::crawl::core::tests::watch::Watch;
 use crate::crawl::finish::FinishReason;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::crawl::FinishReason;
-use crate::crawl::core::tests::operators::Trial;
+use crate::crawl::core::tests::operated::Trial;
 use crate::crawl::core::tests::trial::{finish, get};
 use crate::frontier::request::Request;
 

@@ -12,6 +12,7 @@ mod full_queues;
 mod full_sinks;
 mod large_pages;
 mod limits;
+pub mod operated;
 mod operators;
 mod exclusion_orders;
 mod host_orders;

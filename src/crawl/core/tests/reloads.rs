@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::crawl::config::Config;
-use crate::crawl::core::tests::operators::Trial;
+use crate::crawl::core::tests::operated::Trial;
 use crate::crawl::core::tests::spilled;
 use crate::crawl::core::tests::trial::{finish, get, run_for};
 use crate::crawl::{Crawler, FinishReason, ReloadAnswer, ReloadError};

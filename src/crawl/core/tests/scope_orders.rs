@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::base::time::Instant;
 use crate::crawl::FinishReason;
-use crate::crawl::core::tests::operators::Trial;
+use crate::crawl::core::tests::operated::Trial;
 use crate::crawl::core::tests::trial::{finish, get};
 use crate::frontier::request::Request;
 

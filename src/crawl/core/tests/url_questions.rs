@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::crawl::core::tests::operators::Trial;
+use crate::crawl::core::tests::operated::Trial;
 use crate::crawl::core::tests::trial::get;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
