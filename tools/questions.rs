@@ -33,10 +33,12 @@ const BOUNDED: [&str; 6] = [
     "/v1/scopes?sort=sent",
     "/v1/status",
 ];
-const SEARCHED: [&str; 3] = [
+const SEARCHED: [&str; 5] = [
     "/v1/queues",
+    "/v1/queues?match=none*",
     "/v1/scopes?state=held",
     "/v1/scopes?state=any&match=*77*",
+    "/v1/scopes?state=any&match=none*",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
