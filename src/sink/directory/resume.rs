@@ -275,18 +275,26 @@ fn plan_newer_lines(
             continue;
         }
         match name.number {
-            None if is_results && last.is_some() && length_of(&path)? > Some(0) => {
-                return Err(DirectoryError::Changed {
-                    path,
-                    reason: "is not in the last commit of the state".to_owned(),
-                });
-            }
-            None => match length_of(&path)? {
-                Some(1..) if last.is_none() && (is_results || is_links) => {
-                    set_aside(folder, path, steps)
+            None => {
+                let has_lines = length_of(&path)? > Some(0);
+                // The commit has no lines, and a run with another compression began with this file.
+                let is_first = |file: &FileLength| {
+                    let name = LineFileName::of(&file.path, &first);
+                    file.length == 0 && name.is_some_and(|name| name.number.is_none())
+                };
+                let is_begun = listed.iter().any(is_first);
+                if is_results && last.is_some() && has_lines && !is_begun {
+                    return Err(DirectoryError::Changed {
+                        path,
+                        reason: "is not in the last commit of the state".to_owned(),
+                    });
                 }
-                _ => steps.push(Step::Delete(path)),
-            },
+                let is_kept = last.is_none() || newer == Newer::SetAside && is_results;
+                match has_lines && is_kept && (is_results || is_links) {
+                    true => set_aside(folder, path, steps),
+                    false => steps.push(Step::Delete(path)),
+                }
+            }
             Some(_) if name.is_open => match (last, newer) {
                 (Some(_), Newer::Cut) => steps.push(Step::Delete(path)),
                 _ => set_aside(folder, path, steps),
@@ -570,6 +578,26 @@ mod tests {
         );
         let files = [("results.jsonl", "new\n"), (A, "complete"), (B_OPEN, "new")];
         check(&files, None, &[]);
+    }
+
+    #[test]
+    fn lines_of_another_compression_after_a_commit_without_lines_are_deleted() {
+        let begun = [("results.jsonl", ""), ("results.jsonl.zst", "newer")];
+        let listed = [("results.jsonl", 0)];
+        check(&begun, Some(&listed), &begun[..1]);
+        let folder = folder(&begun);
+        let folder = folder.path();
+        let last = commit(folder, &listed);
+        let steps = plan(folder, Some(&last), Newer::SetAside).unwrap();
+        steps.iter().try_for_each(perform).unwrap();
+        let kept = folder.join(UNCOMMITTED).join("results.jsonl.zst");
+        assert_eq!(fs::read_to_string(kept).unwrap(), "newer");
+        // Of lines that were committed, one who compressed them would be told.
+        let last = commit(folder, &[("results.jsonl", 4)]);
+        fs::write(folder.join("results.jsonl.zst"), "all").unwrap();
+        fs::remove_file(folder.join("results.jsonl")).unwrap();
+        let error = resume(folder, Some(&last)).expect_err("it is refused");
+        assert_eq!(error.code(), "directory.changed");
     }
 
     #[test]
