@@ -1,16 +1,18 @@
 //! Measures how late requests depart, with many scopes and a fixed rate of due requests.
 //!
 //! `cargo run --release --example lateness -- [--scopes N] [--rate N] [--new-connections]
-//! [--set NAME=VALUE]…`
+//! [--scrapes N] [--set NAME=VALUE]…`
 //!
 //! With a million scopes and 20 000 requests a second each scope has a delay of 50 s. Requests are
 //! submitted at random at that rate: one for each scope, and a second that is due one delay later. Only
 //! the second ones are measured. The origin runs on another processor; by its clock the lateness is the
 //! gap between the two requests of a scope, less the delay. A run takes twice the delay. Connections are
 //! kept and few, so that the time from due to the system call is measured; `--new-connections` opens one
-//! for each request, to 250 addresses.
+//! for each request, to 250 addresses. `--scrapes N` serves the control interface, and asks for `/metrics` N times a
+//! second from the origin's processor, each second scrape over a new connection.
 
 mod origin;
+mod scraper;
 
 use std::path::PathBuf;
 use std::process::exit;
@@ -21,6 +23,7 @@ use argiope::serde_json::Value;
 use argiope::{Config, Crawler, Page, Request, Spread};
 
 use self::origin::Origin;
+use self::scraper::Scraper;
 
 #[expect(dead_code, reason = "freed memory is not returned to the system here")]
 #[path = "../../src/cli/allocator.rs"]
@@ -31,6 +34,8 @@ struct Plan {
     scopes: u64,
     rate: u64,
     new_connections: bool,
+    /// Scrapes of the metrics per second.
+    scrapes: u64,
     set: Vec<(String, String)>,
 }
 
@@ -53,9 +58,11 @@ fn main() {
     pin(0);
     let own = Shared::new(Own::default());
     let mut crawler = crawler(&plan, delay, &own);
+    let scraper = (plan.scrapes > 0).then(|| Scraper::start(&mut crawler, plan.scrapes));
     let (began, kept_waiting) = (Instant::now(), kept_waiting());
     let lag = run(&plan, &mut crawler, origin.port, &own);
     let took = began.elapsed().as_secs_f64();
+    let scraped = scraper.map(Scraper::stop);
     let kept_waiting = self::kept_waiting() - kept_waiting;
     let (own, seen) = (own.borrow(), origin.seen());
     let kind = if plan.new_connections { "new" } else { "kept" };
@@ -75,6 +82,13 @@ fn main() {
     row("from due to sent, by result lines", &own.overdue);
     row("gap less delay, by the origin's kernel", &seen.excess);
     row("length of a turn", &lag);
+    if let Some((scrapes, longest)) = scraped {
+        println!(
+            "{scrapes} scrapes of /metrics, {:.0} a second; the slowest took {:.1} ms",
+            scrapes as f64 / took,
+            longest.as_secs_f64() * 1e3
+        );
+    }
     println!(
         "our thread waited {:.1} ms for its processor",
         kept_waiting.as_secs_f64() * 1e3
@@ -206,6 +220,7 @@ fn plan() -> Plan {
         scopes: 1_000_000,
         rate: 20_000,
         new_connections: false,
+        scrapes: 0,
         set: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
@@ -218,6 +233,7 @@ fn plan() -> Plan {
         match name.as_str() {
             "--scopes" => plan.scopes = number(value()),
             "--rate" => plan.rate = number(value()),
+            "--scrapes" => plan.scrapes = number(value()),
             "--new-connections" => plan.new_connections = true,
             "--set" => match value().split_once('=') {
                 Some((name, value)) => plan.set.push((name.to_owned(), value.to_owned())),
@@ -230,7 +246,9 @@ fn plan() -> Plan {
 }
 
 fn usage(wrong: &str) -> ! {
-    eprintln!("{wrong}: lateness [--scopes N] [--rate N] [--new-connections] [--set NAME=VALUE]…");
+    eprintln!(
+        "{wrong}: lateness [--scopes N] [--rate N] [--new-connections] [--scrapes N] [--set NAME=VALUE]…"
+    );
     exit(2);
 }
 
