@@ -141,6 +141,7 @@ mod pages {
         GuideFirstCrawl = "../docs/guide/first-crawl.md";
         GuideBroadCrawl = "../docs/guide/broad-crawl.md";
         GuideThrottling = "../docs/guide/throttling.md";
+        GuideOperating = "../docs/guide/operating.md";
         GuideProxies = "../docs/guide/proxies.md";
         GuideEmbedding = "../docs/guide/embedding.md";
         GuidePython = "../docs/guide/python.md";

@@ -397,6 +397,9 @@ pub struct Demo {
     /// Random seed: the same seed gives the same web
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Serve the web for a crawl of your own until a signal, with its seeds, its settings and the servers' log in DIR
+    #[arg(long, value_name = "DIR")]
+    pub serve: Option<PathBuf>,
 
     #[command(flatten)]
     pub configured: Configured,

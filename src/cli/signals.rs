@@ -30,6 +30,8 @@ enum OnStop {
     Exit(Box<dyn Fn() + Send>),
     /// It stops the crawl.
     Stop(Stopper),
+    /// It wakes [`Received::wait_for_stop`].
+    Wake,
 }
 
 impl fmt::Debug for OnStop {
@@ -37,6 +39,7 @@ impl fmt::Debug for OnStop {
         f.write_str(match self {
             OnStop::Exit(_) => "Exit",
             OnStop::Stop(_) => "Stop",
+            OnStop::Wake => "Wake",
         })
     }
 }
@@ -90,6 +93,14 @@ impl Received {
         self.on_signal(OnStop::Exit(Box::new(release)))
     }
 
+    /// Makes [`Received::wait_for_stop`] return on the same signals.
+    ///
+    /// # Errors
+    /// The signal handler cannot be installed, or the thread cannot be started.
+    pub fn wake_on_signal(&self) -> io::Result<()> {
+        self.on_signal(OnStop::Wake)
+    }
+
     fn on_signal(&self, on_stop: OnStop) -> io::Result<()> {
         let mut present = self.on_stop.lock().unwrap_or_else(PoisonError::into_inner);
         if present.replace(on_stop).is_some() {
@@ -128,7 +139,7 @@ impl Received {
         let on_stop = on_stop.unwrap_or_else(PoisonError::into_inner);
         match &*on_stop {
             Some(OnStop::Stop(stopper)) => stopper.reload(),
-            Some(OnStop::Exit(_)) | None => {
+            Some(OnStop::Exit(_) | OnStop::Wake) | None => {
                 log::info!("the crawl has not started: there is nothing to reload");
             }
         }
@@ -154,7 +165,7 @@ impl Received {
                 log::info!("stopped before the crawl started");
                 process::exit(STOPPED);
             }
-            None => {}
+            Some(OnStop::Wake) | None => {}
         }
     }
 

@@ -19,6 +19,7 @@ mod bodies;
 mod browser;
 mod control;
 mod credentials;
+mod demo;
 mod ends;
 mod full_disk;
 mod fetching;

@@ -46,10 +46,20 @@ fn every_documented_flag_exists() {
         // What follows a pipe or a redirection is not an argument.
         for line in lines.filter_map(|line| line.strip_prefix("argiope ")) {
             let line = line.split(['|', '>', '<', '#']).next().unwrap_or_default();
-            let command = line.split(' ').next().unwrap_or_default();
-            let help = helps
-                .entry(command.to_owned())
-                .or_insert_with(|| argiope(&["help", command]).1);
+            let mut words = line.split(' ').filter(|word| !word.is_empty());
+            let command = words.next().unwrap_or_default();
+            // A call to a running crawl has flags of its own.
+            let call = words
+                .nth(1)
+                .filter(|_| command == "ctl")
+                .unwrap_or_default();
+            let help = helps.entry(format!("{command} {call}")).or_insert_with(|| {
+                let own = argiope(&["help", command]).1;
+                match call {
+                    "" => own,
+                    call => own + &argiope(&["help", command, call]).1,
+                }
+            });
             assert!(!help.is_empty(), "{page}: there is no command {command}");
             let flags = line
                 .split(' ')

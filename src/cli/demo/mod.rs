@@ -1,11 +1,13 @@
 //! `argiope demo`: starts a web of many hosts on the loopback device, crawls it through real sockets, and
-//! checks the servers' records.
+//! checks the servers' records. Or serves that web for another crawl.
 
 mod web;
 mod server;
 mod site;
 mod ledger;
 mod report;
+mod requests;
+mod serving;
 
 use std::path::PathBuf;
 
@@ -24,12 +26,20 @@ use super::stderr;
 
 /// Runs the command; returns its exit code: 0 if the servers recorded no violation.
 pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
-    let web = DemoWeb::start(DemoOptions {
+    let options = DemoOptions {
         domains: args.domains,
         pages: args.pages,
         seed: args.seed,
-    })
-    .context("cannot start the demo's web on the loopback device")?;
+    };
+    let pace = config.throttle().usual();
+    let promised = Promised {
+        gap: pace.delay.mul_f64(1.0 + pace.jitter.low),
+        in_flight: pace.concurrency,
+    };
+    if let Some(folder) = args.serve {
+        return serving::run(&folder, options, promised);
+    }
+    let web = DemoWeb::start(options, None).context(NO_LOOPBACK)?;
     let seeds = web.seeds();
     stderr::write_line(&format!(
         "Started a web of {} hosts on the loopback device; its name server is {}.",
@@ -38,11 +48,6 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     ));
     config = config.with("DNS_SERVERS", [web.dns().to_string()])?;
     config = config.with("ALLOW_NET", ["loopback"])?;
-    let pace = config.throttle().usual();
-    let promised = Promised {
-        gap: pace.delay.mul_f64(1.0 + pace.jitter.low),
-        in_flight: pace.concurrency,
-    };
     let folder = Scratch::new()?;
     let sink = FileSink::new(sink_options(&config, Some(&folder.0), false)?);
     let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
@@ -62,6 +67,8 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
         (_, false) => 1,
     })
 }
+
+const NO_LOOPBACK: &str = "cannot start the demo's web on the loopback device";
 
 /// Defaults of the demo. Requests to its unresponsive hosts fail after 5 s, so that the demo ends within
 /// 20 s.

@@ -8,6 +8,7 @@ use argiope::testkit::engine::{self, End, Service};
 use argiope::testkit::http::{Answer as _, Reply, Request, Step};
 
 use super::ledger::{Ledger, VisitId};
+use super::requests::RequestLog;
 use super::site::World;
 use super::site::answer::{Answer, Content};
 
@@ -15,6 +16,7 @@ use super::site::answer::{Answer, Content};
 pub struct Server {
     world: Arc<World>,
     ledger: Ledger,
+    log: Option<RequestLog>,
 }
 
 /// A reply under way.
@@ -26,10 +28,10 @@ pub struct Exchange {
 }
 
 impl Server {
-    /// The servers of a web, without recorded requests.
-    pub fn new(world: Arc<World>) -> Server {
+    /// The servers of a web, without recorded requests. Each request is written to `log` when it arrives.
+    pub fn new(world: Arc<World>, log: Option<RequestLog>) -> Server {
         let ledger = Ledger::new(world.sites().len());
-        Server { world, ledger }
+        Server { world, ledger, log }
     }
 
     /// The ledger.
@@ -52,6 +54,9 @@ impl Service for Server {
         arrived: Duration,
     ) -> engine::Answer<Exchange> {
         let host = request.host_name().to_ascii_lowercase();
+        if let Some(log) = &mut self.log {
+            log.add(&host, &request.method, request.path());
+        }
         if !["GET", "HEAD"].contains(&request.method.as_str()) {
             self.ledger.strange += 1;
             return strange(400, arrived);

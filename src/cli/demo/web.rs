@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::ledger::Ledger;
 use super::report::{Promised, WebReport};
+use super::requests::RequestLog;
 use super::server::Server;
 use super::site::{ADDRESSES, World};
 
@@ -50,8 +51,8 @@ impl DemoWeb {
     /// Starts the servers, on the addresses 127.0.0.1 to 127.0.0.16 and free ports.
     ///
     /// Raises the process's soft limit on open files to the hard limit, because both ends of each
-    /// connection are in this process.
-    pub fn start(options: DemoOptions) -> io::Result<DemoWeb> {
+    /// connection are in this process. Requests are written to `log`.
+    pub fn start(options: DemoOptions, log: Option<RequestLog>) -> io::Result<DemoWeb> {
         argiope::raise_open_files();
         let (listeners, port) = listen()?;
         let DemoOptions {
@@ -63,7 +64,7 @@ impl DemoWeb {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let names = socket.local_addr()?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let service = Server::new(world.clone());
+        let service = Server::new(world.clone(), log);
         let mut engine = Engine::new(service, listeners, Some(socket), stop.try_clone()?)?;
         let thread = thread::Builder::new()
             .name("demo web".into())
@@ -150,7 +151,7 @@ mod tests {
             domains,
             ..DemoOptions::default()
         };
-        DemoWeb::start(options).expect("the loopback device is there")
+        DemoWeb::start(options, None).expect("the loopback device is there")
     }
 
     fn promised() -> Promised {
