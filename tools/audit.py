@@ -124,10 +124,10 @@ class Auditor:
             at, event = time_of(line["at"]), line["event"]
             if event == "end":
                 self.runs[-1][1] = at
-            elif event == "scope":
-                before = self.changes[-1][1]
-                scopes = {**before.scopes, line["scope"]: line["settings"]}
-                self.changes.append((at, Settings(before.of, {name: of for name, of in scopes.items() if of})))
+            elif event in ("scope", "scopes"):
+                of = {**(before := self.changes[-1][1]).of, "default": line.get("default", before.of["default"])}
+                scopes = line["scopes"] if event == "scopes" else {**before.scopes, line["scope"]: line["settings"]}
+                self.changes.append((at, Settings(of, {name: entry for name, entry in scopes.items() if entry})))
             else:
                 self.runs.extend([[at, NEVER, line]] if event == "start" else [])
                 self.changes.append((at, Settings(line["settings"])))

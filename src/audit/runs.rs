@@ -1,5 +1,6 @@
 //! The log of runs: when a crawl could send, and by which settings.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::sync::Arc;
 
@@ -63,6 +64,11 @@ enum Line {
         at: Time,
         settings: Settings,
     },
+    Scopes {
+        at: Time,
+        default: Entry,
+        scopes: BTreeMap<String, Entry>,
+    },
     Scope {
         at: Time,
         scope: String,
@@ -118,6 +124,19 @@ impl RunLog {
             }
             Line::Settings { at, settings } => {
                 self.changes.push((at, Arc::new(settings.complete()?)));
+            }
+            Line::Scopes {
+                at,
+                default,
+                scopes,
+            } => {
+                let (_, before) = self.changes.last().ok_or("there is no start before")?;
+                let after = Settings {
+                    default,
+                    scopes,
+                    ..Settings::clone(before)
+                };
+                self.changes.push((at, Arc::new(after)));
             }
             Line::Scope {
                 at,

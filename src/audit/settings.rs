@@ -3,6 +3,9 @@
 mod entries;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer};
 
 pub(super) use self::entries::excludes;
 
@@ -10,7 +13,7 @@ use super::address::Addresses;
 use super::time::{Time, nanos};
 
 /// The settings in effect at one time.
-#[derive(Clone, Debug, serde::Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct Settings {
     pub user_agent: String,
     pub concurrent_requests: u64,
@@ -22,7 +25,9 @@ pub(super) struct Settings {
     pub holds: HoldSettings,
     pub allow_net: Vec<String>,
     pub exclude_nets: Vec<String>,
-    pub exclude_hosts: Vec<String>,
+    /// Shared by all settings of a run that have the same: it may have a million hosts.
+    #[serde(deserialize_with = "shared")]
+    pub exclude_hosts: Arc<[String]>,
     pub excluded: Vec<String>,
     pub proxied: bool,
     #[serde(skip)]
@@ -30,7 +35,7 @@ pub(super) struct Settings {
 }
 
 /// How robots.txt is obeyed.
-#[derive(Clone, Debug, serde::Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct RobotsSettings {
     pub obeyed: bool,
     pub agent: String,
@@ -40,14 +45,14 @@ pub(super) struct RobotsSettings {
 }
 
 /// How Retry-After and rate-limit fields are obeyed.
-#[derive(Clone, Debug, serde::Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct HoldSettings {
     pub obeyed_fully: bool,
     pub redirect_max: f64,
 }
 
 /// The settings of the scopes under one entry.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Entry {
     pub concurrency: u32,
     pub delay: f64,
@@ -157,6 +162,10 @@ impl Settings {
             hold_max,
         }
     }
+}
+
+fn shared<'de, D: Deserializer<'de>>(input: D) -> Result<Arc<[String]>, D::Error> {
+    Vec::deserialize(input).map(Arc::from)
 }
 
 /// A jittered delay, less the rounding of the factor that it is multiplied by.

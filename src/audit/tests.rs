@@ -148,6 +148,28 @@ fn settings_count_from_their_line_on() {
 }
 
 #[test]
+fn an_order_on_the_default_counts_from_its_line_on_and_exclusions_stay() {
+    let mut excluding = settings(1.0, &[]);
+    excluding["exclude_hosts"] = json!(["b.test"]);
+    let runs = [
+        start(excluding),
+        json!({"event": "scopes", "at": at(5_000), "default": entry(3.0), "scopes": {"c.test": entry(9.0)}}),
+    ];
+    let check = |scope: &str, times: [u64; 2], expected: &[(Kind, u64)]| {
+        let lines = [
+            sent(1, scope, times[0], times[0]),
+            sent(2, scope, times[1], times[1]),
+        ];
+        let verdict = judge(Auditor::new(evidence(&runs, &[])), &lines);
+        assert_eq!(verdict.kinds, expected, "{scope} {times:?}");
+    };
+    check("a.test", [3_000, 4_001], &[]);
+    check("a.test", [6_000, 8_999], &[(Kind::Gap, 1)]);
+    check("c.test", [6_000, 9_001], &[(Kind::Gap, 1)]);
+    check("b.test", [6_000, 9_001], &[(Kind::ExcludedHost, 2)]);
+}
+
+#[test]
 fn the_narrowest_entry_of_a_scope_applies() {
     let scopes = [
         ("a.b.test", 1.0),

@@ -1,5 +1,5 @@
-//! Random webs with random values of all settings, with pauses, full sinks, full disks and outages. Results go
-//! to a file or to standard output, or are pulled.
+//! Random webs with random values of all settings, with pauses, full sinks, full disks and outages, and with settings
+//! that change while the crawl runs. Results go to a file or to standard output, or are pulled.
 //!
 //! Bugs appear in combinations, such as a bound reached during a pause. Each setting has a line in
 //! [`value_of`], or a reason in [`LEFT_OUT`]; a new setting without either fails a test.
@@ -19,7 +19,7 @@ use argiope::sink::page::Page;
 use argiope::sink::reply::{BodyMode, Flow, Reply};
 use argiope::throttle::decision::Decision;
 use argiope::{Config, CrawlUrl, DiskSink, Preparation, WriteError};
-use argiope::{Epoch, FileLength, FinishReason, State};
+use argiope::{Epoch, FileLength, FinishReason, ReloadError, State};
 use serde_json::{Value, json};
 
 use super::crawl::{Output, Pulled, RUNS, Run};
@@ -327,14 +327,7 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
             said.insert(setting.name, value);
         }
     }
-    // Of all bodies together there may be more than of one.
-    let buffered = said.get("BUFFERED_BODIES_MAX").and_then(Value::as_u64);
-    let body = said.get("DOWNLOAD_MAXSIZE").and_then(Value::as_u64);
-    let buffered = buffered.unwrap_or(100_000_000);
-    said.insert(
-        "DOWNLOAD_MAXSIZE",
-        json!(body.unwrap_or(10_000_000).min(buffered)),
-    );
+    bound_bodies(&mut said);
     // What a Crawl-delay comes to under these settings others judge.
     for site in case.web.sites.values_mut() {
         site.crawl_delay = Duration::ZERO;
@@ -408,8 +401,75 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
     (case, said)
 }
 
+/// Of all bodies together there may be more than of one.
+fn bound_bodies(said: &mut BTreeMap<&'static str, Value>) {
+    let number = |name: &str| said.get(name).and_then(Value::as_u64);
+    let buffered = number("BUFFERED_BODIES_MAX").unwrap_or(100_000_000);
+    let body = number("DOWNLOAD_MAXSIZE").unwrap_or(10_000_000);
+    said.insert("DOWNLOAD_MAXSIZE", json!(body.min(buffered)));
+}
+
+/// Random values of some settings that a running crawl applies, for several reloads in half of all crawls.
+fn reloads_of(
+    seed: u64,
+    said: &BTreeMap<&'static str, Value>,
+) -> Vec<BTreeMap<&'static str, Value>> {
+    let mut rng = Rng::from_seed(seed).fork("reloads");
+    let count = pick(&mut rng, &[0, 0, 1, 3]);
+    let is_limit_of_host = |name: &str| {
+        [
+            "PAGES_PER_HOST_MAX",
+            "PAGES_PER_DOMAIN_MAX",
+            "BYTES_PER_DOMAIN_MAX",
+        ]
+        .contains(&name)
+    };
+    let mut reload = || {
+        let mut changed = said.clone();
+        for setting in all().iter().filter(|setting| setting.is_live) {
+            let name = setting.name;
+            // Without such a limit nothing was counted, and it needs another run.
+            let is_counted = said.get(name).is_some_and(|value| *value != json!(0));
+            if LEFT_OUT.iter().any(|(other, _)| *other == name)
+                || rng.chance(0.6)
+                || is_limit_of_host(name) && !is_counted
+            {
+                continue;
+            }
+            let value = value_of(name, &mut rng);
+            match value.filter(|value| !is_limit_of_host(name) || *value != json!(0)) {
+                Some(value) => changed.insert(name, value),
+                None => None,
+            };
+        }
+        bound_bodies(&mut changed);
+        changed
+    };
+    (0..count).map(|_| reload()).collect()
+}
+
+/// The configuration of a running crawl with other values.
+fn reloaded(begun: &Config, values: &BTreeMap<&'static str, Value>) -> Config {
+    let mut config = begun.clone();
+    for (name, value) in values {
+        config
+            .set(name, value, SettingSource::Program)
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+    config
+}
+
 fn check(seed: u64) {
     let (mut case, said) = varied(seed);
+    let reloads = reloads_of(seed, &said);
+    let values_of = |name: &str| -> Vec<u64> {
+        let maps = std::iter::once(&said).chain(&reloads);
+        let values = maps.filter_map(|map| map.get(name)?.as_u64());
+        values.collect()
+    };
+    let most = values_of("CONCURRENT_REQUESTS").into_iter().max();
+    let promised = &mut case.web.promise.in_all;
+    *promised = (*promised).max(most.unwrap_or(0) as usize);
     let mut rng = Rng::from_seed(seed).fork("events");
     let seeds = std::mem::take(&mut case.plan.seeds);
     let web = case.web.shared();
@@ -463,7 +523,16 @@ fn check(seed: u64) {
     }
     // Pauses and full sinks, at random moments, for a while.
     let mut ended = None;
+    let mut reloads_left = reloads.iter();
+    let begun = run.crawler.config().clone();
     for _ in 0..rng.below(6) {
+        if let Some(values) = reloads_left.next() {
+            match handle.reload(reloaded(&begun, values)) {
+                // A crawl that has ended takes no commands.
+                Ok(()) | Err(ReloadError::Control(_)) => {}
+                Err(error) => panic!("seed {seed}: {error} of {values:?} after {said:?}"),
+            }
+        }
         let at = run.crawler.elapsed() + Duration::from_millis(rng.below(6_000));
         ended = ended.or_else(|| run.until(at));
         if has_state && let Ok(state) = State::load_from("out".as_ref(), run.crawler.io().files()) {
@@ -515,15 +584,15 @@ fn check(seed: u64) {
         check_sizes(&run, size_max as usize);
     }
     if is_on("LINKS_FILE") && !matches!(run.output, Output::Pulled(_)) {
-        check_links(&run, said.get("URLLENGTH_LIMIT") == Some(&json!(40)));
+        check_links(&run, values_of("URLLENGTH_LIMIT").contains(&40));
     }
     let done: BTreeSet<&str> = lines
         .iter()
         .filter(|line| line.is_page() && line.is_final())
         .map(|line| line.url())
         .collect();
-    let limit = said.get("PAGES_PER_DOMAIN_MAX").and_then(Value::as_u64);
-    if let Some(limit @ 1..) = limit {
+    let limits = values_of("PAGES_PER_DOMAIN_MAX");
+    if let (Some(limit), false) = (limits.iter().max(), limits.contains(&0)) {
         let mut pages: BTreeMap<String, u64> = BTreeMap::new();
         let counted = lines
             .iter()
@@ -535,7 +604,7 @@ fn check(seed: u64) {
                 .or_default() += 1;
         }
         assert!(
-            pages.values().all(|count| *count <= limit),
+            pages.values().all(|count| count <= limit),
             "seed {seed}: {pages:?} under {said:?}"
         );
     }

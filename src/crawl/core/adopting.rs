@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::crawl::config::{Config, DEFAULT_ENTRY};
+use crate::crawl::config::Config;
 use crate::crawl::core::Core;
 use crate::crawl::core::set_up::{active_limits, sockets_for_requests};
 use crate::io::Io;
@@ -30,7 +30,7 @@ impl<I: Io> Core<I> {
             self.withdraw_excluded();
         }
         self.update_lanes();
-        self.log_scope(DEFAULT_ENTRY);
+        self.log_settings();
         self.wakeups.turn_again();
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::crawl::config::DEFAULT_ENTRY;
 use crate::crawl::core::Core;
 use crate::crawl::finish::FinishReason;
 use crate::io::Io;
@@ -31,6 +32,16 @@ impl<I: Io> Core<I> {
         self.wake_host();
     }
 
+    /// Logs that settings have changed: all of them.
+    pub fn log_settings(&mut self) {
+        if !self.output.run_log().is_on() {
+            return;
+        }
+        let at = self.network.wall_at(self.now).to_string();
+        let line = json!({"event": "settings", "at": at, "settings": self.politeness()});
+        self.output.run_log_mut().add(&line);
+    }
+
     /// Logs that the settings of a scope, of a pattern or of the default have changed.
     pub fn log_scope(&mut self, name: &str) {
         if !self.output.run_log().is_on() {
@@ -38,10 +49,15 @@ impl<I: Io> Core<I> {
         }
         let at = self.network.wall_at(self.now).to_string();
         let own = self.throttle.entry_settings(name);
-        let covers_many = name == "default" || name.contains('*');
+        let covers_many = name == DEFAULT_ENTRY || name.contains('*');
         let line = match covers_many {
             // What entries lack comes from it.
-            true => json!({"event": "settings", "at": at, "settings": self.politeness()}),
+            true => json!({
+                "event": "scopes",
+                "at": at,
+                "default": of_entry(&self.throttle.default_settings()),
+                "scopes": self.entries(),
+            }),
             false => {
                 let settings = own.map(|own| of_entry(&own));
                 json!({"event": "scope", "at": at, "scope": name, "settings": settings})
@@ -59,14 +75,18 @@ impl<I: Io> Core<I> {
         }
     }
 
+    /// What limits the scopes of each entry.
+    fn entries(&self) -> Map<String, Value> {
+        let names = self.throttle.settings().scopes.keys();
+        names
+            .filter_map(|name| Some((name.clone(), of_entry(&self.throttle.entry_settings(name)?))))
+            .collect()
+    }
+
     /// All settings that limit what is sent, and when. None of them is a secret.
     fn politeness(&self) -> Value {
         let throttle = self.throttle.settings();
         let (config, frontier) = (&self.config, self.frontier.settings());
-        let entries = throttle.scopes.keys();
-        let entries: Map<String, Value> = entries
-            .filter_map(|name| Some((name.clone(), of_entry(&self.throttle.entry_settings(name)?))))
-            .collect();
         let maps = throttle.scope_map.iter().map(|kind| kind.as_str());
         json!({
             "user_agent": config.fetch.user_agent,
@@ -75,7 +95,7 @@ impl<I: Io> Core<I> {
             "concurrent_requests_per_ip": throttle.concurrent_requests_per_ip,
             "scope_map": maps.collect::<Vec<_>>(),
             "default": of_entry(&self.throttle.default_settings()),
-            "scopes": entries,
+            "scopes": self.entries(),
             "robots": {
                 "obeyed": frontier.robots_obey,
                 "agent": frontier.robots_agent,
