@@ -86,6 +86,13 @@ class Walk:
     def last(self, host, until=float("inf")):
         return max((at for at, other, _ in self.requests() if host in (other, None) and at < until), default=None)
 
+    def short_gap(self, delay, since, excepted):
+        """The last request that came too soon after the one before it, of those that a delay since then concerns."""
+        hosts = {host for _, host, _ in self.requests()}.difference(excepted)
+        pairs = [(self.last(host, since), self.first(since, host)) for host in hosts]
+        short = [after for before, after in pairs if before and after and after - before < delay - TOLERANCE]
+        return max(short, default=since)
+
     def first(self, since, host=None):
         return min((at for at, other, _ in self.requests() if host in (other, None) and at > since), default=None)
 
@@ -158,10 +165,10 @@ def walk(own):
     time.sleep(8)
     own.check("the reload names what it applied", "DOWNLOAD_DELAY" in [each["name"] for each in reply["applied"]])
     excepted = (hosts[0], hosts[1])
-    at = {other: own.last(other, ended) for _, other, _ in own.requests() if other not in excepted}
-    short = [own.first(ended, other) for other, last in at.items()
-             if last and own.first(ended, other) and own.first(ended, other) - last < 3 - TOLERANCE]
-    own.show("reload with a longer delay: last gap that is too short", began, ended, max(short, default=ended))
+    own.show("reload with a longer delay: last gap that is too short", began, ended, own.short_gap(3, ended, excepted))
+    _, began, ended = own.ctl("set", "*.test", "delay=4")
+    time.sleep(9)
+    own.show("a longer delay of *.test: last gap that is too short", began, ended, own.short_gap(4, ended, excepted))
 
     _, began, ended = own.ctl("hold", scope, "1h")
     time.sleep(3)
@@ -184,10 +191,12 @@ def walk(own):
     print(f"  the process ended {took:.2f} s after the order, with exit code {crawl.returncode}")
     own.check("its exit code is that of a stop", crawl.returncode == 3)
 
-    for args in (["audit", "crawl"], ["report", "crawl", "-o", "report.html"]):
-        done = subprocess.run([own.argiope, *args], cwd=own.folder, capture_output=True, text=True, timeout=120)
-        print((done.stdout or done.stderr).strip().splitlines()[-1] if done.stdout or done.stderr else "")
-        own.check(f"argiope {args[0]} ends with 0", done.returncode == 0)
+    second = [Path(sys.executable), ROOT / "tools" / "audit.py", "crawl"]
+    report = [own.argiope, "report", "crawl", "-o", "report.html"]
+    for command in ([own.argiope, "audit", "crawl"], second, report):
+        done = subprocess.run(command, cwd=own.folder, capture_output=True, text=True, timeout=120)
+        print((done.stdout or done.stderr).strip().splitlines()[0] if done.stdout or done.stderr else "")
+        own.check(f"{' '.join(Path(word).name for word in command[:2])} ends with 0", done.returncode == 0)
     web.send_signal(signal.SIGINT)
     records, _ = web.communicate(timeout=30)
     print(records.strip().splitlines()[-1])
