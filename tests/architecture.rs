@@ -113,6 +113,14 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("clap_mangen", &["src/cli/generate.rs"]),
     ("toml", &["src/cli/settings.rs"]),
     ("indicatif", &["src/cli/progress.rs"]),
+    // Its tests read what it writes.
+    (
+        "parquet",
+        &[
+            "src/cli/export/parquet_file.rs",
+            "src/cli/export/parquet_file/tests.rs",
+        ],
+    ),
     ("signal_hook", &["src/cli/signals.rs"]),
     ("mimalloc", &["src/cli/allocator.rs"]),
     ("libmimalloc_sys", &["src/cli/allocator.rs"]),

@@ -12,7 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
 use super::audit::AuditArgs;
-use super::export::ExportArgs;
+use super::export::{ExportArgs, Format};
 use super::generate::Shell;
 use super::links::LinksArgs;
 use super::report::ReportArgs;
@@ -480,8 +480,11 @@ pub struct Export {
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// Write CSV with these fields of result lines: url, status, error.kind, …
-    #[arg(long, value_name = "FIELD", num_args = 1.., required = true)]
+    #[arg(long, value_name = "FIELD", num_args = 1.., required_unless_present = "parquet")]
     pub csv: Vec<String>,
+    /// Write Parquet with these fields, each with its type; not in builds without the feature parquet
+    #[arg(long, value_name = "FIELD", num_args = 1.., conflicts_with = "csv")]
+    pub parquet: Vec<String>,
     /// The file, which must not exist; by default, and for -, standard output
     #[arg(short = 'o', long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -489,9 +492,14 @@ pub struct Export {
 
 impl From<Export> for ExportArgs {
     fn from(args: Export) -> ExportArgs {
+        let (format, fields) = match args.parquet.is_empty() {
+            true => (Format::Csv, args.csv),
+            false => (Format::Parquet, args.parquet),
+        };
         ExportArgs {
             folder: args.dir,
-            csv: args.csv,
+            format,
+            fields,
             out: args.out,
         }
     }

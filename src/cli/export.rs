@@ -2,9 +2,12 @@
 
 mod csv;
 mod fields;
+#[cfg(feature = "parquet")]
+mod parquet_file;
 
+use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -12,6 +15,8 @@ use argiope::sink::directory::{LineEnd, LineFile, LineReader};
 
 use self::csv::Csv;
 use self::fields::{Field, Row};
+#[cfg(feature = "parquet")]
+use self::parquet_file::ParquetFile;
 use super::Usage;
 
 /// Arguments of the command.
@@ -19,34 +24,69 @@ use super::Usage;
 pub struct ExportArgs {
     /// The output directory of the crawl.
     pub folder: PathBuf,
-    /// The columns of a CSV file, in order.
-    pub csv: Vec<String>,
+    /// What the table is written as.
+    pub format: Format,
+    /// The columns, in order.
+    pub fields: Vec<String>,
     /// Where the table is written; standard output without it, or for `-`.
     pub out: Option<PathBuf>,
+}
+
+/// Formats of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// RFC 4180.
+    Csv,
+    /// Apache Parquet. Builds without the feature `parquet` refuse it.
+    Parquet,
 }
 
 /// What rows are written to.
 trait Table {
     /// Adds a row.
-    fn add(&mut self, row: &Row<'_>) -> io::Result<()>;
+    fn add(&mut self, row: &Row<'_>) -> Result<(), AddError>;
 
     /// Writes what is left.
     fn finish(&mut self) -> io::Result<()>;
 }
 
+/// Why a row was not added.
+#[derive(Debug)]
+enum AddError {
+    /// What is wrong with a value. The table is as it was before.
+    Value(String),
+    /// The table cannot be written.
+    Write(io::Error),
+}
+
+impl From<io::Error> for AddError {
+    fn from(error: io::Error) -> AddError {
+        AddError::Write(error)
+    }
+}
+
 /// Runs the command; returns its exit code.
 pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
-    let fields: Vec<Field> = (args.csv.iter())
+    let fields: Vec<Field> = (args.fields.iter())
         .map(|name| Field::parse(name))
         .collect::<Result<_, _>>()?;
+    check_format(args.format, &fields)?;
     let folder = args.folder.as_path();
     check_crawl(folder)?;
     let is_file = |out: &&PathBuf| out.as_os_str() != "-";
     let Some(out) = args.out.as_ref().filter(is_file) else {
-        let mut table = Csv::new(io::stdout().lock(), &fields);
-        return match export(folder, &mut table) {
-            // The reader has read enough.
-            Err(Failure::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(0),
+        if args.format == Format::Parquet && io::stdout().is_terminal() {
+            return Err(
+                Usage("--parquet: a terminal cannot show it; give -o FILE".to_owned()).into(),
+            );
+        }
+        return match write_table(args.format, &fields, folder, io::stdout()) {
+            // The reader has read enough. Of Parquet it has nothing without the end.
+            Err(Failure::Write(error))
+                if error.kind() == ErrorKind::BrokenPipe && args.format == Format::Csv =>
+            {
+                Ok(0)
+            }
             ended => ended
                 .map(|()| 0)
                 .map_err(|failure| failure.at("standard output")),
@@ -62,13 +102,54 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
         }
         created => created.with_context(|| format!("{}: cannot be written", out.display()))?,
     };
-    let ended = export(folder, &mut Csv::new(BufWriter::new(file), &fields));
-    if let Err(failure) = ended {
+    if let Err(failure) = write_table(args.format, &fields, folder, file) {
         // A part of a table looks like a whole one.
         let _ = fs::remove_file(out);
         return Err(failure.at(&out.display().to_string()));
     }
     Ok(0)
+}
+
+/// Writes the result lines of a crawl as a table.
+fn write_table(
+    format: Format,
+    fields: &[Field],
+    folder: &Path,
+    out: impl Write + Send,
+) -> Result<(), Failure> {
+    let out = BufWriter::new(out);
+    match format {
+        Format::Csv => export(folder, &mut Csv::new(out, fields)),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => {
+            let mut table = ParquetFile::new(out, fields).map_err(Failure::Write)?;
+            export(folder, &mut table)
+        }
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => unreachable!("check_format refuses it"),
+    }
+}
+
+/// Checks that a format has columns of these fields, and that this build has the format.
+fn check_format(format: Format, fields: &[Field]) -> Result<(), Usage> {
+    if format == Format::Csv {
+        return Ok(());
+    }
+    if cfg!(not(feature = "parquet")) {
+        return Err(Usage(
+            "--parquet: this argiope was built without it; build one with `cargo install --locked --path . \
+             --features parquet`, or use --csv"
+                .to_owned(),
+        ));
+    }
+    let mut names = HashSet::new();
+    match fields.iter().find(|field| !names.insert(&field.name)) {
+        None => Ok(()),
+        Some(field) => Err(Usage(format!(
+            "--parquet: {:?} is given twice; the columns of a Parquet file have different names",
+            field.name
+        ))),
+    }
 }
 
 /// Why a table is not whole.
@@ -94,7 +175,7 @@ fn export(folder: &Path, table: &mut impl Table) -> Result<(), Failure> {
     let mut reader = LineReader::results(folder, LINE_MAX).map_err(Failure::Read)?;
     let (mut bad, mut first_bad) = (0_u64, None);
     while let Some(line) = reader.next().map_err(Failure::Read)? {
-        let row = match line.end {
+        let added = match line.end {
             LineEnd::Unfinished => {
                 log::warn!(
                     "the last line of {} has no end and is left out: the crawl runs, or it was killed",
@@ -102,13 +183,18 @@ fn export(folder: &Path, table: &mut impl Table) -> Result<(), Failure> {
                 );
                 continue;
             }
-            LineEnd::Whole => Row::parse(line.text),
-            LineEnd::TooLong => Err(format!("it is longer than {LINE_MAX} bytes")),
-            _ => Err("it has no end".to_owned()),
+            LineEnd::Whole => Row::parse(line.text)
+                .map_err(AddError::Value)
+                .and_then(|row| table.add(&row)),
+            LineEnd::TooLong => Err(AddError::Value(format!(
+                "it is longer than {LINE_MAX} bytes"
+            ))),
+            _ => Err(AddError::Value("it has no end".to_owned())),
         };
-        match row {
-            Ok(row) => table.add(&row).map_err(Failure::Write)?,
-            Err(reason) => {
+        match added {
+            Ok(()) => {}
+            Err(AddError::Write(error)) => return Err(Failure::Write(error)),
+            Err(AddError::Value(reason)) => {
                 bad += 1;
                 let place = || format!("line {} of {}: {reason}", line.number, line.file.display());
                 first_bad.get_or_insert_with(place);

@@ -108,6 +108,17 @@ fn fields_of_all_result_lines_are_exported_as_csv() {
     assert!(named, "{}", damaged.err);
 }
 
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn export_as_parquet_names_the_feature_that_the_build_lacks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("results.jsonl"), "{\"id\": 1}\n").expect("a file");
+    let args = ["export", ".", "--parquet", "id", "-o", "a.parquet"];
+    let refused = Going::start(&args, folder.path(), b"").wait();
+    check_refused(&refused, &["--parquet", "--features parquet", "--csv"]);
+    assert!(!folder.path().join("a.parquet").exists());
+}
+
 #[test]
 fn settings_of_files_are_refused_for_lines_on_standard_output() {
     for setting in [

@@ -1,10 +1,9 @@
 //! Writes rows as CSV (RFC 4180), with LF as line end.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
-use super::Table;
-use super::fields::{Field, Row};
+use super::fields::{Field, Row, text_of};
+use super::{AddError, Table};
 
 /// A CSV file: the names of the fields, then a line for each row.
 pub struct Csv<'a, W: Write> {
@@ -42,7 +41,7 @@ impl<'a, W: Write> Csv<'a, W> {
 }
 
 impl<W: Write> Table for Csv<'_, W> {
-    fn add(&mut self, row: &Row<'_>) -> io::Result<()> {
+    fn add(&mut self, row: &Row<'_>) -> Result<(), AddError> {
         self.write_head()?;
         self.line.clear();
         for (at, field) in self.fields.iter().enumerate() {
@@ -51,15 +50,11 @@ impl<W: Write> Table for Csv<'_, W> {
             }
             match row.get(field) {
                 None => {}
-                Some(json) if json.starts_with('"') => {
-                    let text: Cow<'_, str> = serde_json::from_str(json)?;
-                    push_text(&text, &mut self.line);
-                }
-                Some(json) => push_text(json, &mut self.line),
+                Some(json) => push_text(&text_of(json, field)?, &mut self.line),
             }
         }
         self.line.push('\n');
-        self.out.write_all(self.line.as_bytes())
+        Ok(self.out.write_all(self.line.as_bytes())?)
     }
 
     fn finish(&mut self) -> io::Result<()> {

@@ -1,9 +1,11 @@
-//! Fields of result lines by their names: a key, or a path of keys as in `error.kind`.
+//! Fields of result lines by their names, a key or a path of keys as in `error.kind`, and the type of each.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
+use super::AddError;
 use crate::cli::Usage;
 
 /// A column: keys from the outside in.
@@ -11,7 +13,25 @@ use crate::cli::Usage;
 pub struct Field {
     /// Its name, as it was given.
     pub name: String,
+    /// The type of its values.
+    pub kind: Kind,
     keys: Vec<String>,
+}
+
+/// The type of the values of a field. Each may be null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Integer,
+    Boolean,
+    Text,
+    /// RFC 3339 in UTC with nanoseconds.
+    Time,
+    /// A number that may have a fraction.
+    Seconds,
+    /// A list of texts.
+    Texts,
+    /// An object, or anything.
+    Json,
 }
 
 impl Field {
@@ -22,33 +42,37 @@ impl Field {
     pub fn parse(name: &str) -> Result<Field, Usage> {
         let keys: Vec<String> = name.split('.').map(str::to_owned).collect();
         let known = KEYS.iter().find(|(key, _)| *key == keys[0]);
-        let Some((key, below)) = known else {
+        let Some((key, shape)) = known else {
             let all: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
             return Err(Usage(format!(
                 "{name:?} is no field of a result line: give one of {}",
                 all.join(", ")
             )));
         };
-        let is_known = match (keys.get(1), below) {
-            (None, _) => true,
-            (Some(_), Below::Any) => true,
-            (Some(below_key), Below::Keys(all)) => {
-                keys.len() == 2 && all.contains(&below_key.as_str())
-            }
+        let kind = match (shape, &keys[1..]) {
+            (Shape::Value(kind), []) => Some(*kind),
+            (Shape::Object(_), []) | (Shape::Any, _) => Some(Kind::Json),
+            (Shape::Object(all), [below]) => (all.iter())
+                .find(|(key, _)| key == below)
+                .map(|(_, kind)| *kind),
+            _ => None,
         };
-        if is_known {
+        if let Some(kind) = kind {
             return Ok(Field {
                 name: name.to_owned(),
+                kind,
                 keys,
             });
         }
-        Err(Usage(match below {
-            Below::Keys([]) => format!("{name:?} is no field: {key} is one value"),
-            Below::Keys(all) => {
-                let all: Vec<String> = all.iter().map(|below| format!("{key}.{below}")).collect();
+        Err(Usage(match shape {
+            Shape::Value(_) => format!("{name:?} is no field: {key} is one value"),
+            Shape::Object(all) => {
+                let all: Vec<String> = (all.iter())
+                    .map(|(below, _)| format!("{key}.{below}"))
+                    .collect();
                 format!("{name:?} is no field: give {key}, {}", all.join(", "))
             }
-            Below::Any => format!("{name:?} is no field"),
+            Shape::Any => format!("{name:?} is no field"),
         }))
     }
 }
@@ -80,78 +104,126 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What a key has below it.
-enum Below {
-    /// These keys, if any.
-    Keys(&'static [&'static str]),
+/// The text that a JSON string is, or the JSON of another value.
+///
+/// # Errors
+/// An escape in it is no character: half of a surrogate pair.
+pub fn text_of<'a>(json: &'a str, field: &Field) -> Result<Cow<'a, str>, AddError> {
+    match json.strip_prefix('"') {
+        None => Ok(json.into()),
+        Some(rest) if !json.contains('\\') => Ok(rest.trim_end_matches('"').into()),
+        Some(_) => serde_json::from_str(json)
+            .map(Cow::Owned)
+            .map_err(|error| AddError::Value(format!("{}: {error}", field.name))),
+    }
+}
+
+/// What a key leads to.
+enum Shape {
+    /// One value.
+    Value(Kind),
+    /// An object with these keys.
+    Object(&'static [(&'static str, Kind)]),
     /// What the user gave.
     Any,
 }
 
-const VALUE: Below = Below::Keys(&[]);
+const INTEGER: Shape = Shape::Value(Kind::Integer);
+const BOOLEAN: Shape = Shape::Value(Kind::Boolean);
+const TEXT: Shape = Shape::Value(Kind::Text);
+const TIME: Shape = Shape::Value(Kind::Time);
+const SECONDS: Shape = Shape::Value(Kind::Seconds);
+const TEXTS: Shape = Shape::Value(Kind::Texts);
 
 /// The keys of a result line.
-const KEYS: &[(&str, Below)] = &[
-    ("id", VALUE),
-    ("parent", VALUE),
-    ("seed", VALUE),
-    ("final", VALUE),
-    ("kind", VALUE),
-    ("url", VALUE),
-    ("method", VALUE),
-    ("depth", VALUE),
-    ("attempt", VALUE),
-    ("scopes", VALUE),
-    ("status", VALUE),
-    ("error", Below::Keys(&["kind", "code", "detail"])),
-    ("truncated", VALUE),
-    ("redirect", VALUE),
-    ("version", VALUE),
-    ("content_type", VALUE),
-    ("remote", VALUE),
-    ("local", VALUE),
-    ("reused", VALUE),
+const KEYS: &[(&str, Shape)] = &[
+    ("id", INTEGER),
+    ("parent", INTEGER),
+    ("seed", BOOLEAN),
+    ("final", BOOLEAN),
+    ("kind", TEXT),
+    ("url", TEXT),
+    ("method", TEXT),
+    ("depth", INTEGER),
+    ("attempt", INTEGER),
+    ("scopes", TEXTS),
+    ("status", INTEGER),
+    (
+        "error",
+        Shape::Object(&[
+            ("kind", Kind::Text),
+            ("code", Kind::Text),
+            ("detail", Kind::Text),
+        ]),
+    ),
+    ("truncated", TEXT),
+    ("redirect", TEXT),
+    ("version", TEXT),
+    ("content_type", TEXT),
+    ("remote", TEXT),
+    ("local", TEXT),
+    ("reused", BOOLEAN),
     (
         "tls",
-        Below::Keys(&["version", "cipher", "resumed", "verified"]),
+        Shape::Object(&[
+            ("version", Kind::Text),
+            ("cipher", Kind::Text),
+            ("resumed", Kind::Boolean),
+            ("verified", Kind::Boolean),
+        ]),
     ),
-    ("bytes_wire", VALUE),
-    ("bytes_body", VALUE),
-    ("digest", VALUE),
-    ("links", VALUE),
-    ("robots", Below::Keys(&["meta", "header"])),
-    ("warc", Below::Keys(&["file", "offset", "length"])),
-    ("started", VALUE),
-    ("due", VALUE),
-    ("sent", VALUE),
-    ("dns", VALUE),
-    ("connect", VALUE),
-    ("tls_handshake", VALUE),
-    ("request", VALUE),
-    ("first_byte", VALUE),
-    ("headers", VALUE),
-    ("body", VALUE),
-    ("ended", VALUE),
-    ("latency", VALUE),
-    ("server_latency", VALUE),
-    ("clock", VALUE),
-    ("bound", VALUE),
-    ("refetched", VALUE),
-    ("lateness", VALUE),
-    ("delay", VALUE),
+    ("bytes_wire", INTEGER),
+    ("bytes_body", INTEGER),
+    ("digest", TEXT),
+    ("links", INTEGER),
+    (
+        "robots",
+        Shape::Object(&[("meta", Kind::Texts), ("header", Kind::Texts)]),
+    ),
+    (
+        "warc",
+        Shape::Object(&[
+            ("file", Kind::Text),
+            ("offset", Kind::Integer),
+            ("length", Kind::Integer),
+        ]),
+    ),
+    ("started", TIME),
+    ("due", TIME),
+    ("sent", TIME),
+    ("dns", SECONDS),
+    ("connect", SECONDS),
+    ("tls_handshake", SECONDS),
+    ("request", SECONDS),
+    ("first_byte", SECONDS),
+    ("headers", SECONDS),
+    ("body", SECONDS),
+    ("ended", SECONDS),
+    ("latency", SECONDS),
+    ("server_latency", SECONDS),
+    ("clock", TEXT),
+    ("bound", BOOLEAN),
+    ("refetched", BOOLEAN),
+    ("lateness", SECONDS),
+    ("delay", SECONDS),
     (
         "hold",
-        Below::Keys(&["from", "seconds", "source", "scopes", "redirect"]),
+        Shape::Object(&[
+            ("from", Kind::Time),
+            ("seconds", Kind::Seconds),
+            ("source", Kind::Text),
+            // Seconds by scope.
+            ("scopes", Kind::Json),
+            ("redirect", Kind::Seconds),
+        ]),
     ),
-    ("robots_ignored", VALUE),
-    ("proxied", VALUE),
-    ("meta", Below::Any),
+    ("robots_ignored", BOOLEAN),
+    ("proxied", BOOLEAN),
+    ("meta", Shape::Any),
 ];
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
@@ -187,17 +259,41 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_are_the_keys_that_are_documented() {
+    fn the_fields_are_the_keys_that_are_documented_with_their_types() {
         let page = include_str!("../../../docs/reference/results.md");
         let (_, table) = page
             .split_once("| key | value | meaning |")
             .expect("a table");
         let table = table.split("\n\n").next().unwrap_or_default();
         let rows = table.lines().filter_map(|row| row.strip_prefix("| `"));
-        let documented: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
-        let mut known: BTreeSet<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+        let cells = |row: &'static str| {
+            let mut cells = row.split(" | ");
+            let key = cells.next()?.strip_suffix('`')?;
+            let value = cells.next()?;
+            Some((key, value.trim_end_matches(" or null")))
+        };
+        let documented: BTreeMap<&str, &str> = rows.filter_map(cells).collect();
+        let mut known: BTreeMap<&str, &str> = BTreeMap::new();
+        for (key, _) in KEYS {
+            let value = match Field::parse(key).expect("a field").kind {
+                Kind::Integer => "integer",
+                Kind::Boolean => "boolean",
+                Kind::Text => "text",
+                Kind::Time => "time",
+                Kind::Seconds => "seconds",
+                Kind::Texts => "list of texts",
+                Kind::Json if *key == "meta" => "any JSON",
+                Kind::Json => "object",
+            };
+            known.insert(key, value);
+        }
+        // Absent rather than null.
+        for key in ["bound", "refetched", "robots_ignored"] {
+            assert_eq!(known.insert(key, "true, or absent"), Some("boolean"));
+        }
+        known.insert("proxied", "boolean, or absent");
         // A file has no such lines.
-        known.insert("seq");
+        known.insert("seq", "integer, or absent");
         assert_eq!(known, documented);
     }
 }
