@@ -310,7 +310,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("restoring", "work frontier requests network journal"),
     ("rotating", "output journal"),
     ("runs", "control frontier throttle network output"),
-    ("scope_orders", "throttle"),
+    ("scope_orders", "throttle orders steering"),
     ("scopes", "work frontier throttle"),
     ("searching", "frontier throttle network steering"),
     ("seen", "control frontier journal"),

@@ -34,6 +34,7 @@ mod scopes;
 mod search;
 mod tickets;
 mod view;
+mod visits;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -44,6 +45,7 @@ pub use self::saved::summary_of;
 pub use self::scopes::covers_many_scopes;
 pub(crate) use self::search::{ScopeSearch, ScopeState};
 pub use self::tickets::TicketId;
+pub(crate) use self::visits::{ForgetId, Forgetting};
 
 use self::accounts::Accounts;
 use self::history::History;
@@ -54,6 +56,7 @@ use self::saved::{SavedScopes, UnsavedScopes};
 use self::scope_table::ScopeTable;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
+use self::visits::Visits;
 use super::cause::WaitCause;
 use super::decision::Decision;
 use super::scope::{Change, NO_INDEX, NOT_CAPPED, Profile, Queued, Scope};
@@ -129,6 +132,8 @@ pub struct Throttle {
     saved: SavedScopes,
     /// Scopes that are to be saved for a later one.
     unsaved: UnsavedScopes,
+    /// Orders about many scopes.
+    visits: Visits,
     secret: Secret,
 }
 
@@ -211,6 +216,7 @@ impl Throttle {
             history: History::default(),
             saved: SavedScopes::new(&secret),
             unsaved: UnsavedScopes::default(),
+            visits: Visits::default(),
             secret,
         }
     }
@@ -515,7 +521,9 @@ impl Throttle {
             if slot == NO_INDEX {
                 return None;
             }
-            let ticket = self.tickets.by_slot(slot).expect("a ticket in line exists");
+            let key = self.tickets.key_of(slot).expect("a ticket in line exists");
+            self.refresh_ticket(TicketId(key), now);
+            let ticket = self.ticket(TicketId(key));
             if let Some((blocker, _)) = self.blocker_of_ticket(ticket, now) {
                 if blocker == id {
                     return None;
@@ -526,7 +534,6 @@ impl Throttle {
                 continue;
             }
             self.dequeue_departing(id);
-            let key = self.tickets.key_of(slot).expect("a ticket in line exists");
             self.charge(TicketId(key), now);
             return Some(Grant::Depart(TicketId(key)));
         }
@@ -537,6 +544,7 @@ impl Throttle {
         let Some(lane) = self.first_offered(id) else {
             return Checked::Nothing;
         };
+        self.refresh_lane(lane, now);
         let claims = self.lanes[lane as usize].passed_over >= PASSED_OVER_MAX;
         if let Some((blocker, wants_slot)) = self.blocker_of_lane(lane, now, claims) {
             if wants_slot {

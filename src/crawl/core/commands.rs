@@ -63,7 +63,10 @@ impl<I: Io> Core<I> {
                     }
                 }
                 Command::Exclude(exclusion, on) => self.set_exclusion(&exclusion, on),
-                Command::Forget(name) => drop(self.throttle.forget(&name, self.now)),
+                Command::Forget(name) => {
+                    // Nobody waits for its end.
+                    let _ = self.throttle.forget(&name, self.now);
+                }
                 Command::HostPriority(host, priority) => self.set_host_priority(&host, priority),
             }
         }

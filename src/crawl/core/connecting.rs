@@ -97,11 +97,11 @@ impl<I: Io> Core<I> {
         };
         let connections_max = self.workload.connections_max();
         let idle_max = connections_max.saturating_sub(self.throttle.in_flight());
-        let throttle = &mut self.throttle;
+        let (throttle, now) = (&mut self.throttle, self.now);
         // A further address is one scope more, which must have a free slot.
         let slot_at = |address| {
             let scope = throttle.address_scope(address);
-            let has_place = scope.is_none_or(|scope| throttle.try_add(flight.ticket, scope));
+            let has_place = scope.is_none_or(|scope| throttle.try_add(flight.ticket, scope, now));
             has_place.then(|| throttle.backoff_slot(flight.ticket))
         };
         let step = self

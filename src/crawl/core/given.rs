@@ -30,7 +30,7 @@ impl<I: Io> Core<I> {
             Resource::ChangeScope => self.order_scope(&asked),
             Resource::MergeScope => self.order_scope_keys(&asked),
             Resource::HostPriority => self.order_host_priority(&asked),
-            Resource::ForgetScope => self.order_forget(&asked),
+            Resource::ForgetScope => self.order_forget(asked),
             Resource::CancelScope => self.order_cancel(&asked),
             Resource::Rotate => self.order_rotation(&asked),
             Resource::AddSeeds => self.order_seeds(&asked),

@@ -224,6 +224,7 @@ impl<I: Io> Core<I> {
         self.update_outage();
         self.advance_seen();
         self.advance_spill();
+        self.advance_scope_orders();
         if self.control.phase().is_fetching() {
             self.forget_orders();
         }

@@ -208,9 +208,9 @@ impl<I: Io> Core<I> {
         json!({"at": wall.to_string(), "uid": uid, "from": from, "order": order})
     }
 
-    /// Records an order that came by no connection.
-    pub fn record_signalled_order(&mut self, order: &str, mut facts: Value) {
-        let mut line = self.order_line(None, order);
+    /// Records an order that no connection waits for; `via`: by which it came.
+    pub fn record_order_of(&mut self, via: Option<Via>, order: &str, mut facts: Value) {
+        let mut line = self.order_line(via, order);
         if let (Value::Object(line), Value::Object(facts)) = (&mut line, &mut facts) {
             line.append(facts);
         }

@@ -12,6 +12,7 @@ use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::state::record::About;
 use crate::state::replay::Facts;
+use crate::throttle::engine::ForgetId;
 use crate::throttle::settings::ScopePatch;
 
 /// The cancellations that the journal has, so that each is recorded once and removed when it is over.
@@ -19,10 +20,23 @@ use crate::throttle::settings::ScopePatch;
 pub struct Orders {
     /// A reload that waits for its configuration.
     pub reloading: Option<Reloading>,
+    /// Orders to forget what was learned of many scopes, until all were visited.
+    pub forgetting: Vec<ForgetOrder>,
     /// The settings that scopes were given, in this run and in earlier ones.
     pub scopes: BTreeMap<String, ScopePatch>,
     /// Requests whose cancellation the journal has, by their numbers.
     recorded_cancels: BTreeSet<u64>,
+}
+
+/// An order to forget what was learned of many scopes.
+#[derive(Debug)]
+pub struct ForgetOrder {
+    /// Its number.
+    pub id: ForgetId,
+    /// A pattern, or `default`.
+    pub name: String,
+    /// Who waits for its end.
+    pub asked: Asked,
 }
 
 /// A reload that waits for its configuration.

@@ -164,6 +164,7 @@ impl<I: Io> Core<I> {
         }
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));
         self.keep_offers();
+        self.finish_scope_orders();
         // Links of the last pages may have ended unsent in this very turn.
         self.put_all_unsent();
         self.control.set_phase(Phase::Flushing { reason, until });

@@ -131,7 +131,7 @@ impl<I: Io> Core<I> {
                 count => format!("{count} settings have changed"),
             };
             log::warn!("the configuration is reloaded: {settings}");
-            return self.record_signalled_order("reload", facts);
+            return self.record_order_of(None, "reload", facts);
         };
         let reply = json!({
             "applied": applied,

@@ -5,8 +5,10 @@ use serde_json::{Map, Value, json};
 use crate::admin::response::Response;
 use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, patch_text};
 use crate::crawl::core::Core;
+use crate::crawl::core::orders::ForgetOrder;
 use crate::crawl::steering::Asked;
 use crate::io::Io;
+use crate::throttle::engine::Forgetting;
 use crate::throttle::settings::ScopePatch;
 
 impl<I: Io> Core<I> {
@@ -71,12 +73,51 @@ impl<I: Io> Core<I> {
         self.acknowledge_order(asked, "withdraw", facts, reply);
     }
 
-    /// Forgets what was learned of a scope, of a pattern, or of all (`default`).
-    pub fn order_forget(&mut self, asked: &Asked) {
-        let Some(name) = self.scope_of(asked) else {
+    /// Forgets what was learned of a scope, of a pattern, or of all (`default`). Of many scopes it is answered when all
+    /// were visited.
+    pub fn order_forget(&mut self, asked: Asked) {
+        let Some(name) = self.scope_of(&asked) else {
             return;
         };
-        let scopes = self.throttle.forget(&name, self.now);
+        match self.throttle.forget(&name, self.now) {
+            Forgetting::Done(scopes) => self.acknowledge_forget(&asked, &name, scopes),
+            Forgetting::Going(id) => {
+                let late = Response::json(202, &json!({"scope": name, "scopes": null}));
+                self.steering.respond_later(asked.key, late);
+                self.orders.forgetting.push(ForgetOrder { id, name, asked });
+            }
+        }
+    }
+
+    /// Goes on with orders about many scopes, and answers those that are over.
+    pub fn advance_scope_orders(&mut self) {
+        if self.throttle.advance_visits(self.now) {
+            self.wakeups.turn_again();
+        }
+        while let Some((id, scopes)) = self.throttle.poll_forgotten() {
+            let orders = &mut self.orders.forgetting;
+            // A program does not wait for it.
+            if let Some(at) = orders.iter().position(|order| order.id == id) {
+                let ForgetOrder { name, asked, .. } = orders.remove(at);
+                match self.steering.waits_for_answer(asked.key) {
+                    true => self.acknowledge_forget(&asked, &name, scopes),
+                    false => {
+                        let facts = json!({"scope": name, "scopes": scopes});
+                        self.record_order_of(Some(asked.via), "forget", facts);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends orders about many scopes: nothing more is sent.
+    pub fn finish_scope_orders(&mut self) {
+        while !self.orders.forgetting.is_empty() {
+            self.advance_scope_orders();
+        }
+    }
+
+    fn acknowledge_forget(&mut self, asked: &Asked, name: &str, scopes: usize) {
         let facts = json!({"scope": name, "scopes": scopes});
         self.acknowledge_order(asked, "forget", facts.clone(), facts);
     }

@@ -97,7 +97,8 @@ impl<I: Io> Core<I> {
     }
 
     /// One scope: its present state, and its pacing so far.
-    pub fn scope(&self, name: &str) -> Response {
+    pub fn scope(&mut self, name: &str) -> Response {
+        self.throttle.refresh_named(name, self.now);
         let pacing = ScopePacing::named(&self.throttle, name, self.now);
         if pacing.is_none() && self.throttle.view(name, self.now).is_none() {
             let message = format!(

@@ -1,9 +1,6 @@
 //! Learned limits of evicted scopes, until they expire.
 
 use super::super::backoff::{LEARNED_KEPT_FOR, Learned};
-use super::Throttle;
-use super::scopes::covers_many_scopes;
-use crate::base::ids::ScopeId;
 use crate::base::keys::ScopeKey;
 use crate::base::sharded::ShardedTable;
 use crate::base::time::Instant;
@@ -73,39 +70,6 @@ impl LearnedLimits {
             false => ShardedTable::new(),
         };
         self.since = now;
-    }
-}
-
-impl Throttle {
-    /// Forgets what was learned of a scope; of all scopes in use that a pattern matches; or of all (`default`): the
-    /// limits that refusals have shown, and AutoThrottle's delays. Holds, minimum gaps and quotas stay. Returns the
-    /// number of scopes.
-    pub(crate) fn forget(&mut self, name: &str, now: Instant) -> usize {
-        let ids: Vec<ScopeId> = match covers_many_scopes(name) {
-            true => {
-                let is_covered = |id: &ScopeId| {
-                    let scope = self.scope_table.get(*id);
-                    let learns = scope.is_some_and(|scope| scope.has_rules());
-                    learns && self.settings.covers(name, self.scope_table.name(*id))
-                };
-                self.scope_table.ids().filter(is_covered).collect()
-            }
-            // What was kept of it is restored first: it may have a hold.
-            false => vec![self.scope(name)],
-        };
-        if name == "default" {
-            self.learned = LearnedLimits::default();
-        }
-        for id in &ids {
-            let name = self.scope_table.name(*id);
-            let settings = &self.scope_ref(*id).profile.settings;
-            let strategy = self.strategies.of(name, settings);
-            self.scope_mut(*id).forget(strategy);
-            // It is recorded before the order is acknowledged.
-            self.mark_held(*id);
-            self.evict_or_schedule(*id, now);
-        }
-        ids.len()
     }
 }
 

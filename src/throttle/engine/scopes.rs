@@ -222,8 +222,10 @@ impl Throttle {
     /// Replaces the configured settings of a scope from now on; an empty patch removes them.
     /// Learned state is kept where it still applies.
     ///
-    /// Checks one scope; if the name [covers many scopes](covers_many_scopes), all existing ones.
+    /// Checks one scope; if the name [covers many scopes](covers_many_scopes), all existing ones: the next few by each
+    /// [`Throttle::advance_visits`], and any before something is sent under it.
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
+        self.refresh_entries(now);
         if name == "default" {
             self.settings.change_default(patch);
         } else if patch == ScopePatch::default() {
@@ -252,21 +254,20 @@ impl Throttle {
                 self.profiles.insert(entry, Arc::new(fresh));
             }
         }
-        for id in self.scope_table.ids() {
-            self.refresh(id, now);
-        }
+        self.begin_refresh(now);
     }
 
     /// Replaces the configured settings of all scopes from now on, but for `ordered`, the entries that were set since:
     /// these hold over them. The bound on requests in flight stays. What scopes have learned is kept.
     ///
-    /// Checks all existing scopes if any setting differs.
+    /// Checks all existing scopes if any setting differs, as [`Throttle::set_scope`] does.
     pub(crate) fn change_settings(
         &mut self,
         configured: &ThrottleSettings,
         ordered: &BTreeMap<String, ScopePatch>,
         now: Instant,
     ) {
+        self.refresh_entries(now);
         let mut settings = ThrottleSettings {
             concurrent_requests: self.settings.concurrent_requests,
             started: self.settings.started,
@@ -290,9 +291,7 @@ impl Throttle {
         let entries = self.settings.scopes.keys();
         let profiles = entries.map(|name| (name.clone(), Arc::new(profile(&self.settings, name))));
         self.profiles = profiles.collect();
-        for id in self.scope_table.ids() {
-            self.refresh(id, now);
-        }
+        self.begin_refresh(now);
     }
 
     /// The entry of a host with a quota alone keeps the pace that it was given when it became known as a host.
@@ -318,7 +317,7 @@ impl Throttle {
     }
 
     /// Applies the present settings to a scope if they differ from its own.
-    fn refresh(&mut self, id: ScopeId, now: Instant) {
+    pub(super) fn refresh(&mut self, id: ScopeId, now: Instant) {
         let Some(scope) = self.scope_table.get(id) else {
             return;
         };

@@ -122,7 +122,8 @@ impl Throttle {
 
     /// Adds a scope to a released request if the scope has a free slot: another address is about to
     /// be tried.
-    pub(crate) fn try_add(&mut self, ticket: TicketId, scope: ScopeId) -> bool {
+    pub(crate) fn try_add(&mut self, ticket: TicketId, scope: ScopeId, now: Instant) -> bool {
+        self.refresh_stale(scope, now);
         if self.ticket(ticket).held.iter().any(|held| held.id == scope) {
             return true;
         }
@@ -148,6 +149,7 @@ impl Throttle {
         costs: &[(ScopeId, f64)],
         now: Instant,
     ) -> bool {
+        self.refresh_ticket(ticket, now);
         let mut charges = std::mem::take(&mut self.ticket_mut(ticket).charges);
         if charges.is_empty() {
             return true;

@@ -1,6 +1,8 @@
 //! Changes of settings during a crawl.
 
 use super::world::*;
+use crate::base::ids::LaneId;
+use crate::throttle::engine::Forgetting;
 use crate::throttle::settings::ScopePatch;
 
 fn delay(seconds: f64) -> ScopePatch {
@@ -64,6 +66,84 @@ fn f81_a_changed_pattern_changes_the_scopes_below_it_and_no_other() {
     world.run(at(60.0));
     assert_eq!(differ(&world.gaps(below), &[3.0; 5]), None);
     assert_eq!(differ(&world.gaps(other), &[1.0; 5]), None);
+}
+
+/// Under many scopes of their own, of which none but the first is visited unless `visits`: the shortest and the longest
+/// gap that began before a change and ended after it, in seconds.
+fn gaps_over(change: impl FnOnce(&mut World), visits: bool) -> (f64, f64) {
+    let mut world = World::new(pace(1, 2.0, 0.0));
+    world.throttle.set_units_per_visit(1);
+    let names: Vec<String> = (0..40).map(|number| format!("{number}.test")).collect();
+    let lanes: Vec<LaneId> = names.iter().map(|name| world.lane(&[name])).collect();
+    for lane in &lanes {
+        world.queue(*lane, 9, page(0.01));
+    }
+    world.run(at(3.0));
+    change(&mut world);
+    while visits && world.throttle.advance_visits(world.now) {}
+    world.run(at(60.0));
+    let over = lanes.iter().map(|lane| world.gaps(*lane)[1]);
+    over.fold((f64::MAX, 0.0), |(least, most), gap| {
+        (gap.min(least), gap.max(most))
+    })
+}
+
+#[test]
+fn f81_a_change_of_many_scopes_holds_for_those_that_are_not_visited_yet() {
+    let change = |name: &'static str, seconds: f64| {
+        move |world: &mut World| {
+            let now = world.now;
+            world.throttle.set_scope(name, delay(seconds), now);
+        }
+    };
+    for visits in [false, true] {
+        for name in ["default", "*.test"] {
+            let gaps = gaps_over(change(name, 5.0), visits);
+            assert_eq!(
+                differ(&[gaps.0, gaps.1], &[5.0, 5.0]),
+                None,
+                "{name} {visits}"
+            );
+        }
+    }
+    // What waits by the settings of before is found when it is visited.
+    let gaps = gaps_over(change("default", 1.5), true);
+    assert_eq!(differ(&[gaps.0, gaps.1], &[1.5, 1.5]), None);
+    // A second change finds scopes that have not had the first.
+    let twice = |world: &mut World| {
+        change("default", 9.0)(world);
+        change("*.test", 4.0)(world);
+    };
+    let gaps = gaps_over(twice, false);
+    assert_eq!(differ(&[gaps.0, gaps.1], &[4.0, 4.0]), None);
+}
+
+#[test]
+fn what_was_learned_of_many_scopes_is_forgotten_in_steps() {
+    let mut world = World::new(pace(1, 1.0, 0.0));
+    world.throttle.set_units_per_visit(1);
+    let names: Vec<String> = (0..9).map(|number| format!("{number}.test")).collect();
+    for name in &names {
+        let lane = world.lane(&[name]);
+        let refused = Page {
+            status: 429,
+            ..page(0.01)
+        };
+        world.queue(lane, 3, refused);
+    }
+    world.run(at(0.5));
+    let now = world.now;
+    assert_eq!(world.throttle.forget("0.test", now), Forgetting::Done(1));
+    let Forgetting::Going(first) = world.throttle.forget("*.test", now) else {
+        panic!("it is over at once");
+    };
+    let Forgetting::Going(second) = world.throttle.forget("default", now) else {
+        panic!("it goes before the first");
+    };
+    while world.throttle.advance_visits(now) {}
+    assert_eq!(world.throttle.poll_forgotten(), Some((first, 9)));
+    let over = world.throttle.poll_forgotten();
+    assert_eq!(over.map(|(id, _)| id), Some(second));
 }
 
 #[test]

@@ -179,13 +179,22 @@ fn a_scope_is_added_to_a_released_request_only_with_a_free_slot() {
         }
     }
     let further = throttle.scope("further");
-    assert!(throttle.try_add(released[0], further));
-    assert!(throttle.try_add(released[0], further), "it has it already");
-    assert!(!throttle.try_add(released[1], further), "its slot is taken");
-    assert!(!throttle.try_add(released[1], first));
+    assert!(throttle.try_add(released[0], further, now));
+    assert!(
+        throttle.try_add(released[0], further, now),
+        "it has it already"
+    );
+    assert!(
+        !throttle.try_add(released[1], further, now),
+        "its slot is taken"
+    );
+    assert!(!throttle.try_add(released[1], first, now));
     throttle.cancel(released[0], now);
     // Scopes without state are evicted.
     let [first, further] = ["first", "further"].map(|name| throttle.scope(name));
-    assert!(throttle.try_add(released[1], further), "it was given back");
-    assert!(throttle.try_add(released[1], first));
+    assert!(
+        throttle.try_add(released[1], further, now),
+        "it was given back"
+    );
+    assert!(throttle.try_add(released[1], first, now));
 }

@@ -1,0 +1,238 @@
+//! Orders about many scopes, which are applied to the existing ones in steps: there may be ten million.
+//!
+//! Until a scope was visited it may have settings of before the last change, so it is refreshed before each decision
+//! that sends something under it. Nothing leaves sooner than the new settings permit.
+
+use std::collections::VecDeque;
+
+use super::Throttle;
+use super::learned::LearnedLimits;
+use super::scopes::covers_many_scopes;
+use super::tickets::TicketId;
+use crate::base::ids::ScopeId;
+use crate::base::time::Instant;
+use crate::base::units::Units;
+
+/// What is being applied.
+#[derive(Debug)]
+pub(super) struct Visits {
+    /// Scopes from this id on may have settings of before the last change.
+    stale_from: Option<u32>,
+    forgets: VecDeque<Forget>,
+    /// Those that are over, and the number of their scopes.
+    forgotten: VecDeque<(ForgetId, usize)>,
+    begun: u64,
+    units_per_step: u64,
+}
+
+/// An order to forget what was learned of many scopes.
+#[derive(Debug)]
+struct Forget {
+    id: ForgetId,
+    /// A pattern, or `default`.
+    name: String,
+    /// The next scope.
+    next: u32,
+    /// Scopes so far.
+    scopes: usize,
+}
+
+/// Number of an order to forget that is applied in steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForgetId(u64);
+
+/// How far an order to forget is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forgetting {
+    /// It is over, for so many scopes.
+    Done(usize),
+    /// [`Throttle::poll_forgotten`] returns it later.
+    Going(ForgetId),
+}
+
+/// Units of a step, some tenths of a millisecond.
+const UNITS_PER_STEP: u64 = 16_384;
+
+/// A scope and its name are in memory of their own, and the name is compared with patterns.
+const SCOPE_UNITS: usize = 32;
+
+/// Orders to forget that may wait. One more makes the first go on to its end at once.
+const FORGETS_MAX: usize = 64;
+
+impl Default for Visits {
+    fn default() -> Self {
+        Visits {
+            stale_from: None,
+            forgets: VecDeque::new(),
+            forgotten: VecDeque::new(),
+            begun: 0,
+            units_per_step: UNITS_PER_STEP,
+        }
+    }
+}
+
+impl Throttle {
+    /// Visits so many units of scopes in a step.
+    #[cfg(test)]
+    pub(crate) fn set_units_per_visit(&mut self, units: u64) {
+        self.visits.units_per_step = units;
+    }
+
+    /// The settings have changed: existing scopes are visited from now on, the first of them at once.
+    pub(super) fn begin_refresh(&mut self, now: Instant) {
+        self.visits.stale_from = Some(0);
+        self.advance_refresh(now);
+    }
+
+    /// Applies changes to the next few scopes. Returns whether there are more.
+    pub(crate) fn advance_visits(&mut self, now: Instant) -> bool {
+        if self.visits.stale_from.is_some() {
+            self.advance_refresh(now);
+        } else if let Some(forget) = self.visits.forgets.pop_front() {
+            let mut units = Units::new(self.visits.units_per_step);
+            self.advance_forget(forget, &mut units, now);
+        }
+        self.visits.stale_from.is_some() || !self.visits.forgets.is_empty()
+    }
+
+    /// Applies the present settings to a scope that was not visited since they changed.
+    pub(crate) fn refresh_named(&mut self, name: &str, now: Instant) {
+        if self.visits.stale_from.is_some()
+            && let Some(id) = self.scope_table.find(name)
+        {
+            self.refresh_stale(id, now);
+        }
+    }
+
+    /// The same for a scope by its id.
+    pub(super) fn refresh_stale(&mut self, id: ScopeId, now: Instant) {
+        if self.visits.stale_from.is_some_and(|from| id.0 >= from) {
+            self.refresh(id, now);
+        }
+    }
+
+    /// The same for the scopes of the settings' entries, by which further changes of settings go.
+    pub(super) fn refresh_entries(&mut self, now: Instant) {
+        if self.visits.stale_from.is_some() {
+            let names: Vec<String> = self.settings.scopes.keys().cloned().collect();
+            for name in names {
+                self.refresh_named(&name, now);
+            }
+        }
+    }
+
+    /// The same for the scopes of a lane.
+    pub(super) fn refresh_lane(&mut self, lane: u32, now: Instant) {
+        if self.visits.stale_from.is_some() {
+            for id in self.lanes[lane as usize].scopes_copy() {
+                self.refresh_stale(id, now);
+            }
+        }
+    }
+
+    /// The same for the scopes of a released request.
+    pub(super) fn refresh_ticket(&mut self, ticket: TicketId, now: Instant) {
+        if self.visits.stale_from.is_some() {
+            for id in self.ticket(ticket).ids() {
+                self.refresh_stale(id, now);
+            }
+        }
+    }
+
+    fn advance_refresh(&mut self, now: Instant) {
+        let mut units = Units::new(self.visits.units_per_step);
+        while let Some(next) = self.visits.stale_from {
+            if next as usize >= self.scope_table.ids_len() {
+                self.visits.stale_from = None;
+                return;
+            }
+            if units.is_spent() {
+                return;
+            }
+            units.spend(SCOPE_UNITS);
+            self.visits.stale_from = Some(next + 1);
+            self.refresh(ScopeId(next), now);
+        }
+    }
+
+    /// Forgets what was learned of a scope; of all scopes in use that a pattern matches; or of all (`default`): the
+    /// limits that refusals have shown, and AutoThrottle's delays. Holds, minimum gaps and quotas stay.
+    pub(crate) fn forget(&mut self, name: &str, now: Instant) -> Forgetting {
+        if !covers_many_scopes(name) {
+            // What was kept of it is restored first: it may have a hold.
+            let id = self.scope(name);
+            self.forget_scope(id, now);
+            return Forgetting::Done(1);
+        }
+        if name == "default" {
+            self.learned = LearnedLimits::default();
+        }
+        if self.visits.forgets.len() >= FORGETS_MAX
+            && let Some(first) = self.visits.forgets.pop_front()
+        {
+            self.advance_forget(first, &mut Units::unbounded(), now);
+        }
+        self.visits.begun += 1;
+        let id = ForgetId(self.visits.begun);
+        let forget = Forget {
+            id,
+            name: name.to_owned(),
+            next: 0,
+            scopes: 0,
+        };
+        let is_first = self.visits.forgets.is_empty() && self.visits.stale_from.is_none();
+        match is_first {
+            true => {
+                let mut units = Units::new(self.visits.units_per_step);
+                self.advance_forget(forget, &mut units, now);
+            }
+            false => self.visits.forgets.push_back(forget),
+        }
+        match self.visits.forgotten.back() {
+            Some((last, scopes)) if *last == id => {
+                let scopes = *scopes;
+                self.visits.forgotten.pop_back();
+                Forgetting::Done(scopes)
+            }
+            _ => Forgetting::Going(id),
+        }
+    }
+
+    /// The next order to forget that is over, and the number of its scopes.
+    pub(crate) fn poll_forgotten(&mut self) -> Option<(ForgetId, usize)> {
+        self.visits.forgotten.pop_front()
+    }
+
+    /// Goes on with an order to forget; what is left of it is the next one to go on with.
+    fn advance_forget(&mut self, mut forget: Forget, units: &mut Units, now: Instant) {
+        while !units.is_spent() {
+            let id = ScopeId(forget.next);
+            if forget.next as usize >= self.scope_table.ids_len() {
+                let over = (forget.id, forget.scopes);
+                return self.visits.forgotten.push_back(over);
+            }
+            forget.next += 1;
+            units.spend(SCOPE_UNITS);
+            let learns = self
+                .scope_table
+                .get(id)
+                .is_some_and(|scope| scope.has_rules());
+            if learns && (self.settings).covers(&forget.name, self.scope_table.name(id)) {
+                forget.scopes += 1;
+                self.forget_scope(id, now);
+            }
+        }
+        self.visits.forgets.push_front(forget);
+    }
+
+    fn forget_scope(&mut self, id: ScopeId, now: Instant) {
+        self.refresh_stale(id, now);
+        let name = self.scope_table.name(id);
+        let settings = &self.scope_ref(id).profile.settings;
+        let strategy = self.strategies.of(name, settings);
+        self.scope_mut(id).forget(strategy);
+        // It is recorded before the order is acknowledged.
+        self.mark_held(id);
+        self.evict_or_schedule(id, now);
+    }
+}
