@@ -310,6 +310,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("restoring", "work frontier requests network journal"),
     ("rotating", "output journal"),
     ("runs", "control frontier throttle network output"),
+    ("samples", "network output steering"),
     ("scope_orders", "throttle orders steering"),
     ("scopes", "work frontier throttle"),
     ("searching", "frontier throttle network steering"),

@@ -26,6 +26,8 @@ pub enum Resource {
     Status,
     /// The status, again and again.
     Events,
+    /// Totals of the last hour.
+    History,
     /// Scopes, sorted and filtered.
     Scopes,
     /// One scope with its pacing.
@@ -179,6 +181,7 @@ pub const ROUTES: &[Route] = &[
     get("/metrics", &[], Permission::Read, Resource::Metrics),
     get("/v1/status", &[], Permission::Read, Resource::Status),
     get("/v1/events", &[], Permission::Read, Resource::Events),
+    get("/v1/history", &[], Permission::Read, Resource::History),
     get(
         "/v1/scopes",
         &["sort", "state", "match", "limit"],
@@ -381,7 +384,7 @@ mod tests {
 
     #[test]
     fn the_page_and_its_events_need_the_right_to_read() {
-        for target in ["/", "/v1/events"] {
+        for target in ["/", "/v1/events", "/v1/history"] {
             let call = call("GET", target).expect("there is one");
             assert_eq!(call.permission, Permission::Read, "{target}");
         }

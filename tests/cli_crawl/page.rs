@@ -129,6 +129,7 @@ fn chromium_shows_what_the_server_saw_and_gives_orders() {
     check_orders(&mut browser, &server);
     // Nothing departs now.
     check_figures(&mut browser, &server);
+    check_history(&mut browser);
     check_hostile_names(&mut browser, crawl.folder());
     check_questions(&mut browser, &server);
     check_other_orders(&mut browser, &server, crawl.folder());
@@ -207,6 +208,24 @@ fn check_figures(browser: &mut Browser, server: &Server) {
     );
     assert_eq!(shown, json!([HOSTILE[1], refused.to_string()]));
     browser.wait("document.querySelectorAll('figure svg polyline[points]').length === 4");
+}
+
+/// Charts begin when the crawl did, not when the page was opened; what a page without a connection has missed is
+/// filled in; nothing is counted twice or left out.
+fn check_history(browser: &mut Browser) {
+    // The page was opened after sixty requests.
+    browser.wait("samples.length > 2 && samples[0].pages === 0 && samples.at(-1).elapsed > 8");
+    let is_filled = "samples.every((one, at) => !at || one.elapsed - samples[at - 1].elapsed < 7)";
+    browser.wait(is_filled);
+    browser.value("samples = [samples[0]]; Object.values(charts).forEach(draw)");
+    // With the next event there is a gap, until the connection is there again.
+    browser.wait("samples.length >= 2");
+    assert_eq!(browser.value(is_filled), json!(false));
+    browser.value("events.onopen()");
+    browser.wait(&format!("samples.length > 2 && {is_filled}"));
+    let shown = "Math.round(charts['chart-pages'].points.reduce((sum, point) => \
+        sum + point.value * (point.at - point.from), 0)) === last.pages";
+    browser.wait(shown);
 }
 
 /// Names are found and shown as text; the delay of a scope with such a name is set.

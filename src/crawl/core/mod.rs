@@ -40,6 +40,7 @@ mod report;
 mod restoring;
 mod rotating;
 mod runs;
+mod samples;
 mod scope_orders;
 mod searching;
 mod scopes;

@@ -37,6 +37,8 @@ impl<I: Io> Core<I> {
             self.steering.allow_log_level();
         }
         self.throttle.keep_history();
+        self.steering.history_mut().open();
+        self.take_sample(false);
         self.wake_host();
         Ok(address)
     }
@@ -101,9 +103,11 @@ impl<I: Io> Core<I> {
                 let state = call.parameter("state").unwrap_or_default().to_owned();
                 return self.begin_scopes(&asked, &state);
             }
-            Resource::Status | Resource::Scopes | Resource::Metrics | Resource::Decisions => {
-                self.answer_from_all(call)
-            }
+            Resource::Status
+            | Resource::History
+            | Resource::Scopes
+            | Resource::Metrics
+            | Resource::Decisions => self.answer_from_all(call),
             Resource::Scope => self.scope(&call.name),
             Resource::Host => self.host(&call.name),
             Resource::Url => return self.begin_url(&asked),
@@ -166,6 +170,7 @@ impl<I: Io> Core<I> {
         }
         let response = match call.resource {
             Resource::Status => self.status(),
+            Resource::History => self.history(),
             Resource::Metrics => {
                 let metrics = self.metrics(call.format);
                 Response::of(200, call.format.content_type(), metrics.into_bytes())
@@ -276,11 +281,12 @@ fn event_of(response: &Response) -> Vec<u8> {
     [b"data: ", response.body.as_slice(), b"\n"].concat()
 }
 
-/// Whether a call visits all scopes, or all requests in flight, so that it is the last one of its turn.
+/// Whether a call visits all scopes, all requests in flight or all samples, so that it is the last one of its turn.
 fn visits_all(resource: Resource) -> bool {
     matches!(
         resource,
         Resource::Status
+            | Resource::History
             | Resource::Metrics
             | Resource::Scopes
             | Resource::Decisions

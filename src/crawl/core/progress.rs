@@ -28,6 +28,7 @@ impl<I: Io> Core<I> {
             self.journal.count_time(self.now);
         }
         self.watch_memory();
+        self.take_sample(is_idle);
         if self.control.has_handles() {
             self.answer_handles();
         }

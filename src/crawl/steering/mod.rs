@@ -1,5 +1,6 @@
 //! The connections of operators: which request is answered next, what it may do, and replies that wait for the disk.
 
+mod history;
 mod searches;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,6 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::history::History;
+pub use self::history::{Measured, Sample};
 use self::searches::Searches;
 pub use self::searches::{Search, Subject};
 use crate::admin::access::{Access, Via};
@@ -33,6 +36,7 @@ pub struct Steering {
     served: Option<Key>,
     orders: LineFile,
     searches: Searches,
+    history: History,
     /// Whether operators may change the level of the log.
     sets_log_level: bool,
     /// The last calls that visited all scopes, with their answers.
@@ -86,6 +90,7 @@ impl Default for Steering {
             served: None,
             orders: LineFile::none(ORDERS),
             searches: Searches::default(),
+            history: History::default(),
             sets_log_level: false,
             recent: VecDeque::new(),
             visits: (Instant::START, 0),
@@ -283,6 +288,16 @@ impl Steering {
         &mut self.searches
     }
 
+    /// The totals of the last hour.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The same, to add to them.
+    pub fn history_mut(&mut self) -> &mut History {
+        &mut self.history
+    }
+
     /// Whether an order is on its way to the disk.
     pub fn is_recording(&self) -> bool {
         let mut connections = self.connections.values();
@@ -399,7 +414,7 @@ const ORDERS: FileId = FileId(13);
 /// Time for which an answer that visits all scopes is given again: it takes a millisecond or more.
 const REPEATED_FOR: Duration = Duration::from_secs(1);
 
-/// Such answers that are kept, some ten kilobytes each.
+/// Such answers that are kept, some ten kilobytes each; the history has a hundred.
 const KEPT_MAX: usize = 8;
 
 /// Answers that visit all scopes in one second, a millisecond or two each.

@@ -288,6 +288,7 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
         has_keys(&description, schema, &reply);
     };
     check("GET", "/v1/status", "", "Status");
+    check("GET", "/v1/history", "", "History");
     check("GET", "/v1/scopes", "", "Scopes");
     check("GET", "/v1/scopes?state=any", "", "ScopesInState");
     check("GET", "/v1/queues", "", "Queues");
@@ -319,6 +320,12 @@ fn the_description_has_the_routes_and_the_keys_of_the_replies() {
     let metrics = metrics.as_str().expect("it is text");
     assert!(metrics.contains("# TYPE argiope_"), "{metrics}");
     assert!(metrics.contains("10.0.0.1"), "{metrics}");
+    let sample = trial.ask_well("GET", "/v1/history", "")["samples"][0].clone();
+    let described = &description["components"]["schemas"]["History"];
+    let described = &described["properties"]["samples"]["items"]["properties"];
+    let described = described.as_object().expect("it has properties").keys();
+    let found = sample.as_object().expect("it is an object").keys();
+    assert!(described.eq(found), "each key of a sample is described");
     let present = trial.ask_well("GET", "/v1/scopes/10.0.0.1", "")["now"].clone();
     has_keys(&description, "Present", &present);
     let described = &description["components"]["schemas"]["Present"]["properties"];
@@ -414,6 +421,38 @@ fn a_stream_has_an_event_each_second_with_the_present_status() {
         serde_json::from_str(include_str!("../../../admin/openapi.json")).expect("it is JSON");
     has_keys(&description, "Status", &events[20 - 2]);
     assert_eq!(trial.world.borrow().closed, []);
+}
+
+#[test]
+fn the_history_has_the_totals_of_each_five_seconds_also_of_a_pause() {
+    let mut trial = Trial::new(100);
+    trial.run(7500);
+    trial.ask_well("POST", "/v1/pause", "");
+    trial.run(10_000);
+    let status = trial.ask_well("GET", "/v1/status", "");
+    let history = trial.ask_well("GET", "/v1/history", "");
+    assert_eq!(history["started"], status["started"]);
+    let samples = history["samples"].as_array().expect("a list");
+    let seconds = |sample: &Value| sample["elapsed"].as_f64().map(f64::round);
+    let seconds: Vec<f64> = samples.iter().filter_map(seconds).collect();
+    assert_eq!(seconds, [0.0, 5.0, 10.0, 15.0]);
+    let pages: Vec<u64> = (samples.iter())
+        .filter_map(|sample| sample["pages"].as_u64())
+        .collect();
+    assert_eq!(pages[0], 0);
+    assert!((90..=102).contains(&pages[1]), "{pages:?}");
+    assert_eq!(json!(pages[2]), status["pages"]);
+    assert_eq!(pages[2], pages[3]);
+    for key in ["bytes_wire", "server_latency", "lateness"] {
+        let last = &samples[3][key];
+        match key {
+            "bytes_wire" => assert_eq!(*last, status[key]),
+            _ => assert_eq!(last["count"], status[key]["count"], "{key}"),
+        }
+    }
+    let mean = |value: &Value| value["server_latency"]["mean"].as_f64().expect("a mean");
+    assert!((mean(&samples[3]) - mean(&status)).abs() < 1e-12);
+    assert!(samples[0]["server_latency"].is_null());
 }
 
 #[test]
