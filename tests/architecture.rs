@@ -324,6 +324,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ),
     ("given", "control frontier journal"),
     ("operators", "throttle network journal steering"),
+    ("vain_orders", "throttle orders"),
     ("views", "control throttle network output"),
     ("host_orders", "frontier journal"),
     ("host_view", "frontier flights network spill"),

@@ -127,8 +127,12 @@ impl Call {
         });
         let matching: Vec<_> = matching.collect();
         if matching.is_empty() {
-            let mut paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
-            paths.dedup();
+            let mut paths: Vec<&str> = Vec::new();
+            for route in ROUTES {
+                if !paths.contains(&route.path) {
+                    paths.push(route.path);
+                }
+            }
             let message = format!("there is no {path} here; there is {}", paths.join(", "));
             return Err(Response::error(404, &message));
         }
@@ -374,6 +378,9 @@ mod tests {
         check("DELETE", "/v1/status", Err(405));
         check("GET", "/v1/status?x=1", Err(400));
         check("GET", "/v1/scopes/%ff", Err(400));
+        let response = call("GET", "/x").expect_err("there is no such path");
+        let listed = String::from_utf8_lossy(&response.body).into_owned();
+        assert_eq!(listed.matches("/v1/scopes/{name},").count(), 1, "{listed}");
         let response = call("POST", "/v1/scopes/a").expect_err("there is no such method");
         let allow = response.fields.iter().find(|(name, _)| *name == "Allow");
         assert_eq!(

@@ -259,6 +259,11 @@ impl Throttle {
         self.addresses = on;
     }
 
+    /// Whether addresses are scopes.
+    pub(crate) fn has_addresses(&self) -> bool {
+        self.addresses || self.settings.concurrent_requests_per_ip > 0
+    }
+
     /// Caps the total number of requests in flight; the limit on open files may be lower than the
     /// settings.
     pub(crate) fn set_in_flight_max(&mut self, max: usize) {

@@ -365,6 +365,12 @@ fn wrong_flags_and_directories_are_refused() {
     refused(&["--admin", &at], &[&at, "in use"]);
     let folder = tempfile::tempdir().expect("a folder");
     check_refused(&ctl(folder.path(), &[]), &["there is no directory out"]);
+    for order in ["scope", "cancel", "exclude", "host", "url"] {
+        let refused = ctl(folder.path(), &[order, ""]);
+        check_refused(&refused, &["a value is required", "argiope ctl --help"]);
+    }
+    let refused = ctl(folder.path(), &["priority", "a.test", "5000"]);
+    check_refused(&refused, &["5000", "-1000..=1000"]);
     fs::create_dir(folder.path().join("out")).expect("a folder");
     check_refused(
         &ctl(folder.path(), &["pause"]),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 
 use super::probe::duration;
@@ -49,11 +50,13 @@ enum CtlCommand {
     /// Everything about one scope: its settings, its present state, and its pacing so far
     Scope {
         /// The scope
+        #[arg(value_parser = not_empty())]
         name: String,
     },
     /// The last decisions about the pace of one scope, the newest first
     Decisions {
         /// The scope
+        #[arg(value_parser = not_empty())]
         name: String,
         /// Most decisions that are listed
         #[arg(long, value_name = "N", default_value_t = 50)]
@@ -62,17 +65,20 @@ enum CtlCommand {
     /// One host: its robots.txt, addresses, connections and health
     Host {
         /// The host, with its port unless that is the usual one
+        #[arg(value_parser = not_empty())]
         name: String,
     },
     /// One URL: where it is, and why it has not been fetched yet
     Url {
         /// The URL
+        #[arg(value_parser = not_empty())]
         url: String,
     },
     /// Replace the settings of a scope, of a pattern such as *.example.com, or of default; without any, the scope
     /// has none of its own
     Set {
         /// The scope
+        #[arg(value_parser = not_empty())]
         name: String,
         /// Settings as in THROTTLING_SCOPES: delay=2, backoff.max_delay=600; or one JSON object
         #[arg(value_name = "KEY=VALUE")]
@@ -81,6 +87,7 @@ enum CtlCommand {
     /// Send nothing under a scope, a pattern or default until a time; its other settings stay
     Hold {
         /// The scope
+        #[arg(value_parser = not_empty())]
         name: String,
         /// For how long: 90, 10m, 2h; or until when: 2030-01-31T18:00:00Z
         #[arg(value_name = "D|TIME", value_parser = until)]
@@ -89,26 +96,30 @@ enum CtlCommand {
     /// End a hold of `hold`; those that servers ask for stay
     Release {
         /// The scope
+        #[arg(value_parser = not_empty())]
         name: String,
     },
     /// Fetch the pages of a host before those of others, or after them: this is added to the priorities of its
     /// requests; 0 ends that
     Priority {
         /// The host
+        #[arg(value_parser = not_empty())]
         name: String,
         /// From -1000 to 1000
-        #[arg(allow_negative_numbers = true)]
+        #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1000..=1000))]
         priority: i32,
     },
     /// Forget what was learned of a scope, of a pattern or of all (default): limits shown by refusals, AutoThrottle's
     /// delays
     Forget {
         /// The scope
+        #[arg(value_parser = not_empty())]
         name: String,
     },
     /// Withdraw the settings that `set` gave: the scope has those that are configured
     Unset {
         /// The scope
+        #[arg(value_parser = not_empty())]
         name: String,
     },
     /// Change limits of the crawl; without any, list them
@@ -125,21 +136,23 @@ enum CtlCommand {
         #[arg(value_name = "off|error|warn|info|debug|trace")]
         level: Option<String>,
     },
-    /// Cancel all requests of a scope
+    /// Cancel all requests of a scope; those of a domain or an address are ended by `exclude`
     Cancel {
         /// The scope
+        #[arg(value_parser = not_empty())]
         name: String,
     },
     /// Exclude hosts, domains (*.example.com), networks (192.0.2.0/24) and patterns of URLs (re:/calendar/): what is
     /// queued of them ends unsent; without any, list them
     Exclude {
         /// Hosts, domains, networks and patterns
+        #[arg(value_parser = not_empty())]
         names: Vec<String>,
     },
     /// Withdraw exclusions of `exclude`
     Include {
         /// Hosts, domains, networks and patterns
-        #[arg(required = true)]
+        #[arg(required = true, value_parser = not_empty())]
         names: Vec<String>,
     },
     /// Stop sending; requests in flight run to their end
@@ -210,6 +223,11 @@ impl From<Ctl> for CtlArgs {
             job,
         }
     }
+}
+
+/// A name: an empty one would ask for another resource.
+fn not_empty() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
 }
 
 /// A span, or a moment: the crawl checks that.

@@ -1,6 +1,6 @@
 //! What may be excluded while a crawl runs.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
@@ -22,8 +22,11 @@ impl Config {
         if let Some(pattern) = entry.strip_prefix(PATTERN_PREFIX) {
             return check_pattern(pattern).map(Exclusion::Pattern);
         }
-        let checked = Exclusions::read(&Value::from([entry].as_slice()));
-        let entry = checked.map_err(|problem| problem.to_string())?.remove(0);
+        // As the host of a URL is written.
+        let bare = entry.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        let bare = bare.filter(|address| address.parse::<Ipv6Addr>().is_ok());
+        let checked = Exclusions::read(&Value::from([bare.unwrap_or(entry)].as_slice()));
+        let entry = checked.map_err(|_| none_of_these(entry))?.remove(0);
         match entry.parse() {
             Ok(IpAddr::V4(_)) => return Ok(Exclusion::Name(entry)),
             // As the host of a URL.
@@ -40,7 +43,7 @@ impl Config {
 impl Config {
     /// Validates the name of a host, without a port. Returns its normalised form, or what is wrong.
     pub(crate) fn check_host(name: &str) -> Result<String, String> {
-        let is_host = !name.contains(['/', '?', '#', '@']);
+        let is_host = !name.contains(['/', '?', '#', '@', '*']);
         match CrawlUrl::parse(&format!("http://{name}/")) {
             Ok(url) if is_host && url.host_str() == url.scope_key() => {
                 Ok(url.host_str().to_owned())
@@ -52,14 +55,29 @@ impl Config {
     }
 }
 
+/// What is wrong with text that is nothing to exclude.
+fn none_of_these(entry: &str) -> String {
+    let address = entry.strip_prefix("ip/").map(str::parse);
+    match address {
+        Some(Ok(IpAddr::V4(address))) => {
+            format!("{entry:?} is a scope; give {address}/32 to send nothing to this address")
+        }
+        Some(Ok(IpAddr::V6(address))) => {
+            format!("{entry:?} is a scope; give {address}/128 to send nothing to this address")
+        }
+        _ => format!(
+            "{entry:?} is neither a host nor a network; give a host without scheme and port (example.com), \
+             *.example.com, 192.0.2.0/24, or a pattern of URLs as {PATTERN_PREFIX}PATTERN"
+        ),
+    }
+}
+
 /// The name of a host that URLs may have.
 fn check_name(entry: String) -> Result<String, String> {
     let host = entry.strip_prefix("*.").unwrap_or(&entry);
     match CrawlUrl::parse(&format!("http://{host}/")) {
         Ok(url) if url.host_str() == host => Ok(entry),
-        _ => Err(format!(
-            "{entry} is no host, no *.domain and no network; a pattern of URLs is written {PATTERN_PREFIX}PATTERN"
-        )),
+        _ => Err(none_of_these(&entry)),
     }
 }
 
@@ -98,6 +116,7 @@ mod tests {
         check("*.example.com", Ok(("host", "*.example.com")));
         check("192.0.2.1", Ok(("host", "192.0.2.1")));
         check("2001:db8::1", Ok(("host", "[2001:db8::1]")));
+        check("[2001:DB8::1]", Ok(("host", "[2001:db8::1]")));
         check("192.0.2.0/24", Ok(("network", "192.0.2.0/24")));
         check("2001:db8::/32", Ok(("network", "2001:db8::/32")));
         check("re:/calendar/", Ok(("pattern", "re:/calendar/")));
@@ -113,5 +132,27 @@ mod tests {
         check("\\d+", Err("re:PATTERN"));
         check("*.a*.test", Err("neither a host nor a network"));
         check("192.0.2.0/33", Err("192.0.2.0/33"));
+        check("[a]", Err("neither a host nor a network"));
+        check("a.test:8080", Err("without scheme and port"));
+        check("http://a.test/", Err("re:PATTERN"));
+        check("ip/192.0.2.1", Err("give 192.0.2.1/32"));
+        check("ip/2001:db8::1", Err("give 2001:db8::1/128"));
+        check("ip/a", Err("neither a host nor a network"));
+    }
+
+    #[test]
+    fn a_host_has_no_port_no_path_and_no_star() {
+        assert_eq!(Config::check_host("A.test"), Ok("a.test".to_owned()));
+        for wrong in [
+            "a.test:8080",
+            "a.test/x",
+            "u@a.test",
+            "*.a.test",
+            "ip/192.0.2.1",
+            "",
+        ] {
+            let error = Config::check_host(wrong).expect_err(wrong);
+            assert!(error.contains("is no host"), "{error}");
+        }
     }
 }

@@ -23,6 +23,9 @@ impl<I: Io> Core<I> {
             let message = "the crawl is over, but for its last writes";
             return self.refuse(&asked, &Response::error(409, message));
         }
+        if let Some(message) = self.why_in_vain(&asked.call) {
+            return self.refuse(&asked, &Response::error(400, &message));
+        }
         match asked.call.resource {
             Resource::Pause => self.order_pause(&asked, true),
             Resource::Resume => self.order_pause(&asked, false),

@@ -52,6 +52,7 @@ mod evicting;
 mod keeping;
 mod starting;
 mod url_view;
+mod vain_orders;
 mod views;
 mod waits_view;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::crawl::FinishReason;
 use crate::crawl::core::tests::operated::Trial;
-use crate::crawl::core::tests::trial::finish;
+use crate::crawl::core::tests::trial::{finish, get};
 use crate::io::sim::{Faults, FullDisk};
 
 #[test]
@@ -421,6 +421,70 @@ fn a_stream_has_an_event_each_second_with_the_present_status() {
         serde_json::from_str(include_str!("../../../admin/openapi.json")).expect("it is JSON");
     has_keys(&description, "Status", &events[20 - 2]);
     assert_eq!(trial.world.borrow().closed, []);
+}
+
+#[test]
+fn orders_about_names_that_no_request_has_are_refused_with_what_was_meant() {
+    let refused = |trial: &mut Trial, method: &str, path: &str, part: &str| {
+        let (status, reply) = trial.ask(method, path, "{}");
+        let message = reply["error"].as_str().unwrap_or_default();
+        assert_eq!(status, 400, "{method} {path}: {reply}");
+        assert!(message.contains(part), "{method} {path}: {message}");
+    };
+    let mut trial = Trial::new(50);
+    trial.run(300);
+    for (method, path, part) in [
+        ("PUT", "/v1/scopes/ip%2F192.0.2.1", "SCOPE_MAP has no ip"),
+        ("PATCH", "/v1/scopes/ip%2F*", "SCOPE_MAP has no ip"),
+        (
+            "POST",
+            "/v1/scopes/ip%2F192.0.2.1/forget",
+            "SCOPE_MAP has no ip",
+        ),
+        ("POST", "/v1/scopes/ip%2F192.0.2.1/cancel", "192.0.2.1/32"),
+        (
+            "POST",
+            "/v1/scopes/ip%2F2001:db8::1/cancel",
+            "2001:db8::1/128",
+        ),
+        ("POST", "/v1/scopes/*.a.test/cancel", "exclude the domain"),
+        ("POST", "/v1/scopes/domain%2F*/cancel", "is a pattern"),
+        (
+            "PUT",
+            "/v1/scopes/domain%2Fa.test",
+            "the name of the domain: a.test",
+        ),
+        (
+            "POST",
+            "/v1/scopes/domain%2Fa.test/cancel",
+            "of the domain: a.test",
+        ),
+    ] {
+        refused(&mut trial, method, path, part);
+    }
+    assert_eq!(trial.orders(), [] as [Value; 0]);
+    trial.ask_well("PUT", "/v1/scopes/domain%2F*", r#"{"delay": 1}"#);
+    trial.ask_well("PUT", "/v1/scopes/*.a.test", r#"{"delay": 1}"#);
+    trial.ask_well("DELETE", "/v1/scopes/ip%2F192.0.2.1", "");
+    // Where addresses are scopes, those that come later have settings, too; what is there is cancelled.
+    let mut trial = Trial::with(|config| config.throttle.concurrent_requests_per_ip = 3);
+    trial.submit(50);
+    trial.run(300);
+    trial.ask_well("PUT", "/v1/scopes/ip%2F192.0.2.1", r#"{"delay": 1}"#);
+    refused(
+        &mut trial,
+        "POST",
+        "/v1/scopes/ip%2F192.0.2.2/cancel",
+        "192.0.2.2/32",
+    );
+    trial.ask_well("POST", "/v1/scopes/ip%2F10.0.0.1/cancel", "");
+    // A request may have such a scope of its own.
+    let mut trial = Trial::with(|_| {});
+    let request = get(1, 1).scope("ip/192.0.2.9").scope("*.b.test");
+    trial.crawler.submit(request).expect("it is a URL");
+    trial.run(1);
+    trial.ask_well("PUT", "/v1/scopes/ip%2F192.0.2.9", r#"{"delay": 1}"#);
+    trial.ask_well("POST", "/v1/scopes/*.b.test/cancel", "");
 }
 
 #[test]
