@@ -52,6 +52,8 @@ pub(super) struct LineFiles {
     first_number: u32,
     /// The first file while it has no number in its name.
     unnumbered: Option<LineFileName>,
+    /// Whether the first file got its number since the last epoch began: the commit of that epoch may have it without.
+    is_numbered_since: bool,
     /// The compression of the first file: that of an earlier run may be another.
     first_compression: Option<Compression>,
     /// Number of files begun.
@@ -133,6 +135,7 @@ impl LineFiles {
             files_from,
             first_number: 1,
             unnumbered: (!is_rotated).then_some(unnumbered),
+            is_numbered_since: false,
             first_compression: rotation.compression,
             begun: 0,
             open: None,
@@ -308,7 +311,7 @@ impl LineFiles {
         let open = self.open.take_if(|open| !is_empty(open))?;
         self.since = None;
         if open.id == self.files_from {
-            self.unnumbered = None;
+            self.is_numbered_since |= self.unnumbered.take().is_some();
         }
         self.complete(open.id, disk);
         self.final_name(open.id)
@@ -384,6 +387,7 @@ impl LineFiles {
 
     /// A commit begins.
     pub(super) fn begin_epoch(&mut self) {
+        self.is_numbered_since = false;
         self.durable.begin(self.files_from);
     }
 
@@ -419,6 +423,11 @@ impl LineFiles {
     pub(super) fn committed(&mut self, disk: &mut Vec<DiskJob>) {
         for file in self.durable.end() {
             match self.commits {
+                // With the next commit, which has its new name: a crash before that would find a file that is newer
+                // than the state.
+                true if self.is_numbered_since && file == self.files_from => {
+                    self.durable.handle_renamed(file, false);
+                }
                 true => disk.extend(self.rename(file)),
                 // It was renamed when it was complete.
                 false => self.durable.handle_renamed(file, true),

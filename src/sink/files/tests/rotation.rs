@@ -200,6 +200,39 @@ fn a_file_is_closed_when_its_first_line_is_old_enough() {
     assert_eq!(disk.ids("out/results-000002.jsonl"), [3]);
 }
 
+#[test]
+fn a_file_that_gets_its_number_during_a_commit_is_renamed_after_the_next_one() {
+    let (mut sink, mut disk) = (
+        FileSink::new(rotated(true, Rotation::default())),
+        Disk::default(),
+    );
+    disk.put(&mut sink, samples::page(1));
+    let mut jobs = Vec::new();
+    sink.prepare(Epoch(1), &mut jobs);
+    disk.todo.extend(jobs.drain(..));
+    while disk.turn(&mut sink) {}
+    let names = |files: &[FileLength]| -> Vec<String> {
+        files
+            .iter()
+            .map(|file| file.path.display().to_string())
+            .collect()
+    };
+    let listed = sink.prepared(Epoch(1)).expect("all is durable");
+    assert_eq!(names(&listed), ["out/results.jsonl"]);
+    sink.rotate(&mut jobs);
+    sink.committed(Epoch(1), &mut jobs);
+    disk.todo.extend(jobs);
+    while disk.turn(&mut sink) {}
+    assert!(
+        disk.files.contains_key("out/results.jsonl"),
+        "as the commit has it"
+    );
+    let listed = committed(&mut sink, &mut disk, 2);
+    assert_eq!(listed[0].0, "out/results-000001.jsonl");
+    assert_eq!(disk.ids("out/results-000001.jsonl"), [1]);
+    assert!(!disk.files.contains_key("out/results.jsonl"));
+}
+
 /// Commits what the sink has; returns the files of the commit.
 fn committed(sink: &mut FileSink, disk: &mut Disk, epoch: u64) -> Vec<(String, u64)> {
     let mut jobs = Vec::new();
