@@ -71,7 +71,12 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("resolv_conf", &["src/fetch/resolver/system.rs"]),
     (
         "flate2",
-        &["src/wire/coding/engine.rs", "src/base/gzip/members.rs"],
+        &[
+            "src/wire/coding/engine.rs",
+            "src/base/gzip/members.rs",
+            // Where members begin and end in a file.
+            "src/base/gzip/reading.rs",
+        ],
     ),
     ("libdeflate_sys", &["src/base/gzip.rs"]),
     ("brotli_decompressor", &["src/wire/coding/engine.rs"]),

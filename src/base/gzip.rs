@@ -6,6 +6,7 @@
 )]
 
 mod members;
+mod reading;
 
 use std::ffi::c_void;
 use std::fmt;
@@ -21,6 +22,7 @@ use libdeflate_sys::{
 pub use self::members::Gzip;
 #[cfg(test)]
 pub(crate) use self::members::{gunzip, gunzip_members};
+pub use self::reading::MemberReader;
 
 /// The highest level.
 pub const LEVEL_MAX: u32 = 12;

@@ -29,6 +29,7 @@ pub mod disk;
 pub mod worker;
 pub mod gzip;
 pub mod compression;
+pub mod line_sorter;
 pub mod machine;
 pub mod address;
 #[cfg(test)]

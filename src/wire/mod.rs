@@ -1,6 +1,7 @@
 //! Parsers and writers of wire formats: pure functions with bounded work.
 
 pub mod url;
+pub mod surt;
 pub mod proxy;
 pub mod http;
 mod structured;
@@ -19,3 +20,4 @@ pub mod html;
 pub mod marks;
 pub mod sitemap;
 pub mod warc;
+pub mod cdxj;

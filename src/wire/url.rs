@@ -12,6 +12,7 @@ pub use base::Base;
 pub(crate) use base::Reach;
 use percent_encoding::percent_decode_str;
 use standard::Parsed;
+pub(super) use standard::ascii_host;
 use thiserror::Error;
 
 /// An absolute http or https URL in canonical form.

@@ -89,6 +89,14 @@ impl Parsed {
     }
 }
 
+/// A host in ASCII, as IDNA has it; `None` if it is none.
+pub(in crate::wire) fn ascii_host(host: &str) -> Option<String> {
+    match url::Host::parse(host) {
+        Ok(url::Host::Domain(domain)) => Some(domain),
+        _ => None,
+    }
+}
+
 /// A reference that starts with more than two slashes names a host like one with two (WHATWG URL,
 /// 4.4, "special authority ignore slashes state"). The library rejects it.
 fn with_two_slashes(reference: &str) -> Cow<'_, str> {
