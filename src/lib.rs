@@ -43,7 +43,7 @@ pub use crawl::{
     HostFacts, LoadPhase, LoadProgress, OrderedSettings, Pending, QueuedRequest, RefusedSetting,
     ReloadAnswer, ReloadError, RequestEnd, RequestSource, ScopeFacts, SetUpError, Snapshot,
     SourceError, SourcePoll, State, StateBeginning, StateContents, StateError, Stopper,
-    SubmitError, Turn, Wake,
+    SubmitError, Turn, Wake, index_warc,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;
@@ -56,9 +56,13 @@ pub use frontier::request::{PageKind, Request, ScopesError};
 #[doc(inline)]
 pub use admin::format::MetricsFormat;
 #[doc(inline)]
+pub use base::derive::{Derive, DeriveFiles};
+#[doc(inline)]
 pub use base::disk::{DiskDone, DiskJob, FileId, Written};
 #[doc(inline)]
 pub use base::gzip::Gzip;
+#[doc(inline)]
+pub use base::line_sorter::Scratch;
 #[doc(inline)]
 pub use base::stamp::{Clock, Stamp};
 #[doc(inline)]

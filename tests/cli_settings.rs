@@ -20,6 +20,7 @@ const COMMANDS: &[&str] = &[
     "state",
     "report",
     "export",
+    "cdxj",
     "audit",
     "completions",
     "man",

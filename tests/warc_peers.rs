@@ -2,6 +2,9 @@
 //!
 //! Prints `SKIPPED` if warcio is not installed (`pip install warcio`).
 
+#[path = "warc_peers/cdxj.rs"]
+mod cdxj;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -316,6 +319,7 @@ impl Crawl {
         let mut warc = WarcOptions::new("crawler.test", [42; 16]);
         warc.size_max = size_max;
         warc.info = vec![("robots".into(), "obey".into())];
+        warc.cdxj = false;
         let mut options = FileSinkOptions::new(folder.path());
         options.warc = Some(warc);
         let mut sink = FileSink::new(options);

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::base::compression::Compression;
+use crate::base::derive::Derive;
 
 /// Id of a file that the disk writes to, chosen by the code that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,7 +13,7 @@ pub struct FileId(pub u32);
 /// A job for the disk. Jobs are performed in order, except that a read passes all jobs but those that write
 /// its bytes, or that name or remove its file. A job for which there is no space left is
 /// retried until there is, and later jobs wait: its partial effects are undone before, so nothing
-/// is written twice and no job overtakes another.
+/// is written twice and no job overtakes another. [`DiskJob::Derive`] is done beside all others.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DiskJob {
@@ -103,6 +104,21 @@ pub enum DiskJob {
         /// Returned in [`DiskDone`].
         tag: u64,
     },
+    /// Makes a file from another that is complete under its name, beside all other jobs and with the lowest priority,
+    /// durably: a reader sees all of it or none. Without space it fails. It is broken off where stalled writes are to
+    /// fail, and where the crawl is dropped.
+    Derive {
+        /// Returned in [`DiskDone`]: the owner.
+        file: FileId,
+        /// The file that is read.
+        from: PathBuf,
+        /// The file that is made; one of this name is replaced.
+        to: PathBuf,
+        /// What is made.
+        derive: Box<dyn Derive>,
+        /// Returned in [`DiskDone`].
+        tag: u64,
+    },
     /// Removes a file; it is no error if it is missing. The removal may be undone by a crash of the machine.
     Remove {
         /// Returned in [`DiskDone`]: the owner. The file must not be open.
@@ -158,7 +174,9 @@ impl DiskJob {
                 }
                 (Some(file), tag)
             }
-            DiskJob::Remove { file, tag, .. } => (Some(file), tag),
+            DiskJob::Remove { file, tag, .. } | DiskJob::Derive { file, tag, .. } => {
+                (Some(file), tag)
+            }
         };
         DiskDone {
             tag,
@@ -171,8 +189,8 @@ impl DiskJob {
     }
 }
 
-/// Result of a job. Every job reports failure; `Append`, `AppendCompressed`, `Sync`, `Replace`, `Read`, `Remove` and a `Finish`
-/// that renames report success as well.
+/// Result of a job. Every job reports failure; `Append`, `AppendCompressed`, `Sync`, `Replace`, `Read`, `Remove`, `Derive` and
+/// a `Finish` that renames report success as well.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DiskDone {

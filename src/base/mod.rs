@@ -30,6 +30,7 @@ pub mod worker;
 pub mod gzip;
 pub mod compression;
 pub mod line_sorter;
+pub mod derive;
 pub mod machine;
 pub mod address;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
 use super::audit::AuditArgs;
+use super::cdxj::CdxjArgs;
 use super::export::{ExportArgs, Format};
 use super::generate::Shell;
 use super::links::LinksArgs;
@@ -118,6 +119,9 @@ pub enum Command {
     /// Write fields of the result lines of a crawl as a table
     #[command(after_help = examples::EXPORT)]
     Export(Export),
+    /// Make CDXJ indexes of WARC files, as pywb reads them
+    #[command(after_help = examples::CDXJ)]
+    Cdxj(Cdxj),
     /// Judge from the files of a crawl whether it was polite; exits with 1 if it was not
     #[command(after_help = examples::AUDIT)]
     Audit(Audit),
@@ -500,6 +504,27 @@ impl From<Export> for ExportArgs {
             folder: args.dir,
             format,
             fields,
+            out: args.out,
+        }
+    }
+}
+
+/// Arguments of `cdxj`.
+#[derive(Debug, Args)]
+pub struct Cdxj {
+    /// WARC files, and directories with WARC files or with a crawl
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Write one sorted index of all to this file, which must not exist; - is standard output. By default each WARC
+    /// file without an index gets one beside it
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+impl From<Cdxj> for CdxjArgs {
+    fn from(args: Cdxj) -> CdxjArgs {
+        CdxjArgs {
+            paths: args.paths,
             out: args.out,
         }
     }

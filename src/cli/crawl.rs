@@ -18,6 +18,7 @@ use super::Usage;
 use super::admin;
 use super::allocator;
 use super::args::Crawl;
+use super::cdxj;
 use super::feed::{self, FeedOf, Feeder, Seeds, Unfed};
 use super::pending;
 use super::progress::Shown;
@@ -100,7 +101,12 @@ pub fn run(
                 false => directory::resume(locked, state.commit()),
             };
             cut.map_err(refused)?;
+            let unindexed = cdxj::missing(&config, out);
             let Some(continued) = continued else {
+                // A stop signal ends the process meanwhile, as before.
+                for warc in &unindexed {
+                    let _ = cdxj::make(warc);
+                }
                 if to_stdout {
                     let lines = resume::committed_lines(state.commit(), out).unwrap_or(0);
                     let line = format!("{{\"resumed_after\": {lines}}}\n");
@@ -115,6 +121,9 @@ pub fn run(
                 }
                 return Ok(0);
             };
+            if let Some(warc) = &mut options.warc {
+                warc.unindexed = unindexed;
+            }
             let state = continued.state(state)?;
             seeds = continued.seeds;
             Some(state)
@@ -524,6 +533,7 @@ pub fn sink_options(
     if let Some(size_max) = config.warc_size_max().filter(|_| out.is_some()) {
         let mut warc = WarcOptions::new(host_name(), random_bits()?);
         warc.size_max = size_max;
+        warc.cdxj = config.warc_cdxj();
         warc.info = vec![
             (
                 "http-header-user-agent".to_owned(),

@@ -93,6 +93,12 @@ Examples:
   argiope export crawl --csv url meta.customer | head
   argiope export crawl --parquet url status sent latency -o pages.parquet";
 
+pub const CDXJ: &str = "\
+Examples:
+  argiope cdxj crawl
+  argiope cdxj crawl/warc/*.warc.gz -o index.cdxj
+  argiope cdxj crawl -o - | grep '^com,example)/'";
+
 pub const AUDIT: &str = "\
 Examples:
   argiope audit crawl

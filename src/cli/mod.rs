@@ -9,6 +9,7 @@ mod settings;
 
 mod admin;
 mod audit;
+mod cdxj;
 mod crawl;
 mod demo;
 mod export;
@@ -113,6 +114,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
         Command::State(args) => self::state::run(&args.into()),
         Command::Report(args) => self::report::run(&args.into()),
         Command::Export(args) => self::export::run(&args.into()),
+        Command::Cdxj(args) => self::cdxj::run(&args.into()),
         Command::Audit(args) => self::audit::run(&args.into()),
         Command::Completions(args) => generate::completions(args.shell, self::args::command_line()),
         Command::Man(args) => generate::man_pages(&args.dir, self::args::command_line()),

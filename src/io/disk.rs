@@ -1,10 +1,12 @@
-//! The disk threads: one does jobs in order, with compression; the other reads.
+//! The disk threads: one does jobs in order, with compression; one reads; one makes files from others.
 //!
 //! A write can block for seconds, so it is not done by the crawl's thread. Jobs enter through a channel, all
 //! of a turn at once; results come back through a list and a wake-up. A read passes all jobs that do not
-//! concern its bytes.
+//! concern its bytes, and a file is made from another beside all of them.
 
+mod derivations;
 mod files;
+mod new_file;
 mod order;
 mod reads;
 mod reserve;
@@ -24,11 +26,13 @@ use super::results::{Results, block_signals};
 use super::{Event, IoSettings};
 use crate::base::disk::{DiskJob, Written};
 use crate::base::machine;
+use derivations::Derivations;
 pub(super) use files::read;
 use files::{Files, Together};
+pub(super) use new_file::derive;
 pub(super) use order::{Order, Place, renamed_by};
 use reads::Reads;
-pub(super) use reserve::{check as check_reserve, usual_reserve};
+pub(super) use reserve::{Reserve, check as check_reserve, usual_reserve};
 
 /// A job with its number, or 0.
 type Numbered = (u64, DiskJob);
@@ -45,6 +49,7 @@ pub(super) struct Disk {
     reads: Arc<Reads>,
     /// `None`: the first thread reads as well.
     reading_thread: Option<JoinHandle<()>>,
+    derivations: Derivations,
     space: Arc<SpaceWait>,
     thread: Option<JoinHandle<()>>,
     /// Readable once waits for a reader of standard output are to fail; `None` without an eventfd.
@@ -80,14 +85,17 @@ impl Disk {
             reading_thread: reading_thread
                 .inspect_err(|error| log::warn!("cannot start a thread for reads: {error}"))
                 .ok(),
+            derivations: Derivations::new(settings.disk_free_min, results),
             space,
             thread,
             given_up,
         }
     }
 
-    /// Fails writes that wait for a reader of standard output or for free space, now and later.
+    /// Fails writes that wait for a reader of standard output or for free space, now and later, and breaks off what
+    /// is made from other files.
     pub(super) fn fail_stalled_writes(&self) {
+        self.derivations.give_up();
         self.space.give_up();
         if let Some(given_up) = &self.given_up {
             // The counter holds 2⁶⁴ of them.
@@ -97,6 +105,9 @@ impl Disk {
 
     /// Queues a job until the next [`Disk::submit`].
     pub(super) fn push(&mut self, job: DiskJob) {
+        if let DiskJob::Derive { .. } = job {
+            return self.derivations.push(job);
+        }
         let place = self.order.add(&job, self.reads.done());
         let number = match place {
             Place::After(after) if self.jobs.is_some() && self.reading_thread.is_some() => {
@@ -110,6 +121,7 @@ impl Disk {
 
     /// Gives the queued jobs to the thread. Without it they fail.
     pub(super) fn submit(&mut self) {
+        self.derivations.submit();
         if self.unsent.is_empty() {
             return;
         }
@@ -131,6 +143,7 @@ impl Drop for Disk {
     fn drop(&mut self) {
         self.submit();
         self.jobs = None;
+        self.derivations.give_up();
         self.space.give_up();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -306,6 +319,7 @@ pub(super) fn is_silent(job: &DiskJob) -> bool {
         | DiskJob::Sync { .. }
         | DiskJob::Replace { .. }
         | DiskJob::Read { .. }
+        | DiskJob::Derive { .. }
         | DiskJob::Remove { .. } => false,
     }
 }

@@ -16,6 +16,7 @@ mod disk;
 mod workers;
 mod results;
 mod threads;
+mod priority;
 mod shared_memory;
 pub mod sim;
 #[cfg(test)]
@@ -27,8 +28,10 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::base::derive::Derive;
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::{Instant, Wall};
 
@@ -41,6 +44,14 @@ pub use self::sockets::listening::{Credentials, Endpoint, Peer};
 pub use self::uring::{Unavailable, Uring};
 pub use crate::base::stamp::{Clock, Stamp};
 pub use crate::base::worker::{Compute, WorkerDone, WorkerJob};
+
+/// Makes a file from another on this thread, as [`DiskJob::Derive`] does beside a crawl.
+pub fn derive(from: &Path, to: &Path, content: &mut dyn Derive) -> io::Result<()> {
+    // Whoever asks for one file decides what its space is for.
+    let mut reserve = disk::Reserve::new(Some(0));
+    let is_given_up = AtomicBool::new(false);
+    disk::derive((from, to), content, &mut reserve, &is_given_up).map(drop)
+}
 
 /// Fills bytes from the file at a path, from an offset on.
 pub type FileReader = Box<dyn Fn(&Path, u64, &mut [u8]) -> io::Result<()>>;
@@ -169,7 +180,7 @@ pub trait Io {
     }
 
     /// Fails writes that wait for a reader of standard output or for free disk space, now and later;
-    /// such waits have no timeout.
+    /// such waits have no timeout. Breaks off what is made from other files.
     fn fail_stalled_writes(&mut self) {}
 
     /// The memory limit nearest to being reached, and its use; `None` without a limit. Takes some system

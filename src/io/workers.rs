@@ -8,10 +8,8 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use rustix::process::{getpriority_process, setpriority_process};
-use rustix::thread::gettid;
-
 use super::Event;
+use super::priority::lower_priority;
 use super::results::{Results, block_signals};
 use crate::base::gzip::Gzip;
 use crate::base::worker::WorkerJob;
@@ -138,18 +136,9 @@ impl Queue {
 
 fn work(queue: &Queue, mut gzip: Gzip, results: &Results) {
     block_signals();
-    lower_priority();
+    lower_priority(NICER);
     while let Some(job) = queue.take() {
         results.report(Event::Computed(job.perform(&mut gzip)));
-    }
-}
-
-/// Lowers the priority of this thread: where processors are few, the loop does not wait for one that computes.
-fn lower_priority() {
-    let thread = Some(gettid());
-    // A system that refuses has it run as before.
-    if let Ok(nice) = getpriority_process(thread) {
-        let _ = setpriority_process(thread, nice.saturating_add(NICER));
     }
 }
 
@@ -160,6 +149,9 @@ const NICER: i32 = 5;
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use rustix::process::getpriority_process;
+    use rustix::thread::gettid;
 
     use super::*;
     use crate::base::worker::{Compute, WorkerDone};

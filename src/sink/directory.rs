@@ -3,6 +3,7 @@
 
 mod control;
 mod error;
+mod indexes;
 mod kept;
 mod line_file;
 mod lines;
@@ -210,6 +211,15 @@ pub fn salvage(lock: &DirectoryLock, last: Option<&Commit>) -> Result<(), Direct
     steps.iter().try_for_each(resume::perform)
 }
 
+/// The WARC files in this folder, named `*.warc.gz`, that have no CDXJ index beside them: that is made after a file is
+/// closed, and a crash may come in between. Makes blocking calls to the file system.
+///
+/// # Errors
+/// The folder cannot be read. One that does not exist has no files.
+pub fn unindexed(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    indexes::unindexed(folder)
+}
+
 /// Calls `each` with the URL of each request that a line says was sent which [`resume`] will cut off: the
 /// crawl sends it again. Makes blocking calls to the file system.
 ///
@@ -279,7 +289,8 @@ impl EarlierCrawl {
         });
         old.files.extend(lines);
         let warcs = entries(&folder.join(WARCS))?;
-        let ours = warcs.into_iter().filter(|path| is_warc_of_ours(path));
+        let ours = (warcs.into_iter())
+            .filter(|path| is_warc_of_ours(path) || indexes::is_index_of_ours(path));
         old.files.extend(ours);
         let state = folder.join(STATE);
         let (ours, others): (Vec<_>, Vec<_>) =
@@ -389,6 +400,8 @@ mod tests {
             "stats.json.tmp",
             "warc/argiope-20261121000001020-00000-a.warc.gz",
             "warc/argiope-20261121000001020-00000-a.warc.gz.open",
+            "warc/argiope-20261121000001020-00000-a.cdxj",
+            "warc/argiope-20261121000001020-00000-a.cdxj.tmp",
             "state/anything",
         ] {
             let folder = folder(&[file]);
@@ -444,8 +457,12 @@ mod tests {
             "results-000002.jsonl.gz.open",
             "stats.json",
             "warc/argiope-1-00000-a.warc.gz.open",
+            "warc/argiope-1-00000-a.cdxj",
+            "warc/argiope-1-00000-a.cdxj.tmp",
+            "warc/argiope-1-00000-a.cdxj.tmp.sort",
         ];
         let others = [
+            "warc/mine.cdxj",
             "results.jsonl.bak",
             "results-1.jsonl",
             "warc/mine-argiope-1.warc.gz",

@@ -15,6 +15,7 @@ use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::decisions;
 use crate::sink::directory::{DECISIONS, LINKS, LineFileName, ROBOTS, SERIES, STDOUT};
 use crate::sink::durable::DurableFiles;
+use crate::sink::indexes::Indexes;
 pub use crate::sink::lines::Rotation;
 use crate::sink::lines::{LINE_USUAL, LineFiles, Target};
 use crate::sink::page::Page;
@@ -130,6 +131,8 @@ pub struct FileSink {
     epoch_end: Option<EpochEnd>,
     /// The WARC files.
     durable: DurableFiles,
+    /// Of WARC files; `None`: none are made.
+    indexes: Option<Indexes>,
     resumed: Resumed,
 }
 
@@ -230,6 +233,8 @@ impl FileSink {
         let decisions = Target::Files(options.folder.join(DECISIONS));
         let robots = Target::Files(options.folder.join(ROBOTS));
         let links = Target::Files(options.folder.join(LINKS));
+        let has_indexes = options.warc.as_ref().is_some_and(|warc| warc.cdxj);
+        let indexes_from = FileId(options.files_from.0 + INDEXES_OFFSET);
         FileSink {
             results: results.map(|target| lines(target, options.rotation, RESULTS_OFFSET)),
             decisions: (options.decisions)
@@ -249,6 +254,7 @@ impl FileSink {
             unwritten: Vec::new(),
             epoch_end: None,
             durable: DurableFiles::default(),
+            indexes: has_indexes.then(|| Indexes::new(indexes_from)),
             resumed: Resumed::default(),
             options,
         }
@@ -286,6 +292,12 @@ impl FileSink {
         if self.stage == Stage::Fresh {
             self.stage = Stage::Open;
             self.line_files_mut().for_each(|lines| lines.begin(disk));
+            let unindexed = self.options.warc.iter().flat_map(|warc| &warc.unindexed);
+            for warc in unindexed.filter(|path| serial_of(&self.options.folder, path).is_some()) {
+                if let Some(indexes) = &mut self.indexes {
+                    indexes.make(warc.clone(), disk);
+                }
+            }
         }
     }
 
@@ -551,6 +563,12 @@ impl DiskSink for FileSink {
     }
 
     fn disk_done(&mut self, done: &DiskDone, disk: &mut Vec<DiskJob>) {
+        let mut indexes = self.indexes.iter_mut();
+        if let Some(file) = done.file
+            && indexes.any(|indexes| indexes.handle_done(file, &done.result))
+        {
+            return;
+        }
         let Some((file, path)) = done.file.and_then(|file| Some((file, self.path(file)?))) else {
             return;
         };
@@ -576,7 +594,13 @@ impl DiskSink for FileSink {
                     self.durable.handle_synced(file, synced.offset);
                 }
                 // The only job without bytes and tag that succeeds.
-                (result, 0) if done.held == 0 => self.durable.handle_renamed(file, result.is_ok()),
+                (result, 0) if done.held == 0 => {
+                    self.durable.handle_renamed(file, result.is_ok());
+                    let indexes = self.indexes.as_mut().filter(|_| result.is_ok());
+                    if let (Some(indexes), Some(warc)) = (indexes, warc.path(file)) {
+                        indexes.make(warc, disk);
+                    }
+                }
                 _ => {}
             }
             warc.disk_done(done);
@@ -646,7 +670,8 @@ impl DiskSink for FileSink {
     fn is_done(&self) -> bool {
         let is_renaming = self.line_files().any(LineFiles::is_renaming);
         let is_renaming = is_renaming || self.durable.is_renaming();
-        self.stage == Stage::Done && self.held == 0 && !is_renaming
+        let has_indexes = self.indexes.as_ref().is_none_or(Indexes::is_done);
+        self.stage == Stage::Done && self.held == 0 && !is_renaming && has_indexes
     }
 
     fn failure(&self) -> Option<&WriteError> {
@@ -810,6 +835,7 @@ const RESULTS_OFFSET: u32 = 1 << 28;
 const DECISIONS_OFFSET: u32 = 2 << 28;
 const ROBOTS_OFFSET: u32 = 3 << 28;
 const LINKS_OFFSET: u32 = 4 << 28;
+const INDEXES_OFFSET: u32 = 5 << 28;
 
 #[cfg(test)]
 mod tests;

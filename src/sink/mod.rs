@@ -18,6 +18,8 @@ mod records;
 mod robots;
 mod unwritten;
 mod warc;
+pub mod cdxj;
+mod indexes;
 pub mod files;
 pub mod directory;
 

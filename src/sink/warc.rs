@@ -28,6 +28,11 @@ pub struct WarcOptions {
     pub size_max: u64,
     /// Further fields of each file's `warcinfo` record: `robots`, `http-header-user-agent`, …
     pub info: Vec<(String, String)>,
+    /// Whether a CDXJ index is made beside each file that has its final name, by a thread of the lowest priority.
+    pub cdxj: bool,
+    /// WARC files of earlier runs without an index, which gets made:
+    /// [`directory::unindexed`](crate::sink::directory::unindexed) finds them.
+    pub unindexed: Vec<PathBuf>,
 }
 
 impl WarcOptions {
@@ -38,6 +43,8 @@ impl WarcOptions {
             seed,
             size_max: 1 << 30,
             info: Vec::new(),
+            cdxj: true,
+            unindexed: Vec::new(),
         }
     }
 }

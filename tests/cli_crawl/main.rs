@@ -22,6 +22,7 @@ mod credentials;
 mod demo;
 mod ends;
 mod full_disk;
+mod indexes;
 mod fetching;
 mod limits;
 mod lost_stderr;

@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use self::files::Output;
+use crate::indexes;
 use crate::run::{Crawl, Crawled, Ended, Going, check_refused, read_lines, text};
 use crate::server::{Asked, Server, Step, page, redirect, reply};
 
@@ -90,6 +91,8 @@ fn checked(crawled: &Crawled) -> Output {
     drop(crawled.lines());
     let output = Output::read(&crawled.out()).expect("its files can be read");
     assert_eq!(output.violations(), [""; 0]);
+    // No kill costs an index, or leaves a part of one.
+    indexes::check(&crawled.out());
     output
 }
 

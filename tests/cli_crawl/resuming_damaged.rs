@@ -155,7 +155,7 @@ fn an_older_state_is_refused_and_with_salvage_newer_results_are_kept_elsewhere()
         fs::read_to_string(out.join("results.jsonl")).ok(),
         Some(newer.clone())
     );
-    assert_eq!(files_with(&out.join("warc"), ""), warcs);
+    assert_eq!(files_with(&out.join("warc"), ".warc"), warcs);
     let ended = resume_in(crawl.folder(), &["--salvage", "--max-pages", "0"]).expect(0);
     assert!(
         ended.err.contains("uncommitted/results.jsonl"),

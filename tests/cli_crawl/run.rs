@@ -349,12 +349,15 @@ impl Crawled {
         serde_json::from_str(&self.read("stats.json")).expect("stats.json is JSON")
     }
 
-    /// The decoded records of all WARC files that were finished; there is no other file among them.
+    /// The decoded records of all WARC files that were finished; there is no other file among them but their indexes.
     #[track_caller]
     pub fn warc(&self) -> Vec<u8> {
         let mut records = Vec::new();
         for entry in fs::read_dir(self.out().join("warc")).expect("a WARC folder") {
             let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|ending| ending == "cdxj") {
+                continue;
+            }
             assert!(
                 path.to_str().is_some_and(|path| path.ends_with(".warc.gz")),
                 "{path:?}"

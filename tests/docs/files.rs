@@ -217,7 +217,16 @@ fn every_file_of_the_output_directory_is_documented() {
     }
     let kept = read("src/sink/directory/kept.rs");
     assert!(outputs.contains("ends_with(\".warc.gz\")") && kept.contains("name(\".old\")"));
-    known.extend(["warc/*.warc.gz", "warc/*.warc.gz.open", "pending.jsonl.old"].map(str::to_owned));
+    let indexes = read("src/sink/directory/indexes.rs");
+    assert!(indexes.contains("\".cdxj\", \".cdxj.tmp\""));
+    let named = [
+        "warc/*.warc.gz",
+        "warc/*.warc.gz.open",
+        "warc/*.cdxj",
+        "warc/*.cdxj.tmp",
+    ];
+    known.extend(named.map(str::to_owned));
+    known.insert("pending.jsonl.old".to_owned());
     assert_eq!(names(tables(&page)[0]), known);
 }
 

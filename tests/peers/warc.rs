@@ -11,11 +11,15 @@ use sha1::{Digest, Sha1};
 
 use super::skip;
 
-/// The WARC files of a crawl, in order; none of them is unfinished.
+/// The WARC files of a crawl, in order; none of them is unfinished. Each has its index.
 pub fn files(out: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(out.join("warc")).expect("the crawl keeps WARC files");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
+    let indexes: Vec<PathBuf> = files
+        .extract_if(.., |file| file.extension() == Some("cdxj".as_ref()))
+        .collect();
+    assert_eq!(indexes.len(), files.len(), "{indexes:?}");
     let is_whole = |file: &PathBuf| file.to_str().is_some_and(|name| name.ends_with(".warc.gz"));
     assert!(files.iter().all(is_whole), "{files:?}");
     files

@@ -173,6 +173,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "WARC" => flag(rng),
         "WARC_GZIP_LEVEL" => count(rng, &[0, 1, 4, 12]),
         "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
+        "WARC_CDXJ" => flag(rng),
         "LINKS_FILE" => flag(rng),
         "RESULTS_SIZE_MAX" => count(rng, &[1, 2000, 20_000]),
         "RESULTS_TIME_MAX" => seconds(rng, &[0.0, 0.5, 20.0]),

@@ -65,6 +65,10 @@ impl Output {
         };
         for entry in warcs {
             let path = entry?.path();
+            // An index is made after the crawl's files, and may be missing after a crash.
+            if path.to_string_lossy().contains(".cdxj") {
+                continue;
+            }
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             output.read_warc(&name, &fs::read(&path)?);
         }

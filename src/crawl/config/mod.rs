@@ -114,6 +114,8 @@ pub struct Config {
     pub(crate) warc: bool,
     /// `WARC_SIZE_MAX`: bytes after which a new WARC file is started.
     pub(crate) warc_size_max: u64,
+    /// `WARC_CDXJ`: closed WARC files get an index.
+    pub(crate) warc_cdxj: bool,
     /// `RESULTS_SIZE_MAX`, `RESULTS_TIME_MAX`, `RESULTS_COMPRESSION`: files of result lines.
     pub(crate) rotation: Rotation,
     /// `LINKS_FILE`: the links of pages are written to a file of their own.
@@ -215,6 +217,9 @@ impl Default for Config {
             warc: true,
             // The size that WARC's guidelines recommend.
             warc_size_max: 1024 * 1024 * 1024,
+            // What readers of archives need. It takes a second processor for some seconds per file, if there is one
+            // to spare.
+            warc_cdxj: true,
             // One file that can be read while it is written: nothing else is expected.
             rotation: Rotation::default(),
             // Ten times as long as the result lines.
@@ -347,6 +352,11 @@ impl Config {
     /// `WARC_SIZE_MAX`: bytes after which a new WARC file is started; `None` if `WARC` is off.
     pub fn warc_size_max(&self) -> Option<u64> {
         self.warc.then_some(self.warc_size_max)
+    }
+
+    /// `WARC_CDXJ`: closed WARC files get an index.
+    pub fn warc_cdxj(&self) -> bool {
+        self.warc_cdxj
     }
 
     /// `RESULTS_SIZE_MAX`, `RESULTS_TIME_MAX` and `RESULTS_COMPRESSION`: when a file of result lines is closed and

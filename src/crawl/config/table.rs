@@ -366,6 +366,8 @@ static TABLE: &[Setting] = &[
         "exchanges are written to WARC files"),
     row!("WARC_SIZE_MAX", Bytes<u64>, warc_size_max,
         "size at which a new WARC file is started"),
+    row!("WARC_CDXJ", Flag, warc_cdxj,
+        "each closed WARC file gets a CDXJ index: warc/NAME.cdxj"),
     row!("RESULTS_SIZE_MAX", Maybe<Bytes<u64>>, rotation.size_max,
         "size at which a new file of result lines is begun, results-000001.jsonl and so on; unset: results.jsonl has all"),
     row!("RESULTS_TIME_MAX", Limit, rotation.time_max,

@@ -105,7 +105,10 @@ impl<I: Io> Core<I> {
         } else if let Some(grace) = self.control.poll_stop() {
             let grace = grace.max(READER_PATIENCE);
             let wait = match self.output.has_disk_room() {
-                true => "for their reader; after {} s those for standard output are discarded",
+                true => {
+                    "for their reader, or for the indexes of WARC files; after {} s those for standard output are \
+                     discarded, and indexes are left to a later run"
+                }
                 false => "for disk space; after {} s they are discarded",
             };
             let wait = wait.replace("{}", &grace.as_secs_f64().to_string());

@@ -1,9 +1,11 @@
 //! The tests of the disk of every back end.
 
+use std::io::{self, SeekFrom};
 use std::path::PathBuf;
 
 use super::suite::{pattern, suite};
 use super::{Bench, Seen, Watch};
+use crate::base::derive::{Derive, DeriveFiles};
 use crate::base::disk::{DiskJob, FileId};
 use crate::base::gzip::gunzip;
 use crate::io::{Io, IoSettings};
@@ -87,6 +89,69 @@ fn a_reserve_of_free_space_is_used_only_when_stalled_writes_are_to_fail<B: Bench
     assert!(matches!(watch.next(), Seen::DiskRoom));
     assert!(matches!(watch.next(), Seen::Disk(done) if done.result.is_ok()));
     assert_eq!(watch.bench.content(&path), Some(b"bytes".to_vec()));
+}
+
+/// Turns bytes round, by way of the scratch file; fails for none.
+#[derive(Debug)]
+struct Reverse;
+
+impl Derive for Reverse {
+    fn derive(&mut self, files: DeriveFiles<'_>) -> io::Result<()> {
+        let DeriveFiles { from, to, scratch } = files;
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes)?;
+        to.write_all(b"a part")?;
+        if bytes.is_empty() {
+            return Err(io::Error::other("nothing to turn round"));
+        }
+        scratch.write_all(&bytes)?;
+        for at in (0..bytes.len() as u64).rev() {
+            let mut byte = [0];
+            scratch.seek(SeekFrom::Start(at))?;
+            scratch.read_exact(&mut byte)?;
+            to.write_all(&byte)?;
+        }
+        Ok(())
+    }
+}
+
+fn a_file_is_made_from_another_wholly_or_not_at_all<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let [from, to, empty] = ["one", "other", "empty"].map(|name| watch.bench.folder().join(name));
+    for (path, bytes) in [(&from, &b"bytes"[..]), (&empty, b"")] {
+        let replaced = watch.disk(DiskJob::Replace {
+            path: path.clone(),
+            bytes: bytes.to_vec(),
+            tag: 0,
+        });
+        replaced.result.expect("there is room");
+    }
+    let derive = |from: &PathBuf| DiskJob::Derive {
+        file: FileId(3),
+        from: from.clone(),
+        to: to.clone(),
+        derive: Box::new(Reverse),
+        tag: 5,
+    };
+    let missing = watch.bench.folder().join("missing");
+    for nothing in [&empty, &missing] {
+        let done = watch.disk(derive(nothing));
+        assert!(done.result.is_err());
+        assert_eq!((done.tag, done.file, done.held), (5, Some(FileId(3)), 0));
+        assert_eq!(watch.bench.content(&to), None);
+    }
+    for _ in 0..2 {
+        let written = watch.disk(derive(&from)).result.expect("there is room");
+        assert_eq!(written.length, 11);
+        assert_eq!(watch.bench.content(&to), Some(b"a partsetyb".to_vec()));
+    }
+    assert!(watch.disk(derive(&empty)).result.is_err());
+    assert_eq!(watch.bench.content(&to), Some(b"a partsetyb".to_vec()));
+    watch.io().fail_stalled_writes();
+    assert!(
+        watch.disk(derive(&from)).result.is_err(),
+        "it is broken off"
+    );
 }
 
 /// Appends of gzip members to two files and of lines to a third, all in one submit.
@@ -428,5 +493,6 @@ suite! {
     what_is_allocated_is_no_part_of_the_file
     each_gzip_append_is_a_member_of_its_own
     gzip_members_have_the_level_of_the_settings
+    a_file_is_made_from_another_wholly_or_not_at_all
     a_disk_error_names_the_operation_and_the_path
 }

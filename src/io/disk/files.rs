@@ -111,6 +111,7 @@ impl Files {
                 ..
             } => read(path, *offset, bytes),
             DiskJob::Remove { path, .. } => remove(path),
+            DiskJob::Derive { .. } => unreachable!("another thread makes files from others"),
         }
     }
 
@@ -455,7 +456,7 @@ fn remove(path: &Path) -> io::Result<Written> {
 }
 
 /// Syncs a file's directory entry.
-fn sync_entry(path: &Path) -> io::Result<()> {
+pub(super) fn sync_entry(path: &Path) -> io::Result<()> {
     open_folder(path)?.sync_all()
 }
 

@@ -57,6 +57,10 @@ impl Order {
             let changes = self.changes.get(path);
             return Place::After(changes.map_or(0, |changes| changes.before(end)));
         }
+        if let DiskJob::Derive { .. } = job {
+            // Both of its files have no other jobs.
+            return Place::After(0);
+        }
         self.number += 1;
         self.forget(done);
         match job {
@@ -79,6 +83,7 @@ impl Order {
             DiskJob::Stdout { .. }
             | DiskJob::Allocate { .. }
             | DiskJob::Sync { .. }
+            | DiskJob::Derive { .. }
             | DiskJob::Read { .. } => {}
         }
         Place::InOrder(self.number)

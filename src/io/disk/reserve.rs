@@ -9,7 +9,7 @@ use rustix::fs::{fstat, fstatvfs};
 
 /// What each volume has above its reserve.
 #[derive(Debug)]
-pub(super) struct Reserve {
+pub(in crate::io) struct Reserve {
     /// Free bytes that remain on each volume; `None`: [`usual_reserve`].
     free_min: Option<u64>,
     volumes: BTreeMap<u64, Volume>,
@@ -24,7 +24,7 @@ struct Volume {
 }
 
 impl Reserve {
-    pub(super) fn new(free_min: Option<u64>) -> Self {
+    pub(in crate::io) fn new(free_min: Option<u64>) -> Self {
         Reserve {
             free_min,
             volumes: BTreeMap::new(),

@@ -5,13 +5,14 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind};
+use std::io::{self, Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::files::Files;
 use super::{Faults, FullDisk};
 use crate::base::compression::{Compression, Compressor};
+use crate::base::derive::{Derive, DeriveFiles};
 use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::gzip::Gzip;
 use crate::base::rng::Rng;
@@ -201,6 +202,11 @@ impl Disk {
         let first = self.undone.keys().next().copied();
         let done = first.unwrap_or_else(|| self.order.next()) - 1;
         let place = self.order.add(job, done);
+        if let DiskJob::Derive { .. } = job {
+            // On a stream of its own: whether there are indexes changes nothing else.
+            let latency = self.rng.fork("derive").below(nanos(self.latency_max) + 1);
+            return (place, now + Duration::from_nanos(latency));
+        }
         let latency = Duration::from_nanos(self.rng.below(nanos(self.latency_max) + 1));
         let at = match place {
             Place::After(number) => self.read_at(job, number, now + latency),
@@ -332,7 +338,11 @@ impl Disk {
 
     /// Does a job, with the results of the real disk.
     fn perform(&mut self, job: &mut DiskJob, now: Instant) -> io::Result<Written> {
-        let fails = self.error > 0.0 && self.rng.chance(self.error);
+        let fails = self.error > 0.0
+            && match job {
+                DiskJob::Derive { .. } => self.rng.fork("derive").chance(self.error),
+                _ => self.rng.chance(self.error),
+            };
         match job {
             DiskJob::Create { file, path } => {
                 if self.files.get(path).is_some() {
@@ -403,12 +413,46 @@ impl Disk {
                 bytes,
                 ..
             } => read(self.files.contents(), path, *offset, bytes),
+            DiskJob::Derive {
+                from, to, derive, ..
+            } => {
+                // It is no loss: it does not count among the errors.
+                if fails || self.given_up {
+                    return Err(at(ErrorKind::Other, "cannot make", to));
+                }
+                self.derive((from, to), &mut **derive, now)
+            }
             DiskJob::Remove { path, .. } if fails => Err(self.broken("cannot remove", path)),
             DiskJob::Remove { path, .. } => {
                 self.space = self.space.saturating_add(self.files.remove(path));
                 Ok(Written::default())
             }
         }
+    }
+
+    /// Makes a file from another.
+    fn derive(
+        &mut self,
+        (from, to): (&Path, &Path),
+        derive: &mut dyn Derive,
+        now: Instant,
+    ) -> io::Result<Written> {
+        let Some(mut content) = self.files.get(from).map(Vec::as_slice) else {
+            return Err(at(ErrorKind::NotFound, "cannot open", from));
+        };
+        let mut made = Vec::new();
+        derive.derive(DeriveFiles {
+            from: &mut content,
+            to: &mut made,
+            scratch: &mut Cursor::new(Vec::new()),
+        })?;
+        self.take_space(made.len(), "cannot make", to, now)?;
+        self.files.replace(to, &made);
+        self.files.sync_folder(to);
+        Ok(Written {
+            offset: 0,
+            length: made.len() as u64,
+        })
     }
 
     /// Makes a file durable, and its entry. A sync that fails is the last that could have made the bytes
@@ -603,6 +647,7 @@ fn file_of(job: &DiskJob) -> Option<FileId> {
         | DiskJob::Sync { file, .. }
         | DiskJob::Finish { file, .. }
         | DiskJob::Read { file, .. }
+        | DiskJob::Derive { file, .. }
         | DiskJob::Remove { file, .. } => Some(*file),
         DiskJob::Replace { .. } => None,
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sink::commit::{Commit, FileLength};
 use crate::sink::directory::error::DirectoryError;
+use crate::sink::directory::indexes::{self, index_of};
 use crate::sink::directory::line_file::LineFileName;
 use crate::sink::directory::outputs::{
     LINKS, OPEN, RESULTS, SERIES, STDOUT, WARCS, entries, is_warc_of_ours,
@@ -29,6 +30,8 @@ pub(super) enum Step {
     KeepTail { of: FileLength, to: PathBuf },
     /// Deletes a file.
     Delete(PathBuf),
+    /// Deletes the index of a WARC file that is cut or moved by the next step.
+    DeleteIndex(PathBuf),
     /// Syncs the entries of a folder.
     SyncFolder(PathBuf),
 }
@@ -40,7 +43,7 @@ impl Step {
             Step::Cut(file) | Step::KeepTail { of: file, .. } => file.path == path,
             Step::Rename { from, .. } | Step::SetAside { from, .. } => from == path,
             Step::Delete(deleted) => deleted == path,
-            Step::SyncFolder(_) => false,
+            Step::DeleteIndex(_) | Step::SyncFolder(_) => false,
         }
     }
 }
@@ -105,7 +108,18 @@ pub(super) fn plan(
     }
     steps.extend(has_warcs.then_some(Step::SyncFolder(warcs)));
     steps.push(Step::SyncFolder(folder.to_owned()));
-    Ok(steps)
+    Ok(steps.into_iter().flat_map(without_stale_index).collect())
+}
+
+/// A step, after another that deletes the index which would be stale behind it.
+fn without_stale_index(step: Step) -> impl Iterator<Item = Step> {
+    let warc = match &step {
+        Step::Cut(file) => Some(&file.path),
+        Step::SetAside { from, .. } => Some(from),
+        _ => None,
+    };
+    let index = warc.and_then(|warc| index_of(warc)).map(Step::DeleteIndex);
+    index.into_iter().chain([step])
 }
 
 /// Without a commit a file is kept elsewhere: the crawl may have ended before its first one, or the file that
@@ -369,6 +383,7 @@ pub(super) fn perform(step: &Step) -> Result<(), DirectoryError> {
                 .and_then(|()| fs::rename(from, to))
                 .map_err(|cause| unusable(to, cause))
         }
+        Step::DeleteIndex(path) => indexes::remove(path).map_err(|cause| unusable(path, cause)),
         Step::Delete(path) => perform_deletion(path).map_err(|cause| unusable(path, cause)),
         Step::SyncFolder(path) => File::open(path)
             .and_then(|folder| folder.sync_all())

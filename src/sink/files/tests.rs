@@ -1,5 +1,6 @@
 //! Lines, records and their files on an in-memory disk.
 
+mod indexes;
 mod prepared;
 mod rotation;
 
@@ -20,11 +21,18 @@ struct Disk {
     files: BTreeMap<String, Vec<u8>>,
     /// From now on every write fails.
     full: bool,
+    /// Whether indexes of WARC files wait here.
+    delays_indexes: bool,
+    delayed: Vec<DiskJob>,
 }
 
 impl Disk {
     fn step(&mut self) -> Option<DiskDone> {
         let job = self.todo.pop_front()?;
+        if self.delays_indexes && matches!(job, DiskJob::Derive { .. }) {
+            self.delayed.push(job);
+            return self.step();
+        }
         let (held, mut lost) = (job.held(), Vec::new());
         let (tag, file, result) = match job {
             DiskJob::Create { file, path } => {
@@ -78,6 +86,22 @@ impl Disk {
                     length: 0,
                 };
                 (tag, file, Ok(end))
+            }
+            DiskJob::Derive {
+                file,
+                from,
+                to,
+                tag,
+                ..
+            } => {
+                let from = from.to_str().unwrap();
+                assert!(self.files.contains_key(from), "{from} has its final name");
+                if !self.full {
+                    let made = format!("the index of {from}");
+                    self.files
+                        .insert(to.to_str().unwrap().to_owned(), made.into());
+                }
+                (tag, file, Ok(Written::default()))
             }
             DiskJob::Replace { .. }
             | DiskJob::Allocate { .. }
@@ -287,7 +311,7 @@ fn small_files(jobs_per_page: usize) -> BTreeMap<String, Vec<u8>> {
         (0..jobs_per_page).for_each(|_| _ = disk.turn(&mut sink));
     }
     disk.finish(&mut sink);
-    disk.files.retain(|name, _| name.contains("/warc/"));
+    disk.files.retain(|name, _| name.contains(".warc.gz"));
     disk.files
 }
 
@@ -347,7 +371,7 @@ fn only_a_reply_without_chunks_has_a_payload_digest() {
         let (_, warc) = disk
             .files
             .iter()
-            .find(|(name, _)| name.contains("warc"))
+            .find(|(name, _)| name.contains(".warc.gz"))
             .unwrap();
         let text = str::from_utf8(warc).unwrap();
         assert_eq!(text.matches("WARC-Payload-Digest").count(), expected);
@@ -365,7 +389,7 @@ fn a_reply_with_an_ambiguous_head_end_has_no_payload_digest() {
         disk.put(&mut sink, samples::reply(1, head, b"hello"));
         disk.finish(&mut sink);
         let (_, warc) = (disk.files.iter())
-            .find(|(name, _)| name.contains("warc"))
+            .find(|(name, _)| name.contains(".warc.gz"))
             .expect("there is one");
         let text = str::from_utf8(warc).expect("ASCII");
         assert_eq!(
@@ -396,7 +420,7 @@ fn a_request_without_a_reply_head_has_no_response_record() {
     let (_, warc) = disk
         .files
         .iter()
-        .find(|(name, _)| name.contains("warc"))
+        .find(|(name, _)| name.contains(".warc.gz"))
         .unwrap();
     let text = str::from_utf8(warc).unwrap();
     assert_eq!(text.matches("WARC-Type: response").count(), 0);
@@ -416,7 +440,7 @@ fn metadata_contains_what_is_not_in_the_bytes() {
     let (_, warc) = disk
         .files
         .iter()
-        .find(|(name, _)| name.contains("warc"))
+        .find(|(name, _)| name.contains(".warc.gz"))
         .unwrap();
     let text = str::from_utf8(warc).unwrap();
     let block = "via: http://a.test/from\r\nfetchTimeMs: 20\r\nid: 7\r\nparent: 3\r\n\
@@ -762,7 +786,7 @@ fn commit_all(disk: &mut Disk, sink: &mut FileSink, epoch: u64) -> BTreeMap<Stri
 
 /// The names of the WARC files on the disk.
 fn warcs(disk: &Disk) -> Vec<String> {
-    let names = disk.files.keys().filter(|name| name.contains("/warc/"));
+    let names = disk.files.keys().filter(|name| name.contains(".warc.gz"));
     names.cloned().collect()
 }
 
@@ -917,7 +941,7 @@ fn a_resumed_sink_continues_its_files_and_serial_numbers() {
     assert_eq!(disk.ids("out/throttle.jsonl"), ids);
     let name = more
         .keys()
-        .find(|name| name.contains("/warc/"))
+        .find(|name| name.contains(".warc.gz"))
         .expect("a new one");
     assert!(name.contains(&format!("-{count:05}-")), "{name}");
     assert_eq!(more.len(), 3);

@@ -115,7 +115,7 @@ fn the_last_epoch_is_committed_once_every_file_is_durable() {
     let (crawler, reason, calls) = run(false);
     assert_eq!(reason, FinishReason::Finished);
     let files = crawler.io().files();
-    assert_eq!(files.len(), 2, "result lines and records");
+    assert_eq!(files.len(), 3, "result lines, records and their index");
     for (path, content) in files {
         let synced = crawler.io().synced(path);
         assert_eq!(synced, content.len(), "{}", path.display());

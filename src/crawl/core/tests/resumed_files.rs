@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::base::derive::{Derive, DeriveFiles};
 use crate::base::disk::DiskJob;
 use crate::base::gzip::gunzip_members;
 use crate::base::rng::Rng;
 use crate::base::time::Wall;
 use crate::io::{Epoll, Event, Io, IoSettings};
 use crate::sink::DiskSink;
+use crate::sink::cdxj::{DeriveIndex, index_path};
 use crate::sink::commit::{Commit, Epoch};
 use crate::sink::directory::{self, LineEnd, LineFile, LineReader};
 use crate::sink::files::{Compression, FileSink, FileSinkOptions, Rotation, WarcOptions};
@@ -237,9 +239,28 @@ fn lines(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// The WARC files of an output directory.
+/// The WARC files of an output directory. An index that one has is its own.
 fn warcs(folder: &Path) -> Vec<PathBuf> {
-    files_of(&folder.join("warc"))
+    let mut files = files_of(&folder.join("warc"));
+    let is_index = |path: &mut PathBuf| path.extension().is_some_and(|ending| ending == "cdxj");
+    let indexes: Vec<PathBuf> = files.extract_if(.., is_index).collect();
+    for warc in &files {
+        let Some(index) = index_path(warc).filter(|index| indexes.contains(index)) else {
+            continue;
+        };
+        let mut made = Vec::new();
+        let name = warc.file_name().unwrap().to_str().unwrap();
+        let done = DeriveIndex::new(name).derive(DeriveFiles {
+            from: &mut &fs::read(warc).unwrap()[..],
+            to: &mut made,
+            scratch: &mut std::io::Cursor::new(Vec::new()),
+        });
+        assert!(
+            done.is_ok() && made == fs::read(&index).unwrap(),
+            "{index:?}"
+        );
+    }
+    files
 }
 
 /// The files in a directory, sorted.

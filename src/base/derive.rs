@@ -1,0 +1,32 @@
+//! Files that are made from others: the `io` floor opens them, and floors above say what is made.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use crate::base::line_sorter::Scratch;
+
+/// Makes the content of a file from that of another. See [`DiskJob::Derive`](crate::DiskJob::Derive).
+pub trait Derive: fmt::Debug + Send {
+    /// Reads what it needs `from` the one file, and writes all of the other. It may take as long as reading both; it
+    /// is broken off by errors of its files, which it returns.
+    ///
+    /// # Errors
+    /// Those of the files; [`InvalidData`](io::ErrorKind::InvalidData) if the content is not as expected.
+    fn derive(&mut self, files: DeriveFiles<'_>) -> io::Result<()>;
+}
+
+/// The files of a derivation.
+pub struct DeriveFiles<'a> {
+    /// The file that is read, from its start.
+    pub from: &'a mut dyn Read,
+    /// The new file.
+    pub to: &'a mut dyn Write,
+    /// For what does not fit into memory: an empty file, which is deleted.
+    pub scratch: &'a mut dyn Scratch,
+}
+
+impl fmt::Debug for DeriveFiles<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DeriveFiles")
+    }
+}

@@ -1,0 +1,171 @@
+//! `argiope cdxj`: makes CDXJ indexes of WARC files, of crawls that were killed or of other origin.
+
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use anyhow::Context;
+use argiope::sink::cdxj::{Indexer, index_path};
+use argiope::sink::directory;
+use argiope::{Config, index_warc};
+
+use super::Usage;
+
+/// Arguments of the command.
+#[derive(Clone, Debug)]
+pub struct CdxjArgs {
+    /// WARC files, and directories of them or of crawls.
+    pub paths: Vec<PathBuf>,
+    /// Where one index of all is written, `-` for standard output; without it each file gets its own.
+    pub out: Option<PathBuf>,
+}
+
+/// Runs the command; returns its exit code.
+pub fn run(args: &CdxjArgs) -> anyhow::Result<i32> {
+    let warcs = warcs(&args.paths)?;
+    match &args.out {
+        Some(out) if out.as_os_str() == "-" => {
+            match index_all(&warcs, &mut io::stdout().lock()) {
+                // The reader has read enough.
+                Err(error) if is_broken_pipe(&error) => Ok(0),
+                ended => ended.map(|()| 0),
+            }
+        }
+        Some(out) => index_to(&warcs, out),
+        None => index_each(&warcs),
+    }
+}
+
+/// The WARC files of the crawl in this directory that have no index, if they are to have one.
+pub fn missing(config: &Config, out: &Path) -> Vec<PathBuf> {
+    if config.warc_size_max().is_none() || !config.warc_cdxj() {
+        return Vec::new();
+    }
+    let folder = out.join(WARCS);
+    directory::unindexed(&folder).unwrap_or_else(|error| {
+        log::warn!("cannot look for indexes in {}: {error}", folder.display());
+        Vec::new()
+    })
+}
+
+/// Makes the index of a WARC file, or warns. Returns its path.
+pub fn make(warc: &Path) -> Option<PathBuf> {
+    index_warc(warc)
+        .inspect_err(|error| log::error!("{} gets no index: {error}", warc.display()))
+        .ok()
+}
+
+/// The WARC files of these paths, in order.
+fn warcs(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut warcs = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            if index_path(path).is_none() {
+                return Err(Usage(format!(
+                    "{}: the name of a WARC file ends with .warc.gz; others cannot be indexed",
+                    path.display()
+                ))
+                .into());
+            }
+            warcs.push(path.clone());
+            continue;
+        }
+        let below = path.join(WARCS);
+        let folder = if below.is_dir() { &below } else { path };
+        let read = || format!("cannot read {}", folder.display());
+        let entries = fs::read_dir(folder).with_context(read)?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.with_context(read)?.path();
+            found.extend(index_path(&path).map(|_| path));
+        }
+        if found.is_empty() {
+            return Err(Usage(format!(
+                "{} has no file named *.warc.gz: name a crawl with WARC files, or a directory of them",
+                folder.display()
+            ))
+            .into());
+        }
+        found.sort();
+        warcs.append(&mut found);
+    }
+    Ok(warcs)
+}
+
+/// Each file without an index gets one. Prints the paths of those that are made.
+fn index_each(warcs: &[PathBuf]) -> anyhow::Result<i32> {
+    let mut is_failed = false;
+    for warc in warcs {
+        if index_path(warc).is_some_and(|index| index.exists()) {
+            continue;
+        }
+        match make(warc) {
+            Some(index) => writeln!(io::stdout(), "{}", index.display())?,
+            None => is_failed = true,
+        }
+    }
+    Ok(i32::from(is_failed))
+}
+
+/// One index of all in a new file, which is removed if it is not complete.
+fn index_to(warcs: &[PathBuf], out: &Path) -> anyhow::Result<i32> {
+    let file = match File::create_new(out) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            return Err(Usage(format!(
+                "-o {}: there is such a file, and it is not replaced; delete it, or give another name",
+                out.display()
+            ))
+            .into());
+        }
+        file => file.with_context(|| format!("cannot create {}", out.display()))?,
+    };
+    index_all(warcs, &mut &file).inspect_err(|_| {
+        // What is in it is no index.
+        let _ = fs::remove_file(out);
+    })?;
+    Ok(0)
+}
+
+fn index_all(warcs: &[PathBuf], out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut scratch =
+        scratch().context("cannot create a temporary file; TMPDIR names its directory")?;
+    let mut indexer = Indexer::default();
+    for warc in warcs {
+        let name = warc.file_name().unwrap_or_default().to_string_lossy();
+        let read = || format!("cannot index {}", warc.display());
+        let file = File::open(warc).with_context(read)?;
+        indexer.add(file, &name, &mut scratch).with_context(read)?;
+    }
+    let mut out = BufWriter::with_capacity(WRITTEN_AT_ONCE, out);
+    let omitted = indexer.finish(&mut scratch, &mut out)?;
+    out.flush()?;
+    if omitted > 0 {
+        log::warn!("{omitted} captures are not in the index: they have heads of more than 256 KiB");
+    }
+    Ok(())
+}
+
+/// A file without a name.
+fn scratch() -> io::Result<File> {
+    let path = env::temp_dir().join(format!("argiope-{}.sort", process::id()));
+    let mut options = OpenOptions::new();
+    let file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// The folder of WARC files in the directory of a crawl.
+const WARCS: &str = "warc";
+
+const WRITTEN_AT_ONCE: usize = 64 << 10;
