@@ -175,11 +175,19 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
         }
         Job::Hold { name, until } => {
             let body = json!({"hold_until": until.text()}).to_string();
-            client.call(
+            let reply = client.call(
                 "PATCH",
                 &format!("/v1/scopes/{}", encoded(&name)),
                 body.as_bytes(),
-            )?
+            )?;
+            // Both have nanoseconds and are in UTC.
+            let now = Until::After(Duration::ZERO).text();
+            if let Some(until) = reply["settings"]["hold_until"].as_str()
+                && until < now.as_str()
+            {
+                log::warn!("{name} is not held: {until} is over");
+            }
+            reply
         }
         Job::Release(name) => {
             // A key of the default can be replaced, not removed.
@@ -234,10 +242,18 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
 
 /// Excludes names, or withdraws that; gives all that are excluded by order.
 fn change_exclusions(client: &Client<'_>, method: &str, names: &[String]) -> anyhow::Result<Value> {
+    let mut excluded = client.get("/v1/exclusions")?;
     for name in names {
-        client.call(method, &format!("/v1/exclusions/{}", encoded(name)), b"")?;
+        let path = format!("/v1/exclusions/{}", encoded(name));
+        let left = client.call(method, &path, b"")?;
+        if method == "DELETE" && left == excluded {
+            log::warn!(
+                "{name} was not excluded by order; what --exclude lists is changed by `reload`"
+            );
+        }
+        excluded = left;
     }
-    client.get("/v1/exclusions")
+    Ok(excluded)
 }
 
 /// Adds the lines of a file, as many at once as an order may have. Waits while the crawl has no room.

@@ -383,6 +383,25 @@ fn wrong_flags_and_directories_are_refused() {
 }
 
 #[test]
+fn orders_that_changed_nothing_are_reported() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let crawl = paced(&server);
+    let going = start(&crawl, &server);
+    let folder = crawl.folder();
+    let report = |args: &[&str], part: &str| {
+        let ended = ctl(folder, args).expect(0);
+        assert!(ended.err.contains(part), "{args:?}: {}", ended.err);
+    };
+    report(&["hold", "a.test", "2020-01-31T18:00:00Z"], "is not held");
+    report(&["include", "a.test"], "was not excluded");
+    reply_of(folder, &["hold", "a.test", "1h"]);
+    reply_of(folder, &["exclude", "A.test"]);
+    reply_of(folder, &["include", "a.test"]);
+    reply_of(folder, &["stop", "--now"]);
+    going.wait().expect(3);
+}
+
+#[test]
 fn hosts_that_a_resumed_run_excludes_are_asked_for_nothing_that_was_queued_before() {
     let server = Server::new(|_: &Asked| page("a page"));
     let port = server.port();
