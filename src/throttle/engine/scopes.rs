@@ -223,7 +223,7 @@ impl Throttle {
     /// Learned state is kept where it still applies.
     ///
     /// Checks one scope; if the name [covers many scopes](covers_many_scopes), all existing ones: the next few by each
-    /// [`Throttle::advance_visits`], and any before something is sent under it.
+    /// `advance_visits`, and any before something is sent under it.
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
         self.refresh_entries(now);
         if name == "default" {
