@@ -220,6 +220,8 @@ fn a_file_that_gets_its_number_during_a_commit_is_renamed_after_the_next_one() {
     let listed = sink.prepared(Epoch(1)).expect("all is durable");
     assert_eq!(names(&listed), ["out/results.jsonl"]);
     sink.rotate(&mut jobs);
+    disk.todo.extend(jobs.drain(..));
+    while disk.turn(&mut sink) {}
     sink.committed(Epoch(1), &mut jobs);
     disk.todo.extend(jobs);
     while disk.turn(&mut sink) {}
