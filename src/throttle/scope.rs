@@ -405,24 +405,24 @@ impl Scope {
 
     /// The same where there is a delay.
     fn drawn_gap(&self) -> Duration {
-        let Some(rules) = &self.rules else {
-            let settings = self.settings();
-            let drawn = scaled(settings.delay, f64::from(self.factor));
-            return match settings.concurrency {
-                // With one slot, the slot's delay is the scope's own.
-                1 => drawn.max(scaled(settings.delay_per_slot, f64::from(self.factor))),
-                _ => drawn,
-            };
-        };
         let factor = f64::from(self.factor);
-        let pace = rules.pace();
         // If the pace changed since the draw, the drawn factor may exceed the new jitter.
         let jitter = self.jitter();
         let within = factor.clamp(1.0 + jitter.low, 1.0 + jitter.high);
+        let Some(rules) = &self.rules else {
+            let settings = self.settings();
+            let drawn = scaled(settings.delay, within);
+            return match settings.concurrency {
+                // With one slot, the slot's delay is the scope's own.
+                1 => drawn.max(scaled(settings.delay_per_slot, within)),
+                _ => drawn,
+            };
+        };
+        let pace = rules.pace();
         let drawn = scaled(pace.delay, within);
         let drawn = drawn.max(rules.floor);
         match pace.concurrency {
-            1 => drawn.max(scaled(self.settings().delay_per_slot, factor)),
+            1 => drawn.max(scaled(self.settings().delay_per_slot, within)),
             _ => drawn,
         }
     }

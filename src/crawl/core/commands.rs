@@ -10,6 +10,7 @@ use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::Io;
+use crate::throttle::engine::Forgetting;
 use crate::throttle::engine::Throttle;
 
 impl<I: Io> Core<I> {
@@ -65,7 +66,11 @@ impl<I: Io> Core<I> {
                 Command::Exclude(exclusion, on) => self.set_exclusion(&exclusion, on),
                 Command::Forget(name) => {
                     // Nobody waits for its end.
-                    let _ = self.throttle.forget(&name, self.now);
+                    if self.throttle.forget(&name, self.now) == Forgetting::Refused {
+                        log::warn!(
+                            "what was learned of {name} is not forgotten: too many such orders go on"
+                        );
+                    }
                 }
                 Command::HostPriority(host, priority) => self.set_host_priority(&host, priority),
             }

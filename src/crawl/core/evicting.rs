@@ -8,7 +8,8 @@ use crate::io::Io;
 impl<I: Io> Core<I> {
     /// Moves requests of lanes that wait for long to files, while others wait there for room.
     pub fn evict_waiting(&mut self) {
-        if !self.spill.wants_room(self.frontier.memory()) {
+        if !self.spill.wants_room(self.frontier.memory()) || self.throttle.is_refreshing() {
+            // How long a lane waits is known when all scopes have the present settings.
             return;
         }
         let mut evicted = Vec::new();

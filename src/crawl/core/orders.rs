@@ -92,6 +92,7 @@ impl<I: Io> Core<I> {
         }
         self.throttle
             .change_settings(&self.config.throttle, &self.orders.scopes, now);
+        self.throttle.refresh_named(name, now);
         self.log_scope(name);
     }
 

@@ -166,8 +166,11 @@ impl<I: Io> Core<I> {
             return;
         }
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));
+        if self.throttle.has_visits() {
+            // Scopes are saved by the settings that they have now, and orders are acknowledged.
+            return self.wakeups.turn_again();
+        }
         self.keep_offers();
-        self.finish_scope_orders();
         // Links of the last pages may have ended unsent in this very turn.
         self.put_all_unsent();
         self.control.set_phase(Phase::Flushing { reason, until });

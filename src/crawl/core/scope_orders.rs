@@ -81,6 +81,10 @@ impl<I: Io> Core<I> {
         };
         match self.throttle.forget(&name, self.now) {
             Forgetting::Done(scopes) => self.acknowledge_forget(&asked, &name, scopes),
+            Forgetting::Refused => {
+                let response = Response::error(503, "too many such orders go on");
+                self.refuse(&asked, &response.with("Retry-After", "10"));
+            }
             Forgetting::Going(id) => {
                 let late = Response::json(202, &json!({"scope": name, "scopes": null}));
                 self.steering.respond_later(asked.key, late);
@@ -95,10 +99,15 @@ impl<I: Io> Core<I> {
             self.wakeups.turn_again();
         }
         while let Some((id, scopes)) = self.throttle.poll_forgotten() {
-            let orders = &mut self.orders.forgetting;
-            // A program does not wait for it.
-            if let Some(at) = orders.iter().position(|order| order.id == id) {
-                let ForgetOrder { name, asked, .. } = orders.remove(at);
+            // A program does not wait for it, and several operators may.
+            let orders = |core: &Self| {
+                core.orders
+                    .forgetting
+                    .iter()
+                    .position(|order| order.id == id)
+            };
+            while let Some(at) = orders(self) {
+                let ForgetOrder { name, asked, .. } = self.orders.forgetting.remove(at);
                 match self.steering.waits_for_answer(asked.key) {
                     true => self.acknowledge_forget(&asked, &name, scopes),
                     false => {
@@ -107,13 +116,6 @@ impl<I: Io> Core<I> {
                     }
                 }
             }
-        }
-    }
-
-    /// Ends orders about many scopes: nothing more is sent.
-    pub fn finish_scope_orders(&mut self) {
-        while !self.orders.forgetting.is_empty() {
-            self.advance_scope_orders();
         }
     }
 

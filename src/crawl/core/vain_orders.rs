@@ -17,7 +17,9 @@ impl<I: Io> Core<I> {
         let checked = (self.config).check_scope(&call.name, &ScopePatch::default());
         let name = checked.unwrap_or_else(|_| call.name.clone());
         let is_known = self.throttle.known_scope(&name).is_some();
-        if is_known || !is_cancel && self.orders.scopes.contains_key(&name) {
+        let has_settings = self.orders.scopes.contains_key(&name)
+            || self.config.throttle.scopes.contains_key(&name);
+        if is_known || !is_cancel && has_settings {
             return None;
         }
         if let Some(address) = name.strip_prefix(ADDRESS) {

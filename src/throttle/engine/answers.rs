@@ -31,6 +31,7 @@ impl Throttle {
     /// Handles the answer to a request, when its final head arrived or none will arrive. Each of
     /// its scopes may change its pace. `id` is the number of the attempt.
     pub fn answer(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
+        self.refresh_ticket(ticket, now);
         let refused = self.refused(ticket, signal, now);
         let state = self.ticket(ticket);
         let (held, sent) = (SmallVec::<[Held; 2]>::from_slice(&state.held), state.sent);
@@ -119,6 +120,7 @@ impl Throttle {
         body: &BodySignal,
         now: Instant,
     ) {
+        self.refresh_ticket(ticket, now);
         if failure.is_some() || body.status.is_some() {
             // It may be a refusal as well; the latency was recorded with the head.
             let blame = match body.status {
@@ -150,6 +152,7 @@ impl Throttle {
         ending: &ExchangeEnd,
         now: Instant,
     ) {
+        self.refresh_ticket(ticket, now);
         for Held { id: scope, .. } in self.ticket(ticket).held.clone() {
             let mut changes = std::mem::take(&mut self.changes);
             self.scope_mut(scope)

@@ -24,6 +24,7 @@ impl Throttle {
     /// The scope with this name; created if it does not exist.
     pub fn scope(&mut self, name: &str) -> ScopeId {
         if let Some(id) = self.scope_table.find(name) {
+            self.refresh_stale(id, self.clock);
             return id;
         }
         let profile = Arc::clone(self.profile_of(name));
@@ -225,7 +226,6 @@ impl Throttle {
     /// Checks one scope; if the name [covers many scopes](covers_many_scopes), all existing ones: the next few by each
     /// `advance_visits`, and any before something is sent under it.
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
-        self.refresh_entries(now);
         if name == "default" {
             self.settings.change_default(patch);
         } else if patch == ScopePatch::default() {
@@ -267,7 +267,6 @@ impl Throttle {
         ordered: &BTreeMap<String, ScopePatch>,
         now: Instant,
     ) {
-        self.refresh_entries(now);
         let mut settings = ThrottleSettings {
             concurrent_requests: self.settings.concurrent_requests,
             started: self.settings.started,
@@ -282,7 +281,7 @@ impl Throttle {
                 settings.scopes.insert(name.clone(), patch.clone());
             }
         }
-        self.keep_paced_hosts(&mut settings);
+        self.keep_paced_hosts(&mut settings, now);
         if settings == self.settings {
             return;
         }
@@ -295,12 +294,15 @@ impl Throttle {
     }
 
     /// The entry of a host with a quota alone keeps the pace that it was given when it became known as a host.
-    fn keep_paced_hosts(&self, settings: &mut ThrottleSettings) {
-        for (name, patch) in &mut settings.scopes {
+    fn keep_paced_hosts(&mut self, settings: &mut ThrottleSettings, now: Instant) {
+        let concurrency = settings.default.concurrency;
+        let entries = settings.scopes.iter_mut();
+        for (name, patch) in entries.filter(|(name, patch)| is_only_quota(name, patch)) {
+            self.refresh_named(name, now);
             let scope = self.scope_table.find(name);
             let scope = scope.and_then(|id| self.scope_table.get(id));
-            if is_only_quota(name, patch) && scope.is_some_and(|scope| !scope.profile.only_quota) {
-                patch.concurrency = Some(settings.default.concurrency);
+            if scope.is_some_and(|scope| !scope.profile.only_quota) {
+                patch.concurrency = Some(concurrency);
             }
         }
     }
@@ -384,9 +386,12 @@ impl Throttle {
 
     /// Evicts a scope that holds no state. Returns whether it is gone.
     pub(in crate::throttle) fn evict_if_blank(&mut self, id: ScopeId, now: Instant) -> bool {
-        let Some(scope) = self.scope_table.get(id) else {
+        if self.scope_table.get(id).is_none() {
             return true;
-        };
+        }
+        // By the gap of before, the next request would come too soon.
+        self.refresh_stale(id, now);
+        let scope = self.scope_ref(id);
         if !scope.is_blank(now) {
             return false;
         }
@@ -395,8 +400,10 @@ impl Throttle {
         let scope = self.scope_ref(id);
         if let Some(learned) = scope.learned() {
             let name = self.scope_table.name(id);
-            let key = self.secret.keys().scope(name);
-            self.learned.insert(key, learned, now);
+            if !self.is_being_forgotten(name) {
+                let key = self.secret.keys().scope(name);
+                self.learned.insert(key, learned, now);
+            }
         }
         self.close_account(row);
         self.scope_table.remove(id);

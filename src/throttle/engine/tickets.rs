@@ -313,6 +313,7 @@ impl Throttle {
 
     /// Bytes of a reply were received: the next requests of its scopes wait for `bytes_per_second`.
     pub(crate) fn count_bytes(&mut self, ticket: TicketId, bytes: u64, now: Instant) {
+        self.refresh_ticket(ticket, now);
         let held = self.ticket(ticket).held.clone();
         for Held { id, .. } in &held {
             self.scope_mut(*id).count_bytes(bytes, now);
@@ -330,6 +331,7 @@ impl Throttle {
     /// next request, the slots are kept until then: where answers are suspected, costs are charged, or each slot
     /// has a backoff of its own.
     pub fn finish_exchange(&mut self, ticket: TicketId, now: Instant) {
+        self.refresh_ticket(ticket, now);
         let state = self.ticket(ticket);
         let waits = |held: &Held| {
             let scope = self.scope_ref(held.id);

@@ -1,7 +1,8 @@
 //! Orders about many scopes, which are applied to the existing ones in steps: there may be ten million.
 //!
 //! Until a scope was visited it may have settings of before the last change, so it is refreshed before each decision
-//! that sends something under it. Nothing leaves sooner than the new settings permit.
+//! about it: what is sent under it, what a reply to it means, whether it is evicted. Nothing leaves sooner than the new
+//! settings permit.
 
 use std::collections::VecDeque;
 
@@ -16,8 +17,9 @@ use crate::base::units::Units;
 /// What is being applied.
 #[derive(Debug)]
 pub(super) struct Visits {
-    /// Scopes from this id on may have settings of before the last change.
-    stale_from: Option<u32>,
+    /// Scopes that are still to be visited: with the next one, this many in the order of ids, after the last the first.
+    stale: usize,
+    next: u32,
     forgets: VecDeque<Forget>,
     /// Those that are over, and the number of their scopes.
     forgotten: VecDeque<(ForgetId, usize)>,
@@ -48,6 +50,8 @@ pub(crate) enum Forgetting {
     Done(usize),
     /// [`Throttle::poll_forgotten`] returns it later.
     Going(ForgetId),
+    /// Too many go on: it is not begun.
+    Refused,
 }
 
 /// Units of a step, some tenths of a millisecond.
@@ -56,13 +60,14 @@ const UNITS_PER_STEP: u64 = 16_384;
 /// A scope and its name are in memory of their own, and the name is compared with patterns.
 const SCOPE_UNITS: usize = 32;
 
-/// Orders to forget that may wait. One more makes the first go on to its end at once.
+/// Orders to forget that may wait. More are refused.
 const FORGETS_MAX: usize = 64;
 
 impl Default for Visits {
     fn default() -> Self {
         Visits {
-            stale_from: None,
+            stale: 0,
+            next: 0,
             forgets: VecDeque::new(),
             forgotten: VecDeque::new(),
             begun: 0,
@@ -80,78 +85,75 @@ impl Throttle {
 
     /// The settings have changed: existing scopes are visited from now on, the first of them at once.
     pub(super) fn begin_refresh(&mut self, now: Instant) {
-        self.visits.stale_from = Some(0);
+        // It goes on where an earlier one is, so that changes in a row do not keep it from any scope.
+        self.visits.stale = self.scope_table.ids_len();
         self.advance_refresh(now);
     }
 
     /// Applies changes to the next few scopes. Returns whether there are more.
     pub(crate) fn advance_visits(&mut self, now: Instant) -> bool {
-        if self.visits.stale_from.is_some() {
-            self.advance_refresh(now);
-        } else if let Some(forget) = self.visits.forgets.pop_front() {
-            let mut units = Units::new(self.visits.units_per_step);
-            self.advance_forget(forget, &mut units, now);
+        self.advance_refresh(now);
+        if let Some(forget) = self.visits.forgets.pop_front() {
+            self.advance_forget(forget, now);
         }
-        self.visits.stale_from.is_some() || !self.visits.forgets.is_empty()
+        self.has_visits()
     }
 
-    /// Applies the present settings to a scope that was not visited since they changed.
+    /// Whether changes are to be applied to more scopes.
+    pub(crate) fn has_visits(&self) -> bool {
+        self.is_refreshing() || !self.visits.forgets.is_empty()
+    }
+
+    /// Whether some scopes may have settings of before the last change.
+    pub(crate) fn is_refreshing(&self) -> bool {
+        self.visits.stale > 0
+    }
+
+    /// Applies the present settings to a scope that may not have been visited since they changed.
     pub(crate) fn refresh_named(&mut self, name: &str, now: Instant) {
-        if self.visits.stale_from.is_some()
+        if self.is_refreshing()
             && let Some(id) = self.scope_table.find(name)
         {
-            self.refresh_stale(id, now);
+            self.refresh(id, now);
         }
     }
 
     /// The same for a scope by its id.
     pub(super) fn refresh_stale(&mut self, id: ScopeId, now: Instant) {
-        if self.visits.stale_from.is_some_and(|from| id.0 >= from) {
+        if self.is_refreshing() {
             self.refresh(id, now);
-        }
-    }
-
-    /// The same for the scopes of the settings' entries, by which further changes of settings go.
-    pub(super) fn refresh_entries(&mut self, now: Instant) {
-        if self.visits.stale_from.is_some() {
-            let names: Vec<String> = self.settings.scopes.keys().cloned().collect();
-            for name in names {
-                self.refresh_named(&name, now);
-            }
         }
     }
 
     /// The same for the scopes of a lane.
     pub(super) fn refresh_lane(&mut self, lane: u32, now: Instant) {
-        if self.visits.stale_from.is_some() {
+        if self.is_refreshing() {
             for id in self.lanes[lane as usize].scopes_copy() {
-                self.refresh_stale(id, now);
+                self.refresh(id, now);
             }
         }
     }
 
     /// The same for the scopes of a released request.
     pub(super) fn refresh_ticket(&mut self, ticket: TicketId, now: Instant) {
-        if self.visits.stale_from.is_some() {
+        if self.is_refreshing() {
             for id in self.ticket(ticket).ids() {
-                self.refresh_stale(id, now);
+                self.refresh(id, now);
             }
         }
     }
 
     fn advance_refresh(&mut self, now: Instant) {
         let mut units = Units::new(self.visits.units_per_step);
-        while let Some(next) = self.visits.stale_from {
-            if next as usize >= self.scope_table.ids_len() {
-                self.visits.stale_from = None;
-                return;
-            }
-            if units.is_spent() {
-                return;
-            }
+        while self.visits.stale > 0 && !units.is_spent() {
             units.spend(SCOPE_UNITS);
-            self.visits.stale_from = Some(next + 1);
-            self.refresh(ScopeId(next), now);
+            let id = self.visits.next;
+            self.visits.next = match id as usize + 1 < self.scope_table.ids_len() {
+                true => id + 1,
+                false => 0,
+            };
+            self.visits.stale -= 1;
+            self.refresh(ScopeId(id), now);
         }
     }
 
@@ -167,10 +169,12 @@ impl Throttle {
         if name == "default" {
             self.learned = LearnedLimits::default();
         }
-        if self.visits.forgets.len() >= FORGETS_MAX
-            && let Some(first) = self.visits.forgets.pop_front()
-        {
-            self.advance_forget(first, &mut Units::unbounded(), now);
+        let is_same = |forget: &&Forget| forget.next == 0 && forget.name == name;
+        if let Some(same) = self.visits.forgets.iter().find(is_same) {
+            return Forgetting::Going(same.id);
+        }
+        if self.visits.forgets.len() >= FORGETS_MAX {
+            return Forgetting::Refused;
         }
         self.visits.begun += 1;
         let id = ForgetId(self.visits.begun);
@@ -180,12 +184,8 @@ impl Throttle {
             next: 0,
             scopes: 0,
         };
-        let is_first = self.visits.forgets.is_empty() && self.visits.stale_from.is_none();
-        match is_first {
-            true => {
-                let mut units = Units::new(self.visits.units_per_step);
-                self.advance_forget(forget, &mut units, now);
-            }
+        match self.visits.forgets.is_empty() {
+            true => self.advance_forget(forget, now),
             false => self.visits.forgets.push_back(forget),
         }
         match self.visits.forgotten.back() {
@@ -203,8 +203,16 @@ impl Throttle {
         self.visits.forgotten.pop_front()
     }
 
+    /// Whether an order that goes on is about this scope: its limits are not kept when it is evicted, as it may come
+    /// again among scopes that the order has passed.
+    pub(super) fn is_being_forgotten(&self, name: &str) -> bool {
+        let mut names = self.visits.forgets.iter().map(|forget| &forget.name);
+        names.any(|pattern| self.settings.covers(pattern, name))
+    }
+
     /// Goes on with an order to forget; what is left of it is the next one to go on with.
-    fn advance_forget(&mut self, mut forget: Forget, units: &mut Units, now: Instant) {
+    fn advance_forget(&mut self, mut forget: Forget, now: Instant) {
+        let mut units = Units::new(self.visits.units_per_step);
         while !units.is_spent() {
             let id = ScopeId(forget.next);
             if forget.next as usize >= self.scope_table.ids_len() {

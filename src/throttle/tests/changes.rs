@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::base::ids::LaneId;
 use crate::throttle::engine::Forgetting;
-use crate::throttle::settings::ScopePatch;
+use crate::throttle::settings::{Jitter, ScopePatch};
 
 fn delay(seconds: f64) -> ScopePatch {
     ScopePatch {
@@ -243,4 +243,45 @@ fn f81_a_change_of_the_default_reaches_all_scopes_without_entry() {
     world.throttle.set_scope("default", delay(3.0), now);
     world.run(at(60.0));
     assert_eq!(differ(&world.gaps(lane), &[3.0; 5]), None);
+}
+
+#[test]
+fn a_scope_that_was_not_visited_yet_is_not_evicted_by_the_gap_of_before() {
+    let mut world = World::new(pace(1, 1.0, 0.0));
+    world.throttle.set_units_per_visit(1);
+    let names = ["first.test", "a.test", "b.test"];
+    let lanes = names.map(|name| world.lane(&[name]));
+    for lane in lanes {
+        world.queue(lane, 1, page(0.01));
+    }
+    world.run(at(0.5));
+    for lane in lanes {
+        world.throttle.close_lane(lane, world.now);
+    }
+    world.throttle.set_scope("default", delay(60.0), world.now);
+    world.run(at(5.0));
+    let again = world.lane(&["b.test"]);
+    world.queue(again, 1, page(0.01));
+    world.run(at(100.0));
+    let last = world.sent(again).last().map(|at| seconds(*at));
+    assert_eq!(differ(last.as_slice(), &[60.0]), None);
+}
+
+#[test]
+fn a_gap_that_is_running_follows_a_change_of_jitter() {
+    let low = Jitter {
+        low: -0.5,
+        high: -0.5,
+    };
+    let mut world = World::new(jittered(10.0, low));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 2, page(0.01));
+    world.run(at(1.0));
+    let exact = ScopePatch {
+        jitter: Some(Jitter::NONE),
+        ..ScopePatch::default()
+    };
+    world.throttle.set_scope("default", exact, world.now);
+    world.run(at(100.0));
+    assert_eq!(differ(&world.gaps(lane), &[10.0]), None);
 }
