@@ -319,25 +319,41 @@ fn as_toml(config: &Config) -> anyhow::Result<String> {
         "# Settings of argiope. What is commented out is the default.\n\
          # Durations are seconds or text (\"500ms\", \"10s\", \"2h\"), sizes bytes or text (\"10MiB\").\n",
     );
-    // Tables come last: in TOML, the keys after a table's header belong to it.
-    let (tables, plain): (Vec<&Setting>, Vec<&Setting>) = settings()
-        .iter()
-        .partition(|setting| Value::from(setting.default()).is_object());
-    for setting in plain.into_iter().chain(tables) {
+    for (setting, assignment) in assignments(config)? {
         let _ = writeln!(text, "\n# {} ({})", setting.meaning, setting.kind);
-        let name = setting.name.to_ascii_lowercase();
-        let assignment = match value_of(config, setting) {
-            Value::Object(map) if Value::from(setting.default()).is_object() => {
-                toml_table(&name, &map)?
-            }
-            value => format!("{name} = {}\n", toml_value(&friendly(setting, &value))?),
-        };
         let chosen = *config.source(setting.name) != SettingSource::Default;
         for line in assignment.lines() {
             let _ = writeln!(text, "{}{line}", if chosen { "" } else { "# " });
         }
     }
     Ok(text)
+}
+
+/// A TOML file with the settings that are no defaults, passwords included.
+pub fn chosen_toml(config: &Config) -> anyhow::Result<String> {
+    let is_chosen =
+        |(setting, _): &(&Setting, String)| *config.source(setting.name) != SettingSource::Default;
+    let chosen = assignments(config)?.into_iter().filter(is_chosen);
+    Ok(chosen.map(|(_, assignment)| assignment).collect())
+}
+
+/// Each setting in TOML.
+fn assignments(config: &Config) -> anyhow::Result<Vec<(&'static Setting, String)>> {
+    // Tables come last: in TOML, the keys after a table's header belong to it.
+    let (tables, plain): (Vec<&Setting>, Vec<&Setting>) = settings()
+        .iter()
+        .partition(|setting| Value::from(setting.default()).is_object());
+    let assignment = |setting: &'static Setting| {
+        let name = setting.name.to_ascii_lowercase();
+        let text = match value_of(config, setting) {
+            Value::Object(map) if Value::from(setting.default()).is_object() => {
+                toml_table(&name, &map)?
+            }
+            value => format!("{name} = {}\n", toml_value(&friendly(setting, &value))?),
+        };
+        Ok((setting, text))
+    };
+    plain.into_iter().chain(tables).map(assignment).collect()
 }
 
 fn toml_table(name: &str, map: &Map<String, Value>) -> anyhow::Result<String> {

@@ -9,6 +9,7 @@ mod report;
 mod requests;
 mod serving;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -25,7 +26,7 @@ use super::signals::Received;
 use super::stderr;
 
 /// Runs the command; returns its exit code: 0 if the servers recorded no violation.
-pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
+pub fn run(config: Config, args: Demo) -> anyhow::Result<i32> {
     let options = DemoOptions {
         domains: args.domains,
         pages: args.pages,
@@ -37,7 +38,7 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
         in_flight: pace.concurrency,
     };
     if let Some(folder) = args.serve {
-        return serving::run(&folder, options, promised);
+        return serving::run(&folder, options, config, promised);
     }
     let web = DemoWeb::start(options, None).context(NO_LOOPBACK)?;
     let seeds = web.seeds();
@@ -46,8 +47,7 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
         seeds.len(),
         web.dns()
     ));
-    config = config.with("DNS_SERVERS", [web.dns().to_string()])?;
-    config = config.with("ALLOW_NET", ["loopback"])?;
+    let config = of_web(config, web.dns())?;
     let folder = Scratch::new()?;
     let sink = FileSink::new(sink_options(&config, Some(&folder.0), false)?);
     let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
@@ -66,6 +66,12 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
         (_, true) => shown.map(|()| 0)?,
         (_, false) => 1,
     })
+}
+
+/// The settings of a crawl of the web, whose name server is at this address.
+fn of_web(config: Config, dns: SocketAddr) -> anyhow::Result<Config> {
+    let config = config.with("DNS_SERVERS", [dns.to_string()])?;
+    Ok(config.with("ALLOW_NET", ["loopback"])?)
 }
 
 const NO_LOOPBACK: &str = "cannot start the demo's web on the loopback device";
