@@ -70,6 +70,11 @@ impl Flights {
         flights.filter(move |flight| is_wanted(flight.lane))
     }
 
+    /// The first attempt that `is_wanted` names, with its key.
+    pub fn find(&self, is_wanted: impl Fn(&Flight) -> bool) -> Option<(Key, &Flight)> {
+        self.slab.iter().find(|(_, flight)| is_wanted(flight))
+    }
+
     /// Number of attempts.
     pub fn len(&self) -> usize {
         self.slab.len()

@@ -19,6 +19,7 @@ mod active;
 mod activation;
 mod admission;
 mod changes;
+mod departures;
 mod eviction;
 mod exclusions;
 mod first_pages;
@@ -29,6 +30,7 @@ mod longest;
 mod priorities;
 mod removal;
 mod resuming;
+mod searching;
 mod views;
 
 pub use self::activation::ActiveLimits;
@@ -37,7 +39,8 @@ pub use self::eviction::Evicted;
 pub use self::lifecycle::NewLane;
 pub use self::longest::LongestQueues;
 pub use self::priorities::{HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX};
-pub use self::views::{LaneView, LaneWait, OriginView, QueuedUrl, RobotsView, UrlSearch};
+pub use self::searching::{QueuedUrl, UrlSearch};
+pub use self::views::{LaneView, LaneWait, OriginView, RobotsView};
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -48,6 +51,7 @@ use smallvec::SmallVec;
 
 use self::active::ActiveLanes;
 use self::changes::ExcludedSince;
+use self::departures::Departures;
 use self::eviction::Eviction;
 use self::first_pages::FirstPages;
 use self::limits::Limited;
@@ -111,6 +115,9 @@ pub struct Frontier {
     held: BinaryHeap<Reverse<(Instant, LaneId)>>,
     limited: Limited,
     eviction: Eviction,
+    /// Lanes from whose queues requests left, and whose queues were made anew.
+    left: Departures,
+    rebuilt: Departures,
     active: ActiveLanes,
     first_pages: FirstPages,
     origins_kept: BinaryHeap<Reverse<(Instant, u32)>>,
@@ -248,6 +255,8 @@ impl Frontier {
             held: BinaryHeap::new(),
             limited: Limited::new(secret),
             eviction: Eviction::default(),
+            left: Departures::default(),
+            rebuilt: Departures::default(),
             active: ActiveLanes::new(secret),
             first_pages: FirstPages::new(secret),
             origins_kept: BinaryHeap::new(),
@@ -491,6 +500,7 @@ impl Frontier {
     /// Pops the first request.
     fn pop(&mut self, lane: LaneId) -> Job {
         self.queued -= 1;
+        self.left.note(lane);
         self.first_pages.end(lane);
         let slot = &mut self.lanes[lane.0 as usize];
         let queued = slot.queue.pop().expect("the front was just seen");

@@ -2,7 +2,7 @@
 
 mod finding;
 
-pub use self::finding::Found;
+pub use self::finding::{Cursor, Found};
 
 use crate::frontier::request::PageKind;
 use std::collections::{BinaryHeap, VecDeque};

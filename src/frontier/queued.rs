@@ -171,7 +171,14 @@ impl Queued {
         }
     }
 
-    fn rank(&self) -> Rank {
+    pub fn attempt(&self) -> u16 {
+        match self {
+            Queued::Whole(job) => job.attempt,
+            _ => 1,
+        }
+    }
+
+    pub fn rank(&self) -> Rank {
         match self {
             Queued::Whole(job) => job.rank(),
             plain => (0, 0, 0, std::cmp::Reverse(plain.id())),

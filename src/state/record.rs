@@ -24,6 +24,7 @@ use self::block::{decode_admitted_to_block, decode_spill};
 use self::entry::encode_entry;
 pub use self::entry::{
     Entry, EntryHead, decode_request, encode_request, encode_stored, host_of_request,
+    is_request_for,
 };
 use crate::base::named::NamedValue;
 use crate::frontier::job::Job;

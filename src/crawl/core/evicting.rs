@@ -21,6 +21,7 @@ impl<I: Io> Core<I> {
         self.update_lanes();
         for Evicted { jobs, until } in evicted {
             for job in jobs {
+                self.steering.searches().note_queued(&job.url);
                 let origin = self.frontier.origin_key(&job.url).0;
                 self.spill.put(origin, &job);
                 self.spill.rest(origin, until);

@@ -50,6 +50,7 @@ impl<I: Io> Core<I> {
 
     /// Returns a request that could not be sent after all to the front of its lane.
     pub fn return_to_lane(&mut self, lane: LaneId, job: Job) {
+        self.steering.searches().note_queued(&job.url);
         self.frontier.put_back(lane, job, self.now);
         self.update_lanes();
     }

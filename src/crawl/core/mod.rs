@@ -51,6 +51,8 @@ mod spilling;
 mod evicting;
 mod keeping;
 mod starting;
+mod url_places;
+mod url_search;
 mod url_view;
 mod vain_orders;
 mod views;

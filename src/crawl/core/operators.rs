@@ -48,12 +48,11 @@ impl<I: Io> Core<I> {
         while let Some((key, event)) = self.network.poll_operator_event() {
             self.steering.handle_event(key, event, self.now);
         }
+        let advances = self.advance_searches();
         if self.steering.is_empty() {
             return;
         }
-        if self.advance_searches() {
-            self.wakeups.turn_again();
-        }
+        self.wakeups.turn_again_if(advances);
         // Both may visit all scopes, and one turn does that once.
         match self.send_events() {
             true => self.wakeups.turn_again(),

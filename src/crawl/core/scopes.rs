@@ -57,6 +57,7 @@ impl<I: Io> Core<I> {
                 lane
             }
         };
+        self.steering.searches().note_queued(&job.url);
         self.frontier.push(lane, job);
         self.update_lanes();
     }

@@ -7,6 +7,7 @@ use crate::admin::routes::Call;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::core::host_view::lane_wait;
+use crate::crawl::core::url_search::SearchStep;
 use crate::crawl::core::views::{fits, limit_of, pattern_of};
 use crate::crawl::steering::{Asked, Search, Subject};
 use crate::frontier::LongestQueues;
@@ -58,52 +59,58 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Goes on with a search; returns whether there was one.
+    /// Goes on with the first search that does not wait for the disk; returns whether there was one.
     pub fn advance_searches(&mut self) -> bool {
-        let Some(mut search) = self.steering.searches().take() else {
-            return false;
-        };
-        let key = search.key;
-        if !self.steering.waits_for_answer(key) {
-            // It was not in time.
-            return true;
-        }
-        match &mut search.subject {
-            Subject::Url(url, progress) => {
-                if let Some(found) = self.frontier.advance_search(url, progress) {
-                    let (url, progress) = (url.clone(), &*progress);
-                    self.answer_url(key, &url, progress, found.as_ref());
-                    return true;
-                }
+        for _ in 0..self.steering.searches().len() {
+            let Some(mut search) = self.steering.searches().take() else {
+                break;
+            };
+            let key = search.key;
+            if !self.steering.waits_for_answer(key) {
+                // It was not in time.
+                continue;
             }
+            let step = self.advance_search(key, &mut search.subject);
+            if step != SearchStep::Answered {
+                self.steering.searches().put_back(search);
+            }
+            if step != SearchStep::Waits {
+                self.end_searches_in_files();
+                return true;
+            }
+        }
+        self.end_searches_in_files();
+        false
+    }
+
+    /// Takes a step of a search.
+    fn advance_search(&mut self, key: Key, subject: &mut Subject) -> SearchStep {
+        let reply = match subject {
+            Subject::Url(question) => return self.advance_url(key, question),
             Subject::Queues(pattern, progress) => {
                 let is_wanted = |host: &str| fits(pattern, host);
-                if self.frontier.advance_longest(progress, is_wanted) {
-                    let progress = std::mem::replace(progress, LongestQueues::new(0));
-                    let reply = self.queues_json(progress);
-                    self.answer_search(key, &Response::json(200, &reply));
-                    return true;
+                if !self.frontier.advance_longest(progress, is_wanted) {
+                    return SearchStep::GoesOn;
                 }
+                let progress = std::mem::replace(progress, LongestQueues::new(0));
+                self.queues_json(progress)
             }
             Subject::Scopes(pattern, progress) => {
                 let is_wanted = |name: &str| fits(pattern, name);
-                let is_over = self.throttle.advance_search(progress, is_wanted, self.now);
-                if is_over {
-                    let progress =
-                        std::mem::replace(progress, ScopeSearch::new(ScopeState::Any, 0));
-                    let names = self.throttle.found(progress).into_iter();
-                    let scopes = names.map(|name| {
-                        let now = self.scope_now(&name);
-                        json!({"scope": name, "now": now})
-                    });
-                    let scopes: Vec<Value> = scopes.collect();
-                    self.answer_search(key, &Response::json(200, &json!({"scopes": scopes})));
-                    return true;
+                if !(self.throttle).advance_search(progress, is_wanted, self.now) {
+                    return SearchStep::GoesOn;
                 }
+                let progress = std::mem::replace(progress, ScopeSearch::new(ScopeState::Any, 0));
+                let names = self.throttle.found(progress).into_iter();
+                let scopes = names.map(|name| {
+                    let now = self.scope_now(&name);
+                    json!({"scope": name, "now": now})
+                });
+                json!({"scopes": scopes.collect::<Vec<Value>>()})
             }
-        }
-        self.steering.searches().put_back(search);
-        true
+        };
+        self.answer_search(key, &Response::json(200, &reply));
+        SearchStep::Answered
     }
 
     /// Answers a call at the end of its search.

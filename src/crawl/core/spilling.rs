@@ -20,6 +20,7 @@ impl<I: Io> Core<I> {
             self.record_admitted(&job, OfferOrigin::Link);
             return self.release_later(job);
         }
+        self.steering.searches().note_queued(&job.url);
         let origin = self.frontier.origin_key(&job.url).0;
         let key = self.journal.await_record(job.url.as_str());
         self.spill.admit(origin, &job, key);
@@ -31,6 +32,7 @@ impl<I: Io> Core<I> {
         if !self.is_for_file(&job) {
             return self.release_later(job);
         }
+        self.steering.searches().note_queued(&job.url);
         self.spill.put(self.frontier.origin_key(&job.url).0, &job);
         self.frontier.set_spilled(self.spill.len());
     }

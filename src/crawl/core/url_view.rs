@@ -1,4 +1,4 @@
-//! What operators ask of one URL: where it is, and why it has not been fetched yet.
+//! What operators are told of one URL: where it is, and why it has not been fetched yet.
 
 use serde_json::{Value, json};
 
@@ -6,11 +6,10 @@ use crate::admin::response::Response;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::core::host_view::lane_wait;
-use crate::crawl::flights::{Flight, Stage};
-use crate::crawl::steering::{Asked, Subject};
-use crate::crawl::work::admission::without_dropped;
+use crate::crawl::spill::FoundRequest;
+use crate::frontier::QueuedUrl;
+use crate::frontier::job::Job;
 use crate::frontier::seen::Presence;
-use crate::frontier::{QueuedUrl, UrlSearch};
 use crate::io::Io;
 use crate::wire::url::CrawlUrl;
 
@@ -18,48 +17,23 @@ use crate::wire::url::CrawlUrl;
 const LINK_DEPTH: u32 = 1;
 
 impl<I: Io> Core<I> {
-    /// Begins to answer the question for a URL: it may be in a long queue.
-    pub fn begin_url(&mut self, asked: &Asked) {
-        let url = match CrawlUrl::parse(&asked.call.name) {
-            Ok(url) => without_dropped(url, &self.config),
-            Err(error) => {
-                let message = format!("{:?} is no URL to fetch: {error}", asked.call.name);
-                return self.refuse(asked, &Response::error(400, &message));
-            }
-        };
-        let progress = self.frontier.search(&url);
-        if progress.is_over() {
-            return self.answer_url(asked.key, &url, &progress, None);
-        }
-        self.begin_search(asked, Subject::Url(url, progress));
-    }
-
-    /// Answers the question for a URL.
-    pub fn answer_url(
-        &mut self,
-        key: Key,
-        url: &CrawlUrl,
-        progress: &UrlSearch,
-        found: Option<&QueuedUrl>,
-    ) {
-        let mut reply = match found {
-            Some(queued) => self.queued_json(url, queued),
-            None => self.elsewhere_json(url, progress.origins()),
-        };
-        reply["url"] = json!(url.as_str());
-        reply["seen"] = json!(match self.frontier.presence_of(url) {
+    /// Answers the question for a URL with this state.
+    pub fn answer_url(&mut self, key: Key, url: &CrawlUrl, mut state: Value) {
+        state["url"] = json!(url.as_str());
+        state["seen"] = json!(match self.frontier.presence_of(url) {
             Presence::Seen => "yes",
             Presence::Likely => "likely",
             Presence::New => "no",
         });
-        let number = progress.origins().first();
+        let origins = self.frontier.origins_for(url);
+        let number = origins.first();
         let allows = number.and_then(|number| self.frontier.robots_allow(*number, url, self.now));
-        reply["robots_allow"] = json!(allows);
-        self.answer_search(key, &Response::json(200, &reply));
+        state["robots_allow"] = json!(allows);
+        self.answer_search(key, &Response::json(200, &state));
     }
 
     /// A URL that is queued.
-    fn queued_json(&self, url: &CrawlUrl, queued: &QueuedUrl) -> Value {
+    pub fn queued_json(&self, url: &CrawlUrl, queued: &QueuedUrl) -> Value {
         let QueuedUrl { lane, found } = queued;
         let view = self.frontier.lane_view(*lane);
         let mut waits = self.waits_of_lane(url, *lane);
@@ -78,8 +52,10 @@ impl<I: Io> Core<I> {
             "kind": found.kind.as_str(),
             "depth": found.depth,
             "priority": found.priority,
+            "attempt": found.attempt,
             "position": found.ahead + 1,
             "position_is_exact": found.is_exact,
+            "on_disk": false,
             "queued": view.queued,
             "waits_for": lane_wait(view),
             "waits": waits,
@@ -87,26 +63,82 @@ impl<I: Io> Core<I> {
         })
     }
 
-    /// A URL that is not in a queue in memory.
-    fn elsewhere_json(&self, url: &CrawlUrl, origins: &[u32]) -> Value {
-        let is_of_origin = |lane| origins.contains(&self.frontier.origin_of_lane(lane));
-        let mut flights = self.flights.of_lanes(is_of_origin);
-        if let Some(flight) = flights.find(|flight| flight.job.url == *url) {
-            return self.in_flight_json(flight);
+    /// A URL that is queued in a file of the state.
+    pub fn spilled_json(&self, url: &CrawlUrl, found: &FoundRequest) -> Value {
+        let mut waits = Vec::new();
+        if found.is_cancelled {
+            waits.push(json!({
+                "cause": "cancelled",
+                "text": "it was cancelled: it ends when its turn comes",
+            }));
         }
-        if let Some((job, until)) = self.work.find(url) {
-            let why = match until {
-                Some(_) => "a redirect to it asked for a delay (Retry-After)",
-                None => "its scopes are not known yet: the scope map has not answered",
-            };
-            let until = until.map(|until| self.wall_text(until));
-            return json!({"state": "delayed", "why": why, "id": job.id, "until": until});
+        waits.push(match found.rests_until {
+            Some(until) => json!({
+                "cause": "memory",
+                "text": format!(
+                    "it is on disk, and nothing of its origin is sent before {}",
+                    self.wall_text(until)
+                ),
+            }),
+            None => json!({
+                "cause": "memory",
+                "text": "it is on disk, and comes back to memory when it is the turn of its origin (FRONTIER_MEMORY)",
+            }),
+        });
+        self.waiting_json(url, &found.job, found.ahead, true, waits)
+    }
+
+    /// A URL that an earlier run left, and that is not queued yet. `ahead`: those that are queued before it.
+    pub fn left_json(&self, url: &CrawlUrl, job: &Job, ahead: u64) -> Value {
+        let text = format!(
+            "an earlier run left it, and {ahead} others that this run has not queued yet are before it"
+        );
+        let waits = vec![json!({"cause": "resuming", "text": text})];
+        self.waiting_json(url, job, ahead, false, waits)
+    }
+
+    /// A URL that waits for its way into a queue in memory, behind so many others and behind what is in that queue.
+    fn waiting_json(
+        &self,
+        url: &CrawlUrl,
+        job: &Job,
+        ahead: u64,
+        is_on_disk: bool,
+        first: Vec<Value>,
+    ) -> Value {
+        let lane = self.frontier.first_lane_for(url);
+        let mut waits = self.waits_of_crawl();
+        waits.extend(first);
+        if let Some(lane) = lane {
+            waits.extend(self.waits_of_host(url, lane));
+            waits.extend(self.waits_of_scopes(lane));
         }
-        if self.frontier.is_offered(url) {
+        let queued = lane.map_or(0, |lane| self.frontier.lane_view(lane).queued);
+        let scopes = lane.map(|lane| self.scopes_of_lane(lane));
+        json!({
+            "state": "queued",
+            "why": waits[0]["text"],
+            "id": job.id,
+            "kind": job.kind.as_str(),
+            "depth": job.depth,
+            "priority": job.priority,
+            "attempt": job.attempt,
+            "position": queued as u64 + ahead + 1,
+            "position_is_exact": false,
+            "on_disk": is_on_disk,
+            "waits": waits,
+            "scopes": scopes.unwrap_or_default(),
+        })
+    }
+
+    /// A URL that is nowhere. `doubts`: why it may be somewhere.
+    pub fn over_json(&self, url: &CrawlUrl, doubts: Option<&str>) -> Value {
+        let presence = self.frontier.presence_of(url);
+        if presence != Presence::Seen && self.frontier.is_offered(url) {
             let why = "whether it was seen before is being looked up on the disk";
             return json!({"state": "offered", "why": why});
         }
-        if self.frontier.presence_of(url) == Presence::New {
+        if presence == Presence::New {
             return match self.frontier.filter_of(url, LINK_DEPTH) {
                 Some(filter) => {
                     let why = format!("a link to it is left out by the filter {filter}");
@@ -118,40 +150,20 @@ impl<I: Io> Core<I> {
                 }
             };
         }
-        let is_on_disk = self.spill.has(self.frontier.origin_key(url).0);
-        let (state, why) = match is_on_disk || self.work.has_left() {
-            true => (
-                "ended_or_on_disk",
-                "it was admitted; requests of its origin are on the disk, or not all of an earlier run are queued yet: \
-                 it is one of them, or has ended",
-            ),
-            false => (
-                "ended",
-                "it was admitted before and waits in no queue: it has ended, or its reply is being worked on",
-            ),
+        if let Some(doubts) = doubts {
+            let why = format!("it was admitted, and has ended or was missed: {doubts}");
+            return json!({"state": "unknown", "why": why});
+        }
+        if self.output.failure().is_some() {
+            let why = "it has ended, but results could not be written: if its own was not, pending.jsonl has it";
+            return json!({"state": "unknown", "why": why});
+        }
+        let why = match self.output.has_disk_room() {
+            true => {
+                "it has ended: results.jsonl has its line, or gets it when that is written next"
+            }
+            false => "it has ended; the disk is full, so results.jsonl may get its line later",
         };
-        json!({"state": state, "why": why})
-    }
-
-    fn in_flight_json(&self, flight: &Flight) -> Value {
-        let (stage, why) = match flight.stage {
-            Stage::Connecting { .. } => ("connecting", "it waits for its connection"),
-            Stage::Ready { .. } => (
-                "ready",
-                "it has a connection and leaves when its scopes permit",
-            ),
-            Stage::Exchanging { .. } | Stage::Moving => ("exchanging", "it waits for the reply"),
-        };
-        let span = self.now.saturating_since(flight.released);
-        json!({
-            "state": "in_flight",
-            "why": why,
-            "id": flight.job.id,
-            "kind": flight.job.kind.as_str(),
-            "depth": flight.job.depth,
-            "priority": flight.job.priority,
-            "stage": stage,
-            "for": span.as_secs_f64(),
-        })
+        json!({"state": "ended", "why": why})
     }
 }

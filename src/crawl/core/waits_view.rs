@@ -30,7 +30,7 @@ impl<I: Io> Core<I> {
     }
 
     /// What prevents releases of the whole crawl.
-    fn waits_of_crawl(&self) -> Vec<Value> {
+    pub fn waits_of_crawl(&self) -> Vec<Value> {
         let progress = self.progress();
         let in_flight_max = self.network.in_flight_max();
         let is_capped = self.throttle.room() == 0;
@@ -65,7 +65,7 @@ impl<I: Io> Core<I> {
     }
 
     /// What a lane waits for beside its scopes.
-    fn waits_of_host(&self, url: &CrawlUrl, lane: LaneId) -> Vec<Value> {
+    pub fn waits_of_host(&self, url: &CrawlUrl, lane: LaneId) -> Vec<Value> {
         let mut waits = Vec::new();
         let mut wait =
             |cause: &str, text: String| waits.push(json!({"cause": cause, "text": text}));
@@ -122,7 +122,7 @@ impl<I: Io> Core<I> {
     }
 
     /// What the scopes of a lane wait for.
-    fn waits_of_scopes(&self, lane: LaneId) -> Vec<Value> {
+    pub fn waits_of_scopes(&self, lane: LaneId) -> Vec<Value> {
         let mut waits = Vec::new();
         for id in self.throttle.lane_scopes(lane) {
             let name = self.throttle.scope_name(*id);

@@ -25,7 +25,7 @@ use crate::crawl::network::socket::Carrier;
 use crate::fetch::failure::Failure;
 use crate::fetch::resolver::Answer;
 use crate::frontier::job::Job;
-use crate::wire::url::registrable;
+use crate::wire::url::{CrawlUrl, registrable};
 
 /// The breaker, and the failures that wait for its verdict.
 ///
@@ -131,8 +131,31 @@ impl Outage {
     /// Requests that are neither queued nor in flight while they wait for a verdict.
     pub fn held(&self) -> usize {
         let is_apart = |suspect: &&Suspect| matches!(suspect, Suspect::Unresolved { .. });
+        self.waiting().filter(is_apart).count()
+    }
+
+    /// The failure of an attempt that waits for a verdict.
+    pub fn failure_of(&self, attempt: Key) -> Option<&Failure> {
+        self.waiting().find_map(|suspect| match suspect {
+            Suspect::Flight { key, failure, .. } => (*key == attempt).then_some(failure),
+            Suspect::Unresolved { .. } => None,
+        })
+    }
+
+    /// The request for a URL that waits for a verdict without being in flight, and its failure.
+    pub fn find(&self, url: &CrawlUrl) -> Option<(&Job, &Failure)> {
+        self.waiting().find_map(|suspect| match suspect {
+            Suspect::Unresolved { job, failure, .. } => {
+                (job.url == *url).then_some((&**job, failure))
+            }
+            Suspect::Flight { .. } => None,
+        })
+    }
+
+    /// All that wait for a verdict, or for its execution.
+    fn waiting(&self) -> impl Iterator<Item = &Suspect> {
         let judged = self.judged.iter().map(|(suspect, _)| suspect);
-        self.suspects.iter().chain(judged).filter(is_apart).count()
+        self.suspects.iter().chain(judged)
     }
 
     /// Whether nothing waits for a verdict.

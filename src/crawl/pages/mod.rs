@@ -27,6 +27,7 @@ use crate::sink::page::Page;
 use crate::throttle::decision::Decision;
 use crate::throttle::engine::TicketId;
 use crate::throttle::signal::Signal;
+use crate::wire::url::CrawlUrl;
 
 /// The replies under way, and the units left for them in the turn.
 #[derive(Debug)]
@@ -77,6 +78,21 @@ pub struct Task {
     pub is_stopped: bool,
     /// Links that are found from now on are dropped.
     pub is_cancelled: bool,
+}
+
+/// What a reply waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyWait {
+    /// Its turn among the replies under way.
+    Turn,
+    /// A helper thread.
+    Worker,
+    /// Its body, without which the throttle has no verdict.
+    Verdict,
+    /// Whether the target of its redirect was seen.
+    Target,
+    /// It was given up when the crawl ended: the request is still to be fetched.
+    NextRun,
 }
 
 /// The end of an exchange of which the throttle has not the verdict yet: the body may show a refusal, or a fault.
@@ -315,6 +331,26 @@ impl Pages {
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         let all = self.tasks().map(|task| &task.job);
         all.chain(&self.abandoned)
+    }
+
+    /// The request for a URL whose reply is under way or waits, and for what.
+    pub fn find(&self, url: &CrawlUrl) -> Option<(&Job, ReplyWait)> {
+        let is_it = |task: &&Task| task.job.url == *url;
+        let mut waiting = self.waiting.values().map(|task| &**task);
+        if let Some(task) = waiting.find(is_it) {
+            return Some((&task.job, ReplyWait::Target));
+        }
+        if let Some(task) = self.tasks().find(is_it) {
+            let wait = match (&task.work, &task.open) {
+                (None, _) => ReplyWait::Worker,
+                (Some(_), Some(_)) => ReplyWait::Verdict,
+                (Some(_), None) => ReplyWait::Turn,
+            };
+            return Some((&task.job, wait));
+        }
+        let mut abandoned = self.abandoned.iter();
+        let job = abandoned.find(|job| job.url == *url)?;
+        Some((job, ReplyWait::NextRun))
     }
 
     /// All replies under way, in the line or waiting.

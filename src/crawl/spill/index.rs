@@ -37,7 +37,7 @@ pub struct Location {
 
 /// A location and the number of a priority in 63 bits; [`SEVERAL`] marks an origin with several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Packed(u64);
+pub struct Packed(u64);
 
 const SEVERAL: Packed = Packed(u64::MAX);
 
@@ -127,6 +127,16 @@ impl Index {
         let mut locations: Vec<Location> = all.map(Packed::location).collect();
         locations.sort_unstable_by_key(|location| (location.file, location.offset));
         locations
+    }
+
+    /// The blocks of an origin, the highest priority first, in a priority the one that was written first.
+    pub fn blocks_of(&self, origin: u64) -> Vec<Packed> {
+        let shard = self.origins.shard(origin);
+        match shard.find(origin, |(key, _)| *key == origin) {
+            None => Vec::new(),
+            Some((_, SEVERAL)) => self.blocks(origin).iter().copied().collect(),
+            Some((_, packed)) => vec![*packed],
+        }
     }
 
     /// The priority of an origin's block at this location, if it has one there.
@@ -264,7 +274,8 @@ impl Packed {
         priorities[self.priority()]
     }
 
-    fn location(self) -> Location {
+    /// The location.
+    pub fn location(self) -> Location {
         let packed = self.0 >> PRIORITY_BITS;
         let size = packed & ((1 << SIZE_BITS) - 1);
         let packed = packed >> SIZE_BITS;

@@ -22,6 +22,7 @@
 mod files;
 mod index;
 mod moving;
+mod searching;
 mod tail;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,6 +34,8 @@ use hashbrown::HashMap;
 use self::files::{APPEND, FILE, Files, MOVE, READS, SYNC, entries_of, path_of};
 use self::index::{Index, Location, length_max};
 use self::moving::{Found, Mover};
+pub use self::searching::{FoundRequest, Searched};
+use self::searching::{SEARCH, Searching};
 use self::tail::{BLOCK_BYTES, Tail, TailBlock, TailBlocks};
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::secret::Known;
@@ -66,6 +69,8 @@ struct Open {
     /// `FRONTIER_MEMORY`.
     memory_max: u64,
     tail: Tail,
+    /// The number of the tail; the one before it is, or was, `writing`.
+    tails: u64,
     /// What was the tail before, while its blocks are written.
     writing: Option<TailBlocks>,
     /// The memory of the tail before that.
@@ -90,6 +95,8 @@ struct Open {
     mover: Mover,
     /// Requests that were cancelled while they were in a file, by their numbers.
     cancelled: BTreeSet<u64>,
+    /// Searches for URLs, by their numbers.
+    searches: BTreeMap<u32, Searching>,
 }
 
 #[derive(Debug)]
@@ -165,6 +172,7 @@ impl Spill {
         let open = Open {
             memory_max,
             tail: Tail::default(),
+            tails: 1,
             writing: None,
             empty_tail: Tail::default(),
             files: Files::new(start),
@@ -179,6 +187,7 @@ impl Spill {
             written: Vec::new(),
             mover: Mover::default(),
             cancelled: BTreeSet::new(),
+            searches: BTreeMap::new(),
         };
         Spill {
             open: Some(Box::new(open)),
@@ -484,6 +493,10 @@ impl Spill {
         if done.file != Some(FILE) {
             return false;
         }
+        if done.tag & SEARCH != 0 {
+            open.handle_searched(done);
+            return true;
+        }
         if done.tag == APPEND {
             open.files.handle_written(done.held);
         }
@@ -654,6 +667,7 @@ impl Open {
         self.write_blocks(usize::MAX);
         let tail = std::mem::replace(&mut self.tail, std::mem::take(&mut self.empty_tail));
         self.writing = Some(tail.into_blocks());
+        self.tails += 1;
     }
 
     /// Writes blocks of what was the tail, so many at most.

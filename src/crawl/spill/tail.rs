@@ -9,6 +9,7 @@ use hashbrown::hash_map::Entry;
 use crate::base::secret::Known;
 use crate::frontier::job::Job;
 use crate::state::record;
+use crate::wire::url::CrawlUrl;
 
 /// The requests that go to a file next.
 #[derive(Debug, Default)]
@@ -133,6 +134,32 @@ impl Tail {
         self.origins.contains_key(&origin)
     }
 
+    /// Number of requests, also of those that are in a block.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The first request of an origin for a URL that is in no block, of `count` from the one at `from` on, and its
+    /// number of bytes.
+    pub fn find(
+        &self,
+        origin: u64,
+        url: &CrawlUrl,
+        from: usize,
+        count: usize,
+    ) -> Option<(Job, u64)> {
+        let mut waiting = self.requests.iter().skip(from).take(count);
+        waiting.find_map(|waiting| {
+            let bytes = &self.bytes[waiting.start..waiting.end];
+            let is_of_origin = waiting.origin == origin && !waiting.is_written;
+            let is_it = is_of_origin && record::is_request_for(bytes, url);
+            is_it.then(|| {
+                let entry = record::decode_request(bytes).expect("bytes of a request");
+                (entry.job, bytes.len() as u64)
+            })
+        })
+    }
+
     /// So many requests of an origin have gone.
     fn forget(&mut self, origin: u64, count: u32) {
         if let Some(line) = self.origins.get_mut(&origin) {
@@ -207,6 +234,11 @@ impl TailBlocks {
     /// The requests in blocks that were not taken.
     pub fn entries(&self) -> Vec<record::Entry> {
         self.tail.entries()
+    }
+
+    /// The requests, also of blocks that were taken.
+    pub fn tail(&self) -> &Tail {
+        &self.tail
     }
 
     /// Whether all blocks were taken.

@@ -41,8 +41,14 @@ impl Disk {
                     path,
                     offset,
                     bytes,
+                    tag,
                     ..
                 } => {
+                    if tag & SEARCH != 0 && !self.files.contains_key(path) {
+                        let error = io::Error::from(io::ErrorKind::NotFound);
+                        spill.handle_disk(&job.done(Err(error)));
+                        continue;
+                    }
                     let file = &self.files[path][*offset as usize..];
                     let read = file[..bytes.len()].to_vec();
                     spill.handle_disk(&DiskDone {
@@ -430,4 +436,78 @@ fn a_block_of_new_requests_names_the_host_if_one_is_a_seed() {
     });
     let hosts: BTreeMap<u64, Option<String>> = hosts.collect();
     assert_eq!(hosts, [(1, Some("h1.test".to_owned())), (2, None)].into());
+}
+
+#[test]
+fn a_request_that_stays_here_is_found_while_blocks_are_written_read_and_moved() {
+    let (mut found, mut failed, mut most_off) = (0, 0, 0);
+    for seed in 0..300 {
+        let mut rng = Rng::from_seed(seed);
+        let mut spill = spill(20_000);
+        let mut disk = Disk::default();
+        let mut here = BTreeMap::new();
+        let mut number = 0;
+        let mut wanted: Option<(u32, Job, usize)> = None;
+        for step in 0..400 {
+            if step < 250 || wanted.is_none() {
+                for _ in 0..rng.below(6) {
+                    number += 1;
+                    let origin = 1 + rng.below(3);
+                    let job = job(number, origin, rng.below(2) as i32);
+                    spill.put(origin, &job);
+                    here.insert(number, (origin, job));
+                }
+            }
+            if rng.chance(0.3) {
+                // Only a little room.
+                spill.advance(rng.below(2) * 20_000);
+            }
+            if rng.chance(0.3) {
+                disk.work(&mut spill);
+            }
+            spill.poll_written();
+            if rng.chance(0.3) {
+                spill.begin_commit();
+                disk.work(&mut spill);
+                spill.handle_committed();
+            }
+            let read = (rng.chance(0.2)).then(|| spill.poll_read()).flatten();
+            for entry in read.iter().flat_map(|read| &read.entries) {
+                let (origin, _) = here.remove(&entry.job.id).expect("it was here");
+                spill.handle_end(origin);
+            }
+            let Some((search, job, waited)) = &mut wanted else {
+                let any = here
+                    .values()
+                    .nth(rng.below(here.len().max(1) as u64) as usize);
+                wanted = any.map(|(_, job)| (step + 1, job.clone(), 0));
+                continue;
+            };
+            let origin: u64 = job.url.host_str()[1..2].parse().expect("a number");
+            *waited += 1;
+            assert!(*waited < 300, "seed {seed}: the search does not end");
+            match spill.search(*search, &job.url, origin) {
+                Searched::Unfinished { .. } => continue,
+                Searched::Found(one) => {
+                    assert_eq!(one.job.id, job.id);
+                    assert!(here.contains_key(&job.id), "seed {seed}: it is in memory");
+                    let of_origin = here.values().filter(|(of, _)| *of == origin);
+                    most_off = most_off.max(one.ahead.saturating_sub(of_origin.count() as u64));
+                    found += 1;
+                }
+                Searched::Failed(_) => failed += 1,
+                Searched::Nothing => {
+                    assert!(
+                        !here.contains_key(&job.id),
+                        "seed {seed}: {} is here",
+                        job.id
+                    );
+                }
+            }
+            wanted = None;
+        }
+        spill.end_searches(|_| false);
+    }
+    assert!(found > 1000 && failed > 10, "{found} {failed}");
+    assert!(most_off <= 64, "{most_off}");
 }

@@ -2,6 +2,7 @@
 
 mod history;
 mod searches;
+mod url_question;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use self::history::History;
 pub use self::history::{Measured, Sample};
 use self::searches::Searches;
 pub use self::searches::{Search, Subject};
+pub use self::url_question::{Place, UrlQuestion};
 use crate::admin::access::{Access, Via};
 use crate::admin::connection::Connection;
 use crate::admin::response::Response;

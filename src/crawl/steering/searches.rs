@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::url_question::UrlQuestion;
 use crate::base::slab::Key;
-use crate::frontier::{LongestQueues, UrlSearch};
+use crate::frontier::LongestQueues;
 use crate::throttle::engine::ScopeSearch;
 use crate::wire::url::CrawlUrl;
 
@@ -11,6 +12,8 @@ use crate::wire::url::CrawlUrl;
 #[derive(Debug, Default)]
 pub struct Searches {
     waiting: VecDeque<Search>,
+    /// The number of the last search in files.
+    last: u32,
 }
 
 /// A search, and the connection whose call asks for it.
@@ -25,8 +28,8 @@ pub struct Search {
 /// What is searched for, and how far that is.
 #[derive(Debug)]
 pub enum Subject {
-    /// A queued URL.
-    Url(CrawlUrl, UrlSearch),
+    /// A URL.
+    Url(Box<UrlQuestion>),
     /// The longest queues of hosts that fit a pattern.
     Queues(String, LongestQueues),
     /// Scopes in a state whose names fit a pattern.
@@ -44,6 +47,34 @@ impl Searches {
             self.waiting.push_back(search);
         }
         has_room
+    }
+
+    /// A number for a search in files. It may be that of a search that is over for long.
+    pub fn number(&mut self) -> u32 {
+        // The highest bit is for others.
+        self.last = (self.last + 1) % (1 << 31);
+        self.last
+    }
+
+    /// Whether the search of this number in files has not ended.
+    pub fn has(&self, number: u32) -> bool {
+        let mut subjects = self.waiting.iter().map(|search| &search.subject);
+        subjects
+            .any(|subject| matches!(subject, Subject::Url(question) if question.number == number))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A request for this URL is queued: a search for it may have been in that place already.
+    pub fn note_queued(&mut self, url: &CrawlUrl) {
+        for search in &mut self.waiting {
+            if let Subject::Url(question) = &mut search.subject {
+                question.note_queued(url);
+            }
+        }
     }
 
     /// Takes the next search for a step; [`Searches::put_back`] follows if it is not over.

@@ -7,6 +7,7 @@ use crate::base::time::Wall;
 use crate::frontier::job::Job;
 use crate::state::record::Entry;
 use crate::state::replay::OrderedEntries;
+use crate::wire::url::CrawlUrl;
 
 /// Requests that an earlier run left, in order of their admission.
 #[derive(Debug, Default)]
@@ -44,6 +45,11 @@ impl LeftRequests {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Searches some thousand of them for one for a URL. See [`OrderedEntries::find_from`].
+    pub fn find_from(&self, from: u64, url: &CrawlUrl) -> (Option<Entry>, Option<u64>, usize) {
+        self.entries.find_from(from, url)
     }
 
     /// The number of the next one.

@@ -21,6 +21,7 @@ use crate::fetch::failure::Failure;
 use crate::frontier::job::Job;
 use crate::frontier::offers::OfferId;
 use crate::io::Memory;
+use crate::state::record::Entry;
 use crate::throttle::map::{DeferredScopes, Facts, ScopeMap, ScopeQuery};
 use crate::wire::url::CrawlUrl;
 
@@ -116,6 +117,11 @@ impl Work {
         self.left.len() > 0
     }
 
+    /// How many an earlier run left.
+    pub fn left_len(&self) -> usize {
+        self.left.len()
+    }
+
     /// A request was cancelled. Returns whether an earlier run may have left it.
     pub fn cancel_left(&mut self, number: u64) -> bool {
         self.left.cancel(number)
@@ -144,6 +150,23 @@ impl Work {
             return Some((job, Some(at)));
         }
         self.mapping.find(is_it).map(|job| (job, None))
+    }
+
+    /// Searches some thousand requests that an earlier run left for one for a URL, from a place on, which begins at 0.
+    /// Returns it, where the next step begins if there is one, and how many were compared.
+    pub fn find_left(&self, from: u64, url: &CrawlUrl) -> (Option<Entry>, Option<u64>, usize) {
+        self.left.find_from(from, url)
+    }
+
+    /// The same of requests that have ended unsent. Returns it, and whether all were compared; `next` is where the
+    /// search is, and begins at 0.
+    pub fn find_unsent(&self, next: &mut u64, url: &CrawlUrl) -> (Option<&Unsent>, bool) {
+        self.unsent.find_from(next, url)
+    }
+
+    /// The request for a URL that was cancelled when the crawl ended, and is still to be fetched.
+    pub fn find_cancelled(&self, url: &CrawlUrl) -> Option<&Job> {
+        self.cancelled.iter().find(|job| job.url == *url)
     }
 
     /// Whether requests wait for the frontier's answer.

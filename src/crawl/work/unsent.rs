@@ -7,6 +7,7 @@ use crate::base::scopes::Scopes;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
+use crate::wire::url::CrawlUrl;
 
 /// The code of a request that was cancelled by a command.
 pub const CANCELLED: &str = "asked";
@@ -32,7 +33,12 @@ pub struct Unsent {
 #[derive(Debug, Default)]
 pub struct UnsentQueue {
     waiting: VecDeque<Unsent>,
+    /// How many have left.
+    gone: u64,
 }
+
+/// Requests that are compared in one step of a search.
+const COMPARED: usize = if cfg!(test) { 8 } else { 2048 };
 
 /// While so many wait for the sink no request is admitted from outside.
 const UNSENT_MAX: usize = 1024;
@@ -49,11 +55,24 @@ impl UnsentQueue {
 
     /// The first of them.
     pub fn pop(&mut self) -> Option<Unsent> {
-        self.waiting.pop_front()
+        let first = self.waiting.pop_front()?;
+        self.gone += 1;
+        Some(first)
+    }
+
+    /// Searches some thousand of them for one for a URL; `next` is where the search is, and begins at 0. Returns it, and
+    /// whether all were compared.
+    pub fn find_from(&self, next: &mut u64, url: &CrawlUrl) -> (Option<&Unsent>, bool) {
+        let from = next.saturating_sub(self.gone) as usize;
+        let mut range = self.waiting.iter().skip(from).take(COMPARED);
+        let found = range.find(|unsent| unsent.job.url == *url);
+        *next = self.gone + (from + COMPARED) as u64;
+        (found, from + COMPARED >= self.waiting.len())
     }
 
     /// Removes all.
     pub fn drain(&mut self) -> impl Iterator<Item = Unsent> + use<> {
+        self.gone += self.waiting.len() as u64;
         std::mem::take(&mut self.waiting).into_iter()
     }
 
@@ -139,4 +158,41 @@ impl CancelledScopes {
 /// Failure of a request cancelled by a command.
 pub fn cancelled() -> Failure {
     Failure::new(FailureKind::Cancelled, CANCELLED, "cancelled by a command")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_many_is_found_in_steps_while_the_first_leave_and_others_come() {
+        let url = |number: u64| format!("http://a.test/{number}");
+        let url = |number| CrawlUrl::parse(&url(number)).expect("a URL");
+        let push = |queue: &mut UnsentQueue, number| {
+            queue.push(Job::seed(number, url(number)), Vec::new(), cancelled());
+        };
+        let mut queue = UnsentQueue::default();
+        for wanted in 50..=100 {
+            queue = UnsentQueue::default();
+            (1..=100).for_each(|number| push(&mut queue, number));
+            let (mut next, mut last) = (0, 100);
+            loop {
+                let (found, is_over) = queue.find_from(&mut next, &url(wanted));
+                if let Some(found) = found {
+                    assert_eq!(found.job.id, wanted);
+                    break;
+                }
+                assert!(!is_over, "{wanted} was missed");
+                for _ in 0..3 {
+                    queue.pop();
+                    last += 1;
+                    push(&mut queue, last);
+                }
+            }
+        }
+        let (found, is_over) = queue.find_from(&mut 0, &url(1));
+        assert!(found.is_none() && !is_over, "it has left");
+        let mut all = u64::from(u32::MAX);
+        assert!(queue.find_from(&mut all, &url(100)).1);
+    }
 }

@@ -115,6 +115,7 @@ impl Frontier {
         if slot.queue.len() <= kept {
             return Vec::new();
         }
+        self.rebuilt.note(lane);
         let before = slot.queue.peek().map(Queued::priority);
         let count = kept.saturating_add(most);
         let first: Vec<Queued> = std::iter::from_fn(|| slot.queue.pop())

@@ -30,6 +30,7 @@ impl Frontier {
             if out.is_empty() {
                 continue;
             }
+            self.rebuilt.note(lane);
             self.queued -= out.len();
             self.queued_bytes -= out.iter().map(Queued::bytes).sum::<usize>();
             match slot.state {

@@ -8,7 +8,6 @@ use crate::base::time::Instant;
 use crate::frontier::filter::{self, Filtered};
 use crate::frontier::hosts::Health;
 use crate::frontier::origins::NO_LANE;
-use crate::frontier::queue::Found;
 use crate::frontier::robots::RobotsState;
 use crate::frontier::seen::Presence;
 use crate::wire::url::CrawlUrl;
@@ -90,47 +89,6 @@ pub enum LaneWait {
     PageLimit,
 }
 
-/// The search for a queued URL, in steps.
-#[derive(Debug)]
-pub struct UrlSearch {
-    target: String,
-    origins: Vec<u32>,
-    /// The lane that is searched, and the number of its requests that were compared.
-    lane: u32,
-    compared: usize,
-    /// First lanes of the origins that were searched before all others.
-    first: Vec<LaneId>,
-    is_in_first: bool,
-}
-
-/// A URL in a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueuedUrl {
-    /// Its lane.
-    pub lane: LaneId,
-    /// What is queued.
-    pub found: Found,
-}
-
-/// Lanes and requests that a step of a search looks at: some tenths of a millisecond.
-const LANES_PER_STEP: u32 = 32_768;
-const REQUESTS_PER_STEP: usize = 2_048;
-
-/// Requests that are compared again in the next step: so many may have left the queue since.
-const OVERLAP: usize = 64;
-
-impl UrlSearch {
-    /// Whether nothing of the URL's origin is in use, so that it is not queued in memory.
-    pub fn is_over(&self) -> bool {
-        self.origins.is_empty()
-    }
-
-    /// The origins of the URL: one for each route.
-    pub fn origins(&self) -> &[u32] {
-        &self.origins
-    }
-}
-
 impl Frontier {
     /// The filter that a link to a URL does not pass now; `None` if it passes all, or was admitted before.
     /// `depth`: that of the link.
@@ -163,104 +121,6 @@ impl Frontier {
     /// Whether a URL was offered and waits for the answer whether it was seen.
     pub fn is_offered(&self, url: &CrawlUrl) -> bool {
         self.offers.holds(self.seen.key(url))
-    }
-
-    /// Begins the search for a queued URL.
-    pub fn search(&self, url: &CrawlUrl) -> UrlSearch {
-        let origins = self.origins_for(url);
-        let first = origins.iter().map(|number| self.origins.get(*number).lane);
-        let first: Vec<LaneId> = first.filter(|lane| *lane != NO_LANE).collect();
-        UrlSearch {
-            target: url.request_target().to_owned(),
-            is_in_first: true,
-            lane: 0,
-            compared: 0,
-            origins,
-            first,
-        }
-    }
-
-    /// The origins of a URL that are in use, one for each route.
-    fn origins_for(&self, url: &CrawlUrl) -> Vec<u32> {
-        let host = self.hosts.find(url.host_str());
-        let key = |host| (host, url.port(), url.is_https());
-        host.map_or_else(Vec::new, |host| self.origins.numbers_of(key(host)))
-    }
-
-    /// Goes on with the search for a URL; `Some` once it is over, with the URL if it was found. One whose queue changes
-    /// during the search may be missed.
-    pub fn advance_search(
-        &self,
-        url: &CrawlUrl,
-        search: &mut UrlSearch,
-    ) -> Option<Option<QueuedUrl>> {
-        // The number of an origin that is not in use any more may be another's by now.
-        search.origins = self.origins_for(url);
-        if search.is_over() {
-            return Some(None);
-        }
-        let mut left = REQUESTS_PER_STEP;
-        if search.is_in_first {
-            while let Some(lane) = search.first.get(search.lane as usize).copied() {
-                let slot = &self.lanes[lane.0 as usize];
-                if slot.state == LaneState::Closed || !search.origins.contains(&slot.origin) {
-                    // Its number may be another lane's by now.
-                    (search.lane, search.compared) = (search.lane + 1, 0);
-                    continue;
-                }
-                match self.search_lane(lane, search, &mut left) {
-                    None => return None,
-                    Some(Some(found)) => return Some(Some(found)),
-                    Some(None) => search.lane += 1,
-                }
-            }
-            let lanes = search.first.len() as u32;
-            let users = search.origins.iter();
-            let users: u32 = users.map(|number| self.origins.get(*number).users).sum();
-            if users <= lanes {
-                // There are no other lanes.
-                return Some(None);
-            }
-            (search.is_in_first, search.lane) = (false, 0);
-        }
-        for _ in 0..LANES_PER_STEP {
-            let Some(slot) = self.lanes.get(search.lane as usize) else {
-                return Some(None);
-            };
-            if slot.state != LaneState::Closed && search.origins.contains(&slot.origin) {
-                match self.search_lane(LaneId(search.lane), search, &mut left) {
-                    None => return None,
-                    Some(Some(found)) => return Some(Some(found)),
-                    Some(None) => {}
-                }
-            }
-            search.lane += 1;
-        }
-        None
-    }
-
-    /// Searches the queue of a lane; `Some` once that is over.
-    fn search_lane(
-        &self,
-        lane: LaneId,
-        search: &mut UrlSearch,
-        left: &mut usize,
-    ) -> Option<Option<QueuedUrl>> {
-        let queue = &self.lanes[lane.0 as usize].queue;
-        let from = search.compared.saturating_sub(OVERLAP);
-        let (found, is_over) = queue.find(&search.target, from, *left);
-        search.compared = match is_over {
-            true => 0,
-            false => from + *left,
-        };
-        if let Some(found) = found {
-            return Some(Some(QueuedUrl { lane, found }));
-        }
-        *left = match is_over {
-            true => left.saturating_sub(queue.len()),
-            false => 0,
-        };
-        is_over.then_some(None)
     }
 
     /// The state of a lane.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{Many, Queue, Queued};
+use crate::frontier::job::Rank;
 use crate::frontier::request::PageKind;
 
 /// A queued request that was found.
@@ -16,26 +17,67 @@ pub struct Found {
     pub depth: u32,
     /// Priority of the request.
     pub priority: i32,
+    /// Number of the attempt among those of its chain, from 1.
+    pub attempt: u16,
     /// Requests of the queue that are ahead of it.
     pub ahead: usize,
     /// Whether that is exact. In a very long queue it is an estimate, and sitemaps alternate with pages.
     pub is_exact: bool,
 }
 
+/// How far the search in a queue is: first those out of order are compared, then those in order.
+///
+/// Requests in order may leave the queue between two steps, and others may be added. Requests out of order change their
+/// places when one of the queue leaves: then the search begins anew, and so it does when a queue was made anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    unsorted: Unsorted,
+    /// The last request in order that was compared.
+    last: Option<Rank>,
+    /// The same of sitemaps.
+    last_sitemap: Option<Rank>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unsorted {
+    /// So many were compared.
+    Compared(usize),
+    /// All were.
+    Over,
+}
+
+impl Default for Unsorted {
+    fn default() -> Self {
+        Unsorted::Compared(0)
+    }
+}
+
+impl Cursor {
+    /// Whether some requests out of order were compared, and not all.
+    pub fn is_among_unsorted(self) -> bool {
+        !matches!(self.unsorted, Unsorted::Compared(0) | Unsorted::Over)
+    }
+}
+
 /// Requests out of order that are compared to count those ahead; of more, a share is estimated.
 const COMPARED_MAX: usize = 8_192;
 
 impl Queue {
-    /// Searches `count` requests, beginning with the one at `from` in an order of no meaning. Returns what was
-    /// found, and whether all were searched.
-    pub fn find(&self, target: &str, from: usize, count: usize) -> (Option<Found>, bool) {
-        let found = match self {
-            Queue::Empty => None,
-            Queue::One(only) => (from == 0 && only.target() == target).then_some(only),
-            Queue::Many(many) => {
-                let mut range = many.iter().skip(from).take(count);
-                range.find(|queued| queued.target() == target)
+    /// Compares up to `left` requests, which are subtracted. Returns what was found, and whether the search is over.
+    pub fn find(
+        &self,
+        target: &str,
+        cursor: &mut Cursor,
+        left: &mut usize,
+    ) -> (Option<Found>, bool) {
+        let (found, is_over) = match self {
+            Queue::Empty => (None, true),
+            Queue::One(_) if *left == 0 => (None, false),
+            Queue::One(only) => {
+                *left -= 1;
+                ((only.target() == target).then_some(only), true)
             }
+            Queue::Many(many) => many.find(target, cursor, left),
         };
         let found = found.map(|queued| {
             let (ahead, is_exact) = self.ahead_of(queued);
@@ -44,12 +86,12 @@ impl Queue {
                 kind: queued.kind(),
                 depth: queued.depth(),
                 priority: queued.priority(),
+                attempt: queued.attempt(),
                 ahead,
                 is_exact,
             }
         });
-        let is_over = found.is_some() || from.saturating_add(count) >= self.len();
-        (found, is_over)
+        (found, is_over || found.is_some())
     }
 
     /// Requests ahead of one, and whether that number is exact.
@@ -62,6 +104,37 @@ impl Queue {
 }
 
 impl Many {
+    fn find(&self, target: &str, cursor: &mut Cursor, left: &mut usize) -> (Option<&Queued>, bool) {
+        let rare = self.rare.as_ref();
+        if let Unsorted::Compared(from) = cursor.unsorted {
+            let heaps = rare.into_iter().flat_map(|rare| &rare.heaps);
+            let heaps = std::iter::once(&self.others).chain(heaps);
+            let count: usize = heaps.clone().map(|heap| heap.len()).sum();
+            let compared = count.saturating_sub(from).min(*left);
+            let mut range = heaps.flatten().skip(from).take(compared);
+            if let Some(found) = range.find(|queued| queued.target() == target) {
+                return (Some(found), true);
+            }
+            *left -= compared;
+            if from + compared < count {
+                cursor.unsorted = Unsorted::Compared(from + compared);
+                return (None, false);
+            }
+            cursor.unsorted = Unsorted::Over;
+        }
+        let later = rare.into_iter().flat_map(|rare| &rare.later);
+        for piece in std::iter::once(&self.run).chain(later) {
+            let (found, is_over) = find_sorted(piece, target, &mut cursor.last, left);
+            if found.is_some() || !is_over {
+                return (found, is_over);
+            }
+        }
+        match self.sitemaps() {
+            Some(sitemaps) => find_sorted(&sitemaps.queue, target, &mut cursor.last_sitemap, left),
+            None => (None, true),
+        }
+    }
+
     fn ahead_of(&self, queued: &Queued) -> (usize, bool) {
         let sitemaps = self.sitemaps().map_or(0, |sitemaps| sitemaps.queue.len());
         if queued.kind() == PageKind::Sitemap {
@@ -94,6 +167,28 @@ impl Many {
     }
 }
 
+/// Compares requests of a sorted piece, from the first behind `last` on.
+fn find_sorted<'a>(
+    piece: &'a VecDeque<Queued>,
+    target: &str,
+    last: &mut Option<Rank>,
+    left: &mut usize,
+) -> (Option<&'a Queued>, bool) {
+    let from = last.map_or(0, |last| {
+        piece.partition_point(|queued| queued.rank() >= last)
+    });
+    let compared = (piece.len() - from).min(*left);
+    let mut range = piece.range(from..from + compared);
+    if let Some(found) = range.find(|queued| queued.target() == target) {
+        return (Some(found), true);
+    }
+    *left -= compared;
+    if compared > 0 {
+        *last = piece.get(from + compared - 1).map(Queued::rank);
+    }
+    (None, from + compared == piece.len())
+}
+
 /// The number of requests in a sorted piece that are before one.
 fn before(piece: &VecDeque<Queued>, queued: &Queued) -> usize {
     piece.partition_point(|other| other > queued)
@@ -117,13 +212,13 @@ mod tests {
 
     /// Searches in steps of `count`.
     fn find(queue: &Queue, target: &str, count: usize) -> Option<Found> {
-        let mut from = 0;
+        let mut cursor = Cursor::default();
         loop {
-            let (found, is_over) = queue.find(target, from, count);
+            let mut left = count;
+            let (found, is_over) = queue.find(target, &mut cursor, &mut left);
             if is_over {
                 return found;
             }
-            from += count;
         }
     }
 

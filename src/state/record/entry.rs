@@ -41,6 +41,13 @@ pub fn host_of_request(bytes: &[u8]) -> &str {
     host_of_rest(head.rest)
 }
 
+/// Whether the bytes that [`encode_request`] or [`encode_stored`] appended are of a request for this URL.
+pub fn is_request_for(bytes: &[u8], url: &CrawlUrl) -> bool {
+    let head = EntryHead::decode(&mut Input::new(bytes)).expect("bytes of a request");
+    let [scheme, rest] = head.url();
+    url.as_str().strip_prefix(scheme) == Some(rest)
+}
+
 /// Reads what [`encode_request`] or [`encode_stored`] appended.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use crate::base::secret::Known;
 use crate::state::record::codec::{Input, put_bytes};
 use crate::state::record::{self, Entry};
+use crate::wire::url::CrawlUrl;
 
 /// Entries by their numbers.
 ///
@@ -52,6 +53,9 @@ const BYTES_MAX: usize = 1024;
 
 /// Parts that [`Entries::some_from`] returns at once, with five hundred entries at most.
 const SOME: usize = 8;
+
+/// Parts that [`OrderedEntries::find_from`] compares in one step, of 64 entries at most.
+const SEARCHED: usize = if cfg!(test) { 1 } else { 64 };
 
 impl Entries {
     /// Adds an entry, or replaces that of its number.
@@ -306,6 +310,27 @@ impl OrderedEntries {
         self.stored().map(|(_, bytes)| decode(bytes))
     }
 
+    /// Searches some thousand entries for one that is for this URL, from a part on; it begins at 0. Returns it, where
+    /// the next part begins if there is one, and how many were compared.
+    pub fn find_from(&self, from: u64, url: &CrawlUrl) -> (Option<Entry>, Option<u64>, usize) {
+        let first = self.entries.parts.keys().next();
+        let parts = self.entries.parts.range(from..).take(SEARCHED);
+        let mut compared = 0;
+        let mut next = None;
+        for (place, part) in parts {
+            let from = if Some(place) == first { self.next } else { 0 };
+            for (_, bytes) in self.entries.of_part(*place, part, from) {
+                if record::is_request_for(bytes, url) {
+                    return (Some(decode(bytes)), None, compared);
+                }
+                compared += 1;
+            }
+            next = Some(place + 1);
+        }
+        let next = next.filter(|next| self.entries.parts.range(next..).next().is_some());
+        (None, next, compared)
+    }
+
     /// The entries as their bytes, by number.
     fn stored(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let parts = self.entries.parts.iter().enumerate();
@@ -426,6 +451,39 @@ mod tests {
                 .eq(model.values().copied())
         );
         assert!(ordered.map(|entry| entry.job.id).eq(model.into_keys()));
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_url_in_steps_while_the_first_are_taken() {
+        let mut entries = Entries::default();
+        for number in 0..2000 {
+            // Some are long.
+            let path = if number % 50 == 0 {
+                3000 + number
+            } else {
+                number
+            };
+            entries.insert(&entry(number, path as usize));
+        }
+        let mut ordered = entries.into_ordered();
+        let url = |number: u64| entry(0, number as usize).job.url;
+        let find = |ordered: &mut OrderedEntries, url: &CrawlUrl, taken: usize| {
+            let (mut from, mut ahead) = (0, 0);
+            loop {
+                let (found, next, compared) = ordered.find_from(from, url);
+                ahead += compared;
+                if found.is_some() {
+                    return found.map(|entry| (entry.job.id, ahead));
+                }
+                from = next?;
+                ordered.take(taken).for_each(drop);
+            }
+        };
+        assert_eq!(find(&mut ordered, &url(1999), 0), Some((1999, 1999)));
+        assert_eq!(find(&mut ordered, &url(3100), 0), Some((100, 100)));
+        assert_eq!(find(&mut ordered, &url(2001), 0), None);
+        assert_eq!(find(&mut ordered, &url(1201), 10), Some((1201, 1201)));
+        assert_eq!(find(&mut ordered, &url(1), 0), None, "it was taken");
     }
 
     #[test]

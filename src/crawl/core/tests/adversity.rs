@@ -10,6 +10,7 @@ use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::life::UNSENT_PER_RELEASE;
+use crate::crawl::core::tests::judged::{Judge, Overheard};
 use crate::crawl::core::tests::log::{capture, captured};
 use crate::crawl::core::tests::operated::RandomOperator;
 use crate::crawl::core::tests::trial::turn;
@@ -691,6 +692,7 @@ impl World for FaultyServers {
 
 #[test]
 fn a_crawl_of_faulty_servers_ends_without_open_state() {
+    let mut states: BTreeMap<String, u32> = BTreeMap::new();
     for seed in 0..25 {
         let mut rng = Rng::from_seed(seed);
         let mut trip = Trip::new();
@@ -711,7 +713,12 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
         trip.io.sockets_max = 4 + rng.below(30) as usize;
         trip.io.read_budget = 2000;
         let mut stops = rng.chance(0.2);
-        let world = Box::new(FaultyServers::new(8));
+        let judge = Judge::default();
+        let world = Box::new(Overheard {
+            inner: Box::new(FaultyServers::new(8)),
+            replies: Shared::clone(&judge.replies),
+            is_down: Shared::default(),
+        });
         let io = Sim::with(seed, trip.io.clone(), Faults::default(), world);
         let results: Shared<Vec<Page>> = Shared::default();
         let pages = Shared::clone(&results);
@@ -725,6 +732,7 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
         if seed % 2 == 1 {
             crawler.delay_admission(seed);
         }
+        let mut seeds = BTreeSet::new();
         for n in 0..60 {
             let mut request = Request::get(format!("http://10.0.0.{}/{n}", n % 9));
             if rng.chance(0.2) {
@@ -734,11 +742,12 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
                 let names = ["one", "two", "three"].map(str::to_owned);
                 request.scopes = Some(names[..1 + rng.below(3) as usize].to_vec());
             }
+            seeds.insert(request.url.clone());
             crawler.submit(request).expect("a sound seed");
         }
         let stopper = crawler.stopper();
-        let mut operator =
-            (seed % 3 == 1).then(|| RandomOperator::new(&mut crawler, seed + 2000, 40));
+        let mut operator = (seed % 3 == 1)
+            .then(|| RandomOperator::new(&mut crawler, seed + 2000, 40, judge, seeds));
         let mut turns = 0;
         let mut watch = Watch::default();
         let reason = loop {
@@ -748,6 +757,8 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
             crawler.core.frontier.check_hosts();
             if let Some(operator) = &mut operator {
                 operator.act(&mut crawler);
+                let what = format!("seed {seed}, turn {turns}");
+                operator.ask(&mut crawler, &results.borrow(), &what);
             }
             if stops && crawler.elapsed() > Duration::from_secs(5) {
                 stopper.stop();
@@ -762,6 +773,9 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
             );
             assert!(hours < 24, "{seed}: no end: {:?}", crawler.progress());
         };
+        for (state, count) in operator.iter().flat_map(RandomOperator::states) {
+            *states.entry(state.clone()).or_default() += count;
+        }
         let mut ids: Vec<u64> = results.borrow().iter().map(|page| page.id).collect();
         ids.sort_unstable();
         assert!(
@@ -807,5 +821,8 @@ fn a_crawl_of_faulty_servers_ends_without_open_state() {
                 "{seed}: nothing pending"
             );
         }
+    }
+    for state in ["queued", "in_flight", "ended"] {
+        assert!(states.contains_key(state), "{state}: {states:?}");
     }
 }

@@ -17,6 +17,8 @@ mod operators;
 mod exclusion_orders;
 mod host_orders;
 mod scope_orders;
+pub mod judged;
+mod url_places;
 mod url_questions;
 mod random_settings;
 mod rates;

@@ -1,6 +1,6 @@
 //! A crawl with an operator in virtual time, and an operator who gives random orders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,11 +11,13 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
+use crate::crawl::core::tests::judged::{Judge, Known};
 use crate::crawl::core::tests::random_settings;
 use crate::crawl::core::tests::trial::{SinkRecord, calm, crawl_in_world, get, run_for, turn};
 use crate::crawl::{Admin, Crawler, Turn};
 use crate::io::sim::{Answer, ConnId, Faults, Net, Origins, Sim, World};
 use crate::io::{Close, Credentials, Endpoint, Io, Peer};
+use crate::sink::page::Page;
 
 /// Servers, and what the crawl has sent to operators.
 #[derive(Default)]
@@ -101,7 +103,7 @@ impl Trial {
         }
     }
 
-    fn configured(faults: Faults, think: Duration, edit: impl FnOnce(&mut Config)) -> Self {
+    pub fn configured(faults: Faults, think: Duration, edit: impl FnOnce(&mut Config)) -> Self {
         let world = Shared::new(Operated {
             origins: calm(think),
             ..Operated::default()
@@ -259,17 +261,26 @@ impl Trial {
     }
 }
 
-/// An operator of a crawl in a random world, who does not look at replies.
+/// An operator of a crawl in a random world, who looks at no replies but those that say where a URL is.
 pub struct RandomOperator {
     begun: Config,
+    judge: Judge,
+    known: Known,
     rng: Rng,
     /// Requests that are still to be sent.
     left: u32,
 }
 
 impl RandomOperator {
-    /// Sends so many requests to the crawl, which listens from now on.
-    pub fn new(crawler: &mut Crawler<Sim>, seed: u64, requests: u32) -> Self {
+    /// Sends so many requests to the crawl, which listens from now on, and asks where URLs are. `seeds`: what was
+    /// submitted.
+    pub fn new(
+        crawler: &mut Crawler<Sim>,
+        seed: u64,
+        requests: u32,
+        judge: Judge,
+        seeds: BTreeSet<String>,
+    ) -> Self {
         let admin = Admin::new().socket("/crawl/control.sock").orders(ORDERS, 0);
         crawler.serve(admin).expect("nothing else listens");
         random_settings::change_at_random(crawler, seed + 1);
@@ -279,9 +290,31 @@ impl RandomOperator {
         }
         RandomOperator {
             begun: crawler.config().clone(),
+            judge,
+            known: Known {
+                admitted: seeds,
+                ..Known::default()
+            },
             rng: Rng::from_seed(seed),
             left: requests,
         }
+    }
+
+    /// Asks where a URL is now and then, and judges the answers by the results.
+    pub fn ask(&mut self, crawler: &mut Crawler<Sim>, results: &[Page], what: &str) {
+        self.known.take_pages(results);
+        self.judge.judge(&self.known, what);
+        if self.rng.chance(0.1) {
+            let seeds = &self.known.admitted;
+            let number = self.rng.below(seeds.len() as u64) as usize;
+            let url = seeds.iter().nth(number).expect("it is there").clone();
+            self.judge.ask(crawler, &url, &self.known);
+        }
+    }
+
+    /// How often a URL was found in each state.
+    pub fn states(&self) -> &BTreeMap<String, u32> {
+        &self.judge.states
     }
 
     /// Sends the next request now and then; after the last one the crawl is not paused.
