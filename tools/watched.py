@@ -18,6 +18,7 @@ median of each round's rate relative to that of the unserved crawl.
 
 import argparse
 import http.client
+import importlib.machinery
 import json
 import shutil
 import socket
@@ -26,9 +27,10 @@ import threading
 import time
 from pathlib import Path
 
-from race import PAGE_BYTES, Race
 from speed.stage import CLIENT_CORE, ROOT, Run, Trouble, check_machine, enter_namespace, median
 
+# The folder of its peers has the same name.
+race = importlib.machinery.SourceFileLoader("race_tool", str(Path(__file__).with_name("race.py"))).load_module()
 WAYS = ("unserved", "served", "watched", "scraped")
 # Longer than the 107 bytes of a socket's path.
 LONG = "x" * 100
@@ -83,7 +85,7 @@ class Watcher(threading.Thread):
             return
 
 
-class Watched(Race):
+class Watched(race.Race):
     """nginx with the sites, and a crawl that is watched or not."""
 
     def crawl(self, way):
@@ -119,7 +121,7 @@ def main():
     parser.add_argument("--argiope", type=Path, default=ROOT / "target" / "release" / "argiope")
     parser.add_argument("--client-cores", default=CLIENT_CORE, help="the cores of the client, as taskset takes them")
     options = parser.parse_args()
-    options.page_bytes, options.identity, options.settings = PAGE_BYTES, False, []
+    options.page_bytes, options.identity, options.settings = race.PAGE_BYTES, False, []
     check_machine()
     enter_namespace()
     rounds = []

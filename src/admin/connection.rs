@@ -153,6 +153,17 @@ impl Connection {
         self.since = now;
     }
 
+    /// The same, after which no more calls are taken.
+    pub fn respond_and_close(&mut self, response: &Response, now: Instant, wall: Wall) {
+        if let State::Response {
+            keeps_connection, ..
+        } = &mut self.state
+        {
+            *keeps_connection = false;
+        }
+        self.respond(response, now, wall);
+    }
+
     /// Answers the last request with a stream of events, the first of which is due at once.
     pub fn respond_with_stream(&mut self, now: Instant, wall: Wall) {
         let State::Response { without_body, .. } = self.state else {

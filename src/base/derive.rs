@@ -5,6 +5,9 @@ use std::io::{self, Read, Write};
 
 use crate::base::line_sorter::Scratch;
 
+/// The kind of the error with which a derivation ends that is broken off.
+pub const BROKEN_OFF: io::ErrorKind = io::ErrorKind::TimedOut;
+
 /// Makes the content of a file from that of another. See [`DiskJob::Derive`](crate::DiskJob::Derive).
 pub trait Derive: fmt::Debug + Send {
     /// Reads what it needs `from` the one file, and writes all of the other. It may take as long as reading both; it

@@ -103,6 +103,12 @@ pub fn run(
             cut.map_err(refused)?;
             let unindexed = cdxj::missing(&config, out);
             let Some(continued) = continued else {
+                if !unindexed.is_empty() {
+                    let count = unindexed.len();
+                    log::info!(
+                        "{count} WARC files have no index, which is made now; a signal leaves the rest to later"
+                    );
+                }
                 // A stop signal ends the process meanwhile, as before.
                 for warc in &unindexed {
                     let _ = cdxj::make(warc);
@@ -122,6 +128,12 @@ pub fn run(
                 return Ok(0);
             };
             if let Some(warc) = &mut options.warc {
+                if !unindexed.is_empty() {
+                    let count = unindexed.len();
+                    log::info!(
+                        "{count} WARC files have no index: they are made while the crawl runs, the last first"
+                    );
+                }
                 warc.unindexed = unindexed;
             }
             let state = continued.state(state)?;

@@ -92,10 +92,15 @@ impl Disk {
         }
     }
 
+    /// Breaks off what is made from other files.
+    pub(super) fn give_up_derivations(&self) {
+        self.derivations.give_up();
+    }
+
     /// Fails writes that wait for a reader of standard output or for free space, now and later, and breaks off what
     /// is made from other files.
     pub(super) fn fail_stalled_writes(&self) {
-        self.derivations.give_up();
+        self.give_up_derivations();
         self.space.give_up();
         if let Some(given_up) = &self.given_up {
             // The counter holds 2⁶⁴ of them.

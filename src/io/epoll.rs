@@ -341,6 +341,10 @@ impl Io for Epoll {
         self.threads.compute(job);
     }
 
+    fn give_up_derivations(&mut self) {
+        self.threads.give_up_derivations();
+    }
+
     fn fail_stalled_writes(&mut self) {
         self.threads.fail_stalled_writes();
     }

@@ -179,6 +179,10 @@ pub trait Io {
         SharedMemory::open(name, words)
     }
 
+    /// Breaks off what is made from other files ([`DiskJob::Derive`](crate::base::disk::DiskJob::Derive)), now and
+    /// later.
+    fn give_up_derivations(&mut self) {}
+
     /// Fails writes that wait for a reader of standard output or for free disk space, now and later;
     /// such waits have no timeout. Breaks off what is made from other files.
     fn fail_stalled_writes(&mut self) {}

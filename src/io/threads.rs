@@ -54,6 +54,13 @@ impl Threads {
         }
     }
 
+    /// Breaks off what is made from other files, now and later.
+    pub(super) fn give_up_derivations(&self) {
+        if let Some(disk) = &self.disk {
+            disk.give_up_derivations();
+        }
+    }
+
     /// Fails writes that wait for a reader of standard output or for free space, now and later.
     pub(super) fn fail_stalled_writes(&self) {
         if let Some(disk) = &self.disk {

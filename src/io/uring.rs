@@ -394,6 +394,10 @@ impl Io for Uring {
         self.threads.compute(job);
     }
 
+    fn give_up_derivations(&mut self) {
+        self.threads.give_up_derivations();
+    }
+
     fn fail_stalled_writes(&mut self) {
         self.threads.fail_stalled_writes();
     }

@@ -293,10 +293,9 @@ impl FileSink {
             self.stage = Stage::Open;
             self.line_files_mut().for_each(|lines| lines.begin(disk));
             let unindexed = self.options.warc.iter().flat_map(|warc| &warc.unindexed);
-            for warc in unindexed.filter(|path| serial_of(&self.options.folder, path).is_some()) {
-                if let Some(indexes) = &mut self.indexes {
-                    indexes.make(warc.clone(), disk);
-                }
+            let ours = unindexed.filter(|path| serial_of(&self.options.folder, path).is_some());
+            if let Some(indexes) = &mut self.indexes {
+                indexes.make_older(ours.cloned().collect(), disk);
             }
         }
     }
@@ -565,7 +564,7 @@ impl DiskSink for FileSink {
     fn disk_done(&mut self, done: &DiskDone, disk: &mut Vec<DiskJob>) {
         let mut indexes = self.indexes.iter_mut();
         if let Some(file) = done.file
-            && indexes.any(|indexes| indexes.handle_done(file, &done.result))
+            && indexes.any(|indexes| indexes.handle_done(file, &done.result, disk))
         {
             return;
         }

@@ -103,12 +103,10 @@ impl<I: Io> Core<I> {
             self.end_commits();
             self.control.set_phase(Phase::Over { reason });
         } else if let Some(grace) = self.control.poll_stop() {
+            self.network.give_up_derivations();
             let grace = grace.max(READER_PATIENCE);
             let wait = match self.output.has_disk_room() {
-                true => {
-                    "for their reader, or for the indexes of WARC files; after {} s those for standard output are \
-                     discarded, and indexes are left to a later run"
-                }
+                true => "for their reader; after {} s those for standard output are discarded",
                 false => "for disk space; after {} s they are discarded",
             };
             let wait = wait.replace("{}", &grace.as_secs_f64().to_string());
@@ -164,6 +162,10 @@ impl<I: Io> Core<I> {
     fn flush(&mut self, reason: FinishReason, until: Option<Instant>) {
         if self.applies_last_commands() {
             return;
+        }
+        if until.is_some() {
+            // Who has asked for an end may not wait long. A later run makes what is missing.
+            self.network.give_up_derivations();
         }
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));
         if self.throttle.has_visits() {

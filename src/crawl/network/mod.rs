@@ -394,6 +394,11 @@ impl<I: Io> Network<I> {
         self.io.file_reader()
     }
 
+    /// Breaks off what is made from other files.
+    pub fn give_up_derivations(&mut self) {
+        self.io.give_up_derivations();
+    }
+
     /// Fails writes that wait for a reader or for free disk space.
     pub fn fail_stalled_writes(&mut self) {
         self.io.fail_stalled_writes();

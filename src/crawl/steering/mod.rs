@@ -378,7 +378,9 @@ impl Steering {
             if now >= served.connection.deadline(false)
                 && let Some(response) = served.if_late.take()
             {
-                served.connection.respond(&response, now, wall);
+                // What was begun for it is no answer to a later call.
+                self.searches.end(*key);
+                served.connection.respond_and_close(&response, now, wall);
             }
             let mut bytes = Vec::new();
             served.connection.take_output(&mut bytes);

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::files::sync_entry;
 use super::reserve::Reserve;
-use crate::base::derive::{Derive, DeriveFiles};
+use crate::base::derive::{BROKEN_OFF, Derive, DeriveFiles};
 use crate::base::disk::Written;
 
 /// Makes the file `to` from the file `from`. A reader of `to` sees all of it or none.
@@ -78,7 +79,11 @@ impl Temporary {
             let text = "another process makes this file";
             failed(io::Error::new(io::ErrorKind::ResourceBusy, text))
         };
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| busy())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(busy()),
+            Err(error) => return Err(failed(error.into())),
+        }
         // It may have been renamed or removed before it was locked.
         let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let there = fs::symlink_metadata(&path).map(id).ok();
@@ -97,8 +102,13 @@ impl Temporary {
     fn scratch(&self) -> io::Result<File> {
         let path = beside(&self.path, ".sort");
         let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(true);
-        let file = options.open(&path);
+        let options = options.read(true).write(true).create_new(true);
+        // A process that was killed may have left one; a link there leads to the file of another.
+        let removed = match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        let file = removed.and_then(|()| options.open(&path));
         let file = file.and_then(|file| fs::remove_file(&path).map(|()| file));
         file.map_err(|error| named("cannot create", &path, &error))
     }
@@ -133,7 +143,7 @@ struct Guard<'a> {
 impl Guard<'_> {
     fn check(&self) -> io::Result<()> {
         match self.is_given_up.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("it was broken off")),
+            true => Err(io::Error::new(BROKEN_OFF, "it was broken off")),
             false => Ok(()),
         }
     }

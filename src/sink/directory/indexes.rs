@@ -1,5 +1,6 @@
 //! The indexes of WARC files in an output directory: which are missing, and which would be wrong.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,10 @@ use crate::sink::directory::outputs::entries;
 
 /// The WARC files in this folder, by their names, that have no index beside them.
 pub(super) fn unindexed(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let files = entries(folder).map_err(|(_, error)| error)?;
+    let files: BTreeSet<PathBuf> = entries(folder)
+        .map_err(|(_, error)| error)?
+        .into_iter()
+        .collect();
     let lacks = |path: &PathBuf| index_path(path).is_some_and(|index| !files.contains(&index));
     Ok(files.iter().filter(|path| lacks(path)).cloned().collect())
 }
