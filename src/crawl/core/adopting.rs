@@ -29,6 +29,7 @@ impl<I: Io> Core<I> {
         if config.frontier.exclude_hosts != before.frontier.exclude_hosts {
             self.withdraw_excluded();
         }
+        self.end_rests();
         self.update_lanes();
         self.log_settings();
         self.wakeups.turn_again();

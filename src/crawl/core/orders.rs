@@ -77,6 +77,7 @@ impl<I: Io> Core<I> {
         }
         self.orders.scopes.insert(name.to_owned(), recorded);
         self.throttle.set_scope(name, patch, now);
+        self.end_rests();
         self.log_scope(name);
         Ok(())
     }
@@ -93,6 +94,7 @@ impl<I: Io> Core<I> {
         self.throttle
             .change_settings(&self.config.throttle, &self.orders.scopes, now);
         self.throttle.refresh_named(name, now);
+        self.end_rests();
         self.log_scope(name);
     }
 

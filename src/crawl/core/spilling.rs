@@ -43,6 +43,11 @@ impl<I: Io> Core<I> {
         self.spill.takes(origin, job, frontier.memory())
     }
 
+    /// Settings of scopes have changed: origins whose requests rest in files may have to wait less than before.
+    pub fn end_rests(&mut self) {
+        self.spill.end_rests();
+    }
+
     /// Takes requests back that were read, has more read, and records what was written.
     pub fn advance_spill(&mut self) {
         if self.is_running() && !self.spill.is_empty() {

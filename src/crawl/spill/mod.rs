@@ -90,6 +90,8 @@ struct Open {
     /// Origins that have no turn before a time.
     resting: BTreeMap<u64, Instant>,
     rests: BTreeSet<(Instant, u64)>,
+    /// Rests that were ended before their time; those of origins that rest again since then are void.
+    ended_rests: Vec<BTreeSet<(Instant, u64)>>,
     /// Blocks that were written, for the journal.
     written: Vec<WrittenBlock>,
     mover: Mover,
@@ -184,6 +186,7 @@ impl Spill {
             taken: BTreeMap::new(),
             resting: BTreeMap::new(),
             rests: BTreeSet::new(),
+            ended_rests: Vec::new(),
             written: Vec::new(),
             mover: Mover::default(),
             cancelled: BTreeSet::new(),
@@ -293,21 +296,29 @@ impl Spill {
         }
     }
 
+    /// Ends the rests of all origins: how long they wait may have changed. They wait for their turns by
+    /// [`Spill::expire`].
+    pub fn end_rests(&mut self) {
+        if let Some(open) = self.open.as_deref_mut()
+            && !open.rests.is_empty()
+        {
+            open.ended_rests.push(std::mem::take(&mut open.rests));
+        }
+    }
+
     /// Origins whose rest is over wait for their turns: some hundred at most. Returns whether there may be more.
     pub fn expire(&mut self, now: Instant) -> bool {
         let Some(open) = self.open.as_deref_mut() else {
             return false;
         };
         for _ in 0..ORIGINS_PER_TURN {
-            let Some((until, origin)) = open.rests.first().copied() else {
+            let Some(origin) = open.next_rested(now) else {
                 return false;
             };
-            if until > now {
-                return false;
+            if let Some(origin) = origin {
+                open.resting.remove(&origin);
+                open.wait_again(origin);
             }
-            open.rests.pop_first();
-            open.resting.remove(&origin);
-            open.wait_again(origin);
         }
         true
     }
@@ -554,6 +565,23 @@ impl Spill {
 }
 
 impl Open {
+    /// The next origin whose rest is over, if there is one; `Some(None)`: it rests again.
+    fn next_rested(&mut self, now: Instant) -> Option<Option<u64>> {
+        while let Some(ended) = self.ended_rests.last_mut() {
+            if let Some((until, origin)) = ended.pop_first() {
+                let is_valid = self.resting.get(&origin) == Some(&until);
+                return Some(is_valid.then_some(origin));
+            }
+            self.ended_rests.pop();
+        }
+        let (until, _) = self.rests.first()?;
+        if *until > now {
+            return None;
+        }
+        let (_, origin) = self.rests.pop_first()?;
+        Some(Some(origin))
+    }
+
     /// A block counts from now on; its origin waits for its turn.
     fn add(&mut self, block: &SpilledBlock) {
         self.requests += block.requests;

@@ -417,6 +417,36 @@ fn blocks_are_written_and_origins_looked_at_some_hundred_in_a_turn() {
 }
 
 #[test]
+fn origins_whose_rests_are_ended_wait_for_their_turns_unless_they_rest_again() {
+    let mut spill = spill(u64::MAX);
+    let mut disk = Disk::default();
+    for number in 1..=3 {
+        spill.put(number, &job(number, number, 0));
+    }
+    let until = |seconds| Instant::START + Duration::from_secs(seconds);
+    (1..=3).for_each(|number| spill.rest(number, until(100)));
+    let mut read = |spill: &mut Spill| {
+        let mut found: Vec<u64> = Vec::new();
+        for _ in 0..9 {
+            spill.expire(until(1));
+            spill.advance(1);
+            disk.work(spill);
+            let blocks = std::iter::from_fn(|| spill.poll_read());
+            found.extend(blocks.map(|block| block.origin));
+        }
+        found.sort_unstable();
+        found
+    };
+    assert!(read(&mut spill).is_empty(), "they rest");
+    spill.end_rests();
+    spill.rest(2, until(200));
+    assert_eq!(read(&mut spill), [1, 3]);
+    spill.end_rests();
+    spill.end_rests();
+    assert_eq!(read(&mut spill), [2]);
+}
+
+#[test]
 fn a_block_of_new_requests_names_the_host_if_one_is_a_seed() {
     let mut spill = spill(u64::MAX);
     for number in 1..=4_u64 {
