@@ -22,8 +22,9 @@ pub struct LineSorter {
     text: Vec<u8>,
     /// Where each of them is.
     lines: Vec<Range<u32>>,
-    /// Where each run is in the scratch file.
-    runs: Vec<Range<u64>>,
+    /// Where each run is in the scratch file, by how often its lines were merged: each time it is written anew, so that
+    /// the file has them as many times.
+    runs: Vec<Vec<Range<u64>>>,
     /// The end of the last one.
     end: u64,
     memory: usize,
@@ -81,7 +82,7 @@ impl LineSorter {
         }
         self.write_run(scratch)?;
         self.text = Vec::new();
-        merge(&self.runs, scratch, |line, _| out.write_all(line))
+        merge(&self.runs.concat(), scratch, |line, _| out.write_all(line))
     }
 
     fn write_run(&mut self, scratch: &mut dyn Scratch) -> io::Result<()> {
@@ -91,11 +92,27 @@ impl LineSorter {
         let start = scratch.seek(SeekFrom::Start(self.end))?;
         self.write_lines(scratch)?;
         self.end = scratch.stream_position()?;
-        self.runs.push(start..self.end);
-        if self.runs.len() < self.runs_max {
-            return Ok(());
+        let mut run = start..self.end;
+        for level in 0.. {
+            if self.runs.len() == level {
+                self.runs.push(Vec::new());
+            }
+            self.runs[level].push(run);
+            if self.runs[level].len() < self.runs_max {
+                break;
+            }
+            let runs = mem::take(&mut self.runs[level]);
+            run = self.merge_runs(&runs, scratch)?;
         }
-        // So many lines are rare, and the runs become one behind the others.
+        Ok(())
+    }
+
+    /// Makes one run of several, behind all others.
+    fn merge_runs(
+        &mut self,
+        runs: &[Range<u64>],
+        scratch: &mut dyn Scratch,
+    ) -> io::Result<Range<u64>> {
         let (start, mut end) = (self.end, self.end);
         let mut merged = Vec::with_capacity(2 * PIECE);
         let mut flush = |merged: &mut Vec<u8>, scratch: &mut dyn Scratch| {
@@ -105,7 +122,7 @@ impl LineSorter {
             merged.clear();
             io::Result::Ok(())
         };
-        merge(&self.runs, scratch, |line, scratch| {
+        merge(runs, scratch, |line, scratch| {
             merged.extend_from_slice(line);
             match merged.len() >= PIECE {
                 true => flush(&mut merged, scratch),
@@ -114,9 +131,7 @@ impl LineSorter {
         })?;
         flush(&mut merged, scratch)?;
         self.end = end;
-        self.runs.clear();
-        self.runs.push(start..end);
-        Ok(())
+        Ok(start..end)
     }
 
     /// Writes the lines in memory, and forgets them.
@@ -238,12 +253,16 @@ mod tests {
         let mut scratch = Cursor::new(Vec::new());
         for line in lines {
             sorter.add(line, &mut scratch).unwrap();
-            let (runs, size) = (sorter.runs.len(), sorter.text.len());
+            let runs = sorter.runs.iter().map(Vec::len).max().unwrap_or(0);
+            let size = sorter.text.len();
             assert!(
                 runs < runs_max && size < memory,
                 "{runs} runs, {size} bytes"
             );
         }
+        // Each level has the lines once.
+        let total: usize = lines.iter().map(|line| line.len() + 1).sum();
+        assert!(scratch.get_ref().len() <= (total + memory) * sorter.runs.len().max(1));
         let mut out = Vec::new();
         sorter.finish(&mut scratch, &mut out).unwrap();
         let mut expected: Vec<Vec<u8>> = lines

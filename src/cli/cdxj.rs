@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -27,7 +27,7 @@ pub fn run(args: &CdxjArgs) -> anyhow::Result<i32> {
     let warcs = warcs(&args.paths)?;
     match &args.out {
         Some(out) if out.as_os_str() == "-" => {
-            match index_all(&warcs, &mut io::stdout().lock()) {
+            match index_all(&warcs, &env::temp_dir(), &mut io::stdout().lock()) {
                 // The reader has read enough.
                 Err(error) if is_broken_pipe(&error) => Ok(0),
                 ended => ended.map(|()| 0),
@@ -109,28 +109,35 @@ fn index_each(warcs: &[PathBuf]) -> anyhow::Result<i32> {
     Ok(i32::from(is_failed))
 }
 
-/// One index of all in a new file, which is removed if it is not complete.
+/// One index of all in a new file, which has another name until it is complete.
 fn index_to(warcs: &[PathBuf], out: &Path) -> anyhow::Result<i32> {
-    let file = match File::create_new(out) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            return Err(Usage(format!(
-                "-o {}: there is such a file, and it is not replaced; delete it, or give another name",
-                out.display()
-            ))
-            .into());
-        }
-        file => file.with_context(|| format!("cannot create {}", out.display()))?,
+    if out.symlink_metadata().is_ok() {
+        return Err(Usage(format!(
+            "-o {}: there is such a file, and it is not replaced; delete it, or give another name",
+            out.display()
+        ))
+        .into());
+    }
+    let mut temporary = out.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", process::id()));
+    let temporary = PathBuf::from(temporary);
+    let write = || format!("cannot create {}", temporary.display());
+    let file = File::create_new(&temporary).with_context(write)?;
+    let folder = match out.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
     };
-    index_all(warcs, &mut &file).inspect_err(|_| {
-        // What is in it is no index.
-        let _ = fs::remove_file(out);
-    })?;
+    index_all(warcs, folder, &mut &file)
+        .and_then(|()| file.sync_all().with_context(write))
+        .and_then(|()| fs::rename(&temporary, out).with_context(write))
+        .and_then(|()| File::open(folder)?.sync_all().with_context(write))
+        .inspect_err(|_| drop(fs::remove_file(&temporary)))?;
     Ok(0)
 }
 
-fn index_all(warcs: &[PathBuf], out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut scratch =
-        scratch().context("cannot create a temporary file; TMPDIR names its directory")?;
+/// `folder`: of what does not fit into memory.
+fn index_all(warcs: &[PathBuf], folder: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut scratch = Scratch::create(folder)?;
     let mut indexer = Indexer::default();
     for warc in warcs {
         let name = warc.file_name().unwrap_or_default().to_string_lossy();
@@ -147,17 +154,51 @@ fn index_all(warcs: &[PathBuf], out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file without a name.
-fn scratch() -> io::Result<File> {
-    let path = env::temp_dir().join(format!("argiope-{}.sort", process::id()));
-    let mut options = OpenOptions::new();
-    let file = options
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&path)?;
-    fs::remove_file(&path)?;
-    Ok(file)
+/// A file without a name, whose errors say where it is.
+struct Scratch {
+    file: File,
+    folder: PathBuf,
+}
+
+impl Scratch {
+    fn create(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(format!("argiope-{}.sort", process::id()));
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create_new(true);
+        let file = options.open(&path);
+        let file = file.and_then(|file| fs::remove_file(&path).map(|()| file));
+        Ok(Scratch {
+            file: file.map_err(|error| named(folder, &error))?,
+            folder: folder.to_owned(),
+        })
+    }
+}
+
+fn named(folder: &Path, error: &io::Error) -> io::Error {
+    let text = format!("a temporary file in {}: {error}", folder.display());
+    io::Error::new(error.kind(), text)
+}
+
+impl Read for Scratch {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        (self.file.read(bytes)).map_err(|error| named(&self.folder, &error))
+    }
+}
+
+impl Write for Scratch {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (self.file.write(bytes)).map_err(|error| named(&self.folder, &error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Scratch {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
