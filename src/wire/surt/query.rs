@@ -49,10 +49,13 @@ const SESSION_IDS: &[(&[u8], IsValue)] = &[
     }),
     (b"cfid=", |text| {
         let value = parameter(text)?;
-        let token = strip_name(&text[value..], b"&cftoken=")?;
-        Some(value + b"&cftoken=".len() + parameter(token)?)
+        let token = strip_name(&text[value..], TOKEN)?;
+        Some(value + TOKEN.len() + parameter(token)?)
     }),
 ];
+
+/// What follows the value of `cfid`.
+const TOKEN: &[u8] = b"&cftoken=";
 
 /// So many such bytes.
 fn exactly(count: usize, text: &[u8], is: impl Fn(&u8) -> bool) -> Option<usize> {
@@ -62,8 +65,7 @@ fn exactly(count: usize, text: &[u8], is: impl Fn(&u8) -> bool) -> Option<usize>
 
 /// All up to the next parameter.
 fn parameter(text: &[u8]) -> Option<usize> {
-    // One query may ask thousands of times.
-    let length = memchr::memchr(b'&', text);
+    let length = text.iter().position(|byte| *byte == b'&');
     Some(length.unwrap_or(text.len())).filter(|length| *length > 0)
 }
 
@@ -78,7 +80,15 @@ fn without(mut query: Vec<u8>, name: &[u8], is_value: IsValue) -> Vec<u8> {
     if !query.contains(&b'=') {
         return query;
     }
-    for at in (0..query.len()).rev() {
+    // Each occurrence of this name is scanned from to the next parameter, which has to be a token.
+    let end = match name {
+        b"cfid=" => {
+            let is_token = |text: &[u8]| text.eq_ignore_ascii_case(TOKEN);
+            query.windows(TOKEN.len()).rposition(is_token)
+        }
+        _ => Some(query.len()),
+    };
+    for at in (0..end.unwrap_or(0)).rev() {
         let found = strip_name(&query[at..], name).and_then(is_value);
         let Some(end) = found.map(|length| at + name.len() + length) else {
             continue;
