@@ -14,7 +14,7 @@ pub fn page() -> Response {
 /// The script cannot turn text into elements, even by mistake.
 const POLICY: &str = "default-src 'none'; \
     style-src 'sha256-Bi9WNHLNCjiUmEv9UG0wNbGjmjRwmib4Q+uYMqGzDKU='; \
-    script-src 'sha256-sdVUo9gzyKrECP98K+WhLup3i3ub67nMLTVA8qrhExY='; \
+    script-src 'sha256-LYGs3fVmMXE0BXdIrQe7S3ichUVzBnhUSF6fXWxDPPs='; \
     connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
