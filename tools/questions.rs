@@ -13,16 +13,18 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 
-use argiope::{Admin, Config, Crawler, Page, Request, Turn};
+use argiope::{Admin, Config, Crawler, Page, Request};
 
 /// The bound of questions about one thing, and of lists by accounts.
 const TIME_MAX: Duration = Duration::from_millis(50);
 const HOSTS: u64 = 10_000_000;
 const REPEATED: usize = 20;
+/// Turns before the first question.
+const TURNS_FIRST: u32 = 10_000;
 
 /// Questions with a bound, and those that are searched for in steps.
 const BOUNDED: [&str; 6] = [
@@ -44,7 +46,7 @@ const SEARCHED: [&str; 5] = [
 /// Orders: the method, the path and the body.
 const ORDERS: [(&str, &str, &str); 6] = [
     ("PATCH", "/v1/scopes/h7.example", r#"{"delay": 3}"#),
-    ("PATCH", "/v1/scopes/h77*", r#"{"delay": 3}"#),
+    ("PATCH", "/v1/scopes/*.example", r#"{"delay": 3}"#),
     ("PATCH", "/v1/scopes/default", r#"{"delay": 2}"#),
     ("POST", "/v1/scopes/default/forget", ""),
     ("PUT", "/v1/exclusions/*.example", ""),
@@ -94,24 +96,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let socket = folder.path().join("control.sock");
     crawler.serve(Admin::new().socket(&socket))?;
     // What was submitted last is queued in the first turns.
-    while crawler.turn(Some(Duration::ZERO)) == Turn::GoesOn {}
-    let is_over = Arc::new(AtomicBool::new(false));
+    for _ in 0..TURNS_FIRST {
+        crawler.turn(Some(Duration::ZERO));
+    }
     let turns = Arc::new(Turns::default());
     let asker = thread::spawn({
-        let (is_over, turns) = (Arc::clone(&is_over), Arc::clone(&turns));
-        move || {
-            let exceeded = ask_all(&socket, &turns);
-            is_over.store(true, Ordering::SeqCst);
-            exceeded
-        }
+        let turns = Arc::clone(&turns);
+        move || ask_all(&socket, &turns)
     });
-    while !is_over.load(Ordering::SeqCst) {
+    while !asker.is_finished() {
         let (began, worked) = (Clock::now(), processor_time());
-        let turn = crawler.turn(Some(Duration::ZERO));
+        crawler.turn(Some(Duration::ZERO));
         turns.record(began.elapsed(), processor_time() - worked);
-        if turn != Turn::GoesOn {
-            thread::sleep(Duration::from_micros(50));
-        }
     }
     drop(handle);
     if asker.join().expect("it does not panic") {
