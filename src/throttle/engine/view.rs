@@ -50,13 +50,15 @@ impl Throttle {
         })
     }
 
-    /// The statistics of a scope; `None` if nothing was sent under it, or it has none.
+    /// The statistics of a scope that is in use, since it is.
+    pub(crate) fn live_account(&self, name: &str) -> Option<&Account> {
+        let scope = self.scope_table.get(self.scope_table.find(name)?)?;
+        self.accounts.of(scope)
+    }
+
+    /// The statistics of a scope; `None` if nothing was sent under it, or it has none. May look through all accounts.
     pub(crate) fn account_of(&self, name: &str) -> Option<&Account> {
-        let live = self
-            .scope_table
-            .find(name)
-            .and_then(|id| self.scope_table.get(id));
-        let live = live.and_then(|scope| self.accounts.of(scope));
+        let live = self.live_account(name);
         // Of a scope that was evicted, any account.
         let live = live.filter(|account| account.sent > 0);
         live.or_else(|| self.accounts().find(|account| account.scope == name))

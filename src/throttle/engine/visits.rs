@@ -20,6 +20,8 @@ pub(super) struct Visits {
     /// Scopes that are still to be visited: with the next one, this many in the order of ids, after the last the first.
     stale: usize,
     next: u32,
+    /// Ids from this one on were given since the last change: their scopes have the present settings.
+    end: usize,
     forgets: VecDeque<Forget>,
     /// Those that are over, and the number of their scopes.
     forgotten: VecDeque<(ForgetId, usize)>,
@@ -68,6 +70,7 @@ impl Default for Visits {
         Visits {
             stale: 0,
             next: 0,
+            end: 0,
             forgets: VecDeque::new(),
             forgotten: VecDeque::new(),
             begun: 0,
@@ -86,7 +89,8 @@ impl Throttle {
     /// The settings have changed: existing scopes are visited from now on, the first of them at once.
     pub(super) fn begin_refresh(&mut self, now: Instant) {
         // It goes on where an earlier one is, so that changes in a row do not keep it from any scope.
-        self.visits.stale = self.scope_table.ids_len();
+        self.visits.end = self.scope_table.ids_len();
+        self.visits.stale = self.visits.end;
         self.advance_refresh(now);
     }
 
@@ -148,7 +152,7 @@ impl Throttle {
         while self.visits.stale > 0 && !units.is_spent() {
             units.spend(SCOPE_UNITS);
             let id = self.visits.next;
-            self.visits.next = match id as usize + 1 < self.scope_table.ids_len() {
+            self.visits.next = match id as usize + 1 < self.visits.end {
                 true => id + 1,
                 false => 0,
             };

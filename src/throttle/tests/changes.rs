@@ -119,6 +119,27 @@ fn f81_a_change_of_many_scopes_holds_for_those_that_are_not_visited_yet() {
 }
 
 #[test]
+fn each_scope_is_visited_though_others_are_added_meanwhile() {
+    let mut world = World::new(pace(1, 1.0, 0.0));
+    let throttle = &mut world.throttle;
+    throttle.set_units_per_visit(1);
+    let ids: Vec<_> = (0..6)
+        .map(|number| throttle.scope(&format!("{number}.test")))
+        .collect();
+    let now = world.now;
+    throttle.set_scope("default", delay(2.0), now);
+    (0..3).for_each(|_| assert!(throttle.advance_visits(now)));
+    throttle.set_scope("default", delay(3.0), now);
+    for number in 6..20 {
+        throttle.scope(&format!("{number}.test"));
+    }
+    while throttle.advance_visits(now) {}
+    for id in ids {
+        assert_eq!(throttle.pace(id).delay, secs(3.0));
+    }
+}
+
+#[test]
 fn what_was_learned_of_many_scopes_is_forgotten_in_steps() {
     let mut world = World::new(pace(1, 1.0, 0.0));
     world.throttle.set_units_per_visit(1);
