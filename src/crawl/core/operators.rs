@@ -288,6 +288,7 @@ fn visits_all(resource: Resource) -> bool {
             | Resource::History
             | Resource::Metrics
             | Resource::Scopes
+            | Resource::Url
             | Resource::Decisions
             | Resource::ChangeScope
             | Resource::MergeScope

@@ -120,10 +120,9 @@ impl<I: Io> Core<I> {
         };
         let wall = |at: Instant| self.network.wall_at(at).to_string();
         let is_late = view.next_send > self.now;
-        let waits = self
-            .throttle
-            .account_of(name)
-            .and_then(|account| account.waits());
+        // A scope that is evicted waits for nothing.
+        let account = self.throttle.live_account(name);
+        let waits = account.and_then(|account| account.waits());
         json!({
             "in_flight": view.in_flight,
             "lanes": view.lanes,
