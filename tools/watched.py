@@ -8,7 +8,7 @@ The crawls of tools/race.py (TLS, pages of 60 kB as gzip, one nginx on one core,
 ways whose order alternates:
 
 * unserved: the path of `control.sock` is too long for a socket, so that the crawl runs without it;
-* served: nobody asks;
+* served: no client is connected;
 * watched: a browser's page is open (`/v1/events`), and `/metrics` is scraped once per second;
 * scraped: 200 scrapes of `/metrics` a second.
 

@@ -1,7 +1,7 @@
 //! Sorts lines by their bytes in bounded memory, as `sort` does in the C locale.
 //!
-//! Hand-written: sorted runs go to one scratch file, whoever provides it, and are merged from there; crates that sort
-//! on disk open files of their own.
+//! Hand-written: sorted runs go to one scratch file that the caller provides, and are merged from there. Crates that
+//! sort on disk open files of their own.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

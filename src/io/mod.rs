@@ -47,7 +47,7 @@ pub use crate::base::worker::{Compute, WorkerDone, WorkerJob};
 
 /// Makes a file from another on this thread, as [`DiskJob::Derive`] does beside a crawl.
 pub fn derive(from: &Path, to: &Path, content: &mut dyn Derive) -> io::Result<()> {
-    // Whoever asks for one file decides what its space is for.
+    // The caller has asked for this one file: the reserve of free space is for crawls.
     let mut reserve = disk::Reserve::new(Some(0));
     let is_given_up = AtomicBool::new(false);
     disk::derive((from, to), content, &mut reserve, &is_given_up).map(drop)

@@ -65,7 +65,7 @@ impl<I: Io> Core<I> {
                 }
                 Command::Exclude(exclusion, on) => self.set_exclusion(&exclusion, on),
                 Command::Forget(name) => {
-                    // Nobody waits for its end.
+                    // Programs get no reply.
                     if self.throttle.forget(&name, self.now) == Forgetting::Refused {
                         log::warn!(
                             "what was learned of {name} is not forgotten: too many such orders go on"

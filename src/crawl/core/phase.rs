@@ -164,7 +164,7 @@ impl<I: Io> Core<I> {
             return;
         }
         if until.is_some() {
-            // Who has asked for an end may not wait long. A later run makes what is missing.
+            // A stopped process may be killed soon. A later run makes the missing indexes.
             self.network.give_up_derivations();
         }
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));

@@ -1,4 +1,4 @@
-//! What operators are told of one URL: where it is, and why it has not been fetched yet.
+//! The reply to the question for one URL: where it is, and why it has not been fetched yet.
 
 use serde_json::{Value, json};
 

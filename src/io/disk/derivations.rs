@@ -113,5 +113,5 @@ fn work(
     }
 }
 
-/// How much nicer the thread is than the loop: the most that there is. Whoever else wants the processor has it.
+/// Added to the nice value of the thread: the most that there is, so that any other thread runs before it.
 const NICER: i32 = 19;
