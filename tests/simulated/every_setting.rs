@@ -301,6 +301,7 @@ const DRAWN_APART: &[&str] = &[
     "RESULTS_SIZE_MAX",
     "RESULTS_TIME_MAX",
     "SEEN_MEMORY",
+    "WARC_CDXJ",
     "WARC_GZIP_LEVEL",
     "WORKERS",
 ];
@@ -473,6 +474,7 @@ fn check(seed: u64) {
     *promised = (*promised).max(most.unwrap_or(0) as usize);
     let mut rng = Rng::from_seed(seed).fork("events");
     let seeds = std::mem::take(&mut case.plan.seeds);
+    let has_full_disk = !case.plan.faults.disk_full.is_empty();
     let web = case.web.shared();
     let is_full = Shared::new(false);
     let is_on = |name: &str| said.get(name) == Some(&json!(true));
@@ -481,7 +483,11 @@ fn check(seed: u64) {
     options.robots = true;
     options.rotation = rotation_of(&said);
     options.links = is_on("LINKS_FILE");
-    options.warc = is_on("WARC").then(|| WarcOptions::new("a.test", [7; 16]));
+    options.warc = is_on("WARC").then(|| {
+        let mut warc = WarcOptions::new("a.test", [7; 16]);
+        warc.cdxj = said.get("WARC_CDXJ") != Some(&json!(false));
+        warc
+    });
     let has_state = said.get("STATE") != Some(&json!(false));
     options.commits = has_state;
     // Of numbers of its own, so that the cases stay as they were.
@@ -580,6 +586,10 @@ fn check(seed: u64) {
     if reason == FinishReason::Finished {
         run.check_lines();
     }
+    if reason == FinishReason::Finished {
+        let are_made = said.get("WARC_CDXJ") != Some(&json!(false));
+        check_indexes(&run, are_made, has_full_disk);
+    }
     let lines = run.lines();
     if let Some(size_max) = said.get("RESULTS_SIZE_MAX").and_then(Value::as_u64) {
         check_sizes(&run, size_max as usize);
@@ -663,6 +673,31 @@ fn check_sizes(run: &Run, size_max: usize) {
             run.seed,
             bytes.len()
         );
+    }
+}
+
+/// Each closed WARC file has an index unless the disk was full, and none if they are switched off.
+fn check_indexes(run: &Run, are_made: bool, has_full_disk: bool) {
+    let names = |ending: &str| -> BTreeSet<String> {
+        let files = run.crawler.io().files().iter();
+        let names =
+            files.filter_map(|(path, _)| path.to_str()?.strip_suffix(ending).map(str::to_owned));
+        names.collect()
+    };
+    let (warcs, indexes) = (names(".warc.gz"), names(".cdxj"));
+    let seed = run.seed;
+    assert!(
+        indexes.is_subset(&warcs),
+        "seed {seed}: an index has no WARC file"
+    );
+    assert!(
+        names(".tmp").is_empty(),
+        "seed {seed}: a part of a file is left"
+    );
+    match are_made {
+        true if has_full_disk => {}
+        true => assert_eq!(indexes, warcs, "seed {seed}"),
+        false => assert!(indexes.is_empty(), "seed {seed}: {indexes:?}"),
     }
 }
 
