@@ -124,7 +124,7 @@ pub use wire::url::{CrawlUrl, Host, Scheme, UrlError};
 #[doc(inline)]
 pub use wire::warc::Digest;
 #[doc(no_inline)]
-pub use {serde, serde_json};
+pub use {log, serde, serde_json};
 
 /// The examples of the README and of the book compile and run. `tests/docs.rs` checks that each page
 /// stands here.

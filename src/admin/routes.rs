@@ -179,7 +179,7 @@ pub const ROUTES: &[Route] = &[
     get(
         "/v1/openapi.json",
         &[],
-        Permission::None,
+        Permission::Read,
         Resource::Description,
     ),
     get("/metrics", &[], Permission::Read, Resource::Metrics),

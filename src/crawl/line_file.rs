@@ -16,15 +16,17 @@ pub struct LineFile {
     is_open: bool,
     /// Number of the last line of this run.
     last: u64,
+    /// Number of the last line that is to be synced.
+    synced: u64,
     /// Number of the last line that is durable, or cannot be.
     settled: u64,
     jobs: Vec<DiskJob>,
 }
 
-/// A line is durable, or cannot be.
+/// Lines are durable, or cannot be.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The line's number.
+    /// The number of the last of them.
     pub number: u64,
     /// The system's error.
     pub error: Option<String>,
@@ -39,6 +41,7 @@ impl LineFile {
             length: 0,
             is_open: false,
             last: 0,
+            synced: 0,
             settled: 0,
             jobs: Vec::new(),
         }
@@ -75,7 +78,6 @@ impl LineFile {
             gzip: false,
             tag,
         });
-        self.jobs.push(DiskJob::Sync { file, tag });
         Some(tag)
     }
 
@@ -86,6 +88,11 @@ impl LineFile {
 
     /// The jobs for the disk since the last call.
     pub fn poll_jobs(&mut self) -> Vec<DiskJob> {
+        if self.synced < self.last {
+            self.synced = self.last;
+            let (file, tag) = (self.file, self.last);
+            self.jobs.push(DiskJob::Sync { file, tag });
+        }
         std::mem::take(&mut self.jobs)
     }
 
@@ -99,7 +106,7 @@ impl LineFile {
             let name = path.file_name().unwrap_or_default();
             log::error!("cannot write {}: {error}", name.display());
         }
-        // Appends are followed by a sync with their number, which fails as well if they did.
+        // Appends are followed by a sync, which fails as well if they did.
         let is_sync = done.held == 0 && done.tag > 0;
         let number = done.tag;
         if is_sync {

@@ -27,6 +27,6 @@ pub mod settings;
 
 pub use lanes::{
     ActiveLimits, Evicted, Frontier, HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX, LaneChange, LaneView,
-    LaneWait, LongestQueues, NewLane, Next, OriginView, QueuedUrl, RobotsView, TURN, Unsent,
-    UrlSearch,
+    LaneWait, LongQueue, LongestQueues, NewLane, Next, OriginView, QueuedUrl, RobotsView, TURN,
+    Unsent, UrlSearch,
 };

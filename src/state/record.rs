@@ -177,6 +177,8 @@ pub enum About {
     HostPriority,
     /// A setting was changed while the crawl ran, by its name. It applies before all else.
     Setting,
+    /// The level of the log that was ordered.
+    LogLevel,
 }
 
 /// A commit of an epoch.
@@ -540,7 +542,7 @@ fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), Rec
 
 impl About {
     /// All of them, in order of their codes.
-    pub const ALL: [About; 14] = [
+    pub const ALL: [About; 15] = [
         About::Scope,
         About::Robots,
         About::Host,
@@ -555,6 +557,7 @@ impl About {
         About::Excluded,
         About::HostPriority,
         About::Setting,
+        About::LogLevel,
     ];
 
     /// Its code in records. None is changed or used again.
@@ -574,6 +577,7 @@ impl About {
             About::Excluded => 12,
             About::HostPriority => 13,
             About::Setting => 14,
+            About::LogLevel => 15,
         }
     }
 

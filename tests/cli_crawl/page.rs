@@ -2,6 +2,7 @@
 //!
 //! Prints `SKIPPED` if Chromium (Debian's package `chromium`) is not installed.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
@@ -13,9 +14,10 @@ use data_encoding::BASE64;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::again::wait_for_file;
 use crate::browser::Browser;
 use crate::control::{free_address, get, reply_of, requests_in, start};
-use crate::run::Crawl;
+use crate::run::{Crawl, Going};
 use crate::server::{Asked, Server, page, reply};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -412,6 +414,49 @@ fn take_pictures(browser: &mut Browser) {
         browser.screenshot(&to);
     }
     assert_ne!(grounds[0], grounds[1]);
+}
+
+/// What the page shows of a crawl of the demo's web is what its servers have logged.
+#[test]
+fn chromium_shows_of_a_running_demo_what_its_servers_saw() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let demo = ["demo", "--serve", "web", "--domains", "20", "--pages", "50"];
+    let web = Going::start(&demo, folder, b"");
+    // The last of its files.
+    wait_for_file(&folder.join("web/demo.toml"));
+    let at = free_address();
+    let crawl = "crawl --quiet --config web/demo.toml --seeds web/seeds.txt --out out --contact me@example.org --admin";
+    let crawl: Vec<&str> = crawl.split(' ').chain([at.as_str()]).collect();
+    let crawl = Going::start(&crawl, folder, b"");
+    wait_for_file(&folder.join("out/control.sock"));
+    browser.open(&format!("http://{at}/"));
+    browser.wait("Number(document.getElementById('attempts').textContent) > 100");
+    // Nothing departs while it is paused, and what was in flight has arrived.
+    reply_of(folder, &["pause"]);
+    browser.wait("document.getElementById('state').textContent === 'Running; paused by an order'");
+    browser.wait("last.in_flight === 0");
+    let log = fs::read_to_string(folder.join("web/requests.jsonl")).expect("the servers' log");
+    let requests = log.lines().map(serde_json::from_str::<Value>);
+    let requests: Vec<Value> = requests.map(|line| line.expect("JSON")).collect();
+    let attempts = requests.len().to_string();
+    browser.wait(&format!(
+        "document.getElementById('attempts').textContent.replace(/\\D/g, '') === '{attempts}'"
+    ));
+    let scope = browser.value("document.getElementById('slowest').rows[0].cells[0].textContent");
+    let host = scope.as_str().and_then(|scope| scope.split(':').next());
+    assert!(
+        requests.iter().any(|one| one["host"].as_str() == host),
+        "{scope}"
+    );
+    assert_eq!(browser.take_complaints(), [] as [Value; 0]);
+    reply_of(folder, &["stop", "--now"]);
+    crawl.wait().expect(3);
+    web.signal(Signal::INT);
+    web.wait().expect(0);
 }
 
 #[test]

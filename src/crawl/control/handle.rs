@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use log::LevelFilter;
 use serde_json::{Map, Value};
 
 use crate::crawl::config::{Config, SettingValue};
@@ -368,6 +369,15 @@ impl Handle {
             return Err(ControlError::Invalid(message));
         }
         self.send(Command::HostPriority(host, priority))
+    }
+
+    /// Sets the maximum level of the process's log, as [`log::set_max_level`] does at once; here it is an order, which has
+    /// its line in `orders.jsonl`.
+    ///
+    /// # Errors
+    /// As [`Handle::cancel`].
+    pub fn set_log_level(&self, level: LevelFilter) -> Result<(), ControlError> {
+        self.send(Command::LogLevel(level))
     }
 
     /// Applies knowledge of a scope from another source than its replies: see [`Crawler::feedback`].

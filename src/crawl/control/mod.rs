@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::crawl::config::Config;
-use crate::crawl::control::error::ControlError;
 use crate::crawl::control::feed::{Ending, RequestSource, SourceError, SourceQueue};
 use crate::crawl::control::found::{Found, LinkEvent};
 use crate::crawl::control::handle::{Handle, Stopper};
@@ -150,14 +149,6 @@ impl Control {
     /// Lifts the pause that an operator ordered if a handle has resumed the crawl since; returns whether it did.
     pub fn lift_ordered_pause(&mut self) -> bool {
         self.inbox.take_resumed() && std::mem::take(&mut self.is_ordered_to_pause)
-    }
-
-    /// Sends a command, as a handle does.
-    ///
-    /// # Errors
-    /// Too many commands wait, or nothing more is fetched.
-    pub fn send(&self, command: Command) -> Result<(), ControlError> {
-        self.stopper().shared().send(command).map(drop)
     }
 
     /// Sets the source of new configurations.

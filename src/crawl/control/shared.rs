@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task;
 use std::time::Duration;
 
+use log::LevelFilter;
 use serde_json::{Map, Value};
 
 use crate::base::slab::{Key, Slab};
@@ -106,6 +107,8 @@ pub enum Command {
     Forget(String),
     /// Sets the priority of a host.
     HostPriority(String, i32),
+    /// Sets the level of the log.
+    LogLevel(LevelFilter),
 }
 
 impl Command {
@@ -124,7 +127,8 @@ impl Command {
             | Command::Feedback(_)
             | Command::Rotate
             | Command::Forget(_)
-            | Command::HostPriority(..) => 1,
+            | Command::HostPriority(..)
+            | Command::LogLevel(_) => 1,
         }
     }
 }

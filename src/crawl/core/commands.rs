@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
 use crate::base::ids::{LaneId, ScopeId};
 use crate::base::scopes::Scopes;
 use crate::crawl::control::shared::Command;
@@ -10,7 +12,6 @@ use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::Io;
-use crate::throttle::engine::Forgetting;
 use crate::throttle::engine::Throttle;
 
 impl<I: Io> Core<I> {
@@ -18,12 +19,17 @@ impl<I: Io> Core<I> {
     pub fn apply_commands(&mut self) {
         if self.control.lift_ordered_pause() {
             self.record_pause(false);
+            self.record_command("resume", || json!({"before": true, "after": false}));
         }
         if self.control.update_pause() {
             // What was about to depart goes back to its place, with the scopes' places it held.
             self.cancel_unsent();
         }
         self.outage.set_paused(self.control.is_paused());
+        if self.is_running() && self.is_behind_with_orders() {
+            // A commit goes on with the next turn.
+            return;
+        }
         let (commands, is_more) = self.control.poll_commands();
         self.wakeups.turn_again_if(is_more);
         let mut ids = BTreeSet::new();
@@ -37,54 +43,36 @@ impl<I: Io> Core<I> {
                     has_cancelled = true;
                 }
                 Command::CancelScope(name, until) => {
-                    scopes.extend(self.throttle.known_scope(&name));
-                    self.work.cancel_scope(name.clone(), until);
-                    self.record_cancelled_scope(&name, until);
+                    scopes.extend(self.begin_cancel_of(&name, until));
                     has_cancelled = true;
+                    self.record_command("cancel", || json!({"scope": name, "until": until}));
                 }
-                Command::SetScope(name, patch) => {
-                    // The handle has checked the patch alone.
-                    if let Err(error) = self.change_scope(&name, *patch, self.now) {
-                        log::warn!(
-                            "settings are not applied: earlier ones do not allow them: {error}"
-                        );
-                    }
-                }
-                Command::Rotate => drop(self.rotate_files()),
                 Command::Feedback(feedback) => self.throttle.feedback(&feedback, self.now),
-                Command::WithdrawScope(name) => self.withdraw_scope(&name, self.now),
-                Command::SetLimits(limits) => {
-                    if let Err(refused) = self.change_limits(&limits) {
-                        log::warn!("the limit is not changed: {}", refused.error);
-                    }
-                }
-                Command::Reload(config) => {
-                    if let Err(refused) = self.reload(*config) {
-                        log::warn!("the configuration is not reloaded: {refused}");
-                    }
-                }
-                Command::Exclude(exclusion, on) => self.set_exclusion(&exclusion, on),
-                Command::Forget(name) => {
-                    // Programs get no reply.
-                    if self.throttle.forget(&name, self.now) == Forgetting::Refused {
-                        log::warn!(
-                            "what was learned of {name} is not forgotten: too many such orders go on"
-                        );
-                    }
-                }
-                Command::HostPriority(host, priority) => self.set_host_priority(&host, priority),
+                order => self.apply_order(order),
             }
         }
         if has_cancelled {
-            self.cancel_requests(&ids, &scopes);
-            if self.work.has_many_cancelled_scopes() {
-                let lowest_outside = match self.has_spilled() {
-                    // It is not looked for in the files.
-                    true => Some(1),
-                    false => self.control.lowest_number(),
-                };
-                self.review_cancelled_scopes(lowest_outside);
-            }
+            self.cancel_all_of(&ids, &scopes);
+        }
+    }
+
+    /// The requests of a scope up to this number are cancelled from now on; returns the scope if it is in use.
+    pub fn begin_cancel_of(&mut self, name: &str, until: u64) -> Option<ScopeId> {
+        self.work.cancel_scope(name.to_owned(), until);
+        self.record_cancelled_scope(name, until);
+        self.throttle.known_scope(name)
+    }
+
+    /// Ends the requests of these numbers, and all under these scopes.
+    pub fn cancel_all_of(&mut self, ids: &BTreeSet<u64>, scopes: &[ScopeId]) {
+        self.cancel_requests(ids, scopes);
+        if self.work.has_many_cancelled_scopes() {
+            let lowest_outside = match self.has_spilled() {
+                // It is not looked for in the files.
+                true => Some(1),
+                false => self.control.lowest_number(),
+            };
+            self.review_cancelled_scopes(lowest_outside);
         }
     }
 

@@ -116,7 +116,8 @@ impl<I: Io> Core<I> {
         }
         let has_step = self.journal.advance_rewrite();
         self.wakeups.turn_again_if(has_step);
-        if self.journal.poll_committed(self.now).is_some() {
+        if let Some(epoch) = self.journal.poll_committed(self.now) {
+            self.on_orders_committed(epoch);
             self.output.commit();
             self.frontier.handle_committed();
             self.control.handle_commit();

@@ -1,6 +1,6 @@
 //! Hosts, domains, networks and patterns of URLs that are excluded while the crawl runs.
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::admin::response::Response;
 use crate::crawl::config::Config;
@@ -23,25 +23,29 @@ impl<I: Io> Core<I> {
             Ok(exclusion) => exclusion,
             Err(message) => return self.refuse(asked, &Response::error(400, &message)),
         };
-        let before = self.frontier.excluded().has(&exclusion.text());
-        if before != is_excluded && !self.change_exclusion(&exclusion, is_excluded) {
+        let Some((order, facts)) = self.order_of_exclusion(&exclusion, is_excluded) else {
             return self.refuse(asked, &Response::error(409, &too_many()));
+        };
+        let reply = json!({"excluded": self.frontier.excluded().texts()});
+        self.acknowledge_order(asked, order, facts, reply);
+    }
+
+    /// Excludes something, or withdraws that. Returns the order and its facts; `None` if there is no room.
+    pub fn order_of_exclusion(
+        &mut self,
+        exclusion: &Exclusion,
+        is_excluded: bool,
+    ) -> Option<(&'static str, Value)> {
+        let before = self.frontier.excluded().has(&exclusion.text());
+        if before != is_excluded && !self.change_exclusion(exclusion, is_excluded) {
+            return None;
         }
         let order = if is_excluded { "exclude" } else { "include" };
         let mut facts = Map::new();
         facts.insert(exclusion.kind().to_owned(), json!(exclusion.text()));
         facts.insert("before".to_owned(), json!(before));
         facts.insert("after".to_owned(), json!(is_excluded));
-        let reply = json!({"excluded": self.frontier.excluded().texts()});
-        self.acknowledge_order(asked, order, facts.into(), reply);
-    }
-
-    /// Excludes something by a handle, or withdraws that.
-    pub fn set_exclusion(&mut self, exclusion: &Exclusion, is_excluded: bool) {
-        let before = self.frontier.excluded().has(&exclusion.text());
-        if before != is_excluded && !self.change_exclusion(exclusion, is_excluded) {
-            log::warn!("{} is not excluded: {}", exclusion.text(), too_many());
-        }
+        Some((order, facts.into()))
     }
 
     /// Excludes what an earlier run was ordered to exclude; returns whether the order is kept.
@@ -82,7 +86,8 @@ impl<I: Io> Core<I> {
     }
 }
 
-fn too_many() -> String {
+/// Why there is no room for an exclusion.
+pub fn too_many() -> String {
     format!(
         "there may be {EXCLUSIONS_MAX} exclusions by order, {PATTERNS_MAX} of them patterns: withdraw one"
     )

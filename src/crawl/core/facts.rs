@@ -149,6 +149,7 @@ impl<I: Io> Core<I> {
                 About::Paused => self.restore_pause(),
                 About::Excluded => self.restore_exclusion(name),
                 About::HostPriority => self.restore_host_priority(name, value),
+                About::LogLevel => self.restore_log_level(value),
                 About::Cookies => self.restore_cookies(value, elapsed),
                 About::SeedOrigin => self.restore_seed_origin(name),
                 About::OpenGap => {

@@ -1,12 +1,13 @@
-//! Orders that operators give: each takes effect at once, and is answered when its line in `orders.jsonl` is durable.
+//! Orders that operators give: each takes effect at once, and is answered when its effects and its line in
+//! `orders.jsonl` are durable.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::admin::response::Response;
 use crate::admin::routes::Resource;
-use crate::crawl::control::shared::Command;
 use crate::crawl::core::Core;
 use crate::crawl::steering::Asked;
 use crate::frontier::request::Request;
@@ -102,10 +103,8 @@ impl<I: Io> Core<I> {
         let checked = (self.config).check_scope(&asked.call.name, &ScopePatch::default());
         let name = checked.unwrap_or_else(|_| asked.call.name.clone());
         let until = self.frontier.numbers().last();
-        if let Err(error) = self.control.send(Command::CancelScope(name.clone(), until)) {
-            return self.refuse(asked, &Response::error(503, &error.to_string()));
-        }
-        self.apply_commands();
+        let scope = self.begin_cancel_of(&name, until);
+        self.cancel_all_of(&BTreeSet::new(), scope.as_slice());
         let facts = json!({"scope": name, "until": until});
         self.acknowledge_order(asked, "cancel", facts, json!({"scope": name}));
     }

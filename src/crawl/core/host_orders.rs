@@ -24,21 +24,19 @@ impl<I: Io> Core<I> {
             );
             return self.refuse(asked, &Response::error(400, &message));
         };
-        let before = self.frontier.host_priorities().get(&host);
-        let before = before.copied().unwrap_or(0);
-        if !self.change_host_priority(&host, priority) {
+        let Some(facts) = self.order_of_host_priority(&host, priority) else {
             return self.refuse(asked, &Response::error(409, &too_many()));
-        }
-        let facts = json!({"host": host, "before": before, "after": priority});
+        };
         let reply = json!({"host": host, "priority": priority});
         self.acknowledge_order(asked, "priority", facts, reply);
     }
 
-    /// Sets the priority of a host by a handle.
-    pub fn set_host_priority(&mut self, host: &str, priority: i32) {
-        if !self.change_host_priority(host, priority) {
-            log::warn!("{host} gets no priority: {}", too_many());
-        }
+    /// Sets the priority of a host. Returns the facts of the order; `None` if there is no room.
+    pub fn order_of_host_priority(&mut self, host: &str, priority: i32) -> Option<Value> {
+        let before = self.frontier.host_priorities().get(host);
+        let before = before.copied().unwrap_or(0);
+        let is_set = self.change_host_priority(host, priority);
+        is_set.then(|| json!({"host": host, "before": before, "after": priority}))
     }
 
     /// Sets the priority of a host from now on and in later runs; returns false if there is no room.
@@ -64,7 +62,8 @@ impl<I: Io> Core<I> {
     }
 }
 
-fn too_many() -> String {
+/// Why there is no room for a priority.
+pub fn too_many() -> String {
     format!("{HOST_PRIORITIES_MAX} hosts have a priority: set one to 0")
 }
 

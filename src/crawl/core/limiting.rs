@@ -28,12 +28,25 @@ impl<I: Io> Core<I> {
             Ok(Value::Object(limits)) if !limits.is_empty() => limits,
             _ => return self.refuse(asked, &Response::error(400, FORM)),
         };
+        let facts = match self.order_of_limits(&limits) {
+            Ok(facts) => facts,
+            Err(refused) => {
+                let status = if refused.needs_run { 409 } else { 400 };
+                let response = Response::error(status, &refused.error.to_string());
+                return self.refuse(asked, &response);
+            }
+        };
+        let reply = json!({"limits": self.overrides.limits_json(&self.config)});
+        self.acknowledge_order(asked, "limits", facts, reply);
+    }
+
+    /// Changes limits. Returns the facts of the order.
+    ///
+    /// # Errors
+    /// One of them is wrong. Nothing is changed.
+    pub fn order_of_limits(&mut self, limits: &Map<String, Value>) -> Result<Value, LimitError> {
         let before = Arc::clone(&self.config);
-        if let Err(refused) = self.change_limits(&limits) {
-            let status = if refused.needs_run { 409 } else { 400 };
-            let response = Response::error(status, &refused.error.to_string());
-            return self.refuse(asked, &response);
-        }
+        self.change_limits(limits)?;
         let named = |config: &Config| -> Map<String, Value> {
             let names = limits.keys().filter_map(|name| Config::setting(name).ok());
             let value_of = |name: &str| config.get(name).map_or(Value::Null, Value::from);
@@ -41,9 +54,7 @@ impl<I: Io> Core<I> {
                 .map(|setting| (setting.name.to_owned(), value_of(setting.name)))
                 .collect()
         };
-        let facts = json!({"before": named(&before), "after": named(&self.config)});
-        let reply = json!({"limits": self.overrides.limits_json(&self.config)});
-        self.acknowledge_order(asked, "limits", facts, reply);
+        Ok(json!({"before": named(&before), "after": named(&self.config)}))
     }
 
     /// Changes limits from now on, in later runs, too; null withdraws an order.

@@ -7,9 +7,10 @@ use crate::admin::response::Response;
 use crate::crawl::core::Core;
 use crate::crawl::steering::Asked;
 use crate::io::Io;
+use crate::state::record::About;
 
 impl<I: Io> Core<I> {
-    /// Changes the level of the log of the process, until it ends.
+    /// Changes the level of the log of the process, in later runs, too.
     pub fn order_log_level(&mut self, asked: &Asked) {
         if !self.steering.sets_log_level() {
             return self.refuse(asked, &Response::error(409, NOT_OURS));
@@ -18,11 +19,40 @@ impl<I: Io> Core<I> {
             Ok(level) => level,
             Err(message) => return self.refuse(asked, &Response::error(400, &message)),
         };
+        let facts = self.order_of_log_level(level);
+        let reply = json!({"level": facts["after"]});
+        self.acknowledge_order(asked, "log", facts, reply);
+    }
+
+    /// Changes the level of the log of the process. Returns the facts of the order.
+    pub fn order_of_log_level(&mut self, level: LevelFilter) -> Value {
         let before = name_of(log::max_level());
         log::set_max_level(level);
         let after = name_of(level);
-        let facts = json!({"before": before, "after": after});
-        self.acknowledge_order(asked, "log", facts, json!({"level": after}));
+        if self.journal.is_on() {
+            self.record_order(About::LogLevel, "", after.as_bytes());
+        }
+        json!({"before": before, "after": after})
+    }
+
+    /// Keeps the level that an earlier run was ordered to have; returns whether it is one.
+    pub fn restore_log_level(&mut self, value: &[u8]) -> bool {
+        let name = str::from_utf8(value).ok();
+        self.orders.log_level = name.and_then(|name| name.parse().ok());
+        self.orders.log_level.is_some()
+    }
+
+    /// Operators may change the level of the log: the one that they have ordered in an earlier run holds.
+    pub fn resume_log_level(&mut self) {
+        self.steering.allow_log_level();
+        if let Some(level) = self.orders.log_level {
+            log::warn!(
+                "the level of the log is {}, as an earlier run of this crawl was ordered: `argiope ctl DIR log LEVEL` \
+                 changes it",
+                name_of(level)
+            );
+            log::set_max_level(level);
+        }
     }
 }
 

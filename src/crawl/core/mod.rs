@@ -32,6 +32,7 @@ mod outage_probes;
 mod pages;
 mod pending;
 mod phase;
+mod program_orders;
 mod progress;
 mod questions;
 mod reading;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::admin::access::Via;
+use crate::admin::format::MetricsFormat;
 use crate::admin::page;
 use crate::admin::response::Response;
 use crate::admin::routes::{Call, Resource};
@@ -13,8 +14,9 @@ use crate::base::disk::DiskDone;
 use crate::crawl::core::Core;
 use crate::crawl::core::logging::log_level;
 use crate::crawl::set_up::Admin;
-use crate::crawl::steering::{Asked, SocketStep};
+use crate::crawl::steering::{Asked, SocketStep, Subject};
 use crate::io::{Endpoint, Io};
+use crate::sink::commit::Epoch;
 
 /// Calls that are answered in one turn, up to a tenth of a millisecond each but for those that visit all scopes.
 const CALLS_PER_TURN: usize = 4;
@@ -34,7 +36,7 @@ impl<I: Io> Core<I> {
         }
         self.steering.configure(admin.access, admin.orders);
         if admin.sets_log_level {
-            self.steering.allow_log_level();
+            self.resume_log_level();
         }
         self.throttle.keep_history();
         self.steering.history_mut().open();
@@ -102,11 +104,11 @@ impl<I: Io> Core<I> {
                 let state = call.parameter("state").unwrap_or_default().to_owned();
                 return self.begin_scopes(&asked, &state);
             }
-            Resource::Status
-            | Resource::History
-            | Resource::Scopes
-            | Resource::Metrics
-            | Resource::Decisions => self.answer_from_all(call),
+            Resource::Scopes => return self.begin_list(&asked),
+            Resource::Metrics => self.recent_metrics(call.format),
+            Resource::Status | Resource::History | Resource::Decisions => {
+                self.answer_from_all(call)
+            }
             Resource::Scope => self.scope(&call.name),
             Resource::Host => self.host(&call.name),
             Resource::Url => return self.begin_url(&asked),
@@ -151,15 +153,48 @@ impl<I: Io> Core<I> {
         true
     }
 
+    /// The metrics, made at most once per second in each format.
+    fn recent_metrics(&mut self, format: MetricsFormat) -> Response {
+        if let Some(recent) = self.steering.recent_metrics(format, self.now) {
+            return recent.clone();
+        }
+        let metrics = self.metrics(format).into_bytes();
+        let response = Response::of(200, format.content_type(), metrics);
+        (self.steering).keep_metrics(format, response.clone(), self.now);
+        response
+    }
+
     /// The answer to a call that visits all scopes, which is the same for a while. Some different ones are made in
     /// each second.
     fn answer_from_all(&mut self, call: &Call) -> Response {
-        if self.steering.recent(call, self.now).is_none() && !self.steering.may_visit_all(self.now)
-        {
-            let response = Response::error(503, "too many different questions in one second");
-            return response.with("Retry-After", "1");
+        if let Some(recent) = self.steering.recent(call, self.now) {
+            return recent.clone();
         }
-        self.visit_all(call)
+        if !self.steering.may_visit_all(self.now) {
+            return too_many_visits();
+        }
+        let response = self.visit_all(call);
+        if response.status >= 400 {
+            self.steering.return_visit();
+        }
+        response
+    }
+
+    /// Begins to answer with a list of scopes under which something was sent.
+    fn begin_list(&mut self, asked: &Asked) {
+        let recent = self.steering.recent(&asked.call, self.now).cloned();
+        let response = match recent {
+            Some(recent) => recent,
+            None if !self.steering.may_visit_all(self.now) => too_many_visits(),
+            None => match self.scopes_by(&asked.call) {
+                Ok(list) => return self.begin_search(asked, Subject::Found(list)),
+                Err(refusal) => {
+                    self.steering.return_visit();
+                    refusal
+                }
+            },
+        };
+        self.refuse(asked, &response);
     }
 
     /// The same, without that bound.
@@ -170,56 +205,53 @@ impl<I: Io> Core<I> {
         let response = match call.resource {
             Resource::Status => self.status(),
             Resource::History => self.history(),
-            Resource::Metrics => {
-                let metrics = self.metrics(call.format);
-                Response::of(200, call.format.content_type(), metrics.into_bytes())
-            }
-            Resource::Decisions => self.decisions(call),
-            _ => self.scopes_by(call),
+            _ => self.decisions(call),
         };
-        self.steering.keep(call.clone(), response.clone(), self.now);
+        if response.status < 400 {
+            self.steering.keep(call.clone(), response.clone(), self.now);
+        }
         response
     }
 
-    /// Answers an order once its line is durable: what it was, and what it has changed.
-    pub fn acknowledge_order(
-        &mut self,
-        asked: &Asked,
-        order: &str,
-        mut facts: Value,
-        reply: Value,
-    ) {
+    /// Answers an order once it and its effects are durable: what it was, and what it has changed.
+    pub fn acknowledge_order(&mut self, asked: &Asked, order: &str, facts: Value, reply: Value) {
         let wall = self.network.wall_at(self.now);
-        let mut line = self.order_line(Some(asked.via), order);
-        if let (Value::Object(line), Value::Object(facts)) = (&mut line, &mut facts) {
-            line.append(facts);
-        }
+        let line = self.order_line(Some(asked.via), order, facts);
         let response = Response::json(200, &reply);
-        // What it changed is written before its line.
-        self.journal.flush();
+        let epoch = self.epoch_of_order();
         self.steering
-            .respond_once_recorded(asked.key, &line, response, self.now, wall);
+            .respond_once_recorded(asked.key, line, epoch, response, self.now, wall);
     }
 
-    /// The line of an order without its facts.
-    fn order_line(&self, via: Option<Via>, order: &str) -> Value {
+    /// The line of an order.
+    fn order_line(&self, via: Option<Via>, order: &str, mut facts: Value) -> Value {
         let wall = self.network.wall_at(self.now);
         let (uid, from) = match via {
             Some(Via::Unix { uid }) => (Some(uid), None),
             Some(Via::Tcp { from }) => (None, Some(from.to_string())),
             None => (None, None),
         };
-        json!({"at": wall.to_string(), "uid": uid, "from": from, "order": order})
-    }
-
-    /// Records an order that no connection waits for; `via`: by which it came.
-    pub fn record_order_of(&mut self, via: Option<Via>, order: &str, mut facts: Value) {
-        let mut line = self.order_line(via, order);
+        let mut line = json!({"at": wall.to_string(), "uid": uid, "from": from, "order": order});
         if let (Value::Object(line), Value::Object(facts)) = (&mut line, &mut facts) {
             line.append(facts);
         }
+        line
+    }
+
+    /// Records an order that no connection waits for; `via`: by which it came.
+    pub fn record_order_of(&mut self, via: Option<Via>, order: &str, facts: Value) {
+        let line = self.order_line(via, order, facts);
+        let epoch = self.epoch_of_order();
+        self.steering.record(line, epoch);
+    }
+
+    /// The epoch that has the effects of an order that was given just now: it is committed at once.
+    fn epoch_of_order(&mut self) -> Option<Epoch> {
+        // Later there are only orders without effects.
+        let commits = self.control.phase().is_fetching();
+        // A process that is killed before the commit has recorded them, too.
         self.journal.flush();
-        self.steering.record(&line);
+        commits.then(|| self.journal.hasten_commit()).flatten()
     }
 
     /// Refuses a call.
@@ -234,7 +266,13 @@ impl<I: Io> Core<I> {
         self.steering.handle_disk(done, self.now, wall)
     }
 
-    /// Whether an order waits for its line to be durable.
+    /// An epoch is committed: the orders that it has get their lines.
+    pub fn on_orders_committed(&mut self, epoch: Epoch) {
+        let wall = self.network.wall_at(self.now);
+        self.steering.handle_committed(epoch, self.now, wall);
+    }
+
+    /// Whether an order is not durable yet.
     pub fn is_recording_orders(&self) -> bool {
         self.steering.is_recording()
     }
@@ -278,6 +316,11 @@ impl<I: Io> Core<I> {
 /// A reply in JSON, which has no line feed but its last, as an event of a stream.
 fn event_of(response: &Response) -> Vec<u8> {
     [b"data: ", response.body.as_slice(), b"\n"].concat()
+}
+
+fn too_many_visits() -> Response {
+    let response = Response::error(503, "too many different questions in one second");
+    response.with("Retry-After", "1")
 }
 
 /// Whether a call visits all scopes, all requests in flight or all samples, so that it is the last one of its turn.

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use log::LevelFilter;
+
 use crate::base::time::Instant;
 use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, ScopeOrder};
 use crate::crawl::core::Core;
@@ -24,6 +26,8 @@ pub struct Orders {
     pub forgetting: Vec<ForgetOrder>,
     /// The settings that scopes were given, in this run and in earlier ones.
     pub scopes: BTreeMap<String, ScopePatch>,
+    /// The level of the log that was ordered in an earlier run.
+    pub log_level: Option<LevelFilter>,
     /// Requests whose cancellation the journal has, by their numbers.
     recorded_cancels: BTreeSet<u64>,
 }

@@ -114,8 +114,10 @@ impl<I: Io> Core<I> {
             let until = until.into_iter().chain([self.now + grace]).min();
             self.control.set_phase(Phase::Flushing { reason, until });
         } else if is_time_up {
-            // They are tried a last time; where they fail again the crawl is over.
+            // Writes are tried a last time; where they fail again the crawl is over. A later run makes the missing
+            // indexes.
             self.network.fail_stalled_writes();
+            self.network.give_up_derivations();
             let until = None;
             self.control.set_phase(Phase::Flushing { reason, until });
         }
@@ -162,10 +164,6 @@ impl<I: Io> Core<I> {
     fn flush(&mut self, reason: FinishReason, until: Option<Instant>) {
         if self.applies_last_commands() {
             return;
-        }
-        if until.is_some() {
-            // A stopped process may be killed soon. A later run makes the missing indexes.
-            self.network.give_up_derivations();
         }
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));
         if self.throttle.has_visits() {

@@ -122,9 +122,8 @@ impl<I: Io> Core<I> {
     }
 
     fn report_reload(&mut self, asked: Option<&Asked>, reloaded: &Reloaded) {
-        let applied: Vec<Value> = reloaded.applied.iter().map(Change::to_json).collect();
-        let count = applied.len();
-        let facts = json!({"applied": applied, "held": reloaded.held});
+        let count = reloaded.applied.len();
+        let facts = reloaded.to_facts();
         let Some(asked) = asked else {
             let settings = match count {
                 1 => "1 setting has changed".to_owned(),
@@ -134,7 +133,7 @@ impl<I: Io> Core<I> {
             return self.record_order_of(None, "reload", facts);
         };
         let reply = json!({
-            "applied": applied,
+            "applied": facts["applied"],
             "refused": [],
             "held": reloaded.held,
             "unchanged": crate::settings::all().len() - count,
@@ -187,6 +186,14 @@ impl<I: Io> Core<I> {
             }
         }
         held
+    }
+}
+
+impl Reloaded {
+    /// The facts of the order.
+    pub fn to_facts(&self) -> Value {
+        let applied: Vec<Value> = self.applied.iter().map(Change::to_json).collect();
+        json!({"applied": applied, "held": self.held})
     }
 }
 

@@ -9,8 +9,8 @@ use crate::crawl::core::Core;
 use crate::crawl::core::host_view::lane_wait;
 use crate::crawl::core::url_search::SearchStep;
 use crate::crawl::core::views::{fits, limit_of, pattern_of};
-use crate::crawl::steering::{Asked, Search, Subject};
-use crate::frontier::LongestQueues;
+use crate::crawl::steering::{Asked, Description, Found, Search, Subject};
+use crate::frontier::{LongQueue, LongestQueues};
 use crate::io::Io;
 use crate::throttle::engine::{ScopeSearch, ScopeState};
 
@@ -85,32 +85,60 @@ impl<I: Io> Core<I> {
 
     /// Takes a step of a search.
     fn advance_search(&mut self, key: Key, subject: &mut Subject) -> SearchStep {
-        let reply = match subject {
+        match subject {
             Subject::Url(question) => return self.advance_url(key, question),
             Subject::Queues(pattern, progress) => {
                 let is_wanted = |host: &str| fits(pattern, host);
-                if !self.frontier.advance_longest(progress, is_wanted) {
-                    return SearchStep::GoesOn;
+                if self.frontier.advance_longest(progress, is_wanted) {
+                    let progress = std::mem::replace(progress, LongestQueues::new(0));
+                    let queues = self.frontier.longest(progress).into_iter();
+                    let queues = queues.map(Found::Queue);
+                    let queues = Description::new("{\"queues\":[".to_owned(), queues);
+                    *subject = Subject::Found(queues);
                 }
-                let progress = std::mem::replace(progress, LongestQueues::new(0));
-                self.queues_json(progress)
             }
             Subject::Scopes(pattern, progress) => {
                 let is_wanted = |name: &str| fits(pattern, name);
-                if !(self.throttle).advance_search(progress, is_wanted, self.now) {
-                    return SearchStep::GoesOn;
+                if (self.throttle).advance_search(progress, is_wanted, self.now) {
+                    let progress =
+                        std::mem::replace(progress, ScopeSearch::new(ScopeState::Any, 0));
+                    let names = self.throttle.found(progress).into_iter();
+                    let scopes = names.map(Found::Scope);
+                    let scopes = Description::new("{\"scopes\":[".to_owned(), scopes);
+                    *subject = Subject::Found(scopes);
                 }
-                let progress = std::mem::replace(progress, ScopeSearch::new(ScopeState::Any, 0));
-                let names = self.throttle.found(progress).into_iter();
-                let scopes = names.map(|name| {
-                    let now = self.scope_now(&name);
-                    json!({"scope": name, "now": now})
-                });
-                json!({"scopes": scopes.collect::<Vec<Value>>()})
             }
-        };
-        self.answer_search(key, &Response::json(200, &reply));
-        SearchStep::Answered
+            Subject::Found(list) => {
+                for _ in 0..DESCRIBED_PER_STEP {
+                    let Some(found) = list.poll() else {
+                        break;
+                    };
+                    if let Some(described) = self.describe(found) {
+                        list.add(&described);
+                    }
+                }
+                if let Some(response) = list.finish() {
+                    if let Some(call) = list.take_repeated() {
+                        self.steering.keep(call, response.clone(), self.now);
+                    }
+                    self.answer_search(key, &response);
+                    return SearchStep::Answered;
+                }
+            }
+        }
+        SearchStep::GoesOn
+    }
+
+    /// Describes a queue or a scope; `None` if it is gone.
+    fn describe(&self, found: Found) -> Option<Value> {
+        match found {
+            Found::Queue(queue) => self.queue_json(&queue),
+            Found::Scope(name) => {
+                let now = self.scope_now(&name);
+                Some(json!({"scope": name, "now": now}))
+            }
+            Found::Pacing(pacing) => Some(pacing.to_json()),
+        }
     }
 
     /// Answers a call at the end of its search.
@@ -119,23 +147,25 @@ impl<I: Io> Core<I> {
         self.steering.respond(key, response, self.now, wall);
     }
 
-    fn queues_json(&self, search: LongestQueues) -> Value {
-        let queues = self.frontier.longest(search).into_iter();
-        let queues = queues.map(|queue| {
-            let view = self.frontier.lane_view(queue.lane);
-            let scopes = self.throttle.lane_scopes(queue.lane).iter();
-            let scopes: Vec<&str> = scopes.map(|id| self.throttle.scope_name(*id)).collect();
-            json!({
-                "origin": queue.origin,
-                "queued": view.queued,
-                "in_flight": view.in_flight,
-                "waits_for": lane_wait(view),
-                "scopes": scopes,
-            })
-        });
-        json!({"queues": queues.collect::<Vec<Value>>()})
+    fn queue_json(&self, queue: &LongQueue) -> Option<Value> {
+        if !self.frontier.is_open(queue) {
+            return None;
+        }
+        let view = self.frontier.lane_view(queue.lane);
+        let scopes = self.throttle.lane_scopes(queue.lane).iter();
+        let scopes: Vec<&str> = scopes.map(|id| self.throttle.scope_name(*id)).collect();
+        Some(json!({
+            "origin": queue.origin,
+            "queued": view.queued,
+            "in_flight": view.in_flight,
+            "waits_for": lane_wait(view),
+            "scopes": scopes,
+        }))
     }
 }
+
+/// What was found and is described in one step, up to thirty microseconds each.
+const DESCRIBED_PER_STEP: usize = 10;
 
 /// The pattern and the limit of a list.
 fn asked_of(call: &Call) -> Result<(String, usize), Response> {

@@ -7,6 +7,7 @@ use crate::admin::routes::Call;
 use crate::base::time::Instant;
 use crate::crawl::core::Core;
 use crate::crawl::pace_report::{MOST_RUNNING, PaceReport, ScopePacing};
+use crate::crawl::steering::{Description, Found};
 use crate::io::Io;
 use crate::sink::decisions;
 
@@ -70,21 +71,19 @@ impl<I: Io> Core<I> {
         Response::of(200, "application/json", body)
     }
 
-    /// A list of scopes under which something was sent.
-    pub fn scopes_by(&self, call: &Call) -> Response {
-        let limit = match limit_of(call) {
-            Ok(limit) => limit,
-            Err(refusal) => return refusal,
-        };
+    /// A list of scopes under which something was sent, to be described in steps.
+    ///
+    /// # Errors
+    /// The call is wrong.
+    pub fn scopes_by(&self, call: &Call) -> Result<Description, Response> {
+        let limit = limit_of(call)?;
         let sort = call.parameter("sort").unwrap_or("waited");
         let Some(order) = Order::of(sort) else {
             let names = Order::ALL.map(|(name, _)| name).join(", ");
-            return Response::error(400, &format!("sort is one of {names}, not {sort:?}"));
+            let message = format!("sort is one of {names}, not {sort:?}");
+            return Err(Response::error(400, &message));
         };
-        let wanted = match pattern_of(call) {
-            Ok(pattern) => pattern,
-            Err(refusal) => return refusal,
-        };
+        let wanted = pattern_of(call)?;
         let list = ScopePacing::list(
             &self.throttle,
             |name| fits(wanted, name),
@@ -92,8 +91,9 @@ impl<I: Io> Core<I> {
             limit,
             self.now,
         );
-        let scopes: Vec<Value> = list.iter().map(ScopePacing::to_json).collect();
-        Response::json(200, &json!({"sort": sort, "scopes": scopes}))
+        let scopes = list.into_iter().map(Box::new).map(Found::Pacing);
+        let beginning = format!("{{\"sort\":\"{sort}\",\"scopes\":[");
+        Ok(Description::new(beginning, scopes).repeated(call.clone()))
     }
 
     /// One scope: its present state, and its pacing so far.

@@ -103,6 +103,8 @@ struct Open {
     seeds_taken: Option<u64>,
     /// Whether anything was recorded since the last commit began.
     has_new: bool,
+    /// Whether the next commit begins as soon as one may.
+    is_hastened: bool,
     /// Nothing more is sent: the last commit says so.
     is_quiet: bool,
     jobs: Vec<DiskJob>,
@@ -219,6 +221,7 @@ impl Journal {
             epoch: Epoch(start.epoch),
             seeds_taken: None,
             has_new,
+            is_hastened: false,
             is_quiet: false,
             jobs: vec![job],
             unwritten: 0,
@@ -498,8 +501,8 @@ impl Journal {
             Stage::Idle { due }
                 if open.has_new && open.is_begun && open.failure.is_none() && !open.is_held() =>
             {
-                // Requests wait for it.
-                let is_awaited = open.starts.is_waiting();
+                // Requests or orders wait for it.
+                let is_awaited = open.starts.is_waiting() || open.is_hastened;
                 Some(if is_awaited { Instant::START } else { due })
             }
             _ => None,
@@ -511,6 +514,14 @@ impl Journal {
         if let Some(open) = &mut self.open {
             open.has_new = true;
         }
+    }
+
+    /// Has the next commit made as soon as one may begin; returns its epoch, which has everything recorded so far.
+    /// `None` without a state on disk.
+    pub fn hasten_commit(&mut self) -> Option<Epoch> {
+        let open = self.open.as_deref_mut()?;
+        (open.has_new, open.is_hastened) = (true, true);
+        Some(Epoch(open.epoch.0 + 1))
     }
 
     /// Time counts for a limit: has a commit made a minute after the last one, though nothing happened.
@@ -545,7 +556,7 @@ impl Journal {
         }
         open.record(|out| Record::EpochEnd(epoch.0).encode(out));
         open.dead_keys.end_epoch();
-        open.has_new = false;
+        (open.has_new, open.is_hastened) = (false, false);
         open.starts.begin_epoch();
         open.old_next = std::mem::take(&mut open.old);
         open.seen.begin_commit();

@@ -1,6 +1,7 @@
 //! The connections of operators: which request is answered next, what it may do, and replies that wait for the disk.
 
 mod history;
+mod order_log;
 mod searches;
 mod url_question;
 
@@ -12,18 +13,20 @@ use serde_json::{Value, json};
 
 use self::history::History;
 pub use self::history::{Measured, Sample};
+use self::order_log::OrderLog;
 use self::searches::Searches;
-pub use self::searches::{Search, Subject};
+pub use self::searches::{Description, Found, Search, Subject};
 pub use self::url_question::{Place, UrlQuestion};
 use crate::admin::access::{Access, Via};
 use crate::admin::connection::Connection;
+use crate::admin::format::MetricsFormat;
 use crate::admin::response::Response;
 use crate::admin::routes::Call;
-use crate::base::disk::{DiskDone, DiskJob, FileId};
+use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::slab::Key;
 use crate::base::time::{Instant, Wall};
-use crate::crawl::line_file::LineFile;
 use crate::crawl::network::OperatorEvent;
+use crate::sink::commit::Epoch;
 
 /// Connections of operators, and the orders that are being recorded.
 ///
@@ -36,7 +39,7 @@ pub struct Steering {
     connections: BTreeMap<Key, Served>,
     /// The connection that was served last: the next one has its turn.
     served: Option<Key>,
-    orders: LineFile,
+    orders: OrderLog,
     searches: Searches,
     history: History,
     /// Whether operators may change the level of the log.
@@ -45,6 +48,8 @@ pub struct Steering {
     recent: VecDeque<(Call, Instant, Response)>,
     /// How many such answers were made since a moment.
     visits: (Instant, u32),
+    /// The last metrics in each format.
+    metrics: Vec<(MetricsFormat, Instant, Response)>,
 }
 
 /// A connection and what it waits for.
@@ -90,12 +95,13 @@ impl Default for Steering {
             access: Access::default(),
             connections: BTreeMap::new(),
             served: None,
-            orders: LineFile::none(ORDERS),
+            orders: OrderLog::default(),
             searches: Searches::default(),
             history: History::default(),
             sets_log_level: false,
             recent: VecDeque::new(),
             visits: (Instant::START, 0),
+            metrics: Vec::new(),
         }
     }
 }
@@ -107,7 +113,7 @@ impl Steering {
             self.access = access;
         }
         if let Some((path, length)) = orders {
-            self.orders = LineFile::new(ORDERS, path, length);
+            self.orders = OrderLog::new(path, length);
         }
     }
 
@@ -222,10 +228,26 @@ impl Steering {
         served.is_some_and(|served| served.if_late.is_some())
     }
 
-    /// Records an order that came by no connection.
-    pub fn record(&mut self, line: &Value) {
+    /// Records an order that no connection waits for. `epoch`: the one that has its effects, if it has any in the state.
+    pub fn record(&mut self, line: Value, epoch: Option<Epoch>) {
         self.recent.clear();
-        self.orders.record(line);
+        self.orders.add(line, epoch);
+    }
+
+    /// Whether orders have lines.
+    pub fn records_orders(&self) -> bool {
+        self.orders.has_file()
+    }
+
+    /// Whether so many orders wait for the disk that programs can give no further one.
+    pub fn is_behind(&self) -> bool {
+        self.orders.is_behind()
+    }
+
+    /// An epoch is committed: the orders that it has get their lines.
+    pub fn handle_committed(&mut self, epoch: Epoch, now: Instant, wall: Wall) {
+        self.orders.handle_committed(epoch);
+        self.answer_recorded(None, now, wall);
     }
 
     /// Answers the last call of a connection with a stream of events.
@@ -264,25 +286,24 @@ impl Steering {
         streams.map(|(key, _)| *key).collect()
     }
 
-    /// Answers the last call of a connection once the line of its order is durable.
+    /// Answers the last call of a connection once its order, and what it has changed in the state, is durable.
+    /// `epoch`: as in [`Steering::record`].
     pub fn respond_once_recorded(
         &mut self,
         key: Key,
-        line: &Value,
+        line: Value,
+        epoch: Option<Epoch>,
         response: Response,
         now: Instant,
         wall: Wall,
     ) {
         self.recent.clear();
-        match self.orders.record(line) {
-            Some(number) => {
-                if let Some(served) = self.connections.get_mut(&key) {
-                    served.if_late = None;
-                    served.recording = Some((number, response));
-                }
-            }
-            None => self.respond(key, &response, now, wall),
+        let number = self.orders.add(line, epoch);
+        if let Some(served) = self.connections.get_mut(&key) {
+            served.if_late = None;
+            served.recording = Some((number, response));
         }
+        self.answer_recorded(None, now, wall);
     }
 
     /// The questions about URLs that are being searched for.
@@ -302,8 +323,7 @@ impl Steering {
 
     /// Whether an order is on its way to the disk.
     pub fn is_recording(&self) -> bool {
-        let mut connections = self.connections.values();
-        connections.any(|served| served.recording.is_some())
+        !self.orders.is_done()
     }
 
     /// The answer to a call that was made a moment ago, if no order was given since.
@@ -311,6 +331,20 @@ impl Steering {
         let mut kept = self.recent.iter();
         let (_, at, response) = kept.find(|(kept, ..)| kept == call)?;
         (now.saturating_since(*at) < REPEATED_FOR).then_some(response)
+    }
+
+    /// The metrics in a format, if they were made less than a second ago: neither orders nor other calls have them made
+    /// again.
+    pub fn recent_metrics(&self, format: MetricsFormat, now: Instant) -> Option<&Response> {
+        let mut kept = self.metrics.iter();
+        let (_, at, response) = kept.find(|(kept, ..)| *kept == format)?;
+        (now.saturating_since(*at) < REPEATED_FOR).then_some(response)
+    }
+
+    /// Keeps the metrics in a format.
+    pub fn keep_metrics(&mut self, format: MetricsFormat, response: Response, now: Instant) {
+        self.metrics.retain(|(kept, ..)| *kept != format);
+        self.metrics.push((format, now, response));
     }
 
     /// Whether another answer that visits all scopes may be made: some in each second.
@@ -321,6 +355,11 @@ impl Steering {
         }
         *made += 1;
         *made <= VISITS_MAX
+    }
+
+    /// A call was refused before anything was visited: it does not count.
+    pub fn return_visit(&mut self) {
+        self.visits.1 -= 1;
     }
 
     /// Keeps the answer to a call, in place of an earlier one or of the oldest.
@@ -342,17 +381,23 @@ impl Steering {
         let Some(recorded) = self.orders.handle_disk(done) else {
             return false;
         };
-        let Some(recorded) = recorded else {
-            return true;
-        };
-        // What was asked since may not show the order.
-        self.recent.clear();
+        if let Some(recorded) = recorded {
+            self.answer_recorded(recorded.error.as_deref(), now, wall);
+        }
+        true
+    }
+
+    /// Answers the calls whose orders are recorded, or with this error cannot be.
+    fn answer_recorded(&mut self, error: Option<&str>, now: Instant, wall: Wall) {
         for served in self.connections.values_mut() {
-            let is_it = |(number, _): &mut (u64, Response)| *number == recorded.number;
-            let Some((_, response)) = served.recording.take_if(is_it) else {
+            let orders = &self.orders;
+            let is_recorded = |(number, _): &mut (u64, Response)| orders.is_recorded(*number);
+            let Some((_, response)) = served.recording.take_if(is_recorded) else {
                 continue;
             };
-            let response = match &recorded.error {
+            // What was asked since may not show the order.
+            self.recent.clear();
+            let response = match error {
                 None => response,
                 Some(error) => Response::error(
                     500,
@@ -361,7 +406,6 @@ impl Steering {
             };
             served.connection.respond(&response, now, wall);
         }
-        true
     }
 
     /// What is to be done with the sockets; closed connections are removed.
@@ -412,9 +456,6 @@ impl Steering {
     }
 }
 
-/// The file of orders.
-const ORDERS: FileId = FileId(13);
-
 /// Time for which an answer that visits all scopes is given again: it takes a millisecond or more.
 const REPEATED_FOR: Duration = Duration::from_secs(1);
 
@@ -425,7 +466,7 @@ const KEPT_MAX: usize = 8;
 const VISITS_MAX: u32 = 16;
 
 /// Reply to an order whose line is not durable in time.
-const UNRECORDED: &str = "the order is in effect; its line in orders.jsonl waits for the disk";
+const UNRECORDED: &str = "the order is in effect; that it is durable waits for the disk";
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,16 @@
-//! Questions that are answered by a search through all lanes or scopes, a step of one of them in each turn.
+//! Questions that are answered by a search through all lanes or scopes, a step of one of them in each turn. What is
+//! found is described in steps as well.
 
 use std::collections::VecDeque;
 
+use serde_json::Value;
+
 use super::url_question::UrlQuestion;
+use crate::admin::response::Response;
+use crate::admin::routes::Call;
 use crate::base::slab::Key;
-use crate::frontier::LongestQueues;
+use crate::crawl::pace_report::ScopePacing;
+use crate::frontier::{LongQueue, LongestQueues};
 use crate::throttle::engine::ScopeSearch;
 use crate::wire::url::CrawlUrl;
 
@@ -34,6 +40,75 @@ pub enum Subject {
     Queues(String, LongestQueues),
     /// Scopes in a state whose names fit a pattern.
     Scopes(String, ScopeSearch),
+    /// What was found, which is being described.
+    Found(Description),
+}
+
+/// Something that was found.
+#[derive(Debug)]
+pub enum Found {
+    /// A queue.
+    Queue(LongQueue),
+    /// A scope, by its name.
+    Scope(String),
+    /// The pacing of a scope so far.
+    Pacing(Box<ScopePacing>),
+}
+
+/// A list that is being described: an object in JSON whose last entry is an array.
+#[derive(Debug)]
+pub struct Description {
+    left: VecDeque<Found>,
+    body: Vec<u8>,
+    is_first: bool,
+    repeated: Option<Call>,
+}
+
+impl Description {
+    /// A description that begins with this text, up to the array.
+    pub fn new(beginning: String, found: impl Iterator<Item = Found>) -> Self {
+        Description {
+            left: found.collect(),
+            body: beginning.into_bytes(),
+            is_first: true,
+            repeated: None,
+        }
+    }
+
+    /// The same for a call that gets the same answer for a while.
+    pub fn repeated(mut self, call: Call) -> Self {
+        self.repeated = Some(call);
+        self
+    }
+
+    /// That call.
+    pub fn take_repeated(&mut self) -> Option<Call> {
+        self.repeated.take()
+    }
+
+    /// The next thing to be described.
+    pub fn poll(&mut self) -> Option<Found> {
+        self.left.pop_front()
+    }
+
+    /// Adds a description.
+    pub fn add(&mut self, described: &Value) {
+        if !std::mem::take(&mut self.is_first) {
+            self.body.push(b',');
+        }
+        self.body
+            .extend_from_slice(described.to_string().as_bytes());
+    }
+
+    /// The reply once nothing is left.
+    pub fn finish(&mut self) -> Option<Response> {
+        if !self.left.is_empty() {
+            return None;
+        }
+        self.body.extend_from_slice(b"]}\n");
+        let body = std::mem::take(&mut self.body);
+        Some(Response::of(200, "application/json", body))
+    }
 }
 
 /// Searches that may wait: more are refused. Each takes one connection.

@@ -90,4 +90,10 @@ impl Frontier {
         })
         .collect()
     }
+
+    /// Whether a queue that was found has not been closed since.
+    pub fn is_open(&self, queue: &LongQueue) -> bool {
+        let is_open = self.lanes[queue.lane.0 as usize].state != LaneState::Closed;
+        is_open && self.origin_text(queue.lane) == queue.origin
+    }
 }

@@ -121,6 +121,17 @@ impl Judge {
         }
         let encoded = url.replace('/', "%2F").replace(':', "%3A");
         let request = format!("GET /v1/urls/{encoded} HTTP/1.1\r\nConnection: close\r\n\r\n");
+        let conn = self.send(crawler, &request);
+        self.asked.push(Question {
+            conn,
+            url: url.to_owned(),
+            was_admitted: known.admitted.contains(url),
+            had_ended: known.ended.contains(url),
+        });
+    }
+
+    /// Sends a request on a connection of its own.
+    fn send(&mut self, crawler: &mut Crawler<Sim>, request: &str) -> ConnId {
         let peer = Peer::Unix(Credentials {
             pid: None,
             uid: 7,
@@ -134,12 +145,15 @@ impl Judge {
         let conn = net.connect_client(&endpoint, peer, Duration::from_micros(100));
         net.reply(conn, Duration::ZERO, request.as_bytes());
         self.replies.borrow_mut().insert(conn, Vec::new());
-        self.asked.push(Question {
-            conn,
-            url: url.to_owned(),
-            was_admitted: known.admitted.contains(url),
-            had_ended: known.ended.contains(url),
-        });
+        conn
+    }
+
+    /// The reply on a connection, once it is whole; then it is forgotten.
+    fn take_reply(&mut self, conn: ConnId) -> Option<(u16, Value)> {
+        let mut replies = self.replies.borrow_mut();
+        let reply = whole(replies.get(&conn)?)?;
+        replies.remove(&conn);
+        Some(reply)
     }
 
     /// Judges the answers that are there.
@@ -202,6 +216,8 @@ fn whole(reply: &[u8]) -> Option<(u16, Value)> {
 
 const HOSTS: u64 = 4;
 const PAGES: u64 = 120;
+/// Above the numbers of pages that are linked.
+const ADDED: u64 = 100_000;
 
 /// Pages that link to others; some redirect, some fail for a while or for ever.
 fn answer(asked: &Asked, rng: &mut Rng) -> Reply {
@@ -240,10 +256,82 @@ struct Trial {
     pages: Shared<Vec<Page>>,
     room: Shared<Option<usize>>,
     is_down: Shared<bool>,
+    /// Seeds that an operator adds: when, the last one, those without an answer, and those that were accepted.
+    adding: Rng,
+    added: u64,
+    unanswered: Vec<(ConnId, String)>,
+    accepted: BTreeSet<String>,
+    /// Number of accepted seeds that were looked for after a kill.
+    checked: u32,
 }
 
 impl Trial {
+    fn new(seed: u64) -> Self {
+        Trial {
+            seed,
+            rng: Rng::from_seed(seed),
+            known: Known::default(),
+            judge: Judge::default(),
+            pages: Shared::default(),
+            room: Shared::default(),
+            is_down: Shared::default(),
+            adding: Rng::from_seed(seed + 1000),
+            added: 0,
+            unanswered: Vec::new(),
+            accepted: BTreeSet::new(),
+            checked: 0,
+        }
+    }
+
+    /// An operator adds a seed now and then. Returns whether one was accepted in this turn.
+    fn add_seeds(&mut self, crawler: &mut Crawler<Sim>) -> bool {
+        if self.adding.chance(0.05) {
+            self.added += 1;
+            let url = format!("http://h{}.test/{}", self.added % HOSTS, ADDED + self.added);
+            let length = url.len();
+            let request =
+                format!("POST /v1/seeds HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{url}");
+            let conn = self.judge.send(crawler, &request);
+            self.unanswered.push((conn, url));
+        }
+        let before = self.accepted.len();
+        for (conn, url) in std::mem::take(&mut self.unanswered) {
+            match self.judge.take_reply(conn) {
+                Some((200, reply)) if reply["accepted"] == 1 => {
+                    self.known.admitted.insert(url.clone());
+                    self.accepted.insert(url);
+                }
+                Some(_) => {}
+                None => self.unanswered.push((conn, url)),
+            }
+        }
+        self.accepted.len() > before
+    }
+
+    /// What was accepted has ended in the run that was killed, or is still to be fetched.
+    fn check_accepted(&mut self, before: &Crawler<Sim>) {
+        let files = before.io().files();
+        let state = State::load_from(Path::new("out"), files).expect("it can be read");
+        let restored = state.restored.as_ref().expect("of a crawl");
+        let offered = restored.offered.iter();
+        let offered = offered.map(|entry| entry.job.url.to_string());
+        let left: BTreeSet<String> = offered.chain(state.queued_urls(files)).collect();
+        for url in std::mem::take(&mut self.accepted) {
+            self.checked += 1;
+            let is_known = self.known.ended.contains(&url) || left.contains(&url);
+            assert!(
+                is_known,
+                "seed {}: {url} was accepted, and is lost",
+                self.seed
+            );
+        }
+        self.unanswered.clear();
+    }
+
     fn run(&mut self, before: Option<&Crawler<Sim>>) -> Crawler<Sim> {
+        if let Some(before) = before {
+            self.check_accepted(before);
+        }
         let rng = &mut self.rng;
         let mut answers = rng.fork("answers");
         let web = Web::new(move |asked| answer(asked, &mut answers));
@@ -286,7 +374,6 @@ impl Trial {
             Box::new(world),
         );
         // What was not committed is lost.
-        self.known = Known::default();
         let state = match before {
             Some(before) => {
                 let files = before.io().files();
@@ -296,8 +383,11 @@ impl Trial {
                 let offered = left.offered.iter().map(|entry| entry.job.url.to_string());
                 let offered: BTreeSet<String> = offered.collect();
                 let queued = state.queued_urls(files).into_iter();
-                let admitted = queued.filter(|url| !offered.contains(url));
-                self.known.admitted.extend(admitted);
+                let queued: BTreeSet<String> = queued.collect();
+                self.known = Known {
+                    admitted: queued.difference(&offered).cloned().collect(),
+                    ..Known::default()
+                };
                 state
             }
             None => State::new(Path::new("out"), String::new(), [3; 16]).expect("it is short"),
@@ -369,6 +459,12 @@ impl Trial {
                 let url = url.expect("it is there").clone();
                 self.judge.ask(crawler, &url, &self.known);
             }
+            let is_accepted = self.add_seeds(crawler);
+            if is_accepted && !self.seed.is_multiple_of(3) && turn > 200 && self.adding.chance(0.3)
+            {
+                // It is killed as soon as the operator has the answer.
+                break;
+            }
             let patience = Some(Duration::from_millis(200));
             if watch.turn(crawler, patience) != Turn::GoesOn {
                 break;
@@ -390,19 +486,11 @@ impl Trial {
 }
 
 #[test]
-fn a_url_that_has_not_ended_is_never_reported_as_ended_wherever_it_is() {
+fn a_url_that_has_not_ended_is_never_reported_as_ended_and_none_that_was_accepted_is_lost() {
     let mut states: BTreeMap<String, u32> = BTreeMap::new();
-    let mut on_disk = 0;
-    for seed in 0..12 {
-        let mut trial = Trial {
-            seed,
-            rng: Rng::from_seed(seed),
-            known: Known::default(),
-            judge: Judge::default(),
-            pages: Shared::default(),
-            room: Shared::default(),
-            is_down: Shared::default(),
-        };
+    let (mut on_disk, mut checked) = (0, 0);
+    for seed in 0..24 {
+        let mut trial = Trial::new(seed);
         let first = trial.run(None);
         let second = trial.run(Some(&first));
         trial.run(Some(&second));
@@ -410,7 +498,9 @@ fn a_url_that_has_not_ended_is_never_reported_as_ended_wherever_it_is() {
             *states.entry(state).or_default() += count;
         }
         on_disk += trial.judge.on_disk;
+        checked += trial.checked;
     }
+    assert!(checked > 100, "{checked}");
     let seen = [
         "queued",
         "in_flight",

@@ -204,6 +204,99 @@ fn many_different_questions_about_all_scopes_are_refused_for_a_while() {
 }
 
 #[test]
+fn malformed_questions_about_all_scopes_do_not_keep_others_from_an_answer() {
+    let mut trial = Trial::new(50);
+    trial.run(300);
+    for number in 0..40 {
+        let (status, _) = trial.ask("GET", &format!("/v1/scopes?sort=a{number}"), "");
+        assert_eq!(status, 400);
+    }
+    assert_eq!(trial.ask("GET", "/v1/scopes", "").0, 200);
+    assert_eq!(trial.ask("GET", "/v1/status", "").0, 200);
+}
+
+#[test]
+fn metrics_are_made_once_in_a_second_whatever_else_is_asked_or_ordered() {
+    let mut trial = Trial::new(300);
+    trial.run(1_300);
+    let (_, first) = trial.ask("GET", "/metrics", "");
+    for number in 0..12 {
+        trial.ask("GET", &format!("/v1/scopes?match=a{number}"), "");
+    }
+    trial.ask_well("PUT", "/v1/scopes/10.0.0.1", r#"{"delay": 0}"#);
+    trial.run(300);
+    assert_eq!(trial.ask("GET", "/metrics", "").1, first);
+    trial.run(1_000);
+    assert_ne!(trial.ask("GET", "/metrics", "").1, first);
+}
+
+#[test]
+fn a_long_list_of_scopes_is_described_in_steps_and_is_the_same_for_a_second() {
+    let mut trial = Trial::with(|config| config.throttle.default.delay = Duration::ZERO);
+    let urls = (1..=60).map(|host| get(host, 1));
+    for request in urls {
+        trial.crawler.submit(request).expect("it is a URL");
+    }
+    trial.run(3_000);
+    let list = trial.ask_well("GET", "/v1/scopes?sort=sent&limit=100", "");
+    let scopes = list["scopes"].as_array().expect("a list").clone();
+    assert_eq!((&list["sort"], scopes.len()), (&json!("sent"), 60));
+    assert_eq!(
+        trial.ask_well("GET", "/v1/scopes?sort=sent&limit=100", ""),
+        list
+    );
+    let all = trial.ask_well("GET", "/v1/scopes?state=any&limit=100", "");
+    for scope in all["scopes"].as_array().expect("a list") {
+        assert!(scope["scope"].is_string(), "{scope}");
+    }
+}
+
+#[test]
+fn what_a_program_orders_by_its_handle_has_a_line_as_well() {
+    let mut trial = Trial::new(50);
+    let handle = trial.crawler.handle();
+    trial.run(300);
+    let patch = r#"{"delay": 3}"#.parse().expect("a patch");
+    handle.set_scope("10.0.0.1", patch).expect("it is sound");
+    handle.exclude("10.0.0.2").expect("it is a host");
+    handle
+        .set_host_priority("10.0.0.1", 5)
+        .expect("it is a host");
+    handle.forget("10.0.0.1").expect("there is room");
+    handle
+        .set_log_level(log::max_level())
+        .expect("there is room");
+    handle.cancel_scope("10.0.0.1").expect("there is room");
+    trial.run(300);
+    trial.ask_well("POST", "/v1/pause", "");
+    handle.resume();
+    trial.run(300);
+    let orders = trial.orders();
+    let names: Vec<&str> = orders
+        .iter()
+        .filter_map(|line| line["order"].as_str())
+        .collect();
+    let expected = [
+        "scope", "exclude", "priority", "forget", "log", "cancel", "pause", "resume",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(orders[0]["after"], json!({"delay": 3}));
+    assert_eq!(
+        (&orders[1]["host"], &orders[1]["after"]),
+        (&json!("10.0.0.2"), &json!(true))
+    );
+    assert_eq!(
+        (&orders[2]["before"], &orders[2]["after"]),
+        (&json!(0), &json!(5))
+    );
+    assert!(
+        orders
+            .iter()
+            .all(|line| line["order"] == "pause" || line["uid"].is_null())
+    );
+}
+
+#[test]
 fn an_operator_stops_the_crawl_and_the_listener_is_closed() {
     let mut trial = Trial::new(50);
     trial.run(300);
