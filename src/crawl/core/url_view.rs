@@ -7,9 +7,9 @@ use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::core::host_view::lane_wait;
 use crate::crawl::spill::FoundRequest;
-use crate::frontier::QueuedUrl;
 use crate::frontier::job::Job;
 use crate::frontier::seen::Presence;
+use crate::frontier::{QueuedUrl, RobotsView};
 use crate::io::Io;
 use crate::wire::url::CrawlUrl;
 
@@ -139,6 +139,9 @@ impl<I: Io> Core<I> {
             return json!({"state": "offered", "why": why});
         }
         if presence == Presence::New {
+            if let Some(robots) = self.fetched_robots_json(url) {
+                return robots;
+            }
             return match self.frontier.filter_of(url, LINK_DEPTH) {
                 Some(filter) => {
                     let why = format!("a link to it is left out by the filter {filter}");
@@ -165,5 +168,18 @@ impl<I: Io> Core<I> {
             false => "it has ended; the disk is full, so results.jsonl may get its line later",
         };
         json!({"state": "ended", "why": why})
+    }
+
+    /// A robots.txt that was fetched for its host: it is no page, and may be fetched again.
+    fn fetched_robots_json(&self, url: &CrawlUrl) -> Option<Value> {
+        if url.path() != "/robots.txt" {
+            return None;
+        }
+        let origins = self.frontier.origins_for(url).into_iter();
+        let mut states = origins.map(|number| self.frontier.origin_view(number, self.now).robots);
+        let robots =
+            states.find(|robots| !matches!(robots, RobotsView::Unknown | RobotsView::Fetching))?;
+        let why = "it was fetched as the robots.txt of its host, and is fetched again once it has expired and is needed";
+        Some(json!({"state": "ended", "why": why, "robots": self.robots_json(robots)}))
     }
 }

@@ -146,6 +146,9 @@ fn a_url_waits_for_robots_txt_and_its_host_shows_that() {
     let robots = &host["origins"][0]["robots"];
     assert_eq!(robots["state"], "absent", "{host:#}");
     assert!(robots["valid_until"].is_string());
+    let of_robots = check(&mut trial, "http://10.0.0.1/robots.txt", "ended");
+    assert_eq!(&of_robots["robots"], robots);
+    check(&mut trial, "http://10.0.0.7/robots.txt", "filtered");
     assert_eq!(host["origins"][0]["health"]["state"], "up");
     assert_eq!(host["seed"], true);
 }
