@@ -308,7 +308,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("pages", "workload work frontier network pages output"),
     ("pending", "control work frontier requests pages output"),
     ("phase", "control workload frontier throttle network output"),
-    ("program_orders", "throttle steering"),
+    ("program_orders", "steering"),
     ("progress", "control throttle network output journal spill"),
     ("reading", "control workload flights network output"),
     ("reloading", "control journal orders overrides steering"),

@@ -45,7 +45,7 @@ pub use self::saved::summary_of;
 pub use self::scopes::covers_many_scopes;
 pub(crate) use self::search::{ScopeSearch, ScopeState};
 pub use self::tickets::TicketId;
-pub(crate) use self::visits::{ForgetId, Forgetting};
+pub(crate) use self::visits::{ForgetId, Forgetting, Forgotten};
 
 use self::accounts::Accounts;
 use self::history::History;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::crawl::config::Config;
+use crate::crawl::config::{Config, DEFAULT_ENTRY};
 use crate::crawl::core::Core;
 use crate::crawl::core::set_up::{active_limits, sockets_for_requests};
 use crate::io::Io;
@@ -29,7 +29,7 @@ impl<I: Io> Core<I> {
         if config.frontier.exclude_hosts != before.frontier.exclude_hosts {
             self.withdraw_excluded();
         }
-        self.end_rests();
+        self.end_rests_of(DEFAULT_ENTRY);
         self.update_lanes();
         self.log_settings();
         self.wakeups.turn_again();

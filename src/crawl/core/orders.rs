@@ -14,7 +14,7 @@ use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::state::record::About;
 use crate::state::replay::Facts;
-use crate::throttle::engine::ForgetId;
+use crate::throttle::engine::{ForgetId, Forgetting};
 use crate::throttle::settings::ScopePatch;
 
 /// The cancellations that the journal has, so that each is recorded once and removed when it is over.
@@ -81,7 +81,7 @@ impl<I: Io> Core<I> {
         }
         self.orders.scopes.insert(name.to_owned(), recorded);
         self.throttle.set_scope(name, patch, now);
-        self.end_rests();
+        self.end_rests_of(name);
         self.log_scope(name);
         Ok(())
     }
@@ -98,8 +98,18 @@ impl<I: Io> Core<I> {
         self.throttle
             .change_settings(&self.config.throttle, &self.orders.scopes, now);
         self.throttle.refresh_named(name, now);
-        self.end_rests();
+        self.end_rests_of(name);
         self.log_scope(name);
+    }
+
+    /// Forgets what was learned of a scope, of a pattern or of `default`. What rests in files because of that is looked
+    /// at anew once all is forgotten.
+    pub fn forget_learned(&mut self, name: &str, now: Instant) -> Forgetting {
+        let forgetting = self.throttle.forget(name, now);
+        if matches!(forgetting, Forgetting::Done(_)) {
+            self.end_rests_of(name);
+        }
+        forgetting
     }
 
     /// Applies the settings that an earlier run was given for a scope. A key that the configuration has set since

@@ -47,7 +47,7 @@ impl<I: Io> Core<I> {
                     exclusions::too_many()
                 ),
             },
-            Command::Forget(name) => match self.throttle.forget(&name, self.now) {
+            Command::Forget(name) => match self.forget_learned(&name, self.now) {
                 Forgetting::Refused => log::warn!(
                     "what was learned of {name} is not forgotten: too many such orders go on"
                 ),

@@ -8,7 +8,7 @@ use crate::crawl::core::Core;
 use crate::crawl::core::orders::ForgetOrder;
 use crate::crawl::steering::Asked;
 use crate::io::Io;
-use crate::throttle::engine::Forgetting;
+use crate::throttle::engine::{Forgetting, Forgotten};
 use crate::throttle::settings::ScopePatch;
 
 impl<I: Io> Core<I> {
@@ -79,7 +79,7 @@ impl<I: Io> Core<I> {
         let Some(name) = self.scope_of(&asked) else {
             return;
         };
-        match self.throttle.forget(&name, self.now) {
+        match self.forget_learned(&name, self.now) {
             Forgetting::Done(scopes) => self.acknowledge_forget(&asked, &name, scopes),
             Forgetting::Refused => {
                 let response = Response::error(503, "too many such orders go on");
@@ -98,7 +98,9 @@ impl<I: Io> Core<I> {
         if self.throttle.advance_visits(self.now) {
             self.wakeups.turn_again();
         }
-        while let Some((id, scopes)) = self.throttle.poll_forgotten() {
+        while let Some(Forgotten { id, name, scopes }) = self.throttle.poll_forgotten() {
+            self.end_rests_of(&name);
+            self.wakeups.turn_again();
             // A program does not wait for it, and several operators may.
             let orders = |core: &Self| {
                 core.orders

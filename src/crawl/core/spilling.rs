@@ -2,7 +2,7 @@
 
 use crate::base::disk::DiskDone;
 use crate::crawl::core::Core;
-use crate::crawl::spill::SpilledRequests;
+use crate::crawl::spill::{ScopeNames, SpilledRequests};
 use crate::crawl::work::offers::OfferOrigin;
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
@@ -43,9 +43,10 @@ impl<I: Io> Core<I> {
         self.spill.takes(origin, job, frontier.memory())
     }
 
-    /// Settings of scopes have changed: origins whose requests rest in files may have to wait less than before.
-    pub fn end_rests(&mut self) {
-        self.spill.end_rests();
+    /// The settings of a scope, of a pattern or of `default` have changed, or what was learned: origins under it whose
+    /// requests rest in files may have to wait less than before.
+    pub fn end_rests_of(&mut self, name: &str) {
+        self.spill.end_rests(ScopeNames::of_order(name));
     }
 
     /// Takes requests back that were read, has more read, and records what was written.

@@ -22,6 +22,7 @@
 mod files;
 mod index;
 mod moving;
+mod rests;
 mod searching;
 mod tail;
 
@@ -34,6 +35,8 @@ use hashbrown::HashMap;
 use self::files::{APPEND, FILE, Files, MOVE, READS, SYNC, entries_of, path_of};
 use self::index::{Index, Location, length_max};
 use self::moving::{Found, Mover};
+use self::rests::Rests;
+pub use self::rests::ScopeNames;
 pub use self::searching::{FoundRequest, Searched};
 use self::searching::{SEARCH, Searching};
 use self::tail::{BLOCK_BYTES, Tail, TailBlock, TailBlocks};
@@ -84,14 +87,11 @@ struct Open {
     next_read: u64,
     /// Blocks that were read.
     arrived: VecDeque<SpilledRequests>,
-    /// Requests in memory of origins that wait again once these have ended. They may be a million, and origins
-    /// that rest ten: no insertion moves all of them.
+    /// Requests in memory of origins that wait again once these have ended. They may be a million: no insertion
+    /// moves all of them.
     taken: BTreeMap<u64, u32>,
     /// Origins that have no turn before a time.
-    resting: BTreeMap<u64, Instant>,
-    rests: BTreeSet<(Instant, u64)>,
-    /// Rests that were ended before their time; those of origins that rest again since then are void.
-    ended_rests: Vec<BTreeSet<(Instant, u64)>>,
+    rests: Rests,
     /// Blocks that were written, for the journal.
     written: Vec<WrittenBlock>,
     mover: Mover,
@@ -184,9 +184,7 @@ impl Spill {
             next_read: READS,
             arrived: VecDeque::new(),
             taken: BTreeMap::new(),
-            resting: BTreeMap::new(),
-            rests: BTreeSet::new(),
-            ended_rests: Vec::new(),
+            rests: Rests::default(),
             written: Vec::new(),
             mover: Mover::default(),
             cancelled: BTreeSet::new(),
@@ -285,24 +283,19 @@ impl Spill {
         })
     }
 
-    /// No request of this origin is needed before `until`: it has no turn until then.
-    pub fn rest(&mut self, origin: u64, until: Instant) {
+    /// No request of this origin is needed before `until`: it has no turn until then. `scopes`: of its requests.
+    pub fn rest(&mut self, origin: u64, until: Instant, scopes: ScopeNames) {
         if let Some(open) = self.open.as_deref_mut() {
             open.taken.remove(&origin);
-            if let Some(before) = open.resting.insert(origin, until) {
-                open.rests.remove(&(before, origin));
-            }
-            open.rests.insert((until, origin));
+            open.rests.insert(origin, until, scopes);
         }
     }
 
-    /// Ends the rests of all origins: how long they wait may have changed. They wait for their turns by
-    /// [`Spill::expire`].
-    pub fn end_rests(&mut self) {
-        if let Some(open) = self.open.as_deref_mut()
-            && !open.rests.is_empty()
-        {
-            open.ended_rests.push(std::mem::take(&mut open.rests));
+    /// Ends the rests of origins under scopes of these names: how long they wait may have changed. They wait for
+    /// their turns by [`Spill::expire`].
+    pub fn end_rests(&mut self, about: ScopeNames) {
+        if let Some(open) = self.open.as_deref_mut() {
+            open.rests.review(about);
         }
     }
 
@@ -312,11 +305,10 @@ impl Spill {
             return false;
         };
         for _ in 0..ORIGINS_PER_TURN {
-            let Some(origin) = open.next_rested(now) else {
+            let Some(origin) = open.rests.poll(now) else {
                 return false;
             };
             if let Some(origin) = origin {
-                open.resting.remove(&origin);
                 open.wait_again(origin);
             }
         }
@@ -565,23 +557,6 @@ impl Spill {
 }
 
 impl Open {
-    /// The next origin whose rest is over, if there is one; `Some(None)`: it rests again.
-    fn next_rested(&mut self, now: Instant) -> Option<Option<u64>> {
-        while let Some(ended) = self.ended_rests.last_mut() {
-            if let Some((until, origin)) = ended.pop_first() {
-                let is_valid = self.resting.get(&origin) == Some(&until);
-                return Some(is_valid.then_some(origin));
-            }
-            self.ended_rests.pop();
-        }
-        let (until, _) = self.rests.first()?;
-        if *until > now {
-            return None;
-        }
-        let (_, origin) = self.rests.pop_first()?;
-        Some(Some(origin))
-    }
-
     /// A block counts from now on; its origin waits for its turn.
     fn add(&mut self, block: &SpilledBlock) {
         self.requests += block.requests;
@@ -594,9 +569,8 @@ impl Open {
     /// Begins to read an origin's first block of this priority, unless it has its turn already, or a block of
     /// a higher priority, with which it waits as well.
     fn read(&mut self, origin: u64, priority: i32) -> bool {
-        let has_turn = self.taken.contains_key(&origin)
-            || self.resting.contains_key(&origin)
-            || self.is_read(origin);
+        let has_turn =
+            self.taken.contains_key(&origin) || self.rests.has(origin) || self.is_read(origin);
         if has_turn {
             // It waits again after it.
             return false;
@@ -661,7 +635,7 @@ impl Open {
             return;
         }
         match u32::try_from(count) {
-            Ok(count) if count > LEFT_IN_MEMORY && !self.resting.contains_key(&read.origin) => {
+            Ok(count) if count > LEFT_IN_MEMORY && !self.rests.has(read.origin) => {
                 self.taken.insert(read.origin, count);
             }
             _ => self.wait_again(read.origin),

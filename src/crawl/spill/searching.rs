@@ -201,7 +201,7 @@ impl Open {
     fn found(&self, searching: &Searching, job: Job, ahead: u64) -> Box<FoundRequest> {
         Box::new(FoundRequest {
             is_cancelled: self.cancelled.contains(&job.root()),
-            rests_until: self.resting.get(&searching.origin).copied(),
+            rests_until: self.rests.until(searching.origin),
             job,
             ahead,
         })

@@ -391,7 +391,7 @@ fn blocks_are_written_and_origins_looked_at_some_hundred_in_a_turn() {
     // None of them has a turn: each is looked at once.
     let until = Instant::START + Duration::from_secs(60);
     for number in 1..=ORIGINS {
-        spill.rest(number, until);
+        spill.rest(number, until, ScopeNames::default());
     }
     let mut turns = 0;
     while spill.advance(1) {
@@ -424,7 +424,9 @@ fn origins_whose_rests_are_ended_wait_for_their_turns_unless_they_rest_again() {
         spill.put(number, &job(number, number, 0));
     }
     let until = |seconds| Instant::START + Duration::from_secs(seconds);
-    (1..=3).for_each(|number| spill.rest(number, until(100)));
+    let mut scopes = ScopeNames::default();
+    scopes.add("a.test");
+    (1..=3).for_each(|number| spill.rest(number, until(100), scopes));
     let mut read = |spill: &mut Spill| {
         let mut found: Vec<u64> = Vec::new();
         for _ in 0..9 {
@@ -438,11 +440,11 @@ fn origins_whose_rests_are_ended_wait_for_their_turns_unless_they_rest_again() {
         found
     };
     assert!(read(&mut spill).is_empty(), "they rest");
-    spill.end_rests();
-    spill.rest(2, until(200));
+    spill.end_rests(ScopeNames::ANY);
+    spill.rest(2, until(200), scopes);
     assert_eq!(read(&mut spill), [1, 3]);
-    spill.end_rests();
-    spill.end_rests();
+    spill.end_rests(ScopeNames::ANY);
+    spill.end_rests(ScopeNames::ANY);
     assert_eq!(read(&mut spill), [2]);
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Eviction {
 /// Requests of one lane that are to wait elsewhere, and until when no more of them are needed.
 #[derive(Debug)]
 pub struct Evicted {
+    /// Their lane. It may be closed when the changes of lanes are applied.
+    pub lane: LaneId,
     /// The requests.
     pub jobs: Vec<Job>,
     /// None of its origin is sent before.
@@ -60,7 +62,7 @@ impl Frontier {
                 let jobs = self.take_behind(lane, kept, left, &may_leave, now);
                 left -= jobs.len();
                 if !jobs.is_empty() {
-                    evicted.push(Evicted { jobs, until });
+                    evicted.push(Evicted { lane, jobs, until });
                 }
                 if left == 0 {
                     return true;

@@ -23,8 +23,7 @@ pub(super) struct Visits {
     /// Ids from this one on were given since the last change: their scopes have the present settings.
     end: usize,
     forgets: VecDeque<Forget>,
-    /// Those that are over, and the number of their scopes.
-    forgotten: VecDeque<(ForgetId, usize)>,
+    forgotten: VecDeque<Forgotten>,
     begun: u64,
     units_per_step: u64,
 }
@@ -39,6 +38,17 @@ struct Forget {
     next: u32,
     /// Scopes so far.
     scopes: usize,
+}
+
+/// An order to forget what was learned of many scopes that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Forgotten {
+    /// Its number.
+    pub id: ForgetId,
+    /// A pattern, or `default`.
+    pub name: String,
+    /// Number of its scopes.
+    pub scopes: usize,
 }
 
 /// Number of an order to forget that is applied in steps.
@@ -193,8 +203,8 @@ impl Throttle {
             false => self.visits.forgets.push_back(forget),
         }
         match self.visits.forgotten.back() {
-            Some((last, scopes)) if *last == id => {
-                let scopes = *scopes;
+            Some(last) if last.id == id => {
+                let scopes = last.scopes;
                 self.visits.forgotten.pop_back();
                 Forgetting::Done(scopes)
             }
@@ -202,8 +212,8 @@ impl Throttle {
         }
     }
 
-    /// The next order to forget that is over, and the number of its scopes.
-    pub(crate) fn poll_forgotten(&mut self) -> Option<(ForgetId, usize)> {
+    /// The next order to forget that is over.
+    pub(crate) fn poll_forgotten(&mut self) -> Option<Forgotten> {
         self.visits.forgotten.pop_front()
     }
 
@@ -220,8 +230,11 @@ impl Throttle {
         while !units.is_spent() {
             let id = ScopeId(forget.next);
             if forget.next as usize >= self.scope_table.ids_len() {
-                let over = (forget.id, forget.scopes);
-                return self.visits.forgotten.push_back(over);
+                return self.visits.forgotten.push_back(Forgotten {
+                    id: forget.id,
+                    name: forget.name,
+                    scopes: forget.scopes,
+                });
             }
             forget.next += 1;
             units.spend(SCOPE_UNITS);

@@ -162,9 +162,13 @@ fn what_was_learned_of_many_scopes_is_forgotten_in_steps() {
         panic!("it goes before the first");
     };
     while world.throttle.advance_visits(now) {}
-    assert_eq!(world.throttle.poll_forgotten(), Some((first, 9)));
-    let over = world.throttle.poll_forgotten();
-    assert_eq!(over.map(|(id, _)| id), Some(second));
+    let over = world.throttle.poll_forgotten().expect("it is over");
+    assert_eq!(
+        (over.id, over.name.as_str(), over.scopes),
+        (first, "*.test", 9)
+    );
+    let over = world.throttle.poll_forgotten().expect("it is over");
+    assert_eq!((over.id, over.name.as_str()), (second, "default"));
 }
 
 #[test]

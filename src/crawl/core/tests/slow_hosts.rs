@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::crawl::core::tests::trial::{config, web_resolver};
+use crate::crawl::config::Config;
+use crate::crawl::core::tests::trial::{config, run_for, web_resolver};
 use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::frontier::request::Request;
@@ -18,24 +19,14 @@ const SLOW: u64 = 40;
 const FAST: u64 = 4;
 const PAGES: u64 = 40;
 
-/// How many requests each host had after so long, none of them twice, when the slow ones have this delay and came first.
-fn asked_after(time: Duration, delay: Duration) -> BTreeMap<String, u64> {
-    let web = Web::new(|_| Reply::text(""));
+/// A crawl with a state and little memory.
+fn crawl(web: &Web, edit: impl FnOnce(&mut Config)) -> Crawler<Sim> {
     let mut config = config(1);
     config.frontier.robots_obey = false;
     config.frontier.memory_max = 20_000;
     config.throttle.default.delay = Duration::from_millis(500);
     config.throttle.default.concurrency = 1;
-    for host in 0..SLOW {
-        let patch = ScopePatch {
-            delay: Some(delay),
-            ..ScopePatch::default()
-        };
-        config
-            .throttle
-            .scopes
-            .insert(format!("slow{host}.test"), patch);
-    }
+    edit(&mut config);
     let state = State::new(Path::new("out"), "{}".to_owned(), [3; 16]).expect("it is short");
     let mut io = Sim::with(1, IoSettings::default(), Faults::default(), web.world());
     let mut files = BTreeMap::new();
@@ -45,7 +36,22 @@ fn asked_after(time: Duration, delay: Duration) -> BTreeMap<String, u64> {
     let mut parts = Parts::new(NullSink);
     parts.state = Some(state);
     let config = config.finish().expect("a sound config");
-    let mut crawler = Crawler::on(io, config, resolver, parts).expect("a crawler");
+    Crawler::on(io, config, resolver, parts).expect("a crawler")
+}
+
+/// How many requests each host had after so long, none of them twice, when the slow ones have this delay and came first.
+fn asked_after(time: Duration, delay: Duration) -> BTreeMap<String, u64> {
+    let web = Web::new(|_| Reply::text(""));
+    let mut crawler = crawl(&web, |config| {
+        for host in 0..SLOW {
+            let patch = ScopePatch {
+                delay: Some(delay),
+                ..ScopePatch::default()
+            };
+            let scopes = &mut config.throttle.scopes;
+            scopes.insert(format!("slow{host}.test"), patch);
+        }
+    });
     let slow = (0..SLOW).map(|host| format!("slow{host}.test"));
     let hosts: Vec<String> = slow
         .chain((0..FAST).map(|host| format!("fast{host}.test")))
@@ -88,5 +94,49 @@ fn hosts_on_disk_keep_their_pace_beside_many_with_long_delays() {
         let least = slow.map(|count| count.copied().unwrap_or(0)).min();
         let due = 300 / delay.as_secs() * 3 / 4;
         assert!(least >= Some(due.max(1)), "{delay:?}: {counts:?}");
+    }
+}
+
+#[test]
+fn what_rests_in_a_file_goes_on_once_the_pace_that_was_learned_is_forgotten() {
+    for name in ["busy.test", "*.test", "default"] {
+        let mut is_first = true;
+        let web = Web::new(move |asked| {
+            let is_refused = asked.host == "busy.test" && std::mem::take(&mut is_first);
+            match is_refused {
+                true => Reply::status(429),
+                false => Reply::text(""),
+            }
+        });
+        let mut crawler = crawl(&web, |config| {
+            let backoff = &mut config.throttle.default.backoff;
+            backoff.min_delay = Duration::from_secs(3600);
+            backoff.max_delay = Duration::from_secs(7200);
+        });
+        let handle = crawler.handle();
+        let busy = |page: u64| Request::get(format!("http://busy.test/{page}"));
+        for page in 0..PAGES {
+            crawler.submit(busy(page)).expect("it is a URL");
+        }
+        for page in 0..PAGES {
+            for host in 0..SLOW {
+                let request = Request::get(format!("http://other{host}.test/{page}"));
+                crawler.submit(request).expect("it is a URL");
+            }
+        }
+        run_for(&mut crawler, Duration::from_secs(10));
+        let sent = |web: &Web| {
+            web.asked()
+                .iter()
+                .filter(|asked| asked.host == "busy.test")
+                .count()
+        };
+        assert_eq!(sent(&web), 1, "{name}: its delay is long");
+        let core = &crawler.core;
+        let resting = core.spill.len();
+        assert!(resting > PAGES as usize, "{name}: {resting} wait in files");
+        handle.forget(name).expect("it is a scope");
+        run_for(&mut crawler, Duration::from_secs(60));
+        assert_eq!(sent(&web), PAGES as usize + 1, "{name}");
     }
 }
