@@ -396,14 +396,12 @@ impl Throttle {
             return false;
         }
         let row = scope.account;
+        self.forget_evicted(id);
         self.save_evicted(id, now);
         let scope = self.scope_ref(id);
         if let Some(learned) = scope.learned() {
-            let name = self.scope_table.name(id);
-            if !self.is_being_forgotten(name) {
-                let key = self.secret.keys().scope(name);
-                self.learned.insert(key, learned, now);
-            }
+            let key = self.secret.keys().scope(self.scope_table.name(id));
+            self.learned.insert(key, learned, now);
         }
         self.close_account(row);
         self.scope_table.remove(id);

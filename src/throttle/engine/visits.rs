@@ -217,11 +217,25 @@ impl Throttle {
         self.visits.forgotten.pop_front()
     }
 
-    /// Whether an order that goes on is about this scope: its limits are not kept when it is evicted, as it may come
-    /// again among scopes that the order has passed.
-    pub(super) fn is_being_forgotten(&self, name: &str) -> bool {
-        let mut names = self.visits.forgets.iter().map(|forget| &forget.name);
-        names.any(|pattern| self.settings.covers(pattern, name))
+    /// A scope is about to be evicted: what an order that goes on is to forget of it is not kept. The order may not have
+    /// visited it, or the scope comes again among those that the order has passed.
+    pub(super) fn forget_evicted(&mut self, id: ScopeId) {
+        if self.visits.forgets.is_empty() || !self.scope_ref(id).has_rules() {
+            return;
+        }
+        let name = self.scope_table.name(id);
+        let mut is_forgotten = false;
+        for forget in &mut self.visits.forgets {
+            if self.settings.covers(&forget.name, name) {
+                is_forgotten = true;
+                forget.scopes += usize::from(forget.next <= id.0);
+            }
+        }
+        if is_forgotten {
+            self.reset_learned(id);
+            // What was recorded before is not restored by a later run.
+            self.mark_changed(id);
+        }
     }
 
     /// Goes on with an order to forget; what is left of it is the next one to go on with.
@@ -252,12 +266,16 @@ impl Throttle {
 
     fn forget_scope(&mut self, id: ScopeId, now: Instant) {
         self.refresh_stale(id, now);
+        self.reset_learned(id);
+        // It is recorded before the order is acknowledged.
+        self.mark_held(id);
+        self.evict_or_schedule(id, now);
+    }
+
+    fn reset_learned(&mut self, id: ScopeId) {
         let name = self.scope_table.name(id);
         let settings = &self.scope_ref(id).profile.settings;
         let strategy = self.strategies.of(name, settings);
         self.scope_mut(id).forget(strategy);
-        // It is recorded before the order is acknowledged.
-        self.mark_held(id);
-        self.evict_or_schedule(id, now);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::base::ids::LaneId;
-use crate::throttle::engine::Forgetting;
+use crate::throttle::engine::{Forgetting, summary_of};
 use crate::throttle::settings::{Jitter, ScopePatch};
 
 fn delay(seconds: f64) -> ScopePatch {
@@ -169,6 +169,50 @@ fn what_was_learned_of_many_scopes_is_forgotten_in_steps() {
     );
     let over = world.throttle.poll_forgotten().expect("it is over");
     assert_eq!((over.id, over.name.as_str()), (second, "default"));
+}
+
+#[test]
+fn what_was_learned_of_a_scope_that_is_evicted_before_its_visit_is_forgotten() {
+    let mut world = World::new(pace(8, 0.0, 0.0));
+    world.throttle.save_scopes();
+    world.throttle.set_units_per_visit(1);
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        let id = world.throttle.scope(&format!("{number}.test"));
+        world.throttle.hold(id, at(1e6), world.now);
+        ids.push(id);
+    }
+    let lane = world.origin("a.test", bucket(5.0, 1.0));
+    world.queue(lane, 1500, page(0.02));
+    world.run(at(1000.0));
+    assert!(world.delay("a.test") > 0.1);
+    let held = world.throttle.scope("a.test");
+    world.throttle.hold(held, at(5000.0), world.now);
+    world.leave(lane);
+    let saved_gap = |world: &mut World| {
+        world.throttle.begin_save();
+        let throttle = &mut world.throttle;
+        let now = world.now;
+        let next = || throttle.poll_urgent(now).or_else(|| throttle.poll_due(now));
+        let saved = std::iter::from_fn(next).filter(|(name, _)| &**name == "a.test");
+        let states = saved.map(|(_, state)| summary_of(&state, secs(0.0)));
+        states.last().map(|state| state.and_then(|state| state.gap))
+    };
+    assert!(
+        saved_gap(&mut world).flatten().is_some(),
+        "an earlier run has it"
+    );
+    let forgetting = world.throttle.forget("default", world.now);
+    assert!(matches!(forgetting, Forgetting::Going(_)), "{forgetting:?}");
+    world.run(at(10_000.0));
+    assert_eq!(world.throttle.scopes_len(), ids.len(), "it is evicted");
+    assert_eq!(saved_gap(&mut world), Some(None), "and is saved without it");
+    while world.throttle.advance_visits(world.now) {}
+    let over = world.throttle.poll_forgotten().expect("it is over");
+    assert_eq!(over.scopes, ids.len() + 1);
+    let again = world.lane_again("a.test");
+    world.queue(again, 1, page(0.02));
+    assert_eq!(world.delay("a.test"), 0.0);
 }
 
 #[test]
