@@ -179,6 +179,8 @@ pub enum About {
     Setting,
     /// The level of the log that was ordered.
     LogLevel,
+    /// What was learned until then of the scopes that a pattern matches, or of all, was to be forgotten.
+    Forgotten,
 }
 
 /// A commit of an epoch.
@@ -542,7 +544,7 @@ fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), Rec
 
 impl About {
     /// All of them, in order of their codes.
-    pub const ALL: [About; 15] = [
+    pub const ALL: [About; 16] = [
         About::Scope,
         About::Robots,
         About::Host,
@@ -558,6 +560,7 @@ impl About {
         About::HostPriority,
         About::Setting,
         About::LogLevel,
+        About::Forgotten,
     ];
 
     /// Its code in records. None is changed or used again.
@@ -578,6 +581,7 @@ impl About {
             About::HostPriority => 13,
             About::Setting => 14,
             About::LogLevel => 15,
+            About::Forgotten => 16,
         }
     }
 

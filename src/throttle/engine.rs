@@ -21,6 +21,7 @@ mod median;
 mod mixed;
 mod places;
 mod findings;
+mod forgotten;
 mod answers;
 mod asked;
 mod history;
@@ -41,6 +42,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::accounts::Account;
+pub(crate) use self::forgotten::ForgottenNames;
 pub use self::saved::summary_of;
 pub use self::scopes::covers_many_scopes;
 pub(crate) use self::search::{ScopeSearch, ScopeState};
@@ -128,6 +130,8 @@ pub struct Throttle {
     learned: LearnedLimits,
     /// The last decisions, if they are kept.
     history: History,
+    /// Orders to forget, for learned limits and saved states of scopes that are not in use.
+    forgotten: ForgottenNames,
     /// States of scopes that an earlier run of the crawl saved.
     saved: SavedScopes,
     /// Scopes that are to be saved for a later one.
@@ -213,6 +217,7 @@ impl Throttle {
             changes: Vec::new(),
             accounts: Accounts::default(),
             learned: LearnedLimits::default(),
+            forgotten: ForgottenNames::default(),
             history: History::default(),
             saved: SavedScopes::new(&secret),
             unsaved: UnsavedScopes::default(),

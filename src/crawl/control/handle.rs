@@ -319,9 +319,10 @@ impl Handle {
         Ok(())
     }
 
-    /// Forgets what was learned of a scope, of the scopes in use that a pattern such as `*.example.com` matches, or of
-    /// all (`default`): the limits that refusals have shown, and AutoThrottle's delays. Holds, minimum gaps and quotas
-    /// stay.
+    /// Forgets what was learned of a scope, of all that a pattern such as `*.example.com` matches, or of all
+    /// (`default`): the limits that refusals have shown, and AutoThrottle's delays. Holds, minimum gaps and quotas
+    /// stay. What is kept of scopes that are not in use is forgotten as well, in later runs, too; a crawl keeps such
+    /// orders of at most 1000 patterns, and refuses others with a warning.
     ///
     /// # Errors
     /// As [`Handle::set_scope`].

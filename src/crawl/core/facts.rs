@@ -152,6 +152,10 @@ impl<I: Io> Core<I> {
                 About::LogLevel => self.restore_log_level(value),
                 About::Cookies => self.restore_cookies(value, elapsed),
                 About::SeedOrigin => self.restore_seed_origin(name),
+                About::Forgotten => {
+                    // As its clock was: by it the states were saved, too.
+                    self.throttle.restore_forgotten(name, Wall(fact.at))
+                }
                 About::OpenGap => {
                     self.throttle.restore_open_gap(name);
                     // It is recorded again when nothing more is sent.

@@ -14,7 +14,7 @@ use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::state::record::About;
 use crate::state::replay::Facts;
-use crate::throttle::engine::{ForgetId, Forgetting};
+use crate::throttle::engine::{ForgetId, Forgetting, covers_many_scopes};
 use crate::throttle::settings::ScopePatch;
 
 /// The cancellations that the journal has, so that each is recorded once and removed when it is over.
@@ -106,6 +106,11 @@ impl<I: Io> Core<I> {
     /// at anew once all is forgotten.
     pub fn forget_learned(&mut self, name: &str, now: Instant) -> Forgetting {
         let forgetting = self.throttle.forget(name, now);
+        let is_refused = matches!(forgetting, Forgetting::Refused(_));
+        if !is_refused && covers_many_scopes(name) && self.journal.is_on() {
+            // For what earlier records have of scopes that are not in use.
+            self.record_order(About::Forgotten, name, &[1]);
+        }
         if matches!(forgetting, Forgetting::Done(_)) {
             self.end_rests_of(name);
         }

@@ -48,9 +48,9 @@ impl<I: Io> Core<I> {
                 ),
             },
             Command::Forget(name) => match self.forget_learned(&name, self.now) {
-                Forgetting::Refused => log::warn!(
-                    "what was learned of {name} is not forgotten: too many such orders go on"
-                ),
+                Forgetting::Refused(why) => {
+                    log::warn!("what was learned of {name} is not forgotten: {why}");
+                }
                 Forgetting::Done(_) | Forgetting::Going(_) => {
                     self.record_command("forget", || json!({"scope": name}));
                 }

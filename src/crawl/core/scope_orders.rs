@@ -81,8 +81,8 @@ impl<I: Io> Core<I> {
         };
         match self.forget_learned(&name, self.now) {
             Forgetting::Done(scopes) => self.acknowledge_forget(&asked, &name, scopes),
-            Forgetting::Refused => {
-                let response = Response::error(503, "too many such orders go on");
+            Forgetting::Refused(why) => {
+                let response = Response::error(503, why);
                 self.refuse(&asked, &response.with("Retry-After", "10"));
             }
             Forgetting::Going(id) => {

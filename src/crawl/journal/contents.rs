@@ -24,7 +24,7 @@ use crate::sink::directory::{QUEUE, SEEN};
 use crate::state::record::{About, Entry, SpilledBlock};
 use crate::state::replay::is_in_seen_set;
 use crate::throttle::decision::DecisionSource;
-use crate::throttle::engine::summary_of;
+use crate::throttle::engine::{ForgottenNames, summary_of};
 use crate::wire::url::CrawlUrl;
 
 /// What the state of a crawl holds at its last commit.
@@ -284,12 +284,19 @@ impl StateContents {
     pub fn scopes(&self, now: Wall) -> impl Iterator<Item = ScopeFacts> {
         let restored = self.state.restored.iter();
         let facts = restored.flat_map(|left| left.facts.about(About::Scope));
+        let mut forgotten = ForgottenNames::default();
+        for left in &self.state.restored {
+            let orders = left.facts.about(About::Forgotten);
+            orders.for_each(|order| forgotten.restore(order.name, Wall(order.at)));
+        }
         let mut facts: Vec<NamedValue<'_>> = facts.collect();
         facts.sort_unstable_by_key(|named| named.name);
         facts.into_iter().filter_map(move |named| {
             let NamedValue { name, at, value } = named;
             let at = Wall(at);
-            let summary = summary_of(value, now.saturating_since(at))?;
+            // Which scopes are registrable domains depends on the configuration.
+            let is_forgotten = forgotten.has_saved(name, at, || false);
+            let summary = summary_of(value, now.saturating_since(at), is_forgotten)?;
             let end_of = |left: Duration| Wall(at.0.saturating_add(nanos(left)));
             let held_until = summary.hold.map(|(left, source)| (end_of(left), source));
             Some(ScopeFacts {

@@ -19,23 +19,50 @@ pub(super) struct LearnedLimits {
     since: Instant,
 }
 
-/// A scope's key, and its limits.
-type Entry = (ScopeKey, Learned);
+/// A scope's key, and its limits, in 32 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: ScopeKey,
+    gap: u64,
+    refused: u64,
+    lanes: u32,
+    known: bool,
+    cuts: u8,
+    /// Number of the last order to forget when it was evicted.
+    orders: u16,
+}
 
 impl LearnedLimits {
-    /// Keeps the limits of a scope that is evicted.
-    pub fn insert(&mut self, key: ScopeKey, learned: Learned, now: Instant) {
+    /// Keeps the limits of a scope that is evicted. `orders`: number of the last order to forget until now.
+    pub fn insert(&mut self, key: ScopeKey, learned: Learned, orders: u16, now: Instant) {
         if !std::mem::replace(&mut self.is_used, true) {
             self.since = now;
         }
         self.take(key, now);
-        let hash_of = |entry: &Entry| entry.0.0;
+        let Learned {
+            gap,
+            refused,
+            known,
+            cuts,
+            lanes,
+        } = learned;
+        let entry = Entry {
+            key,
+            gap,
+            refused,
+            lanes,
+            known,
+            cuts,
+            orders,
+        };
+        let hash_of = |entry: &Entry| entry.key.0;
         let shard = self.young.shard_with_room(key.0, hash_of);
-        shard.insert_unique(key.0, (key, learned), hash_of);
+        shard.insert_unique(key.0, entry, hash_of);
     }
 
-    /// Removes and returns the limits of a scope, unless they have expired.
-    pub fn take(&mut self, key: ScopeKey, now: Instant) -> Option<Learned> {
+    /// Removes and returns the limits of a scope, and the number of the last order to forget before they were kept;
+    /// `None` if they have expired.
+    pub fn take(&mut self, key: ScopeKey, now: Instant) -> Option<(Learned, u16)> {
         if !self.is_used {
             return None;
         }
@@ -43,8 +70,16 @@ impl LearnedLimits {
         let tables = [&mut self.young, &mut self.old].into_iter();
         let mut shards = tables.map(|table| table.shard_mut(key.0));
         shards.find_map(|shard| {
-            let entry = shard.find_entry(key.0, |entry| entry.0 == key).ok()?;
-            Some(entry.remove().0.1)
+            let entry = shard.find_entry(key.0, |entry| entry.key == key).ok()?;
+            let entry = entry.remove().0;
+            let learned = Learned {
+                gap: entry.gap,
+                refused: entry.refused,
+                known: entry.known,
+                cuts: entry.cuts,
+                lanes: entry.lanes,
+            };
+            Some((learned, entry.orders))
         })
     }
 
@@ -98,10 +133,10 @@ mod tests {
     fn a_limit_is_returned_once_and_expires_after_one_to_two_days() {
         let check = |evicted: u64, asked: u64| {
             let mut limits = LearnedLimits::default();
-            limits.insert(ScopeKey(1), learned(), at(0));
-            limits.insert(ScopeKey(7), learned(), at(evicted));
+            limits.insert(ScopeKey(1), learned(), 3, at(0));
+            limits.insert(ScopeKey(7), learned(), 4, at(evicted));
             let found = limits.take(ScopeKey(7), at(asked));
-            assert!(found.is_none_or(|found| found == learned()));
+            assert!(found.is_none_or(|found| found == (learned(), 4)));
             assert_eq!(limits.take(ScopeKey(7), at(asked)), None, "taken");
             found.is_some()
         };
@@ -114,8 +149,8 @@ mod tests {
         let mut limits = LearnedLimits::default();
         for hours in 0..1000 {
             for scope in 0..10 {
-                limits.insert(ScopeKey(hours * 10 + scope), learned(), at(hours));
-                limits.insert(ScopeKey(hours * 10 + scope), learned(), at(hours));
+                limits.insert(ScopeKey(hours * 10 + scope), learned(), 0, at(hours));
+                limits.insert(ScopeKey(hours * 10 + scope), learned(), 0, at(hours));
             }
             assert!(limits.len() <= 480, "{}", limits.len());
         }

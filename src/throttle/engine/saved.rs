@@ -7,6 +7,7 @@ use std::time::Duration;
 use hashbrown::HashSet;
 
 use super::super::scope::{Restoring, SavedRules, SavedSummary, Scope, Unsaved};
+use super::super::settings::DOMAINS;
 use super::Throttle;
 use crate::base::ids::ScopeId;
 use crate::base::named::{NamedValue, NamedValues, Position, Reviewed};
@@ -92,8 +93,13 @@ impl Resumed {
 }
 
 /// What a saved state has of its scope; `None` if it cannot be read, or has no effect any more.
-pub fn summary_of(state: &[u8], elapsed: Duration) -> Option<SavedSummary> {
-    let saved = SavedRules::decode(state)?;
+///
+/// `is_forgotten`: what it has learned was to be forgotten since.
+pub fn summary_of(state: &[u8], elapsed: Duration, is_forgotten: bool) -> Option<SavedSummary> {
+    let saved = match is_forgotten {
+        true => SavedRules::decode(&SavedRules::without_learned(state))?,
+        false => SavedRules::decode(state)?,
+    };
     (!saved.is_over(elapsed)).then(|| saved.summary())
 }
 
@@ -125,9 +131,28 @@ impl Throttle {
         let resumed = saved.resumed;
         // What was saved later than now is as of this clock from now on.
         let is_over = |named: NamedValue<'_>| resumed.is_over(named, now);
-        saved
+        let reviewed = saved
             .states
-            .review(&mut saved.reviewed, resumed.wall.0, is_over)
+            .review(&mut saved.reviewed, resumed.wall.0, is_over)?;
+        Some(reviewed.map(|(name, state)| {
+            // It gets a time after all orders so far. Of an earlier run, those count whose clock was ahead, too.
+            let at = Wall(resumed.wall.0.saturating_add(1));
+            let is_domain = || self.settings.covers(DOMAINS, &name);
+            match self.forgotten.has_saved(&name, at, is_domain) {
+                true => (name, SavedRules::without_learned(&state)),
+                false => (name, state),
+            }
+        }))
+    }
+
+    /// An earlier run was to forget, at this time, what was learned of the scopes that a pattern matches, or of all
+    /// (`default`). Returns whether there is room for it.
+    pub(crate) fn restore_forgotten(&mut self, name: &str, at: Wall) -> bool {
+        let has_room = self.forgotten.has_room_for(name);
+        if has_room {
+            self.forgotten.restore(name, at);
+        }
+        has_room
     }
 
     /// Whether all sends that may still count are those of scopes in this run, or were recorded by an earlier one.
@@ -168,6 +193,16 @@ impl Throttle {
         {
             let elapsed = self.saved.resumed.elapsed(at, now);
             let rules = SavedRules::decode(&state).filter(|rules| !rules.is_over(elapsed));
+            let is_domain = || self.settings.covers(DOMAINS, name);
+            let is_forgotten = self.forgotten.has_saved(name, Wall(at), is_domain);
+            let state = match is_forgotten {
+                true => SavedRules::without_learned(&state).into(),
+                false => state,
+            };
+            let rules = rules.and_then(|rules| match is_forgotten {
+                true => SavedRules::decode(&state),
+                false => Some(rules),
+            });
             if rules.is_none() || at > self.saved.resumed.wall.0 {
                 // It will not be reviewed.
                 let left = rules.is_some().then(|| state.into_vec());

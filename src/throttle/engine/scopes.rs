@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 
 use super::super::decision::DecisionSource;
 use super::super::scope::{Hold, Profile, Scope};
-use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, ThrottleSettings};
+use super::super::settings::{
+    Backoff, DOMAINS, Jitter, ScopePatch, ScopeSettings, ThrottleSettings,
+};
 use super::super::strategy::Pace;
 use super::tickets::TICKET_IN_USE;
 use super::{Throttle, TicketId};
@@ -377,9 +379,14 @@ impl Throttle {
         if self.learned.is_empty() {
             return;
         }
-        let key = self.secret.keys().scope(self.scope_table.name(id));
+        let name = self.scope_table.name(id);
+        let key = self.secret.keys().scope(name);
         let now = self.advanced.unwrap_or(Instant::START);
-        if let Some(learned) = self.learned.take(key, now) {
+        let Some((learned, orders)) = self.learned.take(key, now) else {
+            return;
+        };
+        let is_domain = || self.settings.covers(DOMAINS, name);
+        if !self.forgotten.has_evicted(name, orders, is_domain) {
             self.scope_mut(id).restore_learned(learned, now);
         }
     }
@@ -401,7 +408,8 @@ impl Throttle {
         let scope = self.scope_ref(id);
         if let Some(learned) = scope.learned() {
             let key = self.secret.keys().scope(self.scope_table.name(id));
-            self.learned.insert(key, learned, now);
+            let orders = self.forgotten.orders();
+            self.learned.insert(key, learned, orders, now);
         }
         self.close_account(row);
         self.scope_table.remove(id);

@@ -62,8 +62,8 @@ pub(crate) enum Forgetting {
     Done(usize),
     /// [`Throttle::poll_forgotten`] returns it later.
     Going(ForgetId),
-    /// Too many go on: it is not begun.
-    Refused,
+    /// It is not begun, for this reason.
+    Refused(&'static str),
 }
 
 /// Units of a step, some tenths of a millisecond.
@@ -71,6 +71,11 @@ const UNITS_PER_STEP: u64 = 16_384;
 
 /// A scope and its name are in memory of their own, and the name is compared with patterns.
 const SCOPE_UNITS: usize = 32;
+
+/// Why an order is refused.
+const TOO_MANY_AT_ONCE: &str = "too many such orders go on";
+const TOO_MANY_NAMES: &str =
+    "a crawl keeps orders to forget of at most 1000 patterns: name the scopes, or default";
 
 /// Orders to forget that may wait. More are refused.
 const FORGETS_MAX: usize = 64;
@@ -171,8 +176,9 @@ impl Throttle {
         }
     }
 
-    /// Forgets what was learned of a scope; of all scopes in use that a pattern matches; or of all (`default`): the
-    /// limits that refusals have shown, and AutoThrottle's delays. Holds, minimum gaps and quotas stay.
+    /// Forgets what was learned of a scope; of all scopes that a pattern matches; or of all (`default`): the limits that
+    /// refusals have shown, and AutoThrottle's delays. Holds, minimum gaps and quotas stay. What is kept of scopes that
+    /// are not in use is dropped when they are.
     pub(crate) fn forget(&mut self, name: &str, now: Instant) -> Forgetting {
         if !covers_many_scopes(name) {
             // What was kept of it is restored first: it may have a hold.
@@ -180,15 +186,19 @@ impl Throttle {
             self.forget_scope(id, now);
             return Forgetting::Done(1);
         }
-        if name == "default" {
-            self.learned = LearnedLimits::default();
-        }
         let is_same = |forget: &&Forget| forget.next == 0 && forget.name == name;
         if let Some(same) = self.visits.forgets.iter().find(is_same) {
             return Forgetting::Going(same.id);
         }
         if self.visits.forgets.len() >= FORGETS_MAX {
-            return Forgetting::Refused;
+            return Forgetting::Refused(TOO_MANY_AT_ONCE);
+        }
+        if !self.forgotten.has_room_for(name) {
+            return Forgetting::Refused(TOO_MANY_NAMES);
+        }
+        self.forgotten.order(name);
+        if name == "default" {
+            self.learned = LearnedLimits::default();
         }
         self.visits.begun += 1;
         let id = ForgetId(self.visits.begun);

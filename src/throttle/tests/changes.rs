@@ -195,7 +195,7 @@ fn what_was_learned_of_a_scope_that_is_evicted_before_its_visit_is_forgotten() {
         let now = world.now;
         let next = || throttle.poll_urgent(now).or_else(|| throttle.poll_due(now));
         let saved = std::iter::from_fn(next).filter(|(name, _)| &**name == "a.test");
-        let states = saved.map(|(_, state)| summary_of(&state, secs(0.0)));
+        let states = saved.map(|(_, state)| summary_of(&state, secs(0.0), false));
         states.last().map(|state| state.and_then(|state| state.gap))
     };
     assert!(

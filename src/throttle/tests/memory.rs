@@ -114,6 +114,35 @@ fn f76_a_learned_limit_is_restored_with_its_scope() {
 }
 
 #[test]
+fn a_learned_limit_of_an_evicted_scope_is_forgotten_with_those_of_its_pattern() {
+    let check = |forgotten: &str, expected: bool| {
+        let mut world = World::new(pace(8, 0.0, 0.0));
+        let lane = world.origin("a.test", bucket(5.0, 1.0));
+        world.queue(lane, 1500, page(0.02));
+        world.run(at(1000.0));
+        world.leave(lane);
+        world.run(at(10_000.0));
+        assert_eq!(world.throttle.scopes_len(), 0, "only the record is left");
+        world.throttle.forget(forgotten, world.now);
+        let lane = world.lane_again("a.test");
+        world.queue(lane, 1500, page(0.02));
+        assert_eq!(world.delay("a.test") == 0.0, expected, "{forgotten}");
+        // What it learns after the order is kept.
+        world.run(at(11_000.0));
+        let learned = world.delay("a.test");
+        world.leave(lane);
+        world.run(at(20_000.0));
+        assert_eq!(world.throttle.scopes_len(), 0);
+        world.lane_again("a.test");
+        assert_eq!(world.delay("a.test"), learned);
+    };
+    check("*.test", true);
+    check("default", true);
+    check("*.other.test", false);
+    check("ip/*", false);
+}
+
+#[test]
 fn each_answer_is_counted_once_for_any_end_of_its_body() {
     let mut world = World::new(pace(1, 0.1, 0.0));
     let mut silent = Reply::new(200, 0.01);

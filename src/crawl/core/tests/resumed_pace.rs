@@ -63,6 +63,8 @@ struct Runs {
     off: i64,
     /// Settings that scopes are given when the next run has begun.
     orders: Vec<(&'static str, ScopePatch)>,
+    /// Scopes of which the next run forgets what was learned, as it begins.
+    forgets: Vec<&'static str>,
     run: usize,
 }
 
@@ -77,6 +79,7 @@ impl Runs {
             ended: Vec::new(),
             off: 0,
             orders: Vec::new(),
+            forgets: Vec::new(),
             run: 0,
         }
     }
@@ -142,6 +145,9 @@ impl Runs {
         for (scope, patch) in self.orders.drain(..) {
             let ordered = crawler.handle().set_scope(scope, patch);
             ordered.expect("there is room");
+        }
+        for scope in self.forgets.drain(..) {
+            crawler.handle().forget(scope).expect("there is room");
         }
         let until = crawler.io().now() + span;
         while crawler.io().now() < until {
@@ -582,6 +588,47 @@ fn a_learned_limit_is_kept_by_the_next_run() {
     let next: Vec<_> = seen.iter().filter(|seen| seen.run == 1).collect();
     let gap = next[1].at - next[0].at;
     assert!(gap >= millis(500), "{gap:?}");
+}
+
+#[test]
+fn what_was_learned_of_scopes_that_are_not_in_use_is_forgotten_also_by_later_runs() {
+    let gap_after = |forgets: &[&'static str]| {
+        let mut runs = Runs::new(1, Ends::Killed);
+        let edit = |config: &mut Config| config.throttle.default.delay = millis(100);
+        let seeds = ["http://a.test/"];
+        let mut last = Instant::START;
+        let answer = move |asked: &Asked| {
+            let waited = asked.at.saturating_since(last);
+            last = asked.at;
+            match waited < millis(900) {
+                true => Reply::status(429),
+                false => page(),
+            }
+        };
+        runs.run(millis(50_000), millis(1_000), &seeds, edit, answer);
+        // Nothing is sent by this run, so that the state is that of the one before.
+        runs.forgets = forgets.to_vec();
+        let held = |config: &mut Config| {
+            edit(config);
+            let far = r#"{"hold_until": "2100-01-01T00:00:00Z"}"#;
+            let patch = far.parse().expect("a patch");
+            config.throttle.scopes.insert("a.test".to_owned(), patch);
+        };
+        runs.run(millis(5_000), millis(1_000), &seeds, held, |_| page());
+        runs.run(millis(20_000), millis(0), &seeds, edit, |_| page());
+        let seen = runs.of("a.test");
+        assert!(seen.iter().all(|seen| seen.run != 1));
+        let next: Vec<_> = seen.iter().filter(|seen| seen.run == 2).collect();
+        next[1].at - next[0].at
+    };
+    let learned = gap_after(&[]);
+    assert!(learned >= millis(500), "{learned:?}");
+    let other = gap_after(&["*.other.test"]);
+    assert_eq!(other, learned);
+    for name in ["*.test", "default", "a.test"] {
+        let gap = gap_after(&[name]);
+        assert!(gap < millis(200), "{name}: {gap:?}");
+    }
 }
 
 #[test]

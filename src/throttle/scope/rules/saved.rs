@@ -58,6 +58,24 @@ impl SavedRules {
             .map(SavedRules)
     }
 
+    /// A state without what was learned from replies: holds and quotas stay. Empty if it cannot be read, or there is
+    /// nothing else.
+    pub fn without_learned(bytes: &[u8]) -> Vec<u8> {
+        let Some(mut rules) = SavedRules::decode(bytes) else {
+            return Vec::new();
+        };
+        let stays = |label| matches!(label, HOLD | PROBES | QUOTA | MINUTE);
+        rules.0.retain(|label, _| stays(label));
+        let mut left = vec![VERSION];
+        for (label, value) in rules.0.iter() {
+            records::encode(label, value, &mut left);
+        }
+        match left.len() {
+            1 => Vec::new(),
+            _ => left,
+        }
+    }
+
     /// Returns whether it has no effect any more after this time.
     pub fn is_over(&self, elapsed: Duration) -> bool {
         self.0.iter().all(|(label, value)| match label {
