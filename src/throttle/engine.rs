@@ -29,6 +29,7 @@ pub(crate) mod effective;
 mod lanes;
 mod learned;
 mod lines;
+mod open_waits;
 mod saved;
 mod scope_table;
 mod scopes;

@@ -12,5 +12,6 @@ mod quotas;
 mod changes;
 mod holds;
 mod strategies;
+mod accounts;
 mod memory;
 mod autothrottle;

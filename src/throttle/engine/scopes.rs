@@ -411,7 +411,7 @@ impl Throttle {
             let orders = self.forgotten.orders();
             self.learned.insert(key, learned, orders, now);
         }
-        self.close_account(row);
+        self.close_account(row, now);
         self.scope_table.remove(id);
         true
     }

@@ -205,8 +205,13 @@ impl Throttle {
         let (tickets, scope_table) = (&mut self.tickets, &mut self.scope_table);
         let state = tickets.get_mut(ticket.0).expect(TICKET_IN_USE);
         let mut gap = Duration::ZERO;
+        let (blocker, cause, ready_at) = state.delayed_by;
+        let mut previous = None;
         for Held { id, slot, .. } in &state.held {
             let scope = scope_table.get_mut(*id).expect("a ticket's scopes exist");
+            if *id == blocker {
+                previous = scope.last_sent();
+            }
             let jitter = scope.jitter();
             let factor = 1.0 + self.rng.range_f64(jitter.low, jitter.high);
             let (departs_at, left) = scope.departs_after();
@@ -225,8 +230,7 @@ impl Throttle {
         state.state = TicketState::Departed;
         state.sent = now;
         state.gap = gap;
-        let (blocker, cause, ready_at) = state.delayed_by;
-        self.account_wait(blocker, cause, ready_at, now);
+        self.account_wait(blocker, cause, (ready_at, now), previous);
     }
 
     /// Reports the time by which a departed request was on the wire. The next gap and the quota's

@@ -56,12 +56,12 @@ impl Throttle {
         self.accounts.of(scope)
     }
 
-    /// The statistics of a scope; `None` if nothing was sent under it, or it has none. May look through all accounts.
+    /// The statistics of a scope; `None` if nothing was sent under it, or it has none.
     pub(crate) fn account_of(&self, name: &str) -> Option<&Account> {
         let live = self.live_account(name);
         // Of a scope that was evicted, any account.
         let live = live.filter(|account| account.sent > 0);
-        live.or_else(|| self.accounts().find(|account| account.scope == name))
+        live.or_else(|| self.account_named(name))
     }
 
     /// What the entry of this name sets: that of a scope, a pattern, or `default`.
