@@ -5,8 +5,34 @@ use std::io::{self, Read, Write};
 
 use crate::base::line_sorter::Scratch;
 
-/// The kind of the error with which a derivation ends that is broken off.
-pub const BROKEN_OFF: io::ErrorKind = io::ErrorKind::TimedOut;
+/// The cause of the error with which a derivation ends that is broken off: nobody waits for its file any more. No error
+/// of a file is taken for it.
+#[derive(Debug)]
+pub struct BrokenOff {
+    /// What was not made.
+    what: String,
+}
+
+impl BrokenOff {
+    /// The error.
+    pub fn error(what: impl fmt::Display) -> io::Error {
+        let what = what.to_string();
+        io::Error::other(BrokenOff { what })
+    }
+
+    /// Whether an error is one.
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|cause| cause.is::<BrokenOff>())
+    }
+}
+
+impl fmt::Display for BrokenOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: it was broken off", self.what)
+    }
+}
+
+impl std::error::Error for BrokenOff {}
 
 /// Makes the content of a file from that of another. See [`DiskJob::Derive`](crate::DiskJob::Derive).
 pub trait Derive: fmt::Debug + Send {

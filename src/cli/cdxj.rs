@@ -10,6 +10,7 @@ use anyhow::Context;
 use argiope::sink::cdxj::{Indexer, index_path};
 use argiope::sink::directory;
 use argiope::{Config, index_warc};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::Usage;
 
@@ -112,11 +113,8 @@ fn index_each(warcs: &[PathBuf]) -> anyhow::Result<i32> {
 /// One index of all in a new file, which has another name until it is complete.
 fn index_to(warcs: &[PathBuf], out: &Path) -> anyhow::Result<i32> {
     if out.symlink_metadata().is_ok() {
-        return Err(Usage(format!(
-            "-o {}: there is such a file, and it is not replaced; delete it, or give another name",
-            out.display()
-        ))
-        .into());
+        // It is known before hours of work.
+        return Err(not_replaced(out).into());
     }
     let mut temporary = out.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", process::id()));
@@ -129,10 +127,38 @@ fn index_to(warcs: &[PathBuf], out: &Path) -> anyhow::Result<i32> {
     };
     index_all(warcs, folder, &mut &file)
         .and_then(|()| file.sync_all().with_context(write))
-        .and_then(|()| fs::rename(&temporary, out).with_context(write))
+        .and_then(|()| give_name(&temporary, out))
         .and_then(|()| File::open(folder)?.sync_all().with_context(write))
         .inspect_err(|_| drop(fs::remove_file(&temporary)))?;
     Ok(0)
+}
+
+/// Gives a file its final name, unless another file has got it meanwhile.
+fn give_name(temporary: &Path, out: &Path) -> anyhow::Result<()> {
+    let named = renameat_with(CWD, temporary, CWD, out, RenameFlags::NOREPLACE);
+    let named = match named.map_err(io::Error::from) {
+        // An older kernel, or a file system that does not know how: a link replaces nothing, either.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::Unsupported
+            ) =>
+        {
+            fs::hard_link(temporary, out).and_then(|()| fs::remove_file(temporary))
+        }
+        named => named,
+    };
+    match named {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(not_replaced(out).into()),
+        named => named.with_context(|| format!("cannot create {}", out.display())),
+    }
+}
+
+fn not_replaced(out: &Path) -> Usage {
+    Usage(format!(
+        "-o {}: there is such a file, and it is not replaced; delete it, or give another name",
+        out.display()
+    ))
 }
 
 /// `folder`: of what does not fit into memory.
@@ -210,3 +236,23 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 const WARCS: &str = "warc";
 
 const WRITTEN_AT_ONCE: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_appears_while_an_index_is_made_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("a.tmp"), "an index").expect("it is written");
+        give_name(&path("a.tmp"), &path("a")).expect("there is none");
+        assert_eq!(fs::read(path("a")).expect("it is there"), b"an index");
+        assert!(!path("a.tmp").exists());
+        fs::write(path("b.tmp"), "an index").expect("it is written");
+        fs::write(path("b"), "another file").expect("it is written");
+        let error = give_name(&path("b.tmp"), &path("b")).expect_err("there is one");
+        assert!(error.to_string().contains("it is not replaced"), "{error}");
+        assert_eq!(fs::read(path("b")).expect("it is there"), b"another file");
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 
-use crate::base::derive::BROKEN_OFF;
+use crate::base::derive::BrokenOff;
 use crate::base::disk::{DiskJob, FileId};
 use crate::sink::cdxj::{DeriveIndex, index_path};
 
@@ -90,7 +90,7 @@ impl Indexes {
         if self.making_older.take_if(|older| *older == file).is_some() {
             self.awaited = self.awaited.saturating_sub(1);
         }
-        if matches!(result, Err(error) if error.kind() == BROKEN_OFF) {
+        if matches!(result, Err(error) if BrokenOff::is(error)) {
             // So would the others be.
             self.older.clear();
             self.awaited = 0;
@@ -145,8 +145,19 @@ mod tests {
         indexes.handle_done(first, &damaged, &mut jobs);
         assert!(!indexes.is_done());
         let second = made(&mut jobs)[0].0;
-        let broken_off: io::Result<()> = Err(BROKEN_OFF.into());
+        let broken_off: io::Result<()> = Err(BrokenOff::error("an index"));
         indexes.handle_done(second, &broken_off, &mut jobs);
         assert!(indexes.is_done() && made(&mut jobs).is_empty());
+    }
+    #[test]
+    fn after_a_file_system_that_timed_out_the_next_older_one_is_made() {
+        let (mut indexes, mut jobs) = (Indexes::new(FileId(1)), Vec::new());
+        let older = ["1.warc.gz", "2.warc.gz"].map(PathBuf::from);
+        indexes.make_older(older.to_vec(), &mut jobs);
+        let timed_out: io::Result<()> = Err(io::ErrorKind::TimedOut.into());
+        let first = made(&mut jobs)[0].0;
+        indexes.handle_done(first, &timed_out, &mut jobs);
+        assert_eq!(made(&mut jobs).len(), 1);
+        assert!(!indexes.is_done());
     }
 }

@@ -12,14 +12,14 @@ use rustix::io::Errno;
 
 use super::files::sync_entry;
 use super::reserve::Reserve;
-use crate::base::derive::{BROKEN_OFF, Derive, DeriveFiles};
+use crate::base::derive::{BrokenOff, Derive, DeriveFiles};
 use crate::base::disk::Written;
 
 /// Makes the file `to` from the file `from`. A reader of `to` sees all of it or none.
 ///
 /// # Errors
 /// Those of the files, or of `derive`; what was written is removed. [`ErrorKind`](io::ErrorKind)`::ResourceBusy`:
-/// another process makes the same file. `is_given_up` became true.
+/// another process makes the same file. [`BrokenOff`]: `is_given_up` became true.
 pub(in crate::io) fn derive(
     (from, to): (&Path, &Path),
     derive: &mut dyn Derive,
@@ -56,7 +56,11 @@ pub(in crate::io) fn derive(
     drop(out.into_parts());
     done.map_err(|error| named("from", from, &error))
         .and_then(|()| temporary.finish(to))
-        .map_err(|error| named("cannot make", to, &error))
+        .map_err(|error| match is_given_up.load(Ordering::Relaxed) {
+            // Whatever became of the error on its way.
+            true => BrokenOff::error(format_args!("cannot make {}", to.display())),
+            false => named("cannot make", to, &error),
+        })
 }
 
 /// A file under its temporary name. It is removed unless it gets its final one.
@@ -143,7 +147,7 @@ struct Guard<'a> {
 impl Guard<'_> {
     fn check(&self) -> io::Result<()> {
         match self.is_given_up.load(Ordering::Relaxed) {
-            true => Err(io::Error::new(BROKEN_OFF, "it was broken off")),
+            true => Err(BrokenOff::error("it is not wanted any more")),
             false => Ok(()),
         }
     }
@@ -205,6 +209,31 @@ mod tests {
     impl Derive for Copy {
         fn derive(&mut self, files: DeriveFiles<'_>) -> io::Result<()> {
             io::copy(files.from, files.to).map(drop)
+        }
+    }
+
+    /// Fails as a file of a network file system may.
+    #[derive(Debug)]
+    struct TimesOut;
+
+    impl Derive for TimesOut {
+        fn derive(&mut self, _: DeriveFiles<'_>) -> io::Result<()> {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_times_out_is_not_taken_for_a_derivation_that_is_broken_off() {
+        for is_given_up in [false, true] {
+            let folder = folder();
+            let paths = (&*folder.path().join("from"), &*folder.path().join("to"));
+            let given_up = AtomicBool::new(is_given_up);
+            let mut reserve = Reserve::new(Some(0));
+            let made = derive(paths, &mut TimesOut, &mut reserve, &given_up);
+            let error = made.expect_err("it fails");
+            assert_eq!(BrokenOff::is(&error), is_given_up, "{error}");
+            assert!(error.to_string().contains("cannot make"), "{error}");
+            assert_eq!(names(folder.path()), ["from"]);
         }
     }
 
