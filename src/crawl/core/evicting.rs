@@ -33,6 +33,7 @@ impl<I: Io> Core<I> {
         self.frontier.set_spilled(self.spill.len());
         self.wakeups.turn_again_if(goes_on);
     }
+
     /// The names of the scopes for which requests that leave memory have waited.
     fn scopes_at_rest(&self, evicted: &Evicted) -> ScopeNames {
         let mut names = ScopeNames::default();

@@ -91,7 +91,7 @@ impl<I: Io> Core<I> {
                 let is_wanted = |host: &str| fits(pattern, host);
                 if self.frontier.advance_longest(progress, is_wanted) {
                     let progress = std::mem::replace(progress, LongestQueues::new(0));
-                    let queues = self.frontier.longest(progress).into_iter();
+                    let queues = self.frontier.longest(progress, is_wanted).into_iter();
                     let queues = queues.map(Found::Queue);
                     let queues = Description::new("{\"queues\":[".to_owned(), queues);
                     *subject = Subject::Found(queues);
@@ -102,8 +102,8 @@ impl<I: Io> Core<I> {
                 if (self.throttle).advance_search(progress, is_wanted, self.now) {
                     let progress =
                         std::mem::replace(progress, ScopeSearch::new(ScopeState::Any, 0));
-                    let names = self.throttle.found(progress).into_iter();
-                    let scopes = names.map(Found::Scope);
+                    let names = self.throttle.found(progress, is_wanted, self.now);
+                    let scopes = names.into_iter().map(Found::Scope);
                     let scopes = Description::new("{\"scopes\":[".to_owned(), scopes);
                     *subject = Subject::Found(scopes);
                 }

@@ -79,16 +79,23 @@ impl Frontier {
         false
     }
 
-    /// The queues that a search has found, the longest first, without those that were closed since.
-    pub fn longest(&self, search: LongestQueues) -> Vec<LongQueue> {
+    /// The queues that a search has found, the longest first, without those that were closed since. `is_wanted`: as in
+    /// the search. The number of a lane that was closed may be another's by now.
+    pub fn longest(
+        &self,
+        search: LongestQueues,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Vec<LongQueue> {
         let sorted = search.top.into_sorted_vec().into_iter();
         let lanes = sorted.map(|Reverse((_, lane))| lane);
         let open = lanes.filter(|lane| self.lanes[lane.0 as usize].state != LaneState::Closed);
-        open.map(|lane| LongQueue {
-            origin: self.origin_text(lane),
-            lane,
-        })
-        .collect()
+        let wanted = open.filter(|lane| is_wanted(self.origin_host(*lane)));
+        wanted
+            .map(|lane| LongQueue {
+                origin: self.origin_text(lane),
+                lane,
+            })
+            .collect()
     }
 
     /// Whether a queue that was found has not been closed since.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::super::scope::Scope;
 use super::Throttle;
 use crate::base::ids::ScopeId;
 use crate::base::time::Instant;
@@ -26,6 +27,15 @@ impl ScopeState {
         ("full", ScopeState::Full),
         ("any", ScopeState::Any),
     ];
+
+    /// The rank of a scope in this state; `None`: it is in another.
+    fn rank_of(self, scope: &Scope, now: Instant) -> Option<u64> {
+        match self {
+            ScopeState::Held => scope.is_held(now).then(|| scope.departs_at().as_nanos()),
+            ScopeState::Full => (!scope.has_free_slot()).then(|| scope.in_flight.into()),
+            ScopeState::Any => Some(scope.lanes.into()),
+        }
+    }
 }
 
 /// The search for scopes.
@@ -76,11 +86,8 @@ impl Throttle {
             let Some(scope) = self.scope_table.get(id) else {
                 continue;
             };
-            let rank = match search.state {
-                ScopeState::Held if scope.is_held(now) => scope.departs_at().as_nanos(),
-                ScopeState::Full if !scope.has_free_slot() => scope.in_flight.into(),
-                ScopeState::Any => scope.lanes.into(),
-                ScopeState::Held | ScopeState::Full => continue,
+            let Some(rank) = search.state.rank_of(scope, now) else {
+                continue;
             };
             let is_full = search.top.len() == search.most;
             let last = search.top.peek().map(|Reverse((rank, _))| *rank);
@@ -99,20 +106,30 @@ impl Throttle {
         false
     }
 
-    /// The names of the scopes that a search has found, the first by rank first, without those that were evicted
-    /// since.
-    pub(crate) fn found(&self, search: ScopeSearch) -> Vec<String> {
+    /// The names of the scopes that a search has found, the first by rank first: those that are in the state now.
+    /// `is_wanted`: as in the search. The id of a scope that was evicted since may be another's by now.
+    pub(crate) fn found(
+        &self,
+        search: ScopeSearch,
+        is_wanted: impl Fn(&str) -> bool,
+        now: Instant,
+    ) -> Vec<String> {
         let sorted = search.top.into_sorted_vec().into_iter();
         let ids = sorted.map(|Reverse((_, id))| id);
-        let live = ids.filter(|id| self.scope_table.get(*id).is_some());
-        live.map(|id| self.scope_table.name(id).to_owned())
-            .collect()
+        let in_state = ids.filter(|id| {
+            let scope = self.scope_table.get(*id);
+            scope.is_some_and(|scope| search.state.rank_of(scope, now).is_some())
+        });
+        let names = in_state.map(|id| self.scope_table.name(id));
+        let wanted = names.filter(|name| is_wanted(name));
+        wanted.map(str::to_owned).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::time::Duration;
 
     use super::*;
     use crate::throttle::settings::ThrottleSettings;
@@ -141,6 +158,39 @@ mod tests {
         }
         assert_eq!(all, 2_000);
         assert!(steps > 7, "{steps}");
-        assert_eq!(throttle.found(search), [] as [&str; 0]);
+        let found = throttle.found(search, |_| true, Instant::START);
+        assert_eq!(found, [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_scope_that_has_the_id_of_an_evicted_one_is_found_only_if_it_is_wanted() {
+        let mut throttle = Throttle::new(ThrottleSettings::default(), 1, Instant::START);
+        let is_wanted = |name: &str| name.ends_with(".a.example");
+        let far = Instant::START + Duration::from_secs(3600);
+        let add = |throttle: &mut Throttle, name: &str, is_held: bool| {
+            let id = throttle.scope(name);
+            if is_held {
+                throttle.hold(id, far, Instant::START);
+            }
+            id
+        };
+        let first = ["1.a.example", "2.a.example", "3.a.example"];
+        let first = first.map(|name| add(&mut throttle, name, true));
+        let mut search = ScopeSearch::new(ScopeState::Held, 10);
+        assert!(throttle.advance_search(&mut search, is_wanted, Instant::START));
+        // One is free of its hold, and two others have the ids of evicted ones.
+        let last = far + Duration::from_secs(1);
+        for id in &first {
+            assert!(throttle.evict_if_blank(*id, last));
+        }
+        let again = ["4.a.example", "5.b.example", "6.a.example"];
+        let mut ids = Vec::new();
+        for (name, is_held) in again.into_iter().zip([true, true, false]) {
+            ids.push(add(&mut throttle, name, is_held));
+        }
+        ids.sort_unstable();
+        assert_eq!(ids, first, "ids are used again");
+        let found = throttle.found(search, is_wanted, Instant::START);
+        assert_eq!(found, ["4.a.example"]);
     }
 }
