@@ -319,7 +319,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("samples", "network output steering"),
     ("scope_orders", "throttle orders steering"),
     ("scopes", "work frontier throttle steering"),
-    ("searching", "frontier throttle network steering"),
+    ("searching", "frontier throttle network spill steering"),
     ("seen", "control frontier journal"),
     ("set_up", ""),
     ("spilling", "frontier network journal spill steering"),

@@ -26,7 +26,7 @@ mod saved_robots;
 pub mod settings;
 
 pub use lanes::{
-    ActiveLimits, Evicted, Frontier, HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX, LaneChange, LaneView,
-    LaneWait, LongQueue, LongestQueues, NewLane, Next, OriginView, QueuedUrl, RobotsView, TURN,
-    Unsent, UrlSearch,
+    ActiveLimits, Elsewhere, Evicted, Frontier, HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX, LaneChange,
+    LaneView, LaneWait, LongQueue, LongestQueues, NewLane, Next, OriginView, QueuedUrl, RobotsView,
+    TURN, Unsent, UrlSearch,
 };

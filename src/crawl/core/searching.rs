@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::admin::response::Response;
 use crate::admin::routes::Call;
+use crate::base::keys::OriginKey;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::core::host_view::lane_wait;
 use crate::crawl::core::url_search::SearchStep;
 use crate::crawl::core::views::{fits, limit_of, pattern_of};
 use crate::crawl::steering::{Asked, Description, Found, Search, Subject};
-use crate::frontier::{LongQueue, LongestQueues};
+use crate::frontier::{Elsewhere, LongQueue, LongestQueues};
 use crate::io::Io;
 use crate::throttle::engine::{ScopeSearch, ScopeState};
 
@@ -89,10 +90,15 @@ impl<I: Io> Core<I> {
             Subject::Url(question) => return self.advance_url(key, question),
             Subject::Queues(pattern, progress) => {
                 let is_wanted = |host: &str| fits(pattern, host);
-                if self.frontier.advance_longest(progress, is_wanted) {
+                let in_files = |origin: OriginKey| self.spill.requests_of(origin.0);
+                let in_files: Option<Elsewhere<'_>> = match self.spill.is_empty() {
+                    true => None,
+                    false => Some(&in_files),
+                };
+                if (self.frontier).advance_longest(progress, is_wanted, in_files) {
                     let progress = std::mem::replace(progress, LongestQueues::new(0));
-                    let queues = self.frontier.longest(progress, is_wanted).into_iter();
-                    let queues = queues.map(Found::Queue);
+                    let queues = self.frontier.longest(progress, is_wanted, in_files);
+                    let queues = queues.into_iter().map(Found::Queue);
                     let queues = Description::new("{\"queues\":[".to_owned(), queues);
                     *subject = Subject::Found(queues);
                 }
@@ -157,6 +163,7 @@ impl<I: Io> Core<I> {
         Some(json!({
             "origin": queue.origin,
             "queued": view.queued,
+            "in_files": queue.elsewhere,
             "in_flight": view.in_flight,
             "waits_for": lane_wait(view),
             "scopes": scopes,

@@ -285,7 +285,7 @@ impl StateContents {
         let restored = self.state.restored.iter();
         let facts = restored.flat_map(|left| left.facts.about(About::Scope));
         let mut forgotten = ForgottenNames::default();
-        for left in &self.state.restored {
+        if let Some(left) = &self.state.restored {
             let orders = left.facts.about(About::Forgotten);
             orders.for_each(|order| forgotten.restore(order.name, Wall(order.at)));
         }

@@ -14,7 +14,10 @@ use crate::state::record::SpilledBlock;
 pub struct Index {
     origins: ShardedTable<(u64, Packed)>,
     /// The blocks of origins that have several.
-    several: ShardedTable<(u64, Box<Blocks>)>,
+    several: ShardedTable<(u64, Box<Several>)>,
+    /// Bytes and requests of all blocks.
+    bytes: u64,
+    requests: u64,
     /// Origins that wait for their turn, by priority. Some may have no such block any more.
     lines: PriorityQueue<u64>,
     /// Priorities by their numbers.
@@ -23,6 +26,14 @@ pub struct Index {
 
 /// The blocks of an origin: the highest priority first, in a priority the one that was written first.
 type Blocks = VecDeque<Packed>;
+
+/// The blocks of an origin that has, or had, several.
+#[derive(Debug)]
+struct Several {
+    blocks: Blocks,
+    /// Their bytes.
+    bytes: u64,
+}
 
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +74,9 @@ impl Index {
         let priority = self.priority_number(block.priority);
         let packed = Packed::new(block, priority);
         let origin = block.origin;
+        let bytes = packed.bytes();
+        self.bytes += bytes;
+        self.requests += block.requests;
         let shard = self.origins.shard_with_room(origin, |(key, _)| *key);
         match shard.entry(origin, |(key, _)| *key == origin, |(key, _)| *key) {
             Entry::Vacant(slot) => {
@@ -72,11 +86,16 @@ impl Index {
             Entry::Occupied(mut slot) => {
                 let first = std::mem::replace(&mut slot.get_mut().1, SEVERAL);
                 if first != SEVERAL {
-                    let blocks = Box::new(Blocks::from([first]));
+                    let blocks = Box::new(Several {
+                        blocks: Blocks::from([first]),
+                        bytes: first.bytes(),
+                    });
                     let several = self.several.shard_with_room(origin, |(key, _)| *key);
                     several.insert_unique(origin, (origin, blocks), |(key, _)| *key);
                 }
-                let (blocks, priorities) = self.blocks_mut(origin);
+                let (several, priorities) = self.several_mut(origin);
+                several.bytes += bytes;
+                let blocks = &mut several.blocks;
                 let before = |other: &Packed| {
                     other.priority_in(priorities) >= packed.priority_in(priorities)
                 };
@@ -122,7 +141,8 @@ impl Index {
     pub fn locations(&self) -> Vec<Location> {
         let single = self.origins.iter().map(|(_, packed)| *packed);
         let single = single.filter(|packed| *packed != SEVERAL);
-        let several = self.several.iter().flat_map(|(_, blocks)| blocks.iter());
+        let several = self.several.iter();
+        let several = several.flat_map(|(_, several)| several.blocks.iter());
         let all = single.chain(several.copied());
         let mut locations: Vec<Location> = all.map(Packed::location).collect();
         locations.sort_unstable_by_key(|location| (location.file, location.offset));
@@ -137,6 +157,23 @@ impl Index {
             Some((_, SEVERAL)) => self.blocks(origin).iter().copied().collect(),
             Some((_, packed)) => vec![*packed],
         }
+    }
+
+    /// Roughly how many requests an origin has: as many as its blocks have by their bytes, and at least one if it has a
+    /// block.
+    pub fn requests_of(&self, origin: u64) -> u64 {
+        let shard = self.origins.shard(origin);
+        let bytes = match shard.find(origin, |(key, _)| *key == origin) {
+            None => return 0,
+            Some((_, SEVERAL)) => {
+                let several = self.several.shard(origin);
+                let found = several.find(origin, |(key, _)| *key == origin);
+                found.expect("it has several blocks").1.bytes
+            }
+            Some((_, packed)) => packed.bytes(),
+        };
+        let requests = u128::from(bytes) * u128::from(self.requests) / u128::from(self.bytes);
+        u64::try_from(requests).unwrap_or(u64::MAX).max(1)
     }
 
     /// The priority of an origin's block at this location, if it has one there.
@@ -170,31 +207,43 @@ impl Index {
             return;
         };
         if *packed != SEVERAL {
+            self.bytes = self.bytes - packed.bytes() + to.bytes();
             *packed = to;
             return;
         }
-        let (blocks, _) = self.blocks_mut(origin);
-        if let Some(packed) = blocks.iter_mut().find(is_it) {
-            *packed = to;
+        let (several, _) = self.several_mut(origin);
+        if let Some(packed) = several.blocks.iter_mut().find(is_it) {
+            let before = std::mem::replace(packed, to).bytes();
+            several.bytes = several.bytes - before + to.bytes();
+            self.bytes = self.bytes - before + to.bytes();
         }
     }
 
-    /// Removes the first block of an origin with this priority.
-    pub fn remove_first(&mut self, origin: u64, priority: i32) {
+    /// Removes the first block of an origin with this priority, which has so many requests.
+    pub fn remove_first(&mut self, origin: u64, priority: i32, requests: u64) {
         let shard = self.origins.shard_mut(origin);
         let Ok(slot) = shard.find_entry(origin, |(key, _)| *key == origin) else {
             return;
         };
-        if slot.get().1 != SEVERAL {
+        let packed = slot.get().1;
+        if packed != SEVERAL {
             slot.remove();
+            self.bytes -= packed.bytes();
+            self.requests -= requests;
             return;
         }
-        let (blocks, priorities) = self.blocks_mut(origin);
-        if let Some(at) = first_of(blocks, priority, priorities) {
-            blocks.remove(at);
+        let (several, priorities) = self.several_mut(origin);
+        let at = first_of(&several.blocks, priority, priorities);
+        let removed = at.and_then(|at| several.blocks.remove(at));
+        let bytes = removed.map_or(0, Packed::bytes);
+        several.bytes -= bytes;
+        let is_empty = several.blocks.is_empty();
+        if removed.is_some() {
+            self.bytes -= bytes;
+            self.requests -= requests;
         }
-        if blocks.is_empty() {
-            let same = |entry: &(u64, Box<Blocks>)| entry.0 == origin;
+        if is_empty {
+            let same = |entry: &(u64, Box<Several>)| entry.0 == origin;
             if let Ok(slot) = self.several.shard_mut(origin).find_entry(origin, same) {
                 slot.remove();
             }
@@ -227,15 +276,15 @@ impl Index {
     fn blocks(&self, origin: u64) -> &Blocks {
         let several = self.several.shard(origin);
         let found = several.find(origin, |(key, _)| *key == origin);
-        &found.expect("it has several blocks").1
+        &found.expect("it has several blocks").1.blocks
     }
 
     /// The same, with the priorities by their numbers.
-    fn blocks_mut(&mut self, origin: u64) -> (&mut Blocks, &[i32]) {
+    fn several_mut(&mut self, origin: u64) -> (&mut Several, &[i32]) {
         let several = self.several.shard_mut(origin);
         let found = several.find_mut(origin, |(key, _)| *key == origin);
-        let (_, blocks) = found.expect("it has several blocks");
-        (blocks, &self.priorities)
+        let (_, several) = found.expect("it has several blocks");
+        (several, &self.priorities)
     }
 
     /// The number of a priority. Beyond 255 different ones, that of the nearest.
@@ -272,6 +321,11 @@ impl Packed {
     /// The priority, from those by their numbers.
     fn priority_in(self, priorities: &[i32]) -> i32 {
         priorities[self.priority()]
+    }
+
+    /// Its bytes, or up to a quarter more.
+    fn bytes(self) -> u64 {
+        self.location().length_max
     }
 
     /// The location.
@@ -363,7 +417,7 @@ mod tests {
                 let is_first = index.add(&block(origin, priority, 3, offset));
                 assert_eq!(is_first, before == 1);
             } else if !blocks.is_empty() {
-                index.remove_first(origin, priority);
+                index.remove_first(origin, priority, 1);
                 blocks.pop_front();
             }
             let first = index
@@ -376,6 +430,18 @@ mod tests {
             let highest = filled.map(|((_, priority), _)| priority.0).next();
             assert_eq!(index.highest(origin), highest);
             assert_eq!(index.has(origin), highest.is_some());
+            let count: usize = (model
+                .range((origin, Reverse(i32::MAX))..=(origin, Reverse(i32::MIN))))
+            .map(|(_, blocks)| blocks.len())
+            .sum();
+            let roughly = index.requests_of(origin) as usize;
+            // Later blocks of this test are longer.
+            assert!(
+                (count / 4..=1 + 4 * count).contains(&roughly),
+                "{roughly} of {count}"
+            );
+            let all: usize = model.values().map(VecDeque::len).sum();
+            assert_eq!(index.requests, all as u64);
         }
     }
 
@@ -403,7 +469,7 @@ mod tests {
         }
         let mut blocks = Vec::new();
         while let Some(priority) = index.highest(1) {
-            index.remove_first(1, priority);
+            index.remove_first(1, priority, 1);
             blocks.push(priority);
         }
         assert_eq!(blocks.len(), 300);

@@ -214,6 +214,15 @@ impl Spill {
         })
     }
 
+    /// Roughly how many requests an origin has here, as far as they are not in memory.
+    pub fn requests_of(&self, origin: u64) -> u64 {
+        self.open.as_ref().map_or(0, |open| {
+            let writing = open.writing.as_ref();
+            let writing = writing.map_or(0, |blocks| blocks.tail().requests_of(origin));
+            open.index.requests_of(origin) + writing + open.tail.requests_of(origin)
+        })
+    }
+
     /// Number of requests.
     pub fn len(&self) -> usize {
         self.open.as_ref().map_or(0, |open| open.requests as usize)
@@ -624,8 +633,8 @@ impl Open {
 
     /// The requests of a block are in memory: it does not count any more.
     fn take(&mut self, read: &SpilledRequests) {
-        self.index.remove_first(read.origin, read.priority);
         let count = read.entries.len() as u64;
+        self.index.remove_first(read.origin, read.priority, count);
         self.requests -= count;
         self.files.count_out(read.file, read.length_max);
         if self.files.becomes_sparse(read.file) {

@@ -134,6 +134,12 @@ impl Tail {
         self.origins.contains_key(&origin)
     }
 
+    /// How many requests of an origin are in no block.
+    pub fn requests_of(&self, origin: u64) -> u64 {
+        let line = self.origins.get(&origin);
+        line.map_or(0, |line| line.count.into())
+    }
+
     /// Number of requests, also of those that are in a block.
     pub fn len(&self) -> usize {
         self.requests.len()

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::base::keys::OriginKey;
 use crate::crawl::config::Config;
 use crate::crawl::core::tests::trial::{config, run_for, web_resolver};
 use crate::crawl::journal::state::State;
 use crate::crawl::{Crawler, Parts, Turn};
+use crate::frontier::LongestQueues;
 use crate::frontier::request::Request;
 use crate::io::sim::web::{Reply, Web};
 use crate::io::sim::{Faults, Sim};
@@ -139,4 +141,27 @@ fn what_rests_in_a_file_goes_on_once_the_pace_that_was_learned_is_forgotten() {
         run_for(&mut crawler, Duration::from_secs(60));
         assert_eq!(sent(&web), PAGES as usize + 1, "{name}");
     }
+}
+
+#[test]
+fn the_longest_queue_is_that_with_most_requests_in_memory_and_in_files() {
+    let web = Web::new(|_| Reply::text("").after(Duration::from_secs(5)));
+    let mut crawler = crawl(&web, |_| {});
+    let many = (0..2_000).map(|page| format!("http://many.test/{page}"));
+    let few =
+        (0..20).flat_map(|host| (0..30).map(move |page| format!("http://few{host}.test/{page}")));
+    for url in few.chain(many) {
+        crawler.submit(Request::get(url)).expect("it is a URL");
+    }
+    run_for(&mut crawler, Duration::from_secs(60));
+    let core = &crawler.core;
+    let in_files = |origin: OriginKey| core.spill.requests_of(origin.0);
+    let mut search = LongestQueues::new(3);
+    while !(core.frontier).advance_longest(&mut search, |_| true, Some(&in_files)) {}
+    let queues = core.frontier.longest(search, |_| true, Some(&in_files));
+    assert_eq!(queues[0].origin, "http://many.test", "{queues:?}");
+    let queued = core.frontier.lane_view(queues[0].lane).queued;
+    let all = queued as u64 + queues[0].elsewhere;
+    assert!(queued < 1_000, "most wait in files: {queued}");
+    assert!((1_000..3_000).contains(&all), "{all}");
 }
