@@ -272,7 +272,7 @@ const TOUCHED: &[(&str, &str)] = &[
         "cancelling",
         "work frontier throttle flights network journal",
     ),
-    ("commands", "control work frontier throttle outage pages"),
+    ("commands", "control work throttle outage pages"),
     (
         "connecting",
         "workload frontier throttle flights network output",
@@ -312,6 +312,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("progress", "control throttle network output journal spill"),
     ("reading", "control workload flights network output"),
     ("reloading", "control journal orders overrides steering"),
+    ("removing", "work frontier throttle orders"),
     ("report", "control workload work throttle network output"),
     ("restoring", "work frontier requests network journal"),
     ("rotating", "output journal"),

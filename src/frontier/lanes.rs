@@ -39,6 +39,7 @@ pub use self::eviction::Evicted;
 pub use self::lifecycle::NewLane;
 pub use self::longest::{Elsewhere, LongQueue, LongestQueues};
 pub use self::priorities::{HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX};
+pub use self::removal::Removal;
 pub use self::searching::{QueuedUrl, UrlSearch};
 pub use self::views::{LaneView, LaneWait, OriginView, RobotsView};
 

@@ -27,6 +27,6 @@ pub mod settings;
 
 pub use lanes::{
     ActiveLimits, Elsewhere, Evicted, Frontier, HOST_PRIORITIES_MAX, HOST_PRIORITY_MAX, LaneChange,
-    LaneView, LaneWait, LongQueue, LongestQueues, NewLane, Next, OriginView, QueuedUrl, RobotsView,
-    TURN, Unsent, UrlSearch,
+    LaneView, LaneWait, LongQueue, LongestQueues, NewLane, Next, OriginView, QueuedUrl, Removal,
+    RobotsView, TURN, Unsent, UrlSearch,
 };

@@ -66,6 +66,7 @@ impl<I: Io> Core<I> {
     /// Ends the attempts in flight. They are still to be fetched, so they are kept for `pending.jsonl`,
     /// unless the submitter is notified of the end.
     pub fn cancel_all(&mut self) {
+        self.finish_removals();
         self.requeue_suspects();
         self.cancel_unsent();
         self.keep_offers();

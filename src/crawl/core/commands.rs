@@ -67,8 +67,8 @@ impl<I: Io> Core<I> {
     pub fn cancel_all_of(&mut self, ids: &BTreeSet<u64>, scopes: &[ScopeId]) {
         self.cancel_requests(ids, scopes);
         if self.work.has_many_cancelled_scopes() {
-            let lowest_outside = match self.has_spilled() {
-                // It is not looked for in the files.
+            let lowest_outside = match self.has_spilled() || self.is_removing() {
+                // It is not looked for in the files, nor in all queues.
                 true => Some(1),
                 false => self.control.lowest_number(),
             };
@@ -90,15 +90,7 @@ impl<I: Io> Core<I> {
             }
             self.end_by_order(removed.job, Vec::new(), ids);
         }
-        let queued = self.frontier.extract(
-            |id| ids.contains(&id),
-            |lane| is_under(&self.throttle, lane, scopes),
-        );
-        self.update_lanes();
-        for (lane, job) in queued {
-            let names = self.lane_scope_names(lane);
-            self.end_by_order(job, names, ids);
-        }
+        self.end_queued(ids, scopes);
         // What was received of a reply may be long: then it is among those that are processed.
         self.cancel_flights(ids, scopes);
         let throttle = &self.throttle;

@@ -12,6 +12,10 @@ impl<I: Io> Core<I> {
             // How long a lane waits is known when all scopes have the present settings.
             return;
         }
+        if self.is_removing() {
+            // What was cancelled is looked for in memory.
+            return;
+        }
         let mut evicted = Vec::new();
         let (throttle, now) = (&self.throttle, self.now);
         let pace = |lane| throttle.pace_of_lane(lane, now);

@@ -66,6 +66,11 @@ impl<I: Io> Core<I> {
         } else {
             None
         };
+        if self.is_removing() && self.end_cancelled_of(lane) {
+            // More of them end when its turn comes again.
+            self.throttle.cancel(ticket, self.now);
+            return self.offer_or_close(lane);
+        }
         for _ in 0..UNSENT_PER_RELEASE {
             let next = self.frontier.next(lane, self.now);
             self.pages.spend_on_rules(self.frontier.take_rule_steps());

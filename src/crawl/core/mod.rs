@@ -50,6 +50,7 @@ mod set_up;
 mod signals;
 mod spilling;
 mod evicting;
+mod removing;
 mod keeping;
 mod starting;
 mod url_places;
@@ -230,6 +231,7 @@ impl<I: Io> Core<I> {
         self.advance_seen();
         self.advance_spill();
         self.advance_scope_orders();
+        self.advance_removals();
         if self.control.phase().is_fetching() {
             self.forget_orders();
         }

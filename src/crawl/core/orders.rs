@@ -1,13 +1,14 @@
 //! Orders given while the crawl runs, as far as they are not carried out at once: recorded, so that later runs
 //! follow them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use log::LevelFilter;
 
 use crate::base::time::Instant;
 use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, ScopeOrder};
 use crate::crawl::core::Core;
+use crate::crawl::core::removing::Removing;
 use crate::crawl::steering::Asked;
 use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
@@ -24,6 +25,8 @@ pub struct Orders {
     pub reloading: Option<Reloading>,
     /// Orders to forget what was learned of many scopes, until all were visited.
     pub forgetting: Vec<ForgetOrder>,
+    /// Cancellations of queued requests that go on.
+    pub removals: VecDeque<Removing>,
     /// The settings that scopes were given, in this run and in earlier ones.
     pub scopes: BTreeMap<String, ScopePatch>,
     /// The level of the log that was ordered in an earlier run.
@@ -157,6 +160,13 @@ impl<I: Io> Core<I> {
         self.work.end(job, scopes, cancelled());
     }
 
+    /// Requests are cancelled that may be queued. Those that are not are forgotten later.
+    pub fn record_cancels(&mut self, numbers: &BTreeSet<u64>) {
+        for number in numbers {
+            self.record_cancel(*number);
+        }
+    }
+
     /// A request is cancelled whose result the sink has not got.
     pub fn record_cancel(&mut self, number: u64) {
         if self.journal.is_on() && self.orders.recorded_cancels.insert(number) {
@@ -180,6 +190,9 @@ impl<I: Io> Core<I> {
 
     /// Forgets cancellations that have no request any more.
     pub fn forget_orders(&mut self) {
+        if self.is_removing() {
+            return;
+        }
         self.forget_cancels();
         if self.work.has_cancelled_scopes() && self.are_scopes_known() {
             self.review_cancelled_scopes(None);

@@ -64,6 +64,8 @@ impl<I: Io> Core<I> {
     }
 
     fn advance_draining(&mut self, reason: FinishReason, mut until: Instant, mut is_stopped: bool) {
+        // What is left in queues is still to be fetched.
+        self.finish_removals();
         if let Some(grace) = self.control.poll_stop() {
             until = until.min(self.now + grace);
             is_stopped = true;

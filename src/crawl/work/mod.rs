@@ -281,6 +281,11 @@ impl Work {
         self.cancelled_scopes.add(name, until);
     }
 
+    /// The last number of the requests of a scope that are cancelled; `None`: it is not.
+    pub fn cancelled_until(&self, name: &str) -> Option<u64> {
+        self.cancelled_scopes.until(name)
+    }
+
     /// Whether so many scopes were cancelled that they are to be reviewed.
     pub fn has_many_cancelled_scopes(&self) -> bool {
         self.cancelled_scopes.are_many()

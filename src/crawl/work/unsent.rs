@@ -122,6 +122,11 @@ impl Default for CancelledScopes {
 }
 
 impl CancelledScopes {
+    /// The last number of the requests of a scope that are cancelled.
+    pub fn until(&self, name: &str) -> Option<u64> {
+        self.until.get(name).copied()
+    }
+
     /// A scope's requests up to this number are cancelled.
     pub fn add(&mut self, name: String, until: u64) {
         self.until.insert(name, until);

@@ -186,7 +186,7 @@ mod tests {
     use crate::base::secret::Secret;
     use crate::base::time::Instant;
     use crate::frontier::job::Job;
-    use crate::frontier::lanes::Next;
+    use crate::frontier::lanes::{Next, Removal};
     use crate::frontier::settings::FrontierSettings;
 
     fn job(id: u64, priority: i32) -> Job {
@@ -254,8 +254,9 @@ mod tests {
                     popped.push(job);
                 }
                 if rng.chance(0.1) {
-                    let out = frontier.extract(|root| root % 97 == 0 && root != wanted, |_| false);
-                    drop(out);
+                    let mut removal = Removal::default();
+                    let is_out = |root: u64| root.is_multiple_of(97) && root != wanted;
+                    while !frontier.advance_removal(&mut removal, is_out, |_| None).1 {}
                 }
                 has_left |= popped.iter().any(|job| job.id == wanted);
                 for job in popped {
