@@ -318,6 +318,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("rotating", "output journal"),
     ("runs", "control frontier throttle network output"),
     ("samples", "network output steering"),
+    ("scope_log", "throttle network output orders"),
     ("scope_orders", "throttle orders steering"),
     ("scopes", "work frontier throttle steering"),
     ("searching", "frontier throttle network spill steering"),

@@ -126,7 +126,7 @@ class Auditor:
                 self.runs[-1][1] = at
             elif event in ("scope", "scopes"):
                 of = {**(before := self.changes[-1][1]).of, "default": line.get("default", before.of["default"])}
-                scopes = line["scopes"] if event == "scopes" else {**before.scopes, line["scope"]: line["settings"]}
+                scopes = {**line.get("scopes", before.scopes), **line.get("changed", {line.get("scope"): line.get("settings")})}
                 self.changes.append((at, Settings(of, {name: entry for name, entry in scopes.items() if entry})))
             else:
                 self.runs.extend([[at, NEVER, line]] if event == "start" else [])

@@ -67,7 +67,11 @@ enum Line {
     Scopes {
         at: Time,
         default: Entry,
-        scopes: BTreeMap<String, Entry>,
+        /// All entries: of older crawls.
+        scopes: Option<BTreeMap<String, Entry>>,
+        /// Entries that have changed; `None`: they are gone.
+        #[serde(default)]
+        changed: BTreeMap<String, Option<Entry>>,
     },
     Scope {
         at: Time,
@@ -129,13 +133,15 @@ impl RunLog {
                 at,
                 default,
                 scopes,
+                changed,
             } => {
                 let (_, before) = self.changes.last().ok_or("there is no start before")?;
-                let after = Settings {
-                    default,
-                    scopes,
-                    ..Settings::clone(before)
-                };
+                let mut after = Settings::clone(before);
+                after.default = default;
+                after.scopes = scopes.unwrap_or(after.scopes);
+                for (name, entry) in changed {
+                    after.set_entry(name, entry);
+                }
                 self.changes.push((at, Arc::new(after)));
             }
             Line::Scope {
@@ -145,10 +151,7 @@ impl RunLog {
             } => {
                 let (_, before) = self.changes.last().ok_or("there is no start before")?;
                 let mut after = Settings::clone(before);
-                match settings {
-                    Some(entry) => after.scopes.insert(scope, entry),
-                    None => after.scopes.remove(&scope),
-                };
+                after.set_entry(scope, settings);
                 self.changes.push((at, Arc::new(after)));
             }
             Line::End { at, reason } => {

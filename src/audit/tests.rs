@@ -170,6 +170,31 @@ fn an_order_on_the_default_counts_from_its_line_on_and_exclusions_stay() {
 }
 
 #[test]
+fn an_order_on_a_pattern_changes_the_entries_of_its_line_and_no_others() {
+    let scopes = [("*.b.test", 1.0), ("c.b.test", 1.0), ("d.test", 2.0)];
+    let changed = json!({"*.b.test": entry(3.0), "c.b.test": null, "e.b.test": entry(4.0)});
+    let runs = [
+        start(settings(9.0, &scopes)),
+        json!({"event": "scopes", "at": at(5_000), "default": entry(9.0), "changed": changed}),
+    ];
+    let log = RunLog::read(text(&runs).as_bytes()).expect("it is in memory");
+    let gap = |number, scope| {
+        let limits = log.settings(number).limits_of(scope);
+        limits.map(|limits| limits.gap.div_ceil(1_000_000_000))
+    };
+    for (scope, before, after) in [
+        ("a.b.test", 1, 3),
+        ("c.b.test", 1, 3),
+        ("e.b.test", 1, 4),
+        ("d.test", 2, 2),
+        ("x.test", 9, 9),
+    ] {
+        let gaps = [gap(0, scope), gap(1, scope)];
+        assert_eq!(gaps, [Some(before), Some(after)], "{scope}");
+    }
+}
+
+#[test]
 fn the_narrowest_entry_of_a_scope_applies() {
     let scopes = [
         ("a.b.test", 1.0),

@@ -20,6 +20,7 @@ mod accounts;
 mod median;
 mod mixed;
 mod places;
+mod profiles;
 mod findings;
 mod forgotten;
 mod answers;
@@ -38,9 +39,8 @@ mod tickets;
 mod view;
 mod visits;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::Arc;
 
 pub use self::accounts::Account;
 pub(crate) use self::forgotten::ForgottenNames;
@@ -55,14 +55,14 @@ use self::history::History;
 use self::lanes::Lane;
 use self::learned::LearnedLimits;
 use self::mixed::Priorities;
+use self::profiles::Profiles;
 use self::saved::{SavedScopes, UnsavedScopes};
 use self::scope_table::ScopeTable;
-use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
 use self::visits::Visits;
 use super::cause::WaitCause;
 use super::decision::Decision;
-use super::scope::{Change, NO_INDEX, NOT_CAPPED, Profile, Queued, Scope};
+use super::scope::{Change, NO_INDEX, NOT_CAPPED, Queued, Scope};
 use super::settings::ThrottleSettings;
 use super::signal::Feedback;
 use super::strategies::Strategies;
@@ -78,8 +78,7 @@ use crate::base::wheel::PacingWheel;
 /// Decides when each lane may send.
 pub struct Throttle {
     settings: ThrottleSettings,
-    default: Arc<Profile>,
-    profiles: BTreeMap<String, Arc<Profile>>,
+    profiles: Profiles,
     strategies: Strategies,
     initial: Option<InitialFeedback>,
     /// The latest time known; the initial state of a new scope counts from it.
@@ -178,16 +177,9 @@ impl Throttle {
     /// until `set_secret` is called.
     pub fn new(settings: ThrottleSettings, seed: u64, start: Instant) -> Self {
         let secret = Secret::from_seed(seed);
-        let default = Arc::new(default_profile(&settings));
-        let profiles = settings
-            .scopes
-            .keys()
-            .map(|name| (name.clone(), Arc::new(profile(&settings, name))))
-            .collect();
         Throttle {
+            profiles: Profiles::new(&settings),
             settings,
-            default,
-            profiles,
             strategies: Strategies::default(),
             initial: None,
             clock: start,

@@ -22,6 +22,14 @@ impl Settings {
         below.or_else(|| entry("domain/*").filter(|_| self.is_domain(scope)))
     }
 
+    /// Replaces an entry; `None`: it is gone.
+    pub fn set_entry(&mut self, name: String, entry: Option<Entry>) {
+        match entry {
+            Some(entry) => self.scopes.insert(name, entry),
+            None => self.scopes.remove(&name),
+        };
+    }
+
     /// Whether a scope is a registrable domain, of which there are scopes.
     fn is_domain(&self, scope: &str) -> bool {
         let mapped = ["domain", "hierarchy"];

@@ -51,6 +51,7 @@ mod signals;
 mod spilling;
 mod evicting;
 mod removing;
+mod scope_log;
 mod keeping;
 mod starting;
 mod url_places;
@@ -232,6 +233,7 @@ impl<I: Io> Core<I> {
         self.advance_spill();
         self.advance_scope_orders();
         self.advance_removals();
+        self.advance_scope_log();
         if self.control.phase().is_fetching() {
             self.forget_orders();
         }

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use log::LevelFilter;
 
 use crate::base::time::Instant;
-use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, ScopeOrder};
+use crate::crawl::config::{ConfigError, DEFAULT_ENTRY, Problem, ScopeOrder, SettingSource};
 use crate::crawl::core::Core;
 use crate::crawl::core::removing::Removing;
+use crate::crawl::core::scope_log::ChangedEntries;
 use crate::crawl::steering::Asked;
 use crate::crawl::work::unsent::cancelled;
 use crate::frontier::job::Job;
@@ -25,6 +26,8 @@ pub struct Orders {
     pub reloading: Option<Reloading>,
     /// Orders to forget what was learned of many scopes, until all were visited.
     pub forgetting: Vec<ForgetOrder>,
+    /// An order about many scopes whose effects are to be logged.
+    pub unlogged: Option<ChangedEntries>,
     /// Cancellations of queued requests that go on.
     pub removals: VecDeque<Removing>,
     /// The settings that scopes were given, in this run and in earlier ones.
@@ -55,6 +58,17 @@ pub struct Reloading {
     pub asked: Option<Asked>,
 }
 
+/// Scopes that have settings of their own by orders: each takes about half a kilobyte, also of the state on disk.
+const SCOPES_MAX: usize = if cfg!(test) { 200 } else { 100_000 };
+
+fn too_many_scopes(name: &str) -> ConfigError {
+    let what =
+        format!("{SCOPES_MAX} scopes have settings by orders, and there is no room for more");
+    let mend = "withdraw those of others, give an order about a pattern, or add it to THROTTLING_SCOPES and reload";
+    let problem = Problem::new(what, mend).within(name);
+    problem.at(SettingSource::Program, "THROTTLING_SCOPES")
+}
+
 /// Cancellations that are forgotten in one turn.
 const FORGOTTEN_PER_TURN: usize = 256;
 
@@ -62,7 +76,7 @@ impl<I: Io> Core<I> {
     /// Replaces the settings of a scope from now on, in later runs, too.
     ///
     /// # Errors
-    /// A value out of range, also by what earlier patches of the default have set.
+    /// A value out of range, also by what earlier patches of the default have set; too many scopes.
     pub fn change_scope(
         &mut self,
         name: &str,
@@ -76,6 +90,9 @@ impl<I: Io> Core<I> {
             false => patch.clone(),
         };
         self.config.check_scope(name, &recorded)?;
+        if self.orders.scopes.len() >= SCOPES_MAX && !self.orders.scopes.contains_key(name) {
+            return Err(too_many_scopes(name));
+        }
         if self.journal.is_on() {
             let text = ScopeOrder::new(name, recorded.clone(), &self.config).to_text();
             let at = self.network.wall_at(now);
@@ -83,9 +100,9 @@ impl<I: Io> Core<I> {
                 .record_fact(About::ScopeSettings, name, at, text.as_bytes());
         }
         self.orders.scopes.insert(name.to_owned(), recorded);
-        self.throttle.set_scope(name, patch, now);
+        self.throttle.set_scope(name, patch.clone(), now);
         self.end_rests_of(name);
-        self.log_scope(name);
+        self.log_scope(name, Some(patch));
         Ok(())
     }
 
@@ -98,11 +115,10 @@ impl<I: Io> Core<I> {
         if self.journal.is_on() {
             self.record_order(About::ScopeSettings, name, &[]);
         }
-        self.throttle
-            .change_settings(&self.config.throttle, &self.orders.scopes, now);
-        self.throttle.refresh_named(name, now);
+        let (configured, ordered) = (&self.config.throttle, &self.orders.scopes);
+        self.throttle.withdraw_scope(name, configured, ordered, now);
         self.end_rests_of(name);
-        self.log_scope(name);
+        self.log_scope(name, None);
     }
 
     /// Forgets what was learned of a scope, of a pattern or of `default`. What rests in files because of that is looked

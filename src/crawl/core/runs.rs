@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::crawl::config::DEFAULT_ENTRY;
 use crate::crawl::core::Core;
 use crate::crawl::finish::FinishReason;
 use crate::io::Io;
@@ -37,38 +36,16 @@ impl<I: Io> Core<I> {
         if !self.output.run_log().is_on() {
             return;
         }
+        self.finish_scope_log();
         let at = self.network.wall_at(self.now).to_string();
         let line = json!({"event": "settings", "at": at, "settings": self.politeness()});
-        self.output.run_log_mut().add(&line);
-    }
-
-    /// Logs that the settings of a scope, of a pattern or of the default have changed.
-    pub fn log_scope(&mut self, name: &str) {
-        if !self.output.run_log().is_on() {
-            return;
-        }
-        let at = self.network.wall_at(self.now).to_string();
-        let own = self.throttle.entry_settings(name);
-        let covers_many = name == DEFAULT_ENTRY || name.contains('*');
-        let line = match covers_many {
-            // What entries lack comes from it.
-            true => json!({
-                "event": "scopes",
-                "at": at,
-                "default": of_entry(&self.throttle.default_settings()),
-                "scopes": self.entries(),
-            }),
-            false => {
-                let settings = own.map(|own| of_entry(&own));
-                json!({"event": "scope", "at": at, "scope": name, "settings": settings})
-            }
-        };
         self.output.run_log_mut().add(&line);
     }
 
     /// Logs the end of this run: nothing more is sent.
     pub fn log_end(&mut self, reason: FinishReason) {
         if self.output.run_log().is_on() {
+            self.finish_scope_log();
             let at = self.network.wall_at(self.network.clock()).to_string();
             let line = json!({"event": "end", "at": at, "reason": reason.as_str()});
             self.output.run_log_mut().add(&line);
@@ -122,7 +99,7 @@ impl<I: Io> Core<I> {
 }
 
 /// The settings of the scopes under an entry that limit what is sent.
-fn of_entry(entry: &EntrySettings) -> Value {
+pub fn of_entry(entry: &EntrySettings) -> Value {
     let of = &entry.settings;
     json!({
         "concurrency": of.concurrency,

@@ -29,11 +29,11 @@ impl Throttle {
             self.refresh_stale(id, self.clock);
             return id;
         }
-        let profile = Arc::clone(self.profile_of(name));
+        let profile = self.profiles.of(name, &self.settings);
         let custom = self.strategies.of(name, &profile.settings);
         let scope = self.begun(name, Scope::new(profile, custom));
         let id = self.scope_table.add(name, scope);
-        let configured = self.profiles.contains_key(name);
+        let configured = self.settings.scopes.contains_key(name);
         self.open_account(id, configured);
         self.restore_learned(id);
         let known = self.initial.as_ref().and_then(|known| known(name));
@@ -61,8 +61,7 @@ impl Throttle {
         {
             // Set explicitly, so that the scope never again counts as one with a quota only.
             patch.concurrency = Some(self.settings.default.concurrency);
-            let paced = Arc::new(profile(&self.settings, name));
-            self.profiles.insert(name.to_owned(), Arc::clone(&paced));
+            let paced = self.profiles.change(name, &self.settings);
             let strategy = self.strategies.of(name, &paced.settings);
             let now = self.clock;
             self.scope_mut(id).change(paced, strategy, now);
@@ -194,7 +193,7 @@ impl Throttle {
         adjust(&mut settings);
         let profile = Arc::new(Profile {
             is_implicit: true,
-            held_until: self.profile_of(name).held_until,
+            held_until: self.profiles.of(name, &self.settings).held_until,
             ..Profile::of(settings)
         });
         let scope = self.begun(name, Scope::new(profile, None));
@@ -238,8 +237,7 @@ impl Throttle {
         }
         if !covers_many_scopes(name) {
             if self.settings.scopes.contains_key(name) {
-                let fresh = profile(&self.settings, name);
-                self.profiles.insert(name.to_owned(), Arc::new(fresh));
+                self.profiles.change(name, &self.settings);
             }
             if let Some(id) = self.scope_table.find(name) {
                 self.refresh(id, now);
@@ -247,16 +245,25 @@ impl Throttle {
             return;
         }
         // Other scopes may inherit from this entry: those below a pattern, or all.
-        self.default = Arc::new(default_profile(&self.settings));
-        let entries: Vec<String> = self.settings.scopes.keys().cloned().collect();
-        for entry in entries {
-            let fresh = profile(&self.settings, &entry);
-            let known = self.profiles.get(&entry);
-            if known.is_none_or(|known| known.settings != fresh.settings) {
-                self.profiles.insert(entry, Arc::new(fresh));
-            }
-        }
+        self.profiles.change_all(&self.settings);
         self.begin_refresh(now);
+    }
+
+    /// Restores the configured settings of a scope, a pattern or `default`, whose order is not among `ordered` any more.
+    pub(crate) fn withdraw_scope(
+        &mut self,
+        name: &str,
+        configured: &ThrottleSettings,
+        ordered: &BTreeMap<String, ScopePatch>,
+        now: Instant,
+    ) {
+        let own = configured.scopes.get(name).cloned().unwrap_or_default();
+        if name == "default" || is_only_quota(name, &own) {
+            self.change_settings(configured, ordered, now);
+            self.refresh_named(name, now);
+        } else {
+            self.set_scope(name, own, now);
+        }
     }
 
     /// Replaces the configured settings of all scopes from now on, but for `ordered`, the entries that were set since:
@@ -288,10 +295,7 @@ impl Throttle {
             return;
         }
         self.settings = settings;
-        self.default = Arc::new(default_profile(&self.settings));
-        let entries = self.settings.scopes.keys();
-        let profiles = entries.map(|name| (name.clone(), Arc::new(profile(&self.settings, name))));
-        self.profiles = profiles.collect();
+        self.profiles.replace(&self.settings);
         self.begin_refresh(now);
     }
 
@@ -326,7 +330,7 @@ impl Throttle {
             return;
         };
         let name = self.scope_table.name(id);
-        let mut fresh = Arc::clone(self.profile_of(name));
+        let mut fresh = self.profiles.of(name, &self.settings);
         if scope.profile.is_implicit {
             if fresh.held_until == scope.profile.held_until {
                 return;
@@ -345,12 +349,6 @@ impl Throttle {
         let strategy = self.strategies.of(name, &fresh.settings);
         self.scope_mut(id).change(fresh, strategy, now);
         self.schedule_check(id, now);
-    }
-
-    fn profile_of(&self, name: &str) -> &Arc<Profile> {
-        let entry = self.settings.entry_of(name);
-        let profile = entry.and_then(|entry| self.profiles.get(entry));
-        profile.unwrap_or(&self.default)
     }
 
     /// The name of a scope.
@@ -524,15 +522,18 @@ mod tests {
             delay: Some(Duration::from_secs(seconds)),
             ..ScopePatch::default()
         };
-        let other = |throttle: &Throttle| Arc::as_ptr(throttle.profile_of("key-0"));
+        let other = |throttle: &mut Throttle| {
+            let profile = throttle.profiles.of("key-0", &throttle.settings);
+            Arc::as_ptr(&profile)
+        };
         throttle.set_scope("key-0", delay(3), Instant::START);
-        let before = other(&throttle);
+        let before = other(&mut throttle);
         // A check would rebuild its profile.
         throttle.settings.default.concurrency += 1;
         throttle.set_scope("key-1", delay(3), Instant::START);
-        assert_eq!(other(&throttle), before);
+        assert_eq!(other(&mut throttle), before);
         throttle.set_scope("*.example.org", delay(3), Instant::START);
-        assert_ne!(other(&throttle), before, "it may match a pattern");
+        assert_ne!(other(&mut throttle), before, "it may match a pattern");
         for name in ["key-0", "key-1", "*.example.org"] {
             throttle.set_scope(name, ScopePatch::default(), Instant::START);
         }
@@ -559,5 +560,63 @@ mod tests {
         assert_eq!(throttle.patch_of("intranet").quota, Some(7.0));
         let scope = throttle.scope("key-0");
         assert_eq!(throttle.pace(scope).delay, Duration::from_secs(9));
+    }
+    #[test]
+    fn an_order_about_a_pattern_makes_the_profiles_of_entries_when_their_scopes_need_them() {
+        let mut settings = ThrottleSettings::default();
+        let delay = |seconds| ScopePatch::default().delay(Duration::from_secs(seconds));
+        for number in 0..1000 {
+            let name = format!("{number}.example.com");
+            let own = match number % 2 {
+                0 => delay(1 + number),
+                _ => ScopePatch::default().concurrency(3),
+            };
+            settings.scopes.insert(name, own);
+        }
+        let mut throttle = Throttle::new(settings, 1, Instant::START);
+        let ids: Vec<ScopeId> = (0..20)
+            .map(|number| throttle.scope(&format!("{number}.example.com")))
+            .collect();
+        throttle.set_units_per_visit(1);
+        throttle.set_scope("*.example.com", delay(7), Instant::START);
+        assert!(
+            throttle.profiles.stale() > 990,
+            "{}",
+            throttle.profiles.stale()
+        );
+        while throttle.advance_visits(Instant::START) {}
+        for (number, id) in ids.into_iter().enumerate() {
+            let expected = if number % 2 == 0 {
+                1 + number as u64
+            } else {
+                7
+            };
+            assert_eq!(throttle.pace(id).delay, Duration::from_secs(expected));
+        }
+        assert!(
+            throttle.profiles.stale() > 970,
+            "{}",
+            throttle.profiles.stale()
+        );
+        let later = throttle.scope("999.example.com");
+        assert_eq!(throttle.pace(later).delay, Duration::from_secs(7));
+    }
+
+    #[test]
+    fn a_pattern_that_is_withdrawn_leaves_what_is_configured() {
+        let delay = |seconds| ScopePatch::default().delay(Duration::from_secs(seconds));
+        let mut configured = ThrottleSettings::default();
+        configured
+            .scopes
+            .insert("*.example.com".to_owned(), delay(2));
+        let mut throttle = Throttle::new(configured.clone(), 1, Instant::START);
+        let scope = throttle.scope("a.example.com");
+        for (name, left) in [("*.example.com", 2), ("a.example.com", 2)] {
+            throttle.set_scope(name, delay(9), Instant::START);
+            assert_eq!(throttle.pace(scope).delay, Duration::from_secs(9));
+            throttle.withdraw_scope(name, &configured, &BTreeMap::new(), Instant::START);
+            assert_eq!(throttle.pace(scope).delay, Duration::from_secs(left));
+        }
+        assert_eq!(throttle.settings.scopes, configured.scopes);
     }
 }

@@ -219,3 +219,25 @@ fn the_scope_of_an_address_is_held_also_if_it_only_caps_requests() {
     assert_eq!(finish(&mut trial.crawler), FinishReason::Finished);
     assert_eq!(trial.targets_after("10.0.0.1", Instant::START).len(), 60);
 }
+
+#[test]
+fn the_number_of_scopes_with_settings_by_orders_is_bounded() {
+    let mut trial = Trial::new(300);
+    trial.run(10);
+    let delay = json!({"delay": 2});
+    for number in 0..200 {
+        patch(&mut trial, &format!("{number}.test"), &delay);
+    }
+    let order = |trial: &mut Trial, name: &str| {
+        trial.ask("PATCH", &format!("/v1/scopes/{name}"), &delay.to_string())
+    };
+    let (status, refused) = order(&mut trial, "other.test");
+    assert_eq!(status, 400);
+    let message = refused["error"].as_str().unwrap_or_default().to_owned();
+    for part in ["other.test", "200 scopes", "withdraw"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(order(&mut trial, "7.test").0, 200, "it has some");
+    trial.ask_well("DELETE", "/v1/scopes/7.test", "");
+    assert_eq!(order(&mut trial, "other.test").0, 200);
+}
