@@ -208,8 +208,8 @@ impl Handle {
     /// page has the failure `cancelled.asked`. A request that has ended, or does not exist, is ignored.
     /// The number is that of its first attempt, also in a later run:
     /// [`QueuedRequest::root`](crate::QueuedRequest::root).
-    /// The crawl searches the whole queue, a few milliseconds for a million; cancels that arrive together
-    /// share one search.
+    /// The crawl searches its queues in steps while it goes on; cancels that arrive together share one search. No
+    /// request that was cancelled is sent meanwhile.
     ///
     /// # Errors
     /// [`ControlError::Busy`] while 4096 commands wait, [`ControlError::Over`] once nothing more is fetched.
