@@ -136,9 +136,10 @@ impl Parts {
         }
     }
 
-    /// The built-in parts; at most so many results wait to be pulled.
+    /// The built-in parts; at most so many attempts wait to be pulled.
     pub fn pulled(pages_max: usize) -> Self {
         let results = Results::new(pages_max);
+        results.take_every_attempt();
         Parts {
             results: Some(results.clone()),
             ..Parts::new(results)

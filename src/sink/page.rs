@@ -181,6 +181,12 @@ impl Page {
         self.meta.as_deref().map(RawValue::get)
     }
 
+    /// Whether it is the result of a request or of a link: of a page, and no retry or redirect follows. A
+    /// robots.txt, a sitemap that the crawl reads for itself, and earlier attempts are none.
+    pub fn is_result(&self) -> bool {
+        self.is_final && self.kind == PageKind::Page
+    }
+
     /// The body of the final reply as received, with framing and content codings.
     pub fn raw_body(&self) -> &[u8] {
         let head = self.head_length.min(self.response_bytes.len());

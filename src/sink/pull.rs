@@ -27,6 +27,8 @@ struct Waiting {
     bytes: usize,
     /// The receiver is gone; results are dropped.
     dropped: bool,
+    /// Every attempt is queued, not only results.
+    every_attempt: bool,
     /// In a crawl with a state.
     unacknowledged: Option<Unacknowledged>,
 }
@@ -69,6 +71,11 @@ impl Results {
             waiting: Arc::default(),
             pages_max: pages_max.max(1),
         }
+    }
+
+    /// Queues every attempt from now on: also robots.txt, sitemaps, and what is retried or redirected.
+    pub(crate) fn take_every_attempt(&self) {
+        self.waiting().every_attempt = true;
     }
 
     /// The first waiting result.
@@ -146,7 +153,7 @@ impl Waiting {
 impl Sink for Results {
     fn put(&mut self, page: &mut Page) {
         let mut waiting = self.waiting();
-        if !waiting.dropped {
+        if !waiting.dropped && (waiting.every_attempt || page.is_result()) {
             if let Some(unacknowledged) = &mut waiting.unacknowledged {
                 unacknowledged.open.insert(page.id);
                 page.epoch = Some(Epoch(unacknowledged.ended + 1));
@@ -188,6 +195,7 @@ fn bytes_of(page: &Page) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frontier::request::PageKind;
     use crate::sink::page::samples;
 
     #[test]
@@ -202,6 +210,42 @@ mod tests {
         let ids = std::iter::from_fn(|| results.take()).map(|page| page.id);
         assert_eq!(ids.collect::<Vec<_>>(), [1, 2, 3]);
         assert!(sink.is_ready());
+    }
+
+    #[test]
+    fn only_results_are_queued_unless_every_attempt_is_wanted() {
+        let ids = |results: &Results| {
+            let ids = std::iter::from_fn(|| results.take()).map(|page| page.id);
+            ids.collect::<Vec<_>>()
+        };
+        let results = Results::new(9);
+        results.keep_unacknowledged();
+        let mut sink = results.clone();
+        let mut put = || {
+            for (id, kind) in [
+                (1, PageKind::Page),
+                (2, PageKind::Robots),
+                (3, PageKind::Sitemap),
+            ] {
+                let mut page = samples::page(id);
+                page.kind = kind;
+                sink.put(&mut page);
+            }
+            let mut redirect = samples::page(4);
+            redirect.is_final = false;
+            sink.put(&mut redirect);
+        };
+        put();
+        assert_eq!(ids(&results), [1]);
+        results.acknowledge(1);
+        results.clone().prepare(Epoch(1));
+        assert!(
+            results.is_prepared(Epoch(1)),
+            "nothing else is to be acknowledged"
+        );
+        results.take_every_attempt();
+        put();
+        assert_eq!(ids(&results), [1, 2, 3, 4]);
     }
 
     #[test]

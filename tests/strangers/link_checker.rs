@@ -57,7 +57,9 @@ pub async fn check(
     stop: impl Future<Output = ()>,
 ) -> Result<Report, Box<dyn Error + Send + Sync>> {
     let start = CrawlUrl::parse(start)?;
-    let crawler = Crawler::builder(config.with("FOLLOW", "none")?).build()?;
+    // Of a redirect each hop is reported.
+    let builder = Crawler::builder(config.with("FOLLOW", "none")?).every_attempt();
+    let crawler = builder.build()?;
     // SAFETY: a crawler has the same descriptor for as long as it lives.
     let mut crawler = unsafe { AsyncFd::register(crawler) }.map_err(io::Error::from)?;
     let mut site = Site {

@@ -39,6 +39,8 @@ use crate::throttle::strategy::Strategy;
 pub struct Builder {
     config: Config,
     parts: Parts,
+    /// Every attempt is pulled, not only results.
+    every_attempt: bool,
 }
 
 impl fmt::Debug for Builder {
@@ -50,11 +52,16 @@ impl fmt::Debug for Builder {
 impl Builder {
     /// A crawler under this configuration whose results are pulled.
     pub(super) fn new(config: Config) -> Self {
-        let parts = Parts::new(NullSink);
-        Builder { config, parts }.results_max(PAGES_MAX)
+        let builder = Builder {
+            config,
+            parts: Parts::new(NullSink),
+            every_attempt: false,
+        };
+        builder.results_max(PAGES_MAX)
     }
 
-    /// Sets the sink, or a function that takes each [`Page`](crate::Page). Without one,
+    /// Sets the sink, or a function that takes each [`Page`](crate::Page): every attempt, of which
+    /// [`Page::is_result`](crate::Page::is_result) tells the results. Without one,
     /// results wait to be pulled by [`Crawler::next_result`]; [`sink::NullSink`](crate::sink::NullSink)
     /// drops them.
     pub fn sink(mut self, sink: impl DiskSink + 'static) -> Self {
@@ -67,8 +74,22 @@ impl Builder {
     /// sink.
     pub fn results_max(mut self, pages: usize) -> Self {
         let results = Results::new(pages);
+        if self.every_attempt {
+            results.take_every_attempt();
+        }
         self.parts.sink = Box::new(results.clone());
         self.parts.results = Some(results);
+        self
+    }
+
+    /// Every attempt waits to be pulled: also each robots.txt and sitemap, and attempts that are
+    /// [not final](crate::Page::is_final), because a retry or a redirect follows. Without this, only
+    /// [results](crate::Page::is_result) do. A sink gets every attempt in any case.
+    pub fn every_attempt(mut self) -> Self {
+        self.every_attempt = true;
+        if let Some(results) = &self.parts.results {
+            results.take_every_attempt();
+        }
         self
     }
 

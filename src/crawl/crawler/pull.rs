@@ -31,8 +31,9 @@ impl<I: Io> Crawler<I> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Every finished attempt is a result, in order of finishing: also those that are
-    /// [not final](Page::is_final), and each robots.txt ([`Page::kind`]). Up to
+    /// A [result](Page::is_result) is the final page of a request or of a link, with success or failure; they
+    /// come in order of finishing. [`Builder::every_attempt`](crate::Builder::every_attempt) adds each
+    /// robots.txt and sitemap, and attempts that a retry or a redirect follows. Up to
     /// [`Builder::results_max`](crate::Builder::results_max) results wait, and at most 8 MiB of their
     /// content; then the crawl sends nothing new and reads no more until one is taken, so that memory
     /// stays bounded. It does not end before the last is taken: requests that follow from it may still
@@ -63,7 +64,7 @@ impl<I: Io> Crawler<I> {
     /// more. Of effect in a crawl with a [state](crate::Builder::state) alone.
     ///
     /// A commit covers results that are acknowledged, and waits for those that were queued before it began:
-    /// acknowledge each, also robots.txt, failures and those that are not final, in any order. The run that
+    /// acknowledge each that was pulled, failures included, in any order. The run that
     /// resumes the crawl fetches the rest again: also results that were acknowledged, if no commit followed.
     /// So store each with its [`Page::epoch`], and delete those of a later one than that of
     /// [`State::commit`](crate::State::commit) before the crawl is resumed. While 65 536 results are not

@@ -27,6 +27,10 @@ use crate::setting::setting;
 /// Call `turn()`, wait until `fileno()` is readable, and repeat: the descriptor also becomes readable at
 /// each deadline. While 1000 pages are untaken, nothing more departs.
 ///
+/// `pages()` has results: the final page of each request and link, with success or failure. With `every_attempt`
+/// it also has each robots.txt and sitemap, and attempts that are not final, because a retry or a redirect
+/// follows.
+///
 /// With `state`, a directory, the state of the crawl is kept there, or the crawl whose state is there is
 /// continued: what is still to be fetched, what was seen, and the politeness of each scope. Any end may be
 /// continued, `kill -9` and a power cut included; settings are given again. Every `STATE_SYNC` the crawl
@@ -66,8 +70,12 @@ const PATIENCE_FULL: Duration = Duration::from_millis(10);
 #[pymethods]
 impl Crawler {
     #[new]
-    #[pyo3(signature = (settings = None, *, state = None))]
-    fn new(settings: Option<&Bound<'_, PyDict>>, state: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (settings = None, *, state = None, every_attempt = false))]
+    fn new(
+        settings: Option<&Bound<'_, PyDict>>,
+        state: Option<PathBuf>,
+        every_attempt: bool,
+    ) -> PyResult<Self> {
         let mut config = Config::default();
         for (name, value) in settings.into_iter().flatten() {
             let (name, value): (String, _) = (name.extract()?, setting(&value)?);
@@ -78,13 +86,18 @@ impl Crawler {
         let kept = state.map(|folder| Kept::open(&folder)).transpose()?;
         let committed_epoch = kept.as_ref().map_or(0, Kept::epoch);
         let builder = argiope::Crawler::builder(config);
+        let builder = match every_attempt {
+            true => builder.every_attempt(),
+            false => builder,
+        };
         let (builder, lock) = match kept {
             Some(Kept { state, lock }) => (builder.state(state), Some(lock)),
             None => {
                 let (queue, room) = (Arc::clone(&pages), Arc::clone(&pages));
-                let keep = move |page| {
-                    let page = Page::from(page);
-                    locked(&queue).push_back(page);
+                let keep = move |page: argiope::Page| {
+                    if every_attempt || page.is_result() {
+                        locked(&queue).push_back(Page::from(page));
+                    }
                 };
                 let sink =
                     FunctionSink::new(keep).ready_when(move || locked(&room).len() < PAGES_WAITING);
@@ -169,8 +182,8 @@ impl Crawler {
     }
 
     /// Acknowledges a page of a crawl with a state, by its `id`: the program does not lose it any more.
-    /// Acknowledge each, also robots.txt, failures and those that are not final, in any order, and before
-    /// waiting for more pages: the crawl may wait for that. Blocks while another thread is in a turn.
+    /// Acknowledge each that was taken, failures included, in any order, and before waiting for more pages:
+    /// the crawl may wait for that. Blocks while another thread is in a turn.
     fn acknowledge(&self, py: Python<'_>, id: u64) -> PyResult<()> {
         self.crawl(py)?.crawler.acknowledge(id);
         Ok(())

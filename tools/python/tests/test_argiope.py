@@ -93,6 +93,18 @@ class Crawls(unittest.TestCase):
         self.assertEqual((page.status, page.error), (None, "connect.refused"))
         self.assertIn("connect.refused", repr(page))
 
+    def test_pages_are_results_unless_every_attempt_is_wanted(self):
+        def kinds(**options):
+            async def pages():
+                crawler = argiope.Crawler(self.server.settings(ROBOTSTXT_OBEY=True), **options)
+                crawler.submit("http://a.test/1")
+                return sorted([page.kind async for page in argiope.drive(crawler)])
+
+            return asyncio.run(asyncio.wait_for(pages(), 60))
+
+        self.assertEqual(kinds(), ["page"])
+        self.assertEqual(kinds(every_attempt=True), ["page", "robots"])
+
     def test_requests_are_taken_from_an_asynchronous_iterable(self):
         answered = []
 

@@ -82,6 +82,10 @@ fn run(
     let is_begun = state.commit().is_some();
     let config = config.finish().expect("a sound config");
     let builder = Crawler::builder(config).state(state);
+    let builder = match rng.below(2) {
+        0 => builder,
+        _ => builder.every_attempt(),
+    };
     let mut crawler = builder.build_on(io, resolver).expect("a crawler");
     if !is_begun {
         let seed = Request::get("http://a.test/0");
