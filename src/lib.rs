@@ -114,7 +114,7 @@ pub use throttle::strategy::{Observation, Pace, Strategy, StrategyMaker};
 #[doc(hidden)]
 pub use base::address::{AddressKind, is_global};
 #[doc(inline)]
-pub use io::{IoKind, raise_open_files};
+pub use io::{IoKind, Platform, raise_open_files};
 #[doc(inline)]
 pub use wire::http::{Headers, HttpVersion};
 #[doc(inline)]

@@ -27,6 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A function with the bound [`Platform`](crate::Platform) takes a crawler on the kernel as well as one here, so
+//! that what a program runs is what its tests run.
+//!
 //! The simulation covers names, connections, their round trips, bytes that come in pieces, and the
 //! disk. Not simulated: TLS (a connection to port 443 is refused, so use `http`), losses, and other
 //! machines: what another thread does happens at no moment of this time, and a crawl that waits for

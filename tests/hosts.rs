@@ -15,6 +15,9 @@ mod in_tokio;
 #[allow(dead_code, reason = "its main is a user's to run")]
 #[path = "../examples/in_virtual_time.rs"]
 mod in_virtual_time;
+#[allow(dead_code, reason = "its main is a user's to run")]
+#[path = "../examples/one_function.rs"]
+mod one_function;
 
 use std::fs;
 use std::io::{PipeWriter, Write};
@@ -49,6 +52,18 @@ fn each_example_has_at_most_forty_lines() {
         let lines = text.lines().count();
         assert!(lines <= LINES_MAX, "{name} has {lines} lines");
     }
+}
+
+#[test]
+fn the_function_that_a_test_runs_in_virtual_time_runs_on_the_kernel() {
+    let server = Server::start(|asked| match asked.path() {
+        "/0" => Reply::status(404),
+        _ => Reply::page("a page"),
+    });
+    let urls = urls(3);
+    let mut crawler = Crawler::builder(server.config()).build().expect("set up");
+    let gone = one_function::gone(&mut crawler, &urls);
+    assert_eq!(gone, Ok(vec![urls[0].clone()]));
 }
 
 #[test]

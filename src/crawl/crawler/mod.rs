@@ -35,6 +35,9 @@ use crate::throttle::signal::Feedback;
 ///
 /// It is `Send`: it may be built on one thread and run on another, or move between turns. It has no
 /// global state: several may run in one process, even on one thread, with alternate turns.
+///
+/// `I` is what it runs on: the kernel, or the [simulation](crate::sim). A function for both has the bound
+/// [`Platform`](crate::Platform).
 pub struct Crawler<I: Io = Kernel> {
     pub(super) core: Core<I>,
 }
