@@ -106,7 +106,7 @@ pub use throttle::map::{
 };
 #[doc(inline)]
 pub use throttle::signal::{
-    Answer, Blame, BodySignal, ByStatus, Classify, ExchangeEnd, Feedback, Signal,
+    Answer, Blame, BodyPart, BodySignal, ByStatus, Classify, ExchangeEnd, Feedback, Signal,
 };
 #[doc(inline)]
 pub use throttle::strategy::{Observation, Pace, Strategy, StrategyMaker};

@@ -12,7 +12,9 @@ use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
 use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
-use crate::throttle::signal::{Answer, BodySignal, ByStatus, Classify, ExchangeEnd, Signal};
+use crate::throttle::signal::{
+    Answer, BODY_START_MAX, BodyPart, BodySignal, ByStatus, Classify, ExchangeEnd, Signal,
+};
 use crate::wire::http::Headers;
 use crate::wire::marks;
 
@@ -30,6 +32,27 @@ pub struct Response<'a> {
     pub headers: &'a Headers,
     pub failure: Option<&'a Failure>,
     pub timings: &'a Timings,
+}
+
+/// The first bytes of a body, by which the embedder's `Classify` judges its response.
+#[derive(Debug)]
+pub struct BodyStart {
+    /// Number of the bytes that it reads.
+    pub wanted: usize,
+    /// Those of a body that is not kept, once it has ended.
+    pub bytes: Vec<u8>,
+    /// Its signal, if the body went on after those bytes.
+    pub signal: Option<BodySignal>,
+}
+
+impl BodyStart {
+    /// The first bytes of the body of this page.
+    fn of<'a>(&'a self, page: &'a Page) -> &'a [u8] {
+        match page.body_mode {
+            BodyMode::Keep => &page.body[..self.wanted.min(page.body.len())],
+            _ => &self.bytes,
+        }
+    }
 }
 
 impl Classifier {
@@ -51,6 +74,60 @@ impl Classifier {
         response: &Response<'_>,
         now: Instant,
     ) -> Signal {
+        match &self.own {
+            Some(own) => {
+                let scopes: Names<'_> = scopes.collect();
+                own.classify(&self.answer_of(job, &scopes, response, now))
+            }
+            // It does not depend on the scopes.
+            None => ByStatus.classify(&self.answer_of(job, &[], response, now)),
+        }
+    }
+
+    /// How the body of a response with a head is judged; `None`: as the sink keeps it, once it has ended.
+    pub fn body_start<'a>(
+        &self,
+        job: &Job,
+        scopes: impl Iterator<Item = &'a str>,
+        response: &Response<'_>,
+        now: Instant,
+    ) -> Option<Box<BodyStart>> {
+        let own = self.own.as_ref()?;
+        let scopes: Names<'_> = scopes.collect();
+        match own.body_part(&self.answer_of(job, &scopes, response, now)) {
+            BodyPart::Kept => None,
+            BodyPart::Start(bytes) => Some(Box::new(BodyStart {
+                wanted: bytes.min(BODY_START_MAX),
+                bytes: Vec::new(),
+                signal: None,
+            })),
+        }
+    }
+
+    /// Signal of the start of a body that goes on.
+    pub fn start_signal_of<'a>(
+        &self,
+        job: &Job,
+        scopes: impl Iterator<Item = &'a str>,
+        response: &Response<'_>,
+        start: &[u8],
+        now: Instant,
+    ) -> BodySignal {
+        let Some(own) = &self.own else {
+            return BodySignal::nothing();
+        };
+        let scopes: Names<'_> = scopes.collect();
+        own.classify_body(&self.answer_of(job, &scopes, response, now), start)
+    }
+
+    /// The facts of a response, as far as it is known.
+    fn answer_of<'a>(
+        &self,
+        job: &'a Job,
+        scopes: &'a [&'a str],
+        response: &Response<'a>,
+        now: Instant,
+    ) -> Answer<'a> {
         let timings = response.timings;
         // A kept connection that was closed while idle carries no signal for the pace.
         let failure = response.failure;
@@ -61,15 +138,10 @@ impl Classifier {
             .sent
             .filter(|_| timed_out && response.status.is_none());
         let waited = waited.map(|sent| now.saturating_since(sent));
-        let (classify, scopes) = match &self.own {
-            Some(own) => (&**own, scopes.collect()),
-            // It does not depend on them.
-            None => (&ByStatus as &dyn Classify, Names::new()),
-        };
-        classify.classify(&Answer {
+        Answer {
             id: job.id,
             url: job.url.as_str(),
-            scopes: &scopes,
+            scopes,
             status: response.status,
             headers: response.headers,
             failure: failure.map(|failure| failure.kind),
@@ -77,14 +149,22 @@ impl Classifier {
             latency: timings.latency().or(waited),
             slack: timings.latency_slack(),
             dont_adjust_delay: job.flags.dont_adjust_delay,
+            body_status: None,
             wall: self.wall_at_start.at(now),
-        })
+        }
     }
 
-    /// Signal of the body of a response that has ended, in addition to its head's.
-    pub fn body_signal_of(&self, job: &Job, page: &Page, now: Instant) -> BodySignal {
+    /// Signal of the body of a response that has ended, in addition to its head's. `start`: the part of it
+    /// that is judged, if not all that was kept.
+    pub fn body_signal_of(
+        &self,
+        job: &Job,
+        page: &Page,
+        start: Option<&BodyStart>,
+        now: Instant,
+    ) -> BodySignal {
         let signal = self.with_answer(job, page, now, |own, answer| {
-            own.classify_body(answer, &page.body)
+            own.classify_body(answer, start.map_or(&*page.body, |start| start.of(page)))
         });
         signal.unwrap_or_else(BodySignal::nothing)
     }
@@ -94,6 +174,9 @@ impl Classifier {
         let sent = page.timings.sent;
         let took = |end: Stamp| Some(end.at.saturating_since(sent?));
         ExchangeEnd {
+            status: page.judged_status(),
+            // Each scope has its own answer.
+            refused: false,
             failure: page.failure.as_ref().map(|failure| failure.kind),
             took: page.timings.body.and_then(took),
             size: page.body.len() as u64 + page.bytes_taken,
@@ -138,6 +221,7 @@ impl Classifier {
                 latency: page.timings.latency(),
                 slack: page.timings.latency_slack(),
                 dont_adjust_delay: job.flags.dont_adjust_delay,
+                body_status: page.judged,
                 wall: self.wall_at_start.at(now),
             },
         );

@@ -3,6 +3,7 @@
 use crate::base::ids::LaneId;
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
+use crate::crawl::classifier::BodyStart;
 use crate::crawl::network::origins::Origin;
 use crate::fetch::exchange::Exchange;
 use crate::frontier::job::Job;
@@ -97,6 +98,8 @@ pub struct Flight {
     pub released: Instant,
     /// Signal of its head, once that has arrived.
     pub signal: Option<Signal>,
+    /// The start of its body, if it is judged by that.
+    pub body_start: Option<Box<BodyStart>>,
     /// The decisions that its head caused, until its body's size is known. Empty without
     /// `AUTOTHROTTLE_DEBUG`.
     pub decisions: Vec<Decision>,

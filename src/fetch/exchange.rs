@@ -3,6 +3,7 @@
 mod description;
 mod received;
 mod outcome;
+mod start;
 
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ pub use self::description::Description;
 use self::outcome::without_credentials;
 pub use self::outcome::{Buffers, Outcome};
 use self::received::Received;
+use self::start::Start;
 use super::body::{Body, BodyMode, Taken};
 use super::deadline::{ArrivalMonitor, Deadline, Phase};
 use super::failure::{Failure, FailureKind, Truncation};
@@ -68,6 +70,8 @@ pub struct Exchange {
     /// Total time during which we did not read although bytes may have arrived.
     paused_for: Duration,
     received: Received,
+    /// The first bytes of the body, if they are wanted apart from it.
+    start: Option<Box<Start>>,
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +135,7 @@ impl Exchange {
             last_arrival,
             paused_for,
             received,
+            start,
         } = self;
         *state = State::Queued;
         let spare_head = std::mem::take(&mut received.spare_head);
@@ -149,6 +154,7 @@ impl Exchange {
         *arrivals = ArrivalMonitor::new(settings);
         *last_arrival = Stamp::default();
         *paused_for = Duration::ZERO;
+        *start = None;
         Ok(())
     }
 
@@ -311,6 +317,34 @@ impl Exchange {
         }
     }
 
+    /// The first bytes of the body are wanted, whatever its mode. Called right after the head.
+    pub fn want_start(&mut self, bytes: usize) {
+        self.start = Some(Box::new(Start::new(bytes)));
+    }
+
+    /// Whether all wanted bytes of the start are decoded, and the body has not ended: true once. In mode
+    /// [`BodyMode::Take`] those count that were taken.
+    pub fn poll_start(&mut self) -> bool {
+        let Some(start) = &mut self.start else {
+            return false;
+        };
+        let length = match self.body_mode {
+            BodyMode::Keep => self.received.body.len(),
+            BodyMode::Take | BodyMode::Skip | BodyMode::Cancel => start.bytes().len(),
+        };
+        matches!(self.state, State::ReadingBody(_)) && start.poll_complete(length)
+    }
+
+    /// The wanted start of the body, as far as it is decoded.
+    pub fn start(&self) -> &[u8] {
+        let body = &self.received.body;
+        match (&self.start, self.body_mode) {
+            (None, _) => &[],
+            (Some(start), BodyMode::Keep) => &body[..start.wanted().min(body.len())],
+            (Some(start), _) => start.bytes(),
+        }
+    }
+
     /// Mode of the body.
     pub fn body_mode(&self) -> BodyMode {
         self.body_mode
@@ -324,6 +358,9 @@ impl Exchange {
             return false;
         }
         self.received.taken += body.len() as u64;
+        if let Some(start) = &mut self.start {
+            start.add(body);
+        }
         std::mem::swap(body, into);
         true
     }
@@ -370,7 +407,8 @@ impl Exchange {
             State::ReadingBody(body) => body.memory(),
             _ => 0,
         };
-        self.request.capacity() + memory_of(wire) + memory_of(body) + held
+        let start = self.start.as_ref().map_or(0, |start| start.memory());
+        self.request.capacity() + memory_of(wire) + memory_of(body) + held + start
     }
 
     /// Everything known about the exchange, for the sink.
@@ -401,6 +439,7 @@ impl Exchange {
             undecoded: received.undecoded.take(),
             body_mode: self.body_mode,
             bytes_taken: received.taken,
+            start: self.start.take().map(|start| start.into_bytes()),
             truncated: received.truncated,
         }
     }
@@ -513,6 +552,11 @@ impl Exchange {
                     head, body: out, ..
                 } = &mut self.received;
                 let headers = &head.as_ref().expect("a body follows its head").headers;
+                if let Some(start) = &mut self.start
+                    && self.body_mode == BodyMode::Skip
+                {
+                    start.add_coded(piece, headers);
+                }
                 let taken = body.take(piece, headers, decoded_max, out);
                 self.took(taken, arrival)
             }

@@ -55,6 +55,9 @@ pub struct Page {
     pub scopes: Vec<String>,
     /// Status of the final head.
     pub status: Option<u16>,
+    /// The status that the crawl's [`Classify`](crate::Classify) gave the body, if it did: it counts in place of
+    /// `status` for the pace, for retries, and for what is followed.
+    pub judged: Option<u16>,
     /// The failure, if any.
     pub failure: Option<Failure>,
     /// Why the body is incomplete, if it is.
@@ -185,6 +188,11 @@ impl Page {
     /// robots.txt, a sitemap that the crawl reads for itself, and earlier attempts are none.
     pub fn is_result(&self) -> bool {
         self.is_final && self.kind == PageKind::Page
+    }
+
+    /// The status that counts: that of the body, where the crawl's `Classify` gave one, else that of the head.
+    pub fn judged_status(&self) -> Option<u16> {
+        self.judged.or(self.status)
     }
 
     /// The body of the final reply as received, with framing and content codings.
@@ -328,6 +336,7 @@ pub(crate) mod samples {
             attempt: 1,
             scopes: vec!["a.test".into()],
             status: Some(200),
+            judged: None,
             failure: None,
             truncated: None,
             refetched: false,

@@ -53,6 +53,9 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
 
     let status = page.status.map(u64::from);
     field!(line, "status", status, with Line::number);
+    if let Some(judged) = page.judged {
+        field!(line, "judged").number(judged.into());
+    }
     field!(line, "error", page.failure.as_ref(), with write_failure);
     let truncated = page.truncated.map(|reason| reason.as_str());
     field!(line, "truncated", truncated, with Line::word);

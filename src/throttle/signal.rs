@@ -37,6 +37,9 @@ pub struct Answer<'a> {
     /// The request asked that AutoThrottle ignore its reply (Scrapy's
     /// `autothrottle_dont_adjust_delay`).
     pub dont_adjust_delay: bool,
+    /// The status that [`Classify::classify_body`] gave the body, in [`Classify::retries`]; `None` before
+    /// that, and if it gave none.
+    pub body_status: Option<u16>,
     /// The wall-clock time, for dates in header fields.
     pub wall: Wall,
 }
@@ -225,6 +228,11 @@ impl Signal {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ExchangeEnd {
+    /// The status that it is judged by: that of its body, if the crawl's [`Classify`] gave one, else that
+    /// of its head.
+    pub status: Option<u16>,
+    /// The answer was a refusal of this scope, by its head, its body or its failure.
+    pub refused: bool,
     /// The failure after the head, if any.
     pub failure: Option<FailureKind>,
     /// Time from the request's departure to the end of the body.
@@ -244,8 +252,9 @@ pub struct ExchangeEnd {
 #[non_exhaustive]
 pub struct BodySignal {
     /// The status to judge by in place of the head's: 429 for a page that asks for patience under a
-    /// 200, for example. `None`: the head's holds. A refusal by the head remains one. Whether the request is
-    /// retried is decided by [`Classify::retries`], not by this.
+    /// 200, for example. `None`: the head's holds. It counts as if the head had it: for the pace by
+    /// `BACKOFF_HTTP_CODES`, for retries by `RETRY_HTTP_CODES`, and links are taken from a 200 only. A refusal
+    /// by the head remains one. The page has both ([`Page::judged`](crate::Page::judged)).
     pub status: Option<u16>,
     /// Which of the scopes a refusal concerns, if `status` is one.
     pub blame: Blame,
@@ -268,6 +277,12 @@ impl BodySignal {
         self
     }
 
+    /// Sets which of the scopes a refusal concerns.
+    pub fn blame(mut self, blame: Blame) -> Self {
+        self.blame = blame;
+        self
+    }
+
     /// Sets the number of items.
     pub fn items(mut self, items: u32) -> Self {
         self.items = Some(items);
@@ -281,6 +296,23 @@ impl BodySignal {
     }
 }
 
+/// The part of a body that [`Classify::classify_body`] reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyPart {
+    /// The body as the sink keeps it: all of it, once it has ended. Nothing of one that the sink takes in
+    /// pieces or skips.
+    #[default]
+    Kept,
+    /// The first bytes, at most so many and at most 64 KiB, of any body, whatever the sink does with it: as
+    /// soon as they are decoded, or at its end if it is shorter. Of a body that the sink skips, so many bytes
+    /// are decoded before the rest is discarded.
+    Start(usize),
+}
+
+/// Most bytes of [`BodyPart::Start`]: they are held beside bodies that are passed on in pieces.
+pub const BODY_START_MAX: usize = 64 << 10;
+
 /// Interprets answers for pacing. Called on the crawl's thread for every answer, so it must be
 /// fast.
 pub trait Classify: Send {
@@ -290,16 +322,25 @@ pub trait Classify: Send {
         Signal::from_answer(answer)
     }
 
-    /// Returns the signal of the body beyond that. Called once when an answer with a final head has ended,
-    /// with the decoded body as far as it was read and kept: it is empty if the sink took it in pieces
-    /// or skipped it. The failure of a broken body is in `answer`.
+    /// Returns how much of the body [`Classify::classify_body`] reads. Called after
+    /// [`Classify::classify`], once for each final head.
+    fn body_part(&self, _answer: &Answer<'_>) -> BodyPart {
+        BodyPart::Kept
+    }
+
+    /// Returns the signal of the body beyond that of its head. Called once for each answer with a final
+    /// head, with the bytes of [`Classify::body_part`] after content decoding (before it, if the coding is
+    /// unknown). If the body has ended, its failure is in `answer`.
+    ///
+    /// An answer keeps its slots in its scopes until then: with a concurrency of 1 the next request departs by
+    /// this signal. With more, others may have departed before it; their refusals count as one round with this.
     fn classify_body(&self, _answer: &Answer<'_>, _body: &[u8]) -> BodySignal {
         BodySignal::nothing()
     }
 
     /// Returns whether to retry the request after this many attempts, or `None` for the usual rules
-    /// (`RETRY_TIMES`, `RETRY_HTTP_CODES`, `RETRY_EXCEPTIONS`). In either case the next attempt
-    /// waits for its scopes like any request.
+    /// (`RETRY_TIMES`, `RETRY_HTTP_CODES`, `RETRY_EXCEPTIONS`), which take the status of the body before that
+    /// of the head. In either case the next attempt waits for its scopes like any request.
     fn retries(&self, _answer: &Answer<'_>, _attempts: u32) -> Option<bool> {
         None
     }
@@ -327,6 +368,7 @@ mod tests {
             latency: Some(Duration::from_secs(9)),
             slack: Duration::ZERO,
             dont_adjust_delay: false,
+            body_status: None,
             wall: Wall(0),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::settings::{Manager, ScopeSettings};
-use super::strategy::{Observation, Pace, Strategy, StrategyMaker};
+use super::strategy::{Pace, Strategy, StrategyMaker};
 use crate::base::time::Instant;
 
 /// Creates a strategy for the named scope from the arguments in the configuration; the error
@@ -97,17 +97,6 @@ impl Fixed {
 }
 
 impl Strategy for Fixed {
-    fn start(&mut self, settings: &ScopeSettings) -> Pace {
-        Pace {
-            delay: settings.delay,
-            concurrency: settings.concurrency,
-        }
-    }
-
-    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Observation<'_>, _: Instant) -> Pace {
-        pace
-    }
-
     fn forgettable_at(&self) -> Option<Instant> {
         Some(Instant::START)
     }
@@ -145,10 +134,6 @@ impl Strategy for FixedWindow {
             delay: Duration::ZERO,
             concurrency: settings.concurrency,
         }
-    }
-
-    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Observation<'_>, _: Instant) -> Pace {
-        pace
     }
 
     fn sent(&mut self, at: Instant) {

@@ -34,19 +34,28 @@ pub struct Observation<'a> {
 /// A strategy lives as long as its scope's state. Holds, Crawl-delay and quotas still apply and can
 /// only make its pace slower. It is called on the crawl's thread and must be fast.
 pub trait Strategy: Send {
-    /// The pace before the first answer.
-    fn start(&mut self, settings: &ScopeSettings) -> Pace;
+    /// The pace before the first answer: the configured one, unless implemented.
+    fn start(&mut self, settings: &ScopeSettings) -> Pace {
+        Pace {
+            delay: settings.delay,
+            concurrency: settings.concurrency,
+        }
+    }
 
-    /// The pace after an answer, from the pace before it.
+    /// The pace after an answer, from the pace before it: the same, unless implemented. Called when the head
+    /// arrived, or when none will arrive; once more if the body is a refusal or breaks off.
     fn answer(
         &mut self,
-        settings: &ScopeSettings,
+        _settings: &ScopeSettings,
         pace: Pace,
-        observation: &Observation<'_>,
-        now: Instant,
-    ) -> Pace;
+        _observation: &Observation<'_>,
+        _now: Instant,
+    ) -> Pace {
+        pace
+    }
 
-    /// The pace after the end of an exchange whose head was answered before.
+    /// The pace after the end of an exchange whose head was answered before: the same, unless implemented.
+    /// Called once, when the verdict on the whole answer is known.
     fn ended(
         &mut self,
         _settings: &ScopeSettings,

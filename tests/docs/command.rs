@@ -240,7 +240,14 @@ fn output_of_a_crawl_has_the_documented_keys() {
     check(
         "results.jsonl",
         "docs/reference/results.md",
-        &["bound", "proxied", "refetched", "robots_ignored", "seq"],
+        &[
+            "bound",
+            "judged",
+            "proxied",
+            "refetched",
+            "robots_ignored",
+            "seq",
+        ],
     );
 
     let text = fs::read_to_string(out.join("stats.json")).expect("the file is there");

@@ -21,6 +21,7 @@ fn every_key_of_a_result_line_is_documented() {
     let mut page = Page::default();
     let at = |micros: u64| Some(Instant::from_nanos(micros * 1000));
     page.status = Some(200);
+    page.judged = Some(429);
     page.failure = Some(Failure::new(FailureKind::Truncated, "body", "it broke off"));
     page.truncated = Some(Truncation::Disconnect);
     page.refetched = true;

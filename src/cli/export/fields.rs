@@ -148,6 +148,7 @@ const KEYS: &[(&str, Shape)] = &[
     ("attempt", INTEGER),
     ("scopes", TEXTS),
     ("status", INTEGER),
+    ("judged", INTEGER),
     (
         "error",
         Shape::Object(&[
@@ -292,6 +293,7 @@ mod tests {
             assert_eq!(known.insert(key, "true, or absent"), Some("boolean"));
         }
         known.insert("proxied", "boolean, or absent");
+        known.insert("judged", "integer, or absent");
         // A file has no such lines.
         known.insert("seq", "integer, or absent");
         assert_eq!(known, documented);

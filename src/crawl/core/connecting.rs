@@ -61,6 +61,7 @@ impl<I: Io> Core<I> {
             origin,
             released: self.now,
             signal: None,
+            body_start: None,
             decisions: Vec::new(),
             stage: Stage::Connecting { exchange },
             job,

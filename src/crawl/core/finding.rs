@@ -30,7 +30,7 @@ impl<I: Io> Core<I> {
         let Some(origin) = job.robots_for() else {
             return Finding::default();
         };
-        if let Some(result) = RobotsResult::of_reply(page.status, page.failure.is_none()) {
+        if let Some(result) = RobotsResult::of_reply(page.judged_status(), page.failure.is_none()) {
             page.robots = Some(self.on_robots(job.id, origin, result));
             return Finding::default();
         }
@@ -41,7 +41,7 @@ impl<I: Io> Core<I> {
 
     /// Looks for the URLs of a sitemap.
     pub fn read_sitemap(&mut self, job: &Job, page: &mut Page) -> Finding {
-        if page.status != Some(200) {
+        if page.judged_status() != Some(200) {
             return Finding::default();
         }
         let ratio_max = self.config.fetch.ratio_max;
@@ -61,7 +61,7 @@ impl<I: Io> Core<I> {
         }
         page.directives = (!words.is_empty()).then(|| Box::new(words));
         let follows = settings.follow != Follow::None && !job.flags.dont_follow;
-        let is_there = page.body_mode == BodyMode::Keep && page.status == Some(200);
+        let is_there = page.body_mode == BodyMode::Keep && page.judged_status() == Some(200);
         if !follows || !is_there || !is_html(page) {
             return Finding::default();
         }

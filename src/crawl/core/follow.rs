@@ -122,7 +122,8 @@ impl<I: Io> Core<I> {
     }
 
     /// Whether the attempt is made again: decided by the `Classify`, otherwise by `RETRY_HTTP_CODES` and
-    /// `RETRY_EXCEPTIONS`, `RETRY_TIMES` at most. Only the `Classify` can repeat what is not idempotent.
+    /// `RETRY_EXCEPTIONS`, `RETRY_TIMES` at most. A status that the `Classify` gave the body counts before that
+    /// of the head. Only the `Classify` can repeat what is not idempotent.
     fn is_retried(&self, job: &Job, page: &Page) -> bool {
         let failure = page.failure.as_ref();
         if failure.is_some_and(|failure| failure.name == IDLE_CLOSED) {
@@ -143,10 +144,13 @@ impl<I: Io> Core<I> {
             return false;
         }
         if let Some(failure) = failure {
-            let passing = &settings.retry_exceptions;
-            return passing.iter().any(|name| failure.is_named(name));
+            let mut passing = settings.retry_exceptions.iter();
+            let is_passing = passing.any(|name| failure.is_named(name));
+            if is_passing || page.judged.is_none() {
+                return is_passing;
+            }
         }
-        page.status.is_some_and(|status| {
+        page.judged_status().is_some_and(|status| {
             let is_robots_refusal = job.kind == PageKind::Robots && robots::is_refused(status);
             settings.retry_codes.contains(&status) && !is_robots_refusal
         })
@@ -292,7 +296,8 @@ impl<I: Io> Core<I> {
 
 /// The Location of a redirect; `None` if the reply is none.
 fn location(page: &Page) -> Option<String> {
-    if page.failure.is_some() || !matches!(page.status, Some(301 | 302 | 303 | 307 | 308)) {
+    let is_redirect = |status| matches!(status, Some(301 | 302 | 303 | 307 | 308));
+    if page.failure.is_some() || !is_redirect(page.status) || !is_redirect(page.judged_status()) {
         return None;
     }
     let value = page.headers.get("location")?;

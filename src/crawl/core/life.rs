@@ -147,6 +147,7 @@ impl<I: Io> Core<I> {
             let Some(read) = network.read(key, chunk, &mut used, stamp, give, self.now) else {
                 return;
             };
+            self.judge_body_start(key);
             match read {
                 Read::Again => {}
                 Read::Event(event) => self.on_connection_event(key, event),
@@ -192,9 +193,14 @@ impl<I: Io> Core<I> {
         self.throttle
             .count_bytes(flight.ticket, page.bytes_wire, self.now);
         let is_stopped = is_stopped(&page);
+        let mut body_start = flight.body_start.take();
+        if let Some(start) = &mut body_start {
+            start.bytes = outcome.start.take().unwrap_or_default();
+        }
         let open = OpenEnd {
             ticket: flight.ticket,
             signal: flight.signal.take(),
+            body_start,
             decisions: flight.decisions,
         };
         let (refusals, work, open, target) = match outcome.undecoded {
@@ -253,7 +259,8 @@ impl<I: Io> Core<I> {
         let failure = page.failure.as_ref();
         let is_our_fault = failure.is_some_and(|f| f.kind == FailureKind::Internal);
         if let Some(signal) = open.signal.as_ref().filter(|_| !is_our_fault) {
-            self.on_response_end(job, open.ticket, signal, page);
+            let start = open.body_start.as_deref();
+            self.on_response_end(job, open.ticket, signal, start, page);
             page.hold = self.throttle.hold_asked_for(open.ticket);
         }
         let refusals = self.refusals_of(open.ticket);

@@ -119,6 +119,7 @@ impl<I: Io> Core<I> {
             let Some(read) = network.read_unread(key, &mut unread, &mut used, stamp, give) else {
                 return;
             };
+            self.judge_body_start(key);
             match read {
                 Read::Again => {}
                 Read::Event(event) | Read::Last(event) => self.on_connection_event(key, event),

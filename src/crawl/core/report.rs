@@ -87,6 +87,7 @@ impl<I: Io> Core<I> {
             attempt,
             scopes: _,
             status,
+            judged,
             failure,
             truncated,
             redirect,
@@ -137,6 +138,7 @@ impl<I: Io> Core<I> {
         *depth = job.depth;
         *attempt = u32::from(job.attempt);
         *status = None;
+        *judged = None;
         *failure = None;
         *truncated = None;
         *redirect = None;

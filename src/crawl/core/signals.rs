@@ -1,7 +1,7 @@
 //! Reports responses to the throttle, and the throttle's decisions to the sink and the log.
 
 use crate::base::slab::Key;
-use crate::crawl::classifier::Response;
+use crate::crawl::classifier::{BodyStart, Response};
 use crate::crawl::core::Core;
 use crate::crawl::flights::Flight;
 use crate::fetch::failure::Failure;
@@ -11,7 +11,7 @@ use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::decision::{Decision, DecisionEvent};
 use crate::throttle::engine::TicketId;
-use crate::throttle::signal::Signal;
+use crate::throttle::signal::{BodySignal, Signal};
 use crate::wire::http::Headers;
 
 impl<I: Io> Core<I> {
@@ -28,11 +28,53 @@ impl<I: Io> Core<I> {
             timings: exchange.timings(),
         };
         let signal = self.signal_of(flight, &response);
+        let names = self.scope_names(flight);
+        let classifier = &self.classifier;
+        let body_start = classifier.body_start(&flight.job, names, &response, self.now);
         let (ticket, id) = (flight.ticket, flight.job.id);
+        if let Some(start) = &body_start {
+            self.network.want_body_start(socket, start.wanted);
+        }
         self.throttle.answer(ticket, id, &signal, self.now);
         let flight = self.flights.get_mut(key).expect("it was just there");
         flight.signal = Some(signal);
+        flight.body_start = body_start;
         self.keep_decisions(key);
+    }
+
+    /// Judges a body on this connection by its start, once that is there and the body goes on.
+    pub fn judge_body_start(&mut self, socket: Key) {
+        if !self.classifier.may_read_bodies() || !self.network.poll_body_start(socket) {
+            return;
+        }
+        let key = self.network.attempt_on(socket);
+        let exchange = self.network.exchange_on(socket);
+        let exchange = exchange.expect("a body has its exchange");
+        let head = exchange.head().expect("a body follows its head");
+        let flight = self.flights.get(key).expect("a reply has its attempt");
+        let response = Response {
+            status: Some(head.status),
+            headers: &head.headers,
+            failure: None,
+            timings: exchange.timings(),
+        };
+        let (names, start) = (self.scope_names(flight), exchange.start());
+        let classifier = &self.classifier;
+        let body = classifier.start_signal_of(&flight.job, names, &response, start, self.now);
+        let signal = flight.signal.as_ref().expect("its head was judged");
+        let (ticket, id) = (flight.ticket, flight.job.id);
+        self.throttle
+            .answer_body(ticket, id, signal, None, &body, self.now);
+        let flight = self.flights.get_mut(key).expect("it was just there");
+        let start = flight.body_start.as_mut();
+        start.expect("its start is wanted").signal = Some(body);
+        self.keep_decisions(key);
+    }
+
+    /// The names of the scopes of an attempt.
+    fn scope_names(&self, flight: &Flight) -> impl Iterator<Item = &str> {
+        let scopes = self.throttle.ticket_scopes(flight.ticket);
+        scopes.map(|id| self.throttle.scope_name(id))
     }
 
     /// An attempt has ended without a head.
@@ -54,19 +96,37 @@ impl<I: Io> Core<I> {
     }
 
     fn signal_of(&self, flight: &Flight, response: &Response<'_>) -> Signal {
-        let scopes = self.throttle.ticket_scopes(flight.ticket);
-        let names = scopes.map(|id| self.throttle.scope_name(id));
+        let names = self.scope_names(flight);
         self.classifier
             .signal_of(&flight.job, names, response, self.now)
     }
 
-    /// A response has ended whose head gave this signal.
-    pub fn on_response_end(&mut self, job: &Job, ticket: TicketId, signal: &Signal, page: &Page) {
-        let body = self.classifier.body_signal_of(job, page, self.now);
+    /// A response has ended whose head gave this signal. `start`: the part of its body by which it is judged,
+    /// if not all that was kept.
+    pub fn on_response_end(
+        &mut self,
+        job: &Job,
+        ticket: TicketId,
+        signal: &Signal,
+        start: Option<&BodyStart>,
+        page: &mut Page,
+    ) {
         let id = job.id;
         let failure = page.failure.as_ref().map(|failure| failure.kind);
-        self.throttle
-            .answer_body(ticket, id, signal, failure, &body, self.now);
+        let body = match start.and_then(|start| start.signal.clone()) {
+            // It was judged before; only its end is news.
+            Some(judged) => BodySignal {
+                feedback: Vec::new(),
+                ..judged
+            },
+            None => (self.classifier).body_signal_of(job, page, start, self.now),
+        };
+        let is_judged = start.is_some_and(|start| start.signal.is_some());
+        if !is_judged || failure.is_some() {
+            self.throttle
+                .answer_body(ticket, id, signal, failure, &body, self.now);
+        }
+        page.judged = body.status;
         if self.throttle.listens(ticket) {
             let replaced = body.status.map(|status| Signal {
                 status: Some(status),

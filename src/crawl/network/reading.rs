@@ -11,6 +11,7 @@ use crate::crawl::network::room::EXHAUSTED;
 use crate::crawl::network::socket::{End, Socket, Unread, token_of};
 use crate::fetch::body::BodyMode;
 use crate::fetch::connection::ConnectionEvent;
+use crate::fetch::exchange::Exchange;
 use crate::io::{Chunk, Io, NetError, Stamp};
 use crate::sink::reply::{Flow, Held, ResumeFn};
 
@@ -89,6 +90,19 @@ impl<I: Io> Network<I> {
         let exchange = self.http_mut(key).connection.exchange_mut();
         let exchange = exchange.expect("a head has its exchange");
         exchange.set_body_mode(mode);
+    }
+
+    /// The first bytes of the body whose head arrived on a connection are wanted, whatever its mode.
+    pub fn want_body_start(&mut self, key: Key, bytes: usize) {
+        let exchange = self.http_mut(key).connection.exchange_mut();
+        exchange.expect("a head has its exchange").want_start(bytes);
+    }
+
+    /// Whether they are all there, before the end of the body: true once.
+    pub fn poll_body_start(&mut self, key: Key) -> bool {
+        let http = self.sockets.http_mut(key);
+        let exchange = http.and_then(|http| http.connection.exchange_mut());
+        exchange.is_some_and(Exchange::poll_start)
     }
 
     /// Handle that a sink uses to resume a body.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use crate::base::ids::LaneId;
 use crate::base::units::Units;
 use crate::base::worker::{WorkerDone, WorkerJob};
+use crate::crawl::classifier::BodyStart;
 use crate::crawl::network::origins::Origin;
 use crate::crawl::pages::line::Line;
 use crate::crawl::pages::work::PageWork;
@@ -101,6 +102,8 @@ pub struct OpenEnd {
     pub ticket: TicketId,
     /// Signal of the reply's head.
     pub signal: Option<Signal>,
+    /// The start of its body, if it is judged by that.
+    pub body_start: Option<Box<BodyStart>>,
     /// The decisions that its head caused.
     pub decisions: Vec<Decision>,
 }

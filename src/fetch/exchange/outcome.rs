@@ -34,6 +34,8 @@ pub struct Outcome {
     pub body_mode: BodyMode,
     /// Bytes of the body that were taken while it arrived.
     pub bytes_taken: u64,
+    /// The wanted first bytes of a body that is not kept, after content decoding; `None` if none were wanted.
+    pub start: Option<Vec<u8>>,
     /// Why the body is incomplete, if it is.
     pub truncated: Option<Truncation>,
 }

@@ -153,11 +153,15 @@ impl Throttle {
         now: Instant,
     ) {
         self.refresh_ticket(ticket, now);
-        for Held { id: scope, .. } in self.ticket(ticket).held.clone() {
+        for held in self.ticket(ticket).held.clone() {
+            let Held {
+                id: scope, refused, ..
+            } = held;
+            let ending = ExchangeEnd { refused, ..*ending };
             let mut changes = std::mem::take(&mut self.changes);
             self.scope_mut(scope)
-                .ended(signal, ending, now, &mut changes);
-            self.note(scope, Some(id), None, &mut changes, now);
+                .ended(signal, &ending, now, &mut changes);
+            self.note(scope, Some(id), ending.status, &mut changes, now);
             self.changes = changes;
             self.mark_changed(scope);
             self.schedule_check(scope, now);

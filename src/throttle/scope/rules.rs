@@ -356,22 +356,8 @@ impl Rules {
                 let mut pace = strategy.answer(settings, before, observation, now);
                 pace.concurrency = pace.concurrency.max(1);
                 self.pace = pace;
-                if pace != before {
-                    changes.push(Change {
-                        event: if observation.refused {
-                            DecisionEvent::Backoff
-                        } else {
-                            DecisionEvent::Recover
-                        },
-                        source: DecisionSource::User,
-                        latency: observation.signal.server_latency,
-                        target: None,
-                        before,
-                        after: pace,
-                        reason: Cow::Borrowed("the scope's own strategy"),
-                        alert: false,
-                    });
-                }
+                let latency = observation.signal.server_latency;
+                changes.extend(strategy_change(observation.refused, latency, before, pace));
                 return;
             }
         }
@@ -498,6 +484,8 @@ impl Rules {
                 let mut pace = strategy.ended(settings, self.pace, ending, now);
                 pace.concurrency = pace.concurrency.max(1);
                 self.pace = pace;
+                let latency = signal.server_latency;
+                changes.extend(strategy_change(ending.refused, latency, before, pace));
             }
         }
     }
@@ -767,6 +755,29 @@ impl Rules {
         }
         Some(blank_at)
     }
+}
+
+/// A change of the pace by the embedder's strategy; `None` if it is the same.
+fn strategy_change(
+    refused: bool,
+    latency: Option<Duration>,
+    before: Pace,
+    after: Pace,
+) -> Option<Change> {
+    let event = match refused {
+        true => DecisionEvent::Backoff,
+        false => DecisionEvent::Recover,
+    };
+    (before != after).then_some(Change {
+        event,
+        source: DecisionSource::User,
+        latency,
+        target: None,
+        before,
+        after,
+        reason: Cow::Borrowed("the scope's own strategy"),
+        alert: false,
+    })
 }
 
 /// Converts an adjustment of AutoThrottle to a change of the whole pace.

@@ -1,0 +1,65 @@
+//! A pace by what pages say: "please slow down" in the first kilobyte doubles the delay, up to 60 s, and ten
+//! good pages halve it.
+//!
+//! A [`Classify`] reads the refusal, which is retried like a 429; a [`Strategy`] sets the delay.
+//!
+//! ```sh
+//! cargo run --example pace_by_body -- https://quotes.toscrape.com/
+//! ```
+
+use std::{env, error::Error, time::Duration};
+
+use argiope::settings::ScopeSettings;
+use argiope::{
+    Answer, BodyPart, BodySignal, Builder, Classify, Config, Crawler, ExchangeEnd, Instant, Pace,
+    Page, Request, Strategy,
+};
+
+/// Judges a page by its first kilobyte.
+pub struct ByWords;
+
+impl Classify for ByWords {
+    fn body_part(&self, _: &Answer<'_>) -> BodyPart {
+        BodyPart::Start(1024)
+    }
+
+    fn classify_body(&self, _: &Answer<'_>, start: &[u8]) -> BodySignal {
+        let asks = |words: &[u8]| words.eq_ignore_ascii_case(b"please slow down");
+        match start.windows(16).any(asks) {
+            true => BodySignal::nothing().status(429),
+            false => BodySignal::nothing(),
+        }
+    }
+}
+
+/// Number of good pages since the delay changed.
+#[derive(Default)]
+pub struct Halving(u32);
+
+impl Strategy for Halving {
+    fn ended(&mut self, set: &ScopeSettings, pace: Pace, end: &ExchangeEnd, _: Instant) -> Pace {
+        self.0 = if end.refused { 0 } else { self.0 % 10 + 1 };
+        let delay = match self.0 {
+            0 => (pace.delay * 2).clamp(Duration::from_millis(100), Duration::from_secs(60)),
+            10 => (pace.delay / 2).max(set.delay),
+            _ => pace.delay,
+        };
+        Pace { delay, ..pace }
+    }
+}
+
+/// Adds both to a crawl.
+pub fn by_body(builder: Builder) -> Builder {
+    let halving = |_: &str| Some(Box::<Halving>::default() as Box<dyn Strategy>);
+    builder.classify(ByWords).strategy(halving)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let print = |page: Page| println!("{:?} {}", page.judged_status(), page.url);
+    let mut crawler = by_body(Crawler::builder(Config::default()).sink(print)).build()?;
+    for url in env::args().skip(1) {
+        crawler.submit(Request::get(url))?;
+    }
+    crawler.run();
+    Ok(())
+}
