@@ -1,4 +1,4 @@
-//! Errors of the API: each has a stable code, a source, and `is_retryable`.
+//! Errors of the API: each has a stable code, a source, `is_retryable`, and prints as a sentence.
 
 use std::error::Error;
 use std::fs;
@@ -25,6 +25,12 @@ fn each_error_has_a_code_a_source_and_is_retryable() {
             assert_eq!((&*error.code(), error.is_retryable()), ($code, $again));
             let said = error.to_string();
             assert!(!said.is_empty() && !said.contains('\n'), "{said:?}");
+            // What `main` prints of it.
+            let printed = format!("{error:?}");
+            assert!(
+                printed.starts_with(&said) && !printed.contains('\n'),
+                "{printed}"
+            );
             assert_eq!(is_an_error(error).source().is_some(), $has_cause, "{said}");
         }};
     }
@@ -150,6 +156,20 @@ fn each_error_has_a_code_a_source_and_is_retryable() {
 }
 
 #[test]
+fn a_cause_that_the_sentence_lacks_is_printed_behind_it() {
+    let config = Config::default().with("DOWNLOAD_DELAY", "soon");
+    let error: Box<dyn Error> = config.expect_err("no duration").into();
+    let printed = format!("{error:?}");
+    assert_eq!(printed, error.to_string());
+    assert!(
+        printed.starts_with("DOWNLOAD_DELAY: \"soon\" is not a duration"),
+        "{printed}"
+    );
+    let refused = AdmitError::Url(UrlError::NoHost);
+    assert_eq!(format!("{refused:?}"), "invalid URL: the URL has no host");
+}
+
+#[test]
 fn every_error_is_non_exhaustive_with_code_and_is_retryable() {
     let mut found = 0;
     let mut wrong = Vec::new();
@@ -168,7 +188,9 @@ fn every_error_is_non_exhaustive_with_code_and_is_retryable() {
                     let begins = format!("\nimpl {name} {{");
                     let own = code.split(&begins).skip(1);
                     let own: String = own.filter_map(|rest| rest.split("\n}").next()).collect();
-                    if !may_grow || !own.contains("fn code(") || !own.contains("fn is_retryable(") {
+                    let is_sentence = code.contains(&format!("debug_as_sentence!({name});"));
+                    let has_code = own.contains("fn code(") && own.contains("fn is_retryable(");
+                    if !may_grow || !has_code || !is_sentence {
                         wrong.push(format!("{name} in {}", path.display()));
                     }
                 }
@@ -178,7 +200,8 @@ fn every_error_is_non_exhaustive_with_code_and_is_retryable() {
     assert!(found >= 18, "{found}");
     assert!(
         wrong.is_empty(),
-        "an enum is #[non_exhaustive], and every error has code() and is_retryable(): {wrong:?}"
+        "an enum is #[non_exhaustive], and every error has code(), is_retryable() and \
+         debug_as_sentence!: {wrong:?}"
     );
 }
 

@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::base::sentence::debug_as_sentence;
+
 /// The purpose of an address. Only [`AddressKind::Global`] is reachable from everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressKind {
@@ -181,7 +183,7 @@ impl fmt::Display for Network {
 }
 
 /// Why a text is not a network.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NetworkError {
     /// The part before the slash is not an address.
@@ -191,6 +193,8 @@ pub enum NetworkError {
     #[error("`{0}` is not a network: the number after the slash must be from 0 to {1}")]
     Prefix(String, u8),
 }
+
+debug_as_sentence!(NetworkError);
 
 impl NetworkError {
     /// Stable error code.

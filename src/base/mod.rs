@@ -6,6 +6,7 @@ pub mod wheel;
 pub mod timeouts;
 pub(crate) mod units;
 pub(crate) mod bound;
+pub(crate) mod sentence;
 pub(crate) mod byte_rate;
 pub mod slab;
 pub mod chunked;

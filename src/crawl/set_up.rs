@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use crate::admin::access::Access;
 use crate::base::keys::Keys;
 use crate::base::machine;
+use crate::base::sentence::debug_as_sentence;
 use crate::crawl::config::ConfigError;
 use crate::crawl::control::feed::RequestSource;
 use crate::crawl::journal::state::State;
@@ -148,7 +149,7 @@ impl Parts {
 }
 
 /// Why a crawl cannot be set up.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SetUpError {
     /// A setting is invalid, or two contradict each other.
@@ -180,6 +181,8 @@ pub enum SetUpError {
         reason: String,
     },
 }
+
+debug_as_sentence!(SetUpError);
 
 impl SetUpError {
     /// The stable code, after its family: `config`, `setting`, `ca_file.empty`, or for system errors

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::base::sentence::debug_as_sentence;
+
 /// Why an attempt failed: a kind, a stable code, and a description.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
     /// The kind; `error.kind` of a result line.
@@ -14,6 +16,8 @@ pub struct Failure {
     /// Human-readable description of what was observed.
     pub detail: Cow<'static, str>,
 }
+
+debug_as_sentence!(Failure);
 
 impl Failure {
     /// A failure of this kind, with one of its stable names.

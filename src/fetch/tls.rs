@@ -33,6 +33,7 @@ pub use self::certificates::Certificates;
 use self::refused::{KeepRejected, RejectedChain};
 pub use self::session::{TlsInfo, TlsSession, TlsVersion};
 use self::sessions::Sessions;
+use crate::base::sentence::debug_as_sentence;
 use crate::base::time::{Instant, Wall};
 
 /// The trusted roots, and the time at the start of the crawl.
@@ -71,7 +72,7 @@ pub struct CaFile {
 }
 
 /// Why TLS cannot be set up; a fault of this machine, not of the web.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsConfigError {
     /// Not a PEM file, or a broken one.
@@ -102,6 +103,8 @@ pub enum TlsConfigError {
     #[error("TLS cannot be set up: {0}")]
     Provider(String),
 }
+
+debug_as_sentence!(TlsConfigError);
 
 impl TlsConfigError {
     /// Stable error code.

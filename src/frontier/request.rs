@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::base::scopes::SCOPES_MAX;
+use crate::base::sentence::debug_as_sentence;
 use crate::wire::proxy::{Proxy, Route};
 
 /// A request as submitted: from a seeds line or from code.
@@ -280,7 +281,7 @@ impl Request {
 }
 
 /// Invalid scopes of a request.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScopesError {
     /// A scope's name is empty.
@@ -296,6 +297,8 @@ pub enum ScopesError {
     #[error("invalid cost {0}; give a number of 0 or more")]
     Cost(String),
 }
+
+debug_as_sentence!(ScopesError);
 
 impl ScopesError {
     /// The stable code.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::gzip::Gzip;
 use crate::base::machine;
+use crate::base::sentence::debug_as_sentence;
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
@@ -409,7 +410,7 @@ impl<F: FnMut(Page) + Send> Sink for F {
 }
 
 /// A file could not be written.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("{}", self.message())]
 #[non_exhaustive]
 pub struct WriteError {
@@ -419,6 +420,8 @@ pub struct WriteError {
     #[source]
     pub cause: io::Error,
 }
+
+debug_as_sentence!(WriteError);
 
 impl WriteError {
     /// The file at `path` could not be written: a copy of the system's error.

@@ -17,6 +17,8 @@ use thiserror::Error;
 
 use super::record::{Record, RecordError};
 
+use crate::base::sentence::debug_as_sentence;
+
 /// Appends framed records of one segment to a buffer.
 ///
 /// It counts the bytes of the segment: all that it returns or appends is written, in this order.
@@ -47,7 +49,7 @@ pub struct Reader<'a> {
 }
 
 /// Why a segment of the journal cannot be read, or one of its records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SegmentError {
     /// The bytes do not begin as a segment does.
@@ -83,6 +85,8 @@ pub enum SegmentError {
         cause: RecordError,
     },
 }
+
+debug_as_sentence!(SegmentError);
 
 impl SegmentError {
     /// The stable code.

@@ -27,6 +27,7 @@ pub use self::entry::{
     is_request_for,
 };
 use crate::base::named::NamedValue;
+use crate::base::sentence::debug_as_sentence;
 use crate::frontier::job::Job;
 
 /// What the journal records, in order.
@@ -208,7 +209,7 @@ pub struct RunRecord {
 }
 
 /// Why bytes are not a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// The bytes end before or within this field.
@@ -227,6 +228,8 @@ pub enum RecordError {
     #[error("{0} bytes follow the record's last field")]
     Trailing(usize),
 }
+
+debug_as_sentence!(RecordError);
 
 impl RecordError {
     /// The stable code.

@@ -35,6 +35,8 @@ use self::passing::{Passing, mark_of};
 pub use self::restored::Restored;
 use super::record::{CommitRecord, EntryHead, Learned, Record, RecordError, Resumption};
 
+use crate::base::sentence::debug_as_sentence;
+
 /// What is left of a crawl, from the records of its journal in order.
 ///
 /// In memory are the entries that have not ended, one key per URL that was admitted and is in no run of the
@@ -79,7 +81,7 @@ pub struct Losses {
 }
 
 /// Why records are not the journal of a crawl.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// The first record does not begin a crawl, or there is no record.
@@ -105,6 +107,8 @@ pub enum ReplayError {
         epoch: u64,
     },
 }
+
+debug_as_sentence!(ReplayError);
 
 impl ReplayError {
     /// The stable code.

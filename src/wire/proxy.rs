@@ -11,6 +11,8 @@ use data_encoding::BASE64;
 
 use super::url::CrawlUrl;
 
+use crate::base::sentence::debug_as_sentence;
+
 /// A proxy for requests: `http://user:password@host:port` or `socks5://user:password@host:port`,
 /// with or without credentials.
 ///
@@ -66,7 +68,7 @@ pub enum Route {
 }
 
 /// Why a text is not a valid proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
     /// The protocol is not supported.
@@ -85,6 +87,8 @@ pub enum ProxyError {
     #[error("text after the port is not allowed")]
     Rest,
 }
+
+debug_as_sentence!(ProxyError);
 
 impl ProxyError {
     /// Stable error code.

@@ -15,6 +15,8 @@ use standard::Parsed;
 pub(super) use standard::ascii_host;
 use thiserror::Error;
 
+use crate::base::sentence::debug_as_sentence;
+
 /// An absolute http or https URL in canonical form.
 ///
 /// Parsed by the WHATWG URL standard (as browsers do), then:
@@ -449,7 +451,7 @@ pub struct ParsedUrl {
 }
 
 /// Why a text is not a URL that can be fetched.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UrlError {
     /// The text is empty.
@@ -474,6 +476,8 @@ pub enum UrlError {
     #[error("the port is not a number from 0 to 65535")]
     Port,
 }
+
+debug_as_sentence!(UrlError);
 
 impl UrlError {
     /// Stable error code.

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The list is made from the source: public items of `src/lib.rs`, re-exports, and the fields, variants,
-//! functions and traits of each type. Items hidden from the documentation or made by macros are omitted.
+//! functions and traits of each type. Items hidden from the documentation or made by macros are omitted, but for
+//! `Debug` of errors.
 
 mod modules;
 mod render;

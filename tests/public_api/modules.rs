@@ -210,6 +210,13 @@ fn read_items(
                     matches!(brought.vis, Visibility::Public(_)) && !is_hidden(&brought.attrs);
                 read_use(&brought.tree, Vec::new(), is_pub, &mut module.uses);
             }
+            Item::Macro(call) if call.mac.path.is_ident("debug_as_sentence") => {
+                let error = call.mac.tokens;
+                let block = format!("impl Debug for {error} {{}}");
+                module
+                    .items
+                    .push(syn::parse_str(&block).expect("one error"));
+            }
             item => module.items.push(item),
         }
     }

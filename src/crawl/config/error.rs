@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::base::sentence::debug_as_sentence;
+
 /// Source of a value, in ascending precedence: a value from a later variant overrides one from an
 /// earlier variant, in whatever order they were set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +73,7 @@ impl fmt::Display for SettingSource {
 }
 
 /// An invalid setting. Its text is one line: where it was set, what was wrong, how to mend it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {problem}", source_of.locate(name), path(&problem.entry))]
 #[non_exhaustive]
 pub struct ConfigError {
@@ -82,6 +84,8 @@ pub struct ConfigError {
     /// What was wrong.
     pub problem: Box<Problem>,
 }
+
+debug_as_sentence!(ConfigError);
 
 impl ConfigError {
     /// The stable code: `config`.
@@ -96,7 +100,7 @@ impl ConfigError {
 }
 
 /// What was wrong with a value, and how to mend it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
     /// Keys from the setting to the invalid value, if that is inside a table.
@@ -106,6 +110,8 @@ pub struct Problem {
     /// How to mend it.
     pub mend: String,
 }
+
+debug_as_sentence!(Problem);
 
 impl Problem {
     /// A problem with the whole value.

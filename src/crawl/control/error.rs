@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use crate::base::sentence::debug_as_sentence;
 use crate::crawl::config::{ConfigError, SettingValue};
 use crate::crawl::overrides::{FixedChange, MEND};
 use crate::crawl::work::admission::AdmitError;
 use crate::frontier::request::Request;
 
 /// Why a submission was not accepted. It holds the request, unchanged.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
     /// The inbox is full; try again later.
@@ -28,8 +29,10 @@ pub enum SubmitError {
     },
 }
 
+debug_as_sentence!(SubmitError);
+
 /// Why a command was not accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
     /// Too many commands wait for the crawl's next turn; try again later.
@@ -46,8 +49,10 @@ pub enum ControlError {
     Invalid(String),
 }
 
+debug_as_sentence!(ControlError);
+
 /// Why a configuration was not reloaded. Nothing of it was applied.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
     /// The configuration is invalid.
@@ -60,6 +65,8 @@ pub enum ReloadError {
     #[error(transparent)]
     Control(#[from] ControlError),
 }
+
+debug_as_sentence!(ReloadError);
 
 /// A setting that a running crawl does not change.
 #[derive(Clone, Debug, PartialEq)]

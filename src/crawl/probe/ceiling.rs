@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::base::sentence::debug_as_sentence;
 use crate::crawl::config;
 use crate::crawl::probe::report::{Measure, ProbeReport};
 use crate::crawl::stats::Spread;
@@ -47,13 +48,15 @@ enum Statistic {
 }
 
 /// An invalid ceiling.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?}: {what}; {mend}")]
 pub struct CeilingError {
     text: String,
     what: String,
     mend: String,
 }
+
+debug_as_sentence!(CeilingError);
 
 impl CeilingError {
     /// The stable code: `ceiling`.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::base::sentence::debug_as_sentence;
 use crate::crawl::config::Config;
 use crate::crawl::requests::check_request;
 use crate::frontier::extra::{Extra, Flags};
@@ -11,7 +12,7 @@ use crate::wire::http::RequestError;
 use crate::wire::url::{CrawlUrl, UrlError};
 
 /// Why a request was not admitted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdmitError {
     /// The URL is invalid.
@@ -27,6 +28,8 @@ pub enum AdmitError {
     #[error("the crawl is over")]
     Over,
 }
+
+debug_as_sentence!(AdmitError);
 
 impl AdmitError {
     /// The stable code, after its family: `url.relative`, `scopes.cost`, `request.method`,

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub use super::answer::Families;
 use super::hosts::{Hosts, plain_host};
 
+use crate::base::sentence::debug_as_sentence;
+
 /// Servers, fixed answers and limits of a [`Resolver`](super::Resolver).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolverSettings {
@@ -123,7 +125,7 @@ impl FromStr for Override {
 }
 
 /// Why an override is invalid; each message shows the expected form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OverrideInvalid {
     /// Fewer than three parts.
@@ -139,6 +141,8 @@ pub enum OverrideInvalid {
     #[error("expected an IP address after the port, as in 127.0.0.1, 127.0.0.1:8443 or [::1]:8443")]
     Address,
 }
+
+debug_as_sentence!(OverrideInvalid);
 
 impl OverrideInvalid {
     /// Stable error code.

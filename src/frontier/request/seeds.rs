@@ -5,6 +5,7 @@ mod object;
 use data_encoding::BASE64;
 
 use self::object::{Headers, Object, Seconds};
+use crate::base::sentence::debug_as_sentence;
 use crate::frontier::request::Request;
 use crate::wire::proxy::Route;
 
@@ -71,7 +72,7 @@ impl Request {
 }
 
 /// An invalid seeds line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeedError {
     /// Neither a URL nor a host.
@@ -92,6 +93,8 @@ pub enum SeedError {
         what: String,
     },
 }
+
+debug_as_sentence!(SeedError);
 
 impl SeedError {
     /// The stable code.

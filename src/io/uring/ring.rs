@@ -22,6 +22,7 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, register, squeue, types};
 use rustix::time::Timespec;
 
 use super::pinned::Pinned;
+use crate::base::sentence::debug_as_sentence;
 use crate::io::sockets::socket::arrival_stamp;
 
 /// The ring of one back end.
@@ -44,7 +45,7 @@ pub(super) struct Ring {
 }
 
 /// Why io_uring is unavailable.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum Unavailable {
     /// The kernel was built without it.
     #[error("this kernel has no io_uring")]
@@ -59,6 +60,8 @@ pub enum Unavailable {
     #[error("io_uring cannot be set up: {0}")]
     Refused(#[from] io::Error),
 }
+
+debug_as_sentence!(Unavailable);
 
 /// Identifies an operation in its completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

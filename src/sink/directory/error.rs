@@ -5,10 +5,11 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::base::machine;
+use crate::base::sentence::debug_as_sentence;
 use crate::sink::directory::lock::Owner;
 
 /// Why a directory cannot be used for a crawl.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
     /// Another crawl is writing to it.
@@ -72,6 +73,8 @@ pub enum DirectoryError {
         cause: io::Error,
     },
 }
+
+debug_as_sentence!(DirectoryError);
 
 impl DirectoryError {
     /// Stable error code.

@@ -13,6 +13,7 @@
 
 use thiserror::Error;
 
+use crate::base::sentence::debug_as_sentence;
 use crate::frontier::seen::run::{BLOCK_PRINTS, Filter, PART_BLOCKS, PART_PRINTS, Part, Run};
 use crate::state::journal::checksum;
 use crate::state::record::RunRecord;
@@ -46,7 +47,7 @@ pub struct RunPlace {
 }
 
 /// Why bytes are not those of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The bytes do not begin as a run does.
@@ -70,6 +71,8 @@ pub enum RunError {
         offset: u64,
     },
 }
+
+debug_as_sentence!(RunError);
 
 /// Keys of a block, ascending.
 #[derive(Clone, Copy, Debug)]

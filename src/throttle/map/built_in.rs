@@ -3,6 +3,8 @@
 use super::{ScopeMap, ScopeQuery};
 use std::fmt;
 
+use crate::base::sentence::debug_as_sentence;
+
 /// The default, `host`: one scope per host (with its port, unless it is the scheme's default).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByHost;
@@ -97,9 +99,11 @@ impl ScopeMap for Combined {
 }
 
 /// No map has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown scope map {0:?}; known: {list}", list = MapKind::names())]
 pub struct UnknownMap(pub String);
+
+debug_as_sentence!(UnknownMap);
 
 impl UnknownMap {
     /// Stable error code.

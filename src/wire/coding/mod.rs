@@ -12,6 +12,8 @@ pub use engine::gzip;
 
 use engine::{Engine, StreamState};
 
+use crate::base::sentence::debug_as_sentence;
+
 /// Limits of a decoded body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -67,7 +69,7 @@ pub enum Coding {
 }
 
 /// Why a body cannot be decoded (further). The output so far stays valid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodingError {
     /// Unknown content coding. The undecoded body may still be useful.
@@ -93,6 +95,8 @@ pub enum CodingError {
     #[error("the body expands beyond the allowed ratio")]
     Bomb,
 }
+
+debug_as_sentence!(CodingError);
 
 /// Decodes a body's content codings, piece by piece.
 ///

@@ -1,7 +1,9 @@
 //! Faults of a reply, with stable codes.
 
+use crate::base::sentence::debug_as_sentence;
+
 /// A fault of a reply. Variants name the fact; the caller decides on the consequences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
     /// The connection ended before the first byte of the head.
@@ -66,6 +68,8 @@ pub enum HttpError {
     #[error("too many interim replies")]
     TooManyInterim,
 }
+
+debug_as_sentence!(HttpError);
 
 /// The kinds of [`HttpError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

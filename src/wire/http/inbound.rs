@@ -10,6 +10,8 @@ use super::head::{Bounds, HeadBuffer};
 use super::request::{IS_TOKEN, is_token};
 use super::{Headers, HttpError, HttpVersion, Limits};
 
+use crate::base::sentence::debug_as_sentence;
+
 /// A complete request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboundRequest {
@@ -26,7 +28,7 @@ pub struct InboundRequest {
 }
 
 /// Why a request was not accepted. The connection must be closed after the reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InboundError {
     /// The request line is not `METHOD TARGET HTTP/1.x`.
     #[error("the request line is malformed; it has the form: GET /path HTTP/1.1")]
@@ -47,6 +49,8 @@ pub(crate) enum InboundError {
     #[error("the body is larger than 1 MiB; send several requests")]
     BodyTooLarge,
 }
+
+debug_as_sentence!(InboundError);
 
 impl InboundError {
     /// The status that answers it.

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::mem::replace;
 
+use crate::base::sentence::debug_as_sentence;
 use crate::wire::octets::{DELETE, any, below, equal, value_length};
 
 /// The parts of a request's head.
@@ -72,7 +73,7 @@ impl UsualFields {
 }
 
 /// Why a request was not written. A mistake of this program or its user, never of the web.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// The method is not a token.
@@ -104,6 +105,8 @@ pub enum RequestError {
     #[error("the header {0:?} follows from the proxy; put user and password into its URL")]
     Proxy(String),
 }
+
+debug_as_sentence!(RequestError);
 
 impl RequestError {
     /// Stable error code.

@@ -5,13 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::base::machine;
+use crate::base::sentence::debug_as_sentence;
 use crate::crawl::journal::damage::Damage;
 use crate::crawl::journal::segment::ReadError;
 use crate::state::journal::SegmentError;
 use crate::state::replay::ReplayError;
 
 /// Why a state cannot be begun or read.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// There is none.
@@ -73,6 +74,8 @@ pub enum StateError {
         cause: ReplayError,
     },
 }
+
+debug_as_sentence!(StateError);
 
 impl StateError {
     pub(super) fn in_file(path: &Path, cause: ReadError) -> Self {
