@@ -10,6 +10,7 @@ use std::time::Duration;
 use self::failures::Failures;
 pub use self::failures::{Health, HostFailure, HostVerdict};
 use super::host_records::{HostRecord, HostRecords};
+use super::settings::HostPolicy;
 use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
 use crate::base::keys::HostKey;
@@ -321,15 +322,15 @@ impl Hosts {
         self.failures.count(host_port)
     }
 
-    /// Records a failure. The host is held for 5 s after five failures in a row, or after one request for
-    /// robots.txt without an answer; each failure after a hold holds it for twice as long, up to 15 min.
-    /// A failure `down_after` or more after the first of the row gives it up; no hold ends later than
-    /// that.
+    /// Records a failure. The host is held for `hold_min` after `failures_max` failures in a row, or after one
+    /// request for robots.txt without an answer; each failure after a hold holds it for twice as long, up to
+    /// `hold_max`. A failure `down_after` or more after the first of the row gives it up; no hold ends later
+    /// than that.
     pub fn failed(
         &mut self,
         host_port: HostPort,
         how: HostFailure,
-        down_after: Duration,
+        policy: &HostPolicy,
         now: Instant,
     ) -> HostVerdict {
         if self.health(host_port, now) != Health::Up {
@@ -337,13 +338,19 @@ impl Hosts {
             return HostVerdict::Counted;
         }
         self.begin_failing(host_port, now);
-        self.failures.failed(host_port, how, down_after, now)
+        self.failures.failed(host_port, how, policy, now)
     }
 
     /// Gives a host up, whatever its failures. `is_unroutable`: this machine has no route to it.
-    pub fn give_up(&mut self, host_port: HostPort, is_unroutable: bool, now: Instant) {
+    pub fn give_up(
+        &mut self,
+        host_port: HostPort,
+        is_unroutable: bool,
+        policy: &HostPolicy,
+        now: Instant,
+    ) {
         self.begin_failing(host_port, now);
-        self.failures.give_up(host_port, is_unroutable, now);
+        self.failures.give_up(host_port, is_unroutable, policy, now);
     }
 
     /// Makes a host one that fails.

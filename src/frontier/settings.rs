@@ -76,11 +76,8 @@ pub struct FrontierSettings {
     pub sitemap_depth_limit: u32,
     /// `SITEMAPS_PER_HOST_MAX`: sitemaps fetched of one host; 0: no limit.
     pub sitemaps_per_host_max: u32,
-    /// `HOST_DOWN_AFTER`: a host that does not answer is held for 5 s, doubling to 15 min, while its
-    /// requests wait; it is given up at a failure this long after the first one since its last success.
-    /// 0: no host is held or failed, and each request fails separately (a probe, or a program that
-    /// watches its own servers).
-    pub host_down_after: Duration,
+    /// `HOST_…`: when a host that does not answer is held, and when it is given up.
+    pub hosts: HostPolicy,
     /// `PROXY`: the proxy of every request that sets none itself.
     pub proxy: Option<Arc<Proxy>>,
     /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs;
@@ -132,10 +129,58 @@ impl Default for FrontierSettings {
             sitemap_depth_limit: 3,
             // Fifty million URLs.
             sitemaps_per_host_max: 1000,
-            // A restart, or a deployment, takes no longer.
-            host_down_after: Duration::from_secs(120),
+            hosts: HostPolicy::default(),
             proxy: None,
             drop_parameters: Vec::new(),
+        }
+    }
+}
+
+/// When a host that does not answer is held, so that its requests wait, and when it is given up, so that they
+/// fail.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostPolicy {
+    /// `HOST_DOWN_EXCEPTIONS`: the errors that count against a host, by kind (`dns`) or by kind and code
+    /// (`connect.refused`), where it could not be connected to, or its robots.txt got no answer.
+    pub exceptions: Vec<String>,
+    /// `HOST_HOLD_FAILURES`: failures in a row after which it is held; one for robots.txt is enough.
+    pub failures_max: u8,
+    /// `HOST_HOLD_MIN`: the first hold; each further one is twice as long.
+    pub hold_min: Duration,
+    /// `HOST_HOLD_MAX`: the longest hold.
+    pub hold_max: Duration,
+    /// `HOST_DOWN_AFTER`: it is given up at a failure this long after the first one since its last success. 0:
+    /// no host is held or given up, and each request fails separately (a probe, or a program that watches its
+    /// own servers).
+    pub down_after: Duration,
+    /// `HOST_DOWN_TIME`: how long it stays given up the first time; each further time twice as long. Then one
+    /// request tries again.
+    pub down_time: Duration,
+    /// `HOST_DOWN_TIME_MAX`: the longest time that it stays given up.
+    pub down_time_max: Duration,
+}
+
+impl HostPolicy {
+    /// Whether a failure counts against the host, if it shows that the host does not answer.
+    pub fn counts(&self, is_named: impl Fn(&str) -> bool) -> bool {
+        self.exceptions.iter().any(|name| is_named(name))
+    }
+}
+
+impl Default for HostPolicy {
+    fn default() -> Self {
+        HostPolicy {
+            exceptions: ["connect", "dns", "timeout", "reset", "truncated"]
+                .map(str::to_owned)
+                .to_vec(),
+            // Fewer may be chance where many requests go at once.
+            failures_max: 5,
+            hold_min: Duration::from_secs(5),
+            hold_max: Duration::from_secs(15 * 60),
+            // A restart, or a deployment, takes no longer.
+            down_after: Duration::from_secs(120),
+            down_time: Duration::from_secs(15 * 60),
+            down_time_max: Duration::from_secs(24 * 3600),
         }
     }
 }

@@ -128,6 +128,20 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "SITEMAPS_PER_HOST_MAX" => count(rng, &[0, 1, 1000]),
         "OUTAGE_BREAKER" => flag(rng),
         "HOST_DOWN_AFTER" => seconds(rng, &[0.0, 5.0, 120.0]),
+        "HOST_DOWN_EXCEPTIONS" => pick(
+            rng,
+            &[
+                json!([]),
+                json!(["dns"]),
+                json!(["connect.refused", "timeout"]),
+                json!(["connect", "dns", "timeout", "reset", "truncated"]),
+            ],
+        ),
+        "HOST_HOLD_FAILURES" => count(rng, &[1, 2, 5, 255]),
+        "HOST_HOLD_MIN" => seconds(rng, &[0.01, 1.0, 5.0]),
+        "HOST_HOLD_MAX" => seconds(rng, &[5.0, 30.0, 900.0]),
+        "HOST_DOWN_TIME" => seconds(rng, &[0.5, 10.0, 900.0]),
+        "HOST_DOWN_TIME_MAX" => seconds(rng, &[900.0, 86_400.0]),
         "DEPTH_LIMIT" => count(rng, &[0, 1, 3]),
         "BYTES_PER_SECOND_MAX" => count(rng, &[0, 0, 0, 500, 20_000]),
         "CLOSESPIDER_PAGECOUNT" => count(rng, &[0, 0, 0, 7]),
@@ -295,6 +309,12 @@ impl DiskSink for FullNowAndThen {
 /// Settings that came later: each is drawn from numbers of its own, so that cases stay as they were.
 const DRAWN_APART: &[&str] = &[
     "FRONTIER_MEMORY",
+    "HOST_DOWN_EXCEPTIONS",
+    "HOST_DOWN_TIME",
+    "HOST_DOWN_TIME_MAX",
+    "HOST_HOLD_FAILURES",
+    "HOST_HOLD_MAX",
+    "HOST_HOLD_MIN",
     "LINKS_FILE",
     "METRICS_SCOPES_MAX",
     "RESULTS_COMPRESSION",

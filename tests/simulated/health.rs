@@ -205,6 +205,37 @@ fn without_a_bound_for_hosts_that_are_down_each_page_has_its_tries_and_ends() {
 }
 
 #[test]
+fn errors_that_do_not_count_against_a_host_cost_attempts_and_hold_nothing() {
+    let (web, plan) = refusing(10);
+    let web = web.shared();
+    let plan = plan
+        .set("ROBOTSTXT_OBEY", false)
+        .set("RETRY_TIMES", 2)
+        .set("HOST_DOWN_EXCEPTIONS", "dns,timeout,connect.unreachable");
+    let mut run = plan.begin(&web);
+    while run.turn().is_none() {
+        assert_eq!(run.crawler.progress().hosts_held, 0);
+    }
+    run.check_lines();
+    run.check_manners();
+    assert_eq!(calls(&web.borrow()).len(), 30);
+}
+
+#[test]
+fn the_holds_of_a_refusing_host_are_those_of_the_settings() {
+    let (web, plan) = refusing(20);
+    let web = web.shared();
+    let run = plan
+        .set("RETRY_TIMES", 2)
+        .set("HOST_HOLD_MIN", 2)
+        .set("HOST_HOLD_MAX", 6)
+        .set("HOST_DOWN_AFTER", 20)
+        .run(&web);
+    run.check_lines();
+    assert_eq!(pauses(&web.borrow()), [2, 4, 6, 6, 2]);
+}
+
+#[test]
 fn a_redirected_robots_txt_that_gets_no_answer_does_not_hold_the_host_it_leads_to() {
     let mut web = PoliteWeb::default();
     web.promise.obeys_robots = false;

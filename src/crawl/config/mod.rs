@@ -11,6 +11,7 @@ mod order;
 mod preset;
 mod quantity;
 mod scopes;
+mod setters;
 mod table;
 mod throttling;
 mod value;
@@ -52,15 +53,17 @@ use crate::wire::url::{CrawlUrl, Host};
 /// Configuration of a crawl.
 ///
 /// [`Config::with`] and [`Config::set`] set a setting by name, record its source, and update the
-/// settings derived from it. [`Config::finish`] checks all settings together; a crawler calls it
-/// before it starts.
+/// settings derived from it; the commonest have [typed setters](#typed-setters). [`Config::finish`] checks all
+/// settings together; a crawler calls it before it starts.
 ///
 /// ```
 /// use argiope::Config;
+/// use std::time::Duration;
 ///
 /// let config = Config::default()
-///     .with("DOWNLOAD_DELAY", "250ms")?
-///     .with("CONCURRENT_REQUESTS", 16)?;
+///     .download_delay(Duration::from_millis(250))
+///     .concurrent_requests(16)
+///     .with("KEEPALIVE_MAX", 100)?;
 /// assert_eq!(config.throttle().usual().delay.as_millis(), 250);
 /// assert!(Config::default().with("DOWNLOAD_DELAY", "soon").is_err());
 /// # Ok::<(), argiope::ConfigError>(())
@@ -128,6 +131,8 @@ pub struct Config {
     given: Given,
     /// Source of each setting; one that was not set is absent.
     sources: BTreeMap<&'static str, SettingSource>,
+    /// The first value of a typed setter that was refused.
+    refused: Option<Box<ConfigError>>,
 }
 
 /// Most helper threads: more than there are cores only wait for each other.
@@ -229,6 +234,7 @@ impl Default for Config {
             random_seed: None,
             given,
             sources: BTreeMap::new(),
+            refused: None,
         }
     }
 }
@@ -399,8 +405,11 @@ impl Config {
     /// before it starts.
     ///
     /// # Errors
-    /// Two settings contradict each other.
+    /// A typed setter was given a value that its setting does not accept, or two settings contradict each other.
     pub fn finish(mut self) -> Result<Config, ConfigError> {
+        if let Some(refused) = self.refused.take() {
+            return Err(*refused);
+        }
         let mut scratch = self.clone();
         for setting in settings() {
             (setting.write)(&mut scratch, &(setting.read)(&self))
@@ -410,6 +419,7 @@ impl Config {
         Scopes::read(&Scopes::write(&self.throttle.scopes))
             .map_err(|problem| self.blame(problem, "THROTTLING_SCOPES"))?;
         self.check_paces()?;
+        self.check_hosts()?;
         Agent::read(&self.fetch.user_agent.as_str().into())
             .map_err(|problem| self.blame(problem, "USER_AGENT"))?;
         if self.fetch.body_max > self.buffered_bodies_max {
@@ -566,6 +576,39 @@ impl Config {
         let known = scopes::check(name, patch).map_err(at)?;
         check_pace(&self.throttle.scope(patch)).map_err(at)?;
         Ok(known)
+    }
+
+    /// Checks the settings of hosts that do not answer against each other.
+    fn check_hosts(&self) -> Result<(), ConfigError> {
+        let hosts = &self.frontier.hosts;
+        let pairs = [
+            (
+                "HOST_HOLD_MIN",
+                hosts.hold_min,
+                "HOST_HOLD_MAX",
+                hosts.hold_max,
+            ),
+            (
+                "HOST_DOWN_TIME",
+                hosts.down_time,
+                "HOST_DOWN_TIME_MAX",
+                hosts.down_time_max,
+            ),
+        ];
+        for (least_name, least, most_name, most) in pairs {
+            if least > most {
+                let what =
+                    format!("{least_name} is {least:?}, more than {most_name}, which is {most:?}");
+                let mend = format!("lower {least_name} or raise {most_name}");
+                // The message names the one that the user set.
+                let name = match self.source(least_name) {
+                    SettingSource::Default => most_name,
+                    _ => least_name,
+                };
+                return Err(self.blame(Problem::new(what, mend), name));
+            }
+        }
+        Ok(())
     }
 
     /// Checks the derived paces, and those written directly: combinations that no single value shows.

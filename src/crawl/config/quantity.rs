@@ -133,6 +133,23 @@ impl<const MIN: u64> Form for Concurrency<MIN> {
     }
 }
 
+/// A number of failures in a row, from 1: those of a host are counted in one octet.
+pub(super) struct Failures;
+
+impl Form for Failures {
+    type Of = u8;
+    const KIND: &'static str = Whole::<u8, 1>::KIND;
+
+    fn read(value: &Value) -> Result<u8, Problem> {
+        const MEND: &str = "give a whole number of 1 or more, up to 255";
+        Whole::<u8, 1>::read(value).map_err(|problem| Problem::new(problem.what, MEND))
+    }
+
+    fn write(of: &u8) -> Value {
+        (*of).into()
+    }
+}
+
 /// A level of gzip: 0 to [`LEVEL_MAX`].
 pub(super) struct GzipLevel;
 

@@ -12,8 +12,8 @@ use super::net::{
     Servers, Token, Words,
 };
 use super::quantity::{
-    AboveOne, AboveZero, BelowOne, Bytes, Concurrency, Delay, GzipLevel, Limit, MetricsScopes,
-    Timeout, Whole,
+    AboveOne, AboveZero, BelowOne, Bytes, Concurrency, Delay, Failures, GzipLevel, Limit,
+    MetricsScopes, Timeout, Whole,
 };
 use super::scopes::{Keys, Scopes, Slots};
 use super::throttling::{Errors, Exceptions, ManagerForm, MapKinds, Target};
@@ -246,8 +246,20 @@ static TABLE: &[Setting] = &[
         "memory for the rules of all robots.txt files; the least recently used are evicted, and fetched again if needed"),
     row!("OUTAGE_BREAKER", Flag, outage_breaker,
         "an outage of the local network or the name servers pauses the crawl; its requests are tried again"),
-    row!("HOST_DOWN_AFTER", Delay, frontier.host_down_after,
+    row!("HOST_DOWN_AFTER", Delay, frontier.hosts.down_after,
         "an unresponsive host is held, and its requests fail this long after its last success; 0: neither"),
+    row!("HOST_DOWN_EXCEPTIONS", Errors, frontier.hosts.exceptions,
+        "errors that count against a host, where it cannot be connected to or gives no answer for its robots.txt; others cost an attempt"),
+    row!("HOST_HOLD_FAILURES", Failures, frontier.hosts.failures_max,
+        "failures to connect in a row after which a host is held; one for its robots.txt is enough"),
+    row!("HOST_HOLD_MIN", Timeout, frontier.hosts.hold_min,
+        "first hold of an unresponsive host; each further one is twice as long"),
+    row!("HOST_HOLD_MAX", Timeout, frontier.hosts.hold_max,
+        "maximum hold of an unresponsive host"),
+    row!("HOST_DOWN_TIME", Timeout, frontier.hosts.down_time,
+        "time for which a host that was given up is not tried again; twice as long each time"),
+    row!("HOST_DOWN_TIME_MAX", Timeout, frontier.hosts.down_time_max,
+        "maximum time for which a host that was given up is not tried again"),
     // What is fetched.
     row!("FOLLOW", OneOf<Follow>, frontier.follow,
         "links that are followed: none; host: those to the seeds' hosts; domain: to their domains; all"),

@@ -28,6 +28,9 @@ pub enum HostStanding {
 impl<I: Io> Core<I> {
     /// The host that a lane's connections lead to could not be resolved or connected to.
     pub fn on_host_failed(&mut self, lane: LaneId, failure: &Failure) {
+        if !self.counts_against_hosts(failure) {
+            return;
+        }
         let verdict = self.frontier.host_failed(lane, self.now);
         let (host, _) = self.frontier.host_and_port(lane);
         log_verdict(host, verdict, failure);
@@ -46,6 +49,9 @@ impl<I: Io> Core<I> {
         if self.frontier.proxy_of(lane).is_some() || !unrouted.as_ref().is_some_and(is_for_good) {
             return self.on_host_failed(lane, failure);
         }
+        if !self.counts_against_hosts(failure) {
+            return;
+        }
         self.frontier.host_unroutable(lane, self.now);
         let (host, _) = self.frontier.host_and_port(lane);
         log::info!(
@@ -56,14 +62,17 @@ impl<I: Io> Core<I> {
 
     /// A lane's proxy could not reach the lane's host.
     pub fn on_origin_failed(&mut self, lane: LaneId, failure: &Failure) {
+        if !self.counts_against_hosts(failure) {
+            return;
+        }
         let verdict = self.frontier.origin_failed(lane, self.now);
         let host = self.frontier.origin_host(lane);
         log_verdict(host, verdict, failure);
     }
 
     /// Whether a failed attempt waits for its host and is not counted: if it got no connection, or was for
-    /// a robots.txt and got no answer. Not where `RETRY_EXCEPTIONS` leaves the failure out or the
-    /// `Classify` has decided.
+    /// a robots.txt and got no answer. Not where `HOST_DOWN_EXCEPTIONS` or `RETRY_EXCEPTIONS` leaves the failure
+    /// out, or the `Classify` has decided.
     pub fn host_standing(&mut self, job: &Job, page: &Page) -> HostStanding {
         let Some(failure) = &page.failure else {
             return HostStanding::Answers;
@@ -79,7 +88,8 @@ impl<I: Io> Core<I> {
         if !self.workload.rules().waits_for_hosts
             || !passing.any(|name| failure.is_named(name))
             || self.classifier.retries(job, page, self.now).is_some()
-            || settings.host_down_after.is_zero()
+            || settings.hosts.down_after.is_zero()
+            || !settings.hosts.counts(|name| failure.is_named(name))
             // No page is to be requested twice, whatever its host does.
             || job.kind == PageKind::Page && settings.retry_times == 0
         {
@@ -96,6 +106,12 @@ impl<I: Io> Core<I> {
             true => HostStanding::GivenUp,
             false => HostStanding::Awaited,
         }
+    }
+
+    /// Whether a failure counts against a host that does not answer.
+    fn counts_against_hosts(&self, failure: &Failure) -> bool {
+        let policy = &self.frontier.settings().hosts;
+        policy.counts(|name| failure.is_named(name))
     }
 
     fn goes_by_proxy(&self, job: &Job) -> bool {

@@ -379,7 +379,7 @@ fn disable_crawl_policies(config: &mut Config, settings: &ProbeSettings) {
     frontier.pages_per_host_max = 0;
     frontier.pages_per_domain_max = 0;
     frontier.bytes_per_domain_max = 0;
-    frontier.host_down_after = Duration::ZERO;
+    frontier.hosts.down_after = Duration::ZERO;
 }
 
 /// 100 times what one thread can send per second.

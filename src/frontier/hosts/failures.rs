@@ -9,16 +9,17 @@ use super::{HostId, HostPort};
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
 use crate::frontier::saved_hosts::{SavedFailure, SavedHosts};
+use crate::frontier::settings::HostPolicy;
 
 /// The hosts that failed since their last success.
 ///
 /// ```text
-///        five failures in a row,             a failure, HOST_DOWN_AFTER
+///        HOST_HOLD_FAILURES in a row,        a failure, HOST_DOWN_AFTER
 ///        or no answer for robots.txt         after the first of them
 /// Up ───────────────────────────────► Held ───────────────────────────► Down
 ///  ▲                                   │ ▲                               │
 ///  │                        hold over  ▼ │ a failure: twice as long      │
-///  └──────────── a success ◄────────── Up (one more try) ◄───────────────┘ 15 min later
+///  └──────────── a success ◄────────── Up (one more try) ◄───────────────┘ HOST_DOWN_TIME later
 /// ```
 #[derive(Debug)]
 pub struct Failures {
@@ -95,15 +96,11 @@ pub enum HostVerdict {
     GivenUp(Duration),
 }
 
-/// Number of failures in a row after which a host is held.
-const FAILURES_MAX: u8 = 5;
-/// The first hold; each further one is twice as long.
-pub const HOLD_MIN: Duration = Duration::from_secs(5);
-/// The longest hold, and how long a host stays given up the first time. Then one request tries again; if
-/// it fails, the host stays given up for twice as long.
-pub const HOLD_MAX: Duration = Duration::from_secs(15 * 60);
-/// Maximum time that a host stays given up.
-const DOWN_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long after the end of its hold the failures of an idle host are kept: as long as others of its links may
+/// be found.
+const KEPT: Duration = Duration::from_secs(15 * 60);
+/// Most doublings of a hold, and of the time that a host stays given up.
+const DOUBLINGS_MAX: u8 = 31;
 /// Value of [`Failing::holds`] for a host that was given up.
 const GIVEN_UP: u8 = u8::MAX;
 /// Maximum number of holds removed per call of [`Failures::expire`].
@@ -156,7 +153,7 @@ impl Failures {
     /// A failure that an earlier run saved `elapsed` ago, for when its host is needed. Returns false if it
     /// has no effect any more.
     pub fn restore(&mut self, name: &str, saved: &[u8], elapsed: Duration, now: Instant) -> bool {
-        self.saved.restore(name, saved, elapsed, HOLD_MAX, now)
+        self.saved.restore(name, saved, elapsed, KEPT, now)
     }
 
     /// Continues with the failures of a new host that an earlier run saved. Returns how many more of its ports
@@ -178,7 +175,7 @@ impl Failures {
                 given_up: earlier.failure.given_up,
                 is_unroutable: false,
                 discounted_until: Instant::START,
-                checked_at: earlier.until + HOLD_MAX,
+                checked_at: earlier.until + KEPT,
             };
             if (1..GIVEN_UP).contains(&holds) {
                 self.held.insert((failing.until, host_port));
@@ -212,7 +209,7 @@ impl Failures {
         if self.failing.contains_key(&host_port) {
             return false;
         }
-        let checked_at = now + HOLD_MAX;
+        let checked_at = now + KEPT;
         let failing = Failing {
             since: self.active_time(now),
             earlier: Duration::ZERO,
@@ -235,9 +232,10 @@ impl Failures {
         &mut self,
         host_port: HostPort,
         how: HostFailure,
-        down_after: Duration,
+        policy: &HostPolicy,
         now: Instant,
     ) -> HostVerdict {
+        let down_after = policy.down_after;
         let active = self.active_time(now);
         let failing = self.failing_mut(host_port);
         let since = active.saturating_since(failing.since) + failing.earlier;
@@ -245,16 +243,20 @@ impl Failures {
         failing.is_unresponsive |= how == HostFailure::Unanswered;
         failing.failures = failing.failures.saturating_add(1);
         let is_tried_again = failing.holds > 0;
-        if how == HostFailure::Unconnected && failing.failures < FAILURES_MAX && !is_tried_again {
+        if how == HostFailure::Unconnected
+            && failing.failures < policy.failures_max
+            && !is_tried_again
+        {
             return HostVerdict::Counted;
         }
         if since >= down_after {
-            self.give_up(host_port, false, now);
+            self.give_up(host_port, false, policy, now);
             return HostVerdict::GivenUp(since);
         }
-        let hold = HOLD_MIN
-            .saturating_mul(1 << failing.holds.min(16))
-            .min(HOLD_MAX);
+        let hold = policy
+            .hold_min
+            .saturating_mul(1 << failing.holds.min(DOUBLINGS_MAX))
+            .min(policy.hold_max);
         // The last try is due when `down_after` has passed, not later.
         let hold = hold.min(down_after - since);
         failing.until = now + hold;
@@ -266,13 +268,20 @@ impl Failures {
     }
 
     /// Gives a host up that fails. `is_unroutable`: this machine has no route to it.
-    pub fn give_up(&mut self, host_port: HostPort, is_unroutable: bool, now: Instant) {
+    pub fn give_up(
+        &mut self,
+        host_port: HostPort,
+        is_unroutable: bool,
+        policy: &HostPolicy,
+        now: Instant,
+    ) {
         let failing = self.failing_mut(host_port);
         let before = failing.until;
         failing.holds = GIVEN_UP;
         failing.is_unroutable = is_unroutable;
-        let silence = HOLD_MAX.saturating_mul(1 << failing.given_up.min(16));
-        failing.until = now + silence.min(DOWN_MAX);
+        let doubled = 1 << failing.given_up.min(DOUBLINGS_MAX);
+        let silence = policy.down_time.saturating_mul(doubled);
+        failing.until = now + silence.min(policy.down_time_max);
         failing.given_up = failing.given_up.saturating_add(1);
         self.held.remove(&(before, host_port));
     }
@@ -309,12 +318,12 @@ impl Failures {
         Some(host_port)
     }
 
-    /// Checks it again later, if it is used or its hold ended less than [`HOLD_MAX`] ago; else returns false.
+    /// Checks it again later, if it is used or its hold ended less than [`KEPT`] ago; else returns false.
     pub fn keep(&mut self, host_port: HostPort, is_used: bool, now: Instant) -> bool {
         let failing = self.failing_mut(host_port);
         failing.checked_at = match is_used {
-            true => now + HOLD_MAX,
-            false => failing.until + HOLD_MAX,
+            true => now + KEPT,
+            false => failing.until + KEPT,
         };
         let checked_at = failing.checked_at;
         checked_at > now && self.stale.insert((checked_at, host_port))

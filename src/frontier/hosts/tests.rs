@@ -1,10 +1,18 @@
 //! Failures in a row, holds and successes of hosts, in one run and in the next.
 
 use super::HostFailure::{Unanswered, Unconnected};
-use super::failures::{HOLD_MAX, HOLD_MIN};
 use super::*;
 
-const DOWN_AFTER: Duration = Duration::from_secs(3600);
+const HOLD_MIN: Duration = Duration::from_secs(5);
+const HOLD_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// The default policy, but for when hosts are given up.
+fn after(down_after: Duration) -> HostPolicy {
+    HostPolicy {
+        down_after,
+        ..HostPolicy::default()
+    }
+}
 
 fn one() -> (Hosts, HostPort) {
     let mut hosts = Hosts::new(&Secret::from_seed(1));
@@ -13,7 +21,7 @@ fn one() -> (Hosts, HostPort) {
 }
 
 fn fail(hosts: &mut Hosts, id: HostPort, times: u32, now: Instant) -> HostVerdict {
-    let fail = |_| hosts.failed(id, Unconnected, DOWN_AFTER, now);
+    let fail = |_| hosts.failed(id, Unconnected, &after(secs(3600)), now);
     (0..times).map(fail).last().expect("at least one")
 }
 
@@ -116,13 +124,43 @@ fn five_failures_in_a_row_hold_a_host_for_5_s_and_each_later_one_doubles_the_hol
 }
 
 #[test]
+fn holds_and_the_time_that_a_host_stays_given_up_are_those_of_the_policy() {
+    let (mut hosts, id) = one();
+    let policy = HostPolicy {
+        failures_max: 2,
+        hold_min: secs(3),
+        hold_max: secs(10),
+        down_after: secs(60),
+        down_time: secs(100),
+        down_time_max: secs(300),
+        ..HostPolicy::default()
+    };
+    let mut now = Instant::START + secs(7);
+    let fail = |hosts: &mut Hosts, now| hosts.failed(id, Unconnected, &policy, now);
+    assert_eq!(fail(&mut hosts, now), HostVerdict::Counted);
+    for seconds in [3, 6, 10, 10, 10, 10, 10] {
+        assert_eq!(fail(&mut hosts, now), HostVerdict::Held(secs(seconds)));
+        now += secs(seconds);
+    }
+    // The last hold ends when the time is over.
+    assert_eq!(fail(&mut hosts, now), HostVerdict::Held(secs(1)));
+    now += secs(1);
+    for seconds in [100, 200, 300, 300] {
+        assert!(matches!(fail(&mut hosts, now), HostVerdict::GivenUp(_)));
+        now += secs(seconds);
+        assert_eq!(hosts.health(id, now - secs(1)), Health::Down);
+        assert_eq!(hosts.health(id, now), Health::Up);
+    }
+}
+
+#[test]
 fn the_last_try_is_due_at_host_down_after_and_its_failure_fails_the_host() {
     let (mut hosts, id) = one();
     let down_after = secs(120);
     let mut now = Instant::START;
     let mut holds = Vec::new();
     let span = loop {
-        match hosts.failed(id, Unanswered, down_after, now) {
+        match hosts.failed(id, Unanswered, &after(down_after), now) {
             HostVerdict::Held(hold) => holds.push(hold.as_secs()),
             HostVerdict::GivenUp(span) => break span,
             HostVerdict::Counted => panic!("every failure after a hold is a hold or the end"),
@@ -136,7 +174,7 @@ fn the_last_try_is_due_at_host_down_after_and_its_failure_fails_the_host() {
     // 15 min later one request tries again.
     now += HOLD_MAX;
     assert_eq!(hosts.health(id, now), Health::Up);
-    let verdict = hosts.failed(id, Unconnected, down_after, now);
+    let verdict = hosts.failed(id, Unconnected, &after(down_after), now);
     assert!(matches!(verdict, HostVerdict::GivenUp(_)), "{verdict:?}");
     now += HOLD_MAX;
     assert_eq!(hosts.health(id, now), Health::Down, "for twice as long");
@@ -149,7 +187,7 @@ fn the_last_try_is_due_at_host_down_after_and_its_failure_fails_the_host() {
     );
     hosts.answered(id);
     assert_eq!(
-        hosts.failed(id, Unconnected, down_after, now),
+        hosts.failed(id, Unconnected, &after(down_after), now),
         HostVerdict::Counted
     );
 }
@@ -160,11 +198,11 @@ fn discounted_time_does_not_count_towards_down_after() {
     let check = |discount: fn(&mut Hosts, HostPort, Instant)| {
         let (mut hosts, id) = one();
         let mut now = Instant::START + secs(1000);
-        hosts.failed(id, Unanswered, down_after, now);
+        hosts.failed(id, Unanswered, &after(down_after), now);
         now += secs(300);
         discount(&mut hosts, id, now);
         matches!(
-            hosts.failed(id, Unanswered, down_after, now),
+            hosts.failed(id, Unanswered, &after(down_after), now),
             HostVerdict::GivenUp(_)
         )
     };
@@ -194,14 +232,14 @@ fn the_health_of_a_port_does_not_affect_another_port() {
     let closed = (open.0, 443);
     let mut now = Instant::START;
     for seconds in [5, 10, 20, 40, 45] {
-        let verdict = hosts.failed(closed, Unanswered, secs(120), now);
+        let verdict = hosts.failed(closed, Unanswered, &after(secs(120)), now);
         assert_eq!(verdict, HostVerdict::Held(secs(seconds)));
         assert_eq!(hosts.health(open, now), Health::Up);
         hosts.answered(open);
         hosts.connected(open);
         now += secs(seconds);
     }
-    let verdict = hosts.failed(closed, Unanswered, secs(120), now);
+    let verdict = hosts.failed(closed, Unanswered, &after(secs(120)), now);
     assert!(matches!(verdict, HostVerdict::GivenUp(_)), "{verdict:?}");
 }
 
@@ -224,12 +262,12 @@ fn a_connection_without_an_answer_is_not_a_success() {
     let mut now = Instant::START;
     for seconds in [5, 10, 20] {
         hosts.connected(id);
-        let verdict = hosts.failed(id, Unanswered, DOWN_AFTER, now);
+        let verdict = hosts.failed(id, Unanswered, &after(secs(3600)), now);
         assert_eq!(verdict, HostVerdict::Held(secs(seconds)));
         now += secs(seconds);
     }
     hosts.answered(id);
-    let verdict = hosts.failed(id, Unanswered, DOWN_AFTER, now);
+    let verdict = hosts.failed(id, Unanswered, &after(secs(3600)), now);
     assert_eq!(verdict, HostVerdict::Held(HOLD_MIN));
 }
 
@@ -237,7 +275,8 @@ fn a_connection_without_an_answer_is_not_a_success() {
 fn time_in_which_the_crawl_is_stopped_does_not_count() {
     let (mut hosts, id) = one();
     let at = |seconds| Instant::START + secs(seconds);
-    let fail = |hosts: &mut Hosts, seconds| hosts.failed(id, Unanswered, secs(120), at(seconds));
+    let fail =
+        |hosts: &mut Hosts, seconds| hosts.failed(id, Unanswered, &after(secs(120)), at(seconds));
     assert_eq!(fail(&mut hosts, 10), HostVerdict::Held(secs(5)));
     hosts.set_stopped(true, at(12));
     hosts.set_stopped(true, at(400));
@@ -255,12 +294,12 @@ fn a_held_host_is_counted_once() {
     let (mut hosts, id) = one();
     let mut now = Instant::START;
     for seconds in [5, 10, 20] {
-        let verdict = hosts.failed(id, Unanswered, DOWN_AFTER, now);
+        let verdict = hosts.failed(id, Unanswered, &after(secs(3600)), now);
         assert_eq!(verdict, HostVerdict::Held(secs(seconds)));
         assert_eq!(hosts.failures.holds(), 1);
         now += secs(seconds);
     }
-    hosts.give_up(id, false, now);
+    hosts.give_up(id, false, &HostPolicy::default(), now);
     assert_eq!(
         (hosts.failures.holds(), hosts.health(id, now)),
         (0, Health::Down)
@@ -275,7 +314,7 @@ fn expired_holds_are_removed_and_not_counted() {
         .collect();
     for (number, id) in ids.iter().enumerate() {
         let at = Instant::START + secs(number as u64);
-        hosts.failed(*id, Unanswered, DOWN_AFTER, at);
+        hosts.failed(*id, Unanswered, &after(secs(3600)), at);
     }
     let now = Instant::START + secs(6);
     assert_eq!(hosts.held(now), (1, Some(Instant::START + secs(7))));

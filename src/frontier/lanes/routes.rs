@@ -139,8 +139,10 @@ impl Frontier {
 
     /// Gives up the lane's proxy, or else its host: this machine has no route to it.
     pub fn host_unroutable(&mut self, lane: LaneId, now: Instant) {
-        if !self.settings.host_down_after.is_zero() {
-            self.hosts.give_up(self.dialled_host_port(lane), true, now);
+        let policy = &self.settings.hosts;
+        if !policy.down_after.is_zero() {
+            let host_port = self.dialled_host_port(lane);
+            self.hosts.give_up(host_port, true, policy, now);
         }
     }
 
@@ -178,9 +180,10 @@ impl Frontier {
         how: HostFailure,
         now: Instant,
     ) -> HostVerdict {
-        match self.settings.host_down_after {
+        let policy = &self.settings.hosts;
+        match policy.down_after {
             Duration::ZERO => HostVerdict::Counted,
-            after => self.hosts.failed(host_port, how, after, now),
+            _ => self.hosts.failed(host_port, how, policy, now),
         }
     }
 

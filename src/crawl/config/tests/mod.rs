@@ -269,6 +269,18 @@ fn a_finished_config_is_checked_as_a_whole() {
     let text = config.finish().expect_err("too large").to_string();
     assert!(text.contains("raise BUFFERED_BODIES_MAX"), "{text}");
 
+    let config = given(&[("HOST_HOLD_MIN", json!("1h"))]);
+    let text = config.finish().expect_err("no range").to_string();
+    let expected = "HOST_HOLD_MIN: HOST_HOLD_MIN is 3600s, more than HOST_HOLD_MAX, which is 900s; \
+                    lower HOST_HOLD_MIN or raise HOST_HOLD_MAX";
+    assert_eq!(text, expected);
+    let config = given(&[("HOST_DOWN_TIME_MAX", json!(60))]);
+    let text = config.finish().expect_err("no range").to_string();
+    assert!(
+        text.starts_with("HOST_DOWN_TIME_MAX: HOST_DOWN_TIME is 900s"),
+        "{text}"
+    );
+
     let mut config = Config::default();
     config.throttle.default.concurrency = 0;
     let text = config.finish().expect_err("a stall").to_string();

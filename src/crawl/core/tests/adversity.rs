@@ -407,7 +407,7 @@ fn a_crawl_ends_after_as_many_errors_as_configured() {
     let mut trip = Trip::new();
     trip.config.frontier.errors_max = 2;
     trip.config.frontier.retry_times = 0;
-    trip.config.frontier.host_down_after = Duration::ZERO;
+    trip.config.frontier.hosts.down_after = Duration::ZERO;
     trip.config.frontier.robots_obey = false;
     let seeds = ["http://10.0.0.1/", "http://10.0.0.1/1", "http://10.0.0.1/2"];
     let (reason, pages) = trip.run(&seeds);

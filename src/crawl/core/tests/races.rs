@@ -50,7 +50,7 @@ fn crawl(round_trips: [Option<Duration>; 2]) -> (Crawler<Sim>, Shared<Vec<Page>>
     let mut config = config(1);
     config.fetch.download_timeout = Duration::from_secs(2);
     config.frontier.retry_times = 0;
-    config.frontier.host_down_after = Duration::ZERO;
+    config.frontier.hosts.down_after = Duration::ZERO;
     config.outage_breaker = false;
     let world = Box::new(TwoAddresses { round_trips });
     let io = Sim::with(1, IoSettings::default(), Faults::default(), world);

@@ -61,7 +61,7 @@ fn a_requests_own_timeout_that_is_too_short_to_connect_counts_against_no_host() 
 fn an_unresponsive_host_is_held_and_failed_with_a_short_download_timeout() {
     let (mut crawler, _, record) = crawl(Far(Answer::Silence), 1, |config, _| {
         config.fetch.download_timeout = Duration::from_secs(5);
-        config.frontier.host_down_after = Duration::from_secs(60);
+        config.frontier.hosts.down_after = Duration::from_secs(60);
     });
     for page in 0..5 {
         crawler.submit(get(1, page)).expect("a request");

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::frontier::hosts::HostVerdict;
+use crate::frontier::settings::HostPolicy;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -161,7 +162,10 @@ fn sitemaps_of_a_forgotten_host_count_against_its_limit() {
 #[test]
 fn failures_of_an_idle_host_are_kept_for_15_min_after_its_hold() {
     let mut bench = Bench::new(FrontierSettings {
-        host_down_after: HOUR,
+        hosts: HostPolicy {
+            down_after: HOUR,
+            ..HostPolicy::default()
+        },
         ..without_robots()
     });
     bench.admit("http://a.test/", true).expect("new");
