@@ -52,6 +52,35 @@ typedef struct ArgiopeBytes {
   size_t length;
 } ArgiopeBytes;
 
+// A header field.
+typedef struct ArgiopeField {
+  // Its name, as sent.
+  struct ArgiopeBytes name;
+  // Its value, without surrounding white space.
+  struct ArgiopeBytes value;
+} ArgiopeField;
+
+// When each phase of an attempt ended, in nanoseconds after its start; -1: it did not happen. The keys of the
+// same names in `results.jsonl` mean the same.
+typedef struct ArgiopePhases {
+  // The name lookup.
+  int64_t dns;
+  // TCP was established.
+  int64_t connect;
+  // The TLS handshake was complete.
+  int64_t tls_handshake;
+  // The request departed.
+  int64_t request;
+  // The first byte of the final reply arrived.
+  int64_t first_byte;
+  // The last byte of its head arrived.
+  int64_t headers;
+  // The last byte of its body arrived.
+  int64_t body;
+  // The attempt ended, with success or failure.
+  int64_t ended;
+} ArgiopePhases;
+
 // The values of a page. Its bytes are valid until the page is freed.
 typedef struct ArgiopeView {
   // Number of the attempt.
@@ -82,6 +111,18 @@ typedef struct ArgiopeView {
   struct ArgiopeBytes meta;
   // The epoch whose commit covers it, in a crawl with a state; 0 without one.
   uint64_t epoch;
+  // The header fields of the reply, in order; null if there are none.
+  const struct ArgiopeField *fields;
+  // Number of these.
+  size_t field_count;
+  // The start of the attempt, in nanoseconds since the Unix epoch, by the system's clock.
+  uint64_t started;
+  // When each phase ended.
+  struct ArgiopePhases phases;
+  // Address and port of the peer: the proxy's if one was used; empty without a connection.
+  struct ArgiopeBytes remote;
+  // Target of a redirect, absolute; empty if the reply is none.
+  struct ArgiopeBytes redirect;
 } ArgiopeView;
 
 #ifdef __cplusplus
@@ -120,8 +161,8 @@ struct ArgiopeCrawler *argiope_new_with_state(const char *const *settings,
 // `ignore_robots`). Its pages have this `tag`; with 0, the tag of the object.
 // Unless `id` is null, the request's number is written to it: the `root` of each of its pages.
 //
-// `ARGIOPE_FULL`: 4096 submitted requests wait for the next turn. `ARGIOPE_REFUSED`: the request is
-// invalid. `ARGIOPE_OVER`: the crawl has ended, or `argiope_close` was called.
+// `ARGIOPE_STATUS_FULL`: 4096 submitted requests wait for the next turn. `ARGIOPE_STATUS_REFUSED`: the request is
+// invalid. `ARGIOPE_STATUS_OVER`: the crawl has ended, or `argiope_close` was called.
 //
 // # Safety
 // `crawler` comes from `argiope_new` and is not in use elsewhere; `request` is a string; `id` is null
@@ -147,24 +188,31 @@ int argiope_fd(const struct ArgiopeCrawler *crawler);
 
 // Takes one turn: handles what has arrived and what is due, for about a millisecond. Waits at most
 // `patience` nanoseconds for an event; a negative value waits without limit. With 0 it does not wait,
-// and sets the deadline of the descriptor for your own wait. Returns `ARGIOPE_OK` while the crawl runs,
-// then `ARGIOPE_OVER`; pages may be ready in both cases.
+// and sets the deadline of the descriptor for your own wait. Returns `ARGIOPE_STATUS_OK` while the crawl runs,
+// then `ARGIOPE_STATUS_OVER`; pages may be ready in both cases.
 //
 // # Safety
 // As `argiope_close`.
 enum ArgiopeStatus argiope_turn(struct ArgiopeCrawler *crawler,
                                 int64_t patience);
 
-// The next finished page, or null. Free it with `argiope_page_free`. While 1000 pages are untaken,
-// nothing more departs.
+// From now on `argiope_next` also returns each robots.txt and sitemap, and attempts that are not final,
+// because a retry or a redirect follows.
+//
+// # Safety
+// As `argiope_close`.
+void argiope_every_attempt(struct ArgiopeCrawler *crawler);
+
+// The next result, or null: the final page of a request or of a link, with success or failure. Free it with
+// `argiope_page_free`. While 1000 pages are untaken, nothing more departs.
 //
 // # Safety
 // As `argiope_close`.
 struct ArgiopePage *argiope_next(struct ArgiopeCrawler *crawler);
 
 // Acknowledges a page of a crawl with a state, by its `id`: the program does not lose it any more.
-// Acknowledge each, also robots.txt, failures and those that are not final, in any order, and before you
-// wait for more pages: the crawl may wait for that.
+// Acknowledge each that was returned, failures included, in any order, and before you wait for more pages: the
+// crawl may wait for that.
 //
 // # Safety
 // As `argiope_close`.
@@ -197,7 +245,7 @@ const char *argiope_reason(const struct ArgiopeCrawler *crawler);
 // As `argiope_close`.
 struct ArgiopeHandle *argiope_handle(const struct ArgiopeCrawler *crawler);
 
-// Ends the crawl at once, and frees it and its untaken pages. Its handles return `ARGIOPE_OVER` from
+// Ends the crawl at once, and frees it and its untaken pages. Its handles return `ARGIOPE_STATUS_OVER` from
 // then on, and must still be freed.
 //
 // # Safety

@@ -27,6 +27,8 @@ pub struct ArgiopeCrawler {
     reason: Option<&'static CStr>,
     /// Untaken pages. With a state the crawler has them.
     pages: Arc<Mutex<VecDeque<Page>>>,
+    /// `argiope_next` returns every attempt, not only results.
+    every_attempt: bool,
     /// Epoch of the last commit before this run.
     epoch: u64,
     /// The result of the last `argiope_stats`.
@@ -119,6 +121,8 @@ unsafe fn make(
     let (builder, lock) = match kept {
         Some(Kept { state, lock }) => {
             let builder = builder.state(state).results_max(PAGES_WAITING);
+            // Which of them are returned is decided later.
+            let builder = builder.every_attempt();
             (builder, Some(lock))
         }
         None => {
@@ -135,6 +139,7 @@ unsafe fn make(
         reason: None,
         stats: String::new(),
         pages,
+        every_attempt: false,
         epoch,
         _lock: lock,
     })
@@ -147,8 +152,8 @@ unsafe fn make(
 /// `ignore_robots`). Its pages have this `tag`; with 0, the tag of the object.
 /// Unless `id` is null, the request's number is written to it: the `root` of each of its pages.
 ///
-/// `ARGIOPE_FULL`: 4096 submitted requests wait for the next turn. `ARGIOPE_REFUSED`: the request is
-/// invalid. `ARGIOPE_OVER`: the crawl has ended, or `argiope_close` was called.
+/// `ARGIOPE_STATUS_FULL`: 4096 submitted requests wait for the next turn. `ARGIOPE_STATUS_REFUSED`: the request is
+/// invalid. `ARGIOPE_STATUS_OVER`: the crawl has ended, or `argiope_close` was called.
 ///
 /// # Safety
 /// `crawler` comes from `argiope_new` and is not in use elsewhere; `request` is a string; `id` is null
@@ -205,8 +210,8 @@ pub unsafe extern "C" fn argiope_fd(crawler: *const ArgiopeCrawler) -> c_int {
 
 /// Takes one turn: handles what has arrived and what is due, for about a millisecond. Waits at most
 /// `patience` nanoseconds for an event; a negative value waits without limit. With 0 it does not wait,
-/// and sets the deadline of the descriptor for your own wait. Returns `ARGIOPE_OK` while the crawl runs,
-/// then `ARGIOPE_OVER`; pages may be ready in both cases.
+/// and sets the deadline of the descriptor for your own wait. Returns `ARGIOPE_STATUS_OK` while the crawl runs,
+/// then `ARGIOPE_STATUS_OVER`; pages may be ready in both cases.
 ///
 /// # Safety
 /// As `argiope_close`.
@@ -237,8 +242,23 @@ pub unsafe extern "C" fn argiope_turn(
     }
 }
 
-/// The next finished page, or null. Free it with `argiope_page_free`. While 1000 pages are untaken,
-/// nothing more departs.
+/// From now on `argiope_next` also returns each robots.txt and sitemap, and attempts that are not final,
+/// because a retry or a redirect follows.
+///
+/// # Safety
+/// As `argiope_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_every_attempt(crawler: *mut ArgiopeCrawler) {
+    guarded((), || {
+        // SAFETY: the caller's promise.
+        if let Some(crawler) = unsafe { crawler.as_mut() } {
+            crawler.every_attempt = true;
+        }
+    });
+}
+
+/// The next result, or null: the final page of a request or of a link, with success or failure. Free it with
+/// `argiope_page_free`. While 1000 pages are untaken, nothing more departs.
 ///
 /// # Safety
 /// As `argiope_close`.
@@ -254,13 +274,20 @@ pub unsafe extern "C" fn argiope_next(crawler: *mut ArgiopeCrawler) -> *mut Argi
 }
 
 fn next(crawler: &mut ArgiopeCrawler) -> Option<Page> {
-    let page = locked(&crawler.pages).pop_front();
-    page.or_else(|| crawler.crawler.as_mut()?.try_next_result())
+    loop {
+        let page = locked(&crawler.pages).pop_front();
+        let page = page.or_else(|| crawler.crawler.as_mut()?.try_next_result())?;
+        if crawler.every_attempt || page.is_result() {
+            return Some(page);
+        }
+        // The program does not know of it.
+        crawler.crawler.as_mut()?.acknowledge(page.id);
+    }
 }
 
 /// Acknowledges a page of a crawl with a state, by its `id`: the program does not lose it any more.
-/// Acknowledge each, also robots.txt, failures and those that are not final, in any order, and before you
-/// wait for more pages: the crawl may wait for that.
+/// Acknowledge each that was returned, failures included, in any order, and before you wait for more pages: the
+/// crawl may wait for that.
 ///
 /// # Safety
 /// As `argiope_close`.
@@ -333,7 +360,7 @@ pub unsafe extern "C" fn argiope_handle(crawler: *const ArgiopeCrawler) -> *mut 
     })
 }
 
-/// Ends the crawl at once, and frees it and its untaken pages. Its handles return `ARGIOPE_OVER` from
+/// Ends the crawl at once, and frees it and its untaken pages. Its handles return `ARGIOPE_STATUS_OVER` from
 /// then on, and must still be freed.
 ///
 /// # Safety

@@ -2,15 +2,20 @@
 
 use std::ptr;
 
-use argiope::Page;
+use argiope::{Instant, Page};
 
 use crate::error::guarded;
 
 /// A finished attempt.
 pub struct ArgiopePage {
-    page: Page,
+    /// Boxed, so that its bytes stay where they are.
+    page: Box<Page>,
     /// `kind.code` of the failure.
     error: String,
+    /// The peer's address and port.
+    remote: String,
+    /// The header fields, whose bytes are the page's.
+    fields: Vec<ArgiopeField>,
 }
 
 /// Borrowed bytes, not zero-terminated.
@@ -21,6 +26,39 @@ pub struct ArgiopeBytes {
     pub data: *const u8,
     /// Number of bytes.
     pub length: usize,
+}
+
+/// A header field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ArgiopeField {
+    /// Its name, as sent.
+    pub name: ArgiopeBytes,
+    /// Its value, without surrounding white space.
+    pub value: ArgiopeBytes,
+}
+
+/// When each phase of an attempt ended, in nanoseconds after its start; -1: it did not happen. The keys of the
+/// same names in `results.jsonl` mean the same.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ArgiopePhases {
+    /// The name lookup.
+    pub dns: i64,
+    /// TCP was established.
+    pub connect: i64,
+    /// The TLS handshake was complete.
+    pub tls_handshake: i64,
+    /// The request departed.
+    pub request: i64,
+    /// The first byte of the final reply arrived.
+    pub first_byte: i64,
+    /// The last byte of its head arrived.
+    pub headers: i64,
+    /// The last byte of its body arrived.
+    pub body: i64,
+    /// The attempt ended, with success or failure.
+    pub ended: i64,
 }
 
 /// The values of a page. Its bytes are valid until the page is freed.
@@ -55,6 +93,18 @@ pub struct ArgiopeView {
     pub meta: ArgiopeBytes,
     /// The epoch whose commit covers it, in a crawl with a state; 0 without one.
     pub epoch: u64,
+    /// The header fields of the reply, in order; null if there are none.
+    pub fields: *const ArgiopeField,
+    /// Number of these.
+    pub field_count: usize,
+    /// The start of the attempt, in nanoseconds since the Unix epoch, by the system's clock.
+    pub started: u64,
+    /// When each phase ended.
+    pub phases: ArgiopePhases,
+    /// Address and port of the peer: the proxy's if one was used; empty without a connection.
+    pub remote: ArgiopeBytes,
+    /// Target of a redirect, absolute; empty if the reply is none.
+    pub redirect: ArgiopeBytes,
 }
 
 impl From<Page> for ArgiopePage {
@@ -62,7 +112,48 @@ impl From<Page> for ArgiopePage {
         let failure = page.failure.as_ref();
         let error = failure.map(|failure| format!("{}.{}", failure.kind.as_str(), failure.name));
         let error = error.unwrap_or_default();
-        ArgiopePage { page, error }
+        let remote = page.remote.map(|remote| remote.to_string());
+        let page = Box::new(page);
+        let fields = page.headers.iter().map(|(name, value)| ArgiopeField {
+            name: name.into(),
+            value: value.into(),
+        });
+        ArgiopePage {
+            error,
+            remote: remote.unwrap_or_default(),
+            fields: fields.collect(),
+            page,
+        }
+    }
+}
+
+impl From<&Page> for ArgiopePhases {
+    fn from(page: &Page) -> Self {
+        let after_start = |end: Option<Instant>| {
+            end.map_or(-1, |end| {
+                let span = end.saturating_since(page.timings.started);
+                i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+            })
+        };
+        let [
+            dns,
+            connect,
+            tls_handshake,
+            request,
+            first_byte,
+            headers,
+            body,
+        ] = page.phases().map(|(_, end)| after_start(end));
+        ArgiopePhases {
+            dns,
+            connect,
+            tls_handshake,
+            request,
+            first_byte,
+            headers,
+            body,
+            ended: after_start(Some(page.ended)),
+        }
     }
 }
 
@@ -92,7 +183,12 @@ impl From<&str> for ArgiopeBytes {
 pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
     let nothing = ArgiopePage::from(Page::default());
     // SAFETY: the caller's promise.
-    let ArgiopePage { page, error } = unsafe { page.as_ref() }.unwrap_or(&nothing);
+    let ArgiopePage {
+        page,
+        error,
+        remote,
+        fields,
+    } = unsafe { page.as_ref() }.unwrap_or(&nothing);
     let latency = page.timings.server_latency();
     ArgiopeView {
         id: page.id,
@@ -109,6 +205,15 @@ pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
         response: page.response_bytes.as_slice().into(),
         meta: page.meta().unwrap_or_default().into(),
         epoch: page.epoch.map_or(0, |epoch| epoch.0),
+        fields: match fields.is_empty() {
+            true => ptr::null(),
+            false => fields.as_ptr(),
+        },
+        field_count: fields.len(),
+        started: page.wall_at_start.at(page.timings.started).0,
+        phases: ArgiopePhases::from(&**page),
+        remote: remote.as_str().into(),
+        redirect: page.redirect.as_deref().unwrap_or("").into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The header matches the library, and C programs that include it work.
+//! The header matches the library, and programs in C and C++ that include it work.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -28,6 +28,92 @@ fn the_header_matches_the_library() {
         kept == header,
         "include/argiope.h differs from the library: run ARGIOPE_WRITE=1 cargo test"
     );
+}
+
+#[test]
+fn the_comments_of_the_header_name_its_constants() {
+    let header = fs::read_to_string(Path::new(HOME).join("include/argiope.h")).expect("a header");
+    let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let words = |line: &str| -> Vec<String> {
+        let words = line.split(|char| !is_word(char));
+        let named = words.filter(|word| word.starts_with("ARGIOPE_"));
+        named.map(str::to_owned).collect()
+    };
+    let (comments, code): (Vec<&str>, Vec<&str>) = header.lines().partition(|line| {
+        let line = line.trim_start();
+        line.starts_with("//") || line.starts_with('*') || line.starts_with("/*")
+    });
+    let constants: Vec<String> = code.into_iter().flat_map(words).collect();
+    let named: Vec<String> = comments.into_iter().flat_map(words).collect();
+    assert!(named.len() > 5, "{named:?}");
+    for name in named.iter().filter(|name| *name != "ARGIOPE_WRITE") {
+        assert!(constants.contains(name), "{name} is not in the header");
+    }
+}
+
+#[test]
+fn a_program_in_cpp_is_compiled_by_pkg_config_and_reads_fields_and_phases() {
+    let (port, _) = serve();
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefix");
+    let installed = Command::new(Path::new(HOME).join("install"))
+        .arg(&prefix)
+        .arg(libraries())
+        .output()
+        .expect("it runs");
+    assert!(installed.status.success(), "{}", text_of(&installed.stderr));
+    let packages = prefix.join("lib/pkgconfig");
+    let of_package = |what: &[&str]| {
+        let asked = Command::new("pkg-config")
+            .env("PKG_CONFIG_PATH", &packages)
+            .args(what)
+            .arg("argiope")
+            .output()
+            .expect("pkg-config is installed");
+        assert!(asked.status.success(), "{}", text_of(&asked.stderr));
+        text_of(&asked.stdout)
+    };
+    assert_eq!(
+        of_package(&["--modversion"]).trim(),
+        env!("CARGO_PKG_VERSION")
+    );
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crawl-cpp");
+    let made = Command::new("g++")
+        .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic"])
+        .arg(Path::new(HOME).join("examples/crawl.cpp"))
+        .args(of_package(&["--cflags", "--libs"]).split_whitespace())
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .expect("g++ is installed");
+    assert!(made.status.success(), "{}", text_of(&made.stderr));
+    let ran = Command::new(&program)
+        .env("LD_LIBRARY_PATH", prefix.join("lib"))
+        .args(["ALLOW_NET=loopback", "DOWNLOAD_DELAY=0", "RETRY_TIMES=0"])
+        .arg(format!("RESOLVE=*:80:127.0.0.1:{port}"))
+        .args(["http://a.test/1", "http://127.0.0.1:9/"])
+        .output()
+        .expect("it runs");
+    let (out, err) = (text_of(&ran.stdout), text_of(&ran.stderr));
+    assert!(ran.status.success(), "{out}{err}");
+    let line = |start: &str| {
+        let mut lines = out.lines();
+        let line = lines.find(|line| line.starts_with(start));
+        line.unwrap_or_else(|| panic!("{start} in {out}"))
+            .to_owned()
+    };
+    let page = line("200 http://a.test/1 text/plain ");
+    let first_byte = page
+        .rsplit(' ')
+        .nth(1)
+        .and_then(|span| span.parse::<i64>().ok());
+    assert!(first_byte.is_some_and(|span| span > 0), "{page}");
+    assert!(
+        line("0 http://127.0.0.1:9/ connect.refused").ends_with(" -1 ns"),
+        "{out}"
+    );
+    // Neither of them is a robots.txt.
+    assert_eq!(out.lines().count(), 3, "{out}");
+    assert_eq!(out.lines().last(), Some("finished"));
 }
 
 #[test]
@@ -133,7 +219,6 @@ fn a_crawl_with_a_state_continues_and_acknowledged_pages_are_not_fetched_again()
     let (status, _, all, error) = run(1000);
     assert_eq!(status, Some(0), "{error}");
     let mut urls: Vec<String> = all.into_iter().map(|(_, url)| url).collect();
-    urls.retain(|url| !url.ends_with("/robots.txt"));
     urls.sort();
     let mut all: Vec<String> = (0..60).map(|n| format!("http://a.test/{n}")).collect();
     all.sort();
@@ -166,7 +251,10 @@ fn serve() -> (u16, Arc<Mutex<Vec<String>>>) {
                     lines.by_ref().find(String::is_empty);
                     let reply: &[u8] = match is_robots {
                         true => b"HTTP/1.1 404 So\r\nContent-Length: 0\r\n\r\n",
-                        false => b"HTTP/1.1 200 So\r\nContent-Length: 6\r\n\r\na page",
+                        false => {
+                            b"HTTP/1.1 200 So\r\nContent-Type: text/plain\r\n\
+                              Content-Length: 6\r\n\r\na page"
+                        }
                     };
                     if (&stream).write_all(reply).is_err() {
                         return;
@@ -178,15 +266,20 @@ fn serve() -> (u16, Arc<Mutex<Vec<String>>>) {
     (port, asked)
 }
 
-/// Compiles a program and links it with the library that cargo built with this test.
-fn compiled(name: &str, source: &Path) -> PathBuf {
+/// The folder with the libraries that cargo built with this test.
+fn libraries() -> PathBuf {
     let test = env::current_exe().expect("this runs");
     let beside = test.parent().expect("a folder");
-    let library = [beside, beside.parent().expect("a folder")]
-        .map(|folder| folder.join("libargiope_c.a"))
-        .into_iter()
-        .find(|path| path.exists())
-        .expect("cargo builds the library with its tests");
+    let mut folders = [beside, beside.parent().expect("a folder")].into_iter();
+    let folder = folders.find(|folder| folder.join("libargiope_c.a").exists());
+    folder
+        .expect("cargo builds the library with its tests")
+        .to_owned()
+}
+
+/// Compiles a program and links it with the library that cargo built with this test.
+fn compiled(name: &str, source: &Path) -> PathBuf {
+    let library = libraries().join("libargiope_c.a");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let made = Command::new("gcc")
         .args([
