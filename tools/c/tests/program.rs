@@ -89,6 +89,7 @@ fn a_program_in_cpp_is_compiled_by_pkg_config_and_reads_fields_and_phases() {
     let ran = Command::new(&program)
         .env("LD_LIBRARY_PATH", prefix.join("lib"))
         .args(["ALLOW_NET=loopback", "DOWNLOAD_DELAY=0", "RETRY_TIMES=0"])
+        .arg("HOST_DOWN_AFTER=0")
         .arg(format!("RESOLVE=*:80:127.0.0.1:{port}"))
         .args(["http://a.test/1", "http://127.0.0.1:9/"])
         .output()
@@ -108,7 +109,7 @@ fn a_program_in_cpp_is_compiled_by_pkg_config_and_reads_fields_and_phases() {
         .and_then(|span| span.parse::<i64>().ok());
     assert!(first_byte.is_some_and(|span| span > 0), "{page}");
     assert!(
-        line("0 http://127.0.0.1:9/ connect.refused").ends_with(" -1 ns"),
+        line("0 http://127.0.0.1:9/ robots.unreachable").ends_with(" -1 ns"),
         "{out}"
     );
     // Neither of them is a robots.txt.
