@@ -12,6 +12,7 @@
 use std::fmt::Write as _;
 use std::hint::black_box;
 
+use argiope::Config;
 use argiope::base::gzip::Deflater;
 use argiope::wire::charset;
 use argiope::wire::coding::{Budget, Decoder, gzip, inflate};
@@ -158,6 +159,15 @@ fn pages(c: &mut Criterion) {
     group.bench_function("tags and references of them", |b| {
         b.iter(|| links_of(black_box(&closed), content_type, &url, &options));
     });
+    // The first is found at the beginning; the last is nowhere, and the whole page is a tree.
+    for field in ["title", "h1", "x=.block .inner > p em", "x=.block .nowhere"] {
+        let config = Config::default().with("EXTRACT", field).expect("a field");
+        let extraction = config.extraction();
+        let id = format!("field {field}");
+        group.bench_function(id, |b| {
+            b.iter(|| extraction.fields_of(black_box(&page), content_type));
+        });
+    }
     let base = Base::of(&url);
     group.bench_function("URLs of them", |b| {
         b.iter(|| {

@@ -214,6 +214,8 @@ pub use crate::wire::directives::DirectiveWords;
 #[doc(inline)]
 pub use crate::wire::directives::Directives;
 #[doc(inline)]
+pub use crate::wire::html::fields::Fields;
+#[doc(inline)]
 pub use crate::wire::html::{Found, Link, LinkOptions, links, links_of};
 #[doc(inline)]
 pub use crate::wire::http::{

@@ -63,7 +63,14 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("psl", &["src/wire/url.rs"]),
     ("html5gum", &["src/wire/html/tags.rs"]),
     ("memchr", &["src/wire/html/tags/skim.rs"]),
-    ("html5ever", &["src/wire/html/tags/tests.rs"]),
+    (
+        "html5ever",
+        &[
+            "src/wire/html/fields/extract.rs",
+            "src/wire/html/tags/tests.rs",
+        ],
+    ),
+    ("scraper", &["src/wire/html/fields/extract.rs"]),
     ("encoding_rs", &["src/wire/charset.rs"]),
     ("chardetng", &["src/wire/charset.rs"]),
     ("quick_xml", &["src/wire/sitemap.rs"]),

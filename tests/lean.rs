@@ -43,6 +43,7 @@ const NEVER: &[&str] = &[
 const FEATURES: &[(&str, &[&str])] = &[
     ("brotli", &["brotli-decompressor"]),
     ("cookies", &["cookie_store"]),
+    ("extract", &["html5ever", "scraper"]),
     ("zstd", &["zstd"]),
     ("cli", PROGRAMS_OWN),
     ("parquet", &["parquet"]),

@@ -206,6 +206,10 @@ pub struct Crawl {
     /// Write the links of each page to links.jsonl
     #[arg(long)]
     links: bool,
+    /// Add a field of HTML pages to result lines: title, lang, description, canonical, h1, or
+    /// NAME=SELECTOR (price=.price, img=img.hero::attr(src))
+    #[arg(long, value_name = "FIELD")]
+    extract: Vec<String>,
     /// Serve the control interface at this address, too; other than loopback only with --admin-token-file
     #[arg(long, value_name = "ADDR:PORT", help_heading = CONTROL)]
     pub admin: Option<SocketAddr>,
@@ -262,6 +266,7 @@ impl Crawl {
         if self.links {
             given.push(Given::new("--links", "LINKS_FILE", true.into()));
         }
+        given.extend(many("--extract", "EXTRACT", &self.extract));
         given.extend(one("--stop-grace", "STOP_GRACE", &self.stop_grace));
         Ok(given)
     }

@@ -11,6 +11,7 @@ Examples:
   argiope crawl https://example.com --max-pages 100 --contact me@example.org
   argiope crawl --seeds hosts.txt --follow none --out hosts --contact https://example.org/bot
   argiope crawl https://example.com -s DOWNLOAD_DELAY=0.5 -s AUTOTHROTTLE_ENABLED=true
+  argiope crawl https://example.com --extract title --extract 'price=.price' --contact me@example.org
   argiope crawl --preset broad --seeds hosts.txt --contact https://example.org/bot
   argiope crawl http://127.0.0.1:8080 --allow-net loopback --results - --no-warc | jq .url
 

@@ -18,6 +18,7 @@ use crate::sink::commit::Epoch;
 use crate::sink::links::FoundLinks;
 pub use crate::throttle::asked::AskedHold;
 use crate::wire::directives::DirectiveWords;
+use crate::wire::html::fields::Fields;
 use crate::wire::http::{Headers, HttpVersion};
 use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
@@ -94,6 +95,8 @@ pub struct Page {
     /// The directives of the page: robots meta elements, if its body was searched for links, and `X-Robots-Tag`.
     /// `None` if it has none. Only of final pages.
     pub directives: Option<Box<DirectiveWords>>,
+    /// The values of the fields of `EXTRACT`, if they were looked for: in the HTML of a final page.
+    pub fields: Option<Box<Fields>>,
     /// The links that were found, if the sink [keeps](crate::DiskSink::keeps_links) them.
     pub(crate) found_links: Option<Box<FoundLinks>>,
     /// When each phase ended.
@@ -352,6 +355,7 @@ pub(crate) mod samples {
             bytes_wire: (head.len() + body.len()) as u64,
             links: None,
             directives: None,
+            fields: None,
             found_links: None,
             timings: Timings {
                 started: at(0).unwrap_or_default(),

@@ -7,6 +7,7 @@ use crate::fetch::timings::Accuracy;
 use crate::sink::line::{Line, WallText, field};
 use crate::sink::page::{AskedHold, Page, TlsInfo};
 use crate::wire::directives::DirectiveWords;
+use crate::wire::html::fields::Fields;
 use crate::wire::http::HttpVersion;
 use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
@@ -76,6 +77,9 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     let links = page.links.map(u64::from);
     field!(line, "links", links, with Line::number);
     field!(line, "robots", page.directives.as_deref(), with write_directives);
+    if let Some(fields) = &page.fields {
+        write_fields(field!(line, "fields"), fields);
+    }
     field!(line, "warc");
 }
 
@@ -206,6 +210,14 @@ fn write_directives(line: &mut Line<'_>, words: &DirectiveWords) {
         .list(words.meta.iter().map(String::as_str));
     line.key("header")
         .list(words.header.iter().map(String::as_str));
+    line.out.push(b'}');
+}
+
+fn write_fields(line: &mut Line<'_>, fields: &Fields) {
+    for (number, (name, value)) in fields.iter().enumerate() {
+        line.raw(if number > 0 { ", " } else { "{" }).text(name);
+        line.raw(": ").or_null(value, Line::text);
+    }
     line.out.push(b'}');
 }
 

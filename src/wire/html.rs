@@ -2,6 +2,7 @@
 //! others with a tokenizer.
 
 mod element;
+pub mod fields;
 mod references;
 mod tags;
 

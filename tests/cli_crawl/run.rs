@@ -439,7 +439,14 @@ fn check_line(line: &Value) {
     }
     let sequence = object.get("seq");
     assert!(sequence.is_none_or(Value::is_u64), "{line}");
-    let optional = ["bound", "proxied", "refetched", "robots_ignored", "seq"];
+    let optional = [
+        "bound",
+        "fields",
+        "proxied",
+        "refetched",
+        "robots_ignored",
+        "seq",
+    ];
     let is_optional = |key: &String| optional.contains(&key.as_str());
     let allowed = |key: &String| KEYS.iter().any(|(known, _)| known == key) || is_optional(key);
     assert!(object.keys().all(allowed), "a key more in {line}");

@@ -242,6 +242,7 @@ fn output_of_a_crawl_has_the_documented_keys() {
         "docs/reference/results.md",
         &[
             "bound",
+            "fields",
             "judged",
             "proxied",
             "refetched",

@@ -376,6 +376,34 @@ impl Run {
         of_url.map(Line::end).collect()
     }
 
+    /// Each page has the title that the web sent, if those are extracted; otherwise no line has fields.
+    pub fn check_titles(&self, are_extracted: bool, reason: FinishReason) {
+        let seed = self.seed;
+        let web = self.web.borrow();
+        for line in self.lines() {
+            let sent = web.titles.get(line.url());
+            let is_cut = !line.0["truncated"].is_null();
+            let is_whole = line.is_page() && line.is_final() && line.end() == "200";
+            let Some(found) = line.0.get("fields") else {
+                // What is under way at the end of a crawl that stops is written as it is.
+                let is_due = are_extracted && is_whole && reason == FinishReason::Finished;
+                assert!(
+                    !is_due || sent.is_none(),
+                    "seed {seed}: no fields: {}",
+                    line.0
+                );
+                continue;
+            };
+            assert!(are_extracted, "seed {seed}: fields: {}", line.0);
+            let is_sent = match found["title"].as_str() {
+                Some(title) => sent.is_some_and(|sent| sent.contains(title)),
+                // A page that broke off, or none of links.
+                None => !is_whole || is_cut || sent.is_none(),
+            };
+            assert!(is_sent, "seed {seed}: the web sent {sent:?}: {}", line.0);
+        }
+    }
+
     /// Each attempt that was not the last leads to exactly one other; each URL ends once.
     pub fn check_lines(&self) {
         let seed = self.seed;

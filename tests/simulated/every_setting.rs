@@ -189,6 +189,10 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
         "WARC_CDXJ" => flag(rng),
         "LINKS_FILE" => flag(rng),
+        "EXTRACT" => {
+            let fields: [&[&str]; 3] = [&[], &["title"], &["a=a::attr(href)", "title", "b=b + p"]];
+            json!(pick(rng, &fields))
+        }
         "RESULTS_SIZE_MAX" => count(rng, &[1, 2000, 20_000]),
         "RESULTS_TIME_MAX" => seconds(rng, &[0.0, 0.5, 20.0]),
         "RESULTS_COMPRESSION" => choice(rng, &["none", "gzip", "zstd"]),
@@ -308,6 +312,7 @@ impl DiskSink for FullNowAndThen {
 
 /// Settings that came later: each is drawn from numbers of its own, so that cases stay as they were.
 const DRAWN_APART: &[&str] = &[
+    "EXTRACT",
     "FRONTIER_MEMORY",
     "HOST_DOWN_EXCEPTIONS",
     "HOST_DOWN_TIME",
@@ -617,6 +622,10 @@ fn check(seed: u64) {
     if is_on("LINKS_FILE") && !matches!(run.output, Output::Pulled(_)) {
         check_links(&run, values_of("URLLENGTH_LIMIT").contains(&40));
     }
+    let has_titles = said
+        .get("EXTRACT")
+        .is_some_and(|fields| *fields != json!([]));
+    run.check_titles(has_titles, reason);
     let done: BTreeSet<&str> = lines
         .iter()
         .filter(|line| line.is_page() && line.is_final())

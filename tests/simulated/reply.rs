@@ -95,6 +95,17 @@ impl Step {
         }
     }
 
+    /// The title of its page, if it is a whole one with links.
+    pub fn title(&self) -> Option<String> {
+        let (Reply::Page(links) | Reply::Chunked(links) | Reply::UntilEnd(links)) = &self.reply
+        else {
+            return None;
+        };
+        let body = String::from_utf8(page(links)).expect("a page is text");
+        let (_, rest) = body.split_once("<title>")?;
+        Some(rest.split_once("</title>")?.0.to_owned())
+    }
+
     /// How long its `Retry-After` asks to be left alone, in seconds.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut values = self.headers.iter();
@@ -201,5 +212,14 @@ fn page(links: &[String]) -> Vec<u8> {
         _ => String::new(),
     };
     let links = links.concat();
-    format!("<!DOCTYPE html><title>A page</title>\n{filler}{links}").into_bytes()
+    let title = title_of(&links);
+    format!("<!DOCTYPE html><title>{title}</title>\n{filler}{links}").into_bytes()
+}
+
+/// A title that differs with the links of a page; its length does not.
+fn title_of(links: &str) -> String {
+    let hash = links.bytes().fold(0x811c_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    format!("A {:04x}", hash >> 16)
 }

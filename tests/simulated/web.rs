@@ -48,6 +48,8 @@ pub struct PoliteWeb {
     pub all: Book,
     /// What was seen that should not have been.
     pub faults: Vec<String>,
+    /// The titles of the pages that were sent for each URL.
+    pub titles: BTreeMap<String, BTreeSet<String>>,
     lines: BTreeMap<ConnId, Caller>,
     alarms: Vec<Alarm>,
     listening: BTreeSet<SocketAddr>,
@@ -526,6 +528,11 @@ impl PoliteWeb {
             return;
         }
         let (head, body, _) = step.bytes();
+        if let Some(title) = step.title() {
+            let Arrival { host, path, .. } = &self.arrivals[number];
+            let url = format!("http://{host}{path}");
+            self.titles.entry(url).or_default().insert(title);
+        }
         if let Some(wait) = step.retry_after() {
             // It is known half a round trip from now; what left by then is half of one away.
             let known = now + self.round_trip;

@@ -13,6 +13,7 @@ use crate::frontier::settings::Follow;
 use crate::throttle::settings::{
     AutoThrottleMode, Jitter, LatencyFrom, MapKind, Oversize, RateLimitHeaders, WindowKind,
 };
+use crate::wire::html::fields::{Extraction, FieldSpec};
 
 /// A switch: true or false.
 pub(super) struct Flag;
@@ -216,6 +217,41 @@ impl Form for Patterns {
 
     fn write(of: &Vec<Regex>) -> Value {
         of.iter().map(Regex::as_str).collect::<Vec<_>>().into()
+    }
+}
+
+/// Fields of pages: a list, or text: one field with a selector, or built-in ones with commas. Any needs the
+/// cargo feature `extract`.
+pub(super) struct ExtractForm;
+
+impl Form for ExtractForm {
+    type Of = Extraction;
+    const KIND: &'static str = "list of fields";
+
+    fn read(value: &Value) -> Result<Extraction, Problem> {
+        let fields = match value {
+            Value::Array(fields) => fields.clone(),
+            // A selector may have commas.
+            Value::String(one) if one.contains('=') && !one.trim_start().starts_with('[') => {
+                vec![value.clone()]
+            }
+            _ => items(value)?,
+        };
+        let mut specs = Vec::new();
+        for value in &fields {
+            let field = text(value)?;
+            let is_one = field.contains('=');
+            for one in field.split(|char| char == ',' && !is_one) {
+                let spec = FieldSpec::parse(one);
+                specs.push(spec.map_err(|problem| wrong(value, &problem.what, problem.mend))?);
+            }
+        }
+        Extraction::new(specs)
+            .map_err(|(field, problem)| wrong(&field.into(), &problem.what, problem.mend))
+    }
+
+    fn write(of: &Extraction) -> Value {
+        of.texts().collect::<Vec<_>>().into()
     }
 }
 

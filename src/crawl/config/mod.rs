@@ -48,6 +48,7 @@ use crate::throttle::settings::{
     ADDRESSES, AutoThrottle, AutoThrottlePatch, BasePace, DOMAINS, LatencyFrom, Oversize, Rampup,
     RampupPatch, ScopePatch, ScopeSettings, ThrottleSettings, WindowKind,
 };
+use crate::wire::html::fields::Extraction;
 use crate::wire::url::{CrawlUrl, Host};
 
 /// Configuration of a crawl.
@@ -123,6 +124,8 @@ pub struct Config {
     pub(crate) rotation: Rotation,
     /// `LINKS_FILE`: the links of pages are written to a file of their own.
     pub(crate) links_file: bool,
+    /// `EXTRACT`: fields that are extracted from HTML pages.
+    pub(crate) extraction: Extraction,
     /// `METRICS_SCOPES_MAX`: most scopes with metrics of their own.
     pub(crate) metrics_scopes_max: usize,
     /// `RANDOM_SEED`: random seed; `None`: seeded by the system.
@@ -229,6 +232,7 @@ impl Default for Config {
             rotation: Rotation::default(),
             // Ten times as long as the result lines.
             links_file: false,
+            extraction: Extraction::default(),
             // Enough to find the hosts that hold a crawl up; each has six series.
             metrics_scopes_max: 20,
             random_seed: None,
@@ -286,6 +290,10 @@ impl Config {
         if source.rank() >= before.rank() {
             if changed.given != self.given {
                 changed.derive();
+            }
+            if !changed.extraction.is_empty() {
+                // It takes longer than a turn of the crawl's thread may.
+                changed.io.workers = changed.io.workers.max(1);
             }
             changed.sources.insert(setting.name, source);
             *self = changed;
@@ -348,6 +356,11 @@ impl Config {
     #[doc(hidden)]
     pub fn io(&self) -> &IoSettings {
         &self.io
+    }
+
+    #[doc(hidden)]
+    pub fn extraction(&self) -> &Extraction {
+        &self.extraction
     }
 
     /// `STOP_GRACE`: how long a stopping crawl waits for the requests in flight.

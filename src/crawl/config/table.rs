@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::choices::{
-    Codes, Cookies, Flag, JitterForm, LineCompression, Maybe, NotFlag, OneOf, Patterns,
+    Codes, Cookies, ExtractForm, Flag, JitterForm, LineCompression, Maybe, NotFlag, OneOf, Patterns,
 };
 use super::error::{Problem, nearest};
 use super::form::Form;
@@ -388,6 +388,8 @@ static TABLE: &[Setting] = &[
         "how files of result lines are compressed: results.jsonl.gz or results.jsonl.zst"),
     row!("LINKS_FILE", Flag, links_file,
         "the links of each page are written to links.jsonl, before filters; its files are closed and compressed as those of result lines"),
+    row!("EXTRACT", ExtractForm, extraction,
+        "fields of HTML pages that result lines get: title, lang, description, canonical, h1, or NAME=SELECTOR; helper threads do it, one at least"),
     row!("WARC_GZIP_LEVEL", GzipLevel, io.gzip_level,
         "level at which records are compressed: 1 is the fastest, 12 the smallest; 0: they are stored"),
     row!("STATE", Flag, state,

@@ -48,8 +48,19 @@ impl<I: Io> Core<I> {
         Finding::sitemap(page, &job.url, ratio_max, self.url_length_max())
     }
 
+    /// Looks for the links of a page, where they are followed, and then for the fields of `EXTRACT`.
+    pub fn read_page(&mut self, job: &Job, page: &mut Page) -> Finding {
+        let is_there = page.body_mode == BodyMode::Keep && page.status.is_some();
+        let extracts = is_there && !page.body.is_empty() && is_html(page);
+        let finding = self.read_links(job, page);
+        match extracts {
+            true => finding.with_extraction(self.config.extraction.clone()),
+            false => finding,
+        }
+    }
+
     /// Looks for the links of a page, where they are followed.
-    pub fn read_links(&mut self, job: &Job, page: &mut Page) -> Finding {
+    fn read_links(&mut self, job: &Job, page: &mut Page) -> Finding {
         let settings = self.frontier.settings();
         let mut words = DirectiveWords::default();
         let mut by_header = Directives::default();

@@ -117,7 +117,7 @@ impl<I: Io> Core<I> {
         Followed::Finding(match job.kind {
             PageKind::Robots => self.read_robots(job, page),
             PageKind::Sitemap => self.read_sitemap(job, page),
-            PageKind::Page => self.read_links(job, page),
+            PageKind::Page => self.read_page(job, page),
         })
     }
 

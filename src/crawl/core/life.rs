@@ -215,7 +215,9 @@ impl<I: Io> Core<I> {
                 let (refusals, followed) = self.conclude_reply(&flight.job, open, &mut page, false);
                 let (finding, target) = match followed {
                     Followed::Finding(finding)
-                        if finding.is_over() && self.pages.try_take_at_once(&page) =>
+                        if finding.is_over()
+                            && !finding.extracts()
+                            && self.pages.try_take_at_once(&page) =>
                     {
                         let of = (&flight.job, flight.lane, flight.origin);
                         let buffers = self.conclude_page(of, refusals, page, None);

@@ -103,6 +103,7 @@ impl<I: Io> Core<I> {
             bytes_wire,
             links,
             directives,
+            fields,
             found_links,
             timings,
             ended,
@@ -154,6 +155,7 @@ impl<I: Io> Core<I> {
         *bytes_wire = 0;
         *links = None;
         *directives = None;
+        *fields = None;
         *found_links = None;
         *timings = Timings {
             started: self.now,

@@ -7,6 +7,7 @@ use std::vec;
 
 use crate::base::units::Units;
 use crate::sink::page::Page;
+use crate::wire::html::fields::Extraction;
 use crate::wire::html::{self, Link, LinkOptions, LinkSearch};
 use crate::wire::robots::{RobotsReading, Rules};
 use crate::wire::sitemap::{self, SitemapReading};
@@ -18,6 +19,8 @@ pub struct Finding {
     looks_for: LooksFor,
     /// The body, while it is searched.
     body: Option<Arc<Vec<u8>>>,
+    /// What is extracted from the page, after the search.
+    extraction: Extraction,
 }
 
 #[derive(Default)]
@@ -107,7 +110,23 @@ impl Finding {
         Finding {
             looks_for: looks_for(Body(Arc::clone(&body)), page.content_type.as_deref()),
             body: Some(body),
+            extraction: Extraction::default(),
         }
+    }
+
+    /// The same, after which these fields are extracted from the page.
+    pub fn with_extraction(self, extraction: Extraction) -> Self {
+        Finding { extraction, ..self }
+    }
+
+    /// Whether fields are extracted after it.
+    pub fn extracts(&self) -> bool {
+        !self.extraction.is_empty()
+    }
+
+    /// Takes what is extracted after it.
+    pub fn take_extraction(&mut self) -> Extraction {
+        mem::take(&mut self.extraction)
     }
 
     /// Whether nothing is looked for.

@@ -466,7 +466,10 @@ impl Task {
     pub fn is_light(&self) -> bool {
         let work = self.work.as_ref();
         work.is_some_and(|work| {
-            work.is_decoded() && work.finding().is_over() && is_light(&work.page)
+            work.is_decoded()
+                && work.finding().is_over()
+                && !work.extracts()
+                && is_light(&work.page)
         })
     }
 
@@ -475,6 +478,7 @@ impl Task {
         let work = self.work.as_ref();
         work.is_some_and(|work| {
             work.is_decoded()
+                && !work.extracts()
                 && work.finding().body_length() <= SHORT
                 && work.page.response_bytes.len() <= LIGHT
         })

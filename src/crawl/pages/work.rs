@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::base::gzip::Gzip;
 use crate::base::memory::memory_of;
@@ -14,6 +15,7 @@ use crate::fetch::body::{BodyEnd, UndecodedBody};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::sink::Preparation;
 use crate::sink::page::Page;
+use crate::wire::html::fields::Extraction;
 
 /// A page and the work on it.
 pub struct PageWork {
@@ -22,6 +24,8 @@ pub struct PageWork {
     /// Its body, if that is to be decoded first.
     undecoded: Option<UndecodedBody>,
     finding: Finding,
+    /// The fields that are extracted after the search, on a helper thread alone.
+    extraction: Extraction,
     preparation: Wanted,
     /// What a helper thread found, in order.
     found: VecDeque<Step>,
@@ -48,11 +52,13 @@ const STEP_BYTES: usize = size_of::<Step>();
 
 impl PageWork {
     /// The body of a page is searched for this.
-    pub fn new(page: Box<Page>, finding: Finding) -> Self {
+    pub fn new(page: Box<Page>, mut finding: Finding) -> Self {
+        let extraction = finding.take_extraction();
         PageWork {
             page,
             undecoded: None,
             finding,
+            extraction,
             preparation: Wanted::Unknown,
             found: VecDeque::new(),
         }
@@ -67,8 +73,28 @@ impl PageWork {
     }
 
     /// The body of a page that was decoded is searched for this.
-    pub fn set_finding(&mut self, finding: Finding) {
+    pub fn set_finding(&mut self, mut finding: Finding) {
+        self.extraction = finding.take_extraction();
         self.finding = finding;
+    }
+
+    /// Whether fields are still to be extracted, which only a helper thread does.
+    pub fn extracts(&self) -> bool {
+        !self.extraction.is_empty()
+    }
+
+    /// Extracts the fields. A fault of the library costs the page its fields, and nothing else.
+    fn extract(&mut self) {
+        let extraction = mem::take(&mut self.extraction);
+        if extraction.is_empty() {
+            return;
+        }
+        let page = &self.page;
+        let extract = || extraction.fields_of(&page.body, page.content_type.as_deref());
+        match catch_unwind(AssertUnwindSafe(extract)) {
+            Ok(fields) => self.page.fields = fields.map(Box::new),
+            Err(_) => log::error!("{}: a fault of ours; the page has no fields", self.page.url),
+        }
     }
 
     /// Decodes the body, if that is to be done.
@@ -135,7 +161,7 @@ impl PageWork {
             Wanted::Nothing => true,
             Wanted::Prepares(_, is_complete) => is_complete,
         };
-        is_prepared && self.is_decoded() && self.is_searched()
+        is_prepared && self.is_decoded() && self.is_searched() && !self.extracts()
     }
 
     /// The next thing that a helper thread found.
@@ -181,6 +207,7 @@ impl PageWork {
     pub fn cancel(&mut self) {
         self.found.clear();
         self.end_search();
+        self.extraction = Extraction::default();
     }
 
     /// Ends the work at once: the sink prepares the page when it is put.
@@ -216,7 +243,8 @@ impl PageWork {
         let found: usize = self.found.iter().map(bytes_of).sum();
         let reply = copies * memory_of(&page.response_bytes);
         let undecoded = self.undecoded.as_ref().map_or(0, UndecodedBody::memory);
-        memory_of(&page.body) + reply + self.finding.memory() + found + undecoded
+        let fields = page.fields.as_ref().map_or(0, |fields| fields.memory());
+        memory_of(&page.body) + reply + self.finding.memory() + found + undecoded + fields
     }
 
     /// Bytes that its body is expected to take once it is decoded; 0 if it is.
@@ -227,7 +255,8 @@ impl PageWork {
 }
 
 impl Compute for PageWork {
-    /// Decodes the body; searches it, as far as [`FOUND_BYTES`] allow; then prepares the page.
+    /// Decodes the body; searches it, as far as [`FOUND_BYTES`] allow; then extracts the fields and prepares the
+    /// page.
     fn run(&mut self, gzip: &mut Gzip) {
         self.decode();
         let mut bytes = 0;
@@ -243,6 +272,7 @@ impl Compute for PageWork {
                 }
             }
         }
+        self.extract();
         self.complete_preparation(gzip);
     }
 }

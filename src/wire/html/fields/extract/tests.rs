@@ -1,0 +1,250 @@
+//! The values of fields in pages, and what hostile pages cost.
+
+use super::*;
+use crate::wire::charset::encoded;
+use crate::wire::html::fields::{Extraction, FieldSpec};
+
+/// The value of a field in a page.
+fn value_in(field: &str, body: &[u8], content_type: Option<&str>) -> Option<String> {
+    let spec = FieldSpec::parse(field).unwrap_or_else(|problem| panic!("{field}: {problem:?}"));
+    let extraction = Extraction::new(vec![spec]).unwrap_or_else(|error| panic!("{error:?}"));
+    let fields = extraction
+        .fields_of(body, content_type)
+        .expect("there is one");
+    let (_, value) = fields.iter().next().expect("there is one");
+    value.map(str::to_owned)
+}
+
+#[track_caller]
+fn check(field: &str, html: &str, expected: Option<&str>) {
+    let found = value_in(field, html.as_bytes(), Some("text/html; charset=utf-8"));
+    assert_eq!(found.as_deref(), expected, "{field} in {html}");
+}
+
+const PAGE: &str = r#"<!DOCTYPE html><html lang="en-GB"><head>
+<title>
+  Tea &amp; coffee </title><META NAME=Description CONTENT="All about &quot;tea&quot;">
+<link rel="stylesheet" href="a.css"><link rel="Canonical nofollow" href="/tea?a=1&amp;b=2">
+</head><body><h1>Tea<br>pots</h1><h1>Second</h1>
+<ul><li class="item a">one<li class="item b">two <b>bold</b><li id=last>three</ul>
+<p>First<p class=price data-currency=EUR>12.50 <span>each</span></p>
+<img alt=none><img class="hero wide" src="/i.png"><noscript><img class=lazy src=l.png></noscript>
+</body></html>"#;
+
+#[test]
+fn the_built_in_fields_are_found() {
+    check("title", PAGE, Some("Tea & coffee"));
+    check("lang", PAGE, Some("en-GB"));
+    check("description", PAGE, Some("All about \"tea\""));
+    check("canonical", PAGE, Some("/tea?a=1&b=2"));
+    check("h1", PAGE, Some("Teapots"));
+}
+
+#[test]
+fn selectors_are_those_of_style_sheets() {
+    check("x=.price", PAGE, Some("12.50 each"));
+    check("x=p.price::text", PAGE, Some("12.50 each"));
+    check("x=.price > span", PAGE, Some("each"));
+    check("x=p.price::attr(data-currency)", PAGE, Some("EUR"));
+    check("x=li:nth-child(2)", PAGE, Some("two bold"));
+    check("x=li:last-child", PAGE, Some("three"));
+    check("x=li + li b", PAGE, Some("bold"));
+    check("x=li.a ~ #last", PAGE, Some("three"));
+    check("x=li:not(.a)", PAGE, Some("two bold"));
+    check("x=h3, h1", PAGE, Some("Teapots"));
+    check("x=[data-currency^=E]", PAGE, Some("12.50 each"));
+    check("x=img.lazy::attr(src)", PAGE, Some("l.png"));
+}
+
+#[test]
+fn the_first_element_that_has_a_value_counts() {
+    check("x=img::attr(src)", PAGE, Some("/i.png"));
+    check("x=img", PAGE, Some(""));
+    check("x=h1::attr(class)", PAGE, None);
+    check("x=h2", PAGE, None);
+    check("title", "<p>No title", None);
+    check("title", "<title></title>", Some(""));
+    check("title", "", None);
+    check("title", "<title>Cut off", Some("Cut off"));
+    check("lang", "<p>Text", None);
+}
+
+#[test]
+fn a_selector_that_cannot_be_used_is_refused() {
+    let refused = |field: &str, part: &str| {
+        let spec = FieldSpec::parse(field).expect(field);
+        let (text, problem) = Extraction::new(vec![spec]).expect_err(field);
+        assert_eq!(text, field);
+        assert!(problem.what.contains(part), "{field}: {}", problem.what);
+    };
+    refused("x=p[", "cannot be read");
+    refused("x=p >", "cannot be read");
+    refused("x=a:hover", "PseudoClass");
+    refused("x=div:has(p)", ":has()");
+}
+
+#[test]
+fn pages_in_other_encodings_are_read() {
+    let check = |title: &str, label: &str, content_type: Option<&str>, before: &str| {
+        let html = format!("{before}<title>{title}</title>");
+        let found = value_in("title", &encoded(&html, label), content_type);
+        assert_eq!(found.as_deref(), Some(title), "{label}");
+    };
+    let by_field = |label: &str| format!("text/html; charset={label}");
+    check("чай", "windows-1251", Some(&by_field("windows-1251")), "");
+    check("お茶", "shift_jis", None, "<meta charset=shift_jis>");
+    check("thé", "utf-8", None, "\u{feff}");
+    let mut utf_16 = vec![0xff, 0xfe];
+    utf_16.extend(
+        "<title>té</title>"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes),
+    );
+    assert_eq!(value_in("title", &utf_16, None).as_deref(), Some("té"));
+    // A character in two pieces.
+    for length in PIECE - 12..PIECE {
+        let html = format!("<!--{}--><title>é💡</title>", "x".repeat(length));
+        self::check("title", &html, Some("é💡"));
+    }
+    let invalid = b"<title>a\xffb</title>";
+    let found = value_in("title", invalid, Some("text/html; charset=utf-8"));
+    assert_eq!(found.as_deref(), Some("a\u{fffd}b"));
+}
+
+#[test]
+fn a_value_that_is_read_in_part_at_a_look_is_completed() {
+    for length in FIRST_LOOK - 60..FIRST_LOOK {
+        let filler = "x".repeat(length);
+        let html = format!("<!--{filler}--><title>A title of some words</title><p>Text");
+        check("title", &html, Some("A title of some words"));
+        let html = format!("<!--{filler}--><ul><li>one<li>two</ul>{}", " ".repeat(5000));
+        check("x=li:last-child", &html, Some("two"));
+    }
+}
+
+#[test]
+fn a_value_is_cut_between_characters() {
+    let html = format!("<title>a{}</title>", "é".repeat(VALUE_MAX));
+    let value = value_in("title", html.as_bytes(), None).expect("a title");
+    assert_eq!(value.len(), VALUE_MAX - 1, "the last would not fit");
+    let html = format!("<title>{}</title>", " a\n\t".repeat(VALUE_MAX));
+    let value = value_in("title", html.as_bytes(), None).expect("a title");
+    assert_eq!(value, "a ".repeat(VALUE_MAX / 2).trim_end());
+}
+
+#[test]
+fn only_the_first_megabyte_is_read() {
+    let at = |length: usize| {
+        let html = format!("<p>{}</p><h1>Here</h1>", "x".repeat(length));
+        value_in("h1", html.as_bytes(), None)
+    };
+    assert_eq!(at(READ_MAX - 100).as_deref(), Some("Here"));
+    assert_eq!(at(READ_MAX), None);
+}
+
+#[test]
+fn every_cut_of_a_page_is_read() {
+    for end in 0..PAGE.len() {
+        let found = value_in("h1", &PAGE.as_bytes()[..end], None).unwrap_or_default();
+        // A tag that is cut before its name is text.
+        let text = found.trim_end_matches(['<', '/']);
+        assert!("Teapots".starts_with(text), "{end}: {found}");
+    }
+}
+
+/// The bytes of a page that are read before the guard ends that.
+fn read_of(html: &[u8]) -> usize {
+    let mut page = Page::new();
+    let mut read = 0;
+    for piece in html.chunks(PIECE) {
+        read += piece.len();
+        if !page.read(piece) {
+            break;
+        }
+    }
+    read
+}
+
+#[test]
+fn a_page_with_a_tree_of_excessive_cost_is_not_read_further() {
+    let repeated = |part: &str| part.repeat(READ_MAX / part.len()).into_bytes();
+    assert!(read_of(&repeated("<div>")) < 4 * DEPTH_MAX * 5);
+    assert!(read_of(&repeated("<i><div>")) < 4 * DEPTH_MAX * 8);
+    let numbered = |write: &dyn Fn(usize) -> String| -> Vec<u8> {
+        let parts = (0..).map(write);
+        let mut html = Vec::from(*b"<a ");
+        for part in parts {
+            html.extend_from_slice(part.as_bytes());
+            if html.len() > READ_MAX {
+                return html;
+            }
+        }
+        html
+    };
+    // Some ten thousand attributes.
+    assert!(read_of(&numbered(&|number| format!("a{number} "))) < 100_000);
+    assert!(read_of(&numbered(&|number| format!("a{number}=''"))) < 100_000);
+    assert!(read_of(&numbered(&|number| format!("a{number}/"))) < 100_000);
+    // Elements that a paragraph opens anew.
+    let formats = numbered(&|number| format!("<b id={number}></p><p>"));
+    assert!(read_of(&formats) < 40_000);
+}
+
+#[test]
+fn usual_long_pages_are_read_to_their_end() {
+    let whole = |html: String| assert_eq!(read_of(html.as_bytes()), html.len());
+    whole("<p class=a>Some <b>bold</b> text</p>\n".repeat(20_000));
+    whole(format!("<p>{}<p>", "word ".repeat(200_000)));
+    whole(format!(
+        "<script>{}</script>",
+        "a = b / c;\n".repeat(90_000)
+    ));
+    whole(format!("<!--{}-->", "a comment ".repeat(500)));
+    whole(format!(
+        "<img src=\"data:image/png;base64,{}\">",
+        "iVBORw0KGgoAAAANSUhEUgAAAyAAAAJYCAYAAACadoJwAAAACXBIWXMAAA7DAAAOw/8A".repeat(5_000)
+    ));
+}
+
+#[test]
+fn a_selector_of_excessive_cost_in_a_page_ends_without_a_value() {
+    let siblings = format!("{}<h1>Here</h1>", "<b></b>".repeat(60_000));
+    check("x=u ~ b", &siblings, None);
+    check("x=i b", &siblings, None);
+    check("h1", &siblings, Some("Here"));
+    let page = &mut Page::new();
+    page.budget.steps = 10;
+    let field = |selector: &str| Field {
+        selector: Selector::parse(selector).expect("a selector"),
+        attribute: None,
+        reach: Reach::of(selector),
+    };
+    page.parser
+        .process(ByteTendril::from_slice(b"<p>1<p>2<p>3<p>4<p>5"));
+    let mut found = [Found::default()];
+    page.look_for(&[field("p ~ u")], &mut found, true);
+    assert!(found[0].value.is_none() && page.budget.steps < 10);
+}
+
+#[test]
+fn the_reach_of_a_selector_is_known() {
+    let check = |selector: &str, ancestors, siblings, following| {
+        let expected = Reach {
+            ancestors,
+            siblings,
+            following,
+        };
+        assert_eq!(Reach::of(selector), expected, "{selector}");
+    };
+    check("p.a#b", false, false, false);
+    check(r#"meta[name="a b" i]"#, false, false, false);
+    check("a[rel~=b]", false, false, false);
+    check("a b", true, false, false);
+    check("a>b", true, false, false);
+    check("a~b", false, true, false);
+    check("li:nth-child(2)", false, true, false);
+    check("li:first-of-type", false, true, false);
+    check("li:last-child", false, true, true);
+    check("p:empty", false, true, true);
+    check("li:not(:only-child)", false, true, true);
+}
