@@ -488,7 +488,8 @@ pub struct Export {
     /// The output directory of the crawl
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// Write CSV with these fields of result lines: url, status, error.kind, …
+    /// Write CSV with these fields of result lines: url, status, error.kind, …, and those that --extract
+    /// added: title
     #[arg(long, value_name = "FIELD", num_args = 1.., required_unless_present = "parquet")]
     pub csv: Vec<String>,
     /// Write Parquet with these fields, each with its type; not in builds without the feature parquet

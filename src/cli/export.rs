@@ -67,12 +67,13 @@ impl From<io::Error> for AddError {
 
 /// Runs the command; returns its exit code.
 pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
-    let fields: Vec<Field> = (args.fields.iter())
-        .map(|name| Field::parse(name))
-        .collect::<Result<_, _>>()?;
-    check_format(args.format, &fields)?;
     let folder = args.folder.as_path();
     check_crawl(folder)?;
+    let extracted = extracted_in(folder)?;
+    let fields: Vec<Field> = (args.fields.iter())
+        .map(|name| Field::parse(name, &extracted))
+        .collect::<Result<_, _>>()?;
+    check_format(args.format, &fields)?;
     let is_file = |out: &&PathBuf| out.as_os_str() != "-";
     let Some(out) = args.out.as_ref().filter(is_file) else {
         if args.format == Format::Parquet && io::stdout().is_terminal() {
@@ -225,6 +226,27 @@ fn check_crawl(folder: &Path) -> anyhow::Result<()> {
         .into()),
     }
 }
+
+/// The names of what the crawl extracted from pages, by the first line that has some; none if there is none
+/// among the first lines.
+fn extracted_in(folder: &Path) -> anyhow::Result<Vec<String>> {
+    const WHAT: &str = "cannot read result lines";
+    let mut reader = LineReader::results(folder, LINE_MAX).context(WHAT)?;
+    for _ in 0..LOOKED_AT_MAX {
+        let Some(line) = reader.next().context(WHAT)? else {
+            break;
+        };
+        if let LineEnd::Whole = line.end
+            && let Some(extracted) = Row::parse(line.text).ok().and_then(|row| row.extracted())
+        {
+            return Ok(extracted);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Most lines that are looked at for extracted fields: files of robots.txt and redirects have none.
+const LOOKED_AT_MAX: usize = 100_000;
 
 /// Longest line that is read.
 const LINE_MAX: u64 = 64 * 1024 * 1024;

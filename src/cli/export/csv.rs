@@ -86,7 +86,7 @@ mod tests {
 
     fn csv(names: &[&str], lines: &[&str]) -> String {
         let fields: Vec<Field> = (names.iter())
-            .map(|name| Field::parse(name).expect("a field"))
+            .map(|name| Field::parse(name, &[]).expect("a field"))
             .collect();
         let mut out = Vec::new();
         let mut table = Csv::new(&mut out, &fields);

@@ -35,23 +35,35 @@ pub enum Kind {
 }
 
 impl Field {
-    /// The field with this name.
+    /// The field with this name. `extracted`: the keys of `fields` in this crawl, which need no `fields.`
+    /// before them unless a result line has such a key of its own.
     ///
     /// # Errors
     /// A result line has no such key.
-    pub fn parse(name: &str) -> Result<Field, Usage> {
-        let keys: Vec<String> = name.split('.').map(str::to_owned).collect();
+    pub fn parse(name: &str, extracted: &[String]) -> Result<Field, Usage> {
+        let mut keys: Vec<String> = name.split('.').map(str::to_owned).collect();
+        let is_known = KEYS.iter().any(|(key, _)| *key == keys[0]);
+        if !is_known && extracted.iter().any(|key| key == name) {
+            keys.insert(0, FIELDS.to_owned());
+        }
         let known = KEYS.iter().find(|(key, _)| *key == keys[0]);
         let Some((key, shape)) = known else {
             let all: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+            let extracted = match extracted {
+                [] => "this crawl extracted none (crawl --extract title)".to_owned(),
+                all => format!("this crawl extracted {}", all.join(", ")),
+            };
             return Err(Usage(format!(
-                "{name:?} is no field of a result line: give one of {}",
+                "{name:?} is no field of a result line: give one of {}; {extracted}",
                 all.join(", ")
             )));
         };
         let kind = match (shape, &keys[1..]) {
             (Shape::Value(kind), []) => Some(*kind),
-            (Shape::Object(_), []) | (Shape::Any, _) => Some(Kind::Json),
+            (Shape::Object(_) | Shape::Named, []) | (Shape::Any, _) => Some(Kind::Json),
+            (Shape::Named, [below]) if extracted.is_empty() || extracted.contains(below) => {
+                Some(Kind::Text)
+            }
             (Shape::Object(all), [below]) => (all.iter())
                 .find(|(key, _)| key == below)
                 .map(|(_, kind)| *kind),
@@ -72,6 +84,10 @@ impl Field {
                     .collect();
                 format!("{name:?} is no field: give {key}, {}", all.join(", "))
             }
+            Shape::Named => format!(
+                "{name:?} is no field: this crawl extracted {}",
+                extracted.join(", ")
+            ),
             Shape::Any => format!("{name:?} is no field"),
         }))
     }
@@ -90,6 +106,13 @@ impl<'a> Row<'a> {
     pub fn parse(line: &'a [u8]) -> Result<Row<'a>, String> {
         let row = serde_json::from_slice(line).map(Row);
         row.map_err(|error| error.to_string())
+    }
+
+    /// The names of what was extracted from the page; `None` if nothing was.
+    pub fn extracted(&self) -> Option<Vec<String>> {
+        let fields = self.0.get(FIELDS)?;
+        let fields: Keys<'a> = serde_json::from_str(fields.get()).ok()?;
+        Some(fields.into_keys().map(str::to_owned).collect())
     }
 
     /// The value of a field as JSON; `None` if it is null or absent.
@@ -124,6 +147,8 @@ enum Shape {
     Value(Kind),
     /// An object with these keys.
     Object(&'static [(&'static str, Kind)]),
+    /// An object of texts, whose keys the crawl was given.
+    Named,
     /// What the user gave.
     Any,
 }
@@ -134,6 +159,9 @@ const TEXT: Shape = Shape::Value(Kind::Text);
 const TIME: Shape = Shape::Value(Kind::Time);
 const SECONDS: Shape = Shape::Value(Kind::Seconds);
 const TEXTS: Shape = Shape::Value(Kind::Texts);
+
+/// The key of what was extracted from a page (`EXTRACT`).
+const FIELDS: &str = "fields";
 
 /// The keys of a result line.
 const KEYS: &[(&str, Shape)] = &[
@@ -181,6 +209,7 @@ const KEYS: &[(&str, Shape)] = &[
         "robots",
         Shape::Object(&[("meta", Kind::Texts), ("header", Kind::Texts)]),
     ),
+    (FIELDS, Shape::Named),
     (
         "warc",
         Shape::Object(&[
@@ -231,7 +260,7 @@ mod tests {
     fn a_value_is_found_by_its_path_and_null_where_there_is_none() {
         let line = br#"{"id": 7, "delay": 0.00003, "error": {"kind": "dns"}, "warc": null, "meta": {"a": {"b": [1]}}}"#;
         let row = Row::parse(line).expect("JSON");
-        let value = |name: &str| row.get(&Field::parse(name).expect("a field"));
+        let value = |name: &str| row.get(&Field::parse(name, &[]).expect("a field"));
         assert_eq!(value("id"), Some("7"));
         assert_eq!(value("delay"), Some("0.00003"));
         assert_eq!(value("error.kind"), Some("\"dns\""));
@@ -246,7 +275,7 @@ mod tests {
     #[test]
     fn a_name_that_is_no_field_is_refused_with_those_that_are() {
         let check = |name: &str, part: &str| {
-            let Usage(message) = Field::parse(name).expect_err(name);
+            let Usage(message) = Field::parse(name, &[]).expect_err(name);
             assert!(
                 message.contains(name) && message.contains(part),
                 "{message}"
@@ -257,6 +286,40 @@ mod tests {
         check("error.kinds", "error.code");
         check("error.kind.x", "error.code");
         check("url.host", "one value");
+    }
+
+    #[test]
+    fn what_was_extracted_needs_no_prefix() {
+        let line = br#"{"id": 7, "url": "u", "fields": {"title": "Tea", "price": null, "url": "of the page"}}"#;
+        let row = Row::parse(line).expect("JSON");
+        let extracted = row.extracted().expect("there are some");
+        assert_eq!(extracted, ["price", "title", "url"]);
+        let value = |name: &str| {
+            let field =
+                Field::parse(name, &extracted).unwrap_or_else(|Usage(error)| panic!("{error}"));
+            (row.get(&field), field.kind)
+        };
+        assert_eq!(value("title"), (Some("\"Tea\""), Kind::Text));
+        assert_eq!(value("fields.title"), (Some("\"Tea\""), Kind::Text));
+        assert_eq!(value("price"), (None, Kind::Text));
+        assert_eq!(value("url").0, Some("\"u\""));
+        assert_eq!(value("fields.url").0, Some("\"of the page\""));
+        assert_eq!(value("fields").1, Kind::Json);
+        let check = |name: &str, extracted: &[String], part: &str| {
+            let Usage(message) = Field::parse(name, extracted).expect_err(name);
+            assert!(message.contains(part), "{message}");
+        };
+        check(
+            "titel",
+            &extracted,
+            "this crawl extracted price, title, url",
+        );
+        check(
+            "fields.titel",
+            &extracted,
+            "this crawl extracted price, title, url",
+        );
+        check("title", &[], "crawl --extract title");
     }
 
     #[test]
@@ -276,7 +339,7 @@ mod tests {
         let documented: BTreeMap<&str, &str> = rows.filter_map(cells).collect();
         let mut known: BTreeMap<&str, &str> = BTreeMap::new();
         for (key, _) in KEYS {
-            let value = match Field::parse(key).expect("a field").kind {
+            let value = match Field::parse(key, &[]).expect("a field").kind {
                 Kind::Integer => "integer",
                 Kind::Boolean => "boolean",
                 Kind::Text => "text",
@@ -294,6 +357,7 @@ mod tests {
         }
         known.insert("proxied", "boolean, or absent");
         known.insert("judged", "integer, or absent");
+        known.insert("fields", "object, or absent");
         // A file has no such lines.
         known.insert("seq", "integer, or absent");
         assert_eq!(known, documented);

@@ -10,7 +10,7 @@ use super::*;
 /// Writes lines, with row groups up to this size; returns a reader of the file.
 fn written(names: &[&str], lines: &[&str], bounds: Bounds) -> SerializedFileReader<File> {
     let fields: Vec<Field> = (names.iter())
-        .map(|name| Field::parse(name).expect("a field"))
+        .map(|name| Field::parse(name, &[]).expect("a field"))
         .collect();
     let out = tempfile::tempfile().expect("a file");
     let handle = out.try_clone().expect("a second handle");
@@ -133,7 +133,7 @@ fn row_groups_are_bounded_by_rows_and_by_bytes() {
 #[test]
 fn line_with_a_damaged_value_is_not_added() {
     let check = |name: &str, line: &str| {
-        let fields = ["id", name].map(|name| Field::parse(name).expect("a field"));
+        let fields = ["id", name].map(|name| Field::parse(name, &[]).expect("a field"));
         let out = tempfile::tempfile().expect("a file");
         let handle = out.try_clone().expect("a second handle");
         let mut table = ParquetFile::new(out, &fields).expect("the head is written");
