@@ -306,6 +306,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("lanes", "frontier throttle network outage steering"),
     ("limiting", "journal overrides"),
     ("logging", "journal orders steering"),
+    ("metrics", "control workload output"),
     ("names", "frontier requests throttle network outage"),
     ("offers", "work frontier pages journal"),
     ("orders", "work throttle network journal spill orders"),

@@ -5,12 +5,16 @@
 //! prometheus-client`) is not installed.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
+use argiope::probe::{Length, Probe, ProbeSettings};
 use argiope::sim::{Reply, Web};
+use argiope::sink::NullSink;
 use argiope::{Config, Crawler, FinishReason, MetricsFormat, Page, Request};
 use serde_json::Value;
 
@@ -111,6 +115,43 @@ fn promtool_accepts_every_expression_of_the_dashboard() {
             output_text.contains(&format!("{found} rules found")),
             "{output_text}"
         );
+    }
+}
+
+#[test]
+fn promtool_accepts_the_metrics_of_a_target() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a port");
+    let at = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut head = [0; 4096];
+            stream.read(&mut head).expect("it asks");
+            let reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            stream.write_all(reply).expect("it reads");
+        }
+    });
+    let url = format!("http://{at}/");
+    let config = Config::default().with("ALLOW_NET", "loopback");
+    let config = config.expect("a setting");
+    let mut settings = ProbeSettings::default();
+    settings.every = Some(Duration::from_millis(100));
+    settings.length = Length::Requests(2);
+    let targets = [Request::get(&url)];
+    let mut probe = Probe::new(config, settings, &targets, NullSink).expect("a probe");
+    assert_eq!(probe.run(), FinishReason::Finished);
+    let text = probe.target_metrics(&url, MetricsFormat::Prometheus);
+    let text = text.expect("it was requested");
+    assert!(text.contains("\nprobe_success 1\n"), "{text}");
+    let all = probe.metrics(MetricsFormat::Prometheus);
+    assert!(
+        all.contains("argiope_probes_total{result=\"success\"} 2\n"),
+        "{all}"
+    );
+    for text in [text, all] {
+        if let Some((accepted, output_text)) = promtool(&["check", "metrics"], &text) {
+            assert!(accepted && output_text.is_empty(), "{output_text}\n{text}");
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub enum Resource {
     Events,
     /// Totals of the last hour.
     History,
+    /// The metrics of a target of a probe.
+    Probe,
     /// Scopes, sorted and filtered.
     Scopes,
     /// One scope with its pacing.
@@ -183,6 +185,7 @@ pub const ROUTES: &[Route] = &[
         Resource::Description,
     ),
     get("/metrics", &[], Permission::Read, Resource::Metrics),
+    get("/probe", &["target"], Permission::Read, Resource::Probe),
     get("/v1/status", &[], Permission::Read, Resource::Status),
     get("/v1/events", &[], Permission::Read, Resource::Events),
     get("/v1/history", &[], Permission::Read, Resource::History),

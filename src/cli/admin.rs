@@ -1,6 +1,7 @@
-//! The control interface of `argiope crawl`: `--admin`, and the socket in the output directory.
+//! The control interface of `argiope crawl` and `probe`: `--admin`, and the socket in the output directory.
 
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -9,11 +10,11 @@ use argiope::{Admin, Crawler};
 
 use super::Usage;
 
-/// Listens at the address of `--admin`, with the token in this file.
+/// Has `serve` listen at the address of `--admin`, with the token in this file.
 pub fn listen(
-    crawler: &mut Crawler,
     at: SocketAddr,
     token_file: Option<&Path>,
+    serve: impl FnOnce(Admin) -> io::Result<Option<SocketAddr>>,
 ) -> Result<(), Usage> {
     let mut admin = Admin::new().listen(at).set_log_level();
     match token_file {
@@ -25,9 +26,7 @@ pub fn listen(
         }
         None => {}
     }
-    let address = crawler
-        .serve(admin)
-        .map_err(|error| Usage(format!("--admin {at}: {error}")))?;
+    let address = serve(admin).map_err(|error| Usage(format!("--admin {at}: {error}")))?;
     if let Some(address) = address {
         log::info!("the control interface is at http://{address}/");
     }

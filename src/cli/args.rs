@@ -91,7 +91,7 @@ pub enum Command {
     Fetch(Fetch),
     /// Measure latency at a constant rate, in an open loop
     #[command(after_help = examples::PROBE)]
-    Probe(Probe),
+    Probe(Box<Probe>),
     /// Check URLs against a robots.txt file
     #[command(after_help = examples::ROBOTS)]
     Robots(Robots),

@@ -162,7 +162,8 @@ pub fn run(
     crawler.reload_from(sources.answers());
     received.reload_on_hangup();
     if let Some(at) = args.admin {
-        admin::listen(&mut crawler, at, args.admin_token_file.as_deref())?;
+        let token = args.admin_token_file.as_deref();
+        admin::listen(at, token, |admin| crawler.serve(admin))?;
     }
     // Until a pipe has delivered the first seed, a stop signal ends the process.
     let waits_for_seeds = !inputs.iter().all(Metadata::is_file);

@@ -28,6 +28,7 @@ Examples:
   argiope probe https://example.com
   argiope probe http://127.0.0.1:8080/ --allow-net loopback --rate 2000 --duration 30s --warmup 5s
   argiope probe https://example.com/a https://example.com/b --arrivals poisson --hdr probe.hlog
+  argiope probe --targets targets.txt --every 15s --admin 127.0.0.1:9115
   argiope probe https://example.com --requests 500 --fail-above p99=200ms --fail-above errors=0
 
 Exit: 0 measured, 1 a bound exceeded, the rate not reached or no reply, 2 usage, 3 stopped early.";

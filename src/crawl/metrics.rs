@@ -15,6 +15,7 @@ use crate::admin::exposition::{Exposition, Samples, Value, label_value};
 use crate::admin::format::MetricsFormat;
 use crate::base::time::Wall;
 use crate::crawl::pace_report::{PaceReport, ScopePacing};
+use crate::crawl::probe::watch::WatchCounts;
 use crate::crawl::stats::{Progress, Spread, Stats};
 use crate::fetch::timings::Accuracy;
 use crate::frontier::request::PageKind;
@@ -30,6 +31,8 @@ pub(super) struct Metrics<'a> {
     pub is_paused: bool,
     /// Most scopes with series of their own: the first ones of the report.
     pub scopes_max: usize,
+    /// What became of the requests to targets that are requested over and over.
+    pub watch: Option<WatchCounts>,
 }
 
 /// Upper bounds of the buckets of latencies and phases.
@@ -84,6 +87,9 @@ impl Metrics<'_> {
         self.write_frontier(&mut out);
         self.write_shortages(&mut out);
         self.write_times(&mut out);
+        if let Some(counts) = &self.watch {
+            counts.write(&mut out);
+        }
         let scopes = self.scopes();
         self.write_paces(&mut out, scopes.len());
         write_scopes(&mut out, &scopes);

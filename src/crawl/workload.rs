@@ -1,9 +1,11 @@
 //! What a loop works for: a crawl or a probe. Every difference between the two is a rule or a method here,
 //! so that the life of a URL tests a rule instead of the kind of workload.
 
+use crate::admin::format::MetricsFormat;
 use crate::base::time::Instant;
 use crate::crawl::finish::FinishReason;
 use crate::crawl::probe::open_loop::OpenLoop;
+use crate::crawl::probe::watch::{NoMetrics, WatchCounts};
 use crate::frontier::job::Job;
 use crate::sink::page::Page;
 
@@ -91,6 +93,20 @@ impl Workload {
     /// The same, mutable.
     pub fn open_loop_mut(&mut self) -> Option<&mut OpenLoop> {
         self.open_loop.as_deref_mut()
+    }
+
+    /// What became of the requests to targets that are requested over and over.
+    pub fn watch_counts(&self) -> Option<WatchCounts> {
+        Some(self.open_loop()?.watched()?.counts())
+    }
+
+    /// The metrics of the target with this URL.
+    ///
+    /// # Errors
+    /// There is no such target, or it has no result yet.
+    pub fn target_metrics(&self, url: &str, format: MetricsFormat) -> Result<String, NoMetrics> {
+        let watch = self.open_loop().and_then(OpenLoop::watched);
+        watch.ok_or(NoMetrics::Unwatched)?.metrics(url, format)
     }
 
     /// When the next request is due by the clock, or the last ones are abandoned.

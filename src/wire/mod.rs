@@ -19,5 +19,6 @@ pub mod directives;
 pub mod html;
 pub mod marks;
 pub mod sitemap;
+pub mod certificate;
 pub mod warc;
 pub mod cdxj;

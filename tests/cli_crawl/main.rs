@@ -34,6 +34,7 @@ mod output;
 mod page;
 mod probe_outputs;
 mod probing;
+mod probing_targets;
 mod redirects;
 mod reloading;
 mod replies;

@@ -1,5 +1,6 @@
 //! Flags of `argiope probe`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,8 +14,26 @@ use super::sources::{Configured, Given, Sockets};
 #[derive(Debug, Args)]
 pub struct Probe {
     /// URLs to request, in turn
-    #[arg(value_name = "URL", required = true)]
+    #[arg(value_name = "URL", required_unless_present = "targets")]
     pub urls: Vec<String>,
+    /// Request the URLs in this file, one a line, each once in --every, until stopped or --duration is over;
+    /// - is stdin
+    #[arg(long, value_name = "FILE", requires = "every", help_heading = TARGETS)]
+    pub targets: Option<PathBuf>,
+    /// Request each target once in this time: each has its own phase, and they are spread evenly
+    #[arg(long, value_name = "D", value_parser = duration, allow_negative_numbers = true, help_heading = TARGETS,
+        conflicts_with_all = ["rate", "arrivals", "requests", "warmup", "stall"])]
+    every: Option<Duration>,
+    /// Keep connections open between the requests to a target, in place of a new one for each
+    #[arg(long, requires = "every", conflicts_with = "new_connections", help_heading = TARGETS)]
+    keep_connections: bool,
+    /// Serve /metrics, and /probe?target=URL with the last result of a target, at this address; other than
+    /// loopback only with --admin-token-file
+    #[arg(long, value_name = "ADDR:PORT", help_heading = TARGETS)]
+    pub admin: Option<SocketAddr>,
+    /// The token in this file allows everything by --admin; without it that is for reading only
+    #[arg(long, value_name = "FILE", requires = "admin", help_heading = TARGETS)]
+    pub admin_token_file: Option<PathBuf>,
     /// Requests per second, in total
     #[arg(long, value_name = "N", default_value = "10", value_parser = rate, allow_negative_numbers = true)]
     rate: f64,
@@ -32,8 +51,9 @@ pub struct Probe {
     #[arg(long, value_name = "constant|poisson", default_value = "constant", value_parser = arrivals, hide_default_value = true)]
     arrivals: Arrivals,
     /// Maximum open connections; requests that are due while all are busy wait, and the latency includes that wait
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    connections: usize,
+    /// [default: 1000; with --every one for each target]
+    #[arg(long, value_name = "N")]
+    connections: Option<usize>,
     /// Use a new connection for every request
     #[arg(long)]
     new_connections: bool,
@@ -73,19 +93,35 @@ impl Probe {
         self.sockets.given()
     }
 
-    /// The settings of the probe itself.
-    pub fn settings(&self) -> ProbeSettings {
+    /// Whether each target is requested over and over: how often.
+    pub fn every(&self) -> Option<Duration> {
+        self.every
+    }
+
+    /// The settings of the probe itself, of so many targets.
+    pub fn settings(&self, targets: usize) -> ProbeSettings {
         let mut settings = ProbeSettings::default();
         settings.rate = self.rate;
+        settings.every = self.every;
         settings.length = match (self.requests, self.duration) {
             (Some(count), _) => Length::Requests(count),
             (None, Some(span)) => Length::Time(span),
+            // Until it is stopped.
+            (None, None) if self.every.is_some() => Length::Time(ENDLESS),
             (None, None) => settings.length,
         };
         settings.warmup = self.warmup;
         settings.arrivals = self.arrivals;
-        settings.connections_max = self.connections;
-        settings.new_connections = self.new_connections;
+        settings.connections_max = match (self.connections, self.every) {
+            (Some(connections), _) => connections,
+            // So that none waits for another.
+            (None, Some(_)) => targets,
+            (None, None) => settings.connections_max,
+        };
+        settings.new_connections = match self.every {
+            Some(_) => !self.keep_connections,
+            None => self.new_connections,
+        };
         settings
     }
 }
@@ -108,3 +144,6 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
 }
 
 const OUTPUT: &str = "Output";
+const TARGETS: &str = "Many targets";
+/// The longest that a probe may last.
+const ENDLESS: Duration = Duration::from_secs(10 * 365 * 86_400);

@@ -1,6 +1,7 @@
 //! `argiope probe`: latency at a constant rate, in an open loop.
 
 mod output;
+mod targets;
 mod lines;
 mod hdr;
 mod text;
@@ -21,11 +22,11 @@ use self::output::Output;
 use super::args::Probe as Asked;
 use super::progress::Shown;
 use super::signals::Received;
-use super::{Usage, settings, stderr};
+use super::{Usage, admin, settings, stderr};
 
 /// Runs the command; returns its exit code.
 pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
-    let targets = args
+    let mut targets = args
         .urls
         .iter()
         .map(|url| {
@@ -38,6 +39,13 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
                 })
         })
         .collect::<Result<Vec<_>, _>>()?;
+    if let Some(path) = &args.targets {
+        targets.extend(targets::read(path)?);
+    }
+    let config = match args.every() {
+        Some(every) => targets::prepared(config, every, targets.len())?,
+        None => config,
+    };
     let (mut probe, writer) = match &args.results {
         None => (set_up(config, args, &targets, NullSink)?, None),
         Some(_) => {
@@ -46,6 +54,11 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
         }
     };
     let log = begin_files(&mut probe, writer, args)?;
+    if let Some(at) = args.admin {
+        admin::listen(at, args.admin_token_file.as_deref(), |admin| {
+            probe.serve(admin)
+        })?;
+    }
     let reason = watch(&mut probe, args.stall, log.as_ref());
     let lost = finish_files(&mut probe, log);
     let report = probe.report();
@@ -73,7 +86,7 @@ fn set_up(
     targets: &[Request],
     sink: impl DiskSink + 'static,
 ) -> anyhow::Result<Probe> {
-    Probe::new(config, args.settings(), targets, sink).map_err(|error| match error {
+    Probe::new(config, args.settings(targets.len()), targets, sink).map_err(|error| match error {
         // Its message already contains its cause.
         SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
         error => Usage(error.to_string()).into(),
@@ -156,7 +169,10 @@ fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> FinishReas
             interval_ends += INTERVAL;
             log.put(probe.take_interval());
         }
-        shown.show_line(|| text::progress(probe.so_far(), probe.elapsed()));
+        shown.show_line(|| match probe.watch_counts() {
+            Some(counts) => text::watched(&counts, probe.so_far(), probe.elapsed()),
+            None => text::progress(probe.so_far(), probe.elapsed()),
+        });
     };
     shown.end();
     reason
@@ -181,7 +197,7 @@ fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
         let why = report.first_errors.values().next();
         let why = why.map_or(String::new(), |(url, words)| format!(": {url}: {words}"));
         faults.push(format!("no request was answered{why}"));
-    } else if !report.is_rate_reached() && !is_cut_short {
+    } else if !report.is_rate_reached() && !is_cut_short && args.every().is_none() {
         faults.push(format!(
             "the rate was not reached: {:.1} of {} requests/s started in time ({} of {} due; \
              {} were not sent)",

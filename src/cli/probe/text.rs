@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use argiope::probe::{Measure, ProbeReport};
+use argiope::probe::{Measure, ProbeReport, WatchCounts};
 use argiope::{FinishReason, Spread};
 
 use crate::cli::progress::{clock, span};
@@ -74,6 +74,22 @@ pub fn progress(report: &ProbeReport, elapsed: Duration) -> String {
     )
 }
 
+/// The progress of a probe of targets that are requested over and over, in one line.
+pub fn watched(counts: &WatchCounts, report: &ProbeReport, elapsed: Duration) -> String {
+    let lateness = report.spread(Measure::Lateness).quantile(0.99);
+    format!(
+        "{}  {} targets  {} up  {} pending  {} succeeded  {} failed  {} skipped  lateness p99 {}",
+        clock(elapsed),
+        counts.targets,
+        counts.up,
+        counts.pending,
+        counts.succeeded,
+        counts.failed,
+        counts.skipped,
+        lateness.map_or("-".to_owned(), span),
+    )
+}
+
 fn requests(report: &ProbeReport) -> String {
     let mut text = format!(
         "{} due, {} sent, {} replies, {} errors",
@@ -89,6 +105,10 @@ fn requests(report: &ProbeReport) -> String {
         ),
         (report.unsent, "not sent, still waiting at the end"),
         (report.dropped, "not sent, dropped because too many waited"),
+        (
+            report.skipped,
+            "not sent, as the one before to the same target was open",
+        ),
         (report.warmup, "in the warm-up"),
     ];
     for (count, what) in more {

@@ -22,6 +22,7 @@ mod inputs;
 mod lanes;
 mod limiting;
 mod logging;
+mod metrics;
 mod names;
 mod offers;
 mod operators;

@@ -109,6 +109,7 @@ impl<I: Io> Core<I> {
             Resource::Status | Resource::History | Resource::Decisions => {
                 self.answer_from_all(call)
             }
+            Resource::Probe => self.target_metrics(call),
             Resource::Scope => self.scope(&call.name),
             Resource::Host => self.host(&call.name),
             Resource::Url => return self.begin_url(&asked),

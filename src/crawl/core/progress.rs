@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::admin::format::MetricsFormat;
 use crate::crawl::core::Core;
-use crate::crawl::metrics::Metrics;
 use crate::crawl::pace_report::{MOST, MOST_RUNNING, PaceReport};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::timer::TICK;
@@ -65,20 +63,6 @@ impl<I: Io> Core<I> {
     /// Pacing of the scopes so far: `most` of each ranking.
     pub fn pacing(&self, most: usize) -> PaceReport {
         PaceReport::of(&self.throttle, most, self.now)
-    }
-
-    /// The metrics now, as text.
-    pub fn metrics(&self, format: MetricsFormat) -> String {
-        let scopes_max = self.config.metrics_scopes_max;
-        let (progress, pacing) = (self.progress(), self.pacing(scopes_max));
-        let metrics = Metrics {
-            stats: self.output.stats(),
-            progress: &progress,
-            pacing: &pacing,
-            is_paused: self.control.is_paused(),
-            scopes_max,
-        };
-        metrics.render(format)
     }
 
     /// Returns a snapshot to the handles that ask.

@@ -72,6 +72,7 @@ impl Example {
             progress: &self.progress,
             pacing: &self.pacing,
             is_paused: true,
+            watch: None,
             scopes_max: 20,
         };
         metrics.render(format)

@@ -4,26 +4,32 @@
 mod schedule;
 pub(super) mod open_loop;
 mod report;
+pub(in crate::crawl) mod watch;
 mod ceiling;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use self::ceiling::{Ceiling, CeilingError, Exceeded};
 pub use self::report::{Measure, ProbeInterval, ProbeReport};
 pub use self::schedule::{Arrivals, Length};
+pub use self::watch::WatchCounts;
 
 use self::open_loop::{OpenLoop, Target};
 use self::schedule::Schedule;
+use crate::admin::format::MetricsFormat;
 use crate::base::rng::Rng;
 use crate::crawl::config::{Config, SettingSource, settings};
 use crate::crawl::control::handle::Stopper;
 use crate::crawl::crawler::{Crawler, Turn};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::requests::check_request;
-use crate::crawl::set_up::{Parts, SetUpError};
+use crate::crawl::set_up::{Admin, Parts, SetUpError};
 use crate::crawl::workload::Workload;
 use crate::fetch::resolver;
 use crate::frontier::filter;
@@ -51,6 +57,11 @@ pub struct ProbeSettings {
     pub connections_max: usize,
     /// Open a new connection for every request.
     pub new_connections: bool,
+    /// Request each target once in this time, in place of `rate` and `arrivals`: the phases of the targets are
+    /// spread evenly, and each keeps its own. A request that is due while the one before to the same target is
+    /// open is not sent ([`ProbeReport::skipped`]). The last result of each is kept for `/probe` of
+    /// [`Probe::serve`].
+    pub every: Option<Duration>,
 }
 
 impl Default for ProbeSettings {
@@ -64,6 +75,17 @@ impl Default for ProbeSettings {
             // At 1000 requests per second, enough for replies that take 1 s.
             connections_max: 1000,
             new_connections: false,
+            every: None,
+        }
+    }
+}
+
+impl ProbeSettings {
+    /// The rate and the arrivals at which so many targets are requested.
+    fn pace(&self, targets: usize) -> (Arrivals, f64) {
+        match self.every {
+            Some(every) => (Arrivals::Constant, targets as f64 / every.as_secs_f64()),
+            None => (self.arrivals, self.rate),
         }
     }
 }
@@ -153,21 +175,21 @@ impl<I: Io> Probe<I> {
         let mut crawler = make(config, parts)?;
         let core = &mut crawler.core;
         let seed = seed.unwrap_or(core.io().wall_at_start().0);
+        let pace = settings.pace(targets.len());
         let schedule = Schedule::new(
-            (settings.arrivals, settings.rate),
+            pace,
             settings.warmup,
             settings.length,
             Rng::from_seed(seed).fork("arrivals"),
             core.io().now(),
         );
-        let mut report = ProbeReport::new(
-            (settings.arrivals, settings.rate),
-            settings.length,
-            seed,
-            core.in_flight_max(),
-        );
+        let mut report = ProbeReport::new(pace, settings.length, seed, core.in_flight_max());
         report.io = core.io().kind();
-        let load = OpenLoop::new(schedule, targets, settings.new_connections, grace, report);
+        let mut load = OpenLoop::new(schedule, targets, settings.new_connections, grace, report);
+        if settings.every.is_some() {
+            check_distinct(load.targets())?;
+            load.watch();
+        }
         for target in load.targets() {
             // A request that cannot be encoded is an error of the caller, reported now instead of as pages.
             let job = load.job_of(target, 0);
@@ -215,6 +237,33 @@ impl<I: Io> Probe<I> {
         let connections = core.output().stats().connections;
         self.load()
             .report(wall, core.over(), connections, core.now())
+    }
+
+    /// Listens for operators and scrapers, as [`Crawler::serve`] does: `/metrics` has totals and histograms, and
+    /// with [`ProbeSettings::every`] `/probe?target=URL` the last result of a target, with the names of the blackbox
+    /// exporter. Returns the address of the TCP listener.
+    ///
+    /// # Errors
+    /// The system's, with the endpoint.
+    pub fn serve(&mut self, admin: Admin) -> io::Result<Option<SocketAddr>> {
+        self.crawler.serve(admin)
+    }
+
+    /// The metrics of the probe now, as [`Crawler::metrics`] writes them.
+    pub fn metrics(&self, format: MetricsFormat) -> String {
+        self.crawler.core.metrics(format)
+    }
+
+    /// The metrics of the last request to a target, as `/probe` of [`Probe::serve`] has them. `None` if this is not
+    /// the canonical URL of a target, if its first request has not ended, or without [`ProbeSettings::every`].
+    pub fn target_metrics(&self, url: &str, format: MetricsFormat) -> Option<String> {
+        let workload = self.crawler.core.workload();
+        workload.target_metrics(url, format).ok()
+    }
+
+    /// What became of the requests to all targets; `None` without [`ProbeSettings::every`].
+    pub fn watch_counts(&self) -> Option<WatchCounts> {
+        self.crawler.core.workload().watch_counts()
     }
 
     /// Starts to record distributions per interval, for [`Probe::take_interval`].
@@ -285,9 +334,22 @@ fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError
     if !settings.rate.is_finite() || settings.rate <= 0.0 {
         return refused("--rate", "not a rate; give requests per second, above 0");
     }
-    if settings.rate > RATE_MAX {
+    if let Some(every) = settings.every {
+        if every < EVERY_MIN {
+            return refused("--every", "too short; give at least 1ms");
+        }
+        if every > SPAN_MAX {
+            return refused("--every", "too long; give at most 10 years");
+        }
+    }
+    if settings.pace(targets.len()).1 > RATE_MAX {
+        let setting = if settings.every.is_some() {
+            "--every"
+        } else {
+            "--rate"
+        };
         return refused(
-            "--rate",
+            setting,
             "too high for one thread; give at most 10 million per second",
         );
     }
@@ -329,6 +391,19 @@ fn target(request: &Request, config: &Config) -> Result<Target, SetUpError> {
         url,
         request: request.clone(),
     })
+}
+
+/// Checks that no two targets have the same URL.
+fn check_distinct(targets: &[Target]) -> Result<(), SetUpError> {
+    let mut seen = BTreeSet::new();
+    let mut urls = targets.iter().map(|target| target.url.as_str());
+    match urls.find(|url| !seen.insert(*url)) {
+        None => Ok(()),
+        Some(url) => Err(refused(
+            url,
+            "given twice; each target is requested once in --every",
+        )),
+    }
 }
 
 fn refused(url: &str, why: impl std::fmt::Display) -> SetUpError {
@@ -382,6 +457,8 @@ fn disable_crawl_policies(config: &mut Config, settings: &ProbeSettings) {
     frontier.hosts.down_after = Duration::ZERO;
 }
 
+/// Shorter than any reply takes.
+const EVERY_MIN: Duration = Duration::from_millis(1);
 /// 100 times what one thread can send per second.
 const RATE_MAX: f64 = 1e7;
 /// An instant is a `u64` of nanoseconds, which overflows after 584 years.

@@ -9,6 +9,7 @@ use crate::crawl::network::ports::NO_PORT;
 use crate::crawl::network::room::EXHAUSTED;
 use crate::crawl::probe::report::{ProbeInterval, ProbeReport, Tally};
 use crate::crawl::probe::schedule::{Arrival, Schedule};
+use crate::crawl::probe::watch::Watch;
 use crate::fetch::failure::FailureKind;
 use crate::frontier::extra::{Extra, Flags};
 use crate::frontier::job::Job;
@@ -25,6 +26,8 @@ pub(in crate::crawl) struct OpenLoop {
     targets: Vec<Target>,
     next_target: usize,
     new_connections: bool,
+    /// The last result of each target, where that is kept. A target has one open request then.
+    watch: Option<Watch>,
     /// Requests that were taken and have not ended.
     open: Slab<Open>,
     /// Whether the schedule has started.
@@ -77,12 +80,24 @@ impl OpenLoop {
             targets,
             next_target: 0,
             new_connections,
+            watch: None,
             open: Slab::new(),
             is_refused: false,
             ended: 0,
             report,
             interval: None,
         }
+    }
+
+    /// Keeps the last result of each target.
+    pub(super) fn watch(&mut self) {
+        let urls = self.targets.iter().map(|target| target.url.as_str());
+        self.watch = Some(Watch::new(urls));
+    }
+
+    /// The last result of each target, where that is kept.
+    pub(in crate::crawl) fn watched(&self) -> Option<&Watch> {
+        self.watch.as_ref()
     }
 
     /// The next deadline: the next due time, or when open requests are abandoned.
@@ -141,6 +156,12 @@ impl OpenLoop {
             self.ahead = self.schedule.clone();
         }
         let arrival = self.schedule.take(now)?;
+        let target = self.next_target;
+        self.next_target = (target + 1) % self.targets.len();
+        if self.watch.as_mut().is_some_and(|watch| watch.skips(target)) {
+            self.report.skipped += u64::from(arrival.measured);
+            return Some(None);
+        }
         match arrival.measured {
             true => self.report.due += 1,
             false => self.report.warmup += 1,
@@ -149,8 +170,9 @@ impl OpenLoop {
             self.report.dropped += u64::from(arrival.measured);
             return Some(None);
         }
-        let target = self.next_target;
-        self.next_target = (target + 1) % self.targets.len();
+        if let Some(watch) = &mut self.watch {
+            watch.begin(target);
+        }
         let key = self.open.insert(Open { arrival, target });
         Some(Some(self.job_of(&self.targets[target], key.slot)))
     }
@@ -197,6 +219,9 @@ impl OpenLoop {
         }
         self.open.remove(key);
         self.ended += 1;
+        if let Some(watch) = &mut self.watch {
+            watch.end(target, page);
+        }
         let failure = page.failure.as_ref().map(|failure| failure.kind);
         self.is_refused |= failure == Some(FailureKind::BlockedAddress);
         if arrival.measured {

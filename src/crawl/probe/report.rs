@@ -149,6 +149,9 @@ pub struct ProbeReport {
     pub replies: u64,
     /// Requests that were due and dropped, because too many waited.
     pub dropped: u64,
+    /// Requests that were due while the one before to the same target was open, and were not sent: with
+    /// [`ProbeSettings::every`](super::ProbeSettings::every). They are not among those that were due.
+    pub skipped: u64,
     /// Requests that were still waiting when the probe ended.
     pub unsent: u64,
     /// Requests repeated on a new connection because a reused one was closed before the reply.
@@ -207,6 +210,7 @@ impl ProbeReport {
             sent: 0,
             replies: 0,
             dropped: 0,
+            skipped: 0,
             unsent: 0,
             retried: 0,
             warmup: 0,
@@ -338,6 +342,7 @@ impl ProbeReport {
             "replies": self.replies,
             "errors": self.by_error,
             "dropped": self.dropped,
+            "skipped": self.skipped,
             "unsent": self.unsent,
             "retried": self.retried,
             "warmup": self.warmup,

@@ -1,5 +1,7 @@
 //! Whole probes in virtual time, against a scripted server.
 
+mod targets;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -42,6 +44,8 @@ struct Server {
     most_lines: usize,
     opened: usize,
     asked: Vec<(Instant, String)>,
+    /// Requests for this path are never answered.
+    hangs: Option<&'static str>,
 }
 
 impl Server {
@@ -54,6 +58,7 @@ impl Server {
             most_lines: 0,
             opened: 0,
             asked: Vec::new(),
+            hangs: None,
         }
     }
 }
@@ -84,7 +89,10 @@ impl World for Server {
         let head = String::from_utf8(std::mem::take(unread)).expect("requests are text");
         let now = net.now();
         let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
-        let does = (self.script)(self.asked.len(), now);
+        let does = match self.hangs {
+            Some(path) if path == target => Does::Nothing,
+            _ => (self.script)(self.asked.len(), now),
+        };
         self.asked.push((now, target));
         let (status, after) = match does {
             Does::Answers(after) => (200, after),

@@ -1,0 +1,144 @@
+//! Targets that are requested over and over.
+
+use super::*;
+use crate::admin::format::MetricsFormat;
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Requests each of these targets once a second, for so many seconds.
+fn every_second(seconds: u64, count: usize) -> ProbeSettings {
+    ProbeSettings {
+        every: Some(EVERY),
+        length: Length::Time(Duration::from_secs(seconds)),
+        connections_max: count,
+        new_connections: true,
+        ..ProbeSettings::default()
+    }
+}
+
+/// When each path was requested, in milliseconds.
+fn times(ended: &Ended) -> BTreeMap<String, Vec<u64>> {
+    let mut times: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (at, path) in &ended.server.borrow().asked {
+        let at = at.as_nanos() / 1_000_000;
+        times.entry(path.clone()).or_default().push(at);
+    }
+    times
+}
+
+const URLS: [&str; 4] = [
+    "http://10.0.0.1/a",
+    "http://10.0.0.2/b",
+    "http://10.0.0.3/c",
+    "http://10.0.0.4/d",
+];
+
+#[test]
+fn each_target_has_a_phase_of_its_own_and_keeps_it() {
+    let server = Server::new(|n, _| Does::Answers(ms(n as u64 % 7)));
+    let ended = run_with(server, every_second(3, 4), config(), &URLS);
+    let times = times(&ended);
+    for (number, path) in ["/a", "/b", "/c", "/d"].into_iter().enumerate() {
+        let first = number as u64 * 250;
+        assert_eq!(times[path], [first, first + 1000, first + 2000], "{path}");
+    }
+    assert_eq!(ended.report.due, 12);
+    assert_eq!(ended.reason, FinishReason::Finished);
+}
+
+#[test]
+fn a_target_that_hangs_disturbs_no_other() {
+    let mut config = config();
+    config.fetch.download_timeout = ms(900);
+    let mut server = Server::new(|_, _| Does::Answers(ms(5)));
+    server.hangs = Some("/b");
+    let ended = run_with(server, every_second(20, 4), config, &URLS);
+    for (path, times) in times(&ended) {
+        let first = times[0];
+        let expected: Vec<u64> = (0..20).map(|round| first + round * 1000).collect();
+        assert_eq!(times, expected, "{path}");
+    }
+    let report = &ended.report;
+    assert_eq!(
+        (report.replies, report.errors(), report.skipped),
+        (60, 20, 0)
+    );
+    assert_eq!(
+        ended.millis(Measure::Wait, 1.0),
+        0,
+        "none waits for a connection"
+    );
+    assert_eq!(ended.millis(Measure::Lateness, 1.0), 0);
+}
+
+#[test]
+fn a_request_is_not_sent_while_the_one_before_to_its_target_is_open() {
+    let mut config = config();
+    config.fetch.download_timeout = ms(2500);
+    let mut server = Server::new(|_, _| Does::Answers(ms(5)));
+    server.hangs = Some("/c");
+    let ended = run_with(server, every_second(9, 4), config, &URLS);
+    let times = times(&ended);
+    // Of three that are due one is sent.
+    assert_eq!(times["/c"], [500, 3500, 6500]);
+    assert_eq!(times["/d"].len(), 9);
+    assert_eq!(ended.report.skipped, 6);
+    assert_eq!(ended.server.borrow().most_lines, 2);
+}
+
+#[test]
+fn the_last_result_of_each_target_is_kept() {
+    let io = Sim::new(
+        1,
+        Box::new(Shared::new(Server::new(|_, _| Does::Answers(ms(5))))),
+    );
+    let targets = URLS.map(Request::get);
+    let names = resolver::ResolverSettings::default();
+    let settings = every_second(2, 4);
+    let mut probe =
+        Probe::on(io, names, config(), settings, &targets, |_: Page| {}).expect("it can be set up");
+    let metrics = |probe: &Probe<Sim>, url| probe.target_metrics(url, MetricsFormat::Prometheus);
+    assert_eq!(metrics(&probe, URLS[0]), None, "it was not requested yet");
+    assert_eq!(probe.watch_counts().expect("they are watched").pending, 4);
+    probe.run();
+    for url in URLS {
+        let text = metrics(&probe, url).expect(url);
+        assert!(text.contains("probe_success 1\n"), "{text}");
+    }
+    assert_eq!(metrics(&probe, "http://10.0.0.9/"), None);
+    let counts = probe.watch_counts().expect("they are watched");
+    assert_eq!((counts.up, counts.pending, counts.succeeded), (4, 0, 8));
+    let all = probe.metrics(MetricsFormat::Prometheus);
+    assert!(
+        all.contains("argiope_probe_targets{state=\"up\"} 4\n"),
+        "{all}"
+    );
+    assert!(
+        !all.contains("10.0.0.1"),
+        "a target has no series there: {all}"
+    );
+}
+
+#[test]
+fn targets_are_given_once_and_not_too_often() {
+    let refused = |settings: ProbeSettings, urls: &[&str], part: &str| {
+        let io = Sim::new(1, Box::new(Shared::new(Server::new(|_, _| Does::Nothing))));
+        let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
+        let names = resolver::ResolverSettings::default();
+        let made = Probe::on(io, names, config(), settings, &targets, |_: Page| {});
+        let error = made.expect_err("it is refused").to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    let twice = ["http://10.0.0.1/a", "http://10.0.0.1:80/a"];
+    refused(every_second(1, 2), &twice, "given twice");
+    let often = ProbeSettings {
+        every: Some(Duration::from_micros(1)),
+        ..every_second(1, 2)
+    };
+    refused(often, &URLS, "at least 1ms");
+    let rarely = ProbeSettings {
+        every: Some(Duration::MAX),
+        ..every_second(1, 2)
+    };
+    refused(rarely, &URLS, "10 years");
+}

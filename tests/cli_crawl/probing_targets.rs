@@ -1,0 +1,162 @@
+//! `argiope probe --targets`: many targets, each at its own phase, and what scrapers see of them.
+
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::control::{free_address, get};
+use crate::run::{Going, check_refused};
+use crate::server::{Server, Step, not_found, page};
+
+/// A web with a page that is there, one that is not, and one that never comes.
+fn server() -> Server {
+    Server::new(|asked| match asked.target.as_str() {
+        "/gone" => not_found(),
+        "/hangs" => vec![Step::Wait(Duration::from_secs(60))],
+        _ => page("here"),
+    })
+}
+
+/// The status of a reply and its body; `None` while nobody listens.
+fn answer(at: &str, path: &str) -> Option<(u16, String)> {
+    TcpStream::connect(at).ok()?;
+    let reply = get(at, path, &format!("Host: {at}\r\n"));
+    let status = reply.get(9..12)?.parse().ok()?;
+    let (_, body) = reply.split_once("\r\n\r\n")?;
+    Some((status, body.to_owned()))
+}
+
+#[test]
+fn targets_are_requested_over_and_over_and_scrapers_see_the_last_result_of_each() {
+    let server = server();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (here, gone, hangs) = (server.url("/"), server.url("/gone"), server.url("/hangs"));
+    let file = format!("# Ours\n{here}\n\n{gone}\n{hangs}\n");
+    std::fs::write(folder.path().join("targets.txt"), file).expect("a file");
+    let at = free_address();
+    let args = [
+        "probe",
+        "--targets",
+        "targets.txt",
+        "--every",
+        "200ms",
+        "--json",
+    ];
+    let more = ["--allow-net", "loopback", "--admin", &at];
+    let going = Going::start(&[&args[..], &more].concat(), folder.path(), b"");
+    let result_of = |target: &str| loop {
+        match answer(&at, &format!("/probe?target={target}")) {
+            Some((200, text)) => return text,
+            None | Some((503, _)) => thread::sleep(Duration::from_millis(10)),
+            other => panic!("{target}: {other:?}"),
+        }
+    };
+    let check = |target: &str, lines: &[&str]| {
+        let text = result_of(target);
+        for line in lines {
+            assert!(text.lines().any(|own| own == *line), "{line} in {text}");
+        }
+    };
+    check(
+        &here,
+        &[
+            "probe_success 1",
+            "probe_http_status_code 200",
+            "probe_http_content_length 4",
+        ],
+    );
+    check(&gone, &["probe_success 0", "probe_http_status_code 404"]);
+    let timeout = "argiope_probe_failure_info{kind=\"timeout\",code=\"total\"} 1";
+    check(
+        &hangs,
+        &["probe_success 0", "probe_http_status_code 0", timeout],
+    );
+    let (status, text) = answer(&at, "/metrics").expect("it listens");
+    assert_eq!(status, 200);
+    assert!(
+        text.contains("argiope_probe_targets{state=\"up\"} 1\n"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("/gone"),
+        "a target has no series there: {text}"
+    );
+    let (status, text) = answer(&at, "/probe?target=http://other.test/").expect("it listens");
+    assert!(
+        status == 404 && text.contains("none of the targets"),
+        "{text}"
+    );
+    let (status, text) = answer(&at, "/probe").expect("it listens");
+    assert!(status == 400 && text.contains("?target="), "{text}");
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(3);
+    let report: Value = serde_json::from_str(&ended.out).expect("a report");
+    assert!(report["replies"].as_u64() >= Some(2), "{report}");
+    assert_eq!(report["skipped"], 0, "each ends before the next: {report}");
+}
+
+#[test]
+fn a_probe_of_targets_ends_after_its_duration() {
+    let server = server();
+    let args = [
+        "probe",
+        "--targets",
+        "-",
+        "--every",
+        "100ms",
+        "--duration",
+        "1s",
+        "--json",
+    ];
+    let urls = format!("{}\n{}\n", server.url("/a"), server.url("/b"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let more = ["--allow-net", "loopback"];
+    let going = Going::start(&[&args[..], &more].concat(), folder.path(), urls.as_bytes());
+    let ended = going.wait().expect(0);
+    let report: Value = serde_json::from_str(&ended.out).expect("a report");
+    assert_eq!(
+        report["due"]
+            .as_u64()
+            .map(|due| due + report["skipped"].as_u64().unwrap_or(0)),
+        Some(20),
+        "{report}"
+    );
+    assert_eq!(report["connections"], report["sent"], "each opens one");
+}
+
+#[test]
+fn a_file_of_targets_that_cannot_be_used_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = |file: &str, args: &[&str], parts: &[&str]| {
+        let all = [&["probe", "--targets", "-"], args].concat();
+        let ended = Going::start(&all, folder.path(), file.as_bytes()).wait();
+        check_refused(&ended, parts);
+    };
+    let every = ["--every", "15s"];
+    refused("http://a.test/\nhttp://\n", &every, &["line 2"]);
+    refused("# none\n", &every, &["no target", "one a line"]);
+    refused(
+        "http://a.test/\nhttp://a.test\n",
+        &every,
+        &["http://a.test/", "twice"],
+    );
+    refused(
+        "http://a.test/\n",
+        &["--every", "0"],
+        &["--every", "at least 1ms"],
+    );
+    refused("http://a.test/\n", &[], &["--every"]);
+    refused(
+        "http://a.test/\n",
+        &["--every", "1s", "--rate", "5"],
+        &["--rate"],
+    );
+    let public = ["--every", "1s", "--admin", "0.0.0.0:0"];
+    refused("http://a.test/\n", &public, &["--admin-token-file"]);
+    let all = ["probe", "--targets", "missing", "--every", "1s"];
+    let ended = Going::start(&all, folder.path(), b"").wait();
+    check_refused(&ended, &["--targets missing", "cannot be read"]);
+}
