@@ -1,12 +1,15 @@
 //! `argiope probe --targets`: many targets, each at its own phase, and what scrapers see of them.
 
+use std::fs;
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
+use rcgen::date_time_ymd;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::authority::Authority;
 use crate::control::{free_address, get};
 use crate::run::{Going, check_refused};
 use crate::server::{Server, Step, not_found, page};
@@ -35,7 +38,7 @@ fn targets_are_requested_over_and_over_and_scrapers_see_the_last_result_of_each(
     let folder = tempfile::tempdir().expect("a folder");
     let (here, gone, hangs) = (server.url("/"), server.url("/gone"), server.url("/hangs"));
     let file = format!("# Ours\n{here}\n\n{gone}\n{hangs}\n");
-    std::fs::write(folder.path().join("targets.txt"), file).expect("a file");
+    fs::write(folder.path().join("targets.txt"), file).expect("a file");
     let at = free_address();
     let args = [
         "probe",
@@ -96,6 +99,52 @@ fn targets_are_requested_over_and_over_and_scrapers_see_the_last_result_of_each(
     let report: Value = serde_json::from_str(&ended.out).expect("a report");
     assert!(report["replies"].as_u64() >= Some(2), "{report}");
     assert_eq!(report["skipped"], 0, "each ends before the next: {report}");
+}
+
+#[test]
+fn the_end_of_a_certificate_is_known_also_where_a_session_is_resumed() {
+    let authority = Authority::new();
+    let certificate = authority.server("a.test", |wishes| {
+        wishes.not_after = date_time_ymd(2060, 1, 2);
+    });
+    let server = Server::tls(certificate, |_| page("safe"));
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("ca.pem"), authority.pem()).expect("a file");
+    let url = format!("https://a.test:{}/", server.port());
+    let (at, named) = (free_address(), server.named("a.test"));
+    let args = [
+        "probe",
+        "--targets",
+        "-",
+        "--every",
+        "200ms",
+        "--admin",
+        &at,
+    ];
+    let more = [
+        "--allow-net",
+        "loopback",
+        "--ca-file",
+        "ca.pem",
+        "--resolve",
+        &named,
+    ];
+    let going = Going::start(&[&args[..], &more].concat(), folder.path(), url.as_bytes());
+    while server.targets().len() < 3 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let (status, text) = answer(&at, &format!("/probe?target={url}")).expect("it listens");
+    assert_eq!(status, 200, "{text}");
+    for line in [
+        "probe_success 1",
+        "probe_http_ssl 1",
+        "probe_tls_version_info{version=\"TLSv1.3\"} 1",
+        "probe_ssl_earliest_cert_expiry 2840227200",
+    ] {
+        assert!(text.lines().any(|own| own == line), "{line} in {text}");
+    }
+    going.signal(Signal::INT);
+    going.wait().expect(3);
 }
 
 #[test]
