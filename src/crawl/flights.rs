@@ -17,12 +17,18 @@ pub struct Flights {
     slab: Slab<Flight>,
     /// By the slot of their tickets.
     of_ticket: Vec<Option<Key>>,
+    /// Requests that are awaited, by their numbers, and whether they took off; otherwise their flight was over. Those
+    /// since they were last taken.
+    moved: Vec<(u64, bool)>,
 }
 
 impl Flights {
     /// An attempt was released.
     pub fn insert(&mut self, flight: Flight) -> Key {
         let slot = flight.ticket.slot();
+        if flight.job.awaited {
+            self.moved.push((flight.job.root(), true));
+        }
         let key = self.slab.insert(flight);
         if self.of_ticket.len() <= slot {
             self.of_ticket.resize(slot + 1, None);
@@ -47,7 +53,16 @@ impl Flights {
     pub fn remove(&mut self, key: Key) -> Option<Flight> {
         let flight = self.slab.remove(key)?;
         self.of_ticket[flight.ticket.slot()] = None;
+        if flight.job.awaited {
+            self.moved.push((flight.job.root(), false));
+        }
         Some(flight)
+    }
+
+    /// Takes the awaited requests that took off, or whose flight was over, since the last call: their numbers, and which
+    /// of the two, in order. There are as many as a turn releases and ends.
+    pub fn drain_moved(&mut self) -> impl Iterator<Item = (u64, bool)> + '_ {
+        self.moved.drain(..)
     }
 
     /// The attempt that holds a ticket.

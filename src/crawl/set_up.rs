@@ -12,6 +12,7 @@ use crate::base::machine;
 use crate::base::sentence::debug_as_sentence;
 use crate::crawl::config::ConfigError;
 use crate::crawl::control::feed::RequestSource;
+use crate::crawl::control::submissions::AHEAD;
 use crate::crawl::journal::state::State;
 use crate::fetch::tls::TlsConfigError;
 use crate::sink::DiskSink;
@@ -29,6 +30,8 @@ pub struct Parts {
     pub(in crate::crawl) results: Option<Results>,
     /// Source of requests.
     pub source: Option<Box<dyn RequestSource>>,
+    /// Most requests that handles may submit beyond what is being fetched.
+    pub ahead_max: usize,
     /// Maps requests to scopes; `None`: by the configuration.
     pub scope_map: Option<Box<dyn ScopeMap>>,
     /// Classifier of replies.
@@ -123,6 +126,7 @@ impl Parts {
             sink: Box::new(sink),
             results: None,
             source: None,
+            ahead_max: AHEAD,
             scope_map: None,
             classify: None,
             strategies: Strategies::default(),

@@ -1,12 +1,10 @@
 //! A crawl of a [`PoliteWeb`] from its seeds to its result lines.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use argiope::DiskSink;
-use argiope::FinishReason;
 use argiope::audit::{Attempt, Auditor, Evidence, Orders, RobotsLog, RunLog};
 use argiope::base::shared::Shared;
 use argiope::crawl::config::{Config, SettingSource, SettingValue};
@@ -15,6 +13,8 @@ use argiope::fetch::resolver::ResolverSettings;
 use argiope::frontier::request::Request;
 use argiope::io::sim::{Faults, Sim};
 use argiope::sink::files::{FileSink, FileSinkOptions, write_line};
+use argiope::sink::tee::Tee;
+use argiope::{DiskSink, FinishReason, FunctionSink, Handle, Page, SubmitError};
 use serde_json::Value;
 
 use super::web::{NAME_SERVER, PoliteWeb};
@@ -23,6 +23,7 @@ use super::web::{NAME_SERVER, PoliteWeb};
 pub const RUNS: &str = "out/runs.jsonl";
 
 /// A crawl that can begin.
+#[derive(Clone)]
 pub struct Plan {
     pub seed: u64,
     pub seeds: Vec<String>,
@@ -35,6 +36,47 @@ pub struct Plan {
     pub asks_names: bool,
     /// Half of all offers to the frontier are answered late.
     pub admits_late: bool,
+    /// The seeds are submitted by a handle as it has room: so many beyond what is being fetched.
+    pub ahead: Option<usize>,
+}
+
+/// Submits requests by a handle, and checks that it accepts no more than it may.
+struct Producer {
+    /// `None` once all are submitted.
+    handle: Option<Handle>,
+    left: VecDeque<Request>,
+    ahead: usize,
+    submitted: BTreeSet<u64>,
+    /// The numbers of final pages.
+    ended: Shared<BTreeSet<u64>>,
+}
+
+impl Producer {
+    /// Submits what there is room for, while so many requests are in flight.
+    fn submit(&mut self, in_flight: usize, seed: u64) {
+        let Some(handle) = &self.handle else {
+            return;
+        };
+        while let Some(request) = self.left.pop_front() {
+            let open = self.submitted.difference(&self.ended.borrow()).count();
+            match handle.try_submit(request) {
+                Ok(id) => {
+                    assert!(
+                        open < self.ahead + in_flight,
+                        "seed {seed}: one more was accepted than {} ahead of {in_flight}",
+                        self.ahead
+                    );
+                    self.submitted.insert(id);
+                }
+                Err(SubmitError::Full(back)) => {
+                    assert!(open > 0, "seed {seed}: there is no room in an empty crawl");
+                    return self.left.push_front(*back);
+                }
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+        }
+        self.handle = None;
+    }
 }
 
 /// A crawl on its way.
@@ -43,6 +85,7 @@ pub struct Run {
     pub crawler: Crawler<Sim>,
     pub web: Shared<PoliteWeb>,
     pub turns: u64,
+    producer: Option<Producer>,
     /// Where the result lines are.
     pub output: Output,
     /// The crawl's time, and the turns since it came.
@@ -94,6 +137,7 @@ impl Plan {
             faults: Faults::default(),
             asks_names: false,
             admits_late: false,
+            ahead: None,
         }
     }
 
@@ -105,8 +149,41 @@ impl Plan {
     pub fn begin(&self, web: &Shared<PoliteWeb>) -> Run {
         let mut options = FileSinkOptions::new("out");
         options.robots = true;
-        let mut run = self.begin_into(web, FileSink::new(options));
+        let files = FileSink::new(options);
+        let mut run = match self.ahead {
+            None => self.begin_into(web, files),
+            Some(ahead) => self.begin_ahead(web, files, ahead),
+        };
         run.crawler.log_runs(RUNS, 0);
+        run
+    }
+
+    /// Seeds and requests are submitted while the crawl runs.
+    fn begin_ahead(&self, web: &Shared<PoliteWeb>, files: FileSink, ahead: usize) -> Run {
+        let ended = Shared::<BTreeSet<u64>>::default();
+        let ends = ended.clone();
+        let record = FunctionSink::new(move |page: Page| {
+            if page.is_final {
+                ends.borrow_mut().insert(page.root);
+            }
+        });
+        let mut parts = Parts::new(Tee::new(files, record));
+        parts.ahead_max = ahead;
+        let seeds = self.seeds.iter().map(|seed| Request::get(seed.as_str()));
+        let left = seeds.chain(self.requests.iter().cloned()).collect();
+        let none_yet = Plan {
+            seeds: Vec::new(),
+            requests: Vec::new(),
+            ..self.clone()
+        };
+        let mut run = none_yet.begin_with(web, parts);
+        run.producer = Some(Producer {
+            handle: Some(run.crawler.handle()),
+            left,
+            ahead,
+            submitted: BTreeSet::new(),
+            ended,
+        });
         run
     }
 
@@ -170,6 +247,7 @@ impl Plan {
             web: Shared::clone(web),
             output: Output::File,
             turns: 0,
+            producer: None,
             stands: (Duration::ZERO, 0),
         }
     }
@@ -207,6 +285,9 @@ impl Run {
             self.seed,
             progress(self)
         );
+        if let Some(producer) = &mut self.producer {
+            producer.submit(self.crawler.progress().in_flight, self.seed);
+        }
         let turn = self.crawler.turn(patience);
         self.pull(patience.is_some());
         let elapsed = self.crawler.elapsed();

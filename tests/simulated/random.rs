@@ -231,6 +231,10 @@ fn plan(rng: &mut Rng, seed: u64, web: &mut PoliteWeb, names: &[&str], follow: F
     plan.seeds = seeds;
     plan.asks_names = names.len() < 5 && rng.chance(0.3);
     plan.admits_late = seed.is_multiple_of(3);
+    // Links to the host of a seed are followed once that is submitted: what is found before would be lost.
+    if matches!(follow, Follow::None | Follow::All) {
+        plan.ahead = [None, Some(1), Some(2), Some(5)][(seed / 3 % 4) as usize];
+    }
     plan.faults = Faults {
         datagram_loss: 0.05,
         piece_bytes_max: 1 + rng.below(400) as usize,

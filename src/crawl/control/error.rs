@@ -12,8 +12,9 @@ use crate::frontier::request::Request;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// The inbox is full; try again later.
-    #[error("the crawl's inbox is full; {} was not accepted, try again later", .0.url)]
+    /// The crawl has as many requests ahead of what it fetches as it accepts ([`Builder::ahead`](crate::Builder::ahead)),
+    /// or 4096 that are not admitted; try again later.
+    #[error("the crawl has no room for more requests now; {} was not accepted, try again later", .0.url)]
     Full(Box<Request>),
     /// The crawl is over.
     #[error("the crawl is over; {} was not accepted", .0.url)]

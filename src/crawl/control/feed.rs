@@ -54,7 +54,7 @@ use crate::sink::page::Page;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Both methods are called on the crawl's thread and must not block. Run a blocking client on a separate thread
+/// All methods are called on the crawl's thread and must not block. Run a blocking client on a separate thread
 /// that sends batches through a channel. While the channel is empty the source returns
 /// [`SourcePoll::Nothing`], and the thread calls [`Wake::wake`] after the next batch; send it a clone of
 /// the [`Wake`] on the first poll. A database in the same process that answers in microseconds may be
@@ -65,6 +65,8 @@ use crate::sink::page::Page;
 /// the thread of a sink has written it. If results must be safe before a request is acknowledged, let source and sink send to
 /// that thread through one channel: the page arrives first. `tests/strangers/harvest.rs` in the
 /// repository does so, with SQLite.
+///
+/// A channel needs no such type: [`ChannelSource`](crate::ChannelSource).
 ///
 /// Each request ends exactly once: by a final page, which the sink has taken by then; unsent or
 /// unfinished, when the crawl is over or dropped; or rejected. A request without an end when the
@@ -88,6 +90,23 @@ pub trait RequestSource: Send {
     /// one scope wait for each other. `FRONTIER_MAX` bounds them too.
     fn at_once(&self) -> usize {
         AT_ONCE
+    }
+
+    /// Whether the source keeps its requests until they have ended, as a table does: those that the crawl leaves unsent
+    /// or unfinished are then its own affair. By default it does. A source that has nowhere to put them, such as a channel,
+    /// returns false: then they are among [`Crawler::take_pending`](crate::Crawler::take_pending), as those of a handle
+    /// are, and `ended` is called all the same. The answer must always be the same.
+    fn keeps_requests(&self) -> bool {
+        true
+    }
+
+    /// Called once, when the crawl is over or dropped, after the ends of all requests, and also after
+    /// [`SourcePoll::Finished`] or an error. Writes what the source has not written yet, and returns the requests that it
+    /// took from elsewhere and the crawl did not get, such as the rest of a batch: they are among
+    /// [`Crawler::take_pending`](crate::Crawler::take_pending), after those of the crawl. A crawl with a state does
+    /// not record them: submit them to the run that continues it.
+    fn finish(&mut self) -> Vec<Request> {
+        Vec::new()
     }
 }
 
@@ -183,7 +202,7 @@ impl fmt::Debug for Wake {
 
 /// Default of a source's requests in the crawl at once: enough hosts for a broad crawl, in a few
 /// megabytes.
-const AT_ONCE: usize = 10_000;
+pub(in crate::crawl) const AT_ONCE: usize = 10_000;
 
 /// Least delay between two polls. Without it, a source that is polled again at once would keep the
 /// crawl from sleeping.
@@ -199,6 +218,8 @@ pub(in crate::crawl) struct SourceQueue {
     /// In a crawl with a state: ends of which it is notified after a commit.
     uncommitted: Option<Uncommitted>,
     failure: Option<SourceError>,
+    /// Requests that it still held at the end.
+    returned: Vec<Request>,
 }
 
 /// Requests that have ended, until a commit covers their results.
@@ -257,6 +278,7 @@ impl SourceQueue {
             given: HashMap::default(),
             uncommitted: None,
             failure: None,
+            returned: Vec::new(),
         }
     }
 
@@ -402,7 +424,7 @@ impl SourceQueue {
     }
 
     /// Called when the crawl is over. Notifies the source of the end of all its remaining requests, in the
-    /// order of their numbers. The requests stay recorded.
+    /// order of their numbers, and takes back what it holds. The requests stay recorded.
     pub fn close(&mut self) {
         if self.state == State::Closed {
             return;
@@ -423,6 +445,17 @@ impl SourceQueue {
             };
             self.source.ended(&given.ended(*id, end));
         }
+        self.returned = self.source.finish();
+    }
+
+    /// Whether the source keeps its requests until they have ended.
+    pub fn keeps_requests(&self) -> bool {
+        self.source.keeps_requests()
+    }
+
+    /// Takes the requests that the source still held at the end.
+    pub fn take_returned(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.returned)
     }
 }
 

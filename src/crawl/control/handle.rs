@@ -2,9 +2,9 @@
 //! snapshots.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::sync::{Arc, MutexGuard};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use log::LevelFilter;
@@ -12,11 +12,13 @@ use serde_json::{Map, Value};
 
 use crate::crawl::config::{Config, SettingValue};
 use crate::crawl::control::error::{ControlError, RefusedSetting, ReloadError, SubmitError};
-use crate::crawl::control::shared::{Command, RoomWait, Shared, Waiting};
+use crate::crawl::control::shared::{Command, Shared};
+use crate::crawl::control::submissions::{Limit, RoomWait, Submitted, Waiting};
 use crate::crawl::overrides::{check_limit, refused};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::admission::job_of;
 use crate::frontier::HOST_PRIORITY_MAX;
+use crate::frontier::job::Job;
 use crate::frontier::request::Request;
 use crate::io::Waker;
 use crate::throttle::settings::ScopePatch;
@@ -57,6 +59,30 @@ use crate::throttle::signal::Feedback;
 /// assert_eq!(crawl.join().unwrap(), FinishReason::Finished);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Backpressure
+///
+/// Handles submit at most so many requests beyond those that are being fetched as [`Builder::ahead`] says, 10 000 by
+/// default, and at most 4096 that the crawl has not admitted. From there on:
+///
+/// | call | does |
+/// |---|---|
+/// | [`Handle::submit`] | waits; on the thread that takes the crawl's turns it would wait for itself, so it does as [`Handle::submit_now`] |
+/// | [`Handle::submit_async`] | is pending |
+/// | [`Handle::try_submit`] | returns [`SubmitError::Full`] |
+/// | [`Handle::submit_now`] | accepts the request, unless 4096 are not admitted |
+/// | [`Handle::submit_seed`] | accepts the seed, and waits while 4096 are not admitted: `FRONTIER_MAX` and `MEMORY_MAX` bound seeds |
+/// | [`Crawler::submit`](crate::Crawler::submit) | accepts the request |
+///
+/// Who takes the pages must never wait for room: while pages are untaken nothing is sent, so there would never be
+/// room. What a page leads to is submitted by [`Handle::submit_now`], or, where pages are pulled, by
+/// [`Crawler::submit`](crate::Crawler::submit). A crawl that is [paused](Handle::pause) makes no room either: who waits
+/// for room cannot resume it.
+///
+/// Those who wait are woken once there is room for 64 requests, or for a sixteenth of `ahead` if that is less; of less
+/// room, within a second.
+///
+/// [`Builder::ahead`]: crate::Builder::ahead
 #[derive(Debug)]
 pub struct Handle {
     stopper: Stopper,
@@ -76,34 +102,33 @@ impl Handle {
         Handle { stopper }
     }
 
-    /// Submits a request; waits while the crawl has no room, so that memory stays bounded. Returns
-    /// its number: see [the type's page](Handle#every-number-ends-once).
+    /// Submits a request; waits while the crawl has no room, so that memory stays bounded and a producer stays a little
+    /// ahead of the crawl: see [Backpressure](Handle#backpressure). Returns its number: see
+    /// [the type's page](Handle#every-number-ends-once).
     ///
-    /// Must not be called on the crawl's own thread, where it could wait for ever: use
-    /// [`Crawler::submit`](crate::Crawler::submit) there; nor in an async task, where
-    /// [`Handle::submit_async`] waits without blocking its thread.
+    /// On the thread that took the crawl's last turn, as in a sink, it never waits, but does as
+    /// [`Handle::submit_now`]. Not for async tasks, where [`Handle::submit_async`] waits without blocking its thread.
     ///
     /// # Errors
     /// [`SubmitError::Rejected`] if it can never be sent, [`SubmitError::Over`] once the crawl is
-    /// over; never [`SubmitError::Full`].
+    /// over; [`SubmitError::Full`] only where it does not wait.
     pub fn submit(&self, request: Request) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
-        let mut job = match job_of(&request, &shared.config) {
+        if shared.is_driver() {
+            return self.submit_now(request);
+        }
+        let job = match job_of(&request, &shared.config) {
             Ok(job) => job,
             Err(why) => {
                 let request = Box::new(request);
                 return Err(SubmitError::Rejected { request, why });
             }
         };
-        let mut submitted = shared.when_there_is_room();
+        let submitted = shared.submissions.when_there_is_room(Limit::Ahead);
         if submitted.closed {
             return Err(SubmitError::Over(Box::new(request)));
         }
-        job.id = shared.numbers.next();
-        job.awaited = true;
-        let id = job.id;
-        self.wake_if(submitted.add(Waiting::Numbered(job)));
-        Ok(id)
+        Ok(self.add(submitted, job))
     }
 
     /// Submits a request; the future is ready once the crawl has room for it, and returns its number as
@@ -111,59 +136,91 @@ impl Handle {
     /// is ready. It needs no particular runtime.
     ///
     /// # Errors
-    /// As [`Handle::submit`].
+    /// As [`Handle::submit`]; never [`SubmitError::Full`].
     pub fn submit_async(
         &self,
         request: Request,
     ) -> impl Future<Output = Result<u64, SubmitError>> + Send + use<'_> {
         let mut request = Some(request);
-        let mut room = RoomWait::new(&self.stopper.shared);
-        std::future::poll_fn(move |context| {
-            loop {
-                if room.poll_wait(context.waker()) {
-                    return Poll::Pending;
-                }
-                let next = request.take().expect("it is not polled after it is ready");
-                match self.try_submit(next) {
-                    // Other submitters filled the inbox in the meantime.
-                    Err(SubmitError::Full(back)) => request = Some(*back),
-                    result => return Poll::Ready(result),
-                }
-            }
-        })
+        let mut room = self.room_wait();
+        std::future::poll_fn(move |context| self.poll_submit(&mut request, &mut room, context))
     }
 
-    /// Submits a request if the inbox has room; never waits.
+    /// A wait for room that has not begun.
+    pub(in crate::crawl) fn room_wait(&self) -> RoomWait {
+        RoomWait::new(&self.stopper.shared.submissions)
+    }
+
+    /// Takes and submits a request once there is room for it.
+    pub(in crate::crawl) fn poll_submit(
+        &self,
+        request: &mut Option<Request>,
+        room: &mut RoomWait,
+        context: &Context<'_>,
+    ) -> Poll<Result<u64, SubmitError>> {
+        loop {
+            if room.poll_wait(context.waker()) {
+                return Poll::Pending;
+            }
+            let next = request.take().expect("it is not polled after it is ready");
+            match self.try_submit(next) {
+                // Other submitters took the room in the meantime.
+                Err(SubmitError::Full(back)) => *request = Some(*back),
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Submits a request if there is room; never waits.
     ///
     /// # Errors
-    /// As [`Handle::submit`], and [`SubmitError::Full`] while 4096 requests wait.
+    /// As [`Handle::submit`], and [`SubmitError::Full`] while there is no room:
+    /// see [Backpressure](Handle#backpressure).
     pub fn try_submit(&self, request: Request) -> Result<u64, SubmitError> {
+        self.submit_within(request, Limit::Ahead)
+    }
+
+    /// Submits a request that follows from a page, for those who take the pages: never waits, and may exceed
+    /// [`Builder::ahead`](crate::Builder::ahead). What it submits counts, so that producers wait all the longer.
+    ///
+    /// # Errors
+    /// As [`Handle::submit`], and [`SubmitError::Full`] while 4096 requests are not admitted: the queue is full
+    /// (`FRONTIER_MAX`, `MEMORY_MAX`), or more are submitted at once than a turn takes.
+    pub fn submit_now(&self, request: Request) -> Result<u64, SubmitError> {
+        self.submit_within(request, Limit::Inbox)
+    }
+
+    fn submit_within(&self, request: Request, limit: Limit) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
-        let is_open = |request| match shared.submitted() {
+        let is_open = |request| match shared.submissions.lock() {
             submitted if submitted.closed => Err(SubmitError::Over(request)),
-            submitted if submitted.is_full() => Err(SubmitError::Full(request)),
+            submitted if submitted.is_full(limit) => Err(SubmitError::Full(request)),
             submitted => Ok((submitted, request)),
         };
         // Checked first, since a full inbox refuses many times in a row.
         let (unlocked, request) = is_open(Box::new(request))?;
         drop(unlocked);
-        let mut job = match job_of(&request, &shared.config) {
+        let job = match job_of(&request, &shared.config) {
             Ok(job) => job,
             Err(why) => return Err(SubmitError::Rejected { request, why }),
         };
-        let (mut submitted, _) = is_open(request)?;
-        job.id = shared.numbers.next();
+        let (submitted, _) = is_open(request)?;
+        Ok(self.add(submitted, job))
+    }
+
+    /// Numbers a request and adds it.
+    fn add(&self, mut submitted: MutexGuard<'_, Submitted>, mut job: Job) -> u64 {
+        job.id = self.stopper.shared.numbers.next();
         job.awaited = true;
         let id = job.id;
         self.wake_if(submitted.add(Waiting::Numbered(job)));
-        Ok(id)
+        id
     }
 
     /// Submits a seed; waits while the crawl has no room. It gets its number when it is admitted. A seed
     /// that can never be sent, or that a filter leaves out, is counted ([`Stats::seeds_bad`], and
-    /// [`Progress::filtered`]). For lists of millions of URLs with possible duplicates.
-    ///
-    /// Must not be called on the crawl's own thread, where it could wait for ever.
+    /// [`Progress::filtered`]). For lists of millions of URLs with possible duplicates:
+    /// [`Builder::ahead`](crate::Builder::ahead) does not hold for it.
     ///
     /// # Errors
     /// As [`Handle::submit`].
@@ -187,9 +244,16 @@ impl Handle {
                 return Err(SubmitError::Rejected { request, why });
             }
         };
-        let mut submitted = shared.when_there_is_room();
+        let mut submitted = match shared.is_driver() {
+            // It would wait for itself.
+            true => shared.submissions.lock(),
+            false => shared.submissions.when_there_is_room(Limit::Inbox),
+        };
         if submitted.closed {
             return Err(SubmitError::Over(Box::new(request)));
+        }
+        if submitted.is_full(Limit::Inbox) {
+            return Err(SubmitError::Full(Box::new(request)));
         }
         self.wake_if(submitted.add(Waiting::Seed(job, position)));
         Ok(())
@@ -198,7 +262,8 @@ impl Handle {
     /// The list of seeds has ended: every entry was submitted.
     #[doc(hidden)]
     pub fn end_seeds(&self) {
-        let mut submitted = self.stopper.shared.when_there_is_room();
+        // One more than there is room for, at most.
+        let mut submitted = self.stopper.shared.submissions.lock();
         if !submitted.closed {
             self.wake_if(submitted.add(Waiting::SeedsEnd));
         }

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::crawl::config::Config;
+use crate::crawl::control::ahead::Ahead;
 use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::reloads::Reloads;
-use crate::crawl::control::shared::{COMMANDS_TIME, Command, SUBMITTED_MAX, Shared, Waiting, lock};
+use crate::crawl::control::shared::{COMMANDS_TIME, Command, Shared, lock};
+use crate::crawl::control::submissions::{SUBMITTED_MAX, Waiting};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
 use crate::frontier::job::Job;
@@ -19,6 +21,8 @@ use crate::throttle::map::DeferredScopes;
 #[derive(Debug)]
 pub struct Inbox {
     stopper: Stopper,
+    /// Submitted requests that were taken and have not ended.
+    ahead: Ahead,
     /// The grace time that was returned last.
     last_grace: u64,
 }
@@ -33,10 +37,13 @@ pub enum Stop {
 }
 
 impl Inbox {
-    /// `numbers`: source of the attempts' numbers.
-    pub fn new(waker: Waker, config: Arc<Config>, numbers: Numbers) -> Self {
+    /// `numbers`: source of the attempts' numbers. `ahead_max`: most requests that handles may submit beyond what is
+    /// being fetched.
+    pub fn new(waker: Waker, config: Arc<Config>, numbers: Numbers, ahead_max: usize) -> Self {
+        let shared = Shared::new(config, numbers, ahead_max);
         Inbox {
-            stopper: Stopper::of(Arc::new(Shared::new(config, numbers)), waker),
+            stopper: Stopper::of(Arc::new(shared), waker),
+            ahead: Ahead::default(),
             last_grace: Shared::NEVER,
         }
     }
@@ -53,50 +60,68 @@ impl Inbox {
         self.stopper.clone()
     }
 
+    /// A turn begins, on this thread.
+    pub fn begin_turn(&self) {
+        self.shared().set_driver();
+    }
+
     pub fn take(&mut self) -> Option<Waiting> {
-        let mut submitted = self.shared().submitted();
-        let waiting = submitted.waiting.pop_front()?;
+        let submissions = &self.stopper.shared().submissions;
+        let mut submitted = submissions.lock();
+        let waiting = submitted.take()?;
+        if let Waiting::Numbered(job) = &waiting {
+            self.ahead.handle_taken(job.id);
+        }
         // Waiting submitters are woken once there is room for many requests. Woken for each request, two
         // threads would spend most of their time waking each other.
-        if submitted.waiting.len() == SUBMITTED_MAX / 2 {
-            self.shared().notify_room(submitted);
+        if submitted.len() == SUBMITTED_MAX / 2 {
+            submissions.notify(submitted);
         }
         Some(waiting)
     }
 
+    /// An attempt of the request of this number took off, or its flight is over.
+    pub fn handle_flight(&mut self, root: u64, is_in_flight: bool) {
+        self.ahead.handle_flight(root, is_in_flight);
+    }
+
+    /// The request of this number has its final page.
+    pub fn handle_end(&mut self, root: u64) {
+        self.ahead.handle_end(root);
+    }
+
+    /// Submitters get the room that requests left which are fetched or have ended: at the end of a turn if it is enough,
+    /// in a tick in any case.
+    pub fn offer_room(&mut self, is_tick: bool) {
+        let submissions = &self.stopper.shared().submissions;
+        match self.ahead.take_change() {
+            Some(unfetched) => submissions.set_unfetched(unfetched, is_tick),
+            None if is_tick && submissions.lock().has_held_back() => {
+                submissions.set_unfetched(self.ahead.unfetched(), true);
+            }
+            None => {}
+        }
+    }
+
     /// Removes the numbered submissions that `is_unwanted` names.
     pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
-        let mut submitted = self.shared().submitted();
-        let mut out = Vec::new();
-        let all = std::mem::take(&mut submitted.waiting);
-        for waiting in all {
-            match waiting {
-                Waiting::Numbered(job) if is_unwanted(&job) => out.push(job),
-                wanted => submitted.waiting.push_back(wanted),
-            }
-        }
+        let submissions = &self.shared().submissions;
+        let mut submitted = submissions.lock();
+        let out = submitted.take_out(is_unwanted);
         if !out.is_empty() {
-            self.shared().notify_room(submitted);
+            submissions.notify(submitted);
         }
         out
     }
 
     /// The lowest number of the submissions that have one.
     pub fn lowest_number(&self) -> Option<u64> {
-        let submitted = self.shared().submitted();
-        let numbers = submitted
-            .waiting
-            .iter()
-            .filter_map(|waiting| match waiting {
-                Waiting::Numbered(job) => Some(job.id),
-                Waiting::Seed(..) | Waiting::SeedsEnd => None,
-            });
-        numbers.min()
+        self.shared().submissions.lock().lowest_number()
     }
 
     /// Whether no submission waits.
     pub fn is_empty(&self) -> bool {
-        self.shared().submitted().waiting.is_empty()
+        self.shared().submissions.lock().is_empty()
     }
 
     /// The commands since the last call, in order, as many as one turn has time for; and whether there are
@@ -184,9 +209,9 @@ impl Inbox {
     /// Accepts nothing more: called when the crawl is over. What was accepted before can still be taken.
     pub fn close(&mut self) {
         let shared = self.shared();
-        let mut submitted = shared.submitted();
+        let mut submitted = shared.submissions.lock();
         submitted.closed = true;
-        shared.notify_room(submitted);
+        shared.submissions.notify(submitted);
         let mut commands = lock(&shared.commands);
         commands.closed = true;
         commands.waiting.clear();
@@ -251,7 +276,7 @@ mod tests {
         let waker = Waker::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
         });
-        let inbox = Inbox::new(waker, Arc::default(), Numbers::default());
+        let inbox = Inbox::new(waker, Arc::default(), Numbers::default(), usize::MAX);
         (inbox, wakes)
     }
 
@@ -425,9 +450,13 @@ mod tests {
                 assert!(future.as_mut().poll(&mut context).is_pending());
             }
         }
-        assert_eq!(inbox.shared().tasks(), 1, "the one that is left");
+        assert_eq!(
+            inbox.shared().submissions.tasks(),
+            1,
+            "the one that is left"
+        );
         inbox.close();
-        assert_eq!(inbox.shared().tasks(), 0);
+        assert_eq!(inbox.shared().submissions.tasks(), 0);
         let mut after = late();
         assert!(after.as_mut().poll(&mut context).is_ready());
     }

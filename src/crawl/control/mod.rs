@@ -1,6 +1,8 @@
 //! Control of a running crawl by the embedding program: submissions, a source, commands, links from
 //! other threads, stopping.
 
+pub mod ahead;
+pub mod channel;
 pub mod error;
 pub mod feed;
 pub mod found;
@@ -10,6 +12,7 @@ pub mod phase;
 pub mod reload;
 pub mod reloads;
 pub mod shared;
+pub mod submissions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +25,8 @@ use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::inbox::{Inbox, Stop};
 use crate::crawl::control::phase::Phase;
 use crate::crawl::control::reload::{ReloadSource, Reloader};
-use crate::crawl::control::shared::{Command, Waiting};
+use crate::crawl::control::shared::Command;
+use crate::crawl::control::submissions::Waiting;
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::admission::AdmitError;
 use crate::crawl::work::mapping::Mapped;
@@ -62,17 +66,24 @@ pub struct Control {
 }
 
 impl Control {
-    /// The control of a crawl that begins.
+    /// The control of a crawl that begins. `ahead_max`: most requests that handles may submit beyond what is being
+    /// fetched.
     pub fn new(
         config: &Arc<Config>,
         source: Option<Box<dyn RequestSource>>,
+        ahead_max: usize,
         numbers: &Numbers,
         waker: Waker,
     ) -> Self {
         let found = Found::new(waker.clone(), Arc::clone(config), numbers.clone());
         let found = Arc::new(found);
         Control {
-            inbox: Inbox::new(waker.clone(), Arc::clone(config), numbers.clone()),
+            inbox: Inbox::new(
+                waker.clone(),
+                Arc::clone(config),
+                numbers.clone(),
+                ahead_max,
+            ),
             source: source.map(|source| Box::new(SourceQueue::new(source, waker))),
             leads: Arc::<Found>::clone(&found),
             found,
@@ -196,6 +207,26 @@ impl Control {
     /// are more.
     pub fn poll_commands(&mut self) -> (Vec<Command>, bool) {
         self.inbox.take_commands()
+    }
+
+    /// A turn begins, on this thread.
+    pub fn begin_turn(&self) {
+        self.inbox.begin_turn();
+    }
+
+    /// An attempt of the request of this number took off, or its flight is over.
+    pub fn handle_flight(&mut self, root: u64, is_in_flight: bool) {
+        self.inbox.handle_flight(root, is_in_flight);
+    }
+
+    /// The sink has the final page of the request of this number.
+    pub fn handle_final(&mut self, root: u64) {
+        self.inbox.handle_end(root);
+    }
+
+    /// Submitters get the room that fetched requests left.
+    pub fn offer_room(&mut self, is_tick: bool) {
+        self.inbox.offer_room(is_tick);
     }
 
     /// The next request submitted by a handle.
@@ -351,15 +382,22 @@ impl Control {
         }
     }
 
-    /// Whether the crawl has a source.
-    pub fn has_source(&self) -> bool {
-        self.source.is_some()
+    /// Whether the crawl has a source that keeps its requests until they have ended: they are never pending.
+    pub fn has_keeping_source(&self) -> bool {
+        let source = self.source.as_ref();
+        source.is_some_and(|source| source.keeps_requests())
     }
 
-    /// Whether the source gave the request of this number and was not notified of its end.
-    pub fn is_of_source(&self, root: u64) -> bool {
+    /// Whether the source gave the request of this number, keeps it, and was not notified of its end.
+    pub fn is_kept_by_source(&self, root: u64) -> bool {
         let source = self.source.as_ref();
-        source.is_some_and(|source| source.has(root))
+        source.is_some_and(|source| source.keeps_requests() && source.has(root))
+    }
+
+    /// Takes the requests that the source still held at the end.
+    pub fn take_returned(&mut self) -> Vec<Request> {
+        let source = self.source.as_mut();
+        source.map_or_else(Vec::new, |source| source.take_returned())
     }
 
     /// The error of the source, if it failed.

@@ -4,20 +4,18 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task;
 use std::time::Duration;
 
 use log::LevelFilter;
 use serde_json::{Map, Value};
 
-use crate::base::slab::{Key, Slab};
 use crate::crawl::config::Config;
 use crate::crawl::control::error::ControlError;
 use crate::crawl::control::reloads::Reloads;
+use crate::crawl::control::submissions::Submissions;
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
 use crate::frontier::exclusion::Exclusion;
-use crate::frontier::job::Job;
 use crate::frontier::numbers::Numbers;
 use crate::throttle::engine::covers_many_scopes;
 use crate::throttle::settings::ScopePatch;
@@ -35,12 +33,12 @@ pub struct Shared {
     /// A handle has resumed the crawl: that lifts a pause by order, too.
     pub resumed: AtomicBool,
     pub bad_seeds: AtomicU64,
-    pub submitted: Mutex<Submitted>,
+    pub submissions: Arc<Submissions>,
+    /// The thread that took the last turn, by its [number](thread_number); 0 before the first turn.
+    driver: AtomicU64,
     pub commands: Mutex<Commands>,
     /// Answers of the scope map: no more than the crawl has asked for and not taken.
     pub mapped: Mutex<VecDeque<Mapped>>,
-    /// Notified when there is room, or the crawl is over.
-    pub room: Condvar,
     pub snapshots: Mutex<Snapshots>,
     /// Notified when a snapshot was taken.
     pub snapshot_taken: Condvar,
@@ -49,38 +47,11 @@ pub struct Shared {
     pub reloads: Reloads,
 }
 
-/// Submitted requests that are not admitted yet.
-#[derive(Default)]
-pub struct Submitted {
-    pub waiting: VecDeque<Waiting>,
-    pub closed: bool,
-    /// Tasks that wait for room, at most one for each [`RoomWait`].
-    tasks: Slab<task::Waker>,
-}
-
 /// Commands that are not applied yet.
 #[derive(Default)]
 pub struct Commands {
     pub waiting: Vec<Command>,
     pub closed: bool,
-}
-
-/// A future that waits for room. Each registration wakes it at most once; dropping it removes the
-/// registration.
-pub struct RoomWait<'a> {
-    shared: &'a Shared,
-    /// Its place in [`Submitted::tasks`].
-    place: Option<Key>,
-}
-
-/// A submitted request. Not boxed: memory that one thread allocates and another frees takes long.
-pub enum Waiting {
-    /// It has its number, and its submitter is notified of its end.
-    Numbered(Job),
-    /// A seed without a number, and its position in the list of seeds, from 1; 0 if it is in none.
-    Seed(Job, u64),
-    /// The list of seeds has ended.
-    SeedsEnd,
 }
 
 /// A command to a crawl.
@@ -142,9 +113,6 @@ pub struct Snapshots {
     pub last: Snapshot,
 }
 
-/// Most submitted requests that wait for admission. [`Handle::submit`] waits while there are so many.
-pub const SUBMITTED_MAX: usize = 4096;
-
 /// Most commands that wait.
 pub const COMMANDS_MAX: usize = 4096;
 
@@ -155,63 +123,17 @@ pub const COMMANDS_TIME: u32 = 64;
 /// Maximum time that a request for a snapshot waits for the end of a turn.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(100);
 
-impl Submitted {
-    pub fn is_full(&self) -> bool {
-        self.waiting.len() >= SUBMITTED_MAX
-    }
-
-    /// Adds one. Returns whether it is the only one: the caller then wakes the crawl.
-    pub fn add(&mut self, waiting: Waiting) -> bool {
-        self.waiting.push_back(waiting);
-        self.waiting.len() == 1
-    }
-}
-
-impl<'a> RoomWait<'a> {
-    /// A wait that has not begun.
-    pub fn new(shared: &'a Shared) -> Self {
-        RoomWait {
-            shared,
-            place: None,
-        }
-    }
-
-    /// Registers this task to be woken, if there is no room and the crawl is not over. Returns whether it
-    /// waits.
-    pub fn poll_wait(&mut self, task: &task::Waker) -> bool {
-        let mut submitted = self.shared.submitted();
-        if submitted.closed || !submitted.is_full() {
-            return false;
-        }
-        let waiting = self.place.and_then(|place| submitted.tasks.get_mut(place));
-        let old = waiting.map(|waiting| std::mem::replace(waiting, task.clone()));
-        if old.is_none() {
-            self.place = Some(submitted.tasks.insert(task.clone()));
-        }
-        drop(submitted);
-        // Last, since it may own a task with another such future.
-        drop(old);
-        true
-    }
-}
-
-impl Drop for RoomWait<'_> {
-    fn drop(&mut self) {
-        if let Some(place) = self.place {
-            let task = self.shared.submitted().tasks.remove(place);
-            drop(task);
-        }
-    }
-}
-
 impl Shared {
     /// No order to stop: the crawl runs.
     pub const NEVER: u64 = u64::MAX;
     /// The grace time of the configuration.
     pub const CONFIGURED: u64 = u64::MAX - 1;
 
-    pub fn new(config: Arc<Config>, numbers: Numbers) -> Self {
+    /// `ahead_max`: most requests that handles may submit beyond what is being fetched.
+    pub fn new(config: Arc<Config>, numbers: Numbers, ahead_max: usize) -> Self {
         Shared {
+            submissions: Arc::new(Submissions::new(ahead_max)),
+            driver: AtomicU64::new(0),
             config,
             numbers,
             handles: AtomicUsize::new(0),
@@ -219,10 +141,8 @@ impl Shared {
             paused: AtomicBool::new(false),
             resumed: AtomicBool::new(false),
             bad_seeds: AtomicU64::new(0),
-            submitted: Mutex::default(),
             commands: Mutex::default(),
             mapped: Mutex::default(),
-            room: Condvar::new(),
             snapshots: Mutex::default(),
             snapshot_taken: Condvar::new(),
             asked: AtomicBool::new(false),
@@ -230,36 +150,15 @@ impl Shared {
         }
     }
 
-    /// Number of futures that wait for room.
-    #[cfg(test)]
-    pub fn tasks(&self) -> usize {
-        self.submitted().tasks.len()
+    /// This thread takes a turn.
+    pub fn set_driver(&self) {
+        self.driver.store(thread_number(), Ordering::Relaxed);
     }
 
-    pub fn submitted(&self) -> MutexGuard<'_, Submitted> {
-        lock(&self.submitted)
-    }
-
-    /// Locks the submissions, once there is room or the crawl is over.
-    pub fn when_there_is_room(&self) -> MutexGuard<'_, Submitted> {
-        let full = |submitted: &mut Submitted| !submitted.closed && submitted.is_full();
-        self.room
-            .wait_while(self.submitted(), full)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes all threads and tasks that wait: called when there is room, or the crawl is over.
-    pub fn notify_room(&self, mut submitted: MutexGuard<'_, Submitted>) {
-        let places: Vec<Key> = submitted.tasks.iter().map(|(place, _)| place).collect();
-        let tasks = places
-            .into_iter()
-            .filter_map(|place| submitted.tasks.remove(place));
-        let tasks: Vec<task::Waker> = tasks.collect();
-        drop(submitted);
-        self.room.notify_all();
-        for task in tasks {
-            task.wake();
-        }
+    /// Whether this thread took the last turn: if it waits for the crawl, it may wait for itself.
+    pub fn is_driver(&self) -> bool {
+        // Only the thread itself stores its number, so it reads what it stored.
+        self.driver.load(Ordering::Relaxed) == thread_number()
     }
 
     /// Sends a command. Returns whether it is the only one: the caller then wakes the crawl.
@@ -301,4 +200,13 @@ impl Shared {
 /// consistent.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number of this thread, from 1, which no other thread of the process has.
+fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
 }

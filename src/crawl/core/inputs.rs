@@ -4,7 +4,7 @@
 use crate::base::scopes::Scopes;
 use crate::base::time::Instant;
 use crate::crawl::control::found::LinkEvent;
-use crate::crawl::control::shared::Waiting;
+use crate::crawl::control::submissions::Waiting;
 use crate::crawl::core::Core;
 use crate::crawl::journal::state::ALL_SEEDS;
 use crate::crawl::work::admission::{AdmitError, job_of};

@@ -165,6 +165,7 @@ impl<I: Io> Core<I> {
     /// Waits for events.
     fn wait(&mut self, until: Option<Instant>) -> bool {
         self.wakeups.begin_turn();
+        self.control.begin_turn();
         self.output.begin_turn();
         self.pages.begin_turn();
         let last = self.now;
@@ -258,6 +259,10 @@ impl<I: Io> Core<I> {
     fn end_turn(&mut self, began: (Instant, Option<Duration>)) {
         self.check_sink();
         self.output.end_turn();
+        for (root, is_in_flight) in self.flights.drain_moved() {
+            self.control.handle_flight(root, is_in_flight);
+        }
+        self.control.offer_room(false);
         self.record_lag(began);
         let is_over = self.control.phase().is_over();
         if is_over || self.control.is_asked() {

@@ -1,6 +1,6 @@
 //! Requests that are left when a crawl ends early.
 
-use crate::crawl::control::shared::Waiting;
+use crate::crawl::control::submissions::Waiting;
 use crate::crawl::core::Core;
 use crate::crawl::finish::Pending;
 use crate::frontier::job::Job;
@@ -8,10 +8,11 @@ use crate::frontier::request::PageKind;
 use crate::io::Io;
 
 impl<I: Io> Core<I> {
-    /// Requests still to be fetched when the crawl ended, in order of admission; those in files come last.
+    /// Requests still to be fetched when the crawl ended, in order of admission; then those in files, those that were
+    /// not taken from handles, and those that the source still held.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         // A source was notified of the ends of its requests, and no results are asked for again.
-        let unwritten = match self.control.has_source() {
+        let unwritten = match self.control.has_keeping_source() {
             false => self.output.take_unwritten(),
             true => Vec::new(),
         };
@@ -38,16 +39,18 @@ impl<I: Io> Core<I> {
             }),
             Waiting::SeedsEnd => None,
         });
+        let returned = self.control.take_returned().into_iter();
+        let returned = returned.map(|request| Pending { id: None, request });
         // A robots.txt is requested again for what waits for it.
         let control = &self.control;
         let queued = jobs.filter(move |job: &Job| {
-            job.kind != PageKind::Robots && !control.is_of_source(job.root())
+            job.kind != PageKind::Robots && !control.is_kept_by_source(job.root())
         });
         let credentials = self.requests.credentials();
         let unwritten = unwritten.into_iter();
         let unwritten = unwritten.map(move |request| Pending::of_unwritten(request, credentials));
         let queued = queued.map(move |job| Pending::of(&job, credentials));
-        unwritten.chain(queued).chain(submitted)
+        unwritten.chain(queued).chain(submitted).chain(returned)
     }
 }
 

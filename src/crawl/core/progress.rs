@@ -27,6 +27,7 @@ impl<I: Io> Core<I> {
         }
         self.watch_memory();
         self.take_sample(is_idle);
+        self.control.offer_room(true);
         if self.control.has_handles() {
             self.answer_handles();
         }

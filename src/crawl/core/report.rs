@@ -253,13 +253,17 @@ impl<I: Io> Core<I> {
         self.workload.handle_page(&mut page);
         let end = self.control.end_of(&page);
         let is_final = page.is_final;
-        // With a source nothing is pending: it is notified of the end of each request.
-        let may_be_pending = is_final && job.kind != PageKind::Robots && !self.control.has_source();
+        // With a source that keeps its requests nothing is pending: it is notified of the end of each.
+        let may_be_pending =
+            is_final && job.kind != PageKind::Robots && !self.control.has_keeping_source();
         let request = || job.to_request();
         let has_more = may_be_pending && job.has_more_than_line();
         let asked_by: Option<&dyn Fn() -> Request> = if has_more { Some(&request) } else { None };
         let buffers = self.output.put(page, asked_by);
         self.record_ended(job, is_final);
+        if is_final && job.awaited {
+            self.control.handle_final(job.root());
+        }
         if let Some(end) = end {
             self.control.handle_end(end);
         }

@@ -128,7 +128,13 @@ impl<I: Io> Core<I> {
             reason: error.to_string(),
         })?;
         let waker = io.waker();
-        let control = Control::new(&config, parts.source, &frontier.numbers(), waker);
+        let control = Control::new(
+            &config,
+            parts.source,
+            parts.ahead_max,
+            &frontier.numbers(),
+            waker,
+        );
         let resolver = Resolver::new(resolver, rng.fork("resolver"), secret);
         let names = Names::new(resolver, guard, secret);
         check_limit(io.memory(), &config);

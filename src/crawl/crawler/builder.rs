@@ -99,6 +99,20 @@ impl Builder {
         self
     }
 
+    /// Sets how many requests [`Handle::submit`](crate::Handle::submit) accepts beyond those that are being fetched: 10 000
+    /// by default, 1 at least, without limit by `usize::MAX`. They are the requests of handles that wait for admission,
+    /// for their scopes, for a retry, or for the sink; those of others (seeds, links, a source, the owner) do not count.
+    /// While there are so many, `submit` waits, so that a producer of millions stays a little ahead of the crawl:
+    /// see [Backpressure](crate::Handle#backpressure).
+    ///
+    /// They should cover far more hosts, or scopes, than are busy at once, since requests of one scope wait for
+    /// each other: ten thousand requests to one slow host in a row keep those that follow waiting. With `FOLLOW` `host`
+    /// or `domain`, links to a host are followed from when its first seed is submitted.
+    pub fn ahead(mut self, requests: usize) -> Self {
+        self.parts.ahead_max = requests;
+        self
+    }
+
     /// Maps a request that names no scopes to the scopes it is throttled under. Takes the place of
     /// `SCOPE_MAP`.
     pub fn scope_map(mut self, scope_map: impl ScopeMap + 'static) -> Self {

@@ -161,8 +161,9 @@ struct ArgiopeCrawler *argiope_new_with_state(const char *const *settings,
 // `ignore_robots`). Its pages have this `tag`; with 0, the tag of the object.
 // Unless `id` is null, the request's number is written to it: the `root` of each of its pages.
 //
-// `ARGIOPE_STATUS_FULL`: 4096 submitted requests wait for the next turn. `ARGIOPE_STATUS_REFUSED`: the request is
-// invalid. `ARGIOPE_STATUS_OVER`: the crawl has ended, or `argiope_close` was called.
+// `ARGIOPE_STATUS_FULL`: 10000 submitted requests wait beyond those that are being fetched, or 4096 wait for
+// the next turn: submit it again after a turn. `ARGIOPE_STATUS_REFUSED`: the request is invalid.
+// `ARGIOPE_STATUS_OVER`: the crawl has ended, or `argiope_close` was called.
 //
 // # Safety
 // `crawler` comes from `argiope_new` and is not in use elsewhere; `request` is a string; `id` is null

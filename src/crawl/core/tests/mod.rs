@@ -2,6 +2,7 @@
 
 pub mod trial;
 pub mod watch;
+mod ahead;
 mod workers;
 mod timers;
 mod log;

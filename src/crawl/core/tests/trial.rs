@@ -85,6 +85,19 @@ pub fn crawl(
     (crawler, handle, record)
 }
 
+/// A crawler as of [`crawl`], of which handles submit at most `ahead` beyond what is being fetched.
+pub fn crawl_ahead(
+    ahead: usize,
+    world: impl World + 'static,
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
+) -> (Crawler<Sim>, Handle, SinkRecord) {
+    let edit_parts = |parts: &mut Parts| parts.ahead_max = ahead;
+    let world = Box::new(world);
+    let (crawler, record) = crawl_with(Faults::default(), edit_parts, world, 1, edit);
+    let handle = crawler.handle();
+    (crawler, handle, record)
+}
+
 /// A crawler as of [`crawl`], with a source.
 pub fn crawl_from(
     source: Option<Box<dyn RequestSource>>,
@@ -150,6 +163,16 @@ fn crawl_in(
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
 ) -> (Crawler<Sim>, SinkRecord) {
+    crawl_with(faults, |parts| parts.source = source, world, seed, edit)
+}
+
+fn crawl_with(
+    faults: Faults,
+    edit_parts: impl FnOnce(&mut Parts),
+    world: Box<dyn World>,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
+) -> (Crawler<Sim>, SinkRecord) {
     let mut config = config(seed);
     let mut settings = IoSettings::default();
     edit(&mut config, &mut settings);
@@ -167,10 +190,8 @@ fn crawl_in(
         ..resolver::ResolverSettings::default()
     };
     let config = config.finish().expect("a sound config");
-    let parts = Parts {
-        source,
-        ..Parts::new(sink)
-    };
+    let mut parts = Parts::new(sink);
+    edit_parts(&mut parts);
     let crawler = Crawler::on(io, config, names, parts).expect("a crawler");
     (crawler, record)
 }

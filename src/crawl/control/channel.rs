@@ -1,0 +1,331 @@
+//! A channel as a source of requests.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::crawl::control::feed::{
+    AT_ONCE, EndedRequest, RequestSource, SourceError, SourcePoll, Wake,
+};
+use crate::frontier::request::Request;
+
+/// A channel, a stream, or any function that is polled, as a [`RequestSource`] with exact backpressure: a request leaves the
+/// channel when the crawl has room for it. The senders see a full channel while [`ChannelSource::at_once`] requests are in the
+/// crawl; a channel for `n` requests bounds the producer to `n` more.
+///
+/// The crawl ends once all senders are dropped and the rest is done. After a crawl that ended early, the requests that it had
+/// not fetched and those that were left in the channel are in [`Crawler::take_pending`](crate::Crawler::take_pending).
+///
+/// ```
+/// use argiope::sim::{Reply, Web};
+/// use argiope::{ChannelSource, Config, Crawler, FinishReason, Page, Request};
+///
+/// let (requests, receiver) = std::sync::mpsc::sync_channel(100);
+/// std::thread::spawn(move || {
+///     for number in 0..1000 {
+///         // Waits while the channel is full; the crawl is over once this fails.
+///         if requests.send(Request::get(format!("http://a.test/{number}"))).is_err() {
+///             break;
+///         }
+///     }
+/// });
+/// let config = Config::default().with("DOWNLOAD_DELAY", 0)?;
+/// let mut crawler = Crawler::builder(config)
+///     .source(ChannelSource::from(receiver))
+///     .sink(|page: Page| println!("{:?} {}", page.status, page.url))
+///     .build_in(&Web::new(|_| Reply::page("hello")), 1)?;
+/// assert_eq!(crawler.run(), FinishReason::Finished);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A receiver of tokio's is polled in the same way, also without the feature `tokio`:
+/// `ChannelSource::new(move |context| receiver.poll_recv(context))`.
+pub struct ChannelSource {
+    receiver: Receives,
+    at_once: usize,
+    /// Wakes the crawl, since its first poll.
+    task: Option<Waker>,
+}
+
+enum Receives {
+    /// The function wakes the task of the context when there is something.
+    Polled(Box<Poller>),
+    /// The channel cannot wake anybody.
+    Std(Receiver<Request>),
+}
+
+type Poller = dyn FnMut(&mut Context<'_>) -> Poll<Option<Request>> + Send;
+
+/// An empty channel that cannot wake the crawl is polled again after this time.
+const POLLED_EVERY: Duration = Duration::from_millis(5);
+
+impl ChannelSource {
+    /// Takes requests by a function such as `poll_recv` or `poll_next`: ready with a request, pending until it wakes
+    /// the task of its context, or ready with `None` once no more come. It is called on the crawl's thread and must not
+    /// block.
+    pub fn new(
+        poll: impl FnMut(&mut Context<'_>) -> Poll<Option<Request>> + Send + 'static,
+    ) -> Self {
+        ChannelSource {
+            receiver: Receives::Polled(Box::new(poll)),
+            at_once: AT_ONCE,
+            task: None,
+        }
+    }
+
+    /// Most requests of the channel in the crawl at once, from leaving it to their end: 10 000 by default, 1 at least. They
+    /// should cover far more hosts, or scopes, than are busy at once, since requests of one scope wait for each other.
+    #[must_use]
+    pub fn at_once(mut self, requests: usize) -> Self {
+        self.at_once = requests;
+        self
+    }
+
+    fn receive(&mut self, context: &mut Context<'_>) -> SourcePoll {
+        match &mut self.receiver {
+            Receives::Polled(poll) => match poll(context) {
+                Poll::Ready(Some(request)) => SourcePoll::Request(request),
+                Poll::Ready(None) => SourcePoll::Finished,
+                Poll::Pending => SourcePoll::Nothing,
+            },
+            Receives::Std(receiver) => match receiver.try_recv() {
+                Ok(request) => SourcePoll::Request(request),
+                Err(TryRecvError::Disconnected) => SourcePoll::Finished,
+                Err(TryRecvError::Empty) => SourcePoll::Later(POLLED_EVERY),
+            },
+        }
+    }
+}
+
+/// A channel of the standard library cannot wake the crawl: while it is empty it is polled every 5 ms, and a request
+/// waits so long at most.
+impl From<Receiver<Request>> for ChannelSource {
+    fn from(receiver: Receiver<Request>) -> Self {
+        ChannelSource {
+            receiver: Receives::Std(receiver),
+            at_once: AT_ONCE,
+            task: None,
+        }
+    }
+}
+
+/// Needs the feature `tokio`.
+#[cfg(feature = "tokio")]
+impl From<tokio::sync::mpsc::Receiver<Request>> for ChannelSource {
+    fn from(mut receiver: tokio::sync::mpsc::Receiver<Request>) -> Self {
+        ChannelSource::new(move |context| receiver.poll_recv(context))
+    }
+}
+
+impl RequestSource for ChannelSource {
+    fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError> {
+        let new = || Waker::from(Arc::new(Crawl(wake.clone())));
+        let task = self.task.get_or_insert_with(new).clone();
+        Ok(self.receive(&mut Context::from_waker(&task)))
+    }
+
+    /// The sender learns of the end of a request by its page.
+    fn ended(&mut self, _ended: &EndedRequest<'_>) {}
+
+    fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    fn keeps_requests(&self) -> bool {
+        false
+    }
+
+    /// Empties the channel.
+    fn finish(&mut self) -> Vec<Request> {
+        let mut rest = Vec::new();
+        let mut context = Context::from_waker(Waker::noop());
+        // While a sender sends without end, the crawl still ends.
+        while rest.len() < REST_MAX
+            && let SourcePoll::Request(request) = self.receive(&mut context)
+        {
+            rest.push(request);
+        }
+        rest
+    }
+}
+
+/// Most requests that a channel gives back: far more than a bounded one holds.
+const REST_MAX: usize = 10_000_000;
+
+impl fmt::Debug for ChannelSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChannelSource").finish_non_exhaustive()
+    }
+}
+
+/// The task that a channel wakes.
+struct Crawl(Wake);
+
+impl std::task::Wake for Crawl {
+    fn wake(self: Arc<Self>) {
+        self.0.wake();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+    use crate::base::shared::Shared;
+    use crate::crawl::core::tests::trial::{SinkRecord, calm, crawl_from, finish, run_for};
+    use crate::crawl::crawler::Crawler;
+    use crate::crawl::finish::FinishReason;
+    use crate::io::Io;
+    use crate::io::sim::Sim;
+
+    fn get(number: usize) -> Request {
+        Request::get(format!("http://10.0.0.1/{number}")).tag(number as u64)
+    }
+
+    /// A queue that is polled, and the task that it wakes.
+    #[derive(Clone, Default)]
+    struct Queue(Arc<Mutex<(Vec<Request>, Option<Waker>)>>);
+
+    impl Queue {
+        fn push(&self, request: Request) {
+            let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.0.push(request);
+            if let Some(task) = queue.1.take() {
+                task.wake();
+            }
+        }
+
+        fn source(&self) -> ChannelSource {
+            let queue = Arc::clone(&self.0);
+            ChannelSource::new(move |context| {
+                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                match queue.0.pop() {
+                    Some(request) => Poll::Ready(Some(request)),
+                    None => {
+                        queue.1 = Some(context.waker().clone());
+                        Poll::Pending
+                    }
+                }
+            })
+        }
+    }
+
+    /// A crawl with a source; each answer takes `think`, and two requests are in flight at most.
+    fn crawl_of(
+        source: impl RequestSource + 'static,
+        think: Duration,
+    ) -> (Crawler<Sim>, SinkRecord) {
+        crawl_from(Some(Box::new(source)), calm(think), 1, |config, _| {
+            config.throttle.default.concurrency = 2;
+        })
+    }
+
+    #[test]
+    fn a_request_that_is_sent_to_a_sleeping_crawl_is_released_at_once() {
+        let queue = Queue::default();
+        let (mut crawler, record) = crawl_of(queue.source(), Duration::from_millis(10));
+        run_for(&mut crawler, Duration::from_secs(3600));
+        queue.push(get(1));
+        let before = crawler.io().now();
+        run_for(&mut crawler, Duration::from_secs(1));
+        let pages = record.pages.borrow();
+        assert_eq!(pages.len(), 1);
+        let late = pages[0].timings.started.saturating_since(before);
+        assert!(late < Duration::from_millis(2), "{late:?}");
+    }
+
+    #[test]
+    fn a_request_leaves_its_channel_when_there_is_room_for_it() {
+        const AT_ONCE: usize = 7;
+        let (sender, receiver) = sync_channel(20);
+        let source = ChannelSource::from(receiver).at_once(AT_ONCE);
+        let (mut crawler, record) = crawl_of(source, Duration::from_millis(10));
+        let mut sent = 0;
+        while sent < 200 {
+            while sent < 200 && sender.try_send(get(sent)).is_ok() {
+                sent += 1;
+            }
+            let ended = record.pages.borrow().len();
+            assert!(sent <= 20 + AT_ONCE + ended, "{sent} {ended}");
+            run_for(&mut crawler, Duration::from_millis(20));
+            let taken = crawler.progress().in_flight + crawler.progress().queued;
+            assert_eq!(taken, AT_ONCE, "they fill their room");
+        }
+        drop(sender);
+        assert_eq!(finish(&mut crawler), FinishReason::Finished);
+        assert_eq!(record.pages.borrow().len(), 200);
+    }
+
+    #[test]
+    fn what_a_channel_still_held_and_what_was_not_fetched_is_pending() {
+        let (sender, receiver) = sync_channel(100);
+        for number in 0..50 {
+            sender.try_send(get(number)).expect("there is room");
+        }
+        let source = ChannelSource::from(receiver).at_once(20);
+        let (mut crawler, record) = crawl_of(source, Duration::from_secs(1));
+        run_for(&mut crawler, Duration::from_millis(2500));
+        crawler.stopper().stop_now();
+        assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
+        let pages = record.pages.borrow();
+        let pending = crawler.take_pending().map(|pending| pending.request.tag);
+        let mut all: Vec<u64> = pages.iter().map(|page| page.tag).chain(pending).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..50).collect::<Vec<u64>>());
+        assert!(!pages.is_empty() && pages.len() < 20);
+        drop(crawler);
+        assert!(sender.try_send(get(50)).is_err(), "nobody receives");
+    }
+
+    #[test]
+    fn a_source_is_finished_once_after_the_ends_of_its_requests() {
+        /// Holds three requests back.
+        struct Held {
+            given: usize,
+            calls: Shared<Vec<&'static str>>,
+        }
+
+        impl RequestSource for Held {
+            fn next(&mut self, _wake: &Wake) -> Result<SourcePoll, SourceError> {
+                self.given += 1;
+                Ok(match self.given {
+                    1..=5 => SourcePoll::Request(get(self.given)),
+                    _ => SourcePoll::Nothing,
+                })
+            }
+
+            fn ended(&mut self, _ended: &EndedRequest<'_>) {
+                self.calls.borrow_mut().push("ended");
+            }
+
+            fn finish(&mut self) -> Vec<Request> {
+                self.calls.borrow_mut().push("finish");
+                (6..9).map(get).collect()
+            }
+        }
+
+        let calls = Shared::default();
+        let held = Held {
+            given: 0,
+            calls: calls.clone(),
+        };
+        let (mut crawler, _record) = crawl_of(held, Duration::from_secs(1));
+        run_for(&mut crawler, Duration::from_millis(1500));
+        crawler.stopper().stop_now();
+        assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
+        let pending = crawler.take_pending().map(|pending| pending.request.tag);
+        // A source that keeps its requests was notified of their ends.
+        assert_eq!(pending.collect::<Vec<u64>>(), [6, 7, 8]);
+        drop(crawler);
+        let expected = ["ended", "ended", "ended", "ended", "ended", "finish"];
+        assert_eq!(*calls.borrow(), expected);
+    }
+}
