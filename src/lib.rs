@@ -35,15 +35,18 @@ pub mod testkit;
 pub use crawl::probe;
 
 // Configuring, feeding and steering a crawl.
+#[cfg(feature = "futures")]
+#[doc(inline)]
+pub use crawl::RequestSink;
 #[doc(inline)]
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
-    Admin, AdmitError, Builder, ControlError, Crawler, Damage, EndedRequest, FinishReason, Handle,
-    HostFacts, LoadPhase, LoadProgress, OrderedSettings, Pending, QueuedRequest, RefusedSetting,
-    ReloadAnswer, ReloadError, RequestEnd, RequestSource, ScopeFacts, SetUpError, Snapshot,
-    SourceError, SourcePoll, State, StateBeginning, StateContents, StateError, Stopper,
-    SubmitError, Turn, Wake, index_warc,
+    Admin, AdmitError, AsyncCrawl, AsyncHandle, Builder, ChannelSource, ControlError, Crawler,
+    Damage, EndedRequest, FinishReason, Handle, HostFacts, LoadPhase, LoadProgress,
+    OrderedSettings, Pending, QueuedRequest, RefusedSetting, ReloadAnswer, ReloadError, RequestEnd,
+    RequestSource, ScopeFacts, SetUpError, Snapshot, SourceError, SourcePoll, State,
+    StateBeginning, StateContents, StateError, Stopper, SubmitError, Turn, Wake, index_warc,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;

@@ -111,6 +111,9 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         &["src/crawl/stats.rs", "src/cli/probe/hdr.rs"],
     ),
     ("slab", &["src/base/slab.rs"]),
+    ("futures_core", &["src/crawl/crawler/threaded/streams.rs"]),
+    ("futures_sink", &["src/crawl/crawler/threaded/streams.rs"]),
+    ("tokio", &["src/crawl/control/channel.rs"]),
     (
         "clap",
         &[

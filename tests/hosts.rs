@@ -18,6 +18,9 @@ mod in_virtual_time;
 #[allow(dead_code, reason = "its main is a user's to run")]
 #[path = "../examples/one_function.rs"]
 mod one_function;
+#[allow(dead_code, reason = "its main is a user's to run")]
+#[path = "../examples/tokio_to_sqlite.rs"]
+mod tokio_to_sqlite;
 
 use std::fs;
 use std::io::{PipeWriter, Write};
@@ -25,7 +28,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use argiope::settings::SettingValue;
-use argiope::{Config, Crawler, Page};
+use argiope::{Config, Crawler, FinishReason, Page, Request};
 
 use tokio::runtime::Runtime;
 
@@ -89,9 +92,9 @@ fn a_tokio_program_keeps_a_pace_to_the_millisecond() {
         let server = Server::start(|_| Reply::page("a page"));
         let config = set(server.config(), "DOWNLOAD_DELAY", "50ms");
         let pages = runtime().block_on(async {
-            let mut inbox = in_tokio::crawl(config, urls(PAGES)).expect("it can be set up");
+            let mut crawl = in_tokio::crawl(config, urls(PAGES)).expect("it can be set up");
             let mut pages: Vec<Page> = Vec::new();
-            while let Some(page) = inbox.recv().await {
+            while let Some(page) = crawl.next().await {
                 pages.push(page);
             }
             pages
@@ -109,28 +112,83 @@ fn a_tokio_program_keeps_a_pace_to_the_millisecond() {
 }
 
 #[test]
+fn busy_tasks_do_not_delay_the_requests_of_a_crawl() {
+    let pace = Duration::from_millis(10);
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let server = Server::start(|_| Reply::page("a page"));
+        let config = set(server.config(), "DOWNLOAD_DELAY", "10ms");
+        runtime().block_on(async {
+            let mut crawl = in_tokio::crawl(config, urls(30)).expect("it can be set up");
+            while crawl.next().await.is_some() {
+                // The only thread of the runtime has other work.
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let mut gaps = gaps(&server.asked());
+        gaps.sort();
+        let late = gaps[gaps.len() / 4].saturating_sub(pace);
+        if late < Duration::from_millis(1) {
+            return;
+        }
+        seen.push(gaps);
+    }
+    panic!("the server saw {seen:?}");
+}
+
+#[test]
 fn untaken_pages_in_tokio_pause_the_crawl_and_none_is_lost() {
     const PAGES: usize = 12_000;
     let server = Server::start(|_| Reply::page("a page"));
     let config = set(server.config(), "CONCURRENT_REQUESTS_PER_DOMAIN", 8);
-    let most = runtime().block_on(async {
-        let mut inbox = in_tokio::crawl(config, urls(PAGES)).expect("it can be set up");
-        let mut most = 0;
+    runtime().block_on(async {
+        let mut crawl = in_tokio::crawl(config, urls(PAGES)).expect("it can be set up");
         let mut taken = 0;
-        while inbox.recv().await.is_some() {
+        while crawl.next().await.is_some() {
             taken += 1;
             if taken == 1 {
-                // Runs the crawl's task on this thread until it has no work left.
-                for _ in 0..100_000 {
-                    tokio::task::yield_now().await;
-                }
+                // The task sleeps, and its thread with it: 256 results wait, and those that were in flight.
+                std::thread::sleep(Duration::from_millis(500));
+                let asked = server.asked().len();
+                assert!((256..=taken + 256 + 8).contains(&asked), "{asked} pages");
             }
-            most = most.max(inbox.len());
         }
         assert_eq!(taken, PAGES);
-        most
     });
-    assert!(most <= 5_000 + 4_096, "{most} waited");
+}
+
+#[test]
+fn requests_of_a_channel_keep_the_pace_of_their_scopes_and_their_pages_are_in_sqlite() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("pages.db");
+    let scopes = argiope::serde_json::json!({"key/a": {"delay": "50ms"}, "key/b": {"delay": 0}});
+    let config = set(server.config(), "THROTTLING_SCOPES", scopes);
+    let config = set(config, "RANDOMIZE_DOWNLOAD_DELAY", false);
+    let reason = runtime().block_on(async {
+        let (sender, requests) = tokio::sync::mpsc::channel(2);
+        let crawl = tokio::spawn(tokio_to_sqlite::harvest(config, requests, file.clone()));
+        for (number, url) in urls(40).into_iter().enumerate() {
+            let scope = ["key/a", "key/b"][usize::from(number >= 10)];
+            let request = Request::get(url).scope(scope);
+            sender.send(request).await.expect("the crawl receives");
+        }
+        drop(sender);
+        crawl.await.expect("no panic").expect("it writes")
+    });
+    assert_eq!(reason, Some(FinishReason::Finished));
+    let database = rusqlite::Connection::open(file).expect("a database");
+    let mut rows = database
+        .prepare(
+            "SELECT scope, count(*) FROM pages WHERE status = 200 GROUP BY scope ORDER BY scope",
+        )
+        .expect("SQL");
+    let counts = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    let counts: Vec<(String, u32)> = counts.expect("rows").map(Result::unwrap).collect();
+    assert_eq!(counts, [("key/a".to_owned(), 10), ("key/b".to_owned(), 30)]);
+    let asked = server.asked();
+    let took = asked.last().expect("pages").at - asked[0].at;
+    assert!(took >= Duration::from_millis(9 * 50), "{took:?}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ const PROGRAMS_OWN: &[&str] = &[
     "toml",
 ];
 
-/// Crates that neither uses: other loggers, allocators and async runtimes, and other TLS than that of
+/// Crates that neither uses, except for what a feature of programs names: other loggers, allocators and async runtimes, and other TLS than that of
 /// rustls.
 const NEVER: &[&str] = &[
     "async-std",
@@ -47,11 +47,16 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("zstd", &["zstd"]),
     ("cli", PROGRAMS_OWN),
     ("parquet", &["parquet"]),
+    ("futures", &["futures-core", "futures-sink"]),
+    ("tokio", &["tokio"]),
 ];
 
 /// Features that the command has only in a build that asks for them: `parquet` brings fifteen crates for
 /// one flag of one command, which most users never give.
 const ONLY_ON_REQUEST: &[&str] = &["parquet"];
+
+/// Features for programs that embed the library: the command has no use for them.
+const OF_PROGRAMS: &[&str] = &["futures", "tokio"];
 
 #[test]
 fn library_without_features_has_at_most_95_crates() {
@@ -93,6 +98,7 @@ fn features_are_additive() {
 #[test]
 fn cli_enables_all_features_but_those_on_request() {
     let all = FEATURES.iter().map(|(feature, _)| *feature);
+    let all = all.filter(|feature| !OF_PROGRAMS.contains(feature));
     let (without, with): (Vec<&str>, Vec<&str>) =
         all.partition(|feature| ONLY_ON_REQUEST.contains(feature));
     assert_eq!(without, ONLY_ON_REQUEST, "each is a feature");
@@ -107,6 +113,13 @@ fn cli_enables_all_features_but_those_on_request() {
             "{feature} is the command and more"
         );
     }
+}
+
+#[test]
+fn features_of_programs_bring_traits_and_channels_alone() {
+    let lean = tree(&[]).len();
+    assert_eq!(tree(&["futures"]).len(), lean + 2);
+    assert_eq!(tree(&["tokio"]).len(), lean + 4, "no runtime");
 }
 
 #[test]

@@ -30,11 +30,15 @@ pub mod stats;
 pub mod config;
 pub mod probe;
 
+pub use control::channel::ChannelSource;
 pub use control::error::{ControlError, RefusedSetting, ReloadError, SubmitError};
 pub use control::feed::{EndedRequest, RequestEnd, RequestSource, SourceError, SourcePoll, Wake};
 pub use control::handle::{Handle, Stopper};
 pub use control::reload::ReloadAnswer;
 pub use crawler::builder::Builder;
+#[cfg(feature = "futures")]
+pub use crawler::threaded::streams::RequestSink;
+pub use crawler::threaded::{AsyncCrawl, AsyncHandle};
 pub use crawler::{Crawler, Turn};
 pub use finish::{FinishReason, Pending};
 pub use indexing::index_warc;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task;
 
 use crate::base::memory::memory_of;
 use crate::sink::Sink;
@@ -31,6 +32,8 @@ struct Waiting {
     every_attempt: bool,
     /// In a crawl with a state.
     unacknowledged: Option<Unacknowledged>,
+    /// A task that waits for a result.
+    task: Option<task::Waker>,
 }
 
 /// Numbers of results, waiting and taken, that the receiver may still lose.
@@ -87,6 +90,29 @@ impl Results {
         page
     }
 
+    /// The same for a receiver on another thread than the crawl's. Returns also whether the crawl is to be woken: half of
+    /// the queue is free again.
+    pub(crate) fn take_apart(&self) -> Option<(Page, bool)> {
+        let page = self.take()?;
+        let is_half = self.waiting().pages.len() == self.pages_max / 2;
+        Some((page, is_half))
+    }
+
+    /// Has this task woken at the next result, once, and no other.
+    pub(crate) fn wait(&self, task: &task::Waker) {
+        let before = self.waiting().task.replace(task.clone());
+        // Last, since it may own a task that uses this queue.
+        drop(before);
+    }
+
+    /// Wakes the task that waits.
+    pub(crate) fn wake(&self) {
+        let task = self.waiting().task.take();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
     /// Returns whether no result waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting().pages.is_empty()
@@ -104,6 +130,7 @@ impl Results {
         *waiting = Waiting {
             dropped: true,
             unacknowledged,
+            task: waiting.task.take(),
             ..Waiting::default()
         };
     }
@@ -160,6 +187,10 @@ impl Sink for Results {
             }
             waiting.bytes += bytes_of(page);
             waiting.pages.push_back(mem::take(page));
+            if let Some(task) = waiting.task.take() {
+                drop(waiting);
+                task.wake();
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod builder;
 mod pull;
+pub mod threaded;
 
 use std::fmt;
 use std::io;
@@ -290,8 +291,9 @@ impl<I: Io> Crawler<I> {
     /// submitted by a [`Handle`], only those without a final page; of those submitted otherwise,
     /// and of links, also those cancelled in flight; before all of these, those that the sink could not
     /// write ([`DiskSink::take_unwritten`](crate::DiskSink::take_unwritten)). Requests of a
-    /// [`RequestSource`](crate::RequestSource) are not among them: it was notified of their ends. Requests
-    /// that are not taken are dropped with the crawler.
+    /// [`RequestSource`](crate::RequestSource) are not among them: it was notified of their ends; but
+    /// those that it [does not keep](crate::RequestSource::keeps_requests), and those that it
+    /// [still held](crate::RequestSource::finish). Requests that are not taken are dropped with the crawler.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         self.core.take_pending()
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::crawl::control::found::Found;
 use crate::crawl::crawler::{Crawler, Turn};
 use crate::io::Io;
 use crate::sink::later::{LinksLater, OpenPage};
@@ -127,16 +128,21 @@ impl<I: Io> Crawler<I> {
     /// Holds a pulled page open until its links are known: see [`LinksLater`]. The links are fetched
     /// [by the page's proxy](Page::route) unless they set one.
     pub fn links_later(&self, page: &Page) -> LinksLater {
-        let page = OpenPage {
-            id: page.id,
-            root: page.root,
-            url: page.url.as_str().into(),
-            depth: page.depth,
-            route: page.route.clone(),
-        };
-        let found = Arc::clone(self.core.found());
-        LinksLater::new(page, found)
+        held_open(page, self.core.found())
     }
+}
+
+/// Holds a page open until its links are known.
+pub(super) fn held_open(page: &Page, found: &Arc<Found>) -> LinksLater {
+    let page = OpenPage {
+        id: page.id,
+        root: page.root,
+        url: page.url.as_str().into(),
+        depth: page.depth,
+        route: page.route.clone(),
+    };
+    let found = Arc::clone(found);
+    LinksLater::new(page, found)
 }
 
 #[cfg(test)]

@@ -391,6 +391,11 @@ impl Output {
         self.pull.as_ref().is_some_and(Pull::is_abandoned)
     }
 
+    /// The queue of results, if the crawl's owner takes them: for an owner on another thread.
+    pub fn results(&self) -> Option<&Results> {
+        self.pull.as_ref().map(Pull::results)
+    }
+
     /// Drops the waiting results, and all later ones: no owner takes them.
     pub fn give_up_results(&self) {
         if let Some(pull) = &self.pull {

@@ -29,6 +29,11 @@ impl Pull {
         }
     }
 
+    /// The receiving end.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
     /// No owner takes results.
     pub fn give_up(&self) {
         self.results.give_up();
