@@ -22,6 +22,8 @@ pub enum FinishReason {
     Timeout,
     /// `CLOSESPIDER_ERRORCOUNT` was reached.
     ErrorCount,
+    /// `CLOSESPIDER_BYTECOUNT` was reached.
+    ByteCount,
     /// The [`RequestSource`](crate::RequestSource) returned an error:
     /// [`Crawler::source_error`](crate::Crawler::source_error).
     SourceFailed,
@@ -35,7 +37,7 @@ pub enum FinishReason {
 
 impl FinishReason {
     /// The string in files: `finished`, `shutdown`, `closespider_pagecount`, `closespider_timeout`,
-    /// `closespider_errorcount`, `source_failed`, `sink_failed`, `blocked_address` or `overdue`.
+    /// `closespider_errorcount`, `closespider_bytecount`, `source_failed`, `sink_failed`, `blocked_address` or `overdue`.
     pub const fn as_str(self) -> &'static str {
         match self {
             FinishReason::Finished => "finished",
@@ -43,6 +45,7 @@ impl FinishReason {
             FinishReason::PageCount => "closespider_pagecount",
             FinishReason::Timeout => "closespider_timeout",
             FinishReason::ErrorCount => "closespider_errorcount",
+            FinishReason::ByteCount => "closespider_bytecount",
             FinishReason::SourceFailed => "source_failed",
             FinishReason::SinkFailed => "sink_failed",
             FinishReason::BlockedAddress => "blocked_address",

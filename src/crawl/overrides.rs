@@ -25,11 +25,12 @@ pub struct Overrides {
 }
 
 /// Limits that may be ordered.
-pub const LIMITS: [&str; 8] = [
+pub const LIMITS: [&str; 9] = [
     "CONCURRENT_REQUESTS",
     "BYTES_PER_SECOND_MAX",
     "CLOSESPIDER_PAGECOUNT",
     "CLOSESPIDER_ERRORCOUNT",
+    "CLOSESPIDER_BYTECOUNT",
     "CLOSESPIDER_TIMEOUT",
     "PAGES_PER_HOST_MAX",
     "PAGES_PER_DOMAIN_MAX",

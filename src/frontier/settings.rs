@@ -25,6 +25,8 @@ pub struct FrontierSettings {
     /// `CLOSESPIDER_ERRORCOUNT`: final results with an error after which the crawl ends, other than
     /// `filtered`, `cancelled` and `robots.disallowed`; 0: no limit.
     pub errors_max: u64,
+    /// `CLOSESPIDER_BYTECOUNT` and `--max-bytes`: bytes of replies, as they came over the wire; 0: no limit.
+    pub bytes_max: u64,
     /// `PAGES_PER_HOST_MAX` and `--max-pages-per-host`: pages fetched of one host; 0: no limit.
     pub pages_per_host_max: u32,
     /// `PAGES_PER_DOMAIN_MAX`: pages fetched of one registrable domain; 0: no limit.
@@ -95,6 +97,7 @@ impl Default for FrontierSettings {
             links_per_page_max: 10_000,
             pages_max: 0,
             errors_max: 0,
+            bytes_max: 0,
             pages_per_host_max: 0,
             pages_per_domain_max: 0,
             bytes_per_domain_max: 0,

@@ -22,7 +22,7 @@ use argiope::{Config, CrawlUrl, DiskSink, Preparation, WriteError};
 use argiope::{Epoch, FileLength, FinishReason, ReloadError, State};
 use serde_json::{Value, json};
 
-use super::crawl::{Output, Pulled, RUNS, Run};
+use super::crawl::{Line, Output, Pulled, RUNS, Run};
 use super::many_seeds::each_seed;
 use super::random::{Case, NAMES, case, pick};
 use super::web::{Names, Outage};
@@ -146,6 +146,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "BYTES_PER_SECOND_MAX" => count(rng, &[0, 0, 0, 500, 20_000]),
         "CLOSESPIDER_PAGECOUNT" => count(rng, &[0, 0, 0, 7]),
         "CLOSESPIDER_ERRORCOUNT" => count(rng, &[0, 0, 0, 3]),
+        "CLOSESPIDER_BYTECOUNT" => count(rng, &[0, 0, 0, 1, 5_000]),
         "CLOSESPIDER_TIMEOUT" => seconds(rng, &[0.0, 0.0, 0.0, 20.0]),
         "PAGES_PER_HOST_MAX" => count(rng, &[0, 0, 3]),
         "PAGES_PER_DOMAIN_MAX" => count(rng, &[0, 0, 1, 5]),
@@ -312,6 +313,7 @@ impl DiskSink for FullNowAndThen {
 
 /// Settings that came later: each is drawn from numbers of its own, so that cases stay as they were.
 const DRAWN_APART: &[&str] = &[
+    "CLOSESPIDER_BYTECOUNT",
     "EXTRACT",
     "FRONTIER_MEMORY",
     "HOST_DOWN_EXCEPTIONS",
@@ -601,6 +603,7 @@ fn check(seed: u64) {
         FinishReason::Finished,
         FinishReason::PageCount,
         FinishReason::ErrorCount,
+        FinishReason::ByteCount,
         FinishReason::Timeout,
     ];
     assert!(
@@ -631,6 +634,7 @@ fn check(seed: u64) {
         .filter(|line| line.is_page() && line.is_final())
         .map(|line| line.url())
         .collect();
+    check_total(&lines, reason, &said, &reloads);
     let limits = values_of("PAGES_PER_DOMAIN_MAX");
     if let (Some(limit), false) = (limits.iter().max(), limits.contains(&0)) {
         let mut pages: BTreeMap<String, u64> = BTreeMap::new();
@@ -702,6 +706,37 @@ fn check_sizes(run: &Run, size_max: usize) {
             run.seed,
             bytes.len()
         );
+    }
+}
+
+/// Under `CLOSESPIDER_BYTECOUNT` a crawl ends when so many bytes were received, and not before.
+fn check_total(
+    lines: &[Line],
+    reason: FinishReason,
+    said: &BTreeMap<&'static str, Value>,
+    reloads: &[BTreeMap<&'static str, Value>],
+) {
+    let maps = std::iter::once(said).chain(reloads);
+    let limit_in = |map: &BTreeMap<&'static str, Value>| map.get("CLOSESPIDER_BYTECOUNT")?.as_u64();
+    let limits: Vec<u64> = maps.map(|map| limit_in(map).unwrap_or(0)).collect();
+    let received = lines
+        .iter()
+        .filter_map(|line| line.0["bytes_wire"].as_u64());
+    let received: u64 = received.sum();
+    let least = limits.iter().filter(|limit| **limit > 0).min();
+    let most = (!limits.contains(&0))
+        .then(|| limits.iter().max())
+        .flatten();
+    match reason {
+        FinishReason::ByteCount => assert!(
+            least.is_some_and(|least| received >= *least),
+            "{received} bytes were received under {limits:?}"
+        ),
+        FinishReason::Finished => assert!(
+            most.is_none_or(|most| received < *most),
+            "{received} bytes were received under {limits:?}, and it went on"
+        ),
+        _ => {}
     }
 }
 

@@ -61,6 +61,41 @@ fn page_count_limit_is_exact() {
 }
 
 #[test]
+fn a_crawl_ends_when_its_bytes_are_received_and_sends_little_beyond() {
+    let all = {
+        let (web, seeds) = web();
+        let run = plan(seeds).run(&web.shared());
+        bytes(&run)
+    };
+    for max in [1, all / 4, all / 2, all - 1] {
+        let (web, seeds) = web();
+        let web = web.shared();
+        let mut run = plan(seeds).set("CLOSESPIDER_BYTECOUNT", max).begin(&web);
+        assert_eq!(run.finish(), FinishReason::ByteCount);
+        run.check_manners();
+        let received = bytes(&run);
+        assert!(received >= max, "{received} of {max}");
+        // Before the size of replies is known a request to each host departs.
+        assert!(
+            received < max + all / 4,
+            "{received} of {max}, {all} in all"
+        );
+    }
+    let (web, seeds) = web();
+    let run = plan(seeds).set("CLOSESPIDER_BYTECOUNT", all + 1);
+    assert_eq!(bytes(&run.run(&web.shared())), all, "it is not reached");
+}
+
+/// Bytes of all replies.
+fn bytes(run: &Run) -> u64 {
+    let lines = run.lines();
+    lines
+        .iter()
+        .filter_map(|line| line.0["bytes_wire"].as_u64())
+        .sum()
+}
+
+#[test]
 fn pages_per_host_limit_is_exact() {
     let (web, seeds) = web();
     let web = web.shared();

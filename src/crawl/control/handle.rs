@@ -322,8 +322,9 @@ impl Handle {
     /// Changes a limit of the crawl from now on, in later runs, too, until [`Handle::withdraw_limit`]: it holds over the
     /// configuration, also over one that is [reloaded](Handle::reload). These limits can be changed:
     /// `CONCURRENT_REQUESTS`, `BYTES_PER_SECOND_MAX`, `CLOSESPIDER_PAGECOUNT`, `CLOSESPIDER_ERRORCOUNT`,
-    /// `CLOSESPIDER_TIMEOUT`, `PAGES_PER_HOST_MAX`, `PAGES_PER_DOMAIN_MAX` and `BYTES_PER_DOMAIN_MAX`, the last three only if the run began with
-    /// a value above 0, since nothing is counted otherwise.
+    /// `CLOSESPIDER_BYTECOUNT`, `CLOSESPIDER_TIMEOUT`, `PAGES_PER_HOST_MAX`, `PAGES_PER_DOMAIN_MAX` and
+    /// `BYTES_PER_DOMAIN_MAX`, the last three only if the run began with a value above 0, since nothing is counted
+    /// otherwise.
     ///
     /// While more requests are in flight than may be, none departs. A crawl that has reached a limit by then ends.
     ///

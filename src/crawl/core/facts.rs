@@ -66,6 +66,7 @@ impl<I: Io> Core<I> {
         let counts = Counts {
             pages: self.frontier.pages(),
             errors: stats.errors_earlier + stats.errors_final,
+            bytes: self.network.received(),
             active: nanos(self.control.active_time(self.now)),
             ..Counts::default()
         };
@@ -204,14 +205,16 @@ impl<I: Io> Core<I> {
                 "CLOSESPIDER_PAGECOUNT",
             ),
             (self.has_failed_too_often(), "CLOSESPIDER_ERRORCOUNT"),
+            (self.has_received_all(), "CLOSESPIDER_BYTECOUNT"),
             (is_over, "CLOSESPIDER_TIMEOUT"),
         ];
         for (_, name) in reached.iter().filter(|(is_reached, _)| *is_reached) {
             log::warn!(
-                "{name} is for all runs of the crawl, which has {} pages, {} errors and {:.0?} so far: raise \
-                 it to continue",
+                "{name} is for all runs of the crawl, which has {} pages, {} errors, {} bytes and {:.0?} so far: \
+                 raise it to continue",
                 counts.pages,
                 counts.errors,
+                counts.bytes,
                 Duration::from_nanos(counts.active)
             );
         }
@@ -224,6 +227,7 @@ impl<I: Io> Core<I> {
         self.frontier.restore_counts(name, counts);
         if name.is_empty() {
             self.output.stats_mut().errors_earlier = counts.errors;
+            self.network.restore_received(counts.bytes);
             let active = Duration::from_nanos(counts.active);
             self.control.count_earlier(active, &self.config);
             self.warn_of_limits(counts);

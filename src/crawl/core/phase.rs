@@ -52,6 +52,8 @@ impl<I: Io> Core<I> {
             FinishReason::PageCount
         } else if self.has_failed_too_often() {
             FinishReason::ErrorCount
+        } else if self.has_received_all() {
+            FinishReason::ByteCount
         } else if ends_at.is_some_and(|at| at <= self.now) {
             FinishReason::Timeout
         } else if self.control.source_error().is_some() {

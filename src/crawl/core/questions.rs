@@ -20,6 +20,7 @@ impl<I: Io> Core<I> {
             && self.output.takes_more()
             && !self.network.is_full()
             && self.is_within_rate()
+            && self.is_within_total()
             && !self.work.is_full()
             && !self.are_pages_full()
             // As many lanes may wait for names at once as may be in flight.
@@ -33,12 +34,24 @@ impl<I: Io> Core<I> {
             && !self.has_failed_too_often()
             && !self.are_pages_full()
             && self.is_within_rate()
+            && self.is_within_total()
     }
 
     /// Whether `BYTES_PER_SECOND_MAX` allows one more request.
     pub fn is_within_rate(&self) -> bool {
         self.network
             .allows_request(self.throttle.in_flight(), self.now)
+    }
+
+    /// Whether `CLOSESPIDER_BYTECOUNT` allows one more request.
+    pub fn is_within_total(&self) -> bool {
+        let most = self.frontier.settings().bytes_max;
+        (self.network).leaves_room(most, self.throttle.in_flight())
+    }
+
+    /// Whether `CLOSESPIDER_BYTECOUNT` is reached.
+    pub fn has_received_all(&self) -> bool {
+        !(self.network).leaves_room(self.frontier.settings().bytes_max, 0)
     }
 
     /// Whether the replies that are processed and the requests in flight are as many as may be in flight.

@@ -58,6 +58,11 @@ impl<I: Io> Core<I> {
                 "bytes",
                 "the replies take all of BYTES_PER_SECOND_MAX",
             ),
+            (
+                !self.is_within_total(),
+                "bytes_total",
+                "the replies in flight are expected to reach CLOSESPIDER_BYTECOUNT",
+            ),
         ];
         let causes = causes.into_iter().filter(|(applies, ..)| *applies);
         let causes = causes.map(|(_, cause, text)| json!({"cause": cause, "text": text}));

@@ -16,6 +16,8 @@ pub struct Rate {
     bytes: ByteRate,
     /// Bytes of a reply, as a moving average.
     usual: f64,
+    /// Bytes of all replies that have ended, in earlier runs of the crawl, too.
+    received: u64,
 }
 
 impl Rate {
@@ -24,7 +26,25 @@ impl Rate {
         Rate {
             bytes: ByteRate::new(per_second, UNSPENT_MAX),
             usual: USUAL,
+            received: 0,
         }
+    }
+
+    /// Bytes of all replies that have ended.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// So many bytes were received in earlier runs.
+    pub fn restore_received(&mut self, bytes: u64) {
+        self.received = self.received.saturating_add(bytes);
+    }
+
+    /// Whether another request may be sent beside those in flight, whose replies are expected to be usual ones, before
+    /// `most` bytes were received; 0: no limit. Without any in flight this is so until they were.
+    pub fn leaves_room(&self, most: u64, in_flight: usize) -> bool {
+        let expected = in_flight as f64 * self.usual;
+        most == 0 || (self.received as f64) + expected < most as f64
     }
 
     /// Changes the rate from now on. What was received beyond the earlier one is forgotten.
@@ -48,9 +68,8 @@ impl Rate {
 
     /// A reply has ended, after so many bytes.
     pub fn count_reply(&mut self, bytes: u64) {
-        if self.is_limited() {
-            self.usual += (bytes as f64 - self.usual) / AVERAGED;
-        }
+        self.received = self.received.saturating_add(bytes);
+        self.usual += (bytes as f64 - self.usual) / AVERAGED;
     }
 
     /// Whether more was received than the rate allows by now.
@@ -126,6 +145,27 @@ mod tests {
             !rate.allows_request(0, at(0)),
             "the bytes so far come first"
         );
+    }
+
+    #[test]
+    fn replies_in_flight_are_expected_to_take_what_is_left_of_the_total() {
+        let mut rate = Rate::new(0);
+        for _ in 0..200 {
+            rate.count_reply(1000);
+        }
+        assert_eq!(rate.received(), 200_000);
+        let most = |rate: &Rate, total| {
+            let in_flight = (0..100).filter(|count| rate.leaves_room(total, *count));
+            in_flight.max()
+        };
+        assert_eq!(most(&rate, 0), Some(99), "no limit");
+        assert_eq!(most(&rate, 205_500), Some(5));
+        assert_eq!(most(&rate, 200_001), Some(0));
+        assert_eq!(most(&rate, 200_000), None);
+        rate.restore_received(5_000);
+        assert_eq!(most(&rate, 205_500), Some(0));
+        rate.restore_received(u64::MAX);
+        assert_eq!(most(&rate, 205_500), None, "nor does it overflow");
     }
 
     #[test]

@@ -59,6 +59,21 @@ impl<I: Io> Network<I> {
         self.rate.count_reply(bytes);
     }
 
+    /// Bytes of all replies that have ended, in earlier runs of the crawl, too.
+    pub fn received(&self) -> u64 {
+        self.rate.received()
+    }
+
+    /// So many bytes were received in earlier runs.
+    pub fn restore_received(&mut self, bytes: u64) {
+        self.rate.restore_received(bytes);
+    }
+
+    /// Whether another request may be sent beside those in flight, by `CLOSESPIDER_BYTECOUNT`.
+    pub fn leaves_room(&self, most: u64, in_flight: usize) -> bool {
+        self.rate.leaves_room(most, in_flight)
+    }
+
     /// Whether another request may be sent, by `BYTES_PER_SECOND_MAX`.
     pub fn allows_request(&self, in_flight: usize, now: Instant) -> bool {
         self.rate.allows_request(in_flight, now)

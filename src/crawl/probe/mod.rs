@@ -451,6 +451,7 @@ fn disable_crawl_policies(config: &mut Config, settings: &ProbeSettings) {
     frontier.retry_times = 0;
     frontier.pages_max = 0;
     frontier.errors_max = 0;
+    frontier.bytes_max = 0;
     frontier.pages_per_host_max = 0;
     frontier.pages_per_domain_max = 0;
     frontier.bytes_per_domain_max = 0;

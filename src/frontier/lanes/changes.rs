@@ -64,6 +64,7 @@ impl Frontier {
         own.path_repeat_limit = new.path_repeat_limit;
         own.pages_max = new.pages_max;
         own.errors_max = new.errors_max;
+        own.bytes_max = new.bytes_max;
         own.pages_per_host_max = new.pages_per_host_max;
         own.pages_per_domain_max = new.pages_per_domain_max;
         own.bytes_per_domain_max = new.bytes_per_domain_max;

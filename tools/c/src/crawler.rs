@@ -388,6 +388,7 @@ fn named(reason: FinishReason) -> &'static CStr {
         FinishReason::PageCount => c"closespider_pagecount",
         FinishReason::Timeout => c"closespider_timeout",
         FinishReason::ErrorCount => c"closespider_errorcount",
+        FinishReason::ByteCount => c"closespider_bytecount",
         FinishReason::SourceFailed => c"source_failed",
         FinishReason::SinkFailed => c"sink_failed",
         FinishReason::BlockedAddress => c"blocked_address",
