@@ -5,7 +5,7 @@ pub use crate::crawl::config::{
     BackEnd, Preset, Problem, Setting, SettingSource, SettingValue, presets, settings as all, span,
 };
 #[doc(hidden)]
-pub use crate::crawl::config::{PUBLIC_HOSTS_MAX, PublicHosts};
+pub use crate::crawl::config::{HostsBound, Lack, PublicHosts};
 #[doc(inline)]
 pub use crate::frontier::settings::Follow;
 #[doc(inline)]

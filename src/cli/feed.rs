@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use argiope::settings::{PUBLIC_HOSTS_MAX, PublicHosts};
+use argiope::settings::{HostsBound, Lack, PublicHosts};
 use argiope::{AdmitError, Config, CrawlUrl, Handle, Request, SubmitError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -411,8 +411,8 @@ pub struct FeedOf {
 
 /// Submits seeds from a separate thread until they end.
 ///
-/// The first seeds are checked before anything is sent: a crawl of more than [`PUBLIC_HOSTS_MAX`] public
-/// hosts without a contact does not start. If seeds arrive slowly through a pipe, the crawl ends at
+/// The first seeds are checked before anything is sent: a crawl of more public hosts than its [`HostsBound`] does not
+/// start. If seeds arrive slowly through a pipe, the crawl ends at
 /// the first host above the limit.
 ///
 /// A file that cannot be read to its end is reported, and the next one is read.
@@ -449,7 +449,7 @@ pub fn feed(
         match seeds.step() {
             Ok(Step::Seed(seed)) => match CrawlUrl::parse(&seed.request.url) {
                 Ok(url) if public.admits(&url) => first.push_back(seed),
-                Ok(_) => return Err(no_contact().into()),
+                Ok(_) => return Err(too_many(&public).into()),
                 Err(error) => seeds.reject(&seed, &AdmitError::Url(error)),
             },
             Ok(Step::Nothing) => {}
@@ -527,7 +527,7 @@ pub fn feed(
                     },
                 };
                 if !admits(&mut public, &request) {
-                    fail(no_contact().0);
+                    fail(too_many(&public).0);
                     held.push_front(Seed {
                         request,
                         line,
@@ -588,10 +588,18 @@ fn admits(public: &mut PublicHosts, request: &Request) -> bool {
     !public.counts() || CrawlUrl::parse(&request.url).map_or(true, |url| public.admits(&url))
 }
 
-/// The error of a crawl of too many public hosts without a contact.
-fn no_contact() -> Usage {
-    Usage(format!(
-        "a crawl of more than {PUBLIC_HOSTS_MAX} public hosts needs a contact; \
-         add --contact with your URL or mail address for site operators"
-    ))
+/// The error of a crawl of too many public hosts.
+fn too_many(public: &PublicHosts) -> Usage {
+    let bound = public.bound().expect("hosts are refused at a bound");
+    let HostsBound { most, .. } = bound;
+    Usage(match bound.lack {
+        Lack::Contact => format!(
+            "a crawl of more than {most} public hosts needs a contact; \
+             add --contact with your URL or mail address for site operators"
+        ),
+        Lack::Robots => format!(
+            "--ignore-robots: the seeds have more than {most} public hosts; {}",
+            bound.remedy()
+        ),
+    })
 }

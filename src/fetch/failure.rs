@@ -200,7 +200,8 @@ pub enum FailureKind {
     ///
     /// The [name](crate::Filtered::as_str) of the filter; `excluded_address`: the host has an address
     /// in `EXCLUDE`; `over_quota`: the request costs more than its whole quota; `no_contact`: the host
-    /// is a public one beyond the tenth, and `CONTACT` is not set.
+    /// is a public one beyond the tenth, and `CONTACT` is not set; `robots_ignored`: it is one beyond
+    /// `ROBOTSTXT_IGNORED_HOSTS_MAX`, and robots.txt is not obeyed.
     Filtered,
     /// The request was cancelled.
     ///
@@ -373,6 +374,7 @@ impl FailureKind {
                 "max_sitemaps_per_host",
                 "over_quota",
                 "no_contact",
+                "robots_ignored",
             ],
             FailureKind::Cancelled => &["stopped", "outcome_unknown", "asked", "by_sink"],
             FailureKind::Internal => &["panic"],

@@ -44,6 +44,12 @@ const LEFT_OUT: [(&str, &str); 15] = [
     ("IO", "there is one simulated back end"),
     ("CA_FILE", "there is no TLS"),
     ("PROXY", "there is none"),
+    ("PROXY_HTTPS", "there is none"),
+    ("NO_PROXY", "there is none"),
+    (
+        "ROBOTSTXT_IGNORED_HOSTS_MAX",
+        "the names of all hosts are reserved, not public",
+    ),
     ("THROTTLING_MANAGER", "none is registered"),
     ("THROTTLING_SCOPE_MANAGER", "none is registered"),
     (

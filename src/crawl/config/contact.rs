@@ -1,4 +1,4 @@
-//! Bounds the number of public hosts that a crawl without a contact fetches from.
+//! Bounds the number of public hosts that a crawl fetches from without a contact, or without their robots.txt.
 //!
 //! A host is classified by its name when its URL is read, so that a long list of seeds is rejected at
 //! once. With private networks allowed and private name servers set, a name may be public or private:
@@ -12,20 +12,82 @@ use crate::base::address::is_global;
 use crate::fetch::resolver::Override;
 use crate::wire::url::{CrawlUrl, Host};
 
-/// The public hosts of a crawl. Counted only if no contact is given.
+/// The public hosts of a crawl. Counted only if there is a reason for the bound.
 #[derive(Debug)]
 pub struct PublicHosts {
-    counts: bool,
+    bound: Option<HostsBound>,
     /// Whether a name counts as public only if its address is public.
     by_address: bool,
     fixed: Vec<Override>,
-    /// At most [`PUBLIC_HOSTS_MAX`].
+    /// At most as many as the bound.
     admitted: BTreeSet<Box<str>>,
     has_refused: bool,
 }
 
 /// Number of public hosts allowed without a contact.
-pub const PUBLIC_HOSTS_MAX: usize = 10;
+const PUBLIC_HOSTS_MAX: usize = 10;
+
+/// Why a crawl may fetch from some public hosts only, and from how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostsBound {
+    /// The most hosts.
+    pub most: usize,
+    /// What the crawl lacks.
+    pub lack: Lack,
+}
+
+/// What a crawl lacks to fetch from many public hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// A contact.
+    Contact,
+    /// Consent of the hosts: robots.txt is not obeyed, and `ROBOTSTXT_IGNORED_HOSTS_MAX` is set.
+    Robots,
+}
+
+impl HostsBound {
+    /// The lowest bound of a configuration, if it has one.
+    fn of(config: &Config) -> Option<Self> {
+        let bound = |most, lack| HostsBound { most, lack };
+        let contact = (!config.names_a_contact()).then_some(bound(PUBLIC_HOSTS_MAX, Lack::Contact));
+        let most = config.robots_ignored_hosts_max;
+        let is_bounded = !config.frontier.robots_obey && most > 0;
+        let robots = is_bounded.then_some(bound(most, Lack::Robots));
+        contact
+            .into_iter()
+            .chain(robots)
+            .min_by_key(|bound| bound.most)
+    }
+
+    /// What a crawl of many public hosts lacks.
+    pub const fn lacks(self) -> &'static str {
+        match self.lack {
+            Lack::Contact => "no contact",
+            Lack::Robots => "obeys no robots.txt",
+        }
+    }
+
+    /// What lifts the bound.
+    pub const fn remedy(self) -> &'static str {
+        match self.lack {
+            Lack::Contact => {
+                "add --contact (CONTACT) with your URL or mail address for site operators"
+            }
+            Lack::Robots => {
+                "leave out --ignore-robots, or, if the operators of all these hosts agree, confirm it with \
+                 --ignore-robots-everywhere (ROBOTSTXT_IGNORED_HOSTS_MAX=0)"
+            }
+        }
+    }
+
+    /// The code of a request to a host beyond the bound.
+    pub(crate) const fn code(self) -> &'static str {
+        match self.lack {
+            Lack::Contact => "no_contact",
+            Lack::Robots => "robots_ignored",
+        }
+    }
+}
 
 impl PublicHosts {
     /// An empty set, with the rules of this configuration.
@@ -37,7 +99,7 @@ impl PublicHosts {
                 .all(|server| !is_global(server.ip()));
         let fixed = config.resolve.iter().filter_map(|text| text.parse().ok());
         PublicHosts {
-            counts: !config.names_a_contact(),
+            bound: HostsBound::of(config),
             by_address: private_servers && !config.allow_net.is_empty(),
             fixed: fixed.collect(),
             admitted: BTreeSet::new(),
@@ -50,19 +112,24 @@ impl PublicHosts {
         !std::mem::replace(&mut self.has_refused, true)
     }
 
-    /// Whether hosts are counted: true if no contact is given.
+    /// Why hosts are counted; `None` if they are not.
+    pub fn bound(&self) -> Option<HostsBound> {
+        self.bound
+    }
+
+    /// Whether hosts are counted.
     pub fn counts(&self) -> bool {
-        self.counts
+        self.bound.is_some()
     }
 
     /// Whether hosts are counted by name when their URLs are read.
     pub fn counts_names(&self) -> bool {
-        self.counts && !self.by_address
+        self.counts() && !self.by_address
     }
 
     /// Whether the host of a URL is allowed. A public host is added to the set; false if the set is full.
     pub fn admits(&mut self, url: &CrawlUrl) -> bool {
-        if !self.counts || self.admitted.contains(url.host_str()) {
+        if !self.counts() || self.admitted.contains(url.host_str()) {
             return true;
         }
         let is_public = match url.host() {
@@ -76,7 +143,7 @@ impl PublicHosts {
 
     /// Whether a host with this address is counted.
     pub(crate) fn counts_at(&self, address: IpAddr) -> bool {
-        self.counts && self.by_address && is_global(address)
+        self.counts() && self.by_address && is_global(address)
     }
 
     /// Whether a host with this address is allowed; see [`PublicHosts::admits`].
@@ -85,7 +152,8 @@ impl PublicHosts {
     }
 
     fn admits_one(&mut self, host: &str) -> bool {
-        let has_room = self.admitted.len() < PUBLIC_HOSTS_MAX;
+        let most = self.bound.map_or(usize::MAX, |bound| bound.most);
+        let has_room = self.admitted.len() < most;
         if has_room {
             self.admitted.insert(host.into());
         }
@@ -154,6 +222,32 @@ mod tests {
             assert_eq!(hosts.admits_at(&name, public), n < 10, "{n}");
         }
         assert!(hosts.admits_at("h3.example.com", public));
+    }
+
+    #[test]
+    fn hosts_without_their_robots_txt_are_bounded_by_a_setting() {
+        let check = |settings: &[(&str, &str)], lack: Option<Lack>, most: usize| {
+            let mut config = Config::default();
+            for (name, value) in settings {
+                config = config.with(name, *value).expect("it is valid");
+            }
+            let mut hosts = PublicHosts::new(&config);
+            assert_eq!(hosts.bound().map(|bound| bound.lack), lack, "{settings:?}");
+            let urls = (0..20).map(|n| format!("http://h{n}.example.com/"));
+            let admitted = urls.filter(|url| admits(&mut hosts, url)).count();
+            assert_eq!(admitted, most, "{settings:?}");
+            assert!(admits(&mut hosts, "http://a.test/"), "it is not public");
+        };
+        let contact = ("CONTACT", "me@example.org");
+        let ignored = ("ROBOTSTXT_OBEY", "false");
+        let max = |most| ("ROBOTSTXT_IGNORED_HOSTS_MAX", most);
+        check(&[contact, ignored], None, 20);
+        check(&[contact, ignored, max("0")], None, 20);
+        check(&[contact, ignored, max("3")], Some(Lack::Robots), 3);
+        check(&[contact, max("3")], None, 20);
+        check(&[ignored, max("3")], Some(Lack::Robots), 3);
+        check(&[ignored, max("10")], Some(Lack::Contact), 10);
+        check(&[ignored, max("15")], Some(Lack::Contact), 10);
     }
 
     #[test]

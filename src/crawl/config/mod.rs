@@ -24,7 +24,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub(in crate::crawl) use self::changes::Change;
-pub use self::contact::{PUBLIC_HOSTS_MAX, PublicHosts};
+pub use self::contact::{HostsBound, Lack, PublicHosts};
 pub use self::error::{ConfigError, Problem, SettingSource};
 pub use self::net::EVERY_ORIGIN;
 pub(in crate::crawl) use self::order::ScopeOrder;
@@ -98,6 +98,8 @@ pub struct Config {
     pub(crate) tls_sessions_memory: u64,
     /// `CONTACT`: URL or mail address of the crawl's operator. `fetch.user_agent` includes it.
     pub(crate) contact: Option<String>,
+    /// `ROBOTSTXT_IGNORED_HOSTS_MAX`: most public hosts without `ROBOTSTXT_OBEY`; 0: no limit.
+    pub(crate) robots_ignored_hosts_max: usize,
     /// `BUFFERED_BODIES_MAX`: bytes of all bodies in memory; at the bound, reading pauses.
     pub(crate) buffered_bodies_max: u64,
     /// `BYTES_PER_SECOND_MAX`: bytes received per second; 0: no limit.
@@ -213,6 +215,7 @@ impl Default for Config {
             insecure: false,
             tls_sessions_memory: 512 << 20,
             contact: None,
+            robots_ignored_hosts_max: 0,
             // 50 bodies of the largest size, or 100 000 of the usual size.
             buffered_bodies_max: 512 * 1024 * 1024,
             bytes_per_second_max: 0,

@@ -238,6 +238,8 @@ static TABLE: &[Setting] = &[
         "cookies set by replies are stored, and sent with later requests"),
     row!("ROBOTSTXT_OBEY", Flag, frontier.robots_obey,
         "robots.txt is obeyed"),
+    row!("ROBOTSTXT_IGNORED_HOSTS_MAX", Whole<usize, 0>, robots_ignored_hosts_max,
+        "without ROBOTSTXT_OBEY, maximum public hosts that get requests; 0: no limit. --ignore-robots sets it to 10"),
     row!("ROBOTSTXT_USER_AGENT", Maybe<Token>, given.robots_agent,
         "product token matched in robots.txt; unset: that of USER_AGENT"),
     row!("ROBOTSTXT_CACHE_TIME", Timeout, frontier.robots_lifetime,

@@ -271,7 +271,7 @@ impl<I: Io> Core<I> {
         target.as_str().len() <= settings.url_length_limit
             && !filter::excludes(settings, target)
             && !self.frontier.excluded().exclude_host(target.host_str())
-            && self.requests.check_contact(target).is_ok()
+            && self.requests.check_public(target).is_ok()
     }
 
     /// The Retry-After of a redirect (RFC 9110, section 10.2.3), at most `REDIRECT_MAX_DELAY`. It

@@ -46,7 +46,7 @@ impl<I: Io> Core<I> {
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.
     pub fn release_later(&mut self, job: Job) {
-        if let Err(failure) = self.requests.check_contact(&job.url) {
+        if let Err(failure) = self.requests.check_public(&job.url) {
             return self.work.end(job, Vec::new(), failure);
         }
         let control = &self.control;

@@ -113,7 +113,7 @@ impl<I: Io> Core<I> {
         }
         if !is_proxy && self.requests.counts_at(first) {
             let host = self.frontier.origin_host(lane);
-            if let Err(failure) = self.requests.check_contact_at(host, first) {
+            if let Err(failure) = self.requests.check_public_at(host, first) {
                 self.end_front(lane, ticket, failure, false);
                 return Resolved::Later;
             }

@@ -1,4 +1,4 @@
-//! Heads of requests on the wire, and the hosts that are allowed without a contact.
+//! Heads of requests on the wire, and the hosts that are allowed without a contact or without robots.txt.
 
 pub mod credentials;
 
@@ -11,7 +11,7 @@ use crate::base::secret::Secret;
 use crate::base::time::Instant;
 #[cfg(feature = "cookies")]
 use crate::base::time::Wall;
-use crate::crawl::config::{Config, PUBLIC_HOSTS_MAX, PublicHosts};
+use crate::crawl::config::{Config, HostsBound, PublicHosts};
 use crate::crawl::requests::credentials::Credentials;
 #[cfg(feature = "cookies")]
 use crate::fetch::cookies::Jar;
@@ -28,7 +28,7 @@ use crate::wire::proxy::Proxy;
 use crate::wire::robots;
 use crate::wire::url::CrawlUrl;
 
-/// Header fields of all requests, cookies, and the public hosts allowed without a contact.
+/// Header fields of all requests, cookies, and the public hosts allowed without a contact or without robots.txt.
 pub struct Requests {
     config: Arc<Config>,
     credentials: Credentials,
@@ -159,45 +159,42 @@ impl Requests {
         jar.is_some_and(|jar| jar.restore(saved, elapsed, wall, now))
     }
 
-    /// Checks whether a URL's host is allowed: it is not public, a contact is given, or it is among the
-    /// first public hosts. The error is the failure of the request.
-    pub fn check_contact(&mut self, url: &CrawlUrl) -> Result<(), Failure> {
-        match self.public_hosts.admits(url) {
-            true => Ok(()),
-            false => Err(self.no_contact(url.host_str())),
+    /// Checks whether a URL's host is allowed: it is not public, hosts are not bounded, or it is among the first public
+    /// hosts. The error is the failure of the request.
+    pub fn check_public(&mut self, url: &CrawlUrl) -> Result<(), Failure> {
+        let is_admitted = self.public_hosts.admits(url);
+        match self.public_hosts.bound().filter(|_| !is_admitted) {
+            None => Ok(()),
+            Some(bound) => Err(self.beyond(bound, url.host_str())),
         }
     }
 
     /// The same of a host that has this address.
-    pub fn check_contact_at(&mut self, host: &str, address: IpAddr) -> Result<(), Failure> {
-        match self.public_hosts.admits_at(host, address) {
-            true => Ok(()),
-            false => Err(self.no_contact(host)),
+    pub fn check_public_at(&mut self, host: &str, address: IpAddr) -> Result<(), Failure> {
+        let is_admitted = self.public_hosts.admits_at(host, address);
+        match self.public_hosts.bound().filter(|_| !is_admitted) {
+            None => Ok(()),
+            Some(bound) => Err(self.beyond(bound, host)),
         }
     }
 
-    /// Whether [`Requests::check_contact_at`] counts this address.
+    /// Whether [`Requests::check_public_at`] counts this address.
     pub fn counts_at(&self, address: IpAddr) -> bool {
         self.public_hosts.counts_at(address)
     }
 
-    /// The failure of a request to a host above the limit without a contact. Logs the first such host.
-    fn no_contact(&mut self, host: &str) -> Failure {
+    /// The failure of a request to a host beyond the bound. Logs the first such host.
+    fn beyond(&mut self, bound: HostsBound, host: &str) -> Failure {
+        let (code, most) = (bound.code(), bound.most);
+        let (lacks, remedy) = (bound.lacks(), bound.remedy());
         if self.public_hosts.is_first_refusal() {
             log::warn!(
-                "the crawl has more than {PUBLIC_HOSTS_MAX} public hosts and no contact: {host} and \
-                 further ones are filtered (filtered.no_contact); to fetch them, add --contact with your \
-                 URL or mail address for site operators"
+                "the crawl has more than {most} public hosts and {lacks}: {host} and further ones are filtered \
+                 (filtered.{code}); to fetch them, {remedy}"
             );
         }
-        Failure::new(
-            FailureKind::Filtered,
-            "no_contact",
-            format!(
-                "{host} exceeds the {PUBLIC_HOSTS_MAX} public hosts allowed without a contact; set one \
-                 with --contact (CONTACT)"
-            ),
-        )
+        let detail = format!("{host} is beyond the first {most} public hosts; {remedy}");
+        Failure::new(FailureKind::Filtered, code, detail)
     }
 }
 
