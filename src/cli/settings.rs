@@ -307,7 +307,7 @@ fn as_table(config: &Config) -> String {
 fn shown(config: &Config, setting: &Setting) -> Value {
     let value = value_of(config, setting);
     match value.as_str().map(str::parse::<Proxy>) {
-        Some(Ok(proxy)) if setting.name == "PROXY" => proxy.to_shown_url().into(),
+        Some(Ok(proxy)) if PROXIES.contains(&setting.name) => proxy.to_shown_url().into(),
         _ => value,
     }
 }
@@ -426,6 +426,9 @@ fn cut(text: &str) -> String {
         false => text.to_owned(),
     }
 }
+
+/// Settings whose value may have a password.
+const PROXIES: [&str; 2] = ["PROXY", "PROXY_HTTPS"];
 
 /// Maximum characters of a value in the table.
 const CELL_MAX: usize = 24;

@@ -92,10 +92,10 @@ pub struct Frontier {
     /// Changes that the throttle has not applied yet, in order.
     changes: Vec<LaneChange>,
     secret: Secret,
-    /// Lanes whose requests name a route of their own, other than the settings' proxy.
+    /// Lanes whose requests name a route of their own, other than the settings'.
     routes: HashMap<LaneId, LaneRoute, Secret>,
-    /// The host of the settings' proxy, once a lane goes through it.
-    proxy_host: Option<HostId>,
+    /// The hosts of the settings' proxies of http and of https URLs, once a lane goes through them.
+    proxy_hosts: [Option<HostId>; 2],
     /// The Crawl-delay that each lane already has as one of its scopes.
     crawl_delays: HashMap<LaneId, Duration, Secret>,
     /// Crawl-delays of hosts that an earlier run of the crawl found.
@@ -244,7 +244,7 @@ impl Frontier {
             changes: Vec::new(),
             secret: *secret,
             routes: HashMap::with_hasher(*secret),
-            proxy_host: None,
+            proxy_hosts: [None; 2],
             crawl_delays: HashMap::with_hasher(*secret),
             earlier_crawl_delays: NamedValues::new(),
             origins: Origins::new(secret),

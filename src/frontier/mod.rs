@@ -23,6 +23,7 @@ pub mod robots;
 pub mod saved_counts;
 pub mod saved_hosts;
 mod saved_robots;
+pub mod proxies;
 pub mod settings;
 
 pub use lanes::{

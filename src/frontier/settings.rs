@@ -1,11 +1,10 @@
 //! Settings of the frontier: what is fetched and what is filtered.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use regex::Regex;
 
-use crate::wire::proxy::Proxy;
+use super::proxies::Proxies;
 
 /// Filters, limits and habits of the frontier.
 #[derive(Clone, Debug)]
@@ -80,8 +79,8 @@ pub struct FrontierSettings {
     pub sitemaps_per_host_max: u32,
     /// `HOST_…`: when a host that does not answer is held, and when it is given up.
     pub hosts: HostPolicy,
-    /// `PROXY`: the proxy of every request that sets none itself.
-    pub proxy: Option<Arc<Proxy>>,
+    /// `PROXY`, `PROXY_HTTPS` and `NO_PROXY`: the proxies of requests that name none.
+    pub proxies: Proxies,
     /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs;
     /// `utm_*` patterns.
     pub drop_parameters: Vec<String>,
@@ -133,7 +132,7 @@ impl Default for FrontierSettings {
             // Fifty million URLs.
             sitemaps_per_host_max: 1000,
             hosts: HostPolicy::default(),
-            proxy: None,
+            proxies: Proxies::default(),
             drop_parameters: Vec::new(),
         }
     }

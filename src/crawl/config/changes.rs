@@ -127,7 +127,7 @@ fn shortened(value: Value) -> Value {
 }
 
 /// Settings that may have a secret.
-const SECRET: [&str; 2] = ["PROXY", "DEFAULT_REQUEST_HEADERS"];
+const SECRET: [&str; 3] = ["PROXY", "PROXY_HTTPS", "DEFAULT_REQUEST_HEADERS"];
 
 /// Bytes of a value that are shown.
 const SHOWN_MAX: usize = 64 << 10;

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::error::Problem;
 use super::form::{Form, items, text, wrong};
 use crate::base::address::Network;
-use crate::wire::proxy::{Proxy, ProxyError};
+use crate::frontier::proxies::{Direct, NotDirect};
+use crate::wire::proxy::{Proxy, ProxyError, Route};
 use crate::wire::url::CrawlUrl;
 
 /// Text that is sent unchanged as the value of a header.
@@ -268,6 +269,55 @@ impl Form for ProxyForm {
 
     fn write(of: &Arc<Proxy>) -> Value {
         of.to_url().into()
+    }
+}
+
+/// A proxy, or none.
+pub(super) struct RouteForm;
+
+impl Form for RouteForm {
+    type Of = Route;
+    const KIND: &'static str = "as PROXY, or direct";
+
+    fn read(value: &Value) -> Result<Route, Problem> {
+        // As above.
+        text(value)?.parse().map_err(|error: ProxyError| {
+            Problem::new(
+                format!("invalid proxy: {error}"),
+                "write http://host:port, socks5://user:password@host:port or direct",
+            )
+        })
+    }
+
+    fn write(of: &Route) -> Value {
+        of.to_text().into()
+    }
+}
+
+/// Hosts that are asked without a proxy.
+pub(super) struct DirectHosts;
+
+impl Form for DirectHosts {
+    type Of = Vec<Direct>;
+    const KIND: &'static str = "list of hosts, addresses, CIDRs, *";
+
+    fn read(value: &Value) -> Result<Vec<Direct>, Problem> {
+        let entries = Words::read(value)?.into_iter();
+        entries
+            .map(|entry| {
+                entry.parse().map_err(|NotDirect| {
+                    wrong(
+                        &entry.as_str().into(),
+                        "no host without a proxy",
+                        "give example.com, 192.0.2.1, 10.0.0.0/8 or *, without scheme and port",
+                    )
+                })
+            })
+            .collect()
+    }
+
+    fn write(of: &Vec<Direct>) -> Value {
+        of.iter().map(ToString::to_string).collect()
     }
 }
 

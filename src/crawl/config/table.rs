@@ -8,8 +8,8 @@ use super::choices::{
 use super::error::{Problem, nearest};
 use super::form::Form;
 use super::net::{
-    Agent, Contact, Exclusions, FieldNames, File, Headers, Nets, Origins, Overrides, ProxyForm,
-    Servers, Token, Words,
+    Agent, Contact, DirectHosts, Exclusions, FieldNames, File, Headers, Nets, Origins, Overrides,
+    ProxyForm, RouteForm, Servers, Token, Words,
 };
 use super::quantity::{
     AboveOne, AboveZero, BelowOne, Bytes, Concurrency, Delay, Failures, GzipLevel, Limit,
@@ -349,8 +349,12 @@ static TABLE: &[Setting] = &[
     row!("INSECURE", Flag, insecure,
         "certificates are not verified"),
     // Names and machine.
-    row!("PROXY", Maybe<ProxyForm>, frontier.proxy,
+    row!("PROXY", Maybe<ProxyForm>, frontier.proxies.usual,
         "proxy of requests that do not name one"),
+    row!("PROXY_HTTPS", Maybe<RouteForm>, frontier.proxies.https,
+        "the same of https URLs, or direct; unset: that of PROXY"),
+    row!("NO_PROXY", DirectHosts, frontier.proxies.except,
+        "hosts with their subdomains, addresses and CIDRs that are asked without PROXY and PROXY_HTTPS; *: all"),
     row!("DNS_SERVERS", Servers, dns_servers,
         "name servers instead of the system's"),
     row!("RESOLVE", Overrides, resolve,

@@ -118,7 +118,11 @@ impl<I: Io> Core<I> {
         use crate::wire::proxy::Route;
         match job.route() {
             Some(route) => matches!(route, Route::Proxy(_)),
-            None => self.frontier.settings().proxy.is_some(),
+            None => {
+                let proxies = &self.frontier.settings().proxies;
+                let (is_https, host) = (job.url.is_https(), job.url.host_str());
+                proxies.of(is_https, host).is_some()
+            }
         }
     }
 }

@@ -93,7 +93,7 @@ impl<I: Io> Core<I> {
             "exclude_nets": config.exclude_nets,
             "exclude_hosts": config.frontier.exclude_hosts,
             "excluded": self.frontier.excluded().texts(),
-            "proxied": frontier.proxy.is_some(),
+            "proxied": !frontier.proxies.are_none(),
         })
     }
 }

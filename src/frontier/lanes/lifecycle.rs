@@ -46,7 +46,9 @@ pub struct NewLane {
 impl Frontier {
     /// Looks up the origin and route of a request.
     pub fn lane_query<'a>(&mut self, job: &'a Job) -> LaneQuery<'a> {
-        let route = job.route().filter(|route| !self.is_default_route(route));
+        let route = job
+            .route()
+            .filter(|route| !self.is_default_route(route, &job.url));
         let host = self.hosts.host(job.url.host_str());
         let (origin, is_new) = self.origins.origin(&job.url, host, route);
         if is_new {

@@ -22,25 +22,36 @@ impl Frontier {
     /// The proxy of a lane's requests; `None` if they go directly.
     pub fn proxy_of(&self, lane: LaneId) -> Option<&Arc<Proxy>> {
         match self.routes.get(&lane).map(|own| &own.route) {
-            None => self.settings.proxy.as_ref(),
+            None => self.usual_proxy_of(lane),
             Some(Route::Direct) => None,
             Some(Route::Proxy(proxy)) => Some(proxy),
         }
     }
 
+    /// The proxy of a lane's requests by the settings.
+    fn usual_proxy_of(&self, lane: LaneId) -> Option<&Arc<Proxy>> {
+        let proxies = &self.settings.proxies;
+        if proxies.are_none() {
+            return None;
+        }
+        let (is_https, host, _) = self.address_of(lane);
+        proxies.of(is_https, host)
+    }
+
     /// Stores the route of a new lane, and the host of its proxy.
     pub(super) fn set_route(&mut self, lane: LaneId, route: Option<Route>) {
         let proxy = match &route {
-            None => self.settings.proxy.as_ref(),
+            None => self.usual_proxy_of(lane),
             Some(Route::Direct) => None,
             Some(Route::Proxy(proxy)) => Some(proxy),
         };
         let proxy = proxy.map(Arc::clone);
         let Some(route) = route else {
+            let of_scheme = usize::from(self.address_of(lane).0);
             if let Some(proxy) = proxy
-                && self.proxy_host.is_none()
+                && self.proxy_hosts[of_scheme].is_none()
             {
-                self.proxy_host = Some(self.hold_host(proxy.host()));
+                self.proxy_hosts[of_scheme] = Some(self.hold_host(proxy.host()));
             }
             return;
         };
@@ -68,11 +79,12 @@ impl Frontier {
         host
     }
 
-    /// Returns whether requests without a route of their own take this one.
-    pub(super) fn is_default_route(&self, route: &Route) -> bool {
-        match (route, &self.settings.proxy) {
-            (Route::Direct, proxy) => proxy.is_none(),
-            (Route::Proxy(own), proxy) => proxy.as_ref() == Some(own),
+    /// Returns whether requests for a URL without a route of their own take this one.
+    pub(super) fn is_default_route(&self, route: &Route, url: &CrawlUrl) -> bool {
+        let usual = (self.settings.proxies).of(url.is_https(), url.host_str());
+        match route {
+            Route::Direct => usual.is_none(),
+            Route::Proxy(own) => usual == Some(own),
         }
     }
 
@@ -104,7 +116,10 @@ impl Frontier {
     /// Host of a lane's proxy.
     pub(super) fn proxy_host_of(&self, lane: LaneId) -> Option<HostId> {
         match self.routes.get(&lane) {
-            None => self.proxy_host,
+            None => {
+                self.usual_proxy_of(lane)?;
+                self.proxy_hosts[usize::from(self.address_of(lane).0)]
+            }
             Some(own) => own.proxy_host,
         }
     }

@@ -10,6 +10,7 @@ use super::*;
 use crate::base::ids::{ScopeId, ScopeSet};
 use crate::base::secret::Secret;
 use crate::frontier::offers::{Admission, LateAnswer, Offer, OfferId};
+use crate::frontier::proxies::Proxies;
 use crate::wire::proxy::{Proxy, Route};
 use crate::wire::robots::Robots as RobotsFile;
 
@@ -556,12 +557,61 @@ fn lanes_of_one_origin_are_distinguished_by_their_scopes() {
     assert!(bench.frontier.lane_of.is_empty());
 }
 
+/// The proxy of all requests.
+fn of_all(proxy: Proxy) -> Proxies {
+    Proxies {
+        usual: Some(Arc::new(proxy)),
+        ..Proxies::default()
+    }
+}
+
+#[test]
+fn the_proxy_of_a_lane_is_chosen_by_scheme_and_host() {
+    let proxies = Proxies {
+        https: Some(Route::Proxy(Arc::new(
+            "http://other.test:3129".parse().expect("a proxy"),
+        ))),
+        except: vec!["direct.test".parse().expect("a host")],
+        ..of_all("http://usual.test:3128".parse().expect("a proxy"))
+    };
+    let mut bench = Bench::new(FrontierSettings {
+        proxies,
+        ..FrontierSettings::default()
+    });
+    for (url, host, port) in [
+        ("http://a.test/", "usual.test", 3128),
+        ("https://a.test/", "other.test", 3129),
+        ("http://direct.test/", "direct.test", 80),
+        ("https://www.direct.test/", "www.direct.test", 443),
+    ] {
+        let lane = bench.lane(url, None);
+        let found = bench.frontier.host_and_port(lane);
+        assert_eq!(found, (host, port), "{url}");
+        // A failure to connect is that of the proxy, or else of the host.
+        for _ in 0..5 {
+            bench.frontier.host_failed(lane, Instant::START);
+        }
+        assert!(
+            !bench.frontier.released(lane, Instant::START),
+            "{url}: {host} is held"
+        );
+    }
+    // Each of them was held by itself.
+    assert_eq!(bench.frontier.hosts_held(Instant::START).0, 4);
+    let direct = bench.lane("http://direct.test/2", Some(Route::Direct));
+    assert_eq!(
+        direct,
+        bench.lane("http://direct.test/3", None),
+        "the same route"
+    );
+}
+
 #[test]
 fn requests_by_another_proxy_have_their_own_lane() {
     let usual: Proxy = "http://usual.test:3128".parse().expect("a proxy");
     let own: Proxy = "socks5://own.test:1080".parse().expect("a proxy");
     let mut bench = Bench::new(FrontierSettings {
-        proxy: Some(Arc::new(usual.clone())),
+        proxies: of_all(usual.clone()),
         ..FrontierSettings::default()
     });
     let routes = [
@@ -606,7 +656,7 @@ fn requests_by_another_proxy_have_their_own_lane() {
 fn a_failing_proxy_holds_its_lanes_and_a_failing_host_behind_it_only_its_own() {
     let proxy: Proxy = "http://proxy.test:3128".parse().expect("a proxy");
     let mut bench = Bench::new(FrontierSettings {
-        proxy: Some(Arc::new(proxy)),
+        proxies: of_all(proxy),
         ..FrontierSettings::default()
     });
     let now = Instant::START;

@@ -380,21 +380,50 @@ fn a_proxy_is_written_in_full_and_its_errors_omit_the_password() {
             .with("PROXY", written)
             .expect("the same")
             .frontier
-            .proxy,
-        config.frontier.proxy
+            .proxies,
+        config.frontier.proxies
     );
     assert!(
         Config::default()
             .with("PROXY", "")
             .expect("none")
             .frontier
-            .proxy
-            .is_none()
+            .proxies
+            .are_none()
     );
     let error = Config::default().with("PROXY", "http://user:secret@proxy.test");
     let shown = error.expect_err("it has no port").to_string();
     assert!(
         shown.contains("the port is missing or not from 1 to 65535") && !shown.contains("secret"),
         "{shown}"
+    );
+}
+
+#[test]
+fn proxies_of_https_and_exceptions_are_written_as_they_are_read() {
+    let check = |name: &str, value: &str, written: serde_json::Value| {
+        let config = Config::default().with(name, value).expect(value);
+        let read = config.get(name).expect("a setting");
+        assert_eq!(serde_json::Value::from(read.clone()), written, "{name}");
+        let again = Config::default().with(name, read).expect("its own");
+        assert_eq!(again.frontier.proxies, config.frontier.proxies, "{name}");
+    };
+    let null = serde_json::Value::Null;
+    check("PROXY_HTTPS", "http://P.test:1", "http://p.test:1".into());
+    check("PROXY_HTTPS", "direct", "direct".into());
+    check("PROXY_HTTPS", "", null);
+    let list = json!(["a.test", "10.0.0.0/8", "*"]);
+    check("NO_PROXY", ".A.test, 10.0.0.0/8,*", list);
+    let error = Config::default().with("PROXY_HTTPS", "https://user:secret@p.test:1");
+    let error = error.expect_err("it is no such proxy").to_string();
+    assert!(
+        error.contains("PROXY_HTTPS") && !error.contains("secret"),
+        "{error}"
+    );
+    let error = Config::default().with("NO_PROXY", "http://a.test");
+    let error = error.expect_err("it is a URL").to_string();
+    assert!(
+        error.contains("\"http://a.test\" is no host without a proxy"),
+        "{error}"
     );
 }

@@ -49,7 +49,11 @@ impl Frontier {
     /// Asserts that no host is in memory without a reason; returns how many are about to be forgotten.
     pub(crate) fn check_hosts(&self) -> usize {
         let proxies = self.routes.values().filter_map(|own| own.proxy_host);
-        let users = self.origins.hosts().chain(proxies).chain(self.proxy_host);
+        let users = self
+            .origins
+            .hosts()
+            .chain(proxies)
+            .chain(self.proxy_hosts.into_iter().flatten());
         self.hosts.check(users)
     }
 }
