@@ -2,6 +2,8 @@
 
 mod object;
 
+use std::borrow::Cow;
+
 use data_encoding::BASE64;
 
 use self::object::{Headers, Object, Seconds};
@@ -9,7 +11,7 @@ use crate::base::sentence::debug_as_sentence;
 use crate::frontier::request::Request;
 use crate::wire::proxy::Route;
 
-/// Reads one line: a URL, a bare host, `rank,host`, or a JSON object. `None` for a blank line and for
+/// Reads one line: a URL, a bare host, `rank,host`, both of them also as CSV with quotation marks, or a JSON object. `None` for a blank line and for
 /// one that starts with `#`.
 ///
 /// URLs are checked only as far as needed to detect mistakes; admission parses them in full.
@@ -26,11 +28,60 @@ fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
     if line.starts_with('{') {
         return parse_object(line).map(Some);
     }
-    let text = match line.split_once(',') {
-        Some((rank, host)) if is_number(rank) => host.trim(),
-        _ => line,
+    let url = match (unquoted(line), line.split_once(',')) {
+        (Some(field), _) => url_of(field.trim()),
+        (None, Some((rank, host))) if is_number(rank) => url_of(host.trim()),
+        _ => url_of(line),
     };
-    Ok(Some(Request::get(url_of(text)?)))
+    Ok(Some(Request::get(url?)))
+}
+
+/// The last field of a line of CSV with quotation marks (RFC 4180): that of a URL or host alone, or behind a rank.
+/// `None` if it is no such line.
+fn unquoted(line: &str) -> Option<Cow<'_, str>> {
+    if !line.contains('"') {
+        return None;
+    }
+    let (first, rest) = csv_field(line)?;
+    match rest {
+        None => Some(first),
+        Some(rest) if is_number(first.trim()) => match csv_field(rest.trim_start())? {
+            (host, None) => Some(host),
+            (_, Some(_)) => None,
+        },
+        Some(_) => None,
+    }
+}
+
+/// The first field of a line, and what is behind its comma. A field without quotation marks has none within it.
+fn csv_field(line: &str) -> Option<(Cow<'_, str>, Option<&str>)> {
+    let Some(quoted) = line.strip_prefix('"') else {
+        let (field, rest) = match line.split_once(',') {
+            Some((field, rest)) => (field, Some(rest)),
+            None => (line, None),
+        };
+        return (!field.contains('"')).then_some((Cow::Borrowed(field.trim()), rest));
+    };
+    let mut field = Cow::Borrowed("");
+    let mut rest = quoted;
+    loop {
+        let (part, after) = rest.split_once('"')?;
+        field += part;
+        match after.strip_prefix('"') {
+            Some(after) => {
+                field += "\"";
+                rest = after;
+            }
+            None => {
+                rest = after.trim_start();
+                break;
+            }
+        }
+    }
+    match rest.strip_prefix(',') {
+        Some(rest) => Some((field, Some(rest))),
+        None => rest.is_empty().then_some((field, None)),
+    }
 }
 
 /// Writes a request as one line that [`parse_line`] reads as the same request, without line end.

@@ -55,6 +55,35 @@ fn a_line_is_a_url_a_host_or_a_rank_and_a_host() {
 }
 
 #[test]
+fn fields_of_csv_may_have_quotation_marks() {
+    let check = |line: &str, url: &str| assert_eq!(parsed(line).url, url, "{line}");
+    check("1,\"example.com\"", "http://example.com");
+    check("\"1\",\"example.com\"\r", "http://example.com");
+    check("\"1\", https://a.test/x", "https://a.test/x");
+    check("\"https://a.test/?a=1,2\"", "https://a.test/?a=1,2");
+    check(
+        "7,\"https://a.test/?q=\"\"x\"\"\"",
+        "https://a.test/?q=\"x\"",
+    );
+    // What is no such line is read as it is.
+    check("http://a.test/x\"y", "http://a.test/x\"y");
+    check("5,http://a.test/x\"y", "http://a.test/x\"y");
+    check("http://a.test/\"a,b\"", "http://a.test/\"a,b\"");
+    for wrong in [
+        "\"example.com",
+        "1,\"example.com",
+        "\"rank\",\"domain\"",
+        "1,\"example.com\",\"more\"",
+        "\"example.com\"x",
+        "\"\"",
+    ] {
+        let message = error(wrong);
+        let expected = "is neither a URL nor a host";
+        assert!(message.contains(expected), "{wrong}: {message}");
+    }
+}
+
+#[test]
 fn blank_lines_and_comments_are_skipped() {
     for line in ["", "   ", "\r\n", "# a.test", "  #", "\u{feff}"] {
         assert!(parse_line(line).unwrap().is_none(), "{line:?}");
