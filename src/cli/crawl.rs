@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::Context;
 use argiope::FinishReason;
 use argiope::settings::SettingSource;
-use argiope::sink::directory::{self, DirectoryError, DirectoryLock, InUse};
+use argiope::sink::directory::{self, DirectoryError, DirectoryLock, InUse, NewFolders};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, Rotation, WarcOptions};
 use argiope::{Builder, Config, Crawler, SetUpError, State, StateError, Turn};
 
@@ -19,6 +19,7 @@ use super::admin;
 use super::allocator;
 use super::args::Crawl;
 use super::cdxj;
+use super::closing::{self, Closing};
 use super::feed::{self, FeedOf, Feeder, Seeds, Unfed};
 use super::pending;
 use super::progress::Shown;
@@ -148,6 +149,7 @@ pub fn run(
     };
     options.commits = state.is_some();
     let has_state = state.is_some();
+    let rejected = seeds.rejected();
     let beginning = state.as_ref().map(State::beginning);
     let mut builder = Crawler::builder(config).sink(FileSink::new(options));
     if let Some(out) = &out {
@@ -185,12 +187,18 @@ pub fn run(
         return Ok(3);
     };
     // All checks have passed; only now may an earlier crawl be deleted.
+    let mut left = Leftovers {
+        lock: Arc::clone(&lock),
+        in_use,
+        new: None,
+    };
     if let Some(out) = &out {
         if received.stops() > 0 {
             log::info!("stopped before the crawl started");
             return Ok(3);
         }
         if !is_resumed {
+            left.new = Some(NewFolders::before(out));
             let prepared = directory::prepare(out, args.overwrite, in_use).map_err(refused)?;
             lock.set(prepared).expect("it is set only once");
         }
@@ -237,6 +245,14 @@ pub fn run(
     if waits_for_seeds {
         received.stop_on_signal(crawler.stopper())?;
     }
+    if !crawler.config().frontier().robots_obey {
+        let place = crawler.config().source("ROBOTSTXT_OBEY");
+        log::warn!(
+            "robots.txt is ignored ({place}): pages are fetched that sites ask crawlers to leave alone"
+        );
+    }
+    rejected.write_to(out.as_deref());
+    let begun = left.new.take();
     let watched = watch(&mut crawler, args.quiet, &received);
     allocator::leave_to_exit();
     let failure = feeder.failure();
@@ -275,17 +291,33 @@ pub fn run(
             pending::NAME
         );
     }
-    if let (Ok((count @ 1.., _)), Some(out), Some(folder), false) =
-        (&kept, &out, &folder, args.quiet)
-    {
-        let how = match has_state {
-            true => format!("continue with --resume --out {}", out.display()),
-            false => format!(
-                "saved in {}; pass it to --seeds to continue",
-                folder.join(pending::NAME).display()
-            ),
+    let progress = crawler.progress();
+    if let Some(warning) = closing::warning_of_filters(crawler.stats(), &progress) {
+        log::warn!("{warning}");
+    }
+    // No request was sent, and none is left: the next run finds the directory as this one did.
+    let is_nothing = crawler.stats().attempts == 0
+        && watched.reason == FinishReason::Finished
+        && failure.is_none()
+        && matches!(kept, Ok((0, None)));
+    if let (Ok((count, _)), Some(folder), false) = (&kept, &folder, args.quiet) {
+        let closing = Closing {
+            out: folder,
+            to_stdout,
+            has_state,
+            left: *count,
+            rejected: (rejected.count(), rejected.file().is_some()),
+            reason: watched.reason,
+            config: crawler.config(),
         };
-        stderr::write_line(&format!("  {:<15}{count} requests; {how}", "still queued"));
+        match is_nothing && begun.is_some() {
+            true => stderr::write_line(&format!(
+                "  {:<15}nothing was fetched: nothing is left in {}",
+                "output",
+                folder.display()
+            )),
+            false => stderr::write(&closing.lines()),
+        }
     }
     if let Some(error) = crawler.write_error() {
         if is_reader_gone {
@@ -299,11 +331,35 @@ pub fn run(
     }
     let (_, unread) = kept?;
     drop(crawler);
+    // Dropped at the end, if at all.
+    left.new = begun.filter(|_| is_nothing);
+    drop(left);
     drop(lock);
     match failure.or(unread) {
         Some(failure) => Err(Usage(failure).into()),
         None if watched.reason == FinishReason::Shutdown => Ok(3),
         None => Ok(0),
+    }
+}
+
+/// What a run has made in its output directory, until it has fetched something: it is removed when this is dropped.
+struct Leftovers<'a> {
+    /// The lock of the directory, once it is set.
+    lock: Arc<OnceLock<DirectoryLock>>,
+    in_use: InUse<'a>,
+    /// The folders that it made; `None` if all is to be kept.
+    new: Option<NewFolders>,
+}
+
+impl Drop for Leftovers<'_> {
+    fn drop(&mut self) {
+        let Some(new) = self.new.take() else {
+            return;
+        };
+        match self.lock.get() {
+            Some(lock) => directory::discard(lock, self.in_use, &new),
+            None => new.remove_empty(),
+        }
     }
 }
 

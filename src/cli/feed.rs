@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::Usage;
+use super::rejected::Rejected;
 use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
 use super::signals::Received;
 
@@ -23,8 +24,9 @@ use super::signals::Received;
 pub struct Seeds {
     named: VecDeque<String>,
     inputs: VecDeque<Input>,
-    /// Number of invalid lines.
+    /// Number of invalid lines that the crawl has not counted yet.
     bad: u64,
+    rejected: Rejected,
     /// Whether a pipe is being read, which may block indefinitely.
     is_at_pipe: Arc<AtomicBool>,
     /// Number of URLs and lines taken. What follows a file that may be read to its end later is not counted: the run
@@ -92,6 +94,7 @@ impl Seeds {
             named: urls.iter().cloned().collect(),
             inputs: files.into_iter().chain(pipes).collect(),
             bad: 0,
+            rejected: Rejected::default(),
             is_at_pipe: Arc::default(),
             position: 0,
             is_incomplete: false,
@@ -107,6 +110,11 @@ impl Seeds {
         };
         self.then = Some(Box::new(others));
         self
+    }
+
+    /// The seeds that can never be sent.
+    pub fn rejected(&self) -> Rejected {
+        self.rejected.clone()
     }
 
     /// Skips what an earlier run took: so many URLs and lines. Returns how many there were: fewer where it
@@ -168,7 +176,7 @@ impl Seeds {
     /// Logs and counts a seed that can never be sent.
     fn reject(&mut self, seed: &Seed, why: &AdmitError) {
         self.bad += 1;
-        seed.warn(why);
+        seed.report(why, &self.rejected);
     }
 
     /// Takes one URL or line.
@@ -178,7 +186,8 @@ impl Seeds {
             Taken::Line(name, line) => (line.text, Some((name, line.number))),
             Taken::BadLine(error) => {
                 self.bad += 1;
-                log::warn!("{error}");
+                let (place, why) = error.place_and_reason();
+                self.rejected.add(place, None, &why);
                 return Ok(Step::Nothing);
             }
             Taken::FileEnd => return Ok(Step::Nothing),
@@ -195,10 +204,8 @@ impl Seeds {
             Ok(None) => Step::Nothing,
             Err(error) => {
                 self.bad += 1;
-                match line {
-                    Some((name, number)) => log::warn!("{name}:{number}: {error}"),
-                    None => log::warn!("{text}: {error}"),
-                }
+                let place = line.as_ref().map(|(name, number)| (&**name, *number));
+                self.rejected.add(place, Some(&text), &error);
                 Step::Nothing
             }
         })
@@ -261,17 +268,15 @@ enum Taken {
 }
 
 impl Seed {
-    /// Logs why it can never be sent.
-    fn warn(&self, why: &AdmitError) {
+    /// Reports why it can never be sent.
+    fn report(&self, why: &AdmitError, to: &Rejected) {
         let url = &self.request.url;
+        let place = (self.line.as_ref()).map(|(name, number)| (&**name, *number));
         let why = match why {
-            AdmitError::Url(error) => format!("{url:?}: {error}"),
+            AdmitError::Url(error) if place.is_some() => format!("{url:?}: {error}"),
             other => other.to_string(),
         };
-        match &self.line {
-            Some((name, number)) => log::warn!("{name}:{number}: {why}"),
-            None => log::warn!("{url}: {why}"),
-        }
+        to.add(place, Some(url), &why);
     }
 }
 
@@ -473,9 +478,14 @@ pub fn feed(
         failures.push(error);
     }
     if first.is_empty() && !is_resumed {
-        return Err(Usage(
-            "the seeds contain no URL; give one per line, like https://example.com/".to_owned(),
-        )
+        let invalid = match seeds.rejected.count() {
+            0 => String::new(),
+            1 => " (1 line is invalid)".to_owned(),
+            count => format!(" ({count} lines are invalid)"),
+        };
+        return Err(Usage(format!(
+            "the seeds contain no URL{invalid}; give one per line, like https://example.com/"
+        ))
         .into());
     }
     // One of a file, and one that ends the seeds.
@@ -544,7 +554,7 @@ pub fn feed(
                             line,
                             position,
                         }
-                        .warn(&why);
+                        .report(&why, &seeds.rejected);
                     }
                     Err(over) => {
                         let request = over.into_request();

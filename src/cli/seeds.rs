@@ -122,6 +122,20 @@ impl SeedLinesError {
         )
     }
 
+    /// File and line of an error of one line, and what is wrong with it.
+    pub fn place_and_reason(&self) -> (Option<(&str, u64)>, String) {
+        match self {
+            SeedLinesError::TooLong { name, number } => {
+                let why = format!("the line is longer than {LINE_MAX} bytes");
+                (Some((name, *number)), why)
+            }
+            SeedLinesError::NotText { name, number } => {
+                (Some((name, *number)), "the line is not UTF-8".to_owned())
+            }
+            other => (None, other.to_string()),
+        }
+    }
+
     /// The same error of the file, after this line.
     fn after_line(mut self, last: u64) -> Self {
         if let SeedLinesError::Read { number, .. } | SeedLinesError::Coding { number, .. } =

@@ -2,6 +2,7 @@
 //! crawls.
 
 mod control;
+mod discard;
 mod error;
 mod indexes;
 mod kept;
@@ -18,6 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub use self::control::{ControlFiles, prepare_run_log};
+pub use self::discard::{NewFolders, discard};
 pub use self::error::DirectoryError;
 pub use self::kept::KeptInput;
 pub(super) use self::line_file::LineFileName;
@@ -334,9 +336,10 @@ pub(crate) const SEEN: &str = "seen-";
 const PENDING: &str = "pending.jsonl";
 
 /// Files that a crawl writes directly into its directory, besides those of lines.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "stats.json",
     "pending.jsonl",
+    "rejected.jsonl",
     control::RUNS,
     control::ORDERS,
     control::SOCKET,
@@ -389,6 +392,7 @@ mod tests {
             "results-000001.jsonl.open",
             "stats.json",
             "pending.jsonl",
+            "rejected.jsonl",
             "throttle.jsonl",
             "throttle-000002.jsonl.gz",
             "robots.jsonl",

@@ -1,0 +1,255 @@
+//! The last lines of a crawl's summary: where its results are, what was left, and the command that continues.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use argiope::{Config, FinishReason, PageKind, Progress, Stats};
+use serde_json::Value;
+
+use super::pending;
+use super::rejected::NAME as REJECTED;
+
+/// A crawl that has ended.
+pub struct Closing<'a> {
+    /// Its output directory.
+    pub out: &'a Path,
+    /// Whether result lines went to standard output.
+    pub to_stdout: bool,
+    /// Whether it has a state, from which it can be resumed.
+    pub has_state: bool,
+    /// Number of requests that were left.
+    pub left: u64,
+    /// Number of seeds that could not be sent, and whether a file has them.
+    pub rejected: (u64, bool),
+    pub reason: FinishReason,
+    pub config: &'a Config,
+}
+
+impl Closing<'_> {
+    /// The lines.
+    pub fn lines(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, words: &str| {
+            let _ = writeln!(text, "  {name:<15}{words}");
+        };
+        let shown = self.out.display();
+        line("output", &self.files());
+        if let (count @ 1.., true) = self.rejected {
+            let all = format!("{count} invalid seeds are in {shown}/{REJECTED}");
+            line("rejected", &all);
+        }
+        match self.left {
+            0 => line("still queued", "nothing"),
+            left => {
+                line("still queued", &format!("{left} requests"));
+                line("continue", &self.command());
+            }
+        }
+        text
+    }
+
+    /// The directory, and what it has.
+    fn files(&self) -> String {
+        let mut files = Vec::new();
+        if !self.to_stdout {
+            files.push("results");
+        }
+        if self.config.warc_size_max().is_some() {
+            files.push("WARC files");
+        }
+        files.push("statistics");
+        format!("{} ({})", self.out.display(), files.join(", "))
+    }
+
+    /// The command that continues, with a higher limit if that was reached.
+    fn command(&self) -> String {
+        let out = self.out;
+        if !self.has_state {
+            let pending = quoted(&out.join(pending::NAME));
+            return format!("the same command with --seeds {pending} and another --out");
+        }
+        let mut command = format!("argiope crawl --resume --out {}", quoted(out));
+        if let Some(limit) = self.raised() {
+            let _ = write!(command, " {limit}");
+        }
+        command
+    }
+
+    /// Twice the limit that ended the crawl, since limits are for all its runs.
+    fn raised(&self) -> Option<String> {
+        let (flag, name) = match self.reason {
+            FinishReason::PageCount => ("--max-pages ", "CLOSESPIDER_PAGECOUNT"),
+            FinishReason::ByteCount => ("--max-bytes ", "CLOSESPIDER_BYTECOUNT"),
+            FinishReason::Timeout => ("--max-time ", "CLOSESPIDER_TIMEOUT"),
+            FinishReason::ErrorCount => ("-s CLOSESPIDER_ERRORCOUNT=", "CLOSESPIDER_ERRORCOUNT"),
+            _ => return None,
+        };
+        let value = self.config.get(name).map_or(Value::Null, Value::from);
+        let twice = match value.as_u64() {
+            Some(count) => count.saturating_mul(2).to_string(),
+            None => {
+                let limit = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
+                format!("{}s", limit.saturating_mul(2).as_secs_f64())
+            }
+        };
+        Some(format!("{flag}{twice}"))
+    }
+}
+
+/// A path as a word of the shell.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// A warning if there were seeds, and each was left out: by which filter, and how it is changed.
+pub fn warning_of_filters(stats: &Stats, progress: &Progress) -> Option<String> {
+    let count_of = |name: &str| stats.by_error.get(name).copied().unwrap_or(0);
+    let disallowed = count_of("robots.disallowed");
+    let pages = stats.by_kind.get(&PageKind::Page).copied().unwrap_or(0);
+    let is_all = pages == disallowed && progress.queued == 0;
+    let mut by = Vec::new();
+    for (filter, count) in &progress.filtered {
+        let name = filter.as_str();
+        let found = FILTERS.iter().find(|(known, _)| *known == name);
+        by.push(match found {
+            Some((_, setting)) => format!("{count} by {setting} (filtered.{name})"),
+            None => format!("{count} as filtered.{name}"),
+        });
+    }
+    if disallowed > 0 {
+        by.push(format!(
+            "{disallowed} by robots.txt (robots.disallowed; --ignore-robots)"
+        ));
+    }
+    (is_all && !by.is_empty()).then(|| format!("every seed was filtered: {}", by.join(", ")))
+}
+
+/// What sets a filter.
+const FILTERS: [(&str, &str); 8] = [
+    ("url_length", "URLLENGTH_LIMIT"),
+    ("depth", "--max-depth"),
+    ("denied", "--deny"),
+    ("not_allowed", "--allow"),
+    ("excluded", "--exclude"),
+    ("max_pages_per_host", "--max-pages-per-host"),
+    ("max_pages_per_domain", "PAGES_PER_DOMAIN_MAX"),
+    ("max_bytes_per_domain", "BYTES_PER_DOMAIN_MAX"),
+];
+
+#[cfg(test)]
+mod tests {
+    use argiope::Filtered;
+
+    use super::*;
+
+    fn closing<'a>(config: &'a Config, reason: FinishReason, left: u64) -> Closing<'a> {
+        Closing {
+            out: Path::new("my crawl"),
+            to_stdout: false,
+            has_state: true,
+            left,
+            rejected: (0, false),
+            reason,
+            config,
+        }
+    }
+
+    #[test]
+    fn the_command_that_continues_raises_the_limit_that_was_reached() {
+        let check = |reason, setting: (&str, &str), expected: &str| {
+            let config = Config::default().with(setting.0, setting.1).expect("valid");
+            let text = closing(&config, reason, 3).lines();
+            let command = format!("argiope crawl --resume --out 'my crawl'{expected}\n");
+            assert!(text.ends_with(&command), "{text}");
+            assert!(text.contains("still queued   3 requests\n"), "{text}");
+        };
+        let pages = ("CLOSESPIDER_PAGECOUNT", "50");
+        check(FinishReason::PageCount, pages, " --max-pages 100");
+        let bytes = ("CLOSESPIDER_BYTECOUNT", "1KiB");
+        check(FinishReason::ByteCount, bytes, " --max-bytes 2048");
+        let time = ("CLOSESPIDER_TIMEOUT", "1500ms");
+        check(FinishReason::Timeout, time, " --max-time 3s");
+        let errors = ("CLOSESPIDER_ERRORCOUNT", "2");
+        check(
+            FinishReason::ErrorCount,
+            errors,
+            " -s CLOSESPIDER_ERRORCOUNT=4",
+        );
+        check(FinishReason::Shutdown, pages, "");
+    }
+
+    #[test]
+    fn where_results_are_and_what_was_left_is_said_in_each_case() {
+        let config = Config::default();
+        let finished = closing(&config, FinishReason::Finished, 0);
+        assert_eq!(
+            finished.lines(),
+            "  output         my crawl (results, WARC files, statistics)\n  still queued   nothing\n"
+        );
+        let stateless = Closing {
+            has_state: false,
+            to_stdout: true,
+            rejected: (12, true),
+            left: 1,
+            ..finished
+        };
+        let text = stateless.lines();
+        assert!(text.contains("my crawl (WARC files, statistics)"), "{text}");
+        assert!(
+            text.contains("12 invalid seeds are in my crawl/rejected.jsonl"),
+            "{text}"
+        );
+        assert!(
+            text.contains("--seeds 'my crawl/pending.jsonl' and another --out"),
+            "{text}"
+        );
+        assert_eq!(quoted(Path::new("it's")), r"'it'\''s'");
+    }
+
+    #[test]
+    fn a_warning_names_the_filters_only_if_every_seed_was_left_out() {
+        let check =
+            |pages: u64, filters: &[(Filtered, u64)], disallowed: u64, expected: &[&str]| {
+                let mut stats = Stats::new();
+                stats.by_kind.insert(PageKind::Page, pages);
+                if disallowed > 0 {
+                    stats
+                        .by_error
+                        .insert("robots.disallowed".to_owned(), disallowed);
+                }
+                let mut progress = Progress::default();
+                progress.filtered.extend(filters.iter().copied());
+                let warning = warning_of_filters(&stats, &progress);
+                assert_eq!(warning.is_some(), !expected.is_empty(), "{warning:?}");
+                for part in expected {
+                    assert!(
+                        warning.as_deref().unwrap_or("").contains(part),
+                        "{warning:?}"
+                    );
+                }
+            };
+        check(0, &[], 0, &[]);
+        check(1, &[(Filtered::Denied, 3)], 0, &[]);
+        let both = [(Filtered::Denied, 3), (Filtered::NotAllowed, 1)];
+        check(
+            0,
+            &both,
+            0,
+            &["3 by --deny", "1 by --allow", "filtered.denied"],
+        );
+        check(2, &[], 2, &["2 by robots.txt", "--ignore-robots"]);
+        check(3, &[], 2, &[]);
+        check(
+            0,
+            &[(Filtered::Duplicate, 1)],
+            0,
+            &["1 as filtered.duplicate"],
+        );
+    }
+}

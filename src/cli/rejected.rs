@@ -1,0 +1,217 @@
+//! Seeds that can never be sent: ten are logged, all are counted, and `rejected.jsonl` has each with its reason.
+
+use std::fmt::Display;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::json;
+
+/// The file's name in the output directory.
+pub const NAME: &str = "rejected.jsonl";
+
+/// Seeds that are logged one by one.
+const LOGGED_MAX: u64 = 10;
+
+/// Bytes of lines that are kept while there is no output directory: some hundred thousand lines. It is made when the
+/// first seeds have been read.
+const HELD_MAX: usize = 16 << 20;
+
+/// Characters of a seed that are written.
+const SEED_CHARS: usize = 2000;
+
+/// The rejected seeds of a run: written by the thread that reads seeds, and closed by the main thread.
+#[derive(Clone, Debug, Default)]
+pub struct Rejected {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Number of seeds.
+    count: u64,
+    place: Place,
+}
+
+/// Where their lines go.
+#[derive(Debug)]
+enum Place {
+    /// To memory, until there is a directory.
+    Held {
+        lines: Vec<u8>,
+        /// Number of seeds for whose lines there was no room.
+        omitted: u64,
+    },
+    /// To a file, which is created with the first line.
+    At(PathBuf),
+    Open(PathBuf, File),
+    /// Off: there is no directory, or its file cannot be written.
+    Off,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Place::Held {
+            lines: Vec::new(),
+            omitted: 0,
+        }
+    }
+}
+
+impl Rejected {
+    /// A seed is rejected. `line`: its file and line; `None` for a URL of the command line. `text`: what it was, as far
+    /// as it is text.
+    pub fn add(&self, line: Option<(&str, u64)>, text: Option<&str>, why: &dyn Display) {
+        let mut shared = self.lock();
+        shared.count += 1;
+        let count = shared.count;
+        if count <= LOGGED_MAX {
+            match (line, text) {
+                (Some((file, number)), _) => log::warn!("{file}:{number}: {why}"),
+                (None, Some(text)) => log::warn!("{text}: {why}"),
+                (None, None) => log::warn!("{why}"),
+            }
+        } else if count == LOGGED_MAX + 1 {
+            log::warn!("further invalid seeds are counted, and not logged");
+        }
+        let text = text.map(|text| match text.char_indices().nth(SEED_CHARS) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_owned(),
+        });
+        let object = json!({
+            "file": line.map(|(file, _)| file),
+            "line": line.map(|(_, number)| number),
+            "seed": text,
+            "error": why.to_string(),
+        });
+        shared.place.write(format!("{object}\n").as_bytes());
+    }
+
+    /// Number of seeds that were rejected.
+    pub fn count(&self) -> u64 {
+        self.lock().count
+    }
+
+    /// Writes those so far, and what follows, to the output directory; without one they are only counted.
+    pub fn write_to(&self, out: Option<&Path>) {
+        let mut shared = self.lock();
+        let place = match out {
+            Some(out) => Place::At(out.join(NAME)),
+            None => Place::Off,
+        };
+        if let Place::Held { lines, omitted } = std::mem::replace(&mut shared.place, place) {
+            if !lines.is_empty() {
+                shared.place.write(&lines);
+            }
+            if omitted > 0 {
+                let object = json!({"omitted": omitted});
+                shared.place.write(format!("{object}\n").as_bytes());
+            }
+        }
+    }
+
+    /// The file that has them, if one was written.
+    pub fn file(&self) -> Option<PathBuf> {
+        match &self.lock().place {
+            Place::Open(path, _) => Some(path.clone()),
+            Place::Held { .. } | Place::At(_) | Place::Off => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Writes a line, or several. There are few, and each is in the file at once, also if the process is killed.
+    fn write(&mut self, bytes: &[u8]) {
+        if let Place::At(path) = self {
+            *self = match OpenOptions::new().create(true).append(true).open(&*path) {
+                Ok(file) => Place::Open(path.clone(), file),
+                Err(error) => return self.give_up(&error),
+            };
+        }
+        match self {
+            Place::Held { lines, omitted } => match lines.len() + bytes.len() <= HELD_MAX {
+                true => lines.extend_from_slice(bytes),
+                false => *omitted += 1,
+            },
+            Place::Open(_, file) => {
+                if let Err(error) = file.write_all(bytes) {
+                    self.give_up(&error);
+                }
+            }
+            Place::At(_) | Place::Off => {}
+        }
+    }
+
+    fn give_up(&mut self, error: &io::Error) {
+        log::warn!("{NAME}: {error}: further invalid seeds are only counted");
+        *self = Place::Off;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn lines(path: &Path) -> Vec<Value> {
+        let text = fs::read_to_string(path).expect("it was written");
+        let lines = text.lines().map(serde_json::from_str);
+        lines.map(|line| line.expect("a line of JSON")).collect()
+    }
+
+    #[test]
+    fn seeds_rejected_before_and_after_there_is_a_directory_are_in_its_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rejected = Rejected::default();
+        rejected.write_to(None);
+        rejected.add(None, Some("x"), &"no host");
+        assert_eq!((rejected.count(), rejected.file()), (1, None));
+
+        let rejected = Rejected::default();
+        rejected.add(Some(("seeds.txt", 3)), Some("not a url"), &"is no host");
+        rejected.write_to(Some(folder.path()));
+        rejected.add(None, Some(&"y".repeat(3000)), &"is no host");
+        rejected.add(Some(("seeds.txt", 4)), None, &"is not UTF-8");
+        let path = folder.path().join(NAME);
+        assert_eq!((rejected.count(), rejected.file()), (3, Some(path.clone())));
+        let found = lines(&path);
+        let first =
+            json!({"file": "seeds.txt", "line": 3, "seed": "not a url", "error": "is no host"});
+        assert_eq!(found[0], first);
+        assert_eq!(
+            (&found[1]["file"], &found[2]["seed"]),
+            (&Value::Null, &Value::Null)
+        );
+        let shown = found[1]["seed"].as_str().expect("a text");
+        assert_eq!(shown.chars().count(), SEED_CHARS + 1);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_no_file_is_made_without_a_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rejected = Rejected::default();
+        rejected.write_to(Some(folder.path()));
+        assert!(!folder.path().join(NAME).exists());
+        assert_eq!(rejected.file(), None);
+
+        let rejected = Rejected::default();
+        let long = "x".repeat(SEED_CHARS);
+        let many = HELD_MAX as u64 / SEED_CHARS as u64;
+        for number in 0..many {
+            rejected.add(Some(("s", number)), Some(&long), &"is no host");
+        }
+        rejected.write_to(Some(folder.path()));
+        let found = lines(&folder.path().join(NAME));
+        let omitted = found.last().expect("lines")["omitted"].as_u64();
+        assert_eq!(omitted, Some(many - (found.len() as u64 - 1)));
+        assert_eq!(rejected.count(), many);
+    }
+}
