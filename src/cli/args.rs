@@ -18,7 +18,7 @@ use super::generate::Shell;
 use super::links::LinksArgs;
 use super::report::ReportArgs;
 use super::resume::Resumed;
-use super::robots::RobotsArgs;
+use super::robots::{self, RobotsArgs};
 use super::signals::Received;
 use super::state::{StateArgs, Subject};
 use super::url::UrlArgs;
@@ -27,7 +27,7 @@ use super::{Usage, examples, settings};
 pub use self::ctl::Ctl;
 pub use self::probe::Probe;
 
-use self::sources::{Configured, Given, Settings, Sockets, many, one};
+use self::sources::{Configured, Given, Pace, Proxied, Settings, Sockets, many, one};
 
 /// Reads the command line.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Usage> {
@@ -185,6 +185,9 @@ pub struct Crawl {
     /// Stop after this time (30s, 10m, 2h); 0: no limit
     #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = LIMITS)]
     max_time: Option<String>,
+    /// Stop after so many bytes over the wire; replies in flight then are read to their end; 0: no limit
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = LIMITS)]
+    max_bytes: Option<String>,
     /// Cut bodies after this size [default: 10MiB]
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = LIMITS)]
     max_body: Option<String>,
@@ -197,6 +200,12 @@ pub struct Crawl {
     /// Send no requests to the hosts, *.domains and CIDRs in this file
     #[arg(long, value_name = "FILE", help_heading = LIMITS)]
     pub exclude: Vec<PathBuf>,
+    /// Fetch what robots.txt disallows, too: for sites whose operators agree; at most 10 public hosts
+    #[arg(long, help_heading = LIMITS)]
+    ignore_robots: bool,
+    /// With --ignore-robots: of any number of public hosts
+    #[arg(long, requires = "ignore_robots", help_heading = LIMITS)]
+    ignore_robots_everywhere: bool,
     /// Write WARC files (default)
     #[arg(long, overrides_with = "no_warc")]
     warc: bool,
@@ -221,6 +230,10 @@ pub struct Crawl {
     stop_grace: Option<String>,
 
     #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    proxied: Proxied,
+    #[command(flatten)]
     sockets: Sockets,
 }
 
@@ -241,6 +254,8 @@ impl Crawl {
     /// The settings that its flags set.
     pub fn given(&self) -> anyhow::Result<Vec<Given>> {
         let mut given = self.sockets.given();
+        given.extend(self.pace.given());
+        given.extend(self.proxied.given());
         given.extend(one("--follow", "FOLLOW", &self.follow));
         given.extend(one("--max-pages", "CLOSESPIDER_PAGECOUNT", &self.max_pages));
         given.extend(one(
@@ -250,12 +265,22 @@ impl Crawl {
         ));
         given.extend(one("--max-depth", "DEPTH_LIMIT", &self.max_depth));
         given.extend(one("--max-time", "CLOSESPIDER_TIMEOUT", &self.max_time));
+        given.extend(one("--max-bytes", "CLOSESPIDER_BYTECOUNT", &self.max_bytes));
         given.extend(one("--max-body", "DOWNLOAD_MAXSIZE", &self.max_body));
         given.extend(many("--allow", "ALLOW", &self.allow));
         given.extend(many("--deny", "DENY", &self.deny));
         if !self.exclude.is_empty() {
             let excluded = settings::read_exclusions(&self.exclude)?;
             given.push(Given::new("--exclude", "EXCLUDE", excluded.into()));
+        }
+        if self.ignore_robots {
+            let most = match self.ignore_robots_everywhere {
+                true => 0,
+                false => UNCONFIRMED_HOSTS_MAX,
+            };
+            let flag = "--ignore-robots";
+            given.push(Given::new(flag, "ROBOTSTXT_OBEY", false.into()));
+            given.push(Given::new(flag, "ROBOTSTXT_IGNORED_HOSTS_MAX", most.into()));
         }
         if self.warc {
             given.push(Given::new("--warc", "WARC", true.into()));
@@ -278,13 +303,32 @@ pub struct Fetch {
     /// URLs to fetch
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Save the decoded body of a single URL
+    /// Send this method in place of GET, or of POST with -d
+    #[arg(short = 'X', long = "request", value_name = "METHOD")]
+    pub method: Option<String>,
+    /// Send this body, as a form unless -H gives another Content-Type; @FILE reads it from a file, @- from stdin,
+    /// without line ends. Several are joined by &
+    #[arg(short = 'd', long, value_name = "DATA", allow_hyphen_values = true)]
+    pub data: Vec<String>,
+    /// The same, but the bytes of @FILE are sent as they are
+    #[arg(
+        long,
+        value_name = "DATA",
+        conflicts_with = "data",
+        allow_hyphen_values = true
+    )]
+    pub data_binary: Vec<String>,
+    /// Save the decoded body of a single URL; - is stdout, and the result line then goes to stderr
     #[arg(short = 'o', long, value_name = "FILE")]
     pub body_out: Option<PathBuf>,
     /// Exit 1 if any reply has status 400 or above
     #[arg(long)]
     pub fail: bool,
 
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    proxied: Proxied,
     #[command(flatten)]
     sockets: Sockets,
 }
@@ -297,32 +341,58 @@ impl Fetch {
 
     /// The settings that its flags set.
     pub fn given(&self) -> Vec<Given> {
-        self.sockets.given()
+        let mut given = self.sockets.given();
+        given.extend(self.pace.given());
+        given.extend(self.proxied.given());
+        given
     }
 }
 
 /// Arguments of `robots`.
 #[derive(Debug, Args)]
 pub struct Robots {
-    /// A robots.txt file; - reads JSON lines {"robots", "agent", "url"} from stdin and answers each
-    #[arg(value_name = "FILE")]
+    /// A robots.txt file, or a URL: that of its origin is fetched, and shown unless URLs are to be checked; - reads
+    /// JSON lines {"robots", "agent", "url"} from stdin and answers each
+    #[arg(value_name = "FILE|URL")]
     pub file: PathBuf,
-    /// The crawler's product token (required unless FILE is -)
+    /// The crawler's product token (required for a FILE; of a URL by default that of the user agent)
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
     /// URLs or paths to check
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
-    /// JSON: crawl_delay, the deciding rule and its line, sitemaps
+    /// JSON: crawl_delay, the deciding rule and its line, sitemaps; of a URL alone also status, meaning, body
     #[arg(long)]
     pub json: bool,
+
+    #[command(flatten)]
+    proxied: Proxied,
+    #[command(flatten)]
+    sockets: Sockets,
 }
 
 impl Robots {
-    /// Checks that an agent is given, unless each line on stdin has its own.
+    /// The sources of its settings besides flags.
+    pub fn configured(&self) -> &Configured {
+        &self.sockets.configured
+    }
+
+    /// The settings that its flags set.
+    pub fn given(&self) -> Vec<Given> {
+        let mut given = self.sockets.given();
+        given.extend(self.proxied.given());
+        given
+    }
+
+    /// Whether the file is to be fetched.
+    pub fn is_fetched(&self) -> bool {
+        robots::is_url(&self.file)
+    }
+
+    /// Checks that an agent is given, unless each line on stdin has its own, or the settings have one.
     pub fn into_asked(self) -> Result<RobotsArgs, Usage> {
-        let lines = self.file.as_os_str() == "-";
-        let Some(agent) = self.agent.or(lines.then(String::new)) else {
+        let has_another = self.file.as_os_str() == "-" || self.is_fetched();
+        let Some(agent) = self.agent.or(has_another.then(String::new)) else {
             return Err(Usage(
                 "--agent: missing; give --agent NAME, the crawler's product token".to_owned(),
             ));
@@ -611,6 +681,9 @@ fn command_of(args: &[OsString]) -> Option<&str> {
     let words = args.iter().skip(1).filter_map(|arg| arg.to_str());
     words.into_iter().find(|word| Command::has_subcommand(word))
 }
+
+/// Public hosts whose robots.txt may be ignored without a confirmation.
+const UNCONFIRMED_HOSTS_MAX: u64 = 10;
 
 const LIMITS: &str = "Limits and filters";
 

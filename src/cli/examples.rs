@@ -10,7 +10,8 @@ pub const CRAWL: &str = "\
 Examples:
   argiope crawl https://example.com --max-pages 100 --contact me@example.org
   argiope crawl --seeds hosts.txt --follow none --out hosts --contact https://example.org/bot
-  argiope crawl https://example.com -s DOWNLOAD_DELAY=0.5 -s AUTOTHROTTLE_ENABLED=true
+  argiope crawl https://example.com --delay 0.5 --max-bytes 100MB --contact me@example.org
+  argiope crawl https://example.com --allow '^https://example\\.com/docs/' -s AUTOTHROTTLE_ENABLED=true
   argiope crawl https://example.com --extract title --extract 'price=.price' --contact me@example.org
   argiope crawl --preset broad --seeds hosts.txt --contact https://example.org/bot
   argiope crawl http://127.0.0.1:8080 --allow-net loopback --results - --no-warc | jq .url
@@ -21,6 +22,7 @@ pub const FETCH: &str = "\
 Examples:
   argiope fetch https://example.com
   argiope fetch https://example.com -o page.html
+  argiope fetch https://example.com/form -d name=value -d @more.txt
   argiope fetch --fail --timeout 5s -H 'Accept-Language: de' https://example.com/a https://example.com/b";
 
 pub const PROBE: &str = "\
@@ -35,6 +37,7 @@ Exit: 0 measured, 1 a bound exceeded, the rate not reached or no reply, 2 usage,
 
 pub const ROBOTS: &str = "\
 Examples:
+  argiope robots https://example.com/private/x
   argiope robots robots.txt --agent argiope https://example.com/private/x
   argiope robots robots.txt --agent argiope --json /a /b
   argiope robots - < questions.jsonl";
@@ -54,6 +57,7 @@ Examples:
 pub const SETTINGS: &str = "\
 Examples:
   argiope settings
+  argiope settings DOWNLOAD_DELAY PROXY
   argiope settings --toml > crawl.toml
   argiope settings --preset polite
   argiope settings --config crawl.toml -s RETRY_TIMES=5 --json";

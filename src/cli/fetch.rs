@@ -1,7 +1,7 @@
 //! `argiope fetch`: fetches URLs without robots.txt and links; prints a result line for each.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
@@ -16,6 +16,7 @@ use super::args::Fetch;
 use super::crawl::set_up;
 use super::settings::CommandValues;
 use super::signals::Received;
+use super::stderr;
 
 /// Results of the URLs.
 #[derive(Default)]
@@ -44,10 +45,12 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let results = Arc::clone(&seen);
     let keep_body = args.body_out.is_some();
+    let is_body_to_stdout = args.body_out.as_deref() == Some(STDOUT.as_ref());
     let sink = move |page: Page| {
         let mut seen = results.lock().unwrap_or_else(PoisonError::into_inner);
-        take(&mut seen, page, keep_body);
+        take(&mut seen, page, keep_body, is_body_to_stdout);
     };
+    let payload = Payload::read(&args, &config)?;
     let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
     let mut wanted = 0;
     for url in &args.urls {
@@ -59,15 +62,22 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
                 ))
             })?;
         crawler
-            .submit(request)
+            .submit(payload.put_into(request))
             .map_err(|refused| Usage(format!("{url}: {refused}")))?;
         wanted += 1;
     }
     Received::watch()?.stop_on_signal(crawler.stopper())?;
     let reason = crawler.run();
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    if let (Some(path), Some(body)) = (&args.body_out, &seen.body) {
-        fs::write(path, body).with_context(|| format!("cannot write {}", path.display()))?;
+    match (&args.body_out, &seen.body) {
+        (Some(_), Some(body)) if is_body_to_stdout => {
+            let mut out = io::stdout().lock();
+            out.write_all(body).and_then(|()| out.flush())?;
+        }
+        (Some(path), Some(body)) => {
+            fs::write(path, body).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        _ => {}
     }
     Ok(match reason {
         FinishReason::Shutdown => 3,
@@ -75,6 +85,94 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
         _ => 0,
     })
 }
+
+/// Method and body of the requests, as curl understands these flags.
+struct Payload {
+    method: Option<String>,
+    body: Option<Vec<u8>>,
+    /// Whether the body is a form, for want of another type.
+    is_form: bool,
+}
+
+impl Payload {
+    fn read(args: &Fetch, config: &Config) -> Result<Self, Usage> {
+        let (flag, data) = match args.data_binary.is_empty() {
+            true => ("-d", &args.data),
+            false => ("--data-binary", &args.data_binary),
+        };
+        let mut body = Vec::new();
+        for (index, data) in data.iter().enumerate() {
+            if index > 0 {
+                body.push(b'&');
+            }
+            read_data(flag, data, &mut body)?;
+        }
+        let headers = config.fetch().headers.iter();
+        let has_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case(CONTENT_TYPE);
+        let method = match &args.method {
+            Some(method) => Some(method.clone()),
+            None => (!data.is_empty()).then(|| "POST".to_owned()),
+        };
+        Ok(Payload {
+            method,
+            is_form: !headers.into_iter().any(has_type),
+            body: (!data.is_empty()).then_some(body),
+        })
+    }
+
+    /// The request with this method and body.
+    fn put_into(&self, mut request: Request) -> Request {
+        if let Some(method) = &self.method {
+            request.method.clone_from(method);
+        }
+        if let Some(body) = &self.body {
+            request.body.clone_from(body);
+            let mut own = request.headers.iter();
+            let has_type = own.any(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE));
+            if self.is_form && !has_type {
+                request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+            }
+        }
+        request
+    }
+}
+
+/// Appends data to a body. That of a file of `-d` has no line ends and NULs, as in curl.
+fn read_data(flag: &str, data: &str, body: &mut Vec<u8>) -> Result<(), Usage> {
+    let Some(path) = data.strip_prefix('@') else {
+        body.extend_from_slice(data.as_bytes());
+        return Ok(());
+    };
+    let mut read = Vec::new();
+    let opened = match path {
+        STDOUT => io::stdin().take(BODY_MAX + 1).read_to_end(&mut read),
+        path => File::open(path).and_then(|file| file.take(BODY_MAX + 1).read_to_end(&mut read)),
+    };
+    opened.map_err(|error| {
+        Usage(format!(
+            "{flag} {data}: {path} cannot be read: {error}; give a readable file, or data without @"
+        ))
+    })?;
+    if read.len() as u64 > BODY_MAX {
+        return Err(Usage(format!(
+            "{flag} {data}: {path} has more than {} MiB; send less",
+            BODY_MAX >> 20
+        )));
+    }
+    if flag == "-d" {
+        read.retain(|byte| !b"\r\n\0".contains(byte));
+    }
+    body.append(&mut read);
+    Ok(())
+}
+
+const CONTENT_TYPE: &str = "Content-Type";
+
+/// Standard output as a file of a body, and standard input as one of data.
+const STDOUT: &str = "-";
+
+/// Bytes of a file of data: it is in memory, once for each URL.
+const BODY_MAX: u64 = 64 << 20;
 
 /// Defaults of `fetch`: no robots.txt and no links, and an unresponsive host is reported at once.
 pub const VALUES: CommandValues = CommandValues {
@@ -88,7 +186,7 @@ pub const VALUES: CommandValues = CommandValues {
 };
 
 /// Handles a finished attempt: only the last one at each URL is reported.
-fn take(seen: &mut Seen, page: Page, keep_body: bool) {
+fn take(seen: &mut Seen, page: Page, keep_body: bool, is_body_to_stdout: bool) {
     if !page.is_final || page.kind != PageKind::Page {
         return;
     }
@@ -102,8 +200,12 @@ fn take(seen: &mut Seen, page: Page, keep_body: bool) {
     if !seen.broken_pipe {
         let mut line = Vec::new();
         write_line(&page, None, &mut line);
-        let mut out = std::io::stdout().lock();
-        seen.broken_pipe = out.write_all(&line).and_then(|()| out.flush()).is_err();
+        if is_body_to_stdout {
+            stderr::write(&String::from_utf8_lossy(&line));
+        } else {
+            let mut out = io::stdout().lock();
+            seen.broken_pipe = out.write_all(&line).and_then(|()| out.flush()).is_err();
+        }
     }
     if keep_body {
         seen.body = Some(page.body);

@@ -13,6 +13,7 @@ mod cdxj;
 mod closing;
 mod crawl;
 mod demo;
+mod environment;
 mod export;
 mod fetch;
 mod probe;
@@ -91,7 +92,16 @@ fn run(command: Command) -> anyhow::Result<i32> {
         Command::Probe(args) => {
             probe::run(settings::load(args.configured(), &args.given())?, &args)
         }
-        Command::Robots(args) => self::robots::run(&args.into_asked()?),
+        Command::Robots(args) if args.is_fetched() => {
+            let values = &self::robots::fetched::VALUES;
+            let config = settings::load_over(values, args.configured(), &args.given())?;
+            self::robots::fetched::run(config, &args.into_asked()?, std::io::stdout().lock())
+        }
+        Command::Robots(args) => {
+            // They have no effect on a file, but are checked.
+            settings::load(args.configured(), &args.given())?;
+            self::robots::run(&args.into_asked()?)
+        }
         Command::Url(args) => {
             let config = settings::load(&args.configured, &[])?;
             let scopes_of = |url: &CrawlUrl| config.scopes_of(url);

@@ -1,8 +1,10 @@
 //! `argiope robots`: evaluates a robots.txt for URLs.
 
+pub mod fetched;
+
 use std::fs;
 use std::io::{self, BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use argiope::parts::{Robots, Rules, request_target_of};
@@ -14,14 +16,21 @@ use super::stderr;
 /// Arguments of the command.
 #[derive(Clone, Debug, Default)]
 pub struct RobotsArgs {
-    /// Path of the robots.txt; `-` reads questions as JSON lines from stdin.
+    /// Path of the robots.txt; `-` reads questions as JSON lines from stdin; a URL fetches that of its origin.
     pub file: PathBuf,
-    /// The product token of the crawler.
+    /// The product token of the crawler; empty: as configured.
     pub agent: String,
     /// The URLs or paths to check.
     pub urls: Vec<String>,
     /// Answer in JSON.
     pub json: bool,
+}
+
+/// Whether the argument is a URL, and not the path of a file.
+pub fn is_url(file: &Path) -> bool {
+    let text = file.to_string_lossy();
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|it| it.eq_ignore_ascii_case("http") || it.eq_ignore_ascii_case("https"))
 }
 
 /// Runs the command; returns its exit code.
@@ -56,29 +65,38 @@ fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result
                 return Ok(2);
             }
         };
-        let verdict = rules.allowed(&target);
-        let line = if args.json {
-            serde_json::to_string(&Detail {
-                url,
-                allowed: verdict.allowed,
-                crawl_delay: delay(&rules),
-                rule: verdict.rule.map(|rule| {
-                    let key = if rule.allow { "Allow" } else { "Disallow" };
-                    format!("{key}: {}", rule.pattern)
-                }),
-                line: verdict.rule.map(|rule| rule.line),
-                sitemaps: robots.sitemaps(),
-            })?
-        } else if verdict.allowed {
-            format!("allowed {url}")
-        } else {
-            format!("disallowed {url}")
-        };
+        let line = answer_line(url, &target, &robots, &rules, args.json)?;
         if !put_line(&mut out, &line)? {
             break;
         }
     }
     Ok(0)
+}
+
+/// The line that answers for a URL.
+fn answer_line(
+    url: &str,
+    target: &str,
+    robots: &Robots,
+    rules: &Rules,
+    json: bool,
+) -> Result<String> {
+    let verdict = rules.allowed(target);
+    Ok(match (json, verdict.allowed) {
+        (false, true) => format!("allowed {url}"),
+        (false, false) => format!("disallowed {url}"),
+        (true, allowed) => serde_json::to_string(&Detail {
+            url,
+            allowed,
+            crawl_delay: delay(rules),
+            rule: verdict.rule.map(|rule| {
+                let key = if rule.allow { "Allow" } else { "Disallow" };
+                format!("{key}: {}", rule.pattern)
+            }),
+            line: verdict.rule.map(|rule| rule.line),
+            sitemaps: robots.sitemaps(),
+        })?,
+    })
 }
 
 /// One JSON line of the input.

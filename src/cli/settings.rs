@@ -149,13 +149,35 @@ pub fn run(args: &Settings) -> anyhow::Result<i32> {
     let config = gather(&NO_VALUES, args.configured(), &args.given())?;
     // Prints the values before those that depend on the machine are set: the file may be for another one.
     config.clone().finish()?;
+    let chosen = chosen(&config, &args.names, args.changed)?;
     let text = match (args.json, args.toml) {
-        (true, _) => as_json(&config),
-        (_, true) => as_toml(&config)?,
-        _ => as_table(&config),
+        (true, _) => as_json(&config, &chosen),
+        (_, true) => as_toml(&config, &chosen)?,
+        _ if !args.names.is_empty() => in_full(&config, &chosen),
+        _ => as_table(&config, &chosen),
     };
     print(&text)?;
     Ok(0)
+}
+
+/// The settings of these names, or all; with `changed` those that are not at their defaults.
+fn chosen(
+    config: &Config,
+    names: &[String],
+    changed: bool,
+) -> anyhow::Result<Vec<&'static Setting>> {
+    for name in names {
+        if !settings().iter().any(|setting| setting.is_named(name)) {
+            // Its error names the nearest setting.
+            Config::default().set(name, Value::Null, SettingSource::Program)?;
+        }
+    }
+    let is_chosen = |setting: &&Setting| {
+        let is_named = names.iter().any(|name| setting.is_named(name));
+        let is_changed = || *config.source(setting.name) != SettingSource::Default;
+        (names.is_empty() || is_named) && (!changed || is_changed())
+    };
+    Ok(settings().iter().filter(is_chosen).collect())
 }
 
 /// Writes all of `text` to stdout.
@@ -251,8 +273,8 @@ fn json_of(value: &DeValue<'_>) -> Value {
 }
 
 /// A JSON array, one setting per line.
-fn as_json(config: &Config) -> String {
-    let rows: Vec<String> = settings()
+fn as_json(config: &Config, chosen: &[&Setting]) -> String {
+    let rows: Vec<String> = chosen
         .iter()
         .map(|setting| {
             json!({
@@ -271,7 +293,7 @@ fn as_json(config: &Config) -> String {
 }
 
 /// A table as text. Long values are cut; `--json` has them in full.
-fn as_table(config: &Config) -> String {
+fn as_table(config: &Config, chosen: &[&Setting]) -> String {
     let mut rows = vec![[
         "NAME".to_owned(),
         "DEFAULT".to_owned(),
@@ -280,7 +302,7 @@ fn as_table(config: &Config) -> String {
         "SCOPE KEY".to_owned(),
         "MEANING".to_owned(),
     ]];
-    for setting in settings() {
+    for setting in chosen {
         let cell = |value: &Value| cut(&plain(setting, value));
         rows.push([
             setting.name.to_owned(),
@@ -303,6 +325,38 @@ fn as_table(config: &Config) -> String {
     text
 }
 
+/// Some settings, with all that is known of them.
+fn in_full(config: &Config, chosen: &[&Setting]) -> String {
+    let mut text = String::new();
+    for setting in chosen {
+        let source = config.source(setting.name);
+        let value = plain(setting, &shown(config, setting));
+        let default = plain(setting, &Value::from(setting.default()));
+        let _ = writeln!(text, "{} = {value}", setting.name);
+        let mut line = |name: &str, words: &str| {
+            let _ = writeln!(text, "  {name:<12}{words}");
+        };
+        line("from", &source.to_string());
+        line("default", &default);
+        line("kind", setting.kind);
+        if let Some(key) = setting.scope_key {
+            line(
+                "scope key",
+                &format!("{key}, in an entry of THROTTLING_SCOPES"),
+            );
+        }
+        line(
+            "live",
+            match setting.is_live {
+                true => "yes: a running crawl applies a new value (argiope ctl DIR reload)",
+                false => "no: another value needs another run",
+            },
+        );
+        line("meaning", setting.meaning);
+    }
+    text
+}
+
 /// A value for display: without a proxy's password.
 fn shown(config: &Config, setting: &Setting) -> Value {
     let value = value_of(config, setting);
@@ -314,12 +368,13 @@ fn shown(config: &Config, setting: &Setting) -> Value {
 
 /// A TOML file from which `--config` makes the same configuration, passwords included. Defaults are
 /// commented out, so that derived settings stay derived.
-fn as_toml(config: &Config) -> anyhow::Result<String> {
+fn as_toml(config: &Config, chosen: &[&Setting]) -> anyhow::Result<String> {
     let mut text = String::from(
         "# Settings of argiope. What is commented out is the default.\n\
          # Durations are seconds or text (\"500ms\", \"10s\", \"2h\"), sizes bytes or text (\"10MiB\").\n",
     );
-    for (setting, assignment) in assignments(config)? {
+    let assignments = assignments(config)?.into_iter();
+    for (setting, assignment) in assignments.filter(|(it, _)| chosen.contains(it)) {
         let _ = writeln!(text, "\n# {} ({})", setting.meaning, setting.kind);
         let chosen = *config.source(setting.name) != SettingSource::Default;
         for line in assignment.lines() {

@@ -14,6 +14,7 @@ use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::{Phase, Timings};
 pub use crate::fetch::tls::{Certificates, TlsInfo, TlsVersion};
 use crate::frontier::request::PageKind;
+use crate::frontier::robots::RobotsResult;
 use crate::sink::commit::Epoch;
 use crate::sink::links::FoundLinks;
 pub use crate::throttle::asked::AskedHold;
@@ -170,6 +171,16 @@ pub enum RobotsMeaning {
 }
 
 impl RobotsMeaning {
+    /// What the last reply means, after at most five redirects, and whether it is complete. `status`: `None` without a
+    /// reply.
+    pub fn of_reply(status: Option<u16>, is_complete: bool) -> Self {
+        match RobotsResult::of_reply(status, is_complete) {
+            None | Some(RobotsResult::Rules(_)) => RobotsMeaning::Rules,
+            Some(RobotsResult::Absent) => RobotsMeaning::Absent,
+            Some(RobotsResult::Unreachable) => RobotsMeaning::Unreachable,
+        }
+    }
+
     /// The name in `robots.jsonl`.
     pub const fn as_str(self) -> &'static str {
         match self {

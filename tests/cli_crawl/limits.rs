@@ -270,11 +270,12 @@ fn zero_means_no_limit() {
         _ => endless(asked),
     });
     let args = ["--max-pages", "0", "--max-depth", "0", "--max-time", "0"];
+    let args = [&args[..], &["--max-bytes", "0"]].concat();
     let crawled = Crawl::of(&[&server.url("/1")]).with(&args).run();
     assert_eq!(crawled.stats()["finish_reason"], "finished");
     assert_eq!(server.targets().len(), 31);
     let help = crate::run::argiope(&["crawl", "--help"]).expect(0).out;
-    assert_eq!(help.matches("0: no limit").count(), 4, "{help}");
+    assert_eq!(help.matches("0: no limit").count(), 5, "{help}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod control;
 mod credentials;
 mod demo;
 mod ends;
+mod everyday;
 mod extracting;
 mod full_disk;
 mod indexes;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use serde_json::Value;
 
+use crate::cli::environment;
+
 /// Sources of settings besides flags.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Settings")]
@@ -64,6 +66,52 @@ pub struct Sockets {
     pub configured: Configured,
 }
 
+/// The proxy of commands that fetch pages.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Network")]
+pub struct Proxied {
+    /// Use this proxy, http:// or socks5://; env: those of http_proxy, https_proxy, all_proxy and no_proxy in the
+    /// environment, which are not read otherwise
+    #[arg(long, value_name = "URL|env")]
+    proxy: Option<String>,
+}
+
+impl Proxied {
+    /// The settings that its flag sets.
+    pub fn given(&self) -> Vec<Given> {
+        match self.proxy.as_deref() {
+            Some("env") => {
+                let found = environment::proxies(|name| std::env::var(name).ok());
+                let given = found.into_iter();
+                (given.map(|(flag, name, value)| Given::new(flag, name, value))).collect()
+            }
+            _ => one("--proxy", "PROXY", &self.proxy).into_iter().collect(),
+        }
+    }
+}
+
+/// The pace of commands that fetch pages.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Pace")]
+pub struct Pace {
+    /// Minimum gap between requests to a host, varied at random by half: 0.5 is two requests per second [default: 1s]
+    #[arg(long, value_name = "D", allow_negative_numbers = true)]
+    delay: Option<String>,
+    /// Maximum requests in flight to a host [default: 1; with AutoThrottle 8]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    concurrency: Option<String>,
+}
+
+impl Pace {
+    /// The settings that its flags set.
+    pub fn given(&self) -> Vec<Given> {
+        let delay = one("--delay", "DOWNLOAD_DELAY", &self.delay);
+        let name = "CONCURRENT_REQUESTS_PER_DOMAIN";
+        let concurrency = one("--concurrency", name, &self.concurrency);
+        delay.into_iter().chain(concurrency).collect()
+    }
+}
+
 impl Sockets {
     /// The settings that its flags set.
     pub fn given(&self) -> Vec<Given> {
@@ -119,6 +167,12 @@ pub fn many(flag: &'static str, name: &'static str, values: &[String]) -> Option
 /// Arguments of `settings`.
 #[derive(Debug, Args)]
 pub struct Settings {
+    /// Show these settings only, in full: with their kind and meaning
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Show those only that are not at their defaults
+    #[arg(long)]
+    pub changed: bool,
     /// Print a JSON array with an object for each setting
     #[arg(long, conflicts_with = "toml")]
     pub json: bool,
@@ -126,6 +180,10 @@ pub struct Settings {
     #[arg(long)]
     pub toml: bool,
 
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    proxied: Proxied,
     #[command(flatten)]
     sockets: Sockets,
 }
@@ -138,7 +196,10 @@ impl Settings {
 
     /// The settings that its flags set.
     pub fn given(&self) -> Vec<Given> {
-        self.sockets.given()
+        let mut given = self.sockets.given();
+        given.extend(self.pace.given());
+        given.extend(self.proxied.given());
+        given
     }
 }
 
