@@ -126,6 +126,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ),
     ("clap_complete", &["src/cli/generate.rs"]),
     ("clap_mangen", &["src/cli/generate.rs"]),
+    ("strsim", &["src/cli/foreign.rs"]),
     ("toml", &["src/cli/settings.rs"]),
     ("indicatif", &["src/cli/progress.rs"]),
     // Its tests read what it writes.

@@ -19,6 +19,7 @@ const PROGRAMS_OWN: &[&str] = &[
     "indicatif",
     "mimalloc",
     "signal-hook",
+    "strsim",
     "toml",
 ];
 

@@ -16,6 +16,7 @@ mod demo;
 mod environment;
 mod export;
 mod fetch;
+mod foreign;
 mod probe;
 mod feed;
 mod seed_file;

@@ -29,6 +29,7 @@ mod fetching;
 mod limits;
 mod lost_stderr;
 mod machine;
+mod mistakes;
 mod names;
 mod outages;
 mod output;

@@ -1,0 +1,168 @@
+//! Answers to flags that a command does not have: what users of Scrapy, wget, curl and Heritrix write instead, another
+//! command that has the flag, or the nearest one if it is a typing error.
+
+mod table;
+
+use strsim::osa_distance;
+
+use self::table::ROWS;
+
+/// What to write in place of flags of other programs.
+#[derive(Debug)]
+struct Foreign {
+    /// The commands that lack them.
+    commands: &'static [&'static str],
+    /// The flags, as users of other programs write them.
+    flags: &'static [&'static str],
+    /// What to write instead: a part of a sentence.
+    cure: &'static str,
+    /// Command lines that do it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test runs them"))]
+    tries: &'static [&'static str],
+}
+
+/// A flag of a command, without its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Unknown<'a> {
+    /// The command; empty: none.
+    pub command: &'a str,
+    /// The flag, as it was given: `--max-size`, `-r`.
+    pub flag: &'a str,
+}
+
+/// What to write in place of an unknown flag.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The whole message: the flag is known elsewhere.
+    Instead(String),
+    /// A guess at a typing error.
+    Guess(String),
+}
+
+impl Unknown<'_> {
+    /// What to write instead. `flags_of`: the long flags of each command, with its name.
+    pub fn answer(self, flags_of: &[(String, Vec<String>)]) -> Option<Answer> {
+        let instead = |cure: String| Answer::Instead(format!("no {}; {cure}", self.flag));
+        let known = self.of_table().map(str::to_owned);
+        known
+            .or_else(|| self.of_other_command(flags_of))
+            .map(instead)
+            .or_else(|| self.nearest(flags_of).map(Answer::Guess))
+    }
+
+    /// Whether the table knows it.
+    pub fn is_foreign(self) -> bool {
+        self.of_table().is_some()
+    }
+
+    /// What the table knows, in whatever case the flag was given, and with _ in place of -.
+    fn of_table(self) -> Option<&'static str> {
+        let is_named = |flag: &&str| match self.flag.strip_prefix("--") {
+            Some(_) => flag.eq_ignore_ascii_case(&self.flag.replace('_', "-")),
+            None => *flag == self.flag,
+        };
+        let mut rows = ROWS
+            .iter()
+            .filter(|row| row.commands.contains(&self.command));
+        rows.find(|row| row.flags.iter().any(is_named))
+            .map(|row| row.cure)
+    }
+
+    /// The commands that have the flag.
+    fn of_other_command(self, flags_of: &[(String, Vec<String>)]) -> Option<String> {
+        let has = |(_, flags): &&(String, Vec<String>)| flags.iter().any(|flag| flag == self.flag);
+        let names: Vec<&str> = (flags_of.iter().filter(has))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        match names.as_slice() {
+            [] => None,
+            [name] => Some(format!("it is a flag of `argiope {name}`")),
+            [names @ .., last] => Some(format!(
+                "it is a flag of the commands {} and {last}",
+                names.join(", ")
+            )),
+        }
+    }
+
+    /// A flag that differs by a typing error.
+    fn nearest(self, flags_of: &[(String, Vec<String>)]) -> Option<String> {
+        let (_, flags) = flags_of.iter().find(|(name, _)| name == self.command)?;
+        let near = nearest(self.flag, flags.iter().map(String::as_str))?;
+        Some(format!("did you mean {near}?"))
+    }
+}
+
+/// What to write in place of a word that is no command. `commands`: those that there are.
+pub fn cure_of_command<'a>(word: &str, commands: impl Iterator<Item = &'a str>) -> Option<String> {
+    if word.contains("://") {
+        return Some(format!(
+            "to crawl it write `argiope crawl {word}`, to fetch it alone `argiope fetch {word}`"
+        ));
+    }
+    let mut rows = COMMANDS.iter();
+    let known = rows.find(|(words, _)| words.contains(&word));
+    let cure = known.map(|(_, cure)| format!("write `{cure}`"));
+    cure.or_else(|| nearest(word, commands).map(|near| format!("did you mean {near}?")))
+}
+
+/// Commands of other programs, and what does the same here.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (
+        &[
+            "run",
+            "runspider",
+            "spider",
+            "start",
+            "mirror",
+            "scrape",
+            "broad",
+        ],
+        "argiope crawl URL",
+    ),
+    (
+        &["get", "download", "curl", "wget", "view", "shell"],
+        "argiope fetch URL",
+    ),
+    (
+        &["resume", "continue", "restart", "recover"],
+        "argiope crawl --resume --out DIR",
+    ),
+    (
+        &["stop", "pause", "status", "stats", "jobs"],
+        "argiope ctl DIR status",
+    ),
+    (&["config", "options", "params"], "argiope settings"),
+    (
+        &["bench", "benchmark", "load", "attack", "ping"],
+        "argiope probe URL",
+    ),
+    (
+        &["csv", "dump", "convert"],
+        "argiope export DIR --csv url status",
+    ),
+    (&["index", "cdx"], "argiope cdxj DIR"),
+    (&["parse", "extract"], "argiope links FILE --base URL"),
+    (&["version"], "argiope --version"),
+];
+
+/// The word that differs from `word` by at most two letters, and by no more than a fourth of them, if there is one.
+/// Letters that changed places are one difference.
+pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > WORD_MAX {
+        return None;
+    }
+    let letters = |word: &str| word.trim_start_matches('-').to_ascii_lowercase();
+    let word = letters(word);
+    let distances = known.map(|known| (osa_distance(&word, &letters(known)), known));
+    let (distance, known) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= DISTANCE_MAX && distance * 4 <= letters(known).len()).then_some(known)
+}
+
+/// Longest word that is compared.
+const WORD_MAX: usize = 60;
+
+/// Most differences of a typing error.
+const DISTANCE_MAX: usize = 2;
+
+#[cfg(test)]
+mod tests;

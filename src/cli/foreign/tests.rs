@@ -1,0 +1,167 @@
+//! Every flag of the table is given to its commands, and every cure is run.
+
+use std::ffi::OsString;
+
+use argiope::Config;
+
+use super::*;
+use crate::cli::args::{Parsed, command_line, parse};
+
+/// The command line of a try: its words follow those of the command and a URL, unless it begins with a command.
+fn words_of(command: &str, text: &str) -> Vec<String> {
+    let words = || text.split_whitespace().map(str::to_owned);
+    let has_command = ["fetch", "crawl", "export"];
+    let first = words().next().unwrap_or_default();
+    let mut all = vec!["argiope".to_owned()];
+    if !has_command.contains(&first.as_str()) {
+        all.extend([command.to_owned(), "http://a.test/".to_owned()]);
+    }
+    all.extend(words());
+    all
+}
+
+fn parsed(words: &[String]) -> Result<(), String> {
+    match parse(words.iter().map(OsString::from)) {
+        Ok(Parsed::Run { .. }) => Ok(()),
+        Ok(Parsed::Show(text)) => Err(text),
+        Err(usage) => Err(usage.0),
+    }
+}
+
+#[test]
+fn each_flag_of_another_program_is_answered_with_its_cure_and_the_cure_is_accepted() {
+    let mut answers = 0;
+    for row in ROWS {
+        for command in row.commands {
+            for flag in row.flags {
+                let words = words_of(command, &format!("{flag} 5"));
+                let error = parsed(&words).expect_err(flag);
+                assert_eq!(error, format!("no {flag}; {}", row.cure), "{command}");
+                answers += 1;
+            }
+            for text in row.tries {
+                let words = words_of(command, text);
+                parsed(&words).unwrap_or_else(|error| panic!("{:?}: {words:?}: {error}", row.cure));
+                for pair in words.windows(2).filter(|pair| pair[0] == "-s") {
+                    let (name, value) = pair[1].split_once('=').expect("an assignment");
+                    let set = Config::default().with(name, value);
+                    set.unwrap_or_else(|error| panic!("{:?}: {error}", row.cure));
+                }
+            }
+        }
+    }
+    assert!(answers > 250, "{answers}");
+}
+
+#[test]
+fn each_flag_and_setting_in_a_cure_is_tried() {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_=".contains(c);
+    for row in ROWS {
+        let words = row.cure.split(|c: char| !is_part(c));
+        let flags = words.filter(|word| word.len() > 1 && word.starts_with('-'));
+        for flag in flags {
+            let is_tried = row.tries.iter().any(|text| {
+                let mut words = text.split_whitespace();
+                words.any(|word| word == flag)
+            });
+            assert!(
+                is_tried,
+                "{flag} in {:?} is not tried: {:?}",
+                row.cure, row.tries
+            );
+        }
+    }
+}
+
+#[test]
+fn no_flag_stands_twice_for_a_command() {
+    for (number, row) in ROWS.iter().enumerate() {
+        for other in &ROWS[number + 1..] {
+            let shared: Vec<_> = (row.flags.iter())
+                .filter(|flag| other.flags.contains(flag))
+                .collect();
+            let commands = row.commands.iter();
+            let is_shared = commands.into_iter().any(|it| other.commands.contains(it));
+            assert!(shared.is_empty() || !is_shared, "{shared:?}");
+        }
+    }
+}
+
+#[test]
+fn a_guess_differs_by_a_typing_error_at_most() {
+    let flags = [
+        "--max-pages",
+        "--deny",
+        "--io",
+        "--seeds",
+        "--timeout",
+        "--out",
+    ];
+    let check = |word: &str, expected: Option<&str>| {
+        assert_eq!(nearest(word, flags.into_iter()), expected, "{word}");
+    };
+    check("--max-page", Some("--max-pages"));
+    check("--max-pgaes", Some("--max-pages"));
+    check("--maxpages", Some("--max-pages"));
+    check("--timout", Some("--timeout"));
+    check("--Seeds", Some("--seeds"));
+    check("--delay", None);
+    check("--ignore-robots", None);
+    check("--foo", None);
+    check("--ot", None);
+    check(&format!("--{}", "x".repeat(5000)), None);
+}
+
+#[test]
+fn flags_of_other_commands_are_named_with_these() {
+    let error = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        parsed(&words).expect_err("it has no such flag")
+    };
+    let of_crawl = error(&["argiope", "fetch", "http://a.test/", "--max-pages", "3"]);
+    assert_eq!(of_crawl, "no --max-pages; it is a flag of `argiope crawl`");
+    let of_several = error(&["argiope", "audit", "out", "--preset", "polite"]);
+    assert!(
+        of_several.contains("it is a flag of the commands crawl, fetch"),
+        "{of_several}"
+    );
+    let near = error(&["argiope", "crawl", "http://a.test/", "--max_pages=3"]);
+    assert!(near.ends_with("; did you mean --max-pages?"), "{near}");
+    let unknown = error(&["argiope", "crawl", "http://a.test/", "--frobnicate"]);
+    assert!(
+        unknown.ends_with("'--frobnicate' found; see `argiope crawl --help`"),
+        "{unknown}"
+    );
+    let case = error(&["argiope", "crawl", "http://a.test/", "--Max_Size", "3"]);
+    assert!(case.contains("--max-body"), "{case}");
+}
+
+#[test]
+fn words_that_are_no_commands_are_answered_with_these() {
+    let names: Vec<String> = (command_line().get_subcommands())
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    let mut count = 0;
+    for (words, cure) in COMMANDS {
+        let command = cure.split(' ').nth(1).expect("a command");
+        assert!(
+            command.starts_with("--") || names.iter().any(|name| name == command),
+            "{cure}"
+        );
+        for word in *words {
+            assert!(
+                !names.iter().any(|name| name == word),
+                "{word} is a command"
+            );
+            let error = parsed(&["argiope".to_owned(), (*word).to_owned()]).expect_err(word);
+            assert!(error.ends_with(&format!("; write `{cure}`")), "{error}");
+            count += 1;
+        }
+    }
+    assert!(count > 30);
+    let url = parsed(&["argiope".to_owned(), "https://a.test/".to_owned()]);
+    let url = url.expect_err("a URL is no command");
+    assert!(url.contains("`argiope crawl https://a.test/`"), "{url}");
+    let near = parsed(&["argiope".to_owned(), "crwl".to_owned()]).expect_err("misspelt");
+    assert!(near.ends_with("did you mean crawl?"), "{near}");
+}

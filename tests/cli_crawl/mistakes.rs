@@ -1,0 +1,423 @@
+//! Wrong command lines and files, as people write them: each message says what is wrong, where, and how to mend it,
+//! and the mended command works.
+
+use std::path::Path;
+
+use crate::run::{Ended, Going};
+use crate::server::{Server, page};
+
+/// A mistake in a folder with these files, words of its message, and the command line that mends it.
+///
+/// Words are separated by spaces; `·` stands for a space within one. `URL` is that of a server on loopback, `NET` what
+/// lets a crawl fetch from it at once.
+struct Mistake {
+    wrong: &'static str,
+    files: &'static [(&'static str, &'static str)],
+    says: &'static [&'static str],
+    mended: &'static str,
+}
+
+const fn of(wrong: &'static str, says: &'static [&'static str], mended: &'static str) -> Mistake {
+    Mistake {
+        wrong,
+        files: &[],
+        says,
+        mended,
+    }
+}
+
+const fn with(
+    files: &'static [(&'static str, &'static str)],
+    wrong: &'static str,
+    says: &'static [&'static str],
+    mended: &'static str,
+) -> Mistake {
+    Mistake {
+        wrong,
+        files,
+        says,
+        mended,
+    }
+}
+
+const MISTAKES: &[Mistake] = &[
+    // No command, or another one.
+    of("", &["no command given", "argiope --help"], "--help"),
+    of(
+        "URL",
+        &["unrecognized subcommand", "`argiope crawl http://"],
+        "crawl URL NET",
+    ),
+    of(
+        "crwl URL",
+        &["'crwl'", "did you mean crawl?"],
+        "crawl URL NET",
+    ),
+    of(
+        "mirror URL",
+        &["'mirror'", "write `argiope crawl URL`"],
+        "crawl URL NET",
+    ),
+    of(
+        "download URL",
+        &["'download'", "write `argiope fetch URL`"],
+        "fetch URL NET",
+    ),
+    of(
+        "crawl",
+        &["<URL>", "as in `argiope crawl https://example.com"],
+        "crawl URL NET",
+    ),
+    of(
+        "fetch",
+        &["<URL>", "as in `argiope fetch https://example.com`"],
+        "fetch URL NET",
+    ),
+    // Flags of other programs, and misspelt ones.
+    of(
+        "crawl URL --max-size 1000",
+        &["no --max-size; to limit a body write --max-body, to limit the crawl --max-bytes"],
+        "crawl URL NET --max-body 1000 --max-bytes 100kB",
+    ),
+    of(
+        "crawl URL --wait 1",
+        &["no --wait; ", "--delay D"],
+        "crawl URL NET --delay 0",
+    ),
+    of(
+        "crawl URL --level=2",
+        &["no --level; ", "--max-depth N"],
+        "crawl URL NET --max-depth 2",
+    ),
+    of(
+        "crawl URL -np",
+        &["no -np; ", "--allow"],
+        "crawl URL NET --allow /",
+    ),
+    of(
+        "crawl URL -o out.json",
+        &["no -o; ", "--out DIR"],
+        "crawl URL NET --out out",
+    ),
+    of(
+        "crawl URL --no-robots",
+        &["no --no-robots; ", "--ignore-robots"],
+        "crawl URL NET --ignore-robots",
+    ),
+    of(
+        "fetch URL --max-pages 3",
+        &["no --max-pages; it is a flag of `argiope crawl`"],
+        "crawl URL NET --max-pages 3",
+    ),
+    of(
+        "fetch URL -I",
+        &["no -I; ", "-X HEAD"],
+        "fetch URL NET -X HEAD",
+    ),
+    of(
+        "crawl URL --timout 5",
+        &["'--timout'", "did you mean --timeout?"],
+        "crawl URL NET --timeout 5",
+    ),
+    of(
+        "crawl URL --frobnicate",
+        &["'--frobnicate'", "argiope crawl --help"],
+        "crawl --help",
+    ),
+    of(
+        "crawl URL --timeout",
+        &["--timeout <D>", "write --timeout <D>"],
+        "crawl URL NET --timeout 5s",
+    ),
+    // Values.
+    of(
+        "crawl URL --timeout abc",
+        &["--timeout: \"abc\" is not a duration"],
+        "crawl URL NET --timeout 5s",
+    ),
+    of(
+        "crawl URL --delay=-1",
+        &["--delay: \"-1\" is negative"],
+        "crawl URL NET --delay 0",
+    ),
+    of(
+        "crawl URL --concurrency 0",
+        &["--concurrency: ", "too small"],
+        "crawl URL NET --concurrency 1",
+    ),
+    of(
+        "crawl URL --max-pages many",
+        &["--max-pages: \"many\" is not a whole number"],
+        "crawl URL NET --max-pages 5",
+    ),
+    of(
+        "crawl URL --max-bytes 5XB",
+        &["--max-bytes: \"5XB\" is not a size"],
+        "crawl URL NET --max-bytes 5MB",
+    ),
+    of(
+        "crawl URL --max-body 2GiB",
+        &["--max-body: ", "raise BUFFERED_BODIES_MAX"],
+        "crawl URL NET --max-body 2GiB -s BUFFERED_BODIES_MAX=4GiB",
+    ),
+    of(
+        "crawl URL --follow hosts",
+        &["--follow: \"hosts\" ", "did you mean host?"],
+        "crawl URL NET --follow host",
+    ),
+    of(
+        "crawl URL --deny (",
+        &["--deny: ", "unclosed group"],
+        "crawl URL NET --deny \\(",
+    ),
+    of(
+        "crawl URL --allow-net 10.0.0.0/99",
+        &["--allow-net: ", "give a CIDR"],
+        "crawl URL NET --allow-net 10.0.0.0/8",
+    ),
+    of(
+        "crawl URL --resolve a.test:80",
+        &["--resolve: ", "write HOST:PORT:ADDR"],
+        "crawl URL NET --resolve a.test:80:127.0.0.1",
+    ),
+    of(
+        "crawl URL --dns ns.test",
+        &["--dns: ", "is not a name server; give an address"],
+        "crawl URL NET --dns 192.0.2.1",
+    ),
+    of(
+        "crawl URL -H nothing",
+        &["--header: ", "write it as \"Name: value\""],
+        "crawl URL NET -H Name:value",
+    ),
+    of(
+        "crawl URL --contact me",
+        &["--contact: \"me\" is not a contact", "mail address"],
+        "crawl URL NET --contact me@example.org",
+    ),
+    of(
+        "crawl URL --proxy p.test:3128",
+        &["--proxy: invalid proxy", "write http://host:port"],
+        "settings --proxy http://p.test:3128 PROXY",
+    ),
+    of(
+        "crawl URL --preset brod",
+        &["--preset: unknown preset \"brod\"; did you mean broad?"],
+        "crawl URL NET --preset broad",
+    ),
+    of(
+        "crawl URL --io kqueue",
+        &["--io: \"kqueue\" ", "auto, epoll or uring"],
+        "crawl URL NET --io epoll",
+    ),
+    // Settings.
+    of(
+        "crawl URL -s X",
+        &["-s X: missing value; write -s NAME=VALUE"],
+        "crawl URL NET -s RETRY_TIMES=1",
+    ),
+    of(
+        "crawl URL -s DOWNLOAD_DEALY=1",
+        &["-s DOWNLOAD_DEALY: unknown setting; did you mean DOWNLOAD_DELAY?"],
+        "crawl URL NET -s DOWNLOAD_DELAY=0",
+    ),
+    of(
+        "crawl URL -s RETRY_TIMES=-1",
+        &["-s RETRY_TIMES: ", "0 or more"],
+        "crawl URL NET -s RETRY_TIMES=0",
+    ),
+    of(
+        "settings RETRY_TIME",
+        &["RETRY_TIME: unknown setting; did you mean RETRY_TIMES?"],
+        "settings RETRY_TIMES",
+    ),
+    // Files of settings.
+    of(
+        "crawl URL --config nowhere.toml",
+        &["nowhere.toml: cannot be read", "give a readable text file"],
+        "settings --toml",
+    ),
+    with(
+        &[
+            ("a.toml", "retry_times = 1\nfollow =\n"),
+            ("b.toml", "retry_times = 1\nfollow = \"host\"\n"),
+        ],
+        "crawl URL --config a.toml",
+        &["a.toml:2: ", "correct the TOML"],
+        "crawl URL NET --config b.toml",
+    ),
+    with(
+        &[
+            ("a.toml", "\ndownload_dealy = 1\n"),
+            ("b.toml", "\ndownload_delay = 0\n"),
+        ],
+        "crawl URL --config a.toml",
+        &["a.toml:2: download_dealy: unknown setting; did you mean DOWNLOAD_DELAY?"],
+        "crawl URL NET --config b.toml",
+    ),
+    with(
+        &[
+            ("a.toml", "retry_times = 1\nRETRY_TIMES = 2\n"),
+            ("b.toml", "retry_times = 1\n"),
+        ],
+        "crawl URL --config a.toml",
+        &[
+            "a.toml:2: RETRY_TIMES: already set at ",
+            "remove one of them",
+        ],
+        "crawl URL NET --config b.toml",
+    ),
+    with(
+        &[
+            ("a.toml", "[throttling_scopes.\"a.test\"]\nconcurency = 2\n"),
+            (
+                "b.toml",
+                "[throttling_scopes.\"a.test\"]\nconcurrency = 2\n",
+            ),
+        ],
+        "crawl URL --config a.toml",
+        &[
+            "a.toml:2: throttling_scopes.\"a.test\".concurency: ",
+            "did you mean concurrency?",
+        ],
+        "crawl URL NET --config b.toml",
+    ),
+    with(
+        &[("a", "# ours\nhttp://c.test\n"), ("b", "# ours\nc.test\n")],
+        "crawl URL --exclude a",
+        &[
+            "--exclude a:2: \"http://c.test\" is neither a host nor a network",
+            "give example.com",
+        ],
+        "crawl URL NET --exclude b",
+    ),
+    of(
+        "crawl URL --exclude nowhere",
+        &["nowhere: cannot be read", "give a readable text file"],
+        "crawl URL NET --exclude /dev/null",
+    ),
+    of(
+        "crawl URL --ca-file nowhere.pem",
+        &["CA_FILE", "nowhere.pem"],
+        "crawl URL NET",
+    ),
+    // Seeds.
+    of(
+        "crawl --seeds nowhere.txt",
+        &["--seeds: ", "nowhere.txt", "No such file"],
+        "crawl URL NET",
+    ),
+    with(
+        &[("a", "# none\n")],
+        "crawl --seeds a",
+        &["the seeds contain no URL", "give one per line"],
+        "crawl --seeds a URL NET",
+    ),
+    of(
+        "crawl --seeds .",
+        &["--seeds: ", "directory"],
+        "crawl URL NET",
+    ),
+    // Flags that need others.
+    of(
+        "crawl URL --ignore-robots-everywhere",
+        &["--ignore-robots"],
+        "crawl URL NET --ignore-robots --ignore-robots-everywhere",
+    ),
+    of("crawl URL --salvage", &["--resume"], "crawl --help"),
+    of(
+        "crawl --resume --out nowhere",
+        &["--resume: nowhere does not exist", "--out"],
+        "crawl URL NET --out nowhere",
+    ),
+    // The output directory.
+    with(
+        &[("crawl/results.jsonl", "")],
+        "crawl URL",
+        &[
+            "crawl already holds a crawl",
+            "continue it with --resume",
+            "another directory with --out",
+            "delete that crawl's files with --overwrite",
+        ],
+        "crawl URL NET --overwrite",
+    ),
+    with(
+        &[("file", "")],
+        "crawl URL --out file",
+        &["file is not a directory", "--out"],
+        "crawl URL NET --out folder",
+    ),
+    // Other commands.
+    of(
+        "fetch URL URL -o body",
+        &["-o/--body-out saves the body of one URL", "give only one"],
+        "fetch URL NET -o body",
+    ),
+    of(
+        "fetch ftp://a.test/",
+        &[
+            "\"ftp://a.test/\" is not an HTTP URL",
+            "begin it with http://",
+        ],
+        "fetch URL NET",
+    ),
+    with(
+        &[("robots.txt", "")],
+        "robots robots.txt /x",
+        &["--agent: missing; give --agent NAME"],
+        "robots robots.txt --agent me /x",
+    ),
+    with(
+        &[("page.html", "")],
+        "links page.html",
+        &["--base is missing; give the page's URL: --base URL"],
+        "links page.html --base URL",
+    ),
+    of(
+        "probe URL --rate 0",
+        &["--rate"],
+        "probe URL --allow-net loopback --rate 50 --requests 5",
+    ),
+    of("completions tcsh", &["'tcsh'", "bash"], "completions bash"),
+];
+
+/// Runs a command line in a folder.
+fn run(line: &str, url: &str, folder: &Path) -> Ended {
+    let net = "--allow-net loopback -s DOWNLOAD_DELAY=0";
+    let line = line.replace("NET", net).replace("URL", url);
+    let words: Vec<String> = (line.split_whitespace())
+        .map(|word| word.replace('·', " "))
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Going::start(&words, folder, b"").wait()
+}
+
+#[test]
+fn each_mistake_is_answered_with_what_where_and_how_to_mend_it() {
+    let server = Server::new(|_| page("a page"));
+    let url = server.url("/");
+    for mistake in MISTAKES {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in mistake.files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+            std::fs::write(path, text).expect("a file");
+        }
+        let (wrong, mended) = (mistake.wrong, mistake.mended);
+        let ended = run(wrong, &url, folder.path());
+        assert_eq!(ended.code, Some(2), "{wrong}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{wrong}: {}", ended.err);
+        assert_eq!(ended.out, "", "{wrong}");
+        for part in mistake.says {
+            assert!(
+                ended.err.contains(part),
+                "{wrong}: {part:?} is not in: {}",
+                ended.err
+            );
+        }
+        let ended = run(mended, &url, folder.path());
+        assert_eq!(ended.code, Some(0), "{mended}: {}", ended.err);
+    }
+    assert!(MISTAKES.len() >= 40, "{}", MISTAKES.len());
+}
