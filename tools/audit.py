@@ -95,6 +95,9 @@ class Settings:
     def entry(self, scope, domains):
         host = scope.split(":")[0] if "/" not in scope else ""
         patterns = [scope] + ["ip/*"] * scope.startswith("ip/") + ["*" + host[dot.start():] for dot in re.finditer(r"\.", host)]
+        if "/" in scope and not scope.startswith("ip/"):
+            slashes = [slash.start() for slash in re.finditer("/", scope)][:8]
+            patterns += [scope[:end] + "/*" for end in reversed(slashes) if scope[:end] != "domain"]
         return next((self.scopes[one] for one in patterns + ["domain/*"] * (scope in domains) if one in self.scopes), None)
     def limits(self, scope, domains):
         """gap, slot gap, slots, concurrency, per minute, hold until, longest hold; None: nothing is promised."""

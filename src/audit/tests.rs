@@ -202,6 +202,8 @@ fn the_narrowest_entry_of_a_scope_applies() {
         ("*.test", 3.0),
         ("domain/*", 4.0),
         ("ip/*", 5.0),
+        ("key/*", 6.0),
+        ("key/eu/*", 7.0),
     ];
     let runs = [start(settings(9.0, &scopes))];
     let log = RunLog::read(text(&runs).as_bytes()).expect("it is in memory");
@@ -218,6 +220,9 @@ fn the_narrowest_entry_of_a_scope_applies() {
         ("ip/192.0.2.1", Some(5)),
         ("c.b.test/path", Some(9)),
         ("key", Some(9)),
+        ("key/a", Some(6)),
+        ("key/eu/a", Some(7)),
+        ("domain/a", Some(9)),
         ("host/a.b.test", None),
     ] {
         assert_eq!(gap(scope), expected, "{scope}");

@@ -34,5 +34,6 @@ pub mod line_sorter;
 pub mod derive;
 pub mod machine;
 pub mod address;
+pub mod host_patterns;
 #[cfg(test)]
 pub mod loud;

@@ -14,6 +14,7 @@ pub use self::values::{
 };
 pub use super::map::MapKind;
 
+use crate::base::host_patterns::patterns_above;
 use crate::base::time::{Instant, Wall};
 use crate::wire::url::{CrawlUrl, Host};
 
@@ -191,8 +192,9 @@ impl ThrottleSettings {
     /// name: its own entry, or else that of the narrowest matching pattern. Scopes with the same
     /// key, and those without one, have the same settings.
     ///
-    /// `*.example.com` matches every host below `example.com`, `ip/*` every address, and `domain/*`
-    /// every registrable domain if `SCOPE_MAP` maps to domains.
+    /// `*.example.com` matches every host below `example.com`, `ip/*` every address, `domain/*` every
+    /// registrable domain if `SCOPE_MAP` maps to domains, and `key/*` every other scope whose name begins with
+    /// `key/`.
     pub(crate) fn entry_of(&self, name: &str) -> Option<&str> {
         let known = |key: &str| self.scopes.get_key_value(key).map(|(key, _)| key.as_str());
         known(name).or_else(|| self.patterns_of(name).first().copied())
@@ -237,15 +239,15 @@ impl ThrottleSettings {
             return known(ADDRESSES).into_iter().collect();
         }
         if name.contains('/') {
-            return Vec::new();
+            let patterns = prefix_patterns(name).filter_map(|pattern| known(&pattern));
+            return patterns.filter(|pattern| *pattern != DOMAINS).collect();
         }
         let host = name.strip_prefix("*.").unwrap_or(name);
         let host = host.split_once(':').map_or(host, |(host, _port)| host);
         let mut patterns: Vec<&str> = Vec::new();
         // Called for every new scope, and such patterns are rare.
         if self.has_domain_patterns() {
-            let above = host.match_indices('.');
-            patterns.extend(above.filter_map(|(dot, _)| known(&format!("*{}", &host[dot..]))));
+            patterns.extend(patterns_above(host).filter_map(|pattern| known(&pattern)));
         }
         // The public suffix list is searched only if the answer matters.
         let domains = known(DOMAINS).filter(|_| self.maps_to_domain(name));
@@ -259,6 +261,11 @@ impl ThrottleSettings {
             _ if pattern == "default" || pattern == name => true,
             _ if pattern == ADDRESSES => name.starts_with("ip/"),
             _ if pattern == DOMAINS => self.maps_to_domain(name),
+            None if pattern.ends_with("/*") => {
+                // Shorter patterns are asked for only, so that a long path costs no more.
+                let slashes = pattern.matches('/').count();
+                slashes <= PREFIX_SEGMENTS_MAX && name.starts_with(&pattern[..pattern.len() - 1])
+            }
             Some(domain) if !name.contains('/') => {
                 let host = name.split_once(':').map_or(name, |(host, _port)| host);
                 host.ends_with(domain)
@@ -355,6 +362,19 @@ impl ThrottleSettings {
         })
     }
 }
+
+/// The patterns that match a name with slashes, or a wider set than it if it is a pattern itself, the narrowest first.
+fn prefix_patterns(name: &str) -> impl Iterator<Item = String> {
+    let stem = name.strip_suffix("/*").unwrap_or(name);
+    let slashes = stem.match_indices('/').take(PREFIX_SEGMENTS_MAX);
+    let ends: Vec<usize> = slashes.map(|(at, _)| at).collect();
+    ends.into_iter()
+        .rev()
+        .map(move |end| format!("{}/*", &stem[..end]))
+}
+
+/// Most slashes of a pattern such as `key/*`: the path of a scope may have thousands.
+pub const PREFIX_SEGMENTS_MAX: usize = 8;
 
 /// The key for all addresses in `ThrottleSettings::scopes`.
 pub const ADDRESSES: &str = "ip/*";

@@ -14,7 +14,11 @@ impl Settings {
             return entry("ip/*");
         }
         if scope.contains('/') {
-            return None;
+            let slashes = scope.match_indices('/').take(PREFIX_SEGMENTS_MAX);
+            let mut ends: Vec<usize> = slashes.map(|(at, _)| at).collect();
+            ends.retain(|end| &scope[..*end] != "domain");
+            let below = |end: usize| entry(&format!("{}/*", &scope[..end]));
+            return ends.into_iter().rev().find_map(below);
         }
         let host = scope.split_once(':').map_or(scope, |(host, _)| host);
         let mut above = host.match_indices('.');
@@ -43,6 +47,9 @@ impl Settings {
             && CrawlUrl::parse(&format!("http://{scope}/")).is_ok_and(is_name)
     }
 }
+
+/// Most slashes of a pattern such as `key/*`.
+const PREFIX_SEGMENTS_MAX: usize = 8;
 
 /// Whether an entry of exclusions is this host, or a domain (`*.a.test`) that has it.
 pub(in crate::audit) fn excludes(entry: &str, host: &str) -> bool {

@@ -16,7 +16,7 @@ use super::quantity::{
 use super::throttling::{Exceptions, Registered, Target};
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottleMode, AutoThrottlePatch, BackoffPatch, DOMAINS, LatencyFrom,
-    RampupPatch, ScopePatch, WindowKind,
+    PREFIX_SEGMENTS_MAX, RampupPatch, ScopePatch, WindowKind,
 };
 use crate::wire::url::CrawlUrl;
 
@@ -344,7 +344,7 @@ const MAP: &str = r#"give a table, or JSON: {"example.com": {"concurrency": 2, "
 const SWITCH_OR_TABLE: &str = "give true, false or a table";
 
 /// The value as an object; text is parsed as JSON.
-fn object(value: &Value, mend: &str) -> Result<Map<String, Value>, Problem> {
+pub(super) fn object(value: &Value, mend: &str) -> Result<Map<String, Value>, Problem> {
     let parsed = match value {
         Value::Object(map) => return Ok(map.clone()),
         Value::String(text) => serde_json::from_str(text).ok(),
@@ -358,7 +358,7 @@ fn object(value: &Value, mend: &str) -> Result<Map<String, Value>, Problem> {
 
 /// Normalises a scope's name as URLs are normalised: hosts in lower case, in ASCII, without port 80.
 ///
-/// The name may also be `*.HOST` (every host below HOST), `host/HOST` (the scope of Crawl-delay), and
+/// The name may also be `*.HOST` (every host below HOST), `PREFIX/*` (every scope below a prefix), `host/HOST` (the scope of Crawl-delay), and
 /// `HOST/PATH` (an endpoint).
 fn scope_name(name: &str) -> Result<String, Problem> {
     const MEND: &str = "give the host alone (example.com, example.com:8080) or a scope of your own";
@@ -371,7 +371,8 @@ fn scope_name(name: &str) -> Result<String, Problem> {
     if [ADDRESSES, DOMAINS].contains(&name) {
         return Ok(name.to_owned());
     }
-    if let Some(address) = name.strip_prefix("ip/") {
+    let address = name.strip_prefix("ip/");
+    if let Some(address) = address.filter(|address| !address.ends_with("/*")) {
         let bare = address.trim_start_matches('[').trim_end_matches(']');
         return match bare.parse::<IpAddr>() {
             Ok(address) => Ok(format!("ip/{address}")),
@@ -387,6 +388,16 @@ fn scope_name(name: &str) -> Result<String, Problem> {
             false => Ok(format!("*.{host}")),
             true => Err(Problem::new("invalid pattern", STARS)),
         };
+    }
+    if let Some(prefix) = name.strip_suffix("/*") {
+        // Names of addresses end with the address, and those of Crawl-delays with the host.
+        let is_long = prefix.matches('/').count() >= PREFIX_SEGMENTS_MAX;
+        let is_reserved = ["ip", "host"].contains(&prefix.split('/').next().unwrap_or_default());
+        if prefix.is_empty() || prefix.contains('*') || is_reserved || is_long {
+            return Err(Problem::new("invalid pattern", STARS));
+        }
+        let prefix = scope_name(prefix)?;
+        return Ok(format!("{}/*", prefix.strip_suffix('/').unwrap_or(&prefix)));
     }
     if name.contains('*') {
         return Err(Problem::new("invalid pattern", STARS));
@@ -426,4 +437,5 @@ fn host_name(name: &str) -> Result<String, Problem> {
 
 /// The entry with the defaults of all scopes that have no entry.
 pub(in crate::crawl) const DEFAULT_ENTRY: &str = "default";
-const STARS: &str = "use * in *.example.com (all hosts below it), ip/* and domain/* only";
+const STARS: &str = "use * in *.example.com (all hosts below it), ip/*, domain/* and key/* (all scopes whose names \
+                     begin with key/, which has at most 7 further slashes) only";

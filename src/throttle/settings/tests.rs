@@ -367,6 +367,43 @@ fn a_pattern_matches_below_a_host_and_the_narrowest_wins() {
 }
 
 #[test]
+fn a_pattern_of_a_prefix_matches_the_names_below_it_and_the_longest_wins() {
+    let both = ScopePatch {
+        concurrency: Some(7),
+        ..delayed(3.0)
+    };
+    let settings = with_entries(&[
+        ("key/*", both),
+        ("key/eu/*", delayed(2.0)),
+        ("key/eu/one", delayed(1.5)),
+        ("api.test/*", delayed(4.0)),
+        (DOMAINS, delayed(9.0)),
+    ]);
+    let check = |name: &str, entry: Option<&str>, concurrency, delay| {
+        assert_eq!(settings.entry_of(name), entry, "{name}");
+        let scope = settings.of(name);
+        let pace = (scope.concurrency, scope.delay.as_secs_f64());
+        assert_eq!(pace, (concurrency, delay), "{name}");
+        if let Some(entry) = entry {
+            assert_eq!(scope, settings.of(entry), "{name}");
+            assert!(settings.covers(entry, name), "{name}");
+        }
+    };
+    check("key/a", Some("key/*"), 7, 3.0);
+    check("key/us/1", Some("key/*"), 7, 3.0);
+    check("key/eu/1", Some("key/eu/*"), 7, 2.0);
+    check("key/eu/one", Some("key/eu/one"), 7, 1.5);
+    check("key", None, 1, 1.0);
+    check("keys/a", None, 1, 1.0);
+    check("api.test/search/x", Some("api.test/*"), 1, 4.0);
+    check("domain/x", None, 1, 1.0);
+    check("ip/192.0.2.1", None, 1, 1.0);
+    let long = format!("key{}", "/x".repeat(4000));
+    check(&long, Some("key/*"), 7, 3.0);
+    assert!(!settings.covers("key/*", "keys/a") && !settings.covers("key/eu/*", "key/a"));
+}
+
+#[test]
 fn addresses_and_domains_have_patterns_of_their_own() {
     let scopes = [
         (ADDRESSES, delayed(0.05)),

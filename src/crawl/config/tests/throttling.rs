@@ -272,6 +272,10 @@ fn hosts_in_all_forms_of_scope_names_are_normalised() {
     check("ip/[::1]", "ip/::1");
     check("ip/*", ADDRESSES);
     check("domain/*", DOMAINS);
+    check("key/*", "key/*");
+    check("tenant/eu/*", "tenant/eu/*");
+    check("API.Example.com/*", "api.example.com/*");
+    check("api.example.com/v1/*", "api.example.com/v1/*");
     check("my/own name", "my/own name");
     let wrong = |name: &str, expected: &str| {
         let text = refused("THROTTLING_SCOPES", json!({name: {}}));
@@ -281,6 +285,10 @@ fn hosts_in_all_forms_of_scope_names_are_normalised() {
     wrong("a.*.test", "use * in *.example.com");
     wrong("*.*.test", "use * in *.example.com");
     wrong("host/*", "use * in *.example.com");
+    wrong("ip/192.0.2.1/*", "use * in *.example.com");
+    wrong("/*", "use * in *.example.com");
+    wrong("a*/*", "use * in *.example.com");
+    wrong("a/b/c/d/e/f/g/h/i/*", "at most 7 further slashes");
     wrong("ip/a.test", "not an IP address");
     wrong("a.test/x?y=1", "must not contain a query");
     let twice = json!({"*.A.test": {}, "*.a.test": {}});
