@@ -98,6 +98,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         &[
             "src/wire/warc.rs",
             "src/wire/proxy.rs",
+            "src/wire/login.rs",
             "src/sink/robots.rs",
             "src/audit/robots.rs",
             "src/frontier/request.rs",

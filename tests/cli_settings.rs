@@ -463,6 +463,59 @@ fn parser_commands_accept_settings_and_name_missing_arguments() {
 }
 
 #[test]
+fn settings_of_hosts_are_merged_and_their_secrets_are_printed_in_toml_only() {
+    let folder = Folder::new();
+    let text = "[hosts.\"a.test\"]\nheaders = {\"X-A\" = \"file\", \"X-B\" = \"file\"}\nuser = \"n:s3cret\"\n\
+                [hosts.\"*.b.test\"]\npages_max = 7\n";
+    let file = folder.file("crawl.toml", text);
+    let flags = [
+        "--config",
+        &file,
+        "--header-for",
+        "A.test",
+        "x-a: s3cret",
+        "--user-for",
+        "https://c.test",
+        "m:s3cret",
+        "--user",
+        "o:s3cret",
+    ];
+    let (hosts, source) = shown(&flags, "HOSTS");
+    let expected = serde_json::json!({
+        "a.test": {"headers": ["X-B: ***", "x-a: ***"], "user": "n:***"},
+        "*.b.test": {"pages_max": 7},
+        "https://c.test": {"user": "m:***"},
+    });
+    assert_eq!((hosts, &*source), (expected, "--user-for"));
+    assert_eq!(shown(&flags, "HTTP_USER").0, "o:***");
+    let table = stdout(&[&["settings"][..], &flags].concat());
+    assert!(!table.contains("s3cret"), "{table}");
+    let toml = stdout(&[&["settings", "--toml"][..], &flags].concat());
+    assert_eq!(toml.matches("s3cret").count(), 4, "{toml}");
+    let file = folder.file("again.toml", &toml);
+    assert_eq!(
+        stdout(&["settings", "--toml", "--config", &file]),
+        toml,
+        "it is read as it was written"
+    );
+    // A header replaces a login, and a login a header.
+    let authorization = ["--header-for", "a.test", "Authorization: x"];
+    let (hosts, _) = shown(&[&flags[..2], &authorization].concat(), "HOSTS");
+    assert_eq!(hosts["a.test"]["user"], Value::Null);
+    let both = [&authorization[..], &["--user-for", "a.test", "n:p"]].concat();
+    let (hosts, _) = shown(&both, "HOSTS");
+    assert_eq!(hosts["a.test"], serde_json::json!({"user": "n:***"}));
+    check_refused(
+        &["settings", "--user-for", "a.test", "s3cret"],
+        &["--user-for.\"a.test\".user: invalid login", "NAME:PASSWORD"],
+    );
+    check_refused(
+        &["settings", "--header-for", "a.test", "nonsense"],
+        &["--header-for", "\"a.test\".headers", "Name: value"],
+    );
+}
+
+#[test]
 fn url_prints_the_scopes_of_the_current_map() {
     let check = |more: &[&str], expected: &[&str]| {
         let args = [&["url", "--json", "http://a.b.bbc.co.uk:81/x?y"], more].concat();

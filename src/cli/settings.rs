@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use argiope::settings::{Setting, SettingSource, all as settings};
-use argiope::{Config, ConfigError, Proxy};
+use argiope::{Config, ConfigError};
 use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -121,10 +121,78 @@ fn gather_over(
         config.set(name.trim(), value, SettingSource::Option)?;
     }
     for Given { flag, name, value } in flags {
-        config.set(name, value.clone(), SettingSource::Flag((*flag).to_owned()))?;
+        let source = SettingSource::Flag((*flag).to_owned());
+        match *name {
+            HOSTS => add_hosts(&mut config, value, source)?,
+            name => config.set(name, value.clone(), source)?,
+        }
     }
     Ok(config)
 }
+
+/// Adds settings of single hosts to those that are set. Of a host, the new ones replace those of the same names.
+fn add_hosts(config: &mut Config, hosts: &Value, source: SettingSource) -> anyhow::Result<()> {
+    // By normalised names, and each header as a line.
+    let mut new = Config::default();
+    new.set(HOSTS, hosts.clone(), source.clone())?;
+    let table_of = |config: &Config| match config.get(HOSTS).map(Value::from) {
+        Some(Value::Object(hosts)) => hosts,
+        _ => Map::new(),
+    };
+    let mut all = table_of(config);
+    for (name, entry) in table_of(&new) {
+        let own = all.entry(name).or_insert_with(|| json!({}));
+        for (key, value) in entry.as_object().into_iter().flatten() {
+            if key == "headers" {
+                add_headers(own, value);
+            } else {
+                own[key] = value.clone();
+            }
+            if key == "user" {
+                drop_headers(own, |name| name.eq_ignore_ascii_case(AUTHORIZATION));
+            }
+        }
+    }
+    config.set(HOSTS, Value::from(all), source)?;
+    Ok(())
+}
+
+/// Adds header lines to the entry of a host.
+fn add_headers(own: &mut Value, lines: &Value) {
+    let lines = lines.as_array().into_iter().flatten();
+    let lines: Vec<&str> = lines.filter_map(Value::as_str).collect();
+    let is_new = |name: &str| {
+        let mut names = lines.iter().map(|line| name_of(line));
+        names.any(|new| new.eq_ignore_ascii_case(name))
+    };
+    drop_headers(own, is_new);
+    if is_new(AUTHORIZATION)
+        && let Some(own) = own.as_object_mut()
+    {
+        own.remove("user");
+    }
+    let before = own.get("headers").and_then(Value::as_array);
+    let before = before.cloned().unwrap_or_default();
+    let all = before
+        .into_iter()
+        .chain(lines.iter().map(|line| Value::from(*line)));
+    own["headers"] = all.collect();
+}
+
+/// Removes header lines by their names.
+fn drop_headers(own: &mut Value, is_dropped: impl Fn(&str) -> bool) {
+    if let Some(lines) = own.get_mut("headers").and_then(Value::as_array_mut) {
+        lines.retain(|line| !line.as_str().is_some_and(|line| is_dropped(name_of(line))));
+    }
+}
+
+/// The name of a header line.
+fn name_of(line: &str) -> &str {
+    line.split(':').next().unwrap_or(line)
+}
+
+const HOSTS: &str = "HOSTS";
+const AUTHORIZATION: &str = "Authorization";
 
 /// The entries of exclusion lists: one per line, with `#` comments.
 pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
@@ -357,13 +425,9 @@ fn in_full(config: &Config, chosen: &[&Setting]) -> String {
     text
 }
 
-/// A value for display: without a proxy's password.
+/// A value for display: without passwords.
 fn shown(config: &Config, setting: &Setting) -> Value {
-    let value = value_of(config, setting);
-    match value.as_str().map(str::parse::<Proxy>) {
-        Some(Ok(proxy)) if PROXIES.contains(&setting.name) => proxy.to_shown_url().into(),
-        _ => value,
-    }
+    config.shown(setting.name).map_or(Value::Null, Value::from)
 }
 
 /// A TOML file from which `--config` makes the same configuration, passwords included. Defaults are
@@ -481,9 +545,6 @@ fn cut(text: &str) -> String {
         false => text.to_owned(),
     }
 }
-
-/// Settings whose value may have a password.
-const PROXIES: [&str; 2] = ["PROXY", "PROXY_HTTPS"];
 
 /// Maximum characters of a value in the table.
 const CELL_MAX: usize = 24;

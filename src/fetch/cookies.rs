@@ -14,6 +14,7 @@ use hashbrown::HashMap;
 use crate::base::records::{self, Records};
 use crate::base::secret::Secret;
 use crate::base::time::{Instant, Wall, nanos};
+use crate::fetch::cookie_file::{self, NoCookie};
 use crate::wire::url::{CrawlUrl, is_public_suffix};
 
 /// The cookies of a crawl.
@@ -155,6 +156,45 @@ impl Jar {
             }
         }
         is_any
+    }
+
+    /// Adds the cookies of a file. Returns how many it has, and the places and reasons of what is none or what no reply
+    /// could set.
+    pub fn load(&mut self, file: &str, wall: Wall, now: Instant) -> (usize, Vec<NoCookie>) {
+        let (mut count, mut refused) = (0, Vec::new());
+        for cookie in cookie_file::parse(file) {
+            let cookie = match cookie {
+                Ok(cookie) => cookie,
+                Err(why) => {
+                    refused.push(why);
+                    continue;
+                }
+            };
+            let left = match cookie.expires {
+                None => None,
+                Some(at) => match at.checked_sub(wall.unix_seconds()) {
+                    // It has expired.
+                    None | Some(0) => continue,
+                    Some(left) => Some(Duration::from_secs(left).min(LIFETIME_MAX)),
+                },
+            };
+            let url = CrawlUrl::parse(&cookie.url).ok();
+            let by = url.as_ref().and_then(|url| Url::parse(url.as_str()).ok());
+            let read = match (&url, &by) {
+                (Some(url), Some(by)) => read(&cookie.field, url, by, wall, now),
+                _ => None,
+            };
+            let (Some(url), Some((read, _))) = (url, read) else {
+                let why = "no reply of its domain could set it";
+                let place = cookie.place;
+                refused.push(NoCookie { place, why });
+                continue;
+            };
+            let until = left.map(|left| now + left);
+            self.keep(url.registrable_domain(), read, until, now);
+            count += 1;
+        }
+        (count, refused)
     }
 
     /// The value of the Cookie field for a request to this URL: longer paths first, then in order
@@ -406,6 +446,28 @@ mod tests {
             let sent = jar.header(&url(to), at(1)).unwrap_or_default();
             assert_eq!(sent, *value, "{by} set {field:?}, {to}");
         }
+    }
+
+    #[test]
+    fn cookies_of_a_file_are_sent_to_their_hosts_until_they_expire() {
+        let mut jar = Jar::new(&Secret::from_seed(1));
+        let later = WALL + 60;
+        let file = format!(
+            ".example.com\tTRUE\t/\tFALSE\t0\tall\t1\n\
+             www.example.com\tFALSE\t/x\tTRUE\t{later}\town\t2\n\
+             www.example.com\tFALSE\t/\tFALSE\t5\tgone\t3\n\
+             .co.uk\tTRUE\t/\tFALSE\t0\tsuffix\t4\n\
+             nonsense\n"
+        );
+        let (count, refused) = jar.load(&file, Wall(WALL * 1_000_000_000), at(0));
+        let places: Vec<usize> = refused.iter().map(|refused| refused.place).collect();
+        assert_eq!((count, places), (3, vec![5]));
+        let sent = |to: &str, seconds| jar.header(&url(to), at(seconds)).unwrap_or_default();
+        assert_eq!(sent("https://www.example.com/x", 1), "own=2; all=1");
+        assert_eq!(sent("https://www.example.com/x", 61), "all=1");
+        assert_eq!(sent("http://www.example.com/x", 1), "all=1");
+        assert_eq!(sent("http://a.example.com/", 1), "all=1");
+        assert_eq!(sent("http://example.org/", 1), "");
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub mod pool;
 pub mod eyeballs;
 pub mod resolver;
 #[cfg(feature = "cookies")]
+pub mod cookie_file;
+#[cfg(feature = "cookies")]
 pub mod cookies;
 pub mod timings;
 pub mod failure;

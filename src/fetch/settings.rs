@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::wire::coding::accept_encoding;
 use crate::wire::http::{RequestError, UsualFields};
+use crate::wire::login::Login;
 
 /// Limits and defaults of one fetch.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +14,8 @@ pub struct FetchSettings {
     /// Header fields of every request, in order, unless the request replaces them. Credentials
     /// among them are sent only to the origins of the seeds.
     pub headers: Vec<(String, String)>,
+    /// `HTTP_USER`: user name and password for the origins that get the credentials in `headers`.
+    pub user: Option<Login>,
     /// `CREDENTIAL_ORIGINS`: origins (`https://api.example.com`) besides those of the seeds that
     /// receive the credentials in `headers`; `*` means all.
     pub credential_origins: Vec<String>,
@@ -41,7 +44,8 @@ pub struct FetchSettings {
     pub ratio_max: u32,
     /// `KEEPALIVE_TIMEOUT`: how long an idle connection is kept.
     pub keepalive_timeout: Duration,
-    /// `COOKIES_ENABLED`: cookies from replies are stored and sent with later requests.
+    /// `COOKIES_ENABLED`: cookies from replies are stored and sent with later requests. So are they with
+    /// `COOKIES_FILE`.
     pub cookies: bool,
     /// `KEEPALIVE_MAX`: maximum number of idle connections in total, as far as there are files for them. The default is
     /// enough for the hosts that one core keeps busy at a page a second each.
@@ -75,6 +79,7 @@ impl Default for FetchSettings {
         FetchSettings {
             user_agent: concat!("argiope/", env!("CARGO_PKG_VERSION")).to_owned(),
             headers: Vec::new(),
+            user: None,
             credential_origins: Vec::new(),
             private_headers: Vec::new(),
             zstd: None,

@@ -78,6 +78,8 @@ enum Label {
     RobotsFor = 14,
     /// Depth of the sitemap: number of sitemaps that led to it.
     Nesting = 15,
+    /// Its header fields hold for its origin.
+    SharedFields = 16,
 }
 
 /// Source of a request's known scopes. The numbers are those of the state on disk.
@@ -95,7 +97,7 @@ enum Origin {
 impl Label {
     /// Those of records that can be stored: all but [`Label::Costs`] and [`Label::RobotsFor`], whose
     /// numbers are valid in one process only.
-    const STORED: [Label; 14] = [
+    const STORED: [Label; 15] = [
         Label::Tag,
         Label::Root,
         Label::Method,
@@ -110,6 +112,7 @@ impl Label {
         Label::ScopeCost,
         Label::RedirectedFrom,
         Label::Nesting,
+        Label::SharedFields,
     ];
 
     /// The label of a record that can be stored.
@@ -127,7 +130,7 @@ impl Label {
             Label::Method | Label::Field | Label::Private | Label::ScopeName => {
                 std::str::from_utf8(value).is_ok()
             }
-            Label::WithoutCredentials => value.is_empty(),
+            Label::WithoutCredentials | Label::SharedFields => value.is_empty(),
             Label::Body => true,
             Label::Scopes => matches!(value, [] | [1 | 2]),
             Label::ScopeCost => value.len() == size_of::<f64>(),
@@ -178,6 +181,9 @@ impl Extra {
         }
         if request.dont_send_credentials {
             records.push(Label::WithoutCredentials as u8, &[]);
+        }
+        if request.headers_for_host {
+            records.push(Label::SharedFields as u8, &[]);
         }
         for name in &request.private_headers {
             records.push(Label::Private as u8, name.as_bytes());
@@ -289,6 +295,31 @@ impl Extra {
     /// Whether it is sent without the credentials among `DEFAULT_REQUEST_HEADERS`.
     pub fn is_without_credentials(&self) -> bool {
         self.records.get(Label::WithoutCredentials as u8).is_some()
+    }
+
+    /// Whether its header fields hold for its origin.
+    pub fn has_shared_fields(&self) -> bool {
+        self.records.get(Label::SharedFields as u8).is_some()
+    }
+
+    /// Adds the header fields of a request of the same origin that hold for it.
+    pub fn share_fields(&mut self, of: &Extra) {
+        if !of.has_shared_fields() {
+            return;
+        }
+        for label in [Label::Field, Label::Private, Label::SharedFields] {
+            for value in of.records.all(label as u8) {
+                self.records.push(label as u8, value);
+            }
+        }
+    }
+
+    /// It goes to another origin: drops the header fields whose names `is_private` names, or all if they hold for the
+    /// origin that it leaves.
+    pub fn leave_origin(&mut self, is_private: impl Fn(&str) -> bool) {
+        let drops_all = self.has_shared_fields();
+        self.records.remove(Label::SharedFields as u8);
+        self.retain_fields(|name| !drops_all && !is_private(name));
     }
 
     /// Keeps only the header fields whose names satisfy `is_wanted`.
@@ -534,6 +565,7 @@ mod tests {
             ..get().tag(1)
         });
         check(get().private_header("A", "b").dont_send_credentials());
+        check(get().private_header("A", "b").headers_for_host());
         let all = get().tag(1).meta(2).header("A", "b").scope_cost("x", 3.0);
         check(all.timeout(Duration::from_secs(4)).without_proxy());
     }
@@ -613,7 +645,9 @@ mod tests {
         check(Label::RedirectedFrom as u8, &[0; 9], false);
         check(Label::Costs as u8, &[0; COST_BYTES], false);
         check(Label::RobotsFor as u8, &[1], false);
-        check(Label::Nesting as u8 + 1, &[], false);
+        check(Label::SharedFields as u8, &[], true);
+        check(Label::SharedFields as u8, &[0], false);
+        check(Label::SharedFields as u8 + 1, &[], false);
         assert!(Extra::from_stored(&[0, 1], None, None).is_none());
     }
 

@@ -82,7 +82,9 @@ pub fn check(settings: &FrontierSettings, url: &CrawlUrl, depth: u32) -> Result<
     if url.as_str().len() > settings.url_length_limit {
         return Err(Filtered::Length);
     }
-    if settings.depth_limit > 0 && depth > settings.depth_limit {
+    let own = settings.own_hosts.depth_limit(url);
+    let depth_limit = own.map_or(settings.depth_limit, |(limit, _)| limit);
+    if depth_limit > 0 && depth > depth_limit {
         return Err(Filtered::Depth);
     }
     if depth > 0 && repeats(url.path(), settings.path_repeat_limit) {

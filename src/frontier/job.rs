@@ -195,6 +195,7 @@ impl Job {
             dont_filter: self.flags.dont_filter,
             route: self.route().cloned(),
             private_headers: self.private_headers(),
+            headers_for_host: extra.is_some_and(|extra| extra.has_shared_fields()),
             dont_send_credentials: self.is_without_credentials(),
             dont_merge_cookies: self.flags.dont_merge_cookies,
             meta: extra.and_then(|extra| extra.meta.clone()),

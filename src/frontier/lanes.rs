@@ -224,7 +224,7 @@ impl Frontier {
     /// Creates an empty frontier. `secret` keys its hash tables.
     pub fn new(settings: FrontierSettings, secret: &Secret) -> Self {
         let mut hosts = Hosts::new(secret);
-        if settings.pages_per_host_max > 0 {
+        if settings.pages_per_host_max > 0 || settings.own_hosts.limits_pages() {
             hosts.count_pages();
         }
         let domains = Domains::new(
@@ -476,6 +476,7 @@ impl Frontier {
         if let Some(front) = front.extra() {
             // A request's own scopes also throttle the robots.txt fetched for it.
             extra.share_scopes(front);
+            extra.share_fields(front);
             extra.route = front.route.clone();
         }
         job

@@ -19,6 +19,7 @@ pub mod hosts;
 mod domains;
 pub mod exclusion;
 mod host_records;
+pub mod host_settings;
 pub mod robots;
 pub mod saved_counts;
 pub mod saved_hosts;

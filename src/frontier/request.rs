@@ -66,6 +66,9 @@ pub struct Request {
     /// Names of header fields that are sent to its origin only: a redirect to another origin drops them,
     /// as it drops `Authorization`, `Cookie`, `Proxy-Authorization` and `Host`.
     pub private_headers: Vec<String>,
+    /// Its header fields hold for its origin: they are also sent with its redirects and links there, the links of those
+    /// and so on, and the robots.txt and sitemaps that are fetched for them. To another origin none is sent.
+    pub headers_for_host: bool,
     /// Send none of the credentials among `DEFAULT_REQUEST_HEADERS`, and do not add its origin to those
     /// that get them.
     pub dont_send_credentials: bool,
@@ -152,6 +155,12 @@ impl Request {
     /// AutoThrottle ignores the latency of the reply.
     pub fn dont_adjust_delay(mut self) -> Self {
         self.dont_adjust_delay = true;
+        self
+    }
+
+    /// Sends its header fields with what follows from it at its origin, too: redirects, links, robots.txt, sitemaps.
+    pub fn headers_for_host(mut self) -> Self {
+        self.headers_for_host = true;
         self
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use regex::Regex;
 
+use super::host_settings::HostTable;
 use super::proxies::Proxies;
 
 /// Filters, limits and habits of the frontier.
@@ -81,6 +82,8 @@ pub struct FrontierSettings {
     pub hosts: HostPolicy,
     /// `PROXY`, `PROXY_HTTPS` and `NO_PROXY`: the proxies of requests that name none.
     pub proxies: Proxies,
+    /// `HOSTS`: settings of single hosts.
+    pub own_hosts: Arc<HostTable>,
     /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs;
     /// `utm_*` patterns.
     pub drop_parameters: Vec<String>,
@@ -133,6 +136,7 @@ impl Default for FrontierSettings {
             sitemaps_per_host_max: 1000,
             hosts: HostPolicy::default(),
             proxies: Proxies::default(),
+            own_hosts: Arc::default(),
             drop_parameters: Vec::new(),
         }
     }

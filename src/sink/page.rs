@@ -117,8 +117,8 @@ pub struct Page {
     pub robots: Option<Box<RobotsInForce>>,
     /// Wall-clock time at the start of the crawl.
     pub wall_at_start: Wall,
-    /// Its route, if set by its request or inherited from the page that led to it; else as in
-    /// `PROXY`.
+    /// Its route, if set by its request, inherited from the page that led to it, or set for its host (`HOSTS`); else
+    /// as in `PROXY`.
     pub route: Option<Route>,
     pub(crate) meta: Option<Box<RawValue>>,
     /// The caller's number, from the request at the start of its chain of retries and redirects. 0

@@ -2,6 +2,7 @@
 
 pub mod url;
 pub mod surt;
+pub mod login;
 pub mod proxy;
 pub mod http;
 mod structured;

@@ -208,3 +208,146 @@ fn logged_pending_lines_get_no_further_credentials() {
         assert_eq!(carried(&asked), [""; 0], "{}", asked.target);
     }
 }
+
+/// The value of a field of a request; empty without one.
+fn value<'a>(asked: &'a Asked, name: &str) -> &'a str {
+    asked.header(name).unwrap_or_default()
+}
+
+#[test]
+fn headers_and_logins_of_a_host_are_sent_to_it_alone_also_by_redirects_and_links() {
+    let (first, other) = two_origins();
+    let (one, two) = (first.url("")[7..].to_owned(), other.url(""));
+    let file =
+        format!("[hosts.\"{one}\"]\nheaders = {{\"X-Own\" = \"file\", \"X-More\" = \"1\"}}\n");
+    let crawl = Crawl::of(&[&first.url("/"), "--follow", "all", "--config", "crawl.toml"]).with(&[
+        "-s",
+        "ROBOTSTXT_OBEY=true",
+        "-H",
+        "X-Else: yes",
+        "--header-for",
+        &one,
+        "X-Own: flag",
+        "--user-for",
+        &one,
+        "Aladdin:open sesame",
+        "--header-for",
+        &two,
+        "X-Other: 2",
+        "--header-for",
+        &two,
+        "X-Else: no",
+    ]);
+    crawl.file("crawl.toml", file.as_bytes());
+    let crawled = crawl.aloud().run();
+    let basic = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
+    let all = |asked: &Asked| {
+        let names = ["X-Own", "X-More", "Authorization", "X-Other", "X-Else"];
+        names.map(|name| value(asked, name).to_owned())
+    };
+    for target in ["/robots.txt", "/", "/own", "/away"] {
+        let asked = first.only(target);
+        assert_eq!(all(&asked), ["flag", "1", basic, "", "yes"], "{target}");
+    }
+    for target in ["/robots.txt", "/link", "/moved"] {
+        let asked = other.only(target);
+        assert_eq!(all(&asked), ["", "", "", "2", "no"], "{target}");
+    }
+    assert!(
+        !crawled.ended.err.contains("sesame"),
+        "{}",
+        crawled.ended.err
+    );
+}
+
+#[test]
+fn a_login_without_a_host_is_for_the_origins_of_the_seeds() {
+    let (first, other) = two_origins();
+    let args = ["--follow", "all", "--user", "Aladdin:open sesame"];
+    Crawl::of(&[&first.url("/")]).with(&args).run();
+    let basic = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
+    assert_eq!(value(&first.only("/own"), "Authorization"), basic);
+    assert_eq!(value(&other.only("/link"), "Authorization"), "");
+}
+
+#[test]
+fn cookies_of_a_file_are_sent_to_their_hosts() {
+    let (first, other) = two_origins();
+    let crawl = Crawl::of(&[&first.url("/"), "--follow", "all", "--cookies", "jar"]);
+    let lines = "# Netscape HTTP Cookie File\n127.0.0.1\tFALSE\t/own\tFALSE\t0\tsid\tx\n\
+                 other.test\tFALSE\t/\tFALSE\t0\tno\ty\n";
+    crawl.file("jar", lines.as_bytes());
+    crawl.run();
+    // Cookies do not know ports (RFC 6265, section 8.5).
+    assert_eq!(value(&first.only("/own"), "Cookie"), "sid=x");
+    assert_eq!(value(&first.only("/"), "Cookie"), "");
+    assert_eq!(value(&other.only("/link"), "Cookie"), "");
+}
+
+#[test]
+fn headers_of_a_seeds_line_may_hold_for_its_origin() {
+    let (first, other) = two_origins();
+    let seed = json!({
+        "url": first.url("/"),
+        "headers": {"Authorization": "Basic QQ==", "X-Else": "yes"},
+        "headers_for_host": true,
+    });
+    let args = [
+        "--seeds",
+        "-",
+        "--follow",
+        "all",
+        "-s",
+        "ROBOTSTXT_OBEY=true",
+    ];
+    let crawl = Crawl::of(&args).input(seed.to_string().as_bytes());
+    crawl.run();
+    for target in ["/robots.txt", "/", "/own", "/away"] {
+        assert_eq!(
+            carried(&first.only(target)),
+            ["Authorization", "X-Else"],
+            "{target}"
+        );
+    }
+    for target in ["/robots.txt", "/link", "/moved"] {
+        assert_eq!(carried(&other.only(target)), [""; 0], "{target}");
+    }
+}
+
+#[test]
+fn a_host_has_its_own_agent_proxy_and_limits() {
+    let (first, other) = two_origins();
+    let link = first.url("/deep");
+    let proxy = Server::new(move |asked: &Asked| match asked.target.as_str() {
+        "http://a.test/" => page(&format!("<a href=/1>1</a><a href={link}>2</a>")),
+        "http://a.test/1" => page("<a href=/2>2</a>"),
+        _ => page("a page"),
+    });
+    let hosts = json!({
+        "a.test": {"proxy": proxy.url(""), "depth_limit": 1, "user_agent": "own/1.0"},
+        "127.0.0.1": {"pages_max": 1},
+        &first.url("")[7..]: {"body_max": 3},
+    });
+    let hosts = format!("HOSTS={hosts}");
+    let crawl = Crawl::of(&[&first.url("/own"), "http://a.test/"]).with(&["-s", &hosts]);
+    let args = ["--follow", "all", "-A", "usual/1.0"];
+    let crawled = crawl
+        .with(&args)
+        .with(&["-s", "CONCURRENT_REQUESTS=1"])
+        .run();
+    assert_eq!(proxy.targets(), ["http://a.test/", "http://a.test/1"]);
+    assert_eq!(
+        value(&proxy.only("http://a.test/1"), "User-Agent"),
+        "own/1.0"
+    );
+    assert_eq!(value(&first.only("/own"), "User-Agent"), "usual/1.0");
+    assert_eq!(first.targets(), ["/own"], "one page of it");
+    assert_eq!(other.targets(), [""; 0]);
+    let line = crawled.line("http://a.test/1");
+    assert_eq!(line["proxied"], true);
+    let line = crawled.line(&first.url("/own"));
+    assert_eq!(
+        (&line["proxied"], &line["truncated"]),
+        (&json!(null), &json!("length"))
+    );
+}

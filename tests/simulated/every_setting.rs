@@ -19,13 +19,14 @@ use argiope::sink::page::Page;
 use argiope::sink::reply::{BodyMode, Flow, Reply};
 use argiope::throttle::decision::Decision;
 use argiope::{Config, CrawlUrl, DiskSink, Preparation, WriteError};
-use argiope::{Epoch, FileLength, FinishReason, ReloadError, State};
+use argiope::{Epoch, FileLength, Filtered, FinishReason, ReloadError, State};
+use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::crawl::{Line, Output, Pulled, RUNS, Run};
 use super::many_seeds::each_seed;
 use super::random::{Case, NAMES, case, pick};
-use super::web::{Names, Outage};
+use super::web::{Names, Outage, OwnFields};
 
 /// How many there are; some seconds for all.
 const SEEDS: u64 = 300;
@@ -43,6 +44,7 @@ const LEFT_OUT: [(&str, &str); 18] = [
     ("RANDOM_SEED", "the plan says it"),
     ("IO", "there is one simulated back end"),
     ("CA_FILE", "there is no TLS"),
+    ("COOKIES_FILE", "there is no file"),
     ("PROXY", "there is none"),
     ("PROXY_HTTPS", "there is none"),
     ("NO_PROXY", "there is none"),
@@ -123,6 +125,8 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "CREDENTIAL_ORIGINS" => json!(["http://one.test"]),
         "PRIVATE_HEADERS" => json!(["X-Key"]),
         "ACCEPT_ZSTD" => flag(rng),
+        "HTTP_USER" => json!("seeds:secret"),
+        "HOSTS" => hosts(rng),
         "COOKIES_ENABLED" => flag(rng),
         "ROBOTSTXT_OBEY" => flag(rng),
         "ROBOTSTXT_USER_AGENT" => json!("bot"),
@@ -208,6 +212,66 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "DISK_FREE_MIN" => count(rng, &[0, 1, 20_000, 1 << 30]),
         other => panic!("{other} has no values here: give it some, or a reason in LEFT_OUT"),
     })
+}
+
+/// Settings of some hosts, and of all hosts below a domain.
+fn hosts(rng: &mut Rng) -> Value {
+    let mut own = serde_json::Map::new();
+    for name in NAMES.into_iter().chain([BELOW]) {
+        if rng.chance(0.5) {
+            continue;
+        }
+        let mut entry = serde_json::Map::new();
+        let values = [
+            ("headers", json!([format!("X-Own: {name}")])),
+            ("user", json!(format!("{}:secret", name.replace(':', "-")))),
+            ("user_agent", json!("own/1.0")),
+            ("body_max", json!(pick(rng, &[1, 100, 1_000_000]))),
+            ("depth_limit", json!(pick(rng, &[0, 1, 2]))),
+            ("pages_max", json!(pick(rng, &[0, 1, 4]))),
+        ];
+        for (key, value) in values {
+            let is_possible = key != "pages_max" || !name.contains(':');
+            if rng.chance(0.5) && is_possible {
+                entry.insert(key.to_owned(), value);
+            }
+        }
+        own.insert(name.to_owned(), entry.into());
+    }
+    Value::Object(own)
+}
+
+/// The hosts below a domain.
+const BELOW: &str = "*.one.test";
+
+/// What an entry of a host sets, or else that of all hosts below its domain.
+fn of_host<'a>(
+    said: &'a BTreeMap<&'static str, Value>,
+    host: &str,
+    key: &str,
+) -> Option<&'a Value> {
+    let hosts = said.get("HOSTS")?;
+    let below = hosts.get(BELOW).filter(|_| host.ends_with(&BELOW[1..]));
+    let entries = hosts.get(host).into_iter().chain(below);
+    entries.filter_map(|entry| entry.get(key)).next()
+}
+
+/// The fields that each host gets and no other.
+fn own_fields(said: &BTreeMap<&'static str, Value>) -> BTreeMap<String, OwnFields> {
+    let own = |host: &str| OwnFields {
+        mark: of_host(said, host, "headers").map(|lines| {
+            let line = lines[0].as_str().expect("a line");
+            line.strip_prefix("X-Own: ").expect("the name").to_owned()
+        }),
+        authorization: of_host(said, host, "user").map(authorization),
+    };
+    let fields = NAMES.into_iter().map(|host| (host.to_owned(), own(host)));
+    fields.collect()
+}
+
+fn authorization(user: &Value) -> String {
+    let user = user.as_str().expect("text");
+    format!("Basic {}", BASE64.encode(user.as_bytes()))
 }
 
 fn scopes(rng: &mut Rng) -> Value {
@@ -337,6 +401,8 @@ const DRAWN_APART: &[&str] = &[
     "WARC_CDXJ",
     "WARC_GZIP_LEVEL",
     "WORKERS",
+    "HOSTS",
+    "HTTP_USER",
 ];
 
 /// A random web and crawl of it under random values of every setting; what was set, by name.
@@ -384,6 +450,18 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
     case.plan.settings = said.clone().into_iter().collect();
     case.plan.settings.push(follow);
     let promise = &mut case.web.promise;
+    case.web.promise.own = own_fields(&said);
+    let hosts_of_seeds = case.plan.seeds.iter().map(|url| {
+        let url = CrawlUrl::parse(url).expect("a URL");
+        url.authority().to_owned()
+    });
+    let named = said
+        .get("CREDENTIAL_ORIGINS")
+        .map(|_| "one.test".to_owned());
+    let allowed = hosts_of_seeds.chain(named).collect();
+    let login = said
+        .get("HTTP_USER")
+        .map(|user| (authorization(user), allowed));
     let number = |name: &str| said.get(name).and_then(Value::as_u64);
     *promise = super::web::Promise {
         in_all: number("CONCURRENT_REQUESTS").unwrap_or(4096) as usize,
@@ -404,6 +482,8 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
             from,
             to: from + Duration::from_millis(rng.below(15_000)),
             connects: rng.chance(0.8).then(|| pick(&mut rng, &how)),
+        own: std::mem::take(&mut promise.own),
+        login,
             names: pick(
                 &mut rng,
                 &[
@@ -451,6 +531,12 @@ fn reloads_of(
 ) -> Vec<BTreeMap<&'static str, Value>> {
     let mut rng = Rng::from_seed(seed).fork("reloads");
     let count = pick(&mut rng, &[0, 0, 1, 3]);
+    let hosts = said.get_mut("HOSTS").and_then(Value::as_object_mut);
+    for entry in hosts.into_iter().flat_map(|hosts| hosts.values_mut()) {
+        if let Some(body) = entry.get("body_max").and_then(Value::as_u64) {
+            entry["body_max"] = json!(body.min(buffered));
+        }
+    }
     let is_limit_of_host = |name: &str| {
         [
             "PAGES_PER_HOST_MAX",
@@ -655,6 +741,22 @@ fn check(seed: u64) {
         }
         assert!(
             pages.values().all(|count| count <= limit),
+    for host in NAMES {
+        let limit = of_host(&said, host, "pages_max").and_then(Value::as_u64);
+        let Some(limit) = limit.filter(|limit| *limit > 0) else {
+            continue;
+        };
+        let counted = lines.iter().filter(|line| {
+            let url = CrawlUrl::parse(line.url()).expect("a URL");
+            let is_fetched = !line.0["status"].is_null() && line.is_final();
+            line.is_page() && is_fetched && url.host_str() == host
+        });
+        let count = counted.count() as u64;
+        assert!(
+            count <= limit,
+            "seed {seed}: {count} pages of {host} under {said:?}"
+        );
+    }
             "seed {seed}: {pages:?} under {said:?}"
         );
     }

@@ -99,6 +99,17 @@ pub struct Promise {
     pub quota: Option<(usize, Duration)>,
     /// So long after the crawl's start no request arrives.
     pub held_for: Duration,
+    /// The `X-Own` and `Authorization` fields of the requests to each host; those of other hosts have none.
+    pub own: BTreeMap<String, OwnFields>,
+    /// An `Authorization` field that only these hosts get, where they have none of their own.
+    pub login: Option<(String, BTreeSet<String>)>,
+}
+
+/// Fields that one host gets, and no other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnFields {
+    pub mark: Option<String>,
+    pub authorization: Option<String>,
 }
 
 impl Default for Promise {
@@ -114,6 +125,8 @@ impl Default for Promise {
             hold_max: Duration::from_secs(300),
             quota: None,
             held_for: Duration::ZERO,
+            own: BTreeMap::new(),
+            login: None,
         }
     }
 }
@@ -323,6 +336,7 @@ impl PoliteWeb {
             self.fault(now, format!("{host} was asked at {to}"));
         }
         self.judge(now, &host, &path);
+        self.judge_fields(now, &host, head);
         let (step, refused) = self.step(now, &host, &path, conn);
         let number = self.arrivals.len();
         self.arrivals.push(Arrival {
@@ -348,6 +362,29 @@ impl PoliteWeb {
         self.count(now, number, to);
         if !too_late && !matches!(step.reply, Reply::Silence) {
             self.set(net, step.think, Alarm::Reply(number, step));
+        }
+    }
+
+    /// A request has the fields of its host, and those of no other.
+    fn judge_fields(&mut self, now: Instant, host: &str, head: &str) {
+        let field = |name: &str| {
+            let mut values = head.lines().filter_map(|line| line.strip_prefix(name));
+            values.next().map(str::to_owned)
+        };
+        let sent = OwnFields {
+            mark: field("X-Own: "),
+            authorization: field("Authorization: "),
+        };
+        let mut due = self.promise.own.get(host).cloned().unwrap_or_default();
+        if let Some((login, hosts)) = &self.promise.login
+            && due.authorization.is_none()
+            && sent.authorization.as_ref() == Some(login)
+            && hosts.contains(host)
+        {
+            due.authorization.clone_from(&sent.authorization);
+        }
+        if sent != due {
+            self.fault(now, format!("{host} got {sent:?}, not {due:?}"));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::cli::environment;
 
@@ -37,6 +37,18 @@ pub struct Sockets {
     /// Send this header with every request; Authorization, Cookie and Host go to the seeds' origins only
     #[arg(short = 'H', long, value_name = "NAME: VALUE")]
     header: Vec<String>,
+    /// Send this header to this host only (example.com, *.example.com, https://example.com:8443)
+    #[arg(long, num_args = 2, value_names = ["HOST", "NAME: VALUE"])]
+    header_for: Vec<String>,
+    /// Log in to the seeds' origins by HTTP Basic
+    #[arg(short = 'u', long, value_name = "NAME:PASSWORD")]
+    user: Option<String>,
+    /// Log in to this host only
+    #[arg(long, num_args = 2, value_names = ["HOST", "NAME:PASSWORD"])]
+    user_for: Vec<String>,
+    /// Send the cookies in this file to their hosts, as curl and wget write it or in JSON; keep those of replies
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    cookies: Option<String>,
     /// Maximum time of a whole fetch [default: 2m]
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     timeout: Option<String>,
@@ -119,6 +131,9 @@ impl Sockets {
         given.extend(one("--user-agent", "USER_AGENT", &self.user_agent));
         given.extend(one("--contact", "CONTACT", &self.contact));
         given.extend(many("--header", "DEFAULT_REQUEST_HEADERS", &self.header));
+        given.extend(one("--user", "HTTP_USER", &self.user));
+        given.extend(self.of_hosts());
+        given.extend(one("--cookies", "COOKIES_FILE", &self.cookies));
         given.extend(one("--timeout", "DOWNLOAD_TIMEOUT", &self.timeout));
         given.extend(many("--allow-net", "ALLOW_NET", &self.allow_net));
         given.extend(many("--resolve", "RESOLVE", &self.resolve));
@@ -131,6 +146,31 @@ impl Sockets {
         if self.spin {
             given.push(Given::new("--spin", "SPIN", SPIN.into()));
         }
+        given
+    }
+}
+
+impl Sockets {
+    /// What its flags set of single hosts. It is added to what the other sources set.
+    fn of_hosts(&self) -> Vec<Given> {
+        let of = |flag: &'static str, pairs: &[String], entry: fn(&str) -> Value| {
+            let pairs = pairs.chunks_exact(2);
+            let given = pairs.map(move |pair| {
+                let hosts = Map::from_iter([(pair[0].clone(), entry(&pair[1]))]);
+                Given::new(flag, "HOSTS", hosts.into())
+            });
+            given.collect::<Vec<_>>()
+        };
+        let mut given = of(
+            "--header-for",
+            &self.header_for,
+            |line| json!({"headers": [line]}),
+        );
+        given.extend(of(
+            "--user-for",
+            &self.user_for,
+            |user| json!({"user": user}),
+        ));
         given
     }
 }

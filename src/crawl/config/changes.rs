@@ -127,7 +127,13 @@ fn shortened(value: Value) -> Value {
 }
 
 /// Settings that may have a secret.
-const SECRET: [&str; 3] = ["PROXY", "PROXY_HTTPS", "DEFAULT_REQUEST_HEADERS"];
+const SECRET: [&str; 5] = [
+    "PROXY",
+    "PROXY_HTTPS",
+    "DEFAULT_REQUEST_HEADERS",
+    "HTTP_USER",
+    "HOSTS",
+];
 
 /// Bytes of a value that are shown.
 const SHOWN_MAX: usize = 64 << 10;

@@ -1,6 +1,7 @@
 //! Non-numeric values: switches, lists, patterns, choices.
 
 use std::marker::PhantomData;
+use std::path::PathBuf;
 
 use regex::Regex;
 use serde_json::Value;
@@ -38,6 +39,23 @@ impl Form for Flag {
 
     fn write(of: &bool) -> Value {
         (*of).into()
+    }
+}
+
+/// The path of a file of cookies; it needs the cargo feature `cookies`.
+pub(super) struct CookieFile;
+
+impl Form for CookieFile {
+    type Of = PathBuf;
+    const KIND: &'static str = "path";
+
+    fn read(value: &Value) -> Result<PathBuf, Problem> {
+        Cookies::read(&true.into())?;
+        Ok(PathBuf::from(text(value)?))
+    }
+
+    fn write(of: &PathBuf) -> Value {
+        of.to_string_lossy().into_owned().into()
     }
 }
 

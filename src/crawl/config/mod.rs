@@ -6,6 +6,7 @@ mod error;
 mod exclusion;
 mod choices;
 mod form;
+mod hosts;
 mod net;
 mod order;
 mod preset;
@@ -92,6 +93,8 @@ pub struct Config {
     pub(crate) exclude_nets: Vec<String>,
     /// `CA_FILE`: certificates trusted in addition to webpki-roots, as PEM.
     pub(crate) ca_file: Option<PathBuf>,
+    /// `COOKIES_FILE`: cookies that are sent from the beginning.
+    pub(crate) cookies_file: Option<PathBuf>,
     /// `INSECURE`: certificates are not verified.
     pub(crate) insecure: bool,
     /// `TLS_SESSIONS_MEMORY`: bytes of TLS sessions that are kept for resumption.
@@ -128,6 +131,8 @@ pub struct Config {
     pub(crate) links_file: bool,
     /// `EXTRACT`: fields that are extracted from HTML pages.
     pub(crate) extraction: Extraction,
+    /// `FILTERED_FILE`: the links that filters leave out are written to a file of their own.
+    pub(crate) filtered_file: bool,
     /// `METRICS_SCOPES_MAX`: most scopes with metrics of their own.
     pub(crate) metrics_scopes_max: usize,
     /// `RANDOM_SEED`: random seed; `None`: seeded by the system.
@@ -212,6 +217,7 @@ impl Default for Config {
             allow_net: Vec::new(),
             exclude_nets: Vec::new(),
             ca_file: None,
+            cookies_file: None,
             insecure: false,
             tls_sessions_memory: 512 << 20,
             contact: None,
@@ -236,6 +242,8 @@ impl Default for Config {
             // Ten times as long as the result lines.
             links_file: false,
             extraction: Extraction::default(),
+            // Of a crawl that stays on its hosts, most links.
+            filtered_file: false,
             // Enough to find the hosts that hold a crawl up; each has six series.
             metrics_scopes_max: 20,
             random_seed: None,
@@ -392,6 +400,35 @@ impl Config {
         self.links_file
     }
 
+    /// `FILTERED_FILE`: whether the links that filters leave out are written to a file of their own.
+    pub fn filtered_file(&self) -> bool {
+        self.filtered_file
+    }
+
+    /// A value for display: without the passwords of `PROXY` and `HTTP_USER`, and without the credentials, proxy
+    /// passwords and header values of `HOSTS`. `None` for an unknown setting.
+    pub fn shown(&self, name: &str) -> Option<SettingValue> {
+        let setting = table::find(name).ok()?;
+        let frontier = &self.frontier;
+        let shown = match setting.name {
+            "PROXY" => (frontier.proxies.usual.as_ref()).map(|proxy| proxy.to_shown_url().into()),
+            "PROXY_HTTPS" => match &frontier.proxies.https {
+                Some(Route::Proxy(proxy)) => Some(proxy.to_shown_url().into()),
+                _ => None,
+            },
+            "HTTP_USER" => self.fetch.user.as_ref().map(hosts::shown_login),
+            "HOSTS" => Some(hosts::shown(&frontier.own_hosts)),
+            _ => None,
+        };
+        Some(shown.unwrap_or_else(|| (setting.read)(self)).into())
+    }
+
+    /// Whether cookies are kept: `COOKIES_ENABLED`, or `COOKIES_FILE` has some.
+    #[cfg(feature = "cookies")]
+    pub(crate) fn has_cookies(&self) -> bool {
+        self.fetch.cookies || self.cookies_file.is_some()
+    }
+
     /// `INSECURE`: whether certificates are not verified.
     pub fn is_insecure(&self) -> bool {
         self.insecure
@@ -444,6 +481,24 @@ impl Config {
                 "lower DOWNLOAD_MAXSIZE or raise BUFFERED_BODIES_MAX",
             );
             return Err(self.blame(problem, "DOWNLOAD_MAXSIZE"));
+        }
+        let bodies = self.frontier.own_hosts.complete();
+        let longest = bodies.filter_map(|entry| entry.settings.body_max).max();
+        if longest.is_some_and(|longest| longest > self.buffered_bodies_max) {
+            let problem = Problem::new(
+                "a body_max is larger than BUFFERED_BODIES_MAX",
+                "lower body_max or raise BUFFERED_BODIES_MAX",
+            );
+            return Err(self.blame(problem, "HOSTS"));
+        }
+        let is_authorization =
+            |(name, _): &(String, String)| name.eq_ignore_ascii_case("authorization");
+        if self.fetch.user.is_some() && self.fetch.headers.iter().any(is_authorization) {
+            let problem = Problem::new(
+                "HTTP_USER and the header Authorization exclude each other",
+                "remove one of them",
+            );
+            return Err(self.blame(problem, "HTTP_USER"));
         }
         if self.io.workers > WORKERS_MAX {
             let what = format!("{} is more than {WORKERS_MAX} threads", self.io.workers);

@@ -3,10 +3,12 @@
 use serde_json::Value;
 
 use super::choices::{
-    Codes, Cookies, ExtractForm, Flag, JitterForm, LineCompression, Maybe, NotFlag, OneOf, Patterns,
+    Codes, CookieFile, Cookies, ExtractForm, Flag, JitterForm, LineCompression, Maybe, NotFlag,
+    OneOf, Patterns,
 };
 use super::error::{Problem, nearest};
 use super::form::Form;
+use super::hosts::{Hosts, LoginForm};
 use super::net::{
     Agent, Contact, DirectHosts, Exclusions, FieldNames, File, Headers, Nets, Origins, Overrides,
     ProxyForm, RouteForm, Servers, Token, Words,
@@ -234,8 +236,14 @@ static TABLE: &[Setting] = &[
         "Accept-Encoding includes zstd; unset: only if no WARC is written, because WARC readers cannot decode it"),
     row!("DEFAULT_REQUEST_HEADERS", Headers, fetch.headers,
         "headers sent with every request"),
+    row!("HTTP_USER", Maybe<LoginForm>, fetch.user,
+        "user name and password for the origins that get the credentials among DEFAULT_REQUEST_HEADERS"),
+    row!("HOSTS", Hosts, frontier.own_hosts,
+        "settings of single hosts: headers, user, user_agent, proxy, pages_max, body_max, depth_limit; \"*.example.com\": every host below it"),
     row!("COOKIES_ENABLED", Cookies, fetch.cookies,
         "cookies set by replies are stored, and sent with later requests"),
+    row!("COOKIES_FILE", Maybe<CookieFile>, cookies_file,
+        "file of cookies that are sent from the beginning, as curl and wget write it, or JSON; as COOKIES_ENABLED"),
     row!("ROBOTSTXT_OBEY", Flag, frontier.robots_obey,
         "robots.txt is obeyed"),
     row!("ROBOTSTXT_IGNORED_HOSTS_MAX", Whole<usize, 0>, robots_ignored_hosts_max,

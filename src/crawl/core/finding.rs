@@ -199,6 +199,12 @@ impl<I: Io> Core<I> {
             job.extra_mut().route = Some(Box::new(route.clone()));
         }
         self.on_admission(admission, job, OfferOrigin::Link);
+        if let Some(extra) = &from.extra
+            && extra.has_shared_fields()
+            && job.url.origin() == from.url.origin()
+        {
+            job.extra_mut().share_fields(extra);
+        }
     }
 }
 

@@ -254,7 +254,7 @@ impl<I: Io> Core<I> {
         }
         if elsewhere {
             // Credentials and `Host` are for one origin.
-            extra.retain_fields(|name| !is_private(name, &private));
+            extra.leave_origin(|name| is_private(name, &private));
         }
         let at = self.hold_redirect(page).map(|wait| self.now + wait);
         self.on_admission(admission, next, OfferOrigin::Redirect(at));

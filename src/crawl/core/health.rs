@@ -116,7 +116,7 @@ impl<I: Io> Core<I> {
 
     fn goes_by_proxy(&self, job: &Job) -> bool {
         use crate::wire::proxy::Route;
-        match job.route() {
+        match self.frontier.route_of(job) {
             Some(route) => matches!(route, Route::Proxy(_)),
             None => {
                 let proxies = &self.frontier.settings().proxies;

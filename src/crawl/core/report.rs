@@ -167,7 +167,8 @@ impl<I: Io> Core<I> {
         *robots_ignored = job.flags.ignore_robots;
         *robots = None;
         *wall_at_start = self.network.wall_at_start();
-        *route = job.route().cloned();
+        let of_host = || self.config.frontier.own_hosts.route(&job.url);
+        *route = job.route().or_else(of_host).cloned();
         *meta = job.meta().map(ToOwned::to_owned);
         *tag = job.tag();
         *request_bytes = Vec::new();

@@ -123,9 +123,12 @@ impl<I: Io> Core<I> {
         fetch.zstd = fetch.zstd.or(Some(!parts.sink.keeps_codings()));
         let config = Arc::new(config);
         let requests = Requests::new(&config, &fetch, secret);
-        let requests = requests.map_err(|error| SetUpError::Setting {
+        #[cfg_attr(not(feature = "cookies"), expect(unused_mut, reason = "it has no jar"))]
+        let mut requests = requests.map_err(|error| SetUpError::Setting {
             setting: "DEFAULT_REQUEST_HEADERS",
             reason: error.to_string(),
+        #[cfg(feature = "cookies")]
+        load_cookies(&mut requests, &config, wall.at(now), now)?;
         })?;
         let waker = io.waker();
         let control = Control::new(
@@ -231,6 +234,52 @@ pub fn active_limits(most: usize, for_requests: usize, kept: usize) -> ActiveLim
         kept,
     }
 }
+/// Adds the cookies of `COOKIES_FILE`.
+#[cfg(feature = "cookies")]
+fn load_cookies(
+    requests: &mut Requests,
+    config: &Config,
+    wall: Wall,
+    now: crate::base::time::Instant,
+) -> Result<(), SetUpError> {
+    let Some(path) = &config.cookies_file else {
+        return Ok(());
+    };
+    let setting = "COOKIES_FILE";
+    let read = std::fs::read(path).map_err(|cause| SetUpError::Unreadable {
+        setting,
+        path: path.clone(),
+        cause,
+    })?;
+    let refused = |reason: String| SetUpError::Setting {
+        setting,
+        reason: format!("{}: {reason}", path.display()),
+    };
+    let Ok(text) = String::from_utf8(read) else {
+        return Err(refused(
+            "it is not UTF-8 text; give a file of cookies".to_owned(),
+        ));
+    };
+    let (count, left_out) = requests.load_cookies(&text, wall, now);
+    match (count, left_out.first()) {
+        (_, None) => {}
+        (0, Some(first)) => {
+            return Err(refused(format!(
+                "it has no cookie: {} at line or entry {}; give a file as curl -c and wget --save-cookies write it",
+                first.why, first.place
+            )));
+        }
+        (_, Some(first)) => log::warn!(
+            "{} ({setting}): {} lines or entries are left out; the first is {}: {}",
+            path.display(),
+            left_out.len(),
+            first.place,
+            first.why
+        ),
+    }
+    Ok(())
+}
+
 
 fn tls_settings(config: &Config, wall: Wall) -> Result<TlsSettings, SetUpError> {
     let mut settings = TlsSettings::new(wall);

@@ -453,6 +453,7 @@ fn disable_crawl_policies(config: &mut Config, settings: &ProbeSettings) {
     frontier.errors_max = 0;
     frontier.bytes_max = 0;
     frontier.pages_per_host_max = 0;
+    frontier.own_hosts = std::sync::Arc::new(frontier.own_hosts.without_limits());
     frontier.pages_per_domain_max = 0;
     frontier.bytes_per_domain_max = 0;
     frontier.hosts.down_after = Duration::ZERO;
@@ -465,10 +466,12 @@ const RATE_MAX: f64 = 1e7;
 /// An instant is a `u64` of nanoseconds, which overflows after 584 years.
 const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// The settings that have an effect on a probe. The others concern throttling, the frontier and output.
-const SETTINGS_WITH_EFFECT: [&str; 26] = [
+const SETTINGS_WITH_EFFECT: [&str; 28] = [
     "USER_AGENT",
     "CONTACT",
     "DEFAULT_REQUEST_HEADERS",
+    "HTTP_USER",
+    "HOSTS",
     "EXCLUDE",
     "ALLOW_NET",
     "DOWNLOAD_TIMEOUT",

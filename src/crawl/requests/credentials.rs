@@ -1,7 +1,11 @@
-//! Decides which requests carry the credentials among the header fields of every request (`-H`).
+//! Decides which requests carry the credentials among the header fields of every request (`-H`), and which header
+//! fields single hosts get (`HOSTS`).
 //!
-//! They belong to the origins of the seeds: a page may link or redirect to any other, whose owner
-//! would read them.
+//! Credentials of every request belong to the origins of the seeds: a page may link or redirect to any other, whose
+//! owner would read them. Those of a host are chosen anew for each request, by its URL, so that no redirect takes them
+//! elsewhere.
+
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -10,6 +14,7 @@ use crate::base::keys::Keys;
 use crate::base::secret::Secret;
 use crate::crawl::config::EVERY_ORIGIN;
 use crate::fetch::settings::FetchSettings;
+use crate::frontier::host_settings::{HostSettings, HostTable};
 use crate::frontier::job::Job;
 use crate::wire::http::{RequestError, UsualFields};
 use crate::wire::url::CrawlUrl;
@@ -23,7 +28,59 @@ pub struct Credentials {
     /// A Cookie field is among them.
     #[cfg(feature = "cookies")]
     holds_cookies: bool,
+    /// The settings of hosts, and their fields by the position of the entry.
+    hosts: Arc<HostTable>,
+    of_hosts: Vec<OwnFields>,
 }
+
+/// The header fields of the requests to the hosts of an entry.
+#[derive(Debug)]
+struct OwnFields {
+    /// Over all fields, for an origin that gets the credentials of every request.
+    all: UsualFields,
+    /// Over those without credentials.
+    public: UsualFields,
+    /// A Cookie field is among its own.
+    #[cfg(feature = "cookies")]
+    holds_cookies: bool,
+}
+
+impl OwnFields {
+    fn new(settings: &FetchSettings, own: &HostSettings) -> Result<Self, RequestError> {
+        let named = &settings.private_headers;
+        let is_public = |(name, _): &&(String, String)| !is_private(name, named);
+        let user = own.user.as_ref();
+        let user = user.map(|login| (AUTHORIZATION.to_owned(), login.authorization()));
+        let own_fields: Vec<(String, String)> = own.headers.iter().cloned().chain(user).collect();
+        let over = |is_limited: bool| {
+            let base = settings
+                .headers
+                .iter()
+                .filter(|field| !own.replaces(&field.0) && (!is_limited || is_public(field)));
+            let mut settings = FetchSettings {
+                headers: base.chain(&own_fields).cloned().collect(),
+                ..settings.clone()
+            };
+            if let Some(agent) = &own.user_agent {
+                settings.user_agent.clone_from(agent);
+            }
+            settings.usual_fields()
+        };
+        Ok(OwnFields {
+            all: over(false)?,
+            public: over(true)?,
+            #[cfg(feature = "cookies")]
+            holds_cookies: own_fields.iter().any(|(name, _)| is_cookie(name)),
+        })
+    }
+}
+
+#[cfg(feature = "cookies")]
+fn is_cookie(name: &str) -> bool {
+    name.eq_ignore_ascii_case("cookie")
+}
+
+const AUTHORIZATION: &str = "Authorization";
 
 /// Header fields, of which some are sent to the origins of the seeds only.
 #[derive(Debug)]
@@ -49,11 +106,26 @@ pub fn is_private(name: &str, named: &[String]) -> bool {
 }
 
 impl Credentials {
-    /// Their settings.
+    /// Their settings. `hosts`: those of single hosts.
     ///
     /// # Errors
     /// A field cannot be put on the wire.
-    pub fn new(settings: &FetchSettings, secret: &Secret) -> Result<Self, RequestError> {
+    pub fn new(
+        settings: &FetchSettings,
+        hosts: &Arc<HostTable>,
+        secret: &Secret,
+    ) -> Result<Self, RequestError> {
+        let mut settings = settings.clone();
+        if let Some(login) = settings.user.take() {
+            let field = (AUTHORIZATION.to_owned(), login.authorization());
+            settings.headers.push(field);
+        }
+        let settings = &settings;
+        let of_hosts = hosts
+            .complete()
+            .map(|entry| OwnFields::new(settings, &entry.settings));
+        let of_hosts = of_hosts.collect::<Result<Vec<_>, _>>()?;
+        let hosts = Arc::clone(hosts);
         let all = settings.usual_fields()?;
         let private = |(name, _): &&(String, String)| is_private(name, &settings.private_headers);
         let mut names: Vec<&str> = (settings.headers.iter().filter(private))
@@ -62,7 +134,7 @@ impl Credentials {
         names.sort_unstable();
         names.dedup();
         #[cfg(feature = "cookies")]
-        let holds_cookies = names.iter().any(|name| name.eq_ignore_ascii_case("cookie"));
+        let holds_cookies = names.iter().any(|name| is_cookie(name));
         let widened = &settings.credential_origins;
         if names.is_empty() || widened.iter().any(|origin| origin == EVERY_ORIGIN) {
             return Ok(Credentials {
@@ -70,6 +142,8 @@ impl Credentials {
                 limited: None,
                 #[cfg(feature = "cookies")]
                 holds_cookies,
+                hosts,
+                of_hosts,
             });
         }
         let mut public = settings.clone();
@@ -89,6 +163,8 @@ impl Credentials {
             limited: Some(limited),
             #[cfg(feature = "cookies")]
             holds_cookies,
+            hosts,
+            of_hosts,
         })
     }
 
@@ -113,15 +189,31 @@ impl Credentials {
     /// Whether the fields from here for a job's request include a Cookie field.
     #[cfg(feature = "cookies")]
     pub fn bring_cookies(&self, job: &Job) -> bool {
-        self.holds_cookies && (self.limited.is_none() || self.reach(job))
+        let of_host = self.of_host(job);
+        of_host.is_some_and(|own| own.holds_cookies)
+            || self.holds_cookies && (self.limited.is_none() || self.reach(job))
     }
 
     /// The fields of a job's request.
     pub fn fields(&self, job: &Job) -> &UsualFields {
-        match &self.limited {
-            Some(limited) if !self.reach(job) => &limited.public,
-            _ => &self.all,
+        let gets_all = self.limited.is_none() || self.reach(job);
+        match (self.of_host(job), &self.limited) {
+            (Some(own), _) if gets_all => &own.all,
+            (Some(own), _) => &own.public,
+            (None, Some(limited)) if !gets_all => &limited.public,
+            (None, _) => &self.all,
         }
+    }
+
+    /// The settings of the host of a URL.
+    pub fn settings_of(&self, url: &CrawlUrl) -> Option<&HostSettings> {
+        self.hosts.of(url).map(|entry| &entry.settings)
+    }
+
+    /// The fields for the host of a job's request, if it has its own.
+    fn of_host(&self, job: &Job) -> Option<&OwnFields> {
+        let entry = self.hosts.of(&job.url)?;
+        self.of_hosts.get(entry.position)
     }
 
     fn reach(&self, job: &Job) -> bool {
@@ -130,7 +222,8 @@ impl Credentials {
 
     /// The warning for the first job sent without credentials.
     pub(in crate::crawl) fn warning(&mut self, job: &Job) -> Option<String> {
-        if job.is_without_credentials() || self.are_for(&job.url) {
+        let has_own = self.of_host(job).is_some();
+        if job.is_without_credentials() || has_own || self.are_for(&job.url) {
             return None;
         }
         let limited = self.limited.as_mut()?;

@@ -14,6 +14,8 @@ use crate::base::time::Wall;
 use crate::crawl::config::{Config, HostsBound, PublicHosts};
 use crate::crawl::requests::credentials::Credentials;
 #[cfg(feature = "cookies")]
+use crate::fetch::cookie_file::NoCookie;
+#[cfg(feature = "cookies")]
 use crate::fetch::cookies::Jar;
 use crate::fetch::exchange::{Description, Exchange};
 use crate::fetch::failure::{Failure, FailureKind};
@@ -49,9 +51,9 @@ impl Requests {
         secret: &Secret,
     ) -> Result<Self, RequestError> {
         Ok(Requests {
-            credentials: Credentials::new(settings, secret)?,
+            credentials: Credentials::new(settings, &config.frontier.own_hosts, secret)?,
             #[cfg(feature = "cookies")]
-            jar: config.fetch.cookies.then(|| Jar::new(secret)),
+            jar: config.has_cookies().then(|| Jar::new(secret)),
             public_hosts: PublicHosts::new(config),
             config: Arc::clone(config),
         })
@@ -105,9 +107,12 @@ impl Requests {
             fields.push(("Cookie".to_owned(), cookies));
         }
         let usual = self.credentials.fields(job);
+        let described = describe(job, &fields, proxy, usual);
+        let own = self.credentials.settings_of(&job.url);
         let description = Description {
             defers_decoding: self.config.io.workers > 0,
-            ..describe(job, &fields, proxy, usual)
+            body_max: described.body_max.or(own.and_then(|own| own.body_max)),
+            ..described
         };
         exchange.renew(&description, &self.config.fetch, Limits::default(), timings)
     }
@@ -132,6 +137,13 @@ impl Requests {
         {
             jar.take(&job.url, headers.get_all("set-cookie"), wall, now);
         }
+    }
+
+    /// Adds the cookies of a file. Returns how many it has, and what of it is left out.
+    #[cfg(feature = "cookies")]
+    pub fn load_cookies(&mut self, file: &str, wall: Wall, now: Instant) -> (usize, Vec<NoCookie>) {
+        let jar = self.jar.as_mut();
+        jar.map_or_else(Default::default, |jar| jar.load(file, wall, now))
     }
 
     /// Saves cookies from now on.

@@ -123,7 +123,7 @@ impl Frontier {
                 false => Err(Filtered::FrontierFull),
             };
         }
-        let max = self.settings.pages_per_host_max;
+        let max = self.pages_max_of(url.host_str());
         if max > 0 && pages >= max {
             return Err(Filtered::HostPages);
         }

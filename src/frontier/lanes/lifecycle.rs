@@ -25,11 +25,11 @@ const KEPT_BYTES: u64 = 160;
 const ROBOTS_KEPT_MIN: usize = 256;
 
 /// Where a request goes, and the lane that it most likely has.
-#[derive(Clone, Copy, Debug)]
-pub struct LaneQuery<'a> {
+#[derive(Clone, Debug)]
+pub struct LaneQuery {
     origin: u32,
     /// Other than the settings' proxy.
-    route: Option<&'a Route>,
+    route: Option<Route>,
     /// The first lane of the origin, if it has this route. It is the request's lane if it was opened
     /// under the request's scopes, which only the throttle stores for each lane.
     pub candidate: Option<LaneId>,
@@ -45,12 +45,11 @@ pub struct NewLane {
 
 impl Frontier {
     /// Looks up the origin and route of a request.
-    pub fn lane_query<'a>(&mut self, job: &'a Job) -> LaneQuery<'a> {
-        let route = job
-            .route()
-            .filter(|route| !self.is_default_route(route, &job.url));
+    pub fn lane_query(&mut self, job: &Job) -> LaneQuery {
+        let route = self.route_of(job);
+        let route = route.filter(|route| !self.is_default_route(route, &job.url)).cloned();
         let host = self.hosts.host(job.url.host_str());
-        let (origin, is_new) = self.origins.origin(&job.url, host, route);
+        let (origin, is_new) = self.origins.origin(&job.url, host, route.as_ref());
         if is_new {
             self.hosts.hold(host);
             if route.is_none() {
@@ -58,25 +57,21 @@ impl Frontier {
             }
         }
         let first = self.origins.get(origin).lane;
-        let has_route = |lane| self.routes.get(&lane).map(|way| &way.route) == route;
+        let has_route = |lane| self.routes.get(&lane).map(|way| &way.route) == route.as_ref();
         LaneQuery {
             origin,
-            route,
             candidate: (first != NO_LANE && has_route(first)).then_some(first),
+            route,
         }
     }
 
     /// Returns the lane under these scopes, when it is not the query's candidate. If there is none,
     /// returns what [`Frontier::open_lane`] must then open.
-    pub fn lane_for(&self, query: LaneQuery<'_>, scopes: &ScopeSet) -> Result<LaneId, NewLane> {
+    pub fn lane_for(&self, query: LaneQuery, scopes: &ScopeSet) -> Result<LaneId, NewLane> {
         let LaneQuery { origin, route, .. } = query;
-        let key = lane_key(&self.secret, origin, route, scopes);
+        let key = lane_key(&self.secret, origin, route.as_ref(), scopes);
         let found = self.lane_of.get(&key).copied();
-        found.ok_or_else(|| NewLane {
-            origin,
-            key,
-            route: route.cloned(),
-        })
+        found.ok_or(NewLane { origin, key, route })
     }
 
     /// Opens a lane under the number that the throttle assigned.

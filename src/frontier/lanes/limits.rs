@@ -59,8 +59,8 @@ impl Frontier {
             self.limited.by_crawl.push_back(lane);
             return Some(Next::Later);
         }
-        let max = self.settings.pages_per_host_max;
         let host = self.host_of(lane);
+        let max = self.page_limit_of(host);
         if max > 0 && self.hosts.page_count(host).pages >= max {
             return Some(Next::Unsent(self.pop(lane), Unsent::HostPages));
         }
@@ -111,7 +111,7 @@ impl Frontier {
     /// After the end of a request: rechecks lanes stopped by page limits, up to [`RECHECKED_PER_END`]
     /// now and the others one by one.
     pub(super) fn offer_limited(&mut self, ended: LaneId) {
-        if self.settings.pages_per_host_max > 0 {
+        if self.hosts.are_pages_counted() {
             let host = self.host_of(ended);
             let freed = self.limited.by_host.remove(&host);
             self.limited.freed.extend(freed.into_iter().flatten());
@@ -173,11 +173,23 @@ impl Frontier {
     /// Returns whether the pages in flight would reach the host's limit: no more is sent unless one of
     /// them fails.
     pub(super) fn is_host_limit_pending(&self, host: HostId) -> bool {
-        let (max, count) = (
-            self.settings.pages_per_host_max,
-            self.hosts.page_count(host),
-        );
+        let max = self.page_limit_of(host);
+        let count = self.hosts.page_count(host);
         max > 0 && count.pages < max && count.pages + count.in_flight >= max
+    }
+
+    /// The limit of pages of a host: its own, or that of all; 0: none.
+    pub(super) fn pages_max_of(&self, host: &str) -> u32 {
+        let own = self.settings.own_hosts.pages_max(host);
+        own.map_or(self.settings.pages_per_host_max, |(max, _)| max)
+    }
+
+    /// The same by the number of the host. Without a limit its name is not looked up.
+    fn page_limit_of(&self, host: HostId) -> u32 {
+        match self.hosts.are_pages_counted() {
+            true => self.pages_max_of(self.hosts.name(host)),
+            false => 0,
+        }
     }
 
     /// An attempt is no longer in flight. `counts`: it fetched a page that counts against the limits.

@@ -7,6 +7,7 @@ use super::Frontier;
 use crate::base::ids::LaneId;
 use crate::base::time::Instant;
 use crate::frontier::hosts::{Health, HostFailure, HostId, HostPort, HostVerdict};
+use crate::frontier::job::Job;
 use crate::wire::proxy::{Proxy, Route};
 use crate::wire::url::CrawlUrl;
 
@@ -36,6 +37,12 @@ impl Frontier {
         }
         let (is_https, host, _) = self.address_of(lane);
         proxies.of(is_https, host)
+    }
+
+    /// The route of a request, if it is not that of the settings: its own, or that of its host.
+    pub fn route_of<'a>(&'a self, job: &'a Job) -> Option<&'a Route> {
+        let own = job.route();
+        own.or_else(|| self.settings.own_hosts.route(&job.url))
     }
 
     /// Stores the route of a new lane, and the host of its proxy.

@@ -103,7 +103,7 @@ impl Frontier {
         if !self.site.contains(self.settings.follow, url, is_seed_host) {
             return Some(Filtered::Offsite);
         }
-        let max = self.settings.pages_per_host_max;
+        let max = self.pages_max_of(url.host_str());
         if max > 0 && pages >= max {
             return Some(Filtered::HostPages);
         }

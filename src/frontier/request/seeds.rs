@@ -321,6 +321,7 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         dont_follow: object.dont_follow,
         dont_filter: object.dont_filter,
         private_headers: object.private_headers,
+        headers_for_host: object.headers_for_host,
         dont_send_credentials: object.dont_send_credentials,
         dont_merge_cookies: object.dont_merge_cookies,
         route,

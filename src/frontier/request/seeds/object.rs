@@ -48,6 +48,8 @@ pub(super) struct Object {
     #[serde(default, skip_serializing_if = "is_default")]
     pub private_headers: Vec<String>,
     #[serde(default, skip_serializing_if = "is_default")]
+    pub headers_for_host: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub dont_send_credentials: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     pub dont_merge_cookies: bool,
@@ -80,6 +82,7 @@ impl Object {
             dont_filter,
             route,
             private_headers,
+            headers_for_host,
             dont_send_credentials,
             dont_merge_cookies,
             meta,
@@ -102,6 +105,7 @@ impl Object {
             dont_follow: *dont_follow,
             dont_filter: *dont_filter,
             private_headers: private_headers.clone(),
+            headers_for_host: *headers_for_host,
             dont_send_credentials: *dont_send_credentials,
             dont_merge_cookies: *dont_merge_cookies,
             proxy: route.as_ref().map(Route::to_text),
@@ -129,6 +133,7 @@ impl Object {
             dont_follow: false,
             dont_filter: false,
             private_headers,
+            headers_for_host: false,
             dont_send_credentials: false,
             dont_merge_cookies: false,
             proxy: None,

@@ -349,7 +349,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             prop::collection::vec(any::<u8>(), 0..20),
             prop::collection::vec("[A-Za-z][A-Za-z0-9-]{0,8}", 0..3),
         ),
-        any::<[bool; 6]>(),
+        any::<[bool; 7]>(),
         (route, prop::option::of(timeout)),
         (prop::option::of(any::<u64>()), meta, any::<u64>()),
     )
@@ -361,7 +361,7 @@ fn any_request() -> impl Strategy<Value = Request> {
                 (route, timeout),
                 (body_max, meta, tag),
             )| {
-                let [adjust, robots, follow, filter, cookies, credentials] = flags;
+                let [adjust, robots, follow, filter, cookies, credentials, shared] = flags;
                 Request {
                     url: url.trim().to_owned(),
                     method: method.to_owned(),
@@ -380,6 +380,7 @@ fn any_request() -> impl Strategy<Value = Request> {
                     dont_filter: filter,
                     route: route.map(|route| route.parse().expect("a route")),
                     private_headers,
+                    headers_for_host: shared,
                     dont_send_credentials: credentials,
                     dont_merge_cookies: cookies,
                     meta: meta.map(|meta| RawValue::from_string(meta).unwrap()),
@@ -441,6 +442,7 @@ fn the_builder_and_the_line_make_the_same_request() {
         .priority(7)
         .scope_cost("key/a", 2.5)
         .dont_adjust_delay()
+        .headers_for_host()
         .dont_send_credentials()
         .timeout(Duration::from_millis(1500))
         .body_max(9)
@@ -454,7 +456,7 @@ fn the_builder_and_the_line_make_the_same_request() {
         r#"{"url":"http://a.test/","scopes":{"key/a":2.5},"priority":7,"method":"POST","#,
         r#""headers":[["X-A","1"],["X-B","2"]],"dont_adjust_delay":true,"timeout":1.5,"body_max":9,"#,
         r#""ignore_robots":true,"dont_follow":true,"dont_filter":true,"private_headers":["X-B"],"#,
-        r#""dont_send_credentials":true,"dont_merge_cookies":true,"meta":{"n":1},"tag":3}"#
+        r#""headers_for_host":true,"dont_send_credentials":true,"dont_merge_cookies":true,"meta":{"n":1},"tag":3}"#
     );
     assert_eq!(to_line(&request), line);
 }
