@@ -140,6 +140,10 @@
 //! # Ok::<(), argiope::UrlError>(())
 //! ```
 //!
+//! # Whether a crawl would fetch a URL
+//!
+//! [`UrlCheck`] applies the filters of a configuration, and names the one that a URL does not pass.
+//!
 //! # Millions of timers
 //!
 //! ```
@@ -202,6 +206,8 @@ pub use crate::base::ids::LaneId;
 pub use crate::base::ids::{ScopeId, ScopeSet};
 #[doc(inline)]
 pub use crate::base::wheel::PacingWheel;
+#[doc(inline)]
+pub use crate::crawl::{LeftOut, UrlCheck};
 #[doc(inline)]
 pub use crate::throttle::engine::{Grant, Throttle, TicketId};
 #[doc(inline)]

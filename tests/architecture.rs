@@ -120,6 +120,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         &[
             "src/cli/args.rs",
             "src/cli/args/ctl.rs",
+            "src/cli/args/filters.rs",
             "src/cli/args/probe.rs",
             "src/cli/args/sources.rs",
             "src/cli/generate.rs",
@@ -309,6 +310,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("health", "workload frontier classifier outage"),
     ("inputs", "control workload work frontier network output"),
     ("lanes", "frontier throttle network outage steering"),
+    ("left_out", "frontier network output"),
     ("limiting", "journal overrides"),
     ("logging", "journal orders steering"),
     ("metrics", "control workload output"),
@@ -349,6 +351,7 @@ const TOUCHED: &[(&str, &str)] = &[
     ("views", "control throttle network output"),
     ("host_orders", "frontier journal"),
     ("host_view", "frontier flights network spill"),
+    ("url_log", ""),
     ("url_places", "work flights outage pages output"),
     ("url_search", "work frontier spill steering"),
     ("url_view", "frontier output"),

@@ -516,6 +516,65 @@ fn settings_of_hosts_are_merged_and_their_secrets_are_printed_in_toml_only() {
 }
 
 #[test]
+fn url_says_which_setting_prevents_a_fetch_and_where_it_was_set() {
+    let folder = Folder::new();
+    let file = folder.file("crawl.toml", "depth_limit = 2\ndeny = [\"[.]pdf$\"]\n");
+    let robots = folder.file("robots.txt", "User-agent: *\nDisallow: /private\n");
+    let check = |args: &[&str], code: i32, expected: &str| {
+        let output = argiope(&[&["url", "--fail"][..], args].concat());
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        assert!(text.contains(expected), "{args:?}: {text}");
+    };
+    let pdf = "http://a.test/x.pdf";
+    let denied = format!(
+        "fetched    no: a pattern matches it: DENY=[.]pdf$ (filter denied, set by {file}:2)"
+    );
+    check(&["--config", &file, pdf], 1, &denied);
+    let deep = [
+        "--config",
+        &file,
+        "--from",
+        "a.test",
+        "--depth",
+        "3",
+        "http://a.test/",
+    ];
+    check(
+        &deep,
+        1,
+        &format!("DEPTH_LIMIT=2 (filter depth, set by {file}:1)"),
+    );
+    check(&["--deny", "x", pdf], 1, "set by --deny");
+    check(&["--from", "b.test", pdf], 1, "FOLLOW=host");
+    check(
+        &["--from", "b.test", "--follow", "all", pdf],
+        0,
+        "yes, as a link of a seed",
+    );
+    let private = ["--robots", &robots, "http://a.test/private/x"];
+    check(&private, 1, "Disallow: /private (line 2)");
+    check(
+        &[&private[..], &["-s", "ROBOTSTXT_OBEY=0"]].concat(),
+        0,
+        "yes, as a seed",
+    );
+    check(&["http://127.0.0.1/"], 1, "--allow-net 127.0.0.1 allows it");
+    check(
+        &["--allow-net", "loopback", "http://127.0.0.1/"],
+        0,
+        "yes, as a seed",
+    );
+    check(&["ftp://a.test/"], 1, "fetched    no");
+    check_refused(&["url", "--depth", "3", pdf], &["--from"]);
+    check_refused(&["url", "--from", "a b", pdf], &["--from a b"]);
+    check_refused(
+        &["url", "--robots", "/nowhere", pdf],
+        &["--robots /nowhere", "robots.txt"],
+    );
+}
+
+#[test]
 fn url_prints_the_scopes_of_the_current_map() {
     let check = |more: &[&str], expected: &[&str]| {
         let args = [&["url", "--json", "http://a.b.bbc.co.uk:81/x?y"], more].concat();

@@ -1,6 +1,7 @@
 //! Commands and flags. This file and those below it are the only ones that import clap.
 
 mod ctl;
+mod filters;
 mod probe;
 pub mod sources;
 
@@ -28,6 +29,7 @@ use super::{Usage, examples, settings};
 pub use self::ctl::Ctl;
 pub use self::probe::Probe;
 
+use self::filters::Filters;
 use self::sources::{Configured, Given, Pace, Proxied, Settings, Sockets, many, one};
 
 /// Reads the command line.
@@ -96,7 +98,7 @@ pub enum Command {
     /// Check URLs against a robots.txt file
     #[command(after_help = examples::ROBOTS)]
     Robots(Robots),
-    /// Show how URLs are parsed: canonical form, scopes, kind of address
+    /// Say whether a crawl would fetch URLs, and show how they are parsed
     #[command(after_help = examples::URL)]
     Url(Url),
     /// List the links of an HTML file that a crawl would follow
@@ -171,18 +173,12 @@ pub struct Crawl {
     #[arg(long)]
     pub quiet: bool,
 
-    /// Follow no links, those on the hosts of the seeds, on their domains, or all [default: host]
-    #[arg(long, value_name = "none|host|domain|all", help_heading = LIMITS)]
-    follow: Option<String>,
     /// Stop after N pages; 0: no limit
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_pages: Option<String>,
     /// Fetch at most N pages of a host; 0: no limit
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_pages_per_host: Option<String>,
-    /// Follow at most N links from a seed; 0: no limit (--follow none follows none)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
-    max_depth: Option<String>,
     /// Stop after this time (30s, 10m, 2h); 0: no limit
     #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = LIMITS)]
     max_time: Option<String>,
@@ -192,15 +188,6 @@ pub struct Crawl {
     /// Cut bodies after this size [default: 10MiB]
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = LIMITS)]
     max_body: Option<String>,
-    /// Fetch only URLs that match one of these
-    #[arg(long, value_name = "REGEX", help_heading = LIMITS)]
-    allow: Vec<String>,
-    /// Do not fetch URLs that match one of these
-    #[arg(long, value_name = "REGEX", help_heading = LIMITS)]
-    deny: Vec<String>,
-    /// Send no requests to the hosts, *.domains and CIDRs in this file
-    #[arg(long, value_name = "FILE", help_heading = LIMITS)]
-    pub exclude: Vec<PathBuf>,
     /// Fetch what robots.txt disallows, too: for sites whose operators agree; at most 10 public hosts
     #[arg(long, help_heading = LIMITS)]
     ignore_robots: bool,
@@ -220,6 +207,9 @@ pub struct Crawl {
     /// NAME=SELECTOR (price=.price, img=img.hero::attr(src))
     #[arg(long, value_name = "FIELD")]
     extract: Vec<String>,
+    /// Write each link that a filter leaves out to filtered.jsonl, with the filter and its rule
+    #[arg(long)]
+    filtered: bool,
     /// Serve the control interface at this address, too; other than loopback only with --admin-token-file
     #[arg(long, value_name = "ADDR:PORT", help_heading = CONTROL)]
     pub admin: Option<SocketAddr>,
@@ -234,6 +224,8 @@ pub struct Crawl {
     pace: Pace,
     #[command(flatten)]
     proxied: Proxied,
+    #[command(flatten)]
+    pub filters: Filters,
     #[command(flatten)]
     sockets: Sockets,
 }
@@ -257,23 +249,16 @@ impl Crawl {
         let mut given = self.sockets.given();
         given.extend(self.pace.given());
         given.extend(self.proxied.given());
-        given.extend(one("--follow", "FOLLOW", &self.follow));
+        given.extend(self.filters.given()?);
         given.extend(one("--max-pages", "CLOSESPIDER_PAGECOUNT", &self.max_pages));
         given.extend(one(
             "--max-pages-per-host",
             "PAGES_PER_HOST_MAX",
             &self.max_pages_per_host,
         ));
-        given.extend(one("--max-depth", "DEPTH_LIMIT", &self.max_depth));
         given.extend(one("--max-time", "CLOSESPIDER_TIMEOUT", &self.max_time));
         given.extend(one("--max-bytes", "CLOSESPIDER_BYTECOUNT", &self.max_bytes));
         given.extend(one("--max-body", "DOWNLOAD_MAXSIZE", &self.max_body));
-        given.extend(many("--allow", "ALLOW", &self.allow));
-        given.extend(many("--deny", "DENY", &self.deny));
-        if !self.exclude.is_empty() {
-            let excluded = settings::read_exclusions(&self.exclude)?;
-            given.push(Given::new("--exclude", "EXCLUDE", excluded.into()));
-        }
         if self.ignore_robots {
             let most = match self.ignore_robots_everywhere {
                 true => 0,
@@ -293,6 +278,17 @@ impl Crawl {
             given.push(Given::new("--links", "LINKS_FILE", true.into()));
         }
         given.extend(many("--extract", "EXTRACT", &self.extract));
+        if self.filtered {
+            // It would be crawled as a host of that name.
+            let file = self.urls.iter().find(|url| is_file_of_lines(url));
+            if let Some(file) = file {
+                let what = format!(
+                    "--filtered takes no file (got {file}): leave it out, the lines go to filtered.jsonl in the output directory"
+                );
+                return Err(Usage(what).into());
+            }
+            given.push(Given::new("--filtered", "FILTERED_FILE", true.into()));
+        }
         given.extend(one("--stop-grace", "STOP_GRACE", &self.stop_grace));
         Ok(given)
     }
@@ -416,12 +412,38 @@ pub struct Url {
     /// Resolve them against this URL
     #[arg(long, value_name = "URL")]
     pub base: Option<String>,
-    /// JSON: input, href, canonical, scopes, address
+    /// Judge them as links found from this seed, and not as seeds themselves
+    #[arg(long, value_name = "SEED")]
+    pub from: Vec<String>,
+    /// Links followed from the seed to get there [default: 1]
+    #[arg(long, value_name = "N", requires = "from")]
+    pub depth: Option<u32>,
+    /// Judge them by this robots.txt of their origin, too
+    #[arg(long, value_name = "FILE")]
+    pub robots: Option<PathBuf>,
+    /// Exit 1 if one of them would not be fetched
+    #[arg(long)]
+    pub fail: bool,
+    /// JSON: input, href, canonical, scopes, address, fetched, filter, rule, why
     #[arg(long)]
     pub json: bool,
+    /// Also allow connections to these addresses that are not globally routable
+    #[arg(long, value_name = "CIDR|loopback|private", help_heading = LIMITS)]
+    allow_net: Vec<String>,
 
     #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
     pub configured: Configured,
+}
+
+impl Url {
+    /// The settings that its flags set.
+    pub fn given(&self) -> anyhow::Result<Vec<Given>> {
+        let mut given = self.filters.given()?;
+        given.extend(many("--allow-net", "ALLOW_NET", &self.allow_net));
+        Ok(given)
+    }
 }
 
 impl From<Url> for UrlArgs {
@@ -429,6 +451,10 @@ impl From<Url> for UrlArgs {
         UrlArgs {
             urls: args.urls,
             base: args.base,
+            from: args.from,
+            depth: args.depth,
+            robots: args.robots,
+            fail: args.fail,
             json: args.json,
         }
     }
@@ -649,6 +675,11 @@ pub struct Man {
     /// The directory; created if missing; existing man pages of argiope in it are replaced
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+}
+
+/// Whether a URL on the command line is rather the name of a file of lines.
+fn is_file_of_lines(url: &str) -> bool {
+    url.ends_with(".jsonl") && !url.contains("://")
 }
 
 /// Clap's message on one line: what was wrong, where, and how to mend it.

@@ -578,13 +578,20 @@ pub fn sink_options(
     };
     options.rotation = config.rotation();
     options.links = config.links_file();
-    if options.links && out.is_none() {
-        return Err(Usage(
-            "LINKS_FILE: links go to links.jsonl in the output directory, and there is none: give --out".to_owned(),
-        )
-        .into());
+    options.filtered = config.filtered_file();
+    let beside = [
+        (options.links, "LINKS_FILE: links go to links.jsonl"),
+        (
+            options.filtered,
+            "FILTERED_FILE: links that filters leave out go to filtered.jsonl",
+        ),
+    ];
+    let beside = beside.iter().find(|(is_written, _)| *is_written);
+    if let (Some((_, what)), None) = (beside, out) {
+        let what = format!("{what} in the output directory, and there is none: give --out");
+        return Err(Usage(what).into());
     }
-    if to_stdout && !options.links && options.rotation != Rotation::default() {
+    if to_stdout && beside.is_none() && options.rotation != Rotation::default() {
         let of_files = [
             "RESULTS_SIZE_MAX",
             "RESULTS_TIME_MAX",

@@ -14,7 +14,7 @@ Examples:
   argiope crawl https://example.com --allow '^https://example\\.com/docs/' -s AUTOTHROTTLE_ENABLED=true
   argiope crawl https://example.com --extract title --extract 'price=.price' --contact me@example.org
   argiope crawl --preset broad --seeds hosts.txt --contact https://example.org/bot
-  argiope crawl https://example.com --user-for example.com name:password
+  argiope crawl https://example.com --user-for example.com name:password --filtered
   argiope crawl http://127.0.0.1:8080 --allow-net loopback --results - --no-warc | jq .url
 
 Exit: 0 finished or at a limit, 1 failed, 2 usage, 3 stopped early.";
@@ -46,6 +46,8 @@ Examples:
 pub const URL: &str = "\
 Examples:
   argiope url 'HTTP://Example.com:80/a/../b#c'
+  argiope url --config crawl.toml --from https://example.com https://example.com/a.pdf
+  argiope url --deny '[.]pdf$' --robots robots.txt https://example.com/a.pdf
   argiope url --json --base https://example.com/a/ ../b
   argiope url - < inputs.jsonl";
 

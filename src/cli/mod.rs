@@ -45,8 +45,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use argiope::ConfigError;
 use argiope::parts::LinkOptions;
-use argiope::{ConfigError, CrawlUrl};
 
 use self::args::{Command, Parsed};
 use self::signals::Received;
@@ -104,9 +104,8 @@ fn run(command: Command) -> anyhow::Result<i32> {
             self::robots::run(&args.into_asked()?)
         }
         Command::Url(args) => {
-            let config = settings::load(&args.configured, &[])?;
-            let scopes_of = |url: &CrawlUrl| config.scopes_of(url);
-            self::url::run(&args.into(), &scopes_of)
+            let config = settings::load(&args.configured, &args.given()?)?;
+            self::url::run(&args.into(), &config)
         }
         Command::Links(args) => {
             let config = settings::load(&args.configured, &[])?;

@@ -46,14 +46,14 @@ impl Sources {
 
     fn read(&self) -> anyhow::Result<Config> {
         let configured = self.args.configured();
-        if configured.config.is_none() && self.args.exclude.is_empty() {
+        if configured.config.is_none() && self.args.filters.exclude.is_empty() {
             let words = "the crawl was started with neither --config nor --exclude: there is no file to be read again";
             return Err(Usage(words.to_owned()).into());
         }
         if let Some(path) = &configured.config {
             check(path, CONFIG_MAX)?;
         }
-        for path in &self.args.exclude {
+        for path in &self.args.filters.exclude {
             check(path, EXCLUDE_MAX)?;
         }
         let config = load_resumed(self.stored.as_ref(), configured, &self.args.given()?)?;

@@ -39,6 +39,7 @@ pub use crawler::builder::Builder;
 #[cfg(feature = "futures")]
 pub use crawler::threaded::streams::RequestSink;
 pub use crawler::threaded::{AsyncCrawl, AsyncHandle};
+pub use crawler::url_check::{LeftOut, UrlCheck};
 pub use crawler::{Crawler, Turn};
 pub use finish::{FinishReason, Pending};
 pub use indexing::index_warc;

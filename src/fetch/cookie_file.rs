@@ -172,7 +172,10 @@ impl JsonCookie {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: &[Result<(usize, &str, &str, Option<u64>), usize>]) {
+    /// Place, URL, field and expiry.
+    type Parts<'a> = (usize, &'a str, &'a str, Option<u64>);
+
+    fn check(text: &str, expected: &[Result<Parts<'_>, usize>]) {
         let parsed = parse(text);
         let found: Vec<_> = parsed
             .iter()

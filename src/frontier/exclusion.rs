@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use super::filter::is_excluded;
+use super::filter::{excluding, is_excluded};
 use crate::base::address::Network;
 use crate::wire::url::CrawlUrl;
 
@@ -115,6 +115,16 @@ impl Exclusions {
     /// Whether a URL is excluded by its host or by a pattern. Networks are not compared here.
     pub fn exclude(&self, url: &CrawlUrl) -> bool {
         self.exclude_host(url.host_str()) || self.match_pattern(url.as_str())
+    }
+
+    /// The text of the exclusion that [excludes](Exclusions::exclude) a URL.
+    pub fn text_for(&self, url: &CrawlUrl) -> Option<String> {
+        if let Some(at) = excluding(&self.names, url.host_str()) {
+            return self.names.get(at).cloned();
+        }
+        let mut patterns = self.patterns.iter();
+        let pattern = patterns.find(|pattern| pattern.is_match(url.as_str()))?;
+        Some(Exclusion::Pattern(pattern.clone()).text())
     }
 
     /// Steps that the comparison of a URL with the patterns takes, about as long each as that of a path with a rule of

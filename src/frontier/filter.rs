@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hashbrown::HashTable;
+use regex::Regex;
 
 use super::settings::{Follow, FrontierSettings};
 use crate::base::keys::{HostKey, Keys};
@@ -66,7 +67,32 @@ impl Filtered {
             Filtered::HostSitemaps => "max_sitemaps_per_host",
         }
     }
+
+    /// The name of the setting that causes it; `None` for a duplicate.
+    pub fn setting(self) -> Option<&'static str> {
+        let mut settings = SETTINGS.iter();
+        let found = settings.find(|(filter, _)| *filter == self);
+        found.map(|(_, name)| *name)
+    }
 }
+
+/// The setting of each filter.
+const SETTINGS: [(Filtered, &str); 14] = [
+    (Filtered::Length, "URLLENGTH_LIMIT"),
+    (Filtered::Depth, "DEPTH_LIMIT"),
+    (Filtered::PathRepeat, "PATH_REPEAT_LIMIT"),
+    (Filtered::Offsite, "FOLLOW"),
+    (Filtered::NotAllowed, "ALLOW"),
+    (Filtered::Denied, "DENY"),
+    (Filtered::Excluded, "EXCLUDE"),
+    (Filtered::HostPages, "PAGES_PER_HOST_MAX"),
+    (Filtered::DomainPages, "PAGES_PER_DOMAIN_MAX"),
+    (Filtered::DomainBytes, "BYTES_PER_DOMAIN_MAX"),
+    (Filtered::FrontierFull, "FRONTIER_MAX"),
+    (Filtered::LinksPerPage, "LINKS_PER_PAGE_MAX"),
+    (Filtered::SitemapDepth, "SITEMAP_DEPTH_LIMIT"),
+    (Filtered::HostSitemaps, "SITEMAPS_PER_HOST_MAX"),
+];
 
 impl fmt::Display for Filtered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,31 +100,99 @@ impl fmt::Display for Filtered {
     }
 }
 
+/// A filter that a URL does not pass, and which of its entries rejects it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The filter.
+    pub filter: Filtered,
+    /// The position of the entry in the list of the filter: a pattern of `DENY`, a host of `EXCLUDE`. `None` if the
+    /// filter has no list, or an order excludes the URL.
+    pub entry: Option<u32>,
+}
+
+impl From<Filtered> for Rejection {
+    fn from(filter: Filtered) -> Self {
+        let entry = None;
+        Rejection { filter, entry }
+    }
+}
+
+impl Rejection {
+    fn by_entry(filter: Filtered, position: usize) -> Self {
+        let entry = u32::try_from(position).ok();
+        Rejection { filter, entry }
+    }
+
+    /// The rule as a setting is written, `DENY=\.pdf$`; `None` if none has caused it, or an order. `url`: the one that is
+    /// rejected, if it is known.
+    pub fn rule(&self, settings: &FrontierSettings, url: Option<&CrawlUrl>) -> Option<String> {
+        let name = self.filter.setting()?;
+        let hosts = &settings.own_hosts;
+        let own = match self.filter {
+            Filtered::Depth => url.and_then(|url| Some(("depth_limit", hosts.depth_limit(url)?))),
+            Filtered::HostPages => {
+                url.and_then(|url| Some(("pages_max", hosts.pages_max(url.host_str())?)))
+            }
+            _ => None,
+        };
+        if let Some((key, (limit, entry))) = own {
+            return Some(format!("HOSTS.{entry:?}.{key}={limit}"));
+        }
+        let at = |list: &[String]| list.get(self.entry? as usize).cloned();
+        let value = match self.filter {
+            Filtered::Duplicate => return None,
+            Filtered::Length => settings.url_length_limit.to_string(),
+            Filtered::Depth => settings.depth_limit.to_string(),
+            Filtered::PathRepeat => settings.path_repeat_limit.to_string(),
+            Filtered::Offsite => settings.follow.as_str().to_owned(),
+            Filtered::NotAllowed => {
+                let patterns = settings.allow.iter().take(PATTERNS_SHOWN);
+                let patterns: Vec<&str> = patterns.map(Regex::as_str).collect();
+                patterns.join(",")
+            }
+            Filtered::Denied => settings.deny.get(self.entry? as usize)?.as_str().to_owned(),
+            Filtered::Excluded => at(&settings.exclude_hosts)?,
+            Filtered::HostPages => settings.pages_per_host_max.to_string(),
+            Filtered::DomainPages => settings.pages_per_domain_max.to_string(),
+            Filtered::DomainBytes => settings.bytes_per_domain_max.to_string(),
+            Filtered::FrontierFull => settings.queued_max.to_string(),
+            Filtered::LinksPerPage => settings.links_per_page_max.to_string(),
+            Filtered::SitemapDepth => settings.sitemap_depth_limit.to_string(),
+            Filtered::HostSitemaps => settings.sitemaps_per_host_max.to_string(),
+        };
+        Some(format!("{name}={value}"))
+    }
+}
+
+/// Patterns of `ALLOW` that a rule names; a URL is rejected because it matches none of all.
+const PATTERNS_SHOWN: usize = 5;
+
 /// Applies the filters that need only the URL and the settings.
 ///
 /// A seed (`depth` 0) is exempt from the limits on depth and on repeated path segments, since the user
 /// chose it.
-pub fn check(settings: &FrontierSettings, url: &CrawlUrl, depth: u32) -> Result<(), Filtered> {
+pub fn check(settings: &FrontierSettings, url: &CrawlUrl, depth: u32) -> Result<(), Rejection> {
     if url.as_str().len() > settings.url_length_limit {
-        return Err(Filtered::Length);
+        return Err(Filtered::Length.into());
     }
     let own = settings.own_hosts.depth_limit(url);
     let depth_limit = own.map_or(settings.depth_limit, |(limit, _)| limit);
     if depth_limit > 0 && depth > depth_limit {
-        return Err(Filtered::Depth);
+        return Err(Filtered::Depth.into());
     }
     if depth > 0 && repeats(url.path(), settings.path_repeat_limit) {
-        return Err(Filtered::PathRepeat);
+        return Err(Filtered::PathRepeat.into());
     }
-    if excludes(settings, url) {
-        return Err(Filtered::Excluded);
+    if let Some(position) = excluding(&settings.exclude_hosts, url.host_str()) {
+        return Err(Rejection::by_entry(Filtered::Excluded, position));
     }
-    if settings.deny.iter().any(|deny| deny.is_match(url.as_str())) {
-        return Err(Filtered::Denied);
+    let mut deny = settings.deny.iter();
+    if let Some(position) = deny.position(|deny| deny.is_match(url.as_str())) {
+        return Err(Rejection::by_entry(Filtered::Denied, position));
     }
     let allow = &settings.allow;
     if !allow.is_empty() && !allow.iter().any(|allow| allow.is_match(url.as_str())) {
-        return Err(Filtered::NotAllowed);
+        return Err(Filtered::NotAllowed.into());
     }
     Ok(())
 }
@@ -169,12 +263,18 @@ fn repeats(path: &str, limit: u32) -> bool {
 /// Returns whether a list of hosts (`a.test`) and domains (`*.a.test`: itself and all subdomains)
 /// matches `host`.
 pub(super) fn is_excluded(list: &[String], host: &str) -> bool {
-    list.iter().any(|entry| match entry.strip_prefix("*.") {
-        Some(domain) => host
-            .strip_suffix(domain)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.')),
-        None => host == entry,
-    })
+    excluding(list, host).is_some()
+}
+
+/// The position of the first entry of such a list that matches `host`.
+pub(super) fn excluding(list: &[String], host: &str) -> Option<usize> {
+    list.iter()
+        .position(|entry| match entry.strip_prefix("*.") {
+            Some(domain) => host
+                .strip_suffix(domain)
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.')),
+            None => host == entry,
+        })
 }
 
 #[cfg(test)]
@@ -182,7 +282,8 @@ mod tests {
     use super::*;
 
     fn check_url(settings: &FrontierSettings, url: &str, depth: u32) -> Result<(), Filtered> {
-        check(settings, &CrawlUrl::parse(url).expect(url), depth)
+        let url = CrawlUrl::parse(url).expect(url);
+        check(settings, &url, depth).map_err(|rejection| rejection.filter)
     }
 
     #[test]
@@ -251,5 +352,30 @@ mod tests {
             check_url(&settings, "http://a.test/x", 0),
             Err(Filtered::NotAllowed)
         );
+    }
+
+    #[test]
+    fn a_rejection_names_the_rule_as_a_setting_is_written() {
+        let pattern = |text| regex::Regex::new(text).expect("a pattern");
+        let settings = FrontierSettings {
+            deny: vec![pattern("/x/"), pattern(r"\.pdf$")],
+            allow: vec![pattern("^http://a")],
+            exclude_hosts: vec!["b.test".to_owned(), "*.bad.test".to_owned()],
+            depth_limit: 3,
+            ..FrontierSettings::default()
+        };
+        let rule = |url: &str, depth| {
+            let url = CrawlUrl::parse(url).expect(url);
+            check(&settings, &url, depth).map_err(|rejection| rejection.rule(&settings, Some(&url)))
+        };
+        let rejected = |rule: &str| Err(Some(rule.to_owned()));
+        assert_eq!(rule("http://a.test/", 3), Ok(()));
+        assert_eq!(rule("http://a.test/y.pdf", 0), rejected(r"DENY=\.pdf$"));
+        assert_eq!(
+            rule("http://x.bad.test/", 0),
+            rejected("EXCLUDE=*.bad.test")
+        );
+        assert_eq!(rule("http://a.test/", 4), rejected("DEPTH_LIMIT=3"));
+        assert_eq!(rule("http://c.test/", 0), rejected("ALLOW=^http://a"));
     }
 }

@@ -11,7 +11,7 @@
 
 use hashbrown::HashMap;
 
-use super::filter::Filtered;
+use super::filter::Rejection;
 use super::request::PageKind;
 use crate::base::keys::{HostKey, UrlKey};
 use crate::base::secret::Secret;
@@ -45,8 +45,8 @@ pub enum Admission {
     Admitted,
     /// It was admitted before, or an equal offer waits for its answer.
     Duplicate,
-    /// Excluded by a filter; never [`Filtered::Duplicate`].
-    Filtered(Filtered),
+    /// Excluded by a filter; never [`Filtered::Duplicate`](super::filter::Filtered::Duplicate).
+    Filtered(Rejection),
     /// The answer comes from [`Frontier::handle_answer`](super::Frontier::handle_answer).
     Later(OfferId),
 }

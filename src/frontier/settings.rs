@@ -204,3 +204,15 @@ pub enum Follow {
     /// All.
     All,
 }
+
+impl Follow {
+    /// The value of `FOLLOW`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Follow::None => "none",
+            Follow::Host => "host",
+            Follow::Domain => "domain",
+            Follow::All => "all",
+        }
+    }
+}

@@ -26,7 +26,7 @@ pub(super) use self::line_file::LineFileName;
 pub use self::lines::{LineAt, LineEnd, LineFile, LineFileReader, LineReader};
 use self::lock::Locked;
 pub use self::lock::{DirectoryLock, Owner};
-pub(super) use self::outputs::{DECISIONS, LINKS, ROBOTS, SERIES, STDOUT};
+pub(super) use self::outputs::{DECISIONS, FILTERED, LINKS, ROBOTS, SERIES, STDOUT};
 use self::outputs::{WARCS, entries, is_warc_of_ours};
 use self::resume::Newer;
 use crate::sink::commit::Commit;
@@ -397,6 +397,7 @@ mod tests {
             "throttle-000002.jsonl.gz",
             "robots.jsonl",
             "links.jsonl.gz",
+            "filtered.jsonl",
             "runs.jsonl",
             "orders.jsonl",
             "control.sock",

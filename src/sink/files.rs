@@ -1,22 +1,23 @@
 //! Writes results to files: result lines, and the WARC records that they refer to.
 
 mod options;
+mod pending;
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use self::options::{FileSinkOptions, Results};
+use self::pending::PendingRequests;
 pub use crate::base::compression::Compression;
 use crate::base::disk::{DiskDone, DiskJob, FileId, Written};
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
 use crate::sink::decisions;
-use crate::sink::directory::{DECISIONS, LINKS, LineFileName, ROBOTS, SERIES, STDOUT};
+use crate::sink::directory::{DECISIONS, FILTERED, LINKS, LineFileName, ROBOTS, SERIES, STDOUT};
 use crate::sink::durable::DurableFiles;
 use crate::sink::indexes::Indexes;
 pub use crate::sink::lines::Rotation;
@@ -47,6 +48,7 @@ pub struct FileSink {
     decisions: Option<LineFiles>,
     robots: Option<LineFiles>,
     links: Option<LineFiles>,
+    filtered: Option<LineFiles>,
     archive: RobotsArchive,
     warc: Option<WarcFiles>,
     /// What was prepared of the page that is put next, with its number.
@@ -92,24 +94,6 @@ struct EpochEnd {
     line: u64,
     /// Whether all of its lines, and a sync behind them, were handed to the disk.
     is_handed_over: bool,
-}
-
-/// The requests of unwritten lines, if they contain more than their lines.
-#[derive(Debug, Default)]
-struct PendingRequests {
-    /// By line number, ascending.
-    waiting: VecDeque<(u64, PendingRequest)>,
-    /// Requests whose lines could not be written, by attempt number.
-    lost: BTreeMap<u64, Box<Request>>,
-    /// Bytes in `waiting`.
-    size: usize,
-}
-
-/// The request of an attempt.
-#[derive(Debug)]
-struct PendingRequest {
-    id: u64,
-    request: Box<Request>,
 }
 
 /// A result line without the value of `warc`.
@@ -170,6 +154,7 @@ impl FileSink {
         let decisions = Target::Files(options.folder.join(DECISIONS));
         let robots = Target::Files(options.folder.join(ROBOTS));
         let links = Target::Files(options.folder.join(LINKS));
+        let filtered = Target::Files(options.folder.join(FILTERED));
         let has_indexes = options.warc.as_ref().is_some_and(|warc| warc.cdxj);
         let indexes_from = FileId(options.files_from.0 + INDEXES_OFFSET);
         FileSink {
@@ -178,6 +163,8 @@ impl FileSink {
                 .then(|| lines(decisions, Rotation::default(), DECISIONS_OFFSET)),
             robots: (options.robots).then(|| lines(robots, Rotation::default(), ROBOTS_OFFSET)),
             links: (options.links).then(|| lines(links, options.rotation, LINKS_OFFSET)),
+            filtered: (options.filtered)
+                .then(|| lines(filtered, options.rotation, FILTERED_OFFSET)),
             archive: RobotsArchive::default(),
             warc: warc.map(new),
             prepared: None,
@@ -200,14 +187,20 @@ impl FileSink {
     /// Bytes in memory: on their way to the disk, or waiting for it.
     pub fn held(&self) -> usize {
         let batches = self.line_files().map(LineFiles::waiting);
-        self.held + self.waiting_size + batches.sum::<usize>() + self.pending_requests.size
+        self.held + self.waiting_size + batches.sum::<usize>() + self.pending_requests.size()
     }
 
     /// The files of lines of each kind.
     fn line_files(&self) -> impl Iterator<Item = &LineFiles> {
-        [&self.results, &self.decisions, &self.robots, &self.links]
-            .into_iter()
-            .flatten()
+        [
+            &self.results,
+            &self.decisions,
+            &self.robots,
+            &self.links,
+            &self.filtered,
+        ]
+        .into_iter()
+        .flatten()
     }
 
     fn line_files_mut(&mut self) -> impl Iterator<Item = &mut LineFiles> {
@@ -216,9 +209,35 @@ impl FileSink {
             &mut self.decisions,
             &mut self.robots,
             &mut self.links,
+            &mut self.filtered,
         ]
         .into_iter()
         .flatten()
+    }
+
+    /// Those beside the result lines.
+    fn other_lines_mut(&mut self) -> impl Iterator<Item = &mut LineFiles> {
+        [
+            &mut self.decisions,
+            &mut self.robots,
+            &mut self.links,
+            &mut self.filtered,
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Adds lines about what filters left out.
+    fn add_filtered(
+        &mut self,
+        at: Wall,
+        disk: &mut Vec<DiskJob>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if let Some(lines) = &mut self.filtered {
+            lines.add(0, at, disk, write);
+            lines.hand_over_full(disk);
+        }
     }
 
     fn first_warc_file(&self) -> FileId {
@@ -423,6 +442,20 @@ impl DiskSink for FileSink {
         self.links.is_some()
     }
 
+    fn keeps_filtered(&self) -> bool {
+        self.filtered.is_some()
+    }
+
+    fn filtered(&mut self, line: &[u8], at: Wall, disk: &mut Vec<DiskJob>) {
+        if !matches!(self.stage, Stage::Fresh | Stage::Open) {
+            return;
+        }
+        let before = disk.len();
+        self.open(disk);
+        self.add_filtered(at, disk, |batch| batch.extend_from_slice(line));
+        self.account(before, disk);
+    }
+
     fn preparation(&mut self, page: &Page, units: &mut u64) -> Option<Box<dyn Preparation>> {
         let has_record = self.warc.is_some();
         let is_wanted = has_record || self.options.results != Results::None;
@@ -446,9 +479,8 @@ impl DiskSink for FileSink {
 
     fn on_request(&mut self, id: u64, request: &dyn Fn() -> Request) {
         if self.options.results != Results::None {
-            let request = Box::new(request());
             self.pending_requests
-                .add(self.next, PendingRequest { id, request });
+                .add(self.next, id, Box::new(request()));
         }
     }
 
@@ -468,6 +500,11 @@ impl DiskSink for FileSink {
                 found.write_line(page.id, &page.url, batch);
             });
             lines.hand_over_full(disk);
+        }
+        if let Some(filtered) = page.filtered_links.take() {
+            self.add_filtered(page.finished_at(), disk, |batch| {
+                filtered.write_lines(&page.url, batch);
+            });
         }
         let prepared = self.prepared.take().filter(|(id, _)| *id == page.id);
         let (digest, reply, room) = match prepared {
@@ -592,12 +629,7 @@ impl DiskSink for FileSink {
         }
         if self.stage == Stage::Open {
             self.stage = Stage::Finishing;
-            for lines in [&mut self.decisions, &mut self.robots, &mut self.links]
-                .into_iter()
-                .flatten()
-            {
-                lines.finish(disk);
-            }
+            self.other_lines_mut().for_each(|lines| lines.finish(disk));
         }
         self.advance(disk);
         self.account(before, disk);
@@ -620,12 +652,8 @@ impl DiskSink for FileSink {
         let first_warc = self.first_warc_file();
         self.durable.begin(first_warc);
         self.line_files_mut().for_each(LineFiles::begin_epoch);
-        for lines in [&mut self.decisions, &mut self.robots, &mut self.links]
-            .into_iter()
-            .flatten()
-        {
-            lines.end_epoch(EPOCH_TAG, disk);
-        }
+        self.other_lines_mut()
+            .for_each(|lines| lines.end_epoch(EPOCH_TAG, disk));
         for file in self.durable.files_from(first_warc) {
             self.durable.add_synced(file, EPOCH_TAG, disk);
         }
@@ -705,57 +733,8 @@ impl DiskSink for FileSink {
     }
 
     fn take_unwritten(&mut self) -> Vec<Request> {
-        let known = std::mem::take(&mut self.pending_requests.lost);
+        let known = self.pending_requests.take_lost();
         unwritten::requests(&std::mem::take(&mut self.unwritten), known)
-    }
-}
-
-impl PendingRequests {
-    fn add(&mut self, number: u64, pending: PendingRequest) {
-        self.size += pending.size();
-        self.waiting.push_back((number, pending));
-    }
-
-    /// The line with this number cannot be written.
-    fn mark_lost(&mut self, number: u64) {
-        if let Ok(at) = self
-            .waiting
-            .binary_search_by_key(&number, |(line, _)| *line)
-            && let Some((_, pending)) = self.waiting.remove(at)
-        {
-            self.size -= pending.size();
-            self.lost.insert(pending.id, pending.request);
-        }
-    }
-
-    /// The lines with these numbers were written, or cannot be.
-    fn end(&mut self, numbers: Range<u64>, is_written: bool) {
-        let below = |end| self.waiting.partition_point(|(line, _)| *line < end);
-        let places = below(numbers.start)..below(numbers.end);
-        for (_, pending) in self.waiting.drain(places) {
-            self.size -= pending.size();
-            if !is_written {
-                self.lost.insert(pending.id, pending.request);
-            }
-        }
-    }
-}
-
-impl PendingRequest {
-    /// Approximate memory in bytes.
-    fn size(&self) -> usize {
-        let request = &*self.request;
-        let fields = request.headers.iter();
-        let fields = fields.map(|(name, value)| name.len() + value.len());
-        let meta = request.meta.as_ref().map_or(0, |meta| meta.get().len());
-        let scopes = request.scopes.iter().flatten().map(String::len);
-        size_of::<(u64, PendingRequest)>()
-            + size_of::<Request>()
-            + request.url.len()
-            + request.body.len()
-            + meta
-            + fields.sum::<usize>()
-            + scopes.sum::<usize>()
     }
 }
 
@@ -772,6 +751,7 @@ const DECISIONS_OFFSET: u32 = 2 << 28;
 const ROBOTS_OFFSET: u32 = 3 << 28;
 const LINKS_OFFSET: u32 = 4 << 28;
 const INDEXES_OFFSET: u32 = 5 << 28;
+const FILTERED_OFFSET: u32 = 6 << 28;
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ pub mod results;
 pub(crate) mod decisions;
 mod durable;
 mod lines;
+pub(crate) mod filtered;
 pub(crate) mod links;
 mod prepared;
 mod records;

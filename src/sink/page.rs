@@ -16,6 +16,7 @@ pub use crate::fetch::tls::{Certificates, TlsInfo, TlsVersion};
 use crate::frontier::request::PageKind;
 use crate::frontier::robots::RobotsResult;
 use crate::sink::commit::Epoch;
+use crate::sink::filtered::FilteredLinks;
 use crate::sink::links::FoundLinks;
 pub use crate::throttle::asked::AskedHold;
 use crate::wire::directives::DirectiveWords;
@@ -100,6 +101,8 @@ pub struct Page {
     pub fields: Option<Box<Fields>>,
     /// The links that were found, if the sink [keeps](crate::DiskSink::keeps_links) them.
     pub(crate) found_links: Option<Box<FoundLinks>>,
+    /// The links that filters left out, if the sink [writes](crate::DiskSink::keeps_filtered) them.
+    pub(crate) filtered_links: Option<Box<FilteredLinks>>,
     /// When each phase ended.
     pub timings: Timings,
     /// End of the attempt, successful or not: the timeout or failure that ended it, or when we had
@@ -368,6 +371,7 @@ pub(crate) mod samples {
             directives: None,
             fields: None,
             found_links: None,
+            filtered_links: None,
             timings: Timings {
                 started: at(0).unwrap_or_default(),
                 due: at(0),

@@ -116,6 +116,15 @@ impl<A: DiskSink, B: DiskSink> DiskSink for Tee<A, B> {
         self.first.keeps_codings() || self.second.keeps_codings()
     }
 
+    fn keeps_filtered(&self) -> bool {
+        self.first.keeps_filtered() || self.second.keeps_filtered()
+    }
+
+    fn filtered(&mut self, line: &[u8], at: Wall, disk: &mut Vec<DiskJob>) {
+        self.first.filtered(line, at, disk);
+        self.second.filtered(line, at, disk);
+    }
+
     fn keeps_links(&self) -> bool {
         self.first.keeps_links() || self.second.keeps_links()
     }

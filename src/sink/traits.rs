@@ -236,6 +236,16 @@ pub trait DiskSink: Send {
         false
     }
 
+    /// Returns whether the sink writes the links that filters leave out: the crawl then keeps those of a page until it
+    /// is put, and calls [`DiskSink::filtered`] for others. The result must be constant.
+    fn keeps_filtered(&self) -> bool {
+        false
+    }
+
+    /// Called with the line of `filtered.jsonl` about a seed, or another request from outside, that a filter leaves
+    /// out; it ends with a line end. Only with [`DiskSink::keeps_filtered`].
+    fn filtered(&mut self, _line: &[u8], _at: Wall, _disk: &mut Vec<DiskJob>) {}
+
     /// Returns the work that has to be done for this page before it is put: for sinks that digest, copy or
     /// compress whole bodies. `None` if there is none, or if `put` does it: it must then take at most
     /// `units`, of a few nanoseconds each, which are subtracted.

@@ -326,11 +326,11 @@ fn a_host_has_its_own_agent_proxy_and_limits() {
     let hosts = json!({
         "a.test": {"proxy": proxy.url(""), "depth_limit": 1, "user_agent": "own/1.0"},
         "127.0.0.1": {"pages_max": 1},
-        &first.url("")[7..]: {"body_max": 3},
+        &first.url("")[7..]: {"body_max": 2},
     });
     let hosts = format!("HOSTS={hosts}");
     let crawl = Crawl::of(&[&first.url("/own"), "http://a.test/"]).with(&["-s", &hosts]);
-    let args = ["--follow", "all", "-A", "usual/1.0"];
+    let args = ["--follow", "all", "--filtered", "-A", "usual/1.0"];
     let crawled = crawl
         .with(&args)
         .with(&["-s", "CONCURRENT_REQUESTS=1"])
@@ -350,4 +350,11 @@ fn a_host_has_its_own_agent_proxy_and_limits() {
         (&line["proxied"], &line["truncated"]),
         (&json!(null), &json!("length"))
     );
+    let left_out = crawled.read("filtered.jsonl");
+    for rule in [
+        "HOSTS.\\\"a.test\\\".depth_limit=1",
+        "HOSTS.\\\"127.0.0.1\\\".pages_max=1",
+    ] {
+        assert!(left_out.contains(rule), "{rule}: {left_out}");
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::run::{Crawl, Going, check_refused};
-use crate::server::{Asked, Server, Step, page};
+use crate::server::{Asked, Server, Step, page, redirect, reply};
 
 fn web(asked: &Asked) -> Vec<Step> {
     match asked.target.as_str() {
@@ -59,6 +59,78 @@ fn links_of_each_page_are_in_a_file_of_their_own() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = Going::start(&args, folder.path(), b"").wait();
     check_refused(&refused, &["LINKS_FILE", "--out"]);
+}
+
+#[test]
+fn what_filters_leave_out_is_in_a_file_with_the_rule() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/" => {
+            page("<a href=/a.pdf>a</a><a href=/b>b</a><a href=/b>b</a><a href=http://c.test/>c</a>")
+        }
+        "/b" => redirect("302 Found", "/d.pdf"),
+        _ => page("a page"),
+    });
+    let (root, denied) = (server.url("/"), server.url("/seed.pdf"));
+    let crawled = Crawl::of(&[&root, &denied, "--filtered", "--deny", "[.]pdf$"]).run();
+    let file = fs::read_to_string(crawled.out().join("filtered.jsonl")).expect("the lines");
+    let mut lines: Vec<Value> = file
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let line = |url: &str, from: Option<&str>, filter: &str, rule: &str| serde_json::json!({"url": url, "from": from, "filter": filter, "rule": rule, "count": 1});
+    let deny = "DENY=[.]pdf$";
+    let mut expected = [
+        line(&server.url("/a.pdf"), Some(&root), "denied", deny),
+        line("http://c.test/", Some(&root), "offsite", "FOLLOW=host"),
+        line(
+            &server.url("/d.pdf"),
+            Some(&server.url("/b")),
+            "denied",
+            deny,
+        ),
+        line(&denied, None, "denied", deny),
+    ];
+    let by_url = |line: &Value| line["url"].to_string();
+    lines.sort_by_key(by_url);
+    expected.sort_by_key(by_url);
+    assert_eq!(lines, expected);
+    let refused = Crawl::of(&[&root, "--filtered", "left.jsonl"]).try_run();
+    check_refused(&refused, &["--filtered takes no file", "filtered.jsonl"]);
+}
+
+#[test]
+fn two_v_log_what_happens_to_each_url() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/" => page("<a href=/a>a</a><a href=http://c.test/>c</a>"),
+        _ => reply("503 Service Unavailable", &[], b""),
+    });
+    let (root, page) = (server.url("/"), server.url("/a"));
+    let args = ["-vv", "-s", "RETRY_TIMES=1", "-s", "BACKOFF_ENABLED=false"];
+    let crawled = Crawl::of(&[&root]).with(&args).aloud().run();
+    let err = &crawled.ended.err;
+    let found = |text: &str| {
+        let lines = err
+            .lines()
+            .filter(|line| line.starts_with("url: ") && line.contains(text));
+        lines.count()
+    };
+    for (text, count) in [
+        (format!("admitted 1: GET {root} (depth 0, from outside)"), 1),
+        (format!("GET {page} (depth 1, from {root})"), 1),
+        (
+            format!("left out http://c.test/: offsite (FOLLOW=host, from {root})"),
+            1,
+        ),
+        ("released ".to_owned(), 3),
+        ("sent ".to_owned(), 3),
+        (format!("answered 1: GET {root} (200, "), 1),
+        (format!("GET {page} (503, "), 2),
+        ("retried ".to_owned(), 1),
+    ] {
+        assert_eq!(found(&text), count, "{text}: {err}");
+    }
+    let quiet = Crawl::of(&[&root]).with(&["-v"]).aloud().run();
+    assert!(!quiet.ended.err.contains("url: "), "{}", quiet.ended.err);
 }
 
 #[test]

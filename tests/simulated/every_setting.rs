@@ -32,7 +32,7 @@ use super::web::{Names, Outage, OwnFields};
 const SEEDS: u64 = 300;
 
 /// Settings that cannot vary here, and why.
-const LEFT_OUT: [(&str, &str); 18] = [
+const LEFT_OUT: [(&str, &str); 19] = [
     ("ALLOW", "what is expected goes by it"),
     ("DENY", "what is expected goes by it"),
     ("EXCLUDE", "what is expected goes by it"),
@@ -199,7 +199,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "WARC_GZIP_LEVEL" => count(rng, &[0, 1, 4, 12]),
         "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
         "WARC_CDXJ" => flag(rng),
-        "LINKS_FILE" => flag(rng),
+        "LINKS_FILE" | "FILTERED_FILE" => flag(rng),
         "EXTRACT" => {
             let fields: [&[&str]; 3] = [&[], &["title"], &["a=a::attr(href)", "title", "b=b + p"]];
             json!(pick(rng, &fields))
@@ -348,6 +348,14 @@ impl DiskSink for FullNowAndThen {
         self.inner.keeps_links()
     }
 
+    fn keeps_filtered(&self) -> bool {
+        self.inner.keeps_filtered()
+    }
+
+    fn filtered(&mut self, line: &[u8], at: Wall, disk: &mut Vec<DiskJob>) {
+        self.inner.filtered(line, at, disk);
+    }
+
     fn on_time(&mut self, now: Wall, disk: &mut Vec<DiskJob>) {
         self.inner.on_time(now, disk);
     }
@@ -385,6 +393,7 @@ impl DiskSink for FullNowAndThen {
 const DRAWN_APART: &[&str] = &[
     "CLOSESPIDER_BYTECOUNT",
     "EXTRACT",
+    "FILTERED_FILE",
     "FRONTIER_MEMORY",
     "HOST_DOWN_EXCEPTIONS",
     "HOST_DOWN_TIME",
@@ -392,6 +401,8 @@ const DRAWN_APART: &[&str] = &[
     "HOST_HOLD_FAILURES",
     "HOST_HOLD_MAX",
     "HOST_HOLD_MIN",
+    "HOSTS",
+    "HTTP_USER",
     "LINKS_FILE",
     "METRICS_SCOPES_MAX",
     "RESULTS_COMPRESSION",
@@ -401,8 +412,6 @@ const DRAWN_APART: &[&str] = &[
     "WARC_CDXJ",
     "WARC_GZIP_LEVEL",
     "WORKERS",
-    "HOSTS",
-    "HTTP_USER",
 ];
 
 /// A random web and crawl of it under random values of every setting; what was set, by name.
@@ -441,15 +450,6 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
     case.plan.faults.chunk_takes = Duration::from_micros(pick(&mut of_reading, &[0, 0, 30, 1000]));
     // Set-up that takes longer than any gap.
     case.web.round_trip = Duration::from_millis(pick(&mut rng, &[1, 20, 150, 900]));
-    let follow = case
-        .plan
-        .settings
-        .iter()
-        .find(|(name, _)| *name == "FOLLOW");
-    let follow = follow.expect("every case says it").clone();
-    case.plan.settings = said.clone().into_iter().collect();
-    case.plan.settings.push(follow);
-    let promise = &mut case.web.promise;
     case.web.promise.own = own_fields(&said);
     let hosts_of_seeds = case.plan.seeds.iter().map(|url| {
         let url = CrawlUrl::parse(url).expect("a URL");
@@ -462,6 +462,15 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
     let login = said
         .get("HTTP_USER")
         .map(|user| (authorization(user), allowed));
+    let follow = case
+        .plan
+        .settings
+        .iter()
+        .find(|(name, _)| *name == "FOLLOW");
+    let follow = follow.expect("every case says it").clone();
+    case.plan.settings = said.clone().into_iter().collect();
+    case.plan.settings.push(follow);
+    let promise = &mut case.web.promise;
     let number = |name: &str| said.get(name).and_then(Value::as_u64);
     *promise = super::web::Promise {
         in_all: number("CONCURRENT_REQUESTS").unwrap_or(4096) as usize,
@@ -473,6 +482,8 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
         obeys_robots: said.get("ROBOTSTXT_OBEY") != Some(&json!(false)),
         robots_lifetime: Duration::ZERO,
         hold_max: Duration::ZERO,
+        own: std::mem::take(&mut promise.own),
+        login,
         ..super::web::Promise::default()
     };
     for _ in 0..rng.below(3) {
@@ -482,8 +493,6 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
             from,
             to: from + Duration::from_millis(rng.below(15_000)),
             connects: rng.chance(0.8).then(|| pick(&mut rng, &how)),
-        own: std::mem::take(&mut promise.own),
-        login,
             names: pick(
                 &mut rng,
                 &[
@@ -522,6 +531,12 @@ fn bound_bodies(said: &mut BTreeMap<&'static str, Value>) {
     let buffered = number("BUFFERED_BODIES_MAX").unwrap_or(100_000_000);
     let body = number("DOWNLOAD_MAXSIZE").unwrap_or(10_000_000);
     said.insert("DOWNLOAD_MAXSIZE", json!(body.min(buffered)));
+    let hosts = said.get_mut("HOSTS").and_then(Value::as_object_mut);
+    for entry in hosts.into_iter().flat_map(|hosts| hosts.values_mut()) {
+        if let Some(body) = entry.get("body_max").and_then(Value::as_u64) {
+            entry["body_max"] = json!(body.min(buffered));
+        }
+    }
 }
 
 /// Random values of some settings that a running crawl applies, for several reloads in half of all crawls.
@@ -531,12 +546,6 @@ fn reloads_of(
 ) -> Vec<BTreeMap<&'static str, Value>> {
     let mut rng = Rng::from_seed(seed).fork("reloads");
     let count = pick(&mut rng, &[0, 0, 1, 3]);
-    let hosts = said.get_mut("HOSTS").and_then(Value::as_object_mut);
-    for entry in hosts.into_iter().flat_map(|hosts| hosts.values_mut()) {
-        if let Some(body) = entry.get("body_max").and_then(Value::as_u64) {
-            entry["body_max"] = json!(body.min(buffered));
-        }
-    }
     let is_limit_of_host = |name: &str| {
         [
             "PAGES_PER_HOST_MAX",
@@ -602,6 +611,7 @@ fn check(seed: u64) {
     options.robots = true;
     options.rotation = rotation_of(&said);
     options.links = is_on("LINKS_FILE");
+    options.filtered = is_on("FILTERED_FILE");
     options.warc = is_on("WARC").then(|| {
         let mut warc = WarcOptions::new("a.test", [7; 16]);
         warc.cdxj = said.get("WARC_CDXJ") != Some(&json!(false));
@@ -721,26 +731,16 @@ fn check(seed: u64) {
         .get("EXTRACT")
         .is_some_and(|fields| *fields != json!([]));
     run.check_titles(has_titles, reason);
+    let is_whole = reason == FinishReason::Finished && !matches!(run.output, Output::Pulled(_));
+    if is_on("FILTERED_FILE") && is_whole {
+        check_filtered(&run);
+    }
     let done: BTreeSet<&str> = lines
         .iter()
         .filter(|line| line.is_page() && line.is_final())
         .map(|line| line.url())
         .collect();
     check_total(&lines, reason, &said, &reloads);
-    let limits = values_of("PAGES_PER_DOMAIN_MAX");
-    if let (Some(limit), false) = (limits.iter().max(), limits.contains(&0)) {
-        let mut pages: BTreeMap<String, u64> = BTreeMap::new();
-        let counted = lines
-            .iter()
-            .filter(|line| line.is_page() && line.is_final());
-        for line in counted.filter(|line| !line.0["status"].is_null()) {
-            let url = CrawlUrl::parse(line.url()).expect("a URL");
-            *pages
-                .entry(url.registrable_domain().to_owned())
-                .or_default() += 1;
-        }
-        assert!(
-            pages.values().all(|count| count <= limit),
     for host in NAMES {
         let limit = of_host(&said, host, "pages_max").and_then(Value::as_u64);
         let Some(limit) = limit.filter(|limit| *limit > 0) else {
@@ -757,6 +757,20 @@ fn check(seed: u64) {
             "seed {seed}: {count} pages of {host} under {said:?}"
         );
     }
+    let limits = values_of("PAGES_PER_DOMAIN_MAX");
+    if let (Some(limit), false) = (limits.iter().max(), limits.contains(&0)) {
+        let mut pages: BTreeMap<String, u64> = BTreeMap::new();
+        let counted = lines
+            .iter()
+            .filter(|line| line.is_page() && line.is_final());
+        for line in counted.filter(|line| !line.0["status"].is_null()) {
+            let url = CrawlUrl::parse(line.url()).expect("a URL");
+            *pages
+                .entry(url.registrable_domain().to_owned())
+                .or_default() += 1;
+        }
+        assert!(
+            pages.values().all(|count| count <= limit),
             "seed {seed}: {pages:?} under {said:?}"
         );
     }
@@ -896,6 +910,23 @@ fn check_links(run: &Run, are_short: bool) {
         counts.is_empty(),
         "seed {seed}: links without a page: {counts:?}"
     );
+}
+
+/// Each link that was counted as left out has a line, except duplicates.
+fn check_filtered(run: &Run) {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for line in run.lines_of("filtered") {
+        let filter = line["filter"].as_str().expect("a name").to_owned();
+        *counts.entry(filter).or_default() += line["count"].as_u64().expect("a number");
+    }
+    let counted = run.crawler.progress().filtered;
+    let counted = counted
+        .iter()
+        .filter(|(filter, _)| **filter != Filtered::Duplicate);
+    let counted: BTreeMap<String, u64> = counted
+        .map(|(filter, count)| (filter.to_string(), *count))
+        .collect();
+    assert_eq!(counts, counted, "seed {}: what filters left out", run.seed);
 }
 
 /// How files of result lines are closed and compressed.

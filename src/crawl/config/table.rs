@@ -406,6 +406,8 @@ static TABLE: &[Setting] = &[
         "the links of each page are written to links.jsonl, before filters; its files are closed and compressed as those of result lines"),
     row!("EXTRACT", ExtractForm, extraction,
         "fields of HTML pages that result lines get: title, lang, description, canonical, h1, or NAME=SELECTOR; helper threads do it, one at least"),
+    row!("FILTERED_FILE", Flag, filtered_file,
+        "each link that a filter leaves out is written to filtered.jsonl, with the filter and its rule; its files are closed and compressed as those of result lines"),
     row!("WARC_GZIP_LEVEL", GzipLevel, io.gzip_level,
         "level at which records are compressed: 1 is the fastest, 12 the smallest; 0: they are stored"),
     row!("STATE", Flag, state,

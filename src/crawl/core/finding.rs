@@ -130,15 +130,19 @@ impl<I: Io> Core<I> {
             Step::Sitemap(url) => {
                 self.admit_found(task, url, PageKind::Sitemap, depth, units);
             }
-            Step::TooLong => self.filter_too_long(units),
+            Step::TooLong => {
+                units.spend(URL_UNITS);
+                self.leave_out_unread(Filtered::Length, 1, &mut task.work_mut().page);
+            }
             Step::Rules(origin, rules) => {
                 let robots = self.on_robots(id, origin, RobotsResult::Rules(rules));
                 task.work_mut().page.robots = Some(robots);
             }
             Step::Paused => {}
-            Step::Over { is_cut } => self
-                .frontier
-                .count_filtered(Filtered::LinksPerPage, u64::from(is_cut)),
+            Step::Over { is_cut } => {
+                let page = &mut task.work_mut().page;
+                self.leave_out_unread(Filtered::LinksPerPage, u64::from(is_cut), page);
+            }
         }
     }
 
@@ -148,11 +152,6 @@ impl<I: Io> Core<I> {
             true => self.frontier.settings().url_length_limit,
             false => LENGTH_MAX,
         }
-    }
-
-    fn filter_too_long(&mut self, units: &mut Units) {
-        units.spend(URL_UNITS);
-        self.frontier.count_filtered(Filtered::Length, 1);
     }
 
     /// Offers a URL that was found in a reply.
@@ -176,9 +175,14 @@ impl<I: Io> Core<I> {
             seed: false,
         };
         let admission = self.frontier.offer(&offer, self.now);
-        if matches!(admission, Admission::Duplicate | Admission::Filtered(_)) {
+        match admission {
             // Most links end here.
-            return;
+            Admission::Duplicate => return,
+            Admission::Filtered(rejection) => {
+                let page = &mut task.work_mut().page;
+                return units.spend(self.leave_out_link(&rejection, &url, page));
+            }
+            Admission::Admitted | Admission::Later(_) => {}
         }
         units.spend(ADMITTED_UNITS);
         let id = self.frontier.number();
@@ -195,16 +199,16 @@ impl<I: Io> Core<I> {
         if kind == PageKind::Sitemap {
             job.extra_mut().set_nesting(nesting);
         }
-        if let Some(route) = from.route() {
-            job.extra_mut().route = Some(Box::new(route.clone()));
-        }
-        self.on_admission(admission, job, OfferOrigin::Link);
         if let Some(extra) = &from.extra
             && extra.has_shared_fields()
             && job.url.origin() == from.url.origin()
         {
             job.extra_mut().share_fields(extra);
         }
+        if let Some(route) = from.route() {
+            job.extra_mut().route = Some(Box::new(route.clone()));
+        }
+        self.on_admission(admission, job, OfferOrigin::Link);
     }
 }
 

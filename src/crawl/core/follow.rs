@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::crawl::core::Core;
 use crate::crawl::core::health::HostStanding;
 use crate::crawl::core::starting::outcome_unknown;
+use crate::crawl::core::url_log::URL_LOG;
 use crate::crawl::network::IDLE_CLOSED;
 use crate::crawl::pages::finding::Finding;
 use crate::crawl::requests::credentials::is_private;
@@ -168,6 +169,14 @@ impl<I: Io> Core<I> {
             ..job.clone()
         };
         again.extra_mut().set_root(job.root());
+        log::debug!(
+            target: URL_LOG,
+            "retried {} as {} (attempt {attempt}): {} {}",
+            job.id,
+            again.id,
+            job.method(),
+            job.url
+        );
         self.record_successor(&again, job);
         self.release_later(again);
     }
@@ -228,8 +237,13 @@ impl<I: Io> Core<I> {
             }
             PageKind::Robots | PageKind::Sitemap => return Ok(Redirected::NotFollowed),
         };
-        if matches!(admission, Admission::Duplicate | Admission::Filtered(_)) {
-            return Ok(Redirected::NotFollowed);
+        match admission {
+            Admission::Duplicate => return Ok(Redirected::NotFollowed),
+            Admission::Filtered(rejection) => {
+                self.leave_out_link(&rejection, &next.url, page);
+                return Ok(Redirected::NotFollowed);
+            }
+            Admission::Admitted | Admission::Later(_) => {}
         }
         let elsewhere = next.url.origin() != job.url.origin();
         let becomes_get = match page.status {

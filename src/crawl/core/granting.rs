@@ -8,6 +8,7 @@ use crate::base::ids::LaneId;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::core::Core;
+use crate::crawl::core::url_log::URL_LOG;
 use crate::crawl::flights::Stage;
 use crate::io::Io;
 use crate::throttle::engine::{Grant, TicketId};
@@ -129,7 +130,9 @@ impl<I: Io> Core<I> {
             unreachable!("only what is ready departs");
         };
         flight.stage = Stage::Exchanging { socket };
-        self.control.handle_departure(flight.job.root());
+        let job = &flight.job;
+        log::debug!(target: URL_LOG, "sent {}: {} {}", job.id, job.method(), job.url);
+        self.control.handle_departure(job.root());
         exchange.timings_mut().due = Some(self.throttle.due(ticket));
         self.throttle
             .follow_departure(flight.lane, ticket, self.now);

@@ -10,7 +10,6 @@ use crate::crawl::journal::state::ALL_SEEDS;
 use crate::crawl::work::admission::{AdmitError, job_of};
 use crate::crawl::work::offers::OfferOrigin;
 use crate::crawl::workload::Arrival;
-use crate::frontier::filter::Filtered;
 use crate::frontier::job::Job;
 use crate::frontier::offers::Admission;
 use crate::frontier::request::Request;
@@ -151,9 +150,7 @@ impl<I: Io> Core<I> {
                     let admission = self.offer(&job);
                     self.on_admission(admission, *job, OfferOrigin::Link);
                 }
-                LinkEvent::Cut(count) => {
-                    self.frontier.count_filtered(Filtered::LinksPerPage, count)
-                }
+                LinkEvent::Cut(count) => self.leave_out_cut(count),
                 LinkEvent::Closed(_) => {}
             }
         }

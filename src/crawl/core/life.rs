@@ -14,6 +14,7 @@ use crate::crawl::core::Core;
 use crate::crawl::core::follow::{Followed, is_stopped};
 use crate::crawl::core::names::Resolved;
 use crate::crawl::core::reading::piece_sink;
+use crate::crawl::core::url_log::{URL_LOG, log_answer};
 use crate::crawl::flights::Stage;
 use crate::crawl::network::pieces::{Read, steps_max};
 use crate::crawl::network::socket::Carrier;
@@ -81,6 +82,7 @@ impl<I: Io> Core<I> {
                         self.throttle.cancel(ticket, self.now);
                         return self.return_to_lane(lane, job);
                     }
+                    log::debug!(target: URL_LOG, "released {}: {}", job.id, job.url);
                     let found = found.expect("a host that may be asked was looked up");
                     self.take_connection(job, lane, ticket, found);
                     // The next request waits for free slots, not for the end of this one.
@@ -188,6 +190,7 @@ impl<I: Io> Core<I> {
         }
         let mut outcome = exchange.take_outcome();
         let mut page = self.page_of(&flight, &mut outcome, failure, carrier);
+        log_answer(&page);
         self.frontier.count_bytes(flight.lane, page.bytes_wire);
         self.network.count_reply(page.bytes_wire);
         self.throttle

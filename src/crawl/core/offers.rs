@@ -2,6 +2,7 @@
 
 use crate::crawl::core::Core;
 use crate::crawl::core::commits::replaced_by;
+use crate::crawl::core::url_log::URL_LOG;
 use crate::crawl::work::offers::{OfferOrigin, Offered};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::filter::Filtered;
@@ -32,7 +33,10 @@ impl<I: Io> Core<I> {
         match admission {
             Admission::Admitted => self.on_admitted(job, origin),
             Admission::Duplicate => self.on_not_admitted(job, origin, Filtered::Duplicate),
-            Admission::Filtered(filtered) => self.on_not_admitted(job, origin, filtered),
+            Admission::Filtered(rejection) => {
+                self.leave_out(&rejection, &job);
+                self.on_not_admitted(job, origin, rejection.filter);
+            }
             Admission::Later(id) => self.wait_for_answer(id, job, origin),
         }
     }
@@ -41,6 +45,15 @@ impl<I: Io> Core<I> {
         if job.id == 0 {
             job.id = self.frontier.number();
         }
+        log::debug!(
+            target: URL_LOG,
+            "admitted {}: {} {} (depth {}, from {})",
+            job.id,
+            job.method(),
+            job.url,
+            job.depth,
+            job.via.as_deref().unwrap_or("outside")
+        );
         match origin {
             OfferOrigin::List | OfferOrigin::Submitter | OfferOrigin::Link => {
                 self.queue_admitted(job);

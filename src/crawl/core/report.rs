@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::base::ids::LaneId;
 use crate::crawl::core::Core;
+use crate::crawl::core::url_log::log_unsent;
 use crate::crawl::flights::Flight;
 use crate::crawl::network::socket::Carrier;
 use crate::fetch::exchange::{Buffers, Outcome};
@@ -105,6 +106,7 @@ impl<I: Io> Core<I> {
             directives,
             fields,
             found_links,
+            filtered_links,
             timings,
             ended,
             delay,
@@ -157,6 +159,7 @@ impl<I: Io> Core<I> {
         *directives = None;
         *fields = None;
         *found_links = None;
+        *filtered_links = None;
         *timings = Timings {
             started: self.now,
             ..Timings::default()
@@ -260,6 +263,7 @@ impl<I: Io> Core<I> {
         let request = || job.to_request();
         let has_more = may_be_pending && job.has_more_than_line();
         let asked_by: Option<&dyn Fn() -> Request> = if has_more { Some(&request) } else { None };
+        log_unsent(&page);
         let buffers = self.output.put(page, asked_by);
         self.record_ended(job, is_final);
         if is_final && job.awaited {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::base::address;
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
 use crate::base::time::Wall;
@@ -78,7 +77,7 @@ impl<I: Io> Core<I> {
             resolver.overrides.push(fixed);
         }
         let tls = TlsConfig::new(&tls_settings(&config, wall)?)?;
-        let guard = guard(&config)?;
+        let guard = Guard::of(&config)?;
         let throttle_settings = ThrottleSettings {
             started: io.wall_at_start(),
             ..config.throttle.clone()
@@ -127,9 +126,9 @@ impl<I: Io> Core<I> {
         let mut requests = requests.map_err(|error| SetUpError::Setting {
             setting: "DEFAULT_REQUEST_HEADERS",
             reason: error.to_string(),
+        })?;
         #[cfg(feature = "cookies")]
         load_cookies(&mut requests, &config, wall.at(now), now)?;
-        })?;
         let waker = io.waker();
         let control = Control::new(
             &config,
@@ -234,6 +233,7 @@ pub fn active_limits(most: usize, for_requests: usize, kept: usize) -> ActiveLim
         kept,
     }
 }
+
 /// Adds the cookies of `COOKIES_FILE`.
 #[cfg(feature = "cookies")]
 fn load_cookies(
@@ -280,7 +280,6 @@ fn load_cookies(
     Ok(())
 }
 
-
 fn tls_settings(config: &Config, wall: Wall) -> Result<TlsSettings, SetUpError> {
     let mut settings = TlsSettings::new(wall);
     settings.insecure = config.insecure;
@@ -295,27 +294,6 @@ fn tls_settings(config: &Config, wall: Wall) -> Result<TlsSettings, SetUpError> 
         settings.ca_file = Some(CaFile { name, pem });
     }
     Ok(settings)
-}
-
-fn guard(config: &Config) -> Result<Guard, SetUpError> {
-    let mut allowed = address::Guard::default();
-    for word in &config.allow_net {
-        allowed.allow(word).map_err(|error| SetUpError::Setting {
-            setting: "ALLOW_NET",
-            reason: format!("{word:?}: {error}"),
-        })?;
-    }
-    let excluded = config
-        .exclude_nets
-        .iter()
-        .map(|text| {
-            text.parse().map_err(|error| SetUpError::Setting {
-                setting: "EXCLUDE",
-                reason: format!("{text:?}: {error}"),
-            })
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(Guard::new(allowed, excluded))
 }
 
 /// A scope map, and a `Classify` unless it is the built-in one.

@@ -1,6 +1,7 @@
 //! The public crawler type.
 
 pub mod builder;
+pub mod url_check;
 mod pull;
 pub mod threaded;
 

@@ -6,6 +6,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::base::address;
 use crate::base::address::{AddressKind, Network};
+use crate::crawl::config::Config;
+use crate::crawl::set_up::SetUpError;
 use crate::fetch::failure::{Failure, FailureKind};
 
 /// Allowed addresses: globally routable ones, and those of `ALLOW_NET`.
@@ -28,6 +30,31 @@ impl Guard {
             has_changed: false,
             ordered: Vec::new(),
         }
+    }
+
+    /// Those of a configuration.
+    ///
+    /// # Errors
+    /// A network is invalid.
+    pub fn of(config: &Config) -> Result<Self, SetUpError> {
+        let mut allowed = address::Guard::default();
+        for word in &config.allow_net {
+            allowed.allow(word).map_err(|error| SetUpError::Setting {
+                setting: "ALLOW_NET",
+                reason: format!("{word:?}: {error}"),
+            })?;
+        }
+        let excluded = config
+            .exclude_nets
+            .iter()
+            .map(|text| {
+                text.parse().map_err(|error| SetUpError::Setting {
+                    setting: "EXCLUDE",
+                    reason: format!("{text:?}: {error}"),
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Guard::new(allowed, excluded))
     }
 
     /// Excludes a network by order.

@@ -21,6 +21,7 @@ use crate::crawl::stats::Stats;
 use crate::fetch::exchange::{Buffers, Exchange};
 use crate::frontier::request::Request;
 use crate::sink::commit::{Commit, Epoch, FileLength};
+use crate::sink::filtered::FilteredLink;
 use crate::sink::page::Page;
 use crate::sink::pull::Results;
 use crate::sink::{DiskSink, Preparation, WriteError};
@@ -168,6 +169,18 @@ impl Output {
     /// Whether the sink writes the links of pages.
     pub fn keeps_links(&self) -> bool {
         self.sink.keeps_links()
+    }
+
+    /// Whether the sink writes the links that filters leave out.
+    pub fn keeps_filtered(&self) -> bool {
+        self.sink.keeps_filtered()
+    }
+
+    /// Gives the sink a request from outside that a filter leaves out.
+    pub fn put_filtered(&mut self, link: &FilteredLink<'_>, at: Wall) {
+        let mut line = Vec::new();
+        link.write_line(&mut line);
+        self.sink.filtered(&line, at, &mut self.jobs);
     }
 
     /// The first result that could not be written.

@@ -9,7 +9,7 @@ use crate::base::named::NamedValues;
 use crate::base::pile::Pile;
 use crate::base::time::Instant;
 use crate::frontier::domains::DomainStanding;
-use crate::frontier::filter::{self, Filtered};
+use crate::frontier::filter::{self, Filtered, Rejection};
 use crate::frontier::offers::{Admission, LateAnswer, Offer, Pending};
 use crate::frontier::request::PageKind;
 use crate::frontier::saved_counts::CountOf;
@@ -25,12 +25,12 @@ impl Frontier {
     pub fn offer(&mut self, offer: &Offer<'_>, now: Instant) -> Admission {
         let admission = match self.filter(offer) {
             Ok(()) => self.look_up(offer, now),
-            Err(filtered) => Admission::Filtered(filtered),
+            Err(rejection) => Admission::Filtered(rejection),
         };
         match admission {
-            Admission::Filtered(filtered) => {
-                self.warn_if_full(filtered, offer.url);
-                self.count_filtered(filtered, 1);
+            Admission::Filtered(rejection) => {
+                self.warn_if_full(rejection.filter, offer.url);
+                self.count_filtered(rejection.filter, 1);
             }
             Admission::Duplicate => self.count_filtered(Filtered::Duplicate, 1),
             Admission::Admitted | Admission::Later(_) => {}
@@ -98,36 +98,57 @@ impl Frontier {
 
     /// Applies the filters, which answer at once. A seed's host counts from here on: a link to it may
     /// be offered before the seed is admitted.
-    fn filter(&mut self, offer: &Offer<'_>) -> Result<(), Filtered> {
+    fn filter(&mut self, offer: &Offer<'_>) -> Result<(), Rejection> {
         let url = offer.url;
         if offer.kind == PageKind::Sitemap {
             self.filter_sitemap(offer)?;
         }
-        filter::check(&self.settings, url, offer.depth)?;
-        if self.excluded.exclude(url) {
-            return Err(Filtered::Excluded);
-        }
+        self.check_url(url, offer.depth, offer.seed)?;
         if offer.seed {
             self.add_seed(url);
             return Ok(());
-        }
-        let (seed_host, pages) = self.hosts.standing(url.host_str());
-        if !self.site.contains(self.settings.follow, url, seed_host) {
-            return Err(Filtered::Offsite);
         }
         if !self.has_room() {
             // A URL offered before is a duplicate, not a loss.
             let key = self.seen.key(url);
             return match self.seen.contains(key) || self.offers.holds(key) {
                 true => Ok(()),
-                false => Err(Filtered::FrontierFull),
+                false => Err(Filtered::FrontierFull.into()),
             };
+        }
+        Ok(())
+    }
+
+    /// The filters of a URL: those of the settings and of the orders; of a link also what is followed, and the limits
+    /// of its host and its domain. `depth`: links from a seed.
+    ///
+    /// # Errors
+    /// The first filter that it does not pass.
+    pub fn check_url(&self, url: &CrawlUrl, depth: u32, is_seed: bool) -> Result<(), Rejection> {
+        filter::check(&self.settings, url, depth)?;
+        if self.excluded.exclude(url) {
+            return Err(Filtered::Excluded.into());
+        }
+        if is_seed {
+            return Ok(());
+        }
+        let (seed_host, pages) = self.hosts.standing(url.host_str());
+        if !self.site.contains(self.settings.follow, url, seed_host) {
+            return Err(Filtered::Offsite.into());
         }
         let max = self.pages_max_of(url.host_str());
         if max > 0 && pages >= max {
-            return Err(Filtered::HostPages);
+            return Err(Filtered::HostPages.into());
         }
-        self.filter_domain(url)
+        self.filter_domain(url).map_err(Rejection::from)
+    }
+
+    /// What rejects a URL, as a setting or an order is written; `None` if nothing has to be said beyond the filter.
+    pub fn rule_of(&self, rejection: &Rejection, url: &CrawlUrl) -> Option<String> {
+        rejection.rule(&self.settings, Some(url)).or_else(|| {
+            let text = self.excluded.text_for(url)?;
+            Some(format!("exclude {text}"))
+        })
     }
 
     /// Checks `PAGES_PER_DOMAIN_MAX` and `BYTES_PER_DOMAIN_MAX`.
@@ -143,15 +164,15 @@ impl Frontier {
     }
 
     /// Checks `SITEMAP_DEPTH_LIMIT` and `SITEMAPS_PER_HOST_MAX`.
-    fn filter_sitemap(&self, offer: &Offer<'_>) -> Result<(), Filtered> {
+    fn filter_sitemap(&self, offer: &Offer<'_>) -> Result<(), Rejection> {
         let settings = &self.settings;
         let (depth_limit, host_max) =
             (settings.sitemap_depth_limit, settings.sitemaps_per_host_max);
         if depth_limit > 0 && offer.nesting > depth_limit {
-            return Err(Filtered::SitemapDepth);
+            return Err(Filtered::SitemapDepth.into());
         }
         if host_max > 0 && self.hosts.sitemaps(offer.url.host_str()) >= host_max {
-            return Err(Filtered::HostSitemaps);
+            return Err(Filtered::HostSitemaps.into());
         }
         Ok(())
     }

@@ -47,7 +47,9 @@ impl Frontier {
     /// Looks up the origin and route of a request.
     pub fn lane_query(&mut self, job: &Job) -> LaneQuery {
         let route = self.route_of(job);
-        let route = route.filter(|route| !self.is_default_route(route, &job.url)).cloned();
+        let route = route
+            .filter(|route| !self.is_default_route(route, &job.url))
+            .cloned();
         let host = self.hosts.host(job.url.host_str());
         let (origin, is_new) = self.origins.origin(&job.url, host, route.as_ref());
         if is_new {

@@ -127,7 +127,7 @@ impl Bench {
         match self.offer(&url, depth, 0, seed) {
             Admission::Admitted => {}
             Admission::Duplicate => return Err(Filtered::Duplicate),
-            Admission::Filtered(filtered) => return Err(filtered),
+            Admission::Filtered(rejection) => return Err(rejection.filter),
             Admission::Later(id) => panic!("{id:?}: nothing puts off answers"),
         }
         let job = Job {

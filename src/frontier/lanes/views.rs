@@ -93,24 +93,9 @@ impl Frontier {
     /// The filter that a link to a URL does not pass now; `None` if it passes all, or was admitted before.
     /// `depth`: that of the link.
     pub fn filter_of(&self, url: &CrawlUrl, depth: u32) -> Option<Filtered> {
-        if let Err(filtered) = filter::check(&self.settings, url, depth) {
-            return Some(filtered);
-        }
-        if self.excluded.exclude(url) {
-            return Some(Filtered::Excluded);
-        }
-        let (is_seed_host, pages) = self.hosts.standing(url.host_str());
-        if !self.site.contains(self.settings.follow, url, is_seed_host) {
-            return Some(Filtered::Offsite);
-        }
-        let max = self.pages_max_of(url.host_str());
-        if max > 0 && pages >= max {
-            return Some(Filtered::HostPages);
-        }
-        if let Err(filtered) = self.filter_domain(url) {
-            return Some(filtered);
-        }
-        (!self.has_room()).then_some(Filtered::FrontierFull)
+        let checked = self.check_url(url, depth, false);
+        let full = (!self.has_room()).then_some(Filtered::FrontierFull);
+        checked.err().map(|rejection| rejection.filter).or(full)
     }
 
     /// Whether a URL was admitted.

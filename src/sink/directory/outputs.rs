@@ -19,8 +19,11 @@ pub(in crate::sink) const ROBOTS: &str = "robots.jsonl";
 /// The links of pages.
 pub(in crate::sink) const LINKS: &str = "links.jsonl";
 
+/// The links that filters leave out.
+pub(in crate::sink) const FILTERED: &str = "filtered.jsonl";
+
 /// The files of lines, each the first of a series.
-pub(in crate::sink) const SERIES: [&str; 4] = [RESULTS, DECISIONS, ROBOTS, LINKS];
+pub(in crate::sink) const SERIES: [&str; 5] = [RESULTS, DECISIONS, ROBOTS, LINKS, FILTERED];
 
 /// The folder of WARC files.
 pub(super) const WARCS: &str = "warc";

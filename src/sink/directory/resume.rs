@@ -13,7 +13,7 @@ use crate::sink::directory::error::DirectoryError;
 use crate::sink::directory::indexes::{self, index_of};
 use crate::sink::directory::line_file::LineFileName;
 use crate::sink::directory::outputs::{
-    LINKS, OPEN, RESULTS, SERIES, STDOUT, WARCS, entries, is_warc_of_ours,
+    FILTERED, LINKS, OPEN, RESULTS, SERIES, STDOUT, WARCS, entries, is_warc_of_ours,
 };
 use crate::sink::warc::serial_of;
 
@@ -281,7 +281,9 @@ fn plan_newer_lines(
             continue;
         };
         let is_results = first == folder.join(RESULTS);
-        let is_links = first == folder.join(LINKS);
+        let is_links = [LINKS, FILTERED]
+            .iter()
+            .any(|name| first == folder.join(name));
         // A reader of standard output may collect the lines there.
         let is_of_reader = is_results && has_stdout;
         let is_planned = steps.iter().any(|step| step.concerns(&path));

@@ -25,6 +25,8 @@ pub struct FileSinkOptions {
     pub robots: bool,
     /// Whether the links found in pages are written to `links.jsonl`, a line for each page.
     pub links: bool,
+    /// Whether the links that filters leave out are written to `filtered.jsonl`, a line for each.
+    pub filtered: bool,
     /// WARC files, if any.
     pub warc: Option<WarcOptions>,
     /// Whether the crawl has a state on disk, from which it can be resumed: a full WARC file then gets its
@@ -50,6 +52,7 @@ impl FileSinkOptions {
             decisions: false,
             robots: false,
             links: false,
+            filtered: false,
             warc: None,
             commits: false,
             held_max: 64 << 20,

@@ -626,16 +626,16 @@ fn requests_are_kept_until_their_lines_are_written_and_else_returned() {
     disk.full = false;
     put(&mut sink, &mut disk, 13);
     while disk.turn(&mut sink) {}
-    assert!(sink.pending_requests.size > 0, "no line is written yet");
+    assert!(sink.pending_requests.size() > 0, "no line is written yet");
     disk.flush(&mut sink);
     while disk.turn(&mut sink) {}
-    assert_eq!((sink.pending_requests.size, sink.held()), (0, 0));
+    assert_eq!((sink.pending_requests.size(), sink.held()), (0, 0));
     disk.put(&mut sink, samples::page(14));
     put(&mut sink, &mut disk, 15);
     while disk.turn(&mut sink) {}
     disk.full = true;
     disk.finish(&mut sink);
-    assert_eq!((sink.pending_requests.size, sink.held()), (0, 0));
+    assert_eq!((sink.pending_requests.size(), sink.held()), (0, 0));
     let unwritten = sink.take_unwritten();
     let lines: Vec<String> = unwritten.iter().map(Request::to_line).collect();
     let plain = Request::get(samples::page(14).url);

@@ -160,7 +160,7 @@ fn sitemaps_of_a_forgotten_host_count_against_its_limit() {
         bench.visit(&format!("http://a.test/{number}"));
     }
     let last = bench.sitemap("http://a.test/2.xml");
-    assert_eq!(last, Admission::Filtered(Filtered::HostSitemaps));
+    assert_eq!(last, Admission::Filtered(Filtered::HostSitemaps.into()));
 }
 
 #[test]

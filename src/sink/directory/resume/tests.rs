@@ -171,7 +171,11 @@ fn without_a_commit_results_are_kept_elsewhere() {
 
 #[test]
 fn links_without_a_commit_are_kept_elsewhere_and_newer_ones_deleted() {
-    let files = [("results.jsonl", "one\n"), ("links.jsonl", "of it\n")];
+    let files = [
+        ("results.jsonl", "one\n"),
+        ("links.jsonl", "of it\n"),
+        ("filtered.jsonl", "of it\n"),
+    ];
     check(&files, Some(&[("results.jsonl", 4)]), &files[..1]);
     let folder = folder(&files);
     resume(folder.path(), None).unwrap();
