@@ -1,5 +1,6 @@
 //! Settings of the frontier: what is fetched and what is filtered.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use regex::Regex;

@@ -50,6 +50,7 @@ use crate::throttle::settings::{
     RampupPatch, ScopePatch, ScopeSettings, ThrottleSettings, WindowKind,
 };
 use crate::wire::html::fields::Extraction;
+use crate::wire::proxy::Route;
 use crate::wire::url::{CrawlUrl, Host};
 
 /// Configuration of a crawl.

@@ -44,7 +44,6 @@ impl fmt::Debug for Fields {
 
 /// A field as a user gives it: a name and what to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "extract"), expect(dead_code, reason = "refused there"))]
 pub(crate) struct FieldSpec {
     /// As it was given.
     text: Box<str>,
