@@ -31,6 +31,8 @@ use crate::setting::setting;
 /// it also has each robots.txt and sitemap, and attempts that are not final, because a retry or a redirect
 /// follows.
 ///
+/// Handles submit at most `ahead` requests beyond those that are being fetched; then they raise `Full`.
+///
 /// With `state`, a directory, the state of the crawl is kept there, or the crawl whose state is there is
 /// continued: what is still to be fetched, what was seen, and the politeness of each scope. Any end may be
 /// continued, `kill -9` and a power cut included; settings are given again. Every `STATE_SYNC` the crawl
@@ -70,11 +72,12 @@ const PATIENCE_FULL: Duration = Duration::from_millis(10);
 #[pymethods]
 impl Crawler {
     #[new]
-    #[pyo3(signature = (settings = None, *, state = None, every_attempt = false))]
+    #[pyo3(signature = (settings = None, *, state = None, every_attempt = false, ahead = 10_000))]
     fn new(
         settings: Option<&Bound<'_, PyDict>>,
         state: Option<PathBuf>,
         every_attempt: bool,
+        ahead: usize,
     ) -> PyResult<Self> {
         let mut config = Config::default();
         for (name, value) in settings.into_iter().flatten() {
@@ -85,7 +88,10 @@ impl Crawler {
         let pages = Waiting::default();
         let kept = state.map(|folder| Kept::open(&folder)).transpose()?;
         let committed_epoch = kept.as_ref().map_or(0, Kept::epoch);
-        let builder = argiope::Crawler::builder(config);
+        if ahead == 0 {
+            return Err(PyValueError::new_err("`ahead` is 1 at least"));
+        }
+        let builder = argiope::Crawler::builder(config).ahead(ahead);
         let builder = match every_attempt {
             true => builder.every_attempt(),
             false => builder,
@@ -131,7 +137,7 @@ impl Crawler {
 
     /// Submits a request like `Handle.submit`, from the thread that takes the turns. Never raises `Full`.
     #[pyo3(signature = (request, *, tag = 0))]
-    fn submit(&self, py: Python<'_>, request: &str, tag: u64) -> PyResult<u64> {
+    fn submit(&self, py: Python<'_>, request: &Bound<'_, PyAny>, tag: u64) -> PyResult<u64> {
         let request = request_of(request, tag)?;
         let submitted = self.crawl(py)?.crawler.submit(request);
         submitted.map_err(|why| match why {
@@ -169,6 +175,12 @@ impl Crawler {
                 }
             }
         })
+    }
+
+    /// Takes the turns in the running asyncio loop, as `drive()` does: `async for page in crawler`.
+    fn __aiter__<'py>(this: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let module = this.py().import("argiope")?;
+        module.call_method1("drive", (this,))
     }
 
     /// An iterator over the pages that are untaken now, in the order in which they ended. It takes one page

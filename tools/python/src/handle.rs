@@ -8,7 +8,7 @@ use argiope::{ControlError, Request, SubmitError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::setting::setting;
 
@@ -16,7 +16,7 @@ create_exception!(
     argiope,
     Full,
     PyException,
-    "The queue is full; try again after a turn."
+    "The crawl has no room for more requests; try again after a turn."
 );
 create_exception!(argiope, Over, PyException, "The crawl has ended.");
 
@@ -27,16 +27,17 @@ pub struct Handle(Mutex<Option<argiope::Handle>>);
 
 #[pymethods]
 impl Handle {
-    /// Submits a request; returns its number, which is the `root` of each of its pages. Raises `Full` if
-    /// the queue is full, `Over` after the end or `close`, and `ValueError` if the request is invalid.
+    /// Submits a request; returns its number, which is the `root` of each of its pages. Raises `Full` while the
+    /// crawl has as many requests ahead of what it fetches as it accepts (`Crawler(ahead=…)`), or 4096 that
+    /// are not admitted; `Over` after the end or `close`; and `ValueError` if the request is invalid.
     ///
-    /// `request` is a URL, or a seeds line in JSON: an object with `url` and optionally `method`,
-    /// `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` (seconds), `body_max`
-    /// (bytes), `private_headers`, `proxy`, `meta`, `tag`, and the booleans `dont_adjust_delay`,
-    /// `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`, `ignore_robots`. A
-    /// `tag` other than 0 replaces that of the object.
+    /// `request` is a URL, a dict, or the JSON text of one: with `url` and optionally `method`,
+    /// `headers`, `body_b64` (in a dict also `body`, bytes), `scopes`, `priority`, `depth`, `sitemap`,
+    /// `timeout` (seconds), `body_max` (bytes), `private_headers`, `proxy`, `meta`, `tag`, and the booleans
+    /// `dont_adjust_delay`, `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`,
+    /// `ignore_robots`. A `tag` other than 0 replaces that of the dict.
     #[pyo3(signature = (request, *, tag = 0))]
-    fn submit(&self, request: &str, tag: u64) -> PyResult<u64> {
+    fn submit(&self, request: &Bound<'_, PyAny>, tag: u64) -> PyResult<u64> {
         let request = request_of(request, tag)?;
         self.with(|handle| submit(handle, request))
     }
@@ -121,8 +122,16 @@ fn patch_of(settings: &Bound<'_, PyDict>) -> PyResult<ScopePatch> {
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// The request in a line of seeds.
-pub fn request_of(line: &str, tag: u64) -> PyResult<Request> {
+/// A request: a line of seeds, or a dict with the keys of one.
+pub fn request_of(request: &Bound<'_, PyAny>, tag: u64) -> PyResult<Request> {
+    let line = match request.cast::<PyDict>() {
+        Ok(keys) => setting(with_encoded_body(keys)?.as_any())?.to_string(),
+        Err(_) => request.extract::<String>().map_err(|_| {
+            let kind = request.get_type();
+            PyValueError::new_err(format!("a request is a str or a dict, not {kind}"))
+        })?,
+    };
+    let line = line.as_str();
     let refused = |why: String| PyValueError::new_err(why);
     let request = Request::from_line(line).map_err(|error| refused(error.to_string()))?;
     let request = request.ok_or_else(|| refused(format!("there is no URL in {line:?}")))?;
@@ -138,4 +147,20 @@ fn control_result(result: Result<(), ControlError>) -> PyResult<()> {
         ControlError::Over => Over::new_err(error.to_string()),
         _ => PyValueError::new_err(error.to_string()),
     })
+}
+
+/// The keys of a request, with the body in the form of a seeds line.
+fn with_encoded_body<'py>(keys: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+    let Some(body) = keys.get_item("body")? else {
+        return Ok(keys.clone());
+    };
+    let keys = keys.copy()?;
+    keys.del_item("body")?;
+    let body = body
+        .cast::<PyBytes>()
+        .map_err(|_| PyValueError::new_err(format!("`body` is bytes, not {}", body.get_type())))?;
+    let base64 = keys.py().import("base64")?;
+    let encoded = base64.call_method1("b64encode", (body,))?;
+    keys.set_item("body_b64", encoded.call_method1("decode", ("ascii",))?)?;
+    Ok(keys)
 }

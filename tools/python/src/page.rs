@@ -1,8 +1,9 @@
 //! A finished attempt, for Python.
 
 use argiope::Instant;
+use argiope::sink::files::write_line;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 
 /// A finished attempt: a page, a robots.txt or a sitemap, or its failure.
 #[pyclass(frozen, module = "argiope")]
@@ -61,6 +62,95 @@ impl Page {
         self.0.redirect.as_deref()
     }
 
+    /// Number of the attempt that led to it: a retry, a redirect or a link.
+    #[getter]
+    fn parent(&self) -> Option<u64> {
+        self.0.parent
+    }
+
+    /// Whether the request was submitted, or is the redirect of one that was.
+    #[getter]
+    fn seed(&self) -> bool {
+        self.0.seed
+    }
+
+    /// The method.
+    #[getter]
+    fn method(&self) -> &str {
+        &self.0.method
+    }
+
+    /// Number of links followed from a seed.
+    #[getter]
+    fn depth(&self) -> u32 {
+        self.0.depth
+    }
+
+    /// Number of the attempt at this URL, from 1.
+    #[getter]
+    fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// Why `body` is not complete: `length` (cut at the limit and kept), `time` or `disconnect`.
+    #[getter]
+    fn truncated(&self) -> Option<&'static str> {
+        Some(self.0.truncated?.as_str())
+    }
+
+    /// The address of the server, `ADDRESS:PORT`.
+    #[getter]
+    fn remote(&self) -> Option<String> {
+        Some(self.0.remote?.to_string())
+    }
+
+    /// The own address of the connection, `ADDRESS:PORT`.
+    #[getter]
+    fn local(&self) -> Option<String> {
+        Some(self.0.local?.to_string())
+    }
+
+    /// Whether the connection had carried an exchange before.
+    #[getter]
+    fn reused(&self) -> bool {
+        self.0.reused
+    }
+
+    /// Bytes of the reply as received.
+    #[getter]
+    fn bytes_wire(&self) -> u64 {
+        self.0.bytes_wire
+    }
+
+    /// Seconds that each phase took: `dns`, `connect`, `tls`, `request`, `first_byte`, `headers` and `body`; `None`
+    /// for one that did not happen, as on a kept connection.
+    #[getter]
+    fn spans<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let spans = self.0.timings.spans();
+        let phases = [
+            ("dns", spans.dns),
+            ("connect", spans.connect),
+            ("tls", spans.tls),
+            ("request", spans.request),
+            ("first_byte", spans.first_byte),
+            ("headers", spans.headers),
+            ("body", spans.body),
+        ];
+        let seconds = PyDict::new(py);
+        for (phase, span) in phases {
+            seconds.set_item(phase, span.map(|span| span.as_secs_f64()))?;
+        }
+        Ok(seconds)
+    }
+
+    /// Everything that the page's line in `results.jsonl` has, as a dict with its keys.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mut line = Vec::new();
+        write_line(&self.0, None, &mut line);
+        let line = PyBytes::new(py, &line);
+        py.import("json")?.call_method1("loads", (line,))
+    }
+
     /// The status of the reply.
     #[getter]
     fn status(&self) -> Option<u16> {
@@ -117,11 +207,22 @@ impl Page {
         self.0.timings.lateness().map(|span| span.as_secs_f64())
     }
 
+    /// The attempt's start, its release by the throttle, in seconds since the start of the crawl.
+    #[getter]
+    fn started(&self) -> f64 {
+        seconds_of(self.0.timings.started)
+    }
+
+    /// When throttling allowed the departure, in seconds since the start of the crawl.
+    #[getter]
+    fn due(&self) -> Option<f64> {
+        self.0.timings.due.map(seconds_of)
+    }
+
     /// Departure, in seconds since the start of the crawl.
     #[getter]
     fn sent(&self) -> Option<f64> {
-        let sent = self.0.timings.sent?;
-        Some(sent.saturating_since(Instant::START).as_secs_f64())
+        self.0.timings.sent.map(seconds_of)
     }
 
     /// The request's `meta`, as JSON text.
@@ -150,4 +251,9 @@ impl Page {
         };
         format!("<Page {how} {}>", self.0.url)
     }
+}
+
+/// Seconds since the start of the crawl.
+fn seconds_of(at: Instant) -> f64 {
+    at.saturating_since(Instant::START).as_secs_f64()
 }

@@ -1,12 +1,15 @@
-//! Converts Python values to values of settings.
+//! Converts Python values to values of settings and of requests.
 
 use argiope::serde_json::{Value, json};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-/// Converts the value of one setting.
+/// Converts the value of one setting, or of a key of a request.
 pub fn setting(value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if value.is_none() {
+        return Ok(Value::Null);
+    }
     if value.is_instance_of::<PyBool>() {
         return Ok(json!(value.extract::<bool>()?));
     }
@@ -24,7 +27,7 @@ pub fn setting(value: &Bound<'_, PyAny>) -> PyResult<Value> {
         return Ok(Value::Array(items.collect::<PyResult<_>>()?));
     }
     let table = value.cast::<PyDict>().map_err(|_| {
-        PyValueError::new_err(format!("a setting cannot be of type {}", value.get_type()))
+        PyValueError::new_err(format!("a value cannot be of type {}", value.get_type()))
     })?;
     let entries = table
         .iter()

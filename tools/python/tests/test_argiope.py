@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the package against a server on the loopback device: `python3 tests/test_argiope.py`."""
 
+import ast
 import asyncio
 import json
 import subprocess
@@ -22,6 +23,7 @@ class Server:
 
     def __init__(self):
         asked = self.asked = []
+        bodies = self.bodies = []
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -40,6 +42,10 @@ class Server:
                     self.wfile.write(body)
                 except OSError:
                     pass  # Who asked has gone.
+
+            def do_POST(self):
+                bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+                self.do_GET()
 
             def log_message(self, *_):
                 pass
@@ -87,6 +93,104 @@ class Crawls(unittest.TestCase):
         self.assertTrue(pages[5].error.startswith("timeout."), pages[5])
         self.assertEqual((pages[6].status, pages[6].body), (200, b"/s"))
         self.assertEqual(pages[7].error, "connect.refused")
+
+    def test_request_may_be_a_dict(self):
+        request = {"url": "http://a.test/1", "meta": {"n": None}, "tag": 5, "scopes": {"key/a": 2.5}}
+        [page] = crawl([request], self.server.settings())
+        self.assertEqual((page.tag, json.loads(page.meta), page.scopes), (5, {"n": None}, ["key/a"]))
+        post = {"url": "http://a.test/2", "method": "POST", "body": b"\xff\x00"}
+        [page] = crawl([post], self.server.settings())
+        self.assertEqual((page.method, self.server.bodies), ("POST", [b"\xff\x00"]))
+        self.assertEqual(post["body"], b"\xff\x00")
+        for wrong, says in ((7, "str or a dict"), ({"url": "http://a.test/", "body": "x"}, "`body` is bytes"),
+                            ({}, "url"), ({"url": "http://a.test/", "depht": 1}, "depht")):
+            with self.assertRaisesRegex(ValueError, says):
+                argiope.Crawler().submit(wrong)
+
+    def test_page_has_phases_and_addresses(self):
+        first, second = crawl(["http://a.test/1", "http://a.test/slow"],
+                              self.server.settings(CONCURRENT_REQUESTS_PER_DOMAIN=1))
+        port = self.server.server.server_address[1]
+        for page in (first, second):
+            self.assertEqual(page.remote, f"127.0.0.1:{port}")
+            self.assertTrue(page.local.startswith("127.0.0.1:"))
+            self.assertEqual((page.attempt, page.depth, page.seed, page.parent), (1, 0, True, None))
+            self.assertLessEqual(page.started, page.sent)
+            self.assertLessEqual(page.due, page.sent)
+        self.assertEqual((first.reused, second.reused), (False, True))
+        self.assertIsNone(second.spans["connect"])
+        self.assertIsNone(first.spans["tls"])
+        self.assertGreater(first.spans["connect"], 0)
+        self.assertGreaterEqual(second.spans["first_byte"], 0.3)
+        line = second.to_dict()
+        self.assertEqual((line["url"], line["remote"], line["tls"]), (second.url, second.remote, None))
+        self.assertAlmostEqual(line["server_latency"], second.server_latency, places=6)
+
+    def test_generator_is_read_a_little_ahead_of_the_pages(self):
+        taken = 0
+
+        def urls():
+            nonlocal taken
+            for taken in range(1, 1_000_001):
+                yield f"http://{taken % 7}.test/{taken}"
+
+        async def main():
+            ended = 0
+            settings = self.server.settings(CONCURRENT_REQUESTS=4)
+            pages = argiope.crawl(urls(), settings, ahead=20)
+            async for _ in pages:
+                ended += 1
+                untaken = taken - ended
+                # Beyond those in flight, and those that wait for this loop.
+                self.assertLessEqual(untaken, 20 + 1 + 4 + 1000)
+                if ended == 300:
+                    break
+            await pages.aclose()
+            return ended
+
+        self.assertEqual(asyncio.run(asyncio.wait_for(main(), 60)), 300)
+        self.assertLess(taken, 2000)
+
+    def test_handle_is_full_when_so_many_are_ahead(self):
+        crawler = argiope.Crawler(self.server.settings(), ahead=3)
+        handle = crawler.handle()
+        handle.pause()
+        for n in range(3):
+            handle.submit(f"http://a.test/{n}")
+        with self.assertRaises(argiope.Full):
+            handle.submit("http://a.test/3")
+        handle.shutdown(0)
+        with self.assertRaises(ValueError):
+            argiope.Crawler(ahead=0)
+
+    def test_crawler_is_an_asynchronous_iterable(self):
+        async def main():
+            crawler = argiope.Crawler(self.server.settings())
+            # Without one the crawl ends with its last request, while the loop's body has its page.
+            handle = crawler.handle()
+            crawler.submit("http://a.test/0", tag=0)
+            tags = []
+            async for page in crawler:
+                tags.append(page.tag)
+                if page.tag < 5:
+                    crawler.submit(f"http://a.test/{page.tag + 1}", tag=page.tag + 1)
+                else:
+                    handle.close()
+            return tags, crawler.reason
+
+        tags, reason = asyncio.run(asyncio.wait_for(main(), 60))
+        self.assertEqual((tags, reason), ([0, 1, 2, 3, 4, 5], "finished"))
+
+    def test_stubs_name_what_there_is(self):
+        folder = Path(argiope.__file__).parent
+        self.assertTrue((folder / "py.typed").exists())
+        stubs = ast.parse((folder / "_argiope.pyi").read_text())
+        for stub in (node for node in stubs.body if isinstance(node, ast.ClassDef)):
+            named = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
+            there = getattr(argiope, stub.name)
+            public = {name for name in vars(there) if not name.startswith("_")}
+            self.assertEqual({name for name in named if not name.startswith("_")}, public, stub.name)
+            self.assertEqual(named - {"__init__"} - set(dir(there)), set(), stub.name)
 
     def test_failed_request_yields_a_page(self):
         [page] = crawl(["http://127.0.0.1:9/"], self.server.settings())

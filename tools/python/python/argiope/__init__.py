@@ -8,22 +8,32 @@ For loops other than asyncio's, `Crawler` is an object with a descriptor and a m
 
 import asyncio
 import weakref
+from typing import Any, AsyncGenerator, AsyncIterable, Dict, Iterable, Union
 
 from ._argiope import Crawler, Full, Handle, Over, Page, Pages
 
-__all__ = ["Crawler", "Full", "Handle", "Over", "Page", "Pages", "crawl", "drive"]
+# A URL, a dict with `url` and other keys, or the JSON text of one.
+Request = Union[str, Dict[str, Any]]
+
+__all__ = ["Crawler", "Full", "Handle", "Over", "Page", "Pages", "Request", "crawl", "drive"]
 
 
-async def crawl(requests, settings=None):
-    """Crawls `requests`, URLs or seeds lines in JSON; yields each page as it ends.
+async def crawl(
+    requests: "AsyncIterable[Request] | Iterable[Request]",
+    settings: "Dict[str, Any] | None" = None,
+    *,
+    ahead: int = 10_000,
+) -> "AsyncGenerator[Page, None]":
+    """Crawls `requests`, URLs or dicts as of `Crawler.submit`; yields each page as it ends.
 
-    `requests` is an iterable, asynchronous or not, read as the queue has room. The crawl continues while
-    the loop's body runs, until 1000 pages are untaken. Leaving the loop ends the crawl.
+    `requests` is an iterable, asynchronous or not. It is read as the crawl goes on: at most `ahead` requests are
+    taken from it beyond those that are being fetched. The crawl continues while the loop's body runs, until 1000
+    pages are untaken. Leaving the loop ends the crawl.
     """
-    crawler = Crawler(settings)
+    crawler = Crawler(settings, ahead=ahead)
     handle = crawler.handle()
-    feeding = asyncio.ensure_future(_feed(handle, requests))
     turns = _Turns(crawler)
+    feeding = asyncio.ensure_future(_feed(handle, requests, turns))
     try:
         while await turns.have_brought_pages():
             for page in crawler.pages():
@@ -36,7 +46,7 @@ async def crawl(requests, settings=None):
         handle.close()
 
 
-async def drive(crawler):
+async def drive(crawler: Crawler) -> "AsyncGenerator[Page, None]":
     """Takes a crawler's turns in the running loop, when the descriptor is readable; yields its pages.
 
     After `aclose()` (a `break` alone closes it later) the crawl can be driven again, and continues with
@@ -66,6 +76,8 @@ class _Turns:
         # A future, while pages are awaited.
         self.waiter = None
         self.failure = None
+        # Set by each turn: it may have made room.
+        self.turned = asyncio.Event()
         self.loop.add_reader(self.descriptor, self._turn)
         self.driven.add(crawler)
         self._turn()
@@ -93,35 +105,30 @@ class _Turns:
             goes_on = False
         if not goes_on:
             self.end()
+        self.turned.set()
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
 
-async def _feed(handle, requests):
+async def _feed(handle, requests, turns):
     try:
         if hasattr(requests, "__aiter__"):
             async for request in requests:
-                try:
-                    handle.submit(request)
-                except Full:
-                    await _submit_later(handle, request)
+                await _submit(handle, request, turns)
         else:
             for request in requests:
-                try:
-                    handle.submit(request)
-                except Full:
-                    await _submit_later(handle, request)
+                await _submit(handle, request, turns)
     except Over:
         pass
     finally:
         handle.close()
 
 
-async def _submit_later(handle, request):
-    """Submits a request when the queue has room, which turns make."""
+async def _submit(handle, request, turns):
+    """Submits a request once there is room, which turns make."""
     while True:
-        await asyncio.sleep(0.01)
         try:
             return handle.submit(request)
         except Full:
-            pass
+            turns.turned.clear()
+            await turns.turned.wait()
