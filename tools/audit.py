@@ -76,8 +76,7 @@ SPECIAL = networks((
 EXCEPTED = networks((
     "192.0.0.9/32 192.0.0.10/32 2001:1::1/128 2001:1::2/128 2001:1::3/128 2001:3::/32 2001:4:112::/48 2001:20::/28 "
     "2001:30::/28").split())
-NAMED = {"loopback": ["127.0.0.0/8", "::1/128"],
-         "private": ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"]}
+NAMED = {"loopback": ["127.0.0.0/8", "::1/128"], "private": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7".split()}
 def is_global(address):
     if address.version == 6:
         carried = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
@@ -94,10 +93,9 @@ class Settings:
         self.excluded = networks(of["exclude_nets"])
     def entry(self, scope, domains):
         host = scope.split(":")[0] if "/" not in scope else ""
+        above = [scope[:slash.start()] for slash in re.finditer("/", "" if scope.startswith("ip/") else scope)][7::-1]
         patterns = [scope] + ["ip/*"] * scope.startswith("ip/") + ["*" + host[dot.start():] for dot in re.finditer(r"\.", host)]
-        if "/" in scope and not scope.startswith("ip/"):
-            slashes = [slash.start() for slash in re.finditer("/", scope)][:8]
-            patterns += [scope[:end] + "/*" for end in reversed(slashes) if scope[:end] != "domain"]
+        patterns += [key + "/*" for key in above if key != "domain"]
         return next((self.scopes[one] for one in patterns + ["domain/*"] * (scope in domains) if one in self.scopes), None)
     def limits(self, scope, domains):
         """gap, slot gap, slots, concurrency, per minute, hold until, longest hold; None: nothing is promised."""
@@ -283,8 +281,7 @@ class Auditor:
             origin = ("origin", line["origin"])
             self.report("crawl-delay", line, origin in last and sent - last[origin] < line["crawl_delay"])
             last[origin] = sent
-            is_alone = line["crawl_delay"] and line["alone"]
-            self.report("crawl-delay-concurrency", line, is_alone and count(origin, line) > 1)
+            self.report("crawl-delay-concurrency", line, line["crawl_delay"] and line["alone"] and count(origin, line) > 1)
             self.report("total-concurrency", line, count("all", line) > max(of.of["concurrent_requests"] for of in pair))
 
 def main():

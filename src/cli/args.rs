@@ -706,8 +706,8 @@ fn explain(error: &clap::Error, args: &[OsString]) -> String {
             )
         }
         ErrorKind::InvalidValue if context(ContextKind::InvalidValue) == Some("") => {
-            let flag = context(ContextKind::InvalidArg).unwrap_or_default();
-            Some(format!("write {flag}"))
+            let flag = context(ContextKind::InvalidArg).filter(|arg| arg.starts_with('-'));
+            flag.map(|flag| format!("write {flag}"))
         }
         ErrorKind::MissingRequiredArgument => command.and_then(|command| {
             let example = example_of(command)?;

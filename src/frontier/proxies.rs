@@ -85,7 +85,11 @@ impl FromStr for Direct {
         let name = name.strip_suffix('.').unwrap_or(name);
         let is_name = !name.is_empty() && !name.contains(['/', ':', '*', '@', '?', '#', ' ']);
         match CrawlUrl::parse(&format!("http://{name}/")) {
-            Ok(url) if is_name => Ok(Direct::Domain(url.host_str().into())),
+            // A URL's host may be an address in another form, such as 0x7f000001.
+            Ok(url) if is_name => Ok(match url.host_str().parse() {
+                Ok(address) => Direct::Network(address),
+                Err(_) => Direct::Domain(url.host_str().into()),
+            }),
             _ => Err(NotDirect),
         }
     }
@@ -131,6 +135,7 @@ mod tests {
         check("10.0.0.0/8", Some("10.0.0.0/8"));
         check("127.0.0.1", Some("127.0.0.1/32"));
         check("[::1]", Some("::1/128"));
+        check("0x101e400", Some("1.1.228.0/32"));
         check("fd00::/8", Some("fd00::/8"));
         for wrong in [
             "",

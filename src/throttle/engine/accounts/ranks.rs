@@ -29,26 +29,26 @@ impl RanksKept {
             return false;
         }
         (self.wanted, self.is_known) = (0, true);
-        let mut columns: [Vec<u64>; 4] = Default::default();
-        for account in rows {
-            for (column, rank) in columns.iter_mut().zip(ranks_of(account, now)) {
-                column.push(rank);
-            }
+        // One list after another, so that little memory is needed at once.
+        let mut ranks = Vec::with_capacity(rows.len());
+        for (list, above) in self.above.iter_mut().enumerate() {
+            ranks.clear();
+            ranks.extend(rows.iter().map(|account| rank_of(account, list, now)));
+            *above = match ranks.len() > KEPT {
+                true => {
+                    let at = ranks.len() - 1 - KEPT;
+                    *ranks.select_nth_unstable(at).1
+                }
+                false => 0,
+            };
         }
-        self.above = columns.map(|mut column| match column.len() > KEPT {
-            true => {
-                let at = column.len() - 1 - KEPT;
-                *column.select_nth_unstable(at).1
-            }
-            false => 0,
-        });
         true
     }
 
     /// Whether an account stays.
     pub fn keep(&self, account: &Account, now: Instant) -> bool {
-        let ranks = ranks_of(account, now).into_iter().zip(self.above);
-        account.configured || ranks.into_iter().any(|(rank, above)| rank > above)
+        let is_among = |(list, above): (usize, &u64)| rank_of(account, list, now) > *above;
+        account.configured || self.above.iter().enumerate().any(is_among)
     }
 
     /// Whether an account of this latency, in nanoseconds, would stay.
@@ -57,13 +57,17 @@ impl RanksKept {
     }
 }
 
+const REFUSED: usize = 0;
 const LATENCY: usize = 1;
+const WAITED: usize = 2;
 
-fn ranks_of(account: &Account, now: Instant) -> Ranks {
-    [
-        account.refused,
-        account.latency().map_or(0, nanos),
-        nanos(account.waited_total(now)),
-        u64::from(account.suspected.is_some()) * account.sent,
-    ]
+/// The rank of an account in a list.
+fn rank_of(account: &Account, list: usize, now: Instant) -> u64 {
+    match list {
+        REFUSED => account.refused,
+        LATENCY => account.latency().map_or(0, nanos),
+        WAITED => nanos(account.waited_total(now)),
+        // Those that are suspected, by requests.
+        _ => u64::from(account.suspected.is_some()) * account.sent,
+    }
 }
