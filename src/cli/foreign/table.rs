@@ -500,9 +500,23 @@ pub(super) const ROWS: &[Foreign] = &[
     },
     Foreign {
         commands: BOTH,
-        flags: &["--cookie", "-b"],
-        cure: "write --header 'Cookie: name=value'; to keep those of replies write -s COOKIES_ENABLED=true",
-        tries: &["--header Cookie:name=value", "-s COOKIES_ENABLED=true"],
+        flags: &["--cookie", "-b", "--load-cookies"],
+        cure: "for a file of cookies write --cookies FILE, for one cookie --header 'Cookie: name=value'",
+        tries: &["--cookies cookies.txt", "--header Cookie:name=value"],
+    },
+    Foreign {
+        commands: BOTH,
+        flags: &[
+            "--auth",
+            "--basic",
+            "--http-user",
+            "--http-passwd",
+            "--http-password",
+            "--login",
+            "--password",
+        ],
+        cure: "for a login write --user NAME:PASSWORD, for that of one host --user-for HOST NAME:PASSWORD",
+        tries: &["--user me:secret", "--user-for a.test me:secret"],
     },
     Foreign {
         commands: BOTH,
