@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 
 use crate::base::line_sorter::Scratch;
 
-/// The cause of the error with which a derivation ends that is broken off: nobody waits for its file any more. No error
-/// of a file is taken for it.
+/// The cause of the error of a derivation that was broken off: its file is not waited for any more. Errors of files are
+/// other ones.
 #[derive(Debug)]
 pub struct BrokenOff {
     /// What was not made.

@@ -480,8 +480,8 @@ fn robots_of_a_url_are_fetched_shown_and_asked() {
     let broken = Server::new(|_| reply("503 Service Unavailable", &[], b""));
     let ended = ask(&broken.url("/"), &["/x"]).expect(1);
     assert_eq!(ended.out, "disallowed /x\n");
-    let nobody = ask("http://127.0.0.1:1/", &[]).expect(1);
-    assert!(nobody.err.contains("127.0.0.1:1"), "{}", nobody.err);
+    let refused = ask("http://127.0.0.1:1/", &[]).expect(1);
+    assert!(refused.err.contains("127.0.0.1:1"), "{}", refused.err);
 }
 
 #[test]

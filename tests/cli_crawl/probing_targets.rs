@@ -23,7 +23,7 @@ fn server() -> Server {
     })
 }
 
-/// The status of a reply and its body; `None` while nobody listens.
+/// The status of a reply and its body; `None` while the connection is refused.
 fn answer(at: &str, path: &str) -> Option<(u16, String)> {
     TcpStream::connect(at).ok()?;
     let reply = get(at, path, &format!("Host: {at}\r\n"));

@@ -373,7 +373,7 @@ pub(super) const ROWS: &[Foreign] = &[
             "-P",
         ],
         cure: "for the directory of all files write --out DIR; `argiope fetch URL -o FILE` saves one body",
-        tries: &["--out /tmp/pages", "fetch http://a.test/ -o /tmp/page.html"],
+        tries: &["--out pages", "fetch http://a.test/ -o page.html"],
     },
     Foreign {
         commands: FETCH,
@@ -385,7 +385,7 @@ pub(super) const ROWS: &[Foreign] = &[
             "-O",
         ],
         cure: "to save the body write -o FILE; - is standard output",
-        tries: &["-o /tmp/page.html", "-o -"],
+        tries: &["-o page.html", "-o -"],
     },
     Foreign {
         commands: CRAWL,
@@ -403,13 +403,13 @@ pub(super) const ROWS: &[Foreign] = &[
         commands: CRAWL,
         flags: &["--csv", "--fields"],
         cure: "crawl first, and then write `argiope export DIR --csv url status`",
-        tries: &["export /tmp/pages --csv url status"],
+        tries: &["export pages --csv url status"],
     },
     Foreign {
         commands: CRAWL,
         flags: &["--warc-file", "--warc-dir"],
         cure: "WARC files are written to the folder warc of --out DIR unless --no-warc is given",
-        tries: &["--out /tmp/pages", "--no-warc"],
+        tries: &["--out pages", "--no-warc"],
     },
     Foreign {
         commands: CRAWL,
@@ -453,7 +453,7 @@ pub(super) const ROWS: &[Foreign] = &[
             "--job-dir",
         ],
         cure: "to continue a crawl write --resume --out DIR, with its directory",
-        tries: &["--resume --out /tmp/pages"],
+        tries: &["--resume --out pages"],
     },
     Foreign {
         commands: CRAWL,
@@ -572,7 +572,7 @@ pub(super) const ROWS: &[Foreign] = &[
         commands: BOTH,
         flags: &["--cacert", "--ca-certificate", "--ca-cert", "--ca-bundle"],
         cure: "to trust further certificates write --ca-file PEM",
-        tries: &["--ca-file /tmp/ca.pem"],
+        tries: &["--ca-file ca.pem"],
     },
     Foreign {
         commands: BOTH,
@@ -744,7 +744,7 @@ pub(super) const ROWS: &[Foreign] = &[
         commands: BOTH,
         flags: &["--config-file", "--conf", "--cfg"],
         cure: "to read settings from a TOML file write --config FILE",
-        tries: &["--config /tmp/crawl.toml"],
+        tries: &["--config crawl.toml"],
     },
     // Of load generators.
     Foreign {

@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(all, (0..50).collect::<Vec<u64>>());
         assert!(!pages.is_empty() && pages.len() < 20);
         drop(crawler);
-        assert!(sender.try_send(get(50)).is_err(), "nobody receives");
+        assert!(sender.try_send(get(50)).is_err(), "the receiver is dropped");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct Submitted {
     threads: usize,
     /// Tasks that wait for room, at most one for each [`RoomWait`].
     tasks: Slab<task::Waker>,
-    /// There was room for a few, of which nobody was notified.
+    /// There was room for a few requests, and no waiting submitter was notified.
     has_held_back: bool,
 }
 
@@ -152,7 +152,7 @@ impl Submitted {
         self.waiting.len() >= SUBMITTED_MAX || limit == Limit::Ahead && self.room_ahead() == 0
     }
 
-    /// Whether there is room of which nobody was notified.
+    /// Whether there is room, and no waiting submitter was notified.
     pub fn has_held_back(&self) -> bool {
         self.has_held_back
     }

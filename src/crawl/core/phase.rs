@@ -35,8 +35,12 @@ impl<I: Io> Core<I> {
             self.drain(reason, grace);
         } else if self.is_exhausted() {
             // Submitted or ordered before the last handle was dropped, and not taken yet.
-            match self.take_submission() || self.control.has_commands() {
-                true => self.wakeups.turn_again(),
+            let is_taken = self.take_submission();
+            let has_commands = self.control.has_commands();
+            // Commands that wait for the disk are taken after the next commit.
+            let has_next = is_taken || has_commands && !self.is_behind_with_orders();
+            match is_taken || has_commands {
+                true => self.wakeups.turn_again_if(has_next),
                 false => self.flush(FinishReason::Finished, None),
             }
         }
@@ -101,8 +105,9 @@ impl<I: Io> Core<I> {
         let is_uncommitted =
             self.output.is_abandoned() || is_time_up && self.output.is_unacknowledged();
         let is_lost = is_time_up && reason == FinishReason::SinkFailed;
-        // An order is acknowledged before the crawl is over.
-        let is_written = self.is_written() && !self.is_recording_orders();
+        // An order is acknowledged before the crawl is over, unless the state cannot have what it changed.
+        let waits_for_orders = self.is_recording_orders() && !self.has_lost_writes();
+        let is_written = self.is_written() && !waits_for_orders;
         if is_written || is_lost || is_uncommitted {
             self.end_commits();
             self.control.set_phase(Phase::Over { reason });

@@ -11,8 +11,8 @@ use crate::sink::commit::Epoch;
 
 /// The orders on their way to the disk.
 ///
-/// The state is durable before the line: a crash in between leaves an order in effect that nobody was told of, and never
-/// a line of an order that a later run does not follow.
+/// The state is durable before the line. A crash in between leaves an order in effect that has no line and was not
+/// acknowledged; it never leaves a line whose order a later run does not follow.
 #[derive(Debug)]
 pub struct OrderLog {
     file: LineFile,
