@@ -10,7 +10,7 @@ use crate::base::time::Instant;
 use crate::crawl::config::{Config, SettingSource};
 use crate::crawl::core::tests::trial::{config, run_for, web_resolver};
 use crate::crawl::journal::state::State;
-use crate::crawl::{Crawler, Parts, Turn};
+use crate::crawl::{Admin, Crawler, Parts, Turn};
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::sim::web::{Reply, Web};
@@ -612,4 +612,41 @@ fn check_random_orders(seed: u64) -> usize {
 fn whatever_was_ordered_before_a_commit_holds_in_later_runs() {
     let judged: usize = (0..60).map(check_random_orders).sum();
     assert!(judged > 1000, "{judged} gaps");
+}
+
+#[test]
+fn a_crawl_whose_state_cannot_be_written_ends_without_waiting_for_its_orders() {
+    let web = Web::new(|_| Reply::text("done").after(Duration::from_secs(7200)));
+    let full = FullDisk {
+        below: "out".into(),
+        from: Duration::from_secs(1),
+        until: Duration::from_secs(100_000),
+        free: 0,
+    };
+    let faults = Faults {
+        disk_full: vec![full],
+        ..Faults::default()
+    };
+    let mut crawler = crawl_under(faults, &web, |config| {
+        config.stop_grace = Duration::from_secs(100);
+    });
+    let admin = Admin::new().orders("/crawl/orders.jsonl", 0);
+    crawler.serve(admin).expect("it listens nowhere");
+    let handle = crawler.handle();
+    crawler.submit(page(1)).expect("it is a URL");
+    run_for(&mut crawler, Duration::from_secs(2));
+    // More than the space that is allocated for the journal ahead.
+    for number in 0..2000 {
+        let url = format!("http://a.test/{number}/{}", "x".repeat(1900));
+        crawler.submit(Request::get(url)).expect("it is a URL");
+    }
+    let patch = r#"{"delay": 3}"#.parse().expect("a patch");
+    handle.set_scope("a.test", patch).expect("it is sound");
+    run_for(&mut crawler, Duration::from_secs(1));
+    assert!(crawler.core.is_recording_orders());
+    handle.shutdown(Duration::from_secs(1));
+    let began = crawler.io().now();
+    while crawler.turn(None) == Turn::GoesOn {}
+    let elapsed = crawler.io().now().saturating_since(began);
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
 }
