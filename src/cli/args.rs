@@ -36,10 +36,15 @@ use self::sources::{Configured, Given, Pace, Proxied, Settings, Sockets, many, o
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Usage> {
     let args: Vec<OsString> = args.into_iter().collect();
     match Cli::try_parse_from(&args) {
-        Ok(cli) => Ok(Parsed::Run {
-            command: cli.command,
-            verbose: cli.verbose,
-        }),
+        Ok(mut cli) => {
+            if let Command::Crawl(crawl) = &mut cli.command {
+                crawl.take_file_of_filtered();
+            }
+            Ok(Parsed::Run {
+                command: cli.command,
+                verbose: cli.verbose,
+            })
+        }
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 Ok(Parsed::Show(error.render().to_string()))
@@ -207,9 +212,10 @@ pub struct Crawl {
     /// NAME=SELECTOR (price=.price, img=img.hero::attr(src))
     #[arg(long, value_name = "FIELD")]
     extract: Vec<String>,
-    /// Write each link that a filter leaves out to filtered.jsonl, with the filter and its rule
-    #[arg(long)]
-    filtered: bool,
+    /// Write each link that a filter leaves out, with the filter and its rule, to filtered.jsonl in the output
+    /// directory; FILE, which must not exist, becomes a link to it
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    filtered: Option<Option<PathBuf>>,
     /// Serve the control interface at this address, too; other than loopback only with --admin-token-file
     #[arg(long, value_name = "ADDR:PORT", help_heading = CONTROL)]
     pub admin: Option<SocketAddr>,
@@ -231,6 +237,21 @@ pub struct Crawl {
 }
 
 impl Crawl {
+    /// `--filtered FILE` for `--filtered=FILE`: the flag takes no other word, which may be a URL.
+    fn take_file_of_filtered(&mut self) {
+        let Some(file @ None) = &mut self.filtered else {
+            return;
+        };
+        if let Some(at) = self.urls.iter().position(|url| is_file_of_lines(url)) {
+            *file = Some(self.urls.remove(at).into());
+        }
+    }
+
+    /// The file of `--filtered`, if one was given.
+    pub fn filtered_file(&self) -> Option<&Path> {
+        self.filtered.as_ref()?.as_deref()
+    }
+
     /// The sources of its settings besides flags.
     pub fn configured(&self) -> &Configured {
         &self.sockets.configured
@@ -278,15 +299,7 @@ impl Crawl {
             given.push(Given::new("--links", "LINKS_FILE", true.into()));
         }
         given.extend(many("--extract", "EXTRACT", &self.extract));
-        if self.filtered {
-            // It would be crawled as a host of that name.
-            let file = self.urls.iter().find(|url| is_file_of_lines(url));
-            if let Some(file) = file {
-                let what = format!(
-                    "--filtered takes no file (got {file}): leave it out, the lines go to filtered.jsonl in the output directory"
-                );
-                return Err(Usage(what).into());
-            }
+        if self.filtered.is_some() {
             given.push(Given::new("--filtered", "FILTERED_FILE", true.into()));
         }
         given.extend(one("--stop-grace", "STOP_GRACE", &self.stop_grace));
@@ -677,9 +690,13 @@ pub struct Man {
     pub dir: PathBuf,
 }
 
-/// Whether a URL on the command line is rather the name of a file of lines.
+/// Whether a URL on the command line is rather the name of a file of lines. No top-level domain has these names.
 fn is_file_of_lines(url: &str) -> bool {
-    url.ends_with(".jsonl") && !url.contains("://")
+    const ENDINGS: [&str; 8] = [
+        ".jsonl", ".ndjson", ".json", ".csv", ".txt", ".log", ".gz", ".zst",
+    ];
+    let is_path = url.starts_with(['/', '.']) || !url.contains('/');
+    is_path && ENDINGS.iter().any(|ending| url.ends_with(ending))
 }
 
 /// Clap's message on one line: what was wrong, where, and how to mend it.

@@ -21,6 +21,7 @@ use super::args::Crawl;
 use super::cdxj;
 use super::closing::{self, Closing};
 use super::feed::{self, FeedOf, Feeder, Seeds, Unfed};
+use super::filtered::FilteredLink;
 use super::pending;
 use super::progress::Shown;
 use super::reload::Sources;
@@ -56,6 +57,10 @@ pub fn run(
         (None, false) => Some(PathBuf::from("crawl")),
     };
     let mut options = sink_options(&config, out.as_deref(), to_stdout)?;
+    let filtered = match (args.filtered_file(), &out) {
+        (Some(file), Some(out)) => Some(FilteredLink::new(file, &config, out)?),
+        _ => None,
+    };
     // Dropped last: the crawler writes until it is dropped.
     let lock: Arc<OnceLock<DirectoryLock>> =
         (resumed.as_ref()).map_or_else(Arc::default, |resumed| Arc::clone(&resumed.lock));
@@ -191,6 +196,7 @@ pub fn run(
         lock: Arc::clone(&lock),
         in_use,
         new: None,
+        filtered,
     };
     if let Some(out) = &out {
         if received.stops() > 0 {
@@ -201,6 +207,9 @@ pub fn run(
             left.new = Some(NewFolders::before(out));
             let prepared = directory::prepare(out, args.overwrite, in_use).map_err(refused)?;
             lock.set(prepared).expect("it is set only once");
+        }
+        if let Some(filtered) = &mut left.filtered {
+            filtered.make(out)?;
         }
         for input in &kept_inputs {
             let kept = match is_resumed {
@@ -349,6 +358,8 @@ struct Leftovers<'a> {
     in_use: InUse<'a>,
     /// The folders that it made; `None` if all is to be kept.
     new: Option<NewFolders>,
+    /// The second name of a file.
+    filtered: Option<FilteredLink>,
 }
 
 impl Drop for Leftovers<'_> {
@@ -356,6 +367,9 @@ impl Drop for Leftovers<'_> {
         let Some(new) = self.new.take() else {
             return;
         };
+        if let Some(filtered) = &self.filtered {
+            filtered.discard();
+        }
         match self.lock.get() {
             Some(lock) => directory::discard(lock, self.in_use, &new),
             None => new.remove_empty(),

@@ -19,6 +19,7 @@ mod fetch;
 mod foreign;
 mod probe;
 mod feed;
+mod filtered;
 mod seed_file;
 mod seeds;
 mod pending;

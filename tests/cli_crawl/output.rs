@@ -94,8 +94,52 @@ fn what_filters_leave_out_is_in_a_file_with_the_rule() {
     lines.sort_by_key(by_url);
     expected.sort_by_key(by_url);
     assert_eq!(lines, expected);
-    let refused = Crawl::of(&[&root, "--filtered", "left.jsonl"]).try_run();
-    check_refused(&refused, &["--filtered takes no file", "filtered.jsonl"]);
+}
+
+#[test]
+fn a_file_of_filtered_is_a_second_name_of_the_one_in_the_directory() {
+    let server = Server::new(|_: &Asked| page("<a href=http://c.test/>c</a>"));
+    let root = server.url("/");
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let args = [
+            &["crawl", &root, "--out", "out", "--allow-net", "loopback"],
+            args,
+        ]
+        .concat();
+        Going::start(&args, folder.path(), b"").wait()
+    };
+    let left = folder.path().join("left.jsonl");
+    for file in [
+        &["--filtered=left.jsonl"][..],
+        &["--filtered", "left.jsonl", "--overwrite"],
+    ] {
+        let ended = run(file);
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        let lines = fs::read_to_string(&left).expect("the lines");
+        assert!(lines.contains("http://c.test/"), "{lines}");
+    }
+    let refused = run(&[
+        "--overwrite",
+        "--filtered=left.jsonl",
+        "-s",
+        "RESULTS_SIZE_MAX=1M",
+    ]);
+    check_refused(&refused, &["RESULTS_SIZE_MAX", "without a file"]);
+    fs::write(folder.path().join("mine.jsonl"), "mine").unwrap();
+    let refused = run(&["--overwrite", "--filtered=mine.jsonl"]);
+    check_refused(&refused, &["mine.jsonl", "exists"]);
+    let refused = run(&["--overwrite", "--filtered=none/left.jsonl"]);
+    check_refused(&refused, &["none/left.jsonl", "folder"]);
+    assert!(
+        fs::read_to_string(&left).is_ok(),
+        "the crawl before is kept"
+    );
+    // A run that fetches nothing leaves no link.
+    fs::remove_file(&left).unwrap();
+    let ended = run(&["--overwrite", "--filtered=left.jsonl", "--deny", "."]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(fs::symlink_metadata(&left).is_err());
 }
 
 #[test]
