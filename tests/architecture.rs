@@ -120,6 +120,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         &[
             "src/cli/args.rs",
             "src/cli/args/ctl.rs",
+            "src/cli/args/explain.rs",
             "src/cli/args/filters.rs",
             "src/cli/args/probe.rs",
             "src/cli/args/sources.rs",

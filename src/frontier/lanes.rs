@@ -19,6 +19,7 @@ mod active;
 mod activation;
 mod admission;
 mod changes;
+mod count24;
 mod departures;
 mod eviction;
 mod exclusions;
@@ -52,6 +53,7 @@ use smallvec::SmallVec;
 
 use self::active::ActiveLanes;
 use self::changes::ExcludedSince;
+use self::count24::Count24;
 use self::departures::Departures;
 use self::eviction::Eviction;
 use self::first_pages::FirstPages;
@@ -828,36 +830,6 @@ impl Frontier {
 
 /// Memory of a lane with its origin, its host and its scope, in bytes: `tests/queued_memory.rs`.
 const LANE_BYTES: usize = 250;
-
-/// A count of requests in flight, in three bytes: up to 2²⁴ - 1, more than there can be.
-#[derive(Clone, Copy, Debug, Default)]
-struct Count24([u8; 3]);
-
-impl Count24 {
-    fn get(self) -> u32 {
-        let [a, b, c] = self.0;
-        u32::from_le_bytes([a, b, c, 0])
-    }
-
-    fn set(&mut self, count: u32) {
-        let [bytes @ .., 0] = count.to_le_bytes() else {
-            panic!("fewer than 2^24 requests are in flight");
-        };
-        self.0 = bytes;
-    }
-
-    fn add(&mut self) {
-        self.set(self.get() + 1);
-    }
-
-    fn subtract(&mut self) {
-        self.set(self.get() - 1);
-    }
-
-    fn is_zero(self) -> bool {
-        self.get() == 0
-    }
-}
 
 #[cfg(test)]
 mod tests;
