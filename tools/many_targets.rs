@@ -1,15 +1,16 @@
 //! Measures how late requests to many targets depart, each at its own phase, while some targets hang.
 //!
-//! `cargo run --release --example many_targets -- [--targets N] [--every SECONDS] [--rounds N] [--hanging N]
-//! [--scrapes N] [--origin PORT] [--https] [--set NAME=VALUE]…`
+//! `cargo run --release --example many_targets -- [--targets N] [--every SECONDS] [--rounds N] [--warmup ROUNDS]
+//! [--hanging N] [--scrapes N] [--origin PORT] [--https] [--set NAME=VALUE]…`
 //!
 //! With 100 000 targets every 15 s, 6 667 are due in a second. Each is an address of its own in 127.0.0.0/8, and each
 //! request opens a connection. The origin answers on another processor, except for `--hanging` targets, which it
-//! never answers. The first round is a warm-up: it makes the TLS sessions that later ones resume. `--scrapes` asks for
-//! `/probe` of a target so often in a second over the control interface. `--origin PORT` has another server answer,
-//! which listens at all addresses: with `--https` one that speaks TLS, such as nginx; no target hangs then. Prints
-//! `FAILED` and exits 1 if the 99th percentile of `lateness` (from the later of due and ready to the departure) or of
-//! `wait` (from due to the start of the connection) is above 1 ms, or a request that should succeed does not.
+//! never answers. The first round is a warm-up: it makes the TLS sessions that later ones resume; `--warmup` takes
+//! more rounds, for an origin that full handshakes overload at first. `--scrapes` asks for `/probe` of a target so
+//! often in a second over the control interface. `--origin PORT` has another server answer, which listens at all
+//! addresses: with `--https` one that speaks TLS, such as nginx; no target hangs then. Prints `FAILED` and exits 1 if
+//! the 99th percentile of `lateness` (from the later of due and ready to the departure) or of `wait` (from due to the
+//! start of the connection) is above 1 ms, or a request that should succeed does not.
 //! Open files are limited: `ulimit -n 200000`.
 
 use std::io::{self, Read, Write};
@@ -37,6 +38,7 @@ struct Plan {
     targets: u32,
     every: f64,
     rounds: u32,
+    warmup: u32,
     hanging: u32,
     scrapes: u32,
     origin: Option<u16>,
@@ -176,7 +178,7 @@ fn probe(plan: &Plan, targets: &[Request]) -> Probe {
     let every = Duration::from_secs_f64(plan.every);
     let mut settings = ProbeSettings::default();
     settings.every = Some(every);
-    settings.warmup = every;
+    settings.warmup = every * plan.warmup;
     settings.length = Length::Time(every * plan.rounds);
     settings.connections_max = targets.len();
     settings.new_connections = true;
@@ -267,6 +269,7 @@ fn plan() -> Plan {
         targets: 100_000,
         every: 15.0,
         rounds: 3,
+        warmup: 1,
         hanging: 0,
         scrapes: 0,
         origin: None,
@@ -281,6 +284,7 @@ fn plan() -> Plan {
             "--targets" => plan.targets = number(value()),
             "--every" => plan.every = value().parse().unwrap_or_else(|_| usage("--every")),
             "--rounds" => plan.rounds = number(value()),
+            "--warmup" => plan.warmup = number(value()),
             "--hanging" => plan.hanging = number(value()),
             "--scrapes" => plan.scrapes = number(value()),
             "--origin" => plan.origin = Some(value().parse().unwrap_or_else(|_| usage("--origin"))),
@@ -302,8 +306,8 @@ fn plan() -> Plan {
 
 fn usage(wrong: &str) -> ! {
     eprintln!(
-        "{wrong}: many_targets [--targets N] [--every SECONDS] [--rounds N] [--hanging N] [--scrapes N] \
-         [--origin PORT] [--https] [--set NAME=VALUE]…"
+        "{wrong}: many_targets [--targets N] [--every SECONDS] [--rounds N] [--warmup ROUNDS] [--hanging N] \
+         [--scrapes N] [--origin PORT] [--https] [--set NAME=VALUE]…"
     );
     exit(2);
 }
