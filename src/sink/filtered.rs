@@ -1,8 +1,7 @@
-//! Links that filters leave out, a line for each: `filtered.jsonl`.
+//! Links that filters and robots.txt leave out, a line for each: `filtered.jsonl`.
 
 use std::collections::BTreeMap;
 
-use crate::frontier::filter::Filtered;
 use crate::sink::line::Line;
 
 /// The links of a page that filters left out. Duplicates are not among them: what they lead to is fetched.
@@ -11,7 +10,7 @@ pub struct FilteredLinks {
     /// Their lines.
     text: Vec<u8>,
     /// Those beyond [`TEXT_MAX`], by filter.
-    omitted: BTreeMap<Filtered, u64>,
+    omitted: BTreeMap<&'static str, u64>,
 }
 
 /// One link, or several of which only the number is known.
@@ -21,13 +20,16 @@ pub struct FilteredLink<'a> {
     pub url: Option<&'a str>,
     /// The page that has it; `None` for a seed or a request from outside.
     pub from: Option<&'a str>,
-    /// The filter.
-    pub filter: Filtered,
-    /// The rule, as a setting is written.
+    /// The name of the filter, or [`DISALLOWED`].
+    pub filter: &'static str,
+    /// The rule, as a setting is written, or as it stands in robots.txt.
     pub rule: Option<&'a str>,
     /// How many links there are.
     pub count: u64,
 }
+
+/// In place of a filter: robots.txt disallows it.
+pub const DISALLOWED: &str = "disallowed";
 
 /// Links of a page are written up to so many bytes: the lines are copied in one step.
 const TEXT_MAX: usize = 4 << 20;
@@ -39,7 +41,7 @@ impl FilteredLink<'_> {
         line.out.push(b'{');
         line.first("url").or_null(self.url, Line::text);
         line.key("from").or_null(self.from, Line::text);
-        line.key("filter").text(self.filter.as_str());
+        line.key("filter").text(self.filter);
         line.key("rule").or_null(self.rule, Line::text);
         line.key("count").number(self.count);
         line.out.extend_from_slice(b"}\n");
@@ -65,7 +67,7 @@ impl FilteredLinks {
             let rest = FilteredLink {
                 url: None,
                 from: Some(from),
-                filter: *filter,
+                filter,
                 rule: None,
                 count: *count,
             };
@@ -79,6 +81,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::frontier::filter::Filtered;
 
     fn lines(links: &FilteredLinks) -> Vec<Value> {
         let mut out = Vec::new();
@@ -95,7 +98,7 @@ mod tests {
         links.add(&FilteredLink {
             url: Some("http://a.test/x.pdf"),
             from: Some("http://a.test/"),
-            filter: Filtered::Denied,
+            filter: Filtered::Denied.as_str(),
             rule: Some(r"DENY=\.pdf$"),
             count: 1,
         });
@@ -115,8 +118,8 @@ mod tests {
         let mut links = FilteredLinks::default();
         for number in 0..1000 {
             let filter = match number % 2 {
-                0 => Filtered::Offsite,
-                _ => Filtered::Depth,
+                0 => Filtered::Offsite.as_str(),
+                _ => Filtered::Depth.as_str(),
             };
             links.add(&FilteredLink {
                 url: Some(&long),

@@ -97,6 +97,27 @@ fn what_filters_leave_out_is_in_a_file_with_the_rule() {
 }
 
 #[test]
+fn what_robots_txt_disallows_is_among_what_is_left_out() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/robots.txt" => reply("200 OK", &[], b"User-agent: *\nDisallow: /x"),
+        _ => page("<a href=/x1>x</a><a href=/y>y</a>"),
+    });
+    let root = server.url("/");
+    let crawled = Crawl::of(&[&root, "--filtered"])
+        .with(&["-s", "ROBOTSTXT_OBEY=true"])
+        .run();
+    let line: Value = serde_json::from_str(&crawled.read("filtered.jsonl")).expect("one line");
+    let expected = serde_json::json!({
+        "url": server.url("/x1"),
+        "from": root,
+        "filter": "disallowed",
+        "rule": "line 2 of robots.txt: /x",
+        "count": 1,
+    });
+    assert_eq!(line, expected);
+}
+
+#[test]
 fn a_file_of_filtered_is_a_second_name_of_the_one_in_the_directory() {
     let server = Server::new(|_: &Asked| page("<a href=http://c.test/>c</a>"));
     let root = server.url("/");

@@ -83,6 +83,16 @@ fn requests_through_a_dead_proxy_wait_until_it_is_given_up() {
         let took = began.elapsed();
         // Not a moment sooner: no URL is lost while the proxy may come back.
         assert!(took >= Duration::from_secs(2), "{scheme}: {took:?}");
+        let refused = pages.iter().filter_map(|page| page.failure.as_ref());
+        let refused: Vec<&str> = refused
+            .filter(|failure| failure.code() == "connect.refused")
+            .map(|failure| &*failure.detail)
+            .collect();
+        let names_proxy = |detail: &&str| detail.starts_with("the proxy 127.0.0.1:");
+        assert!(
+            !refused.is_empty() && refused.iter().all(names_proxy),
+            "{refused:?}"
+        );
         let mut tried = 0;
         for host in ["a.test", "b.test"] {
             let (ends, tries) = ends(&pages, host);

@@ -919,6 +919,16 @@ fn check_filtered(run: &Run) {
         let filter = line["filter"].as_str().expect("a name").to_owned();
         *counts.entry(filter).or_default() += line["count"].as_u64().expect("a number");
     }
+    let lines = run.lines();
+    let disallowed = lines
+        .iter()
+        .filter(|line| line.end() == "robots.disallowed");
+    assert_eq!(
+        counts.remove("disallowed").unwrap_or(0),
+        disallowed.count() as u64,
+        "seed {}: what robots.txt disallows",
+        run.seed
+    );
     let counted = run.crawler.progress().filtered;
     let counted = counted
         .iter()

@@ -208,12 +208,25 @@ impl<I: Io> Core<I> {
         if is_tcp && self.suspend_flight(key, &failure, &carrier, lacks_route, unrouted) {
             return;
         }
+        let failure = match is_tcp {
+            true => self.name_proxy(lane, failure),
+            false => failure,
+        };
         if is_tcp {
             self.on_connect_charged(lane, unrouted, &failure);
         } else if failure.name == UNREACHABLE {
             self.on_origin_failed(lane, &failure);
         }
         self.end_connecting(key, failure, &carrier);
+    }
+
+    /// The failure to reach a proxy names it: the URL is that of another host.
+    pub fn name_proxy(&self, lane: LaneId, mut failure: Failure) -> Failure {
+        if let Some(proxy) = self.frontier.proxy_of(lane) {
+            let (host, port, detail) = (proxy.host(), proxy.port(), &failure.detail);
+            failure.detail = format!("the proxy {host}:{port}: {detail}").into();
+        }
+        failure
     }
 
     /// This machine has no socket left. The origin is not at fault and no URL is lost: the request waits,

@@ -7,7 +7,7 @@ use crate::crawl::core::url_log::URL_LOG;
 use crate::frontier::filter::{Filtered, Rejection};
 use crate::frontier::job::Job;
 use crate::io::Io;
-use crate::sink::filtered::FilteredLink;
+use crate::sink::filtered::{DISALLOWED, FilteredLink};
 use crate::sink::page::Page;
 use crate::wire::url::CrawlUrl;
 
@@ -22,7 +22,7 @@ impl<I: Io> Core<I> {
         let link = FilteredLink {
             url: Some(url.as_str()),
             from: Some(&page_url),
-            filter: rejection.filter,
+            filter: rejection.filter.as_str(),
             rule: rule.as_deref(),
             count: 1,
         };
@@ -40,7 +40,7 @@ impl<I: Io> Core<I> {
         let link = FilteredLink {
             url: None,
             from: Some(&page_url),
-            filter,
+            filter: filter.as_str(),
             rule: rule.as_deref(),
             count,
         };
@@ -56,7 +56,7 @@ impl<I: Io> Core<I> {
             self.put_left_out(&FilteredLink {
                 url: None,
                 from: None,
-                filter,
+                filter: filter.as_str(),
                 rule: rule.as_deref(),
                 count,
             });
@@ -72,10 +72,27 @@ impl<I: Io> Core<I> {
         self.put_left_out(&FilteredLink {
             url: Some(job.url.as_str()),
             from: job.via.as_deref(),
-            filter: rejection.filter,
+            filter: rejection.filter.as_str(),
             rule: rule.as_deref(),
             count: 1,
         });
+    }
+
+    /// robots.txt disallows what was admitted before its rules were known; `detail`: the line and the rule.
+    pub fn leave_out_disallowed(&self, page: &mut Page, detail: &str) {
+        if self.output.keeps_filtered() {
+            let (url, via) = (page.url.clone(), page.via.clone());
+            self.add_to_page(
+                &FilteredLink {
+                    url: Some(&url),
+                    from: via.as_deref(),
+                    filter: DISALLOWED,
+                    rule: Some(detail.strip_prefix("disallowed by ").unwrap_or(detail)),
+                    count: 1,
+                },
+                page,
+            );
+        }
     }
 
     fn shows_left_out(&self) -> bool {

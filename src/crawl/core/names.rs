@@ -150,6 +150,7 @@ impl<I: Io> Core<I> {
         if is_hosts_fault {
             self.on_host_failed(lane, &failure);
         }
+        let failure = self.name_proxy(lane, failure);
         if let Some(job) = self.frontier.take_front(lane) {
             self.end_unconnected(&job, lane, failure);
         }

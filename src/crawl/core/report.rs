@@ -200,6 +200,9 @@ impl<I: Io> Core<I> {
     pub fn end_unqueued(&mut self, job: &Job, scopes: Vec<String>, failure: Failure) {
         let mut page = self.blank_page(job);
         page.scopes = scopes;
+        if failure.is_named("robots.disallowed") {
+            self.leave_out_disallowed(&mut page, &failure.detail);
+        }
         page.failure = Some(failure);
         if job.kind == PageKind::Robots {
             // Requests, perhaps of another host, wait for it. There is no body to read.
