@@ -195,7 +195,7 @@ fn a_stopped_crawl_leaves_complete_files_and_loses_no_url() {
     signal(&child, libc::SIGTERM);
     let (code, said) = crawl::finish(child, &out);
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("shutdown after"), "{said}");
+    assert!(said.contains("stopped after"), "{said}");
 
     let results = crawl::lines(&out.join("results.jsonl"));
     for line in &results {

@@ -202,7 +202,7 @@ pub struct Crawl {
     ignore_robots_everywhere: bool,
     /// Write WARC files (default)
     #[arg(long, overrides_with = "no_warc")]
-    warc: bool,
+    pub warc: bool,
     /// Write no WARC files
     #[arg(long, overrides_with = "warc")]
     no_warc: bool,
@@ -601,10 +601,10 @@ pub struct Export {
     pub dir: PathBuf,
     /// Write CSV with these fields of result lines: url, status, error.kind, …, and those that --extract
     /// added: title
-    #[arg(long, value_name = "FIELD", num_args = 1.., required_unless_present = "parquet")]
+    #[arg(long, value_name = "FIELD", num_args = 1.., value_delimiter = ',', required_unless_present = "parquet")]
     pub csv: Vec<String>,
     /// Write Parquet with these fields, each with its type; not in builds without the feature parquet
-    #[arg(long, value_name = "FIELD", num_args = 1.., conflicts_with = "csv")]
+    #[arg(long, value_name = "FIELD", num_args = 1.., value_delimiter = ',', conflicts_with = "csv")]
     pub parquet: Vec<String>,
     /// The file, which must not exist; by default, and for -, standard output
     #[arg(short = 'o', long, value_name = "FILE")]

@@ -22,6 +22,8 @@ use super::cdxj;
 use super::closing::{self, Closing};
 use super::feed::{self, FeedOf, Feeder, Seeds, Unfed};
 use super::filtered::FilteredLink;
+use super::hints;
+use super::mistakes;
 use super::pending;
 use super::progress::Shown;
 use super::reload::Sources;
@@ -43,6 +45,8 @@ pub fn run(
         args: Arc::clone(&args),
         stored: (resumed.as_ref()).map(|resumed| resumed.inputs.settings.clone()),
     };
+    mistakes::check_urls(&args.urls, args.resume)?;
+    check_outputs(&args)?;
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let inputs = inputs(&args.seeds)?;
     let continues_stdout = (resumed.as_ref()).is_some_and(|resumed| resumed.inputs.to_stdout);
@@ -260,6 +264,9 @@ pub fn run(
             "robots.txt is ignored ({place}): pages are fetched that sites ask crawlers to leave alone"
         );
     }
+    for hint in hints::before(crawler.config(), &args.urls) {
+        log::warn!("{hint}");
+    }
     rejected.write_to(out.as_deref());
     let begun = left.new.take();
     let watched = watch(&mut crawler, args.quiet, &received);
@@ -301,6 +308,9 @@ pub fn run(
         );
     }
     let progress = crawler.progress();
+    for hint in hints::of_results(crawler.stats()) {
+        log::warn!("{hint}");
+    }
     if let Some(warning) = closing::warning_of_filters(crawler.stats(), &progress) {
         log::warn!("{warning}");
     }
@@ -349,6 +359,42 @@ pub fn run(
         None if watched.reason == FinishReason::Shutdown => Ok(3),
         None => Ok(0),
     }
+}
+
+/// Refuses an output directory that is meant to be a file, and WARC files that have no directory.
+fn check_outputs(args: &Crawl) -> Result<(), Usage> {
+    let Some(out) = &args.out else {
+        return match args.results.is_some() && args.warc && !args.resume {
+            true => Err(Usage(
+                "--warc: WARC files go to the output directory, and there is none: give --out"
+                    .to_owned(),
+            )),
+            false => Ok(()),
+        };
+    };
+    let shown = out.to_string_lossy();
+    let is_new = || !out.is_dir();
+    if shown == "-" {
+        return Err(Usage(
+            "--out -: it is a directory; for result lines on standard output write --results -"
+                .to_owned(),
+        ));
+    }
+    if shown.contains("://") {
+        return Err(Usage(format!(
+            "--out {shown}: it is a directory of this machine; write there, and copy the files"
+        )));
+    }
+    const ENDINGS: [&str; 7] = [
+        ".json", ".jsonl", ".csv", ".xml", ".warc", ".gz", ".parquet",
+    ];
+    if ENDINGS.iter().any(|ending| shown.ends_with(ending)) && is_new() {
+        return Err(Usage(format!(
+            "--out {shown}: it is a directory, and that is the name of a file; for result lines in a file write \
+             --results - > {shown}, for a table argiope export DIR"
+        )));
+    }
+    Ok(())
 }
 
 /// What a run has made in its output directory, until it has fetched something: it is removed when this is dropped.

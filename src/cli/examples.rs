@@ -106,7 +106,8 @@ pub const CDXJ: &str = "\
 Examples:
   argiope cdxj crawl
   argiope cdxj crawl/warc/*.warc.gz -o index.cdxj
-  argiope cdxj crawl -o - | grep '^com,example)/'";
+  argiope cdxj crawl -o - | grep '^com,example)/'
+  zcat crawl/warc/*.warc.gz | less   # the archived requests and replies themselves";
 
 pub const AUDIT: &str = "\
 Examples:

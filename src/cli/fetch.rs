@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
@@ -14,6 +15,8 @@ use argiope::{Config, Crawler, Page, Request};
 use super::Usage;
 use super::args::Fetch;
 use super::crawl::set_up;
+use super::hints;
+use super::mistakes;
 use super::settings::CommandValues;
 use super::signals::Received;
 use super::stderr;
@@ -25,7 +28,30 @@ struct Seen {
     duplicates: usize,
     bad: bool,
     body: Option<Vec<u8>>,
-    broken_pipe: bool,
+    /// Why a line could not be written.
+    unwritten: Option<io::Error>,
+}
+
+/// Refuses a file for the body that cannot be written, before anything is sent.
+fn check_body_out(args: &Fetch) -> Result<(), Usage> {
+    let Some(path) = args
+        .body_out
+        .as_deref()
+        .filter(|path| *path != Path::new(STDOUT))
+    else {
+        return Ok(());
+    };
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let why = match parent {
+        _ if path.is_dir() => "it is a directory: name a file",
+        Some(parent) if !parent.is_dir() => {
+            "its folder does not exist: name a file in one that does"
+        }
+        _ => return Ok(()),
+    };
+    Err(Usage(format!("-o {}: {why}", path.display())))
 }
 
 /// Runs the command; returns its exit code.
@@ -35,6 +61,8 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             Usage("-o/--body-out saves the body of one URL; give only one URL".to_owned()).into(),
         );
     }
+    mistakes::check_urls(&args.urls, false)?;
+    check_body_out(&args)?;
     if config.frontier().follow != Follow::None {
         let source = config.source("FOLLOW");
         log::warn!(
@@ -66,9 +94,17 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             .map_err(|refused| Usage(format!("{url}: {refused}")))?;
         wanted += 1;
     }
+    for hint in hints::before(crawler.config(), &args.urls) {
+        log::warn!("{hint}");
+    }
     Received::watch()?.stop_on_signal(crawler.stopper())?;
     let reason = crawler.run();
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    // A reader that has closed the pipe, as `head` does, is no failure.
+    let unwritten = seen.unwritten.take();
+    if let Some(error) = unwritten.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+        return Err(anyhow::Error::new(error).context("cannot write to standard output"));
+    }
     match (&args.body_out, &seen.body) {
         (Some(_), Some(body)) if is_body_to_stdout => {
             let mut out = io::stdout().lock();
@@ -197,14 +233,14 @@ fn take(seen: &mut Seen, page: Page, keep_body: bool, is_body_to_stdout: bool) {
     }
     seen.heads += usize::from(page.status.is_some());
     seen.bad |= page.status.is_some_and(|status| status >= 400);
-    if !seen.broken_pipe {
+    if seen.unwritten.is_none() {
         let mut line = Vec::new();
         write_line(&page, None, &mut line);
         if is_body_to_stdout {
             stderr::write(&String::from_utf8_lossy(&line));
         } else {
             let mut out = io::stdout().lock();
-            seen.broken_pipe = out.write_all(&line).and_then(|()| out.flush()).is_err();
+            seen.unwritten = out.write_all(&line).and_then(|()| out.flush()).err();
         }
     }
     if keep_body {

@@ -1,11 +1,13 @@
 //! Answers to flags that a command does not have: what users of Scrapy, wget, curl and Heritrix write instead, another
 //! command that has the flag, or the nearest one if it is a typing error.
 
+mod beginners;
+mod settings;
 mod table;
 
 use strsim::osa_distance;
 
-use self::table::ROWS;
+pub use self::settings::cure_of_setting;
 
 /// What to write in place of flags of other programs.
 #[derive(Debug)]
@@ -21,6 +23,11 @@ struct Foreign {
     tries: &'static [&'static str],
 }
 
+/// All of them.
+fn rows() -> impl Iterator<Item = &'static Foreign> {
+    table::ROWS.iter().chain(beginners::ROWS)
+}
+
 /// A flag of a command, without its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Unknown<'a> {
@@ -28,6 +35,8 @@ pub struct Unknown<'a> {
     pub command: &'a str,
     /// The flag, as it was given: `--max-size`, `-r`.
     pub flag: &'a str,
+    /// Its value, if it has one.
+    pub value: Option<&'a str>,
 }
 
 /// What to write in place of an unknown flag.
@@ -43,7 +52,7 @@ impl Unknown<'_> {
     /// What to write instead. `flags_of`: the long flags of each command, with its name.
     pub fn answer(self, flags_of: &[(String, Vec<String>)]) -> Option<Answer> {
         let instead = |cure: String| Answer::Instead(format!("no {}; {cure}", self.flag));
-        let known = self.of_table().map(str::to_owned);
+        let known = self.of_table().map(|cure| with_value(cure, self.value));
         known
             .or_else(|| self.of_other_command(flags_of))
             .map(instead)
@@ -61,9 +70,7 @@ impl Unknown<'_> {
             Some(_) => flag.eq_ignore_ascii_case(&self.flag.replace('_', "-")),
             None => *flag == self.flag,
         };
-        let mut rows = ROWS
-            .iter()
-            .filter(|row| row.commands.contains(&self.command));
+        let mut rows = rows().filter(|row| row.commands.contains(&self.command));
         rows.find(|row| row.flags.iter().any(is_named))
             .map(|row| row.cure)
     }
@@ -91,6 +98,38 @@ impl Unknown<'_> {
         Some(format!("did you mean {near}?"))
     }
 }
+
+/// A cure with the value that was given, where it is a number and the cure leaves its place open.
+fn with_value(cure: &str, value: Option<&str>) -> String {
+    let is_number = |value: &&str| {
+        value.starts_with(|c: char| c.is_ascii_digit())
+            && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')
+    };
+    let Some(value) = value.filter(is_number) else {
+        return cure.to_owned();
+    };
+    if let (Some(rest), Ok(rate @ 0.001..)) =
+        (cure.strip_suffix(TWO_PER_SECOND), value.parse::<f64>())
+    {
+        let delay = 1.0 / rate;
+        let delay = (delay * 1000.0).round() / 1000.0;
+        return format!(
+            "{rest}to send {value} requests per second to a host write --delay {delay}"
+        );
+    }
+    let word = |word: &str| match word {
+        "D" | "N" | "BYTES" => value.to_owned(),
+        "D," | "N," | "BYTES," => format!("{value},"),
+        _ => match word.strip_suffix("=N") {
+            Some(name) => format!("{name}={value}"),
+            None => word.to_owned(),
+        },
+    };
+    cure.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// The cure of flags for a rate, whose value is not that of a delay.
+const TWO_PER_SECOND: &str = "to send two requests per second to a host write --delay 0.5";
 
 /// What to write in place of a word that is no command. `commands`: those that there are.
 pub fn cure_of_command<'a>(word: &str, commands: impl Iterator<Item = &'a str>) -> Option<String> {
@@ -140,7 +179,11 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["csv", "dump", "convert"],
         "argiope export DIR --csv url status",
     ),
-    (&["index", "cdx"], "argiope cdxj DIR"),
+    (&["index", "cdx", "warc"], "argiope cdxj DIR"),
+    (
+        &["slowest", "top", "hosts", "summary", "analyze"],
+        "argiope report DIR",
+    ),
     (&["parse", "extract"], "argiope links FILE --base URL"),
     (&["version"], "argiope --version"),
 ];

@@ -40,6 +40,13 @@ fn run_on(
         answer_each(input, out, |question| answer(question, args, options))?;
         return Ok(0);
     }
+    let shown = args.file.to_string_lossy();
+    if shown.contains("://") {
+        stderr::write_line(&format!(
+            "argiope links: {shown} is no file; `argiope fetch {shown} -o page.html` makes one, and --base {shown} names it"
+        ));
+        return Ok(2);
+    }
     let base = match args.base.as_deref().map(CrawlUrl::parse) {
         Some(Ok(base)) => base,
         Some(Err(error)) => {

@@ -5,6 +5,7 @@ mod allocator;
 mod args;
 mod examples;
 mod generate;
+mod hints;
 mod settings;
 
 mod admin;
@@ -34,6 +35,7 @@ mod ctl;
 mod state;
 mod summary;
 mod links;
+mod mistakes;
 mod robots;
 mod url;
 
@@ -68,7 +70,7 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(FAILED)),
         Err(error) if is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            stderr::write_line(&format!("argiope: {}", one_line(&full_message(&error))));
+            stderr::write_line(&format!("argiope: {}", one_line(&message(&error))));
             let misused = error.is::<Usage>() || error.is::<ConfigError>();
             ExitCode::from(if misused { MISUSED } else { FAILED })
         }
@@ -152,6 +154,22 @@ fn is_reader_gone(error: &anyhow::Error) -> bool {
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
+
+/// What an error says; of an unknown setting of another program's also what does the same here.
+fn message(error: &anyhow::Error) -> String {
+    let full = full_message(error);
+    let cure = error.downcast_ref::<ConfigError>().and_then(|error| {
+        let unknown = (error.problem.what == UNKNOWN_SETTING).then_some(&error.name)?;
+        foreign::cure_of_setting(unknown)
+    });
+    match (cure, full.split_once(UNKNOWN_SETTING)) {
+        (Some(cure), Some((place, _))) => format!("{place}{UNKNOWN_SETTING}; {cure}"),
+        _ => full,
+    }
+}
+
+/// What the error about a name says that no setting has.
+const UNKNOWN_SETTING: &str = "unknown setting";
 
 /// An error and its causes, without causes that its message contains already.
 fn full_message(error: &anyhow::Error) -> String {

@@ -18,6 +18,7 @@ mod stored;
 mod timeline;
 mod totals;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -29,8 +30,10 @@ use argiope::sink::directory::LineFile;
 
 use super::Usage;
 use super::json_lines::put_line;
+use super::stderr;
 
 use self::figures::{RESULTS, Report, STATS};
+use self::hosts::{HostRow, Hosts};
 
 /// Arguments of the command.
 #[derive(Clone, Debug)]
@@ -42,6 +45,9 @@ pub struct ReportArgs {
     /// Print JSON.
     pub json: bool,
 }
+
+/// Hosts of a list that are printed.
+const HOSTS_NAMED: usize = 5;
 
 /// The page's file in the output directory.
 const PAGE: &str = "report.html";
@@ -96,7 +102,27 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<i32> {
         Some(page) if !is_stdout => put_line(&mut stdout, &page.display().to_string())?,
         _ => true,
     };
+    if !args.json && !is_stdout {
+        stderr::write(&hosts_text(&report.hosts));
+    }
     Ok(0)
+}
+
+/// The first of the lists of hosts, for those who do not open the page now.
+fn hosts_text(hosts: &Hosts) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, parts: Vec<String>| {
+        if !parts.is_empty() {
+            let _ = writeln!(text, "  {name:<15}{}", parts.join("  "));
+        }
+    };
+    let slowest = hosts.slowest.iter().take(HOSTS_NAMED);
+    let mean = |host: &HostRow| Some(format!("{} {:.3} s", host.host, host.server_latency_mean?));
+    line("slowest", slowest.filter_map(mean).collect());
+    let failing = hosts.most_errors.iter().take(HOSTS_NAMED);
+    let errors = |host: &HostRow| format!("{} {} of {}", host.host, host.errors, host.attempts);
+    line("most errors", failing.map(errors).collect());
+    text
 }
 
 /// Checks that a directory has the result lines of a crawl.

@@ -53,6 +53,16 @@ fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result
             return Ok(2);
         }
     };
+    if args.urls.is_empty() {
+        stderr::write_line("argiope robots: nothing is to be checked; name URLs or paths");
+        return Ok(2);
+    }
+    if !file.is_empty() && !has_group(&file) {
+        log::warn!(
+            "{}: no line begins with User-agent, so that everything is allowed: is it a robots.txt?",
+            args.file.display()
+        );
+    }
     let robots = Robots::parse(&file);
     let rules = robots.agent(&args.agent);
     for url in &args.urls {
@@ -71,6 +81,17 @@ fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result
         }
     }
     Ok(0)
+}
+
+/// Whether a line of the file begins a group of rules.
+fn has_group(file: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"user-agent";
+    let lines = file.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let mut lines = lines.map(|line| line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line));
+    lines.any(|line| {
+        let begin = line.trim_ascii_start().get(..BEGINNING.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(BEGINNING))
+    })
 }
 
 /// The line that answers for a URL.

@@ -121,6 +121,7 @@ fn gather_over(
         config.set(name.trim(), value, SettingSource::Option)?;
     }
     for Given { flag, name, value } in flags {
+        check_given(flag, value)?;
         let source = SettingSource::Flag((*flag).to_owned());
         match *name {
             HOSTS => add_hosts(&mut config, value, source)?,
@@ -128,6 +129,28 @@ fn gather_over(
         }
     }
     Ok(config)
+}
+
+/// Refuses an empty value of a flag, as a variable of the shell that is not set leaves it; curl's -A '' sends none.
+fn check_given(flag: &str, value: &Value) -> Result<(), Usage> {
+    let is_empty = |value: &Value| value.as_str().is_some_and(|text| text.trim().is_empty());
+    let any = |list: &[Value], is: &dyn Fn(&Value) -> bool| list.iter().any(is);
+    let lines = value.as_array().map_or(&[][..], Vec::as_slice);
+    if flag != "--user-agent" && (is_empty(value) || any(lines, &is_empty)) {
+        return Err(Usage(format!(
+            "{flag}: the value is empty; leave {flag} out, or give one"
+        )));
+    }
+    let is_bare = |line: &Value| {
+        let line = line.as_str().unwrap_or_default().trim();
+        line.ends_with(':') && !line.trim_end_matches(':').contains(':')
+    };
+    if flag == "--header" && any(lines, &is_bare) {
+        return Err(Usage(
+            "--header: a field without a value; quote the whole: -H 'X-Name: value'".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Adds settings of single hosts to those that are set. Of a host, the new ones replace those of the same names.

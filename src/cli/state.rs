@@ -1,5 +1,6 @@
 //! `argiope state`: shows what the state of a crawl holds. It takes no lock and changes no file.
 
+mod outcome;
 mod overview;
 mod subject;
 
@@ -70,7 +71,10 @@ pub fn run(args: &StateArgs) -> anyhow::Result<i32> {
         }
         subject => {
             let matched = Matched::new(subject, &crawl.config()?)?;
-            let report = Report::of(&crawl, &matched, args.top);
+            let mut report = Report::of(&crawl, &matched, args.top);
+            if let Some(url) = report.ended_url(&matched) {
+                report.outcome = outcome::of(&args.folder, url)?;
+            }
             (report.to_text(), serde_json::to_string(&report)?)
         }
     };

@@ -10,6 +10,8 @@ use super::progress::{bytes, clock, span};
 
 /// Number of slowest and of most refused scopes that are shown.
 const SCOPES_NAMED: usize = 5;
+/// Of those so many are looked at.
+const SCOPES_RANKED: usize = 4 * SCOPES_NAMED;
 /// Number of longest waiting scopes that are shown.
 const WAITS_NAMED: usize = 3;
 /// Kinds of remarks, the most important first, with the maximum shown of each; and the maximum in
@@ -35,9 +37,7 @@ const URL_CHARS: usize = 80;
 pub fn summary(stats: &Stats, progress: &Progress, pacing: &PaceReport, verbose: bool) -> String {
     let mut out = String::new();
     let seconds = progress.elapsed.as_secs_f64().max(1e-9);
-    let reason = progress
-        .finish_reason
-        .map_or("running", FinishReason::as_str);
+    let reason = progress.finish_reason.map_or("running", ending);
     line(
         &mut out,
         "",
@@ -92,20 +92,32 @@ pub fn summary(stats: &Stats, progress: &Progress, pacing: &PaceReport, verbose:
     line(
         &mut out,
         "slowest",
-        &scopes(&stats.slowest_scopes(SCOPES_NAMED), |tally| {
+        &scopes(stats.slowest_scopes(SCOPES_RANKED), |tally| {
             tally.latency_mean().map_or_else(String::new, span)
         }),
     );
     line(
         &mut out,
         "most refused",
-        &scopes(&stats.most_refused_scopes(SCOPES_NAMED), |tally| {
+        &scopes(stats.most_refused_scopes(SCOPES_RANKED), |tally| {
             format!("{} of {}", tally.refused, tally.sent)
         }),
     );
     line(&mut out, "waited longest", &waits(pacing));
     remarks(&mut out, pacing, verbose);
     out
+}
+
+/// How it ended, by the flag that says when.
+fn ending(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Shutdown => "stopped",
+        FinishReason::PageCount => "stopped at --max-pages",
+        FinishReason::ByteCount => "stopped at --max-bytes",
+        FinishReason::Timeout => "stopped at --max-time",
+        FinishReason::ErrorCount => "stopped at CLOSESPIDER_ERRORCOUNT",
+        reason => reason.as_str(),
+    }
 }
 
 /// The scopes that waited longest, their waits, and the main cause of each.
@@ -204,9 +216,11 @@ fn spread(spread: &Spread) -> String {
     )
 }
 
-fn scopes(list: &[(&str, Tally)], value: impl Fn(&Tally) -> String) -> String {
-    let parts: Vec<String> = list
-        .iter()
+/// The scope of a Crawl-delay has the requests of its host, and would stand there a second time.
+fn scopes(list: Vec<(&str, Tally)>, value: impl Fn(&Tally) -> String) -> String {
+    let own = list.iter().filter(|(name, _)| !name.starts_with("host/"));
+    let parts: Vec<String> = own
+        .take(SCOPES_NAMED)
         .map(|(name, tally)| format!("{name} {}", value(tally)))
         .collect();
     joined(&parts)

@@ -98,9 +98,11 @@ impl<'a> Judge<'a> {
         let read = |path: &PathBuf| {
             let file = fs::read(path).map_err(|error| {
                 let path = path.display();
-                Usage(format!(
-                    "--robots {path}: cannot be read: {error}; give a robots.txt file"
-                ))
+                let mend = match path.to_string().contains("://") {
+                    true => format!("`argiope robots {path} > robots.txt` makes a file, give that"),
+                    false => "give a robots.txt file".to_owned(),
+                };
+                Usage(format!("--robots {path}: cannot be read: {error}; {mend}"))
             });
             file.map(|file| Robots::parse(&file))
         };

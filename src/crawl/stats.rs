@@ -14,7 +14,7 @@ use crate::base::secret::Secret;
 use crate::base::time::{Wall, nanos};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::pace_report::PaceReport;
-use crate::fetch::failure::{Failure, FailureKind};
+use crate::fetch::failure::{Failure, FailureKind, Truncation};
 use crate::fetch::timings::{Accuracy, Phase, Timings};
 use crate::frontier::filter::Filtered;
 use crate::frontier::request::PageKind;
@@ -40,6 +40,8 @@ pub struct Stats {
     pub bytes_wire: u64,
     /// Bytes of bodies after the content codings.
     pub bytes_body: u64,
+    /// Final results of pages whose body was cut at `DOWNLOAD_MAXSIZE`.
+    pub bodies_cut: u64,
     /// Links found in pages.
     pub links: u64,
     /// Attempts by status of their final head.
@@ -117,6 +119,7 @@ impl Stats {
             errors_earlier: 0,
             bytes_wire: 0,
             bytes_body: 0,
+            bodies_cut: 0,
             links: 0,
             by_status: BTreeMap::new(),
             by_error: BTreeMap::new(),
@@ -165,6 +168,8 @@ impl Stats {
         self.pages_failed += u64::from(page.kind == PageKind::Page && page.is_final && counts);
         self.bytes_wire += page.bytes_wire;
         self.bytes_body += page.body.len() as u64 + page.bytes_taken;
+        let is_cut = page.truncated == Some(Truncation::Length) && page.is_result();
+        self.bodies_cut += u64::from(is_cut);
         self.links += u64::from(page.links.unwrap_or(0));
         if let Some(status) = page.status {
             *self.by_status.entry(status).or_default() += 1;
@@ -339,6 +344,7 @@ impl Stats {
             "reused": self.reused,
             "bytes_wire": self.bytes_wire,
             "bytes_body": self.bytes_body,
+            "bodies_cut": self.bodies_cut,
             "pages_per_second": rate(self.pages),
             "bytes_wire_per_second": rate(self.bytes_wire),
             "status": status,

@@ -289,7 +289,7 @@ fn a_crawl_that_fetched_nothing_leaves_nothing() {
     ];
     check(&[&url, "--deny", "."], 0, &parts);
     check(&[&url, "--allow", "/docs/"], 0, &["1 by --allow"]);
-    check(&["nonsense"], 2, &["no URL (1 line is invalid)"]);
+    check(&["nonsense"], 2, &["neither a URL nor a host"]);
     check(
         &[
             &url,

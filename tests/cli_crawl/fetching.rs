@@ -157,7 +157,7 @@ fn a_body_is_saved_decoded() {
 
     let ended = fetch(&server, &["/page", "/gzip"], &["-o", "body"]);
     check_refused(&ended, &["-o/--body-out", "one URL"]);
-    let ended = fetch(&server, &["/page"], &["-o", "nowhere/body"]).expect(1);
+    let ended = fetch(&server, &["/page"], &["-o", "nowhere/body"]).expect(2);
     assert!(ended.err.contains("nowhere/body"), "{}", ended.err);
 }
 

@@ -48,6 +48,103 @@ const MISTAKES: &[Mistake] = &[
         &["unrecognized subcommand", "`argiope crawl http://"],
         "crawl URL NET",
     ),
+    // Words where URLs are expected.
+    of(
+        "crawl URL NET —max-pages 1",
+        &["begins with a long dash", "--max-pages"],
+        "crawl URL NET --max-pages 1",
+    ),
+    of(
+        "crawl URL NET -s DEPTH_LIMIT=1 RETRY_TIMES=2",
+        &["RETRY_TIMES=2", "each setting has its own -s"],
+        "crawl URL NET -s DEPTH_LIMIT=1 -s RETRY_TIMES=2",
+    ),
+    of(
+        "crawl URL NET max-pages=1",
+        &["write --max-pages 1"],
+        "crawl URL NET --max-pages 1",
+    ),
+    with(
+        &[("urls.txt", "{url}\n")],
+        "crawl NET urls.txt",
+        &["urls.txt is a file here", "--seeds urls.txt"],
+        "crawl NET --seeds urls.txt",
+    ),
+    of(
+        "crawl URL NET -max-pages 1",
+        &["no -max-pages; write --max-pages"],
+        "crawl URL NET --max-pages 1",
+    ),
+    of(
+        "crawl --user-for a.test URL NET",
+        &["--user-for has taken http", "the URL behind that"],
+        "crawl --user-for a.test name:password URL NET",
+    ),
+    // Values that are empty, or of something else.
+    of(
+        "crawl URL NET --proxy=",
+        &["--proxy", "the value is empty"],
+        "crawl URL NET",
+    ),
+    of(
+        "crawl URL NET -H X-A: 1",
+        &["--header", "quote the whole"],
+        "crawl URL NET -H X-A:·1",
+    ),
+    of(
+        "crawl URL NET --out items.json",
+        &["--out items.json", "--results - > items.json"],
+        "crawl URL NET --results -",
+    ),
+    of(
+        "crawl URL NET --results - --warc",
+        &["--warc", "give --out"],
+        "crawl URL NET --results - --warc --out out",
+    ),
+    of(
+        "crawl URL NET --results out.jsonl",
+        &["--results - > FILE"],
+        "crawl URL NET --results -",
+    ),
+    of(
+        "crawl URL NET --admin 9115",
+        &["write --admin 127.0.0.1:9115"],
+        "crawl URL NET --admin 127.0.0.1:0",
+    ),
+    of(
+        "crawl URL NET -s JOBDIR=x",
+        &["-s JOBDIR: unknown setting", "--resume --out DIR"],
+        "crawl URL NET",
+    ),
+    with(
+        &[("c.toml", "[HOSTS.login.test]\nuser = \"a:b\"\n")],
+        "crawl URL NET --config c.toml",
+        &["c.toml:1", "put the name of the host in quotes"],
+        "crawl URL NET",
+    ),
+    with(
+        &[("c.toml", "[HOSTS.\"login.test\"]\nDOWNLOAD_DELAY = 1\n")],
+        "crawl URL NET --config c.toml",
+        &["DOWNLOAD_DELAY", "above the first [table]"],
+        "crawl URL NET",
+    ),
+    with(
+        &[("c.toml", "[crawl]\nDOWNLOAD_DELAY = 1\n")],
+        "crawl URL NET --config c.toml",
+        &["leave out [crawl]"],
+        "crawl URL NET",
+    ),
+    of("ctl stop out", &["write argiope ctl out stop"], "--help"),
+    of(
+        "fetch URL NET -o none/x",
+        &["-o none/x", "its folder does not exist"],
+        "fetch URL NET -o x",
+    ),
+    of(
+        "links URL",
+        &["is no file", "`argiope fetch http"],
+        "fetch URL NET -o page.html",
+    ),
     of(
         "crwl URL",
         &["'crwl'", "did you mean crawl?"],
@@ -81,7 +178,7 @@ const MISTAKES: &[Mistake] = &[
     ),
     of(
         "crawl URL --wait 1",
-        &["no --wait; ", "--delay D"],
+        &["no --wait; ", "--delay 1"],
         "crawl URL NET --delay 0",
     ),
     of(
@@ -402,7 +499,7 @@ fn each_mistake_is_answered_with_what_where_and_how_to_mend_it() {
         for (name, text) in mistake.files {
             let path = folder.path().join(name);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
-            std::fs::write(path, text).expect("a file");
+            std::fs::write(path, text.replace("{url}", &url)).expect("a file");
         }
         let (wrong, mended) = (mistake.wrong, mistake.mended);
         let ended = run(wrong, &url, folder.path());

@@ -133,6 +133,9 @@ fn a_running_crawl_is_shown_without_being_disturbed() {
     let standing =
         |path: &str| json(crawl.folder(), &["--url", &server.url(path)])["standing"].clone();
     assert_eq!(standing("/first"), "ended");
+    let first = json(crawl.folder(), &["--url", &server.url("/first")]);
+    let outcome = first["outcome"].as_str().expect("a text");
+    assert!(outcome.starts_with("fetched, status 200"), "{outcome}");
     assert_eq!(standing("/never"), "never_seen");
     assert_eq!(standing("/link"), "queued");
     // Nothing was locked or stopped.

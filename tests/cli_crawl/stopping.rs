@@ -36,7 +36,7 @@ fn one_signal_finishes_requests_in_flight_and_saves_the_others() {
     going.signal(Signal::INT);
     let ended = going.wait().expect(3);
     assert!(ended.took < Duration::from_secs(10), "{:?}", ended.took);
-    assert!(ended.err.contains("shutdown after"), "{}", ended.err);
+    assert!(ended.err.contains("stopped after"), "{}", ended.err);
     let first = crawl.left(ended);
     let stats = first.stats();
     assert_eq!(stats["finish_reason"], "shutdown");

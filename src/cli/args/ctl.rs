@@ -78,7 +78,7 @@ enum CtlCommand {
     /// has none of its own
     Set {
         /// The scope
-        #[arg(value_parser = not_empty())]
+        #[arg(value_parser = scope)]
         name: String,
         /// Settings as in THROTTLING_SCOPES: delay=2, backoff.max_delay=600; or one JSON object
         #[arg(value_name = "KEY=VALUE")]
@@ -222,6 +222,19 @@ impl From<Ctl> for CtlArgs {
             folder: args.dir,
             job,
         }
+    }
+}
+
+/// The name of a scope, which is not a setting of one.
+fn scope(text: &str) -> Result<String, String> {
+    let is_key = |key: &str| {
+        key.chars()
+            .all(|c| c.is_ascii_lowercase() || "_.".contains(c))
+    };
+    match text.split_once('=') {
+        _ if text.is_empty() => Err("a scope has a name".to_owned()),
+        Some((key, _)) if is_key(key) => Err(format!("it is a setting: write set SCOPE {text}")),
+        _ => Ok(text.to_owned()),
     }
 }
 

@@ -11,10 +11,14 @@ use super::{Cli, Command};
 /// Clap's message on one line: what was wrong, where, and how to mend it.
 pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
     let command = command_of(args);
+    if let Some(whole) = with_one_dash(args).or_else(|| verb_first(args)) {
+        return whole;
+    }
     let context = |kind| match error.get(kind)? {
         ContextValue::String(text) => Some(text.as_str()),
         _ => None,
     };
+    let option = context(ContextKind::InvalidArg).and_then(form_of);
     let mend = match error.kind() {
         ErrorKind::UnknownArgument => match unknown_of(args, context(ContextKind::InvalidArg)) {
             Some(unknown) => match unknown.answer(&flags_of_commands()) {
@@ -35,6 +39,12 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
             let flag = context(ContextKind::InvalidArg).filter(|arg| arg.starts_with('-'));
             flag.map(|flag| format!("write {flag}"))
         }
+        ErrorKind::WrongNumberOfValues => context(ContextKind::InvalidArg).and_then(of_pair),
+        ErrorKind::MissingRequiredArgument if companion(args).is_some() => {
+            companion(args).map(|both| format!("write {both}"))
+        }
+        ErrorKind::MissingRequiredArgument if swallowed(args).is_some() => swallowed(args),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation if option.is_some() => option,
         ErrorKind::MissingRequiredArgument => command.and_then(|command| {
             let example = example_of(command)?;
             Some(format!("as in `{example}`; see `argiope {command} --help`"))
@@ -68,6 +78,94 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
     format!("{what}; {mend}")
 }
 
+/// A long flag with one dash, which is read as several short ones: the whole message.
+fn with_one_dash(args: &[OsString]) -> Option<String> {
+    let command = command_of(args)?;
+    let flags = flags_of_commands();
+    let (_, flags) = flags.iter().find(|(name, _)| name == command)?;
+    let mut texts = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    let wrong = texts.find(|text| {
+        let name = text.split('=').next().unwrap_or(text);
+        name.len() > 3
+            && flags
+                .iter()
+                .any(|flag| flag.strip_prefix('-') == Some(name))
+    })?;
+    Some(format!("no {wrong}; write -{wrong}, with two hyphens"))
+}
+
+/// `ctl stop DIR`: the whole message.
+fn verb_first(args: &[OsString]) -> Option<String> {
+    let mut words = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    words.find(|word| *word == "ctl")?;
+    let (verb, folder) = (words.next()?, words.next());
+    let line = Cli::command();
+    line.find_subcommand("ctl")?.find_subcommand(verb)?;
+    let folder = folder.unwrap_or("DIR");
+    Some(format!(
+        "{verb:?} stands where the directory does; write argiope ctl {folder} {verb}"
+    ))
+}
+
+/// Flags that are given without those that they need: all of them.
+fn companion(args: &[OsString]) -> Option<&'static str> {
+    const PAIRS: [(&str, &str, &str); 5] = [
+        (
+            "--ignore-robots-everywhere",
+            "--ignore-robots",
+            "--ignore-robots --ignore-robots-everywhere",
+        ),
+        ("--salvage", "--resume", "--resume --salvage --out DIR"),
+        (
+            "--admin-token-file",
+            "--admin",
+            "--admin 127.0.0.1:9115 --admin-token-file FILE",
+        ),
+        ("--targets", "--every", "--targets FILE --every 15s"),
+        ("--depth", "--from", "--from SEED --depth N"),
+    ];
+    let has = |flag: &str| {
+        let mut texts = args.iter().filter_map(|arg| arg.to_str());
+        texts.any(|text| text.split('=').next() == Some(flag))
+    };
+    let mut pairs = PAIRS.iter();
+    let pair = pairs.find(|(flag, needed, _)| has(flag) && !has(needed))?;
+    Some(pair.2)
+}
+
+/// A URL that a flag has taken as its value.
+fn swallowed(args: &[OsString]) -> Option<String> {
+    let texts: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+    let at = texts.iter().rposition(|text| text.contains("://"))?;
+    // The flags with two words take the last but one, too.
+    let before = texts[..at].iter().rev().take(2);
+    let flag = before.copied().find(|text| text.starts_with('-'))?;
+    Some(format!(
+        "{flag} has taken {} as its value: give {flag} its own, and the URL behind that",
+        texts[at]
+    ))
+}
+
+/// How the value of an option is written.
+fn form_of(arg: &str) -> Option<String> {
+    let form = match arg.split(' ').next()? {
+        "--results" => "write --results - > FILE, or --out DIR for files",
+        "--admin" => "write --admin 127.0.0.1:9115",
+        _ => return None,
+    };
+    Some(form.to_owned())
+}
+
+/// An example of a flag that takes two words.
+fn of_pair(flag: &str) -> Option<String> {
+    let example = match flag.split(' ').next()? {
+        "--user-for" => "--user-for example.com name:password",
+        "--header-for" => "--header-for example.com 'X-Key: value'",
+        _ => return None,
+    };
+    Some(format!("as in `{example}`"))
+}
+
 /// The first example of a command's help.
 fn example_of(command: &str) -> Option<String> {
     let line = Cli::command();
@@ -81,15 +179,30 @@ fn example_of(command: &str) -> Option<String> {
 /// The flag that a command does not have. Clap takes `-np` for several; other programs do not.
 fn unknown_of<'a>(args: &'a [OsString], found: Option<&'a str>) -> Option<Unknown<'a>> {
     let command = command_of(args).unwrap_or_default();
-    let texts = args.iter().skip(1).filter_map(|arg| arg.to_str());
-    let flags = texts.filter(|text| text.starts_with('-'));
-    let mut unknown = flags.map(|text| Unknown {
+    let texts: Vec<&str> = (args.iter().skip(1))
+        .filter_map(|arg| arg.to_str())
+        .collect();
+    let with_value = |at: usize| {
+        let (flag, value) = match texts[at].split_once('=') {
+            Some((flag, value)) => (flag, Some(value)),
+            None => (texts[at], texts.get(at + 1).copied()),
+        };
+        Unknown {
+            command,
+            flag,
+            value,
+        }
+    };
+    let flags = (0..texts.len()).filter(|at| texts[*at].starts_with('-'));
+    let mut unknown = flags.map(with_value);
+    let no_value = |flag| Unknown {
         command,
-        flag: text.split('=').next().unwrap_or(text),
-    });
+        flag,
+        value: None,
+    };
     unknown
         .find(|unknown| unknown.is_foreign())
-        .or_else(|| found.map(|flag| Unknown { command, flag }))
+        .or_else(|| found.map(no_value))
 }
 
 /// The long flags of each command, with its name.

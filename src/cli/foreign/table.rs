@@ -1,6 +1,6 @@
 //! The table of flags of other programs. A test runs each cure.
 
-use super::Foreign;
+use super::{Foreign, TWO_PER_SECOND};
 
 const CRAWL: &[&str] = &["crawl"];
 const FETCH: &[&str] = &["fetch"];
@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Foreign] = &[
             "--throttle",
             "--max-rate",
         ],
-        cure: "to send two requests per second to a host write --delay 0.5",
+        cure: TWO_PER_SECOND,
         tries: &["--delay 0.5"],
     },
     Foreign {
@@ -53,7 +53,7 @@ pub(super) const ROWS: &[Foreign] = &[
             "--max-bandwidth",
             "--max-kb-sec",
         ],
-        cure: "to limit the bytes per second of all hosts together write -s BYTES_PER_SECOND_MAX=200KiB",
+        cure: "to limit the bytes per second of all hosts together write -s BYTES_PER_SECOND_MAX=N",
         tries: &["-s BYTES_PER_SECOND_MAX=200KiB"],
     },
     Foreign {
@@ -190,15 +190,14 @@ pub(super) const ROWS: &[Foreign] = &[
     },
     Foreign {
         commands: BOTH,
-        flags: &[
-            "--tries",
-            "--retry",
-            "--retries",
-            "--retry-times",
-            "--max-retries",
-            "-t",
-        ],
-        cure: "for the number of retries write -s RETRY_TIMES=2",
+        flags: &["--tries", "-t"],
+        cure: "write -s RETRY_TIMES=RETRIES, one less than the tries",
+        tries: &["-s RETRY_TIMES=2"],
+    },
+    Foreign {
+        commands: BOTH,
+        flags: &["--retry", "--retries", "--retry-times", "--max-retries"],
+        cure: "for the number of retries write -s RETRY_TIMES=N",
         tries: &["-s RETRY_TIMES=2"],
     },
     Foreign {
@@ -209,7 +208,7 @@ pub(super) const ROWS: &[Foreign] = &[
             "--max-redirs",
             "--redirect-limit",
         ],
-        cure: "for the number of redirects write -s REDIRECT_MAX_TIMES=5",
+        cure: "for the number of redirects write -s REDIRECT_MAX_TIMES=N",
         tries: &["-s REDIRECT_MAX_TIMES=5"],
     },
     Foreign {

@@ -31,12 +31,13 @@ fn parsed(words: &[String]) -> Result<(), String> {
 #[test]
 fn each_flag_of_another_program_is_answered_with_its_cure_and_the_cure_is_accepted() {
     let mut answers = 0;
-    for row in ROWS {
+    for row in rows() {
         for command in row.commands {
             for flag in row.flags {
                 let words = words_of(command, &format!("{flag} 5"));
                 let error = parsed(&words).expect_err(flag);
-                assert_eq!(error, format!("no {flag}; {}", row.cure), "{command}");
+                let cure = with_value(row.cure, Some("5"));
+                assert_eq!(error, format!("no {flag}; {cure}"), "{command}");
                 answers += 1;
             }
             for text in row.tries {
@@ -56,7 +57,7 @@ fn each_flag_of_another_program_is_answered_with_its_cure_and_the_cure_is_accept
 #[test]
 fn each_flag_and_setting_in_a_cure_is_tried() {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_=".contains(c);
-    for row in ROWS {
+    for row in rows() {
         let words = row.cure.split(|c: char| !is_part(c));
         let flags = words.filter(|word| word.len() > 1 && word.starts_with('-'));
         for flag in flags {
@@ -74,9 +75,54 @@ fn each_flag_and_setting_in_a_cure_is_tried() {
 }
 
 #[test]
+fn each_setting_of_another_program_has_a_cure_that_is_accepted() {
+    let mut names = 0;
+    for (known, cure, tries) in settings::ROWS {
+        for name in *known {
+            assert_eq!(cure_of_setting(&name.to_lowercase()), Some(*cure));
+            let unknown = Config::default().with(name, "x").expect_err(name);
+            assert_eq!(unknown.problem.what, "unknown setting", "{name}");
+            names += 1;
+        }
+        for text in *tries {
+            let words = words_of("crawl", text);
+            parsed(&words).unwrap_or_else(|error| panic!("{cure:?}: {error}"));
+            let flag = text.split(' ').next().expect("a flag");
+            assert!(cure.contains(flag), "{flag} is not in {cure}");
+        }
+    }
+    assert!(names > 50, "{names}");
+    assert_eq!(cure_of_setting("DOWNLOAD_DELAY"), None);
+}
+
+#[test]
+fn a_cure_takes_the_value_that_was_given() {
+    let error = |words: &str| {
+        let words: Vec<String> = format!("argiope crawl http://a.test/ {words}")
+            .split(' ')
+            .map(str::to_owned)
+            .collect();
+        parsed(&words).expect_err("no such flag")
+    };
+    let check = |words: &str, part: &str| {
+        let error = error(words);
+        assert!(error.contains(part), "{error}");
+    };
+    check("--wait 3", "write --delay 3");
+    check(
+        "--rate=4",
+        "4 requests per second to a host write --delay 0.25",
+    );
+    check("--max-redirect=0", "-s REDIRECT_MAX_TIMES=0");
+    check("--quota 10m", "--max-bytes 10m");
+    check("--wait --tries", "write --delay D");
+    check("-delay 1", "write --delay, with two hyphens");
+}
+
+#[test]
 fn no_flag_stands_twice_for_a_command() {
-    for (number, row) in ROWS.iter().enumerate() {
-        for other in &ROWS[number + 1..] {
+    for (number, row) in rows().enumerate() {
+        for other in rows().skip(number + 1) {
             let shared: Vec<_> = (row.flags.iter())
                 .filter(|flag| other.flags.contains(flag))
                 .collect();

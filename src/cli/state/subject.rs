@@ -31,6 +31,8 @@ pub struct Report {
     known: bool,
     /// Of a URL: `queued`, `delayed`, `offered`, `ended` or `never_seen`.
     standing: Option<&'static str>,
+    /// How the last attempt at a URL ended, if a result line says so.
+    pub outcome: Option<String>,
     /// Number of its requests that are still to be fetched.
     requests: usize,
     /// Of a host, or of the host of the URL, in seconds.
@@ -290,11 +292,21 @@ impl Report {
             running: crawl.owner.as_ref().map(ToString::to_string),
             commit: LastCommit::of(crawl),
             standing,
+            outcome: None,
             requests,
             crawl_delay,
             next,
             damage: damages(contents),
         }
+    }
+
+    /// The URL that was asked for, if that has ended: its result lines say how.
+    pub fn ended_url<'a>(&self, matched: &'a Matched) -> Option<&'a str> {
+        let url = matched
+            .url
+            .as_ref()
+            .filter(|_| self.standing == Some("ended"))?;
+        Some(url.as_str())
     }
 
     /// As lines.
@@ -306,14 +318,22 @@ impl Report {
         line("running", &running_text(self.running.as_deref()));
         line("last commit", &commit_text(self.commit.as_ref()));
         match self.standing {
-            Some("ended") => line(
-                "standing",
-                "ended, so that it is not admitted again: its lines are in results.jsonl, unless --salvage left it out",
-            ),
-            Some("never_seen") => line(
-                "standing",
-                "never seen: not admitted up to the last commit; seeds that were not taken yet are not known",
-            ),
+            Some("ended") => match &self.outcome {
+                Some(outcome) => line("standing", &format!("ended: {outcome}")),
+                None => line(
+                    "standing",
+                    "ended, so that it is not admitted again; no result line has it: they were moved away, or --salvage left it out",
+                ),
+            },
+            Some("never_seen") => {
+                line(
+                    "standing",
+                    "never seen: not admitted up to the last commit; seeds that were not taken yet are not known",
+                );
+                let why = "`argiope url --from SEED URL` says whether a filter leaves it out; a crawl with \
+                           --filtered lists those that were left out";
+                line("why", why);
+            }
             Some(standing) => line("standing", standing),
             None => line("requests", &self.requests.to_string()),
         }

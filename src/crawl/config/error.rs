@@ -99,6 +99,9 @@ impl ConfigError {
     }
 }
 
+/// What was wrong with a key that its table does not have.
+pub(super) const UNKNOWN_KEY: &str = "unknown key";
+
 /// What was wrong with a value, and how to mend it.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::error::{Problem, nearest};
+use super::error::{Problem, UNKNOWN_KEY, nearest};
 use super::form::{Form, text};
 use super::net::{Agent, Headers};
 use super::quantity::{Bytes, Whole};
-use super::scopes::object;
+use super::scopes::{is_key_of_scopes, object};
 use crate::frontier::host_settings::{HostSettings, HostTable};
 use crate::wire::login::{Login, LoginInvalid};
 use crate::wire::proxy::{ProxyError, Route};
@@ -110,13 +110,7 @@ fn read_entry(table: &Map<String, Value>) -> Result<HostSettings, Problem> {
                 "pages_max" => own.pages_max = Some(Whole::<u32, 0>::read(value)?),
                 "body_max" => own.body_max = Some(Bytes::<u64>::read(value)?),
                 "depth_limit" => own.depth_limit = Some(Whole::<u32, 0>::read(value)?),
-                _ => {
-                    let mend = match nearest(key, KEYS.into_iter()) {
-                        Some(name) => format!("did you mean {name}?"),
-                        None => format!("give {}", KEYS.join(", ")),
-                    };
-                    return Err(Problem::new("unknown key", mend));
-                }
+                _ => return Err(unknown_key(key, value)),
             }
             Ok(())
         };
@@ -129,6 +123,20 @@ fn read_entry(table: &Map<String, Value>) -> Result<HostSettings, Problem> {
         return Err(Problem::new(what, "remove one of them").within("user"));
     }
     Ok(own)
+}
+
+fn unknown_key(key: &str, value: &Value) -> Problem {
+    let mend = match nearest(key, KEYS.into_iter()) {
+        Some(name) => format!("did you mean {name}?"),
+        None if value.is_object() => {
+            "put the name of the host in quotes: HOSTS.\"example.com\"".to_owned()
+        }
+        None if is_key_of_scopes(key) => {
+            format!("the pace of a host is set by THROTTLING_SCOPES.\"example.com\".{key}")
+        }
+        None => format!("give {}", KEYS.join(", ")),
+    };
+    Problem::new(UNKNOWN_KEY, mend)
 }
 
 fn write_entry(own: &HostSettings) -> Value {

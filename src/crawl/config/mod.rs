@@ -26,6 +26,7 @@ use serde_json::Value;
 
 pub(in crate::crawl) use self::changes::Change;
 pub use self::contact::{HostsBound, Lack, PublicHosts};
+use self::error::UNKNOWN_KEY;
 pub use self::error::{ConfigError, Problem, SettingSource};
 pub use self::net::EVERY_ORIGIN;
 pub(in crate::crawl) use self::order::ScopeOrder;
@@ -289,10 +290,17 @@ impl Config {
     ) -> Result<(), ConfigError> {
         let setting = match table::find(name) {
             Ok(setting) => setting,
-            Err(problem) => return Err(problem.at(source, name)),
+            Err(mut problem) => {
+                if value.is_object() {
+                    problem.mend =
+                        format!("settings stand above the first [table]: leave out [{name}]");
+                }
+                return Err(problem.at(source, name));
+            }
         };
         let mut changed = self.clone();
-        if let Err(problem) = (setting.write)(&mut changed, value) {
+        if let Err(mut problem) = (setting.write)(&mut changed, value) {
+            mend_misplaced(&mut problem);
             return Err(problem.at(source, setting.name));
         }
         let before = self
@@ -750,6 +758,20 @@ fn open_files_max() -> usize {
 /// Open files that are not sockets to origins: standard streams, seeds, results, WARC, the back end's
 /// descriptors, and sockets to name servers.
 const FILES_BESIDE_SOCKETS: usize = 64;
+
+/// A key that a table does not have may be a setting that stands below it by mistake.
+fn mend_misplaced(problem: &mut Problem) {
+    let key = problem.entry.last();
+    let setting = key.and_then(|key| table::find(key).ok());
+    if let (Some(setting), UNKNOWN_KEY) = (setting, &*problem.what) {
+        problem.mend = match setting.scope_key {
+            Some(key) => {
+                format!("of a scope it is {key}; that of all stands above the first [table]")
+            }
+            None => "it is a setting of its own, which stands above the first [table]".to_owned(),
+        };
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::choices::{Codes, Flag, JitterForm, OneOf};
-use super::error::{ConfigError, Problem, SettingSource, nearest};
+use super::error::{ConfigError, Problem, SettingSource, UNKNOWN_KEY, nearest};
 use super::form::{Form, wrong};
 use super::quantity::{
     AboveOne, AboveZero, BelowOne, Bytes, Concurrency, Delay, Moment, PerMinute, Timeout,
@@ -288,19 +288,28 @@ fn read_keys<P>(patch: &mut P, table: &Map<String, Value>, keys: &[Key<P>]) -> R
             .find(|known| known.name.eq_ignore_ascii_case(key));
         let read = match known {
             Some(known) => (known.read)(patch, value),
-            None => Err(unknown(key, keys.iter().map(|key| key.name))),
+            None => Err(unknown(key, value, keys.iter().map(|key| key.name))),
         };
         read.map_err(|problem| problem.within(key))?;
     }
     Ok(())
 }
 
-fn unknown(key: &str, names: impl Iterator<Item = &'static str> + Clone) -> Problem {
+/// Whether it is a key of a scope's entry.
+pub(super) fn is_key_of_scopes(key: &str) -> bool {
+    let mut keys = SCOPE_KEYS.iter();
+    keys.any(|known| known.name.eq_ignore_ascii_case(key))
+}
+
+fn unknown(key: &str, value: &Value, names: impl Iterator<Item = &'static str> + Clone) -> Problem {
     let mend = match nearest(key, names.clone()) {
         Some(name) => format!("did you mean {name}?"),
+        None if value.is_object() => {
+            "put the name of the scope in quotes: THROTTLING_SCOPES.\"example.com\"".to_owned()
+        }
         None => format!("give {}", names.collect::<Vec<_>>().join(", ")),
     };
-    Problem::new("unknown key", mend)
+    Problem::new(UNKNOWN_KEY, mend)
 }
 
 /// Reads a key. It is an error if the field is set already, by the same key or an alias.

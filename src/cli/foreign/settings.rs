@@ -1,0 +1,161 @@
+//! Settings of Scrapy's, and names that beginners try: what does the same here. A test runs each cure.
+
+/// Names of settings, what to write instead, and command lines that do it.
+type Row = (
+    &'static [&'static str],
+    &'static str,
+    &'static [&'static str],
+);
+
+/// What to write in place of an unknown setting: a part of a sentence.
+pub fn cure_of_setting(name: &str) -> Option<&'static str> {
+    let is_named = |known: &&str| known.eq_ignore_ascii_case(name.trim());
+    let mut rows = ROWS.iter();
+    let row = rows.find(|(names, ..)| names.iter().any(is_named));
+    row.map(|(_, cure, _)| *cure)
+}
+
+/// In the order of what they are about.
+pub(super) const ROWS: &[Row] = &[
+    (
+        &["JOBDIR"],
+        "the state is in the output directory; to continue write --resume --out DIR",
+        &["--resume --out DIR"],
+    ),
+    (
+        &["LOG_LEVEL", "LOG_ENABLED"],
+        "to log more write -v or -vv, for errors only --quiet",
+        &["-v", "-vv", "--quiet"],
+    ),
+    (
+        &["LOG_FILE", "LOG_STDOUT", "LOG_FORMAT"],
+        "the log is on standard error: write 2> FILE behind the command",
+        &[],
+    ),
+    (
+        &[
+            "FEEDS",
+            "FEED_URI",
+            "FEED_FORMAT",
+            "FEED_EXPORT_FIELDS",
+            "ITEM_PIPELINES",
+        ],
+        "results are in DIR/results.jsonl of --out DIR; argiope export DIR --csv url status makes a table",
+        &["--out DIR"],
+    ),
+    (
+        &["RETRY_ENABLED"],
+        "to retry nothing write -s RETRY_TIMES=0",
+        &["-s RETRY_TIMES=0"],
+    ),
+    (
+        &["REDIRECT_ENABLED"],
+        "to follow no redirect write -s REDIRECT_MAX_TIMES=0",
+        &["-s REDIRECT_MAX_TIMES=0"],
+    ),
+    (
+        &[
+            "CLOSESPIDER_ITEMCOUNT",
+            "MAX_PAGES",
+            "PAGE_LIMIT",
+            "MAXPAGES",
+        ],
+        "to limit the pages write --max-pages N",
+        &["--max-pages 10"],
+    ),
+    (
+        &["MAX_DEPTH", "DEPTH", "DEPTH_MAX"],
+        "write --max-depth N",
+        &["--max-depth 2"],
+    ),
+    (
+        &["DELAY", "WAIT", "DOWNLOAD_INTERVAL", "CRAWL_DELAY"],
+        "for a gap between the requests to a host write --delay D",
+        &["--delay 1"],
+    ),
+    (
+        &["TIMEOUT", "DNS_TIMEOUT"],
+        "for the whole fetch write --timeout D",
+        &["--timeout 30s"],
+    ),
+    (
+        &["CONCURRENT_REQUESTS_PER_HOST", "CONCURRENCY", "THREADS"],
+        "to limit the requests in flight to a host write --concurrency N",
+        &["--concurrency 2"],
+    ),
+    (
+        &["AUTO_THROTTLE", "AUTOTHROTTLE"],
+        "write -s AUTOTHROTTLE_ENABLED=true",
+        &["-s AUTOTHROTTLE_ENABLED=true"],
+    ),
+    (
+        &["ALLOWED_DOMAINS", "OFFSITE_ENABLED"],
+        "to stay on the hosts or the domains of the seeds write --follow host or --follow domain",
+        &["--follow host", "--follow domain"],
+    ),
+    (
+        &[
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "HTTPPROXY_ENABLED",
+            "PROXIES",
+            "PROXY_URL",
+        ],
+        "write --proxy URL, or --proxy env for the environment variables",
+        &["--proxy http://127.0.0.1:3128", "--proxy env"],
+    ),
+    (
+        &["DOWNLOAD_WARNSIZE"],
+        "there is no warning; to cut longer bodies write --max-body BYTES",
+        &["--max-body 1MiB"],
+    ),
+    (
+        &["ROBOTS_OBEY", "ROBOTSTXT", "OBEY_ROBOTS", "RESPECT_ROBOTS"],
+        "robots.txt is obeyed; for sites whose operators agree write --ignore-robots",
+        &["--ignore-robots"],
+    ),
+    (
+        &["HTTP_PASS", "HTTPAUTH", "HTTPAUTH_ENABLED"],
+        "to log in to one host write --user-for HOST NAME:PASSWORD",
+        &["--user-for a.test name:password"],
+    ),
+    (
+        &[
+            "SPIDER_MIDDLEWARES",
+            "DOWNLOADER_MIDDLEWARES",
+            "EXTENSIONS",
+            "SPIDER_MODULES",
+            "DUPEFILTER_CLASS",
+            "SCHEDULER",
+            "DOWNLOAD_HANDLERS",
+            "TWISTED_REACTOR",
+            "TELNETCONSOLE_ENABLED",
+            "REQUEST_FINGERPRINTER_IMPLEMENTATION",
+        ],
+        "there is no such part here: leave it out; a program of your own can use the library",
+        &[],
+    ),
+    (
+        &[
+            "HTTPCACHE_ENABLED",
+            "HTTPCACHE_DIR",
+            "HTTPCACHE_EXPIRATION_SECS",
+        ],
+        "there is no cache: leave it out; what was fetched is in the WARC files",
+        &[],
+    ),
+    (
+        &[
+            "DEPTH_PRIORITY",
+            "SCHEDULER_DISK_QUEUE",
+            "SCHEDULER_MEMORY_QUEUE",
+        ],
+        "the order of a host's requests is by the priority of their seeds lines: leave it out",
+        &[],
+    ),
+    (
+        &["DOWNLOAD_FAIL_ON_DATALOSS"],
+        "such a page has an error in its line: leave it out",
+        &[],
+    ),
+];

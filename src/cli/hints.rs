@@ -1,0 +1,133 @@
+//! What a user should know of a crawl that ran as told, and may not have done what was meant.
+
+use std::time::Duration;
+
+use argiope::{Config, Stats};
+use serde_json::Value;
+
+use super::progress::clock;
+
+/// Hosts that a hint names.
+const HOSTS_NAMED: usize = 3;
+
+/// A longer delay may be meant in milliseconds.
+const DELAY_USUAL: f64 = 120.0;
+
+/// Before a crawl of these URLs.
+pub fn before(config: &Config, urls: &[String]) -> Vec<String> {
+    let mut hints = of_urls(urls, config.get("HTTP_USER").is_some());
+    let delay = config.get("DOWNLOAD_DELAY").map(Value::from);
+    let delay = delay.and_then(|delay| delay.as_f64()).unwrap_or(0.0);
+    if delay >= DELAY_USUAL {
+        let shown = clock(Duration::try_from_secs_f64(delay).unwrap_or(Duration::MAX));
+        hints.push(format!(
+            "DOWNLOAD_DELAY ({}): {shown} between the requests to a host; for milliseconds write 500ms",
+            config.source("DOWNLOAD_DELAY")
+        ));
+    }
+    hints
+}
+
+/// Before a crawl: logins that are not sent, or to more hosts than one may think. `logs_in`: whether `HTTP_USER` is
+/// given.
+fn of_urls(urls: &[String], logs_in: bool) -> Vec<String> {
+    let mut hints = Vec::new();
+    let mut hosts: Vec<&str> = Vec::new();
+    for url in urls {
+        let (login, host) = parts(url);
+        if login {
+            hints.push(format!(
+                "the login in the URL of {host} is not sent: write --user-for {host} NAME:PASSWORD"
+            ));
+        }
+        if !host.is_empty() && !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    if logs_in && hosts.len() > 1 {
+        let named = hosts[..hosts.len().min(HOSTS_NAMED)].join(", ");
+        let more = match hosts.len() > HOSTS_NAMED {
+            true => ", …",
+            false => "",
+        };
+        hints.push(format!(
+            "--user: the login is sent to the hosts of all seeds ({named}{more}); for one of them write --user-for \
+             HOST NAME:PASSWORD"
+        ));
+    }
+    hints
+}
+
+/// Whether a URL has a login, and its host with the port.
+fn parts(url: &str) -> (bool, &str) {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    match authority.rsplit_once('@') {
+        Some((_, host)) => (true, host),
+        None => (false, authority),
+    }
+}
+
+/// After a crawl: replies that ask for a login, and bodies that were cut.
+pub fn of_results(stats: &Stats) -> Vec<String> {
+    let mut hints = Vec::new();
+    let asked = stats.by_status.get(&401).copied().unwrap_or(0);
+    if asked > 0 {
+        hints.push(format!(
+            "{} a login (status 401): --user-for HOST NAME:PASSWORD sends one",
+            replies(asked, "asks for", "ask for")
+        ));
+    }
+    if stats.bodies_cut > 0 {
+        hints.push(format!(
+            "{} longer than DOWNLOAD_MAXSIZE and cut there, with the links behind it: --max-body",
+            replies(stats.bodies_cut, "was", "were")
+        ));
+    }
+    hints
+}
+
+fn replies(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 reply {one}"),
+        _ => format!("{count} replies {many}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_in_urls_and_of_several_hosts_are_pointed_out() {
+        let check = |urls: &[&str], logs_in: bool, expected: &[&str]| {
+            let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
+            let hints = of_urls(&urls, logs_in);
+            assert_eq!(hints.len(), expected.len(), "{hints:?}");
+            for (hint, part) in hints.iter().zip(expected) {
+                assert!(hint.contains(part) && !hint.contains("secret"), "{hint}");
+            }
+        };
+        check(&["http://a.test/x@y", "a.test?q=b@c"], false, &[]);
+        let login = "http://me:secret@a.test:81/x";
+        check(&[login], false, &["--user-for a.test:81 NAME:PASSWORD"]);
+        check(&["http://a.test/1", "http://a.test/2"], true, &[]);
+        let both = ["http://a.test/", "https://b.test/"];
+        check(&both, false, &[]);
+        check(&both, true, &["all seeds (a.test, b.test);"]);
+    }
+
+    #[test]
+    fn replies_that_ask_for_a_login_and_cut_bodies_are_pointed_out() {
+        let mut stats = Stats::new();
+        assert!(of_results(&stats).is_empty());
+        stats.by_status.insert(401, 1);
+        stats.bodies_cut = 2;
+        let hints = of_results(&stats);
+        assert!(
+            hints[0].starts_with("1 reply asks for a login"),
+            "{hints:?}"
+        );
+        assert!(hints[1].starts_with("2 replies were longer"), "{hints:?}");
+    }
+}
