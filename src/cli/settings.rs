@@ -221,7 +221,13 @@ const AUTHORIZATION: &str = "Authorization";
 pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
     let mut entries = Vec::new();
     for path in paths {
-        for (index, line) in read(path)?.lines().enumerate() {
+        let text = read(path).map_err(|Usage(what)| {
+            let shown = path.display();
+            Usage(format!(
+                "--exclude {what}; for a host itself write -s EXCLUDE={shown}, for URLs --deny REGEX"
+            ))
+        })?;
+        for (index, line) in text.lines().enumerate() {
             let entry = line.split('#').next().unwrap_or_default().trim();
             if entry.is_empty() {
                 continue;
@@ -288,7 +294,7 @@ fn read(path: &Path) -> Result<String, Usage> {
 }
 
 fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
-    let text = read(path)?;
+    let text = read(path).map_err(|Usage(what)| Usage(format!("--config {what}")))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let at = |span: Range<usize>| SettingSource::File {
         path: path.to_owned(),

@@ -134,6 +134,16 @@ const MISTAKES: &[Mistake] = &[
         &["leave out [crawl]"],
         "crawl URL NET",
     ),
+    of(
+        "crawl URL NET --deny *.jpg",
+        &["--deny", "write [.]jpg$"],
+        "crawl URL NET --deny [.]jpg$",
+    ),
+    of(
+        "crawl URL NET --exclude shop.test",
+        &["--exclude shop.test", "-s EXCLUDE=shop.test"],
+        "crawl URL NET -s EXCLUDE=shop.test",
+    ),
     of("ctl stop out", &["write argiope ctl out stop"], "--help"),
     of(
         "fetch URL NET -o none/x",
@@ -183,7 +193,7 @@ const MISTAKES: &[Mistake] = &[
     ),
     of(
         "crawl URL --level=2",
-        &["no --level; ", "--max-depth N"],
+        &["no --level; ", "--max-depth 2"],
         "crawl URL NET --max-depth 2",
     ),
     of(

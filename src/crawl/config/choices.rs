@@ -204,6 +204,13 @@ impl Form for Codes {
     }
 }
 
+/// The pattern for what `*.ending` means in a shell.
+fn glob(text: &str) -> Option<String> {
+    let ending = text.strip_prefix("*.")?;
+    let is_plain = ending.chars().all(|c| c.is_ascii_alphanumeric());
+    (is_plain && !ending.is_empty()).then(|| format!("[.]{ending}$"))
+}
+
 /// Regular expressions. Text is one pattern, because patterns may contain commas.
 pub(super) struct Patterns;
 
@@ -218,11 +225,11 @@ impl Form for Patterns {
                 let error = error.to_string();
                 let reason = error.lines().last().unwrap_or_default().trim();
                 let reason = reason.trim_start_matches("error: ");
-                wrong(
-                    value,
-                    "not a valid regular expression",
-                    format!("correct the pattern: {reason}"),
-                )
+                let mend = match glob(text) {
+                    Some(pattern) => format!("in place of {text} write {pattern}"),
+                    None => format!("correct the pattern: {reason}"),
+                };
+                wrong(value, "not a valid regular expression", mend)
             })
         };
         match value {
