@@ -16,7 +16,9 @@ use crate::frontier::request::Request;
 /// crawl; a channel for `n` requests bounds the producer to `n` more.
 ///
 /// The crawl ends once all senders are dropped and the rest is done. After a crawl that ended early, the requests that it had
-/// not fetched and those that were left in the channel are in [`Crawler::take_pending`](crate::Crawler::take_pending).
+/// not sent, or was to retry, and those that were left in the channel are in
+/// [`Crawler::take_pending`](crate::Crawler::take_pending); those in flight had a final page, `cancelled.stopped`. Of a channel other than tokio's at most a million
+/// requests are taken at the end; what is sent after that is lost.
 ///
 /// ```
 /// use argiope::sim::{Reply, Web};
@@ -41,7 +43,8 @@ use crate::frontier::request::Request;
 /// ```
 ///
 /// A receiver of tokio's is polled in the same way, also without the feature `tokio`:
-/// `ChannelSource::new(move |context| receiver.poll_recv(context))`.
+/// `ChannelSource::new(move |context| receiver.poll_recv(context))`. If a task of tokio takes the crawl's turns, use
+/// [`ChannelSource::from`] or enable the feature: see [`ChannelSource::new`].
 pub struct ChannelSource {
     receiver: Receives,
     at_once: usize,
@@ -54,6 +57,10 @@ enum Receives {
     Polled(Box<Poller>),
     /// The channel cannot wake anybody.
     Std(Receiver<Request>),
+    #[cfg(feature = "tokio")]
+    Tokio(tokio::sync::mpsc::Receiver<Request>),
+    /// All senders are dropped. What is polled after its end may panic.
+    Ended,
 }
 
 type Poller = dyn FnMut(&mut Context<'_>) -> Poll<Option<Request>> + Send;
@@ -63,13 +70,23 @@ const POLLED_EVERY: Duration = Duration::from_millis(5);
 
 impl ChannelSource {
     /// Takes requests by a function such as `poll_recv` or `poll_next`: ready with a request, pending until it wakes
-    /// the task of its context, or ready with `None` once no more come. It is called on the crawl's thread and must not
-    /// block.
+    /// the task of its context, or ready with `None` once no more come, after which it is not called again. It is called
+    /// on the crawl's thread and must not block.
+    ///
+    /// In a task of tokio, tokio's own channels and timers are pending after 128 operations until the task yields, and wake
+    /// nobody before: a crawl whose turns such a task takes ([`Crawler::turn`](crate::Crawler::turn), `run` or
+    /// `next_result` inside an async function) would sleep for ever and lose what is left at its end. With the feature
+    /// `tokio` the function is polled outside of that budget. [`Crawler::spawn`](crate::Crawler::spawn) has its own thread,
+    /// and needs neither.
     pub fn new(
         poll: impl FnMut(&mut Context<'_>) -> Poll<Option<Request>> + Send + 'static,
     ) -> Self {
+        ChannelSource::of(Receives::Polled(Box::new(poll)))
+    }
+
+    fn of(receiver: Receives) -> Self {
         ChannelSource {
-            receiver: Receives::Polled(Box::new(poll)),
+            receiver,
             at_once: AT_ONCE,
             task: None,
         }
@@ -84,38 +101,58 @@ impl ChannelSource {
     }
 
     fn receive(&mut self, context: &mut Context<'_>) -> SourcePoll {
-        match &mut self.receiver {
-            Receives::Polled(poll) => match poll(context) {
-                Poll::Ready(Some(request)) => SourcePoll::Request(request),
-                Poll::Ready(None) => SourcePoll::Finished,
-                Poll::Pending => SourcePoll::Nothing,
-            },
+        let polled = match &mut self.receiver {
+            Receives::Polled(poll) => outside_budget(poll, context),
+            #[cfg(feature = "tokio")]
+            Receives::Tokio(receiver) => {
+                outside_budget(&mut |context| receiver.poll_recv(context), context)
+            }
             Receives::Std(receiver) => match receiver.try_recv() {
-                Ok(request) => SourcePoll::Request(request),
-                Err(TryRecvError::Disconnected) => SourcePoll::Finished,
-                Err(TryRecvError::Empty) => SourcePoll::Later(POLLED_EVERY),
+                Ok(request) => Poll::Ready(Some(request)),
+                Err(TryRecvError::Disconnected) => Poll::Ready(None),
+                Err(TryRecvError::Empty) => return SourcePoll::Later(POLLED_EVERY),
             },
+            Receives::Ended => Poll::Ready(None),
+        };
+        match polled {
+            Poll::Ready(Some(request)) => SourcePoll::Request(request),
+            Poll::Ready(None) => {
+                self.receiver = Receives::Ended;
+                SourcePoll::Finished
+            }
+            Poll::Pending => SourcePoll::Nothing,
         }
     }
+}
+
+/// Polls a function outside of the budget that tokio gives its task: the task does not yield during a turn, so what
+/// yields to it is never woken.
+fn outside_budget(
+    poll: &mut (impl FnMut(&mut Context<'_>) -> Poll<Option<Request>> + ?Sized),
+    context: &mut Context<'_>,
+) -> Poll<Option<Request>> {
+    #[cfg(feature = "tokio")]
+    {
+        let polled = std::future::poll_fn(poll);
+        std::pin::pin!(tokio::task::coop::unconstrained(polled)).poll(context)
+    }
+    #[cfg(not(feature = "tokio"))]
+    poll(context)
 }
 
 /// A channel of the standard library cannot wake the crawl: while it is empty it is polled every 5 ms, and a request
 /// waits so long at most.
 impl From<Receiver<Request>> for ChannelSource {
     fn from(receiver: Receiver<Request>) -> Self {
-        ChannelSource {
-            receiver: Receives::Std(receiver),
-            at_once: AT_ONCE,
-            task: None,
-        }
+        ChannelSource::of(Receives::Std(receiver))
     }
 }
 
 /// Needs the feature `tokio`.
 #[cfg(feature = "tokio")]
 impl From<tokio::sync::mpsc::Receiver<Request>> for ChannelSource {
-    fn from(mut receiver: tokio::sync::mpsc::Receiver<Request>) -> Self {
-        ChannelSource::new(move |context| receiver.poll_recv(context))
+    fn from(receiver: tokio::sync::mpsc::Receiver<Request>) -> Self {
+        ChannelSource::of(Receives::Tokio(receiver))
     }
 }
 
@@ -139,9 +176,15 @@ impl RequestSource for ChannelSource {
 
     /// Empties the channel.
     fn finish(&mut self) -> Vec<Request> {
+        #[cfg(feature = "tokio")]
+        if let Receives::Tokio(receiver) = &mut self.receiver {
+            // Nothing is sent any more, so this ends.
+            receiver.close();
+            return std::iter::from_fn(|| receiver.try_recv().ok()).collect();
+        }
         let mut rest = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
-        // While a sender sends without end, the crawl still ends.
+        // It cannot be closed: while a sender sends without end, the crawl still ends.
         while rest.len() < REST_MAX
             && let SourcePoll::Request(request) = self.receive(&mut context)
         {
@@ -151,8 +194,8 @@ impl RequestSource for ChannelSource {
     }
 }
 
-/// Most requests that a channel gives back: far more than a bounded one holds.
-const REST_MAX: usize = 10_000_000;
+/// Most requests that a channel which cannot be closed gives back, in a second or so: more than a bounded one holds.
+const REST_MAX: usize = 1_000_000;
 
 impl fmt::Debug for ChannelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -283,6 +326,77 @@ mod tests {
         assert!(!pages.is_empty() && pages.len() < 20);
         drop(crawler);
         assert!(sender.try_send(get(50)).is_err(), "the receiver is dropped");
+    }
+
+    /// As of `futures::stream::unfold`.
+    #[test]
+    fn a_function_is_not_polled_after_its_end() {
+        let mut left = vec![get(2), get(1)];
+        let mut has_ended = false;
+        let source = ChannelSource::new(move |_| {
+            assert!(!has_ended, "polled after its end");
+            let next = left.pop();
+            has_ended = next.is_none();
+            Poll::Ready(next)
+        });
+        let (mut crawler, record) = crawl_of(source, Duration::from_millis(10));
+        assert_eq!(finish(&mut crawler), FinishReason::Finished);
+        assert_eq!(record.pages.borrow().len(), 2);
+        assert_eq!(crawler.take_pending().count(), 0);
+    }
+
+    /// After 128 operations tokio's channels are pending until the task yields, which it does not.
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn a_task_of_tokio_takes_more_requests_than_its_budget() {
+        use tokio::sync::mpsc;
+
+        let check = |source: fn(mpsc::Receiver<Request>) -> ChannelSource, at_once, is_stopped| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let crawl = async {
+                let (sender, receiver) = mpsc::channel(1000);
+                for number in 0..1000 {
+                    sender.try_send(get(number)).expect("there is room");
+                }
+                let source = source(receiver).at_once(at_once);
+                let (mut crawler, record) = crawl_of(source, Duration::from_millis(1));
+                if is_stopped {
+                    run_for(&mut crawler, Duration::from_millis(10));
+                    crawler.stopper().stop_now();
+                } else {
+                    drop(sender);
+                }
+                // The budget is that of one poll of the task.
+                finish(&mut crawler);
+                let pages = record.pages.borrow().len();
+                pages + crawler.take_pending().count()
+            };
+            let count = runtime.expect("a runtime").block_on(crawl);
+            assert_eq!(count, 1000, "{at_once} {is_stopped}");
+        };
+        let polled = |mut receiver: mpsc::Receiver<Request>| {
+            ChannelSource::new(move |context| receiver.poll_recv(context))
+        };
+        for is_stopped in [false, true] {
+            check(polled, 10, is_stopped);
+            check(ChannelSource::from, 10, is_stopped);
+            check(ChannelSource::from, 10_000, is_stopped);
+        }
+    }
+
+    /// As fast producers do.
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn a_receiver_of_tokio_is_closed_before_it_is_emptied() {
+        use tokio::sync::mpsc;
+
+        let (sender, receiver) = mpsc::channel(4);
+        let mut source = ChannelSource::from(receiver);
+        for number in 0..4 {
+            sender.try_send(get(number)).expect("there is room");
+        }
+        assert_eq!(source.finish().len(), 4);
+        assert!(sender.is_closed());
     }
 
     #[test]
