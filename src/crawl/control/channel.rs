@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::crawl::control::feed::{
-    AT_ONCE, EndedRequest, RequestSource, SourceError, SourcePoll, Wake,
+    AT_ONCE, EndedRequest, RequestEnd, RequestSource, SourceError, SourcePoll, Wake,
 };
 use crate::frontier::request::Request;
 
@@ -17,7 +17,8 @@ use crate::frontier::request::Request;
 ///
 /// The crawl ends once all senders are dropped and the rest is done. After a crawl that ended early, the requests that it had
 /// not sent, or was to retry, and those that were left in the channel are in
-/// [`Crawler::take_pending`](crate::Crawler::take_pending); those in flight had a final page, `cancelled.stopped`. Of a channel other than tokio's at most a million
+/// [`Crawler::take_pending`](crate::Crawler::take_pending); those in flight had a final page, `cancelled.stopped`. A request
+/// that can never be sent has neither: [`ChannelSource::on_rejected`]. Of a channel other than tokio's at most a million
 /// requests are taken at the end; what is sent after that is lost.
 ///
 /// ```
@@ -48,6 +49,7 @@ use crate::frontier::request::Request;
 pub struct ChannelSource {
     receiver: Receives,
     at_once: usize,
+    on_rejected: Option<Box<OnRejected>>,
     /// Wakes the crawl, since its first poll.
     task: Option<Waker>,
 }
@@ -64,6 +66,8 @@ enum Receives {
 }
 
 type Poller = dyn FnMut(&mut Context<'_>) -> Poll<Option<Request>> + Send;
+
+type OnRejected = dyn FnMut(&EndedRequest<'_>) + Send;
 
 /// An empty channel that cannot wake the crawl is polled again after this time.
 const POLLED_EVERY: Duration = Duration::from_millis(5);
@@ -88,6 +92,7 @@ impl ChannelSource {
         ChannelSource {
             receiver,
             at_once: AT_ONCE,
+            on_rejected: None,
             task: None,
         }
     }
@@ -97,6 +102,15 @@ impl ChannelSource {
     #[must_use]
     pub fn at_once(mut self, requests: usize) -> Self {
         self.at_once = requests;
+        self
+    }
+
+    /// Calls this function with each request that can never be sent, such as one with an invalid URL, by its tag and
+    /// [`meta`](Request::meta): it has no page and is not pending. Without a function it is logged and counted
+    /// ([`Stats::seeds_bad`](crate::Stats::seeds_bad)) alone.
+    #[must_use]
+    pub fn on_rejected(mut self, rejected: impl FnMut(&EndedRequest<'_>) + Send + 'static) -> Self {
+        self.on_rejected = Some(Box::new(rejected));
         self
     }
 
@@ -163,8 +177,12 @@ impl RequestSource for ChannelSource {
         Ok(self.receive(&mut Context::from_waker(&task)))
     }
 
-    /// The sender learns of the end of a request by its page.
-    fn ended(&mut self, _ended: &EndedRequest<'_>) {}
+    /// The sender learns of the end of a request by its page. One that is rejected has none.
+    fn ended(&mut self, ended: &EndedRequest<'_>) {
+        if let (RequestEnd::Rejected(_), Some(rejected)) = (ended.end, &mut self.on_rejected) {
+            rejected(ended);
+        }
+    }
 
     fn at_once(&self) -> usize {
         self.at_once
@@ -343,6 +361,31 @@ mod tests {
         assert_eq!(finish(&mut crawler), FinishReason::Finished);
         assert_eq!(record.pages.borrow().len(), 2);
         assert_eq!(crawler.take_pending().count(), 0);
+    }
+
+    #[test]
+    fn a_request_that_can_never_be_sent_is_reported() {
+        let (sender, receiver) = sync_channel(100);
+        let rejected = Shared::<Vec<(u64, String)>>::default();
+        let reported = rejected.clone();
+        let source = ChannelSource::from(receiver).on_rejected(move |ended| {
+            if let RequestEnd::Rejected(why) = ended.end {
+                let why = why.code().into_owned();
+                reported.borrow_mut().push((ended.tag, why));
+            }
+        });
+        let invalid = Request::get("no URL").tag(7);
+        for request in [get(1), invalid, get(2)] {
+            sender.try_send(request).expect("there is room");
+        }
+        drop(sender);
+        let (mut crawler, record) = crawl_of(source, Duration::from_millis(10));
+        assert_eq!(finish(&mut crawler), FinishReason::Finished);
+        assert_eq!(record.pages.borrow().len(), 2);
+        let rejected = rejected.borrow();
+        assert_eq!(rejected.len(), 1);
+        assert_eq!(rejected[0].0, 7);
+        assert!(rejected[0].1.starts_with("url"), "{rejected:?}");
     }
 
     /// After 128 operations tokio's channels are pending until the task yields, which it does not.
