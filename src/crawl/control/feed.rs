@@ -87,7 +87,9 @@ pub trait RequestSource: Send {
 
     /// Most of its requests in the crawl at once, from their poll to their end: 10 000 by default, 1
     /// at least. They should cover far more hosts, or scopes, than are busy at once, since requests of
-    /// one scope wait for each other. `FRONTIER_MAX` bounds them too.
+    /// one scope wait for each other. `FRONTIER_MAX` bounds them too. In a crawl with a state, those of a source that
+    /// [keeps](RequestSource::keeps_requests) them end with a commit, so it should be more than are fetched in a
+    /// `STATE_SYNC`.
     fn at_once(&self) -> usize {
         AT_ONCE
     }
@@ -295,7 +297,9 @@ impl SourceQueue {
     /// Returns when it is to be polled; `None` while it waits to be woken, or while as many of its requests
     /// as it allows have not ended.
     pub(in crate::crawl) fn next_poll(&self, now: Instant) -> Option<Instant> {
+        // A source that keeps no requests does not wait for commits: it has nothing to remove then.
         let uncommitted = self.uncommitted.as_ref();
+        let uncommitted = uncommitted.filter(|_| self.source.keeps_requests());
         let uncommitted = uncommitted.map_or(0, |of| of.closing.len() + of.open.len());
         if self.given.len() + uncommitted >= self.source.at_once().max(1) {
             return None;

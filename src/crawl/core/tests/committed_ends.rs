@@ -28,7 +28,8 @@ struct Table {
     requeued: Shared<BTreeSet<u64>>,
 }
 
-struct Rows(u64, Table);
+/// The number of the last row, the table, and whether it keeps its rows until they have ended.
+struct Rows(u64, Table, bool);
 
 impl RequestSource for Rows {
     fn next(&mut self, _wake: &Wake) -> Result<SourcePoll, SourceError> {
@@ -56,6 +57,10 @@ impl RequestSource for Rows {
     fn at_once(&self) -> usize {
         5
     }
+
+    fn keeps_requests(&self) -> bool {
+        self.2
+    }
 }
 
 impl Sink for Table {
@@ -74,12 +79,12 @@ impl Sink for Table {
     }
 }
 
-/// Runs the crawl for so many turns at most; returns why it ended, and the table.
-fn run(turns: usize, stops: bool) -> (Option<FinishReason>, Table) {
+/// A crawl of the rows, and the table.
+fn crawl(keeps: bool, state_sync: Duration) -> (Crawler<Sim>, Table) {
     let web = Web::new(|_| Reply::page("a page").after(Duration::from_millis(5)));
     let mut config = config(1);
     config.frontier.robots_obey = false;
-    config.state_sync = Duration::from_millis(30);
+    config.state_sync = state_sync;
     config.stop_grace = Duration::from_secs(1);
     let resolver = web_resolver();
     let faults = Faults {
@@ -94,8 +99,14 @@ fn run(turns: usize, stops: bool) -> (Option<FinishReason>, Table) {
     let table = Table::default();
     let config = config.finish().expect("a sound config");
     let builder = Crawler::builder(config).state(state).sink(table.clone());
-    let builder = builder.source(Rows(0, table.clone()));
-    let mut crawler = builder.build_on(io, resolver).expect("a crawler");
+    let builder = builder.source(Rows(0, table.clone(), keeps));
+    let crawler = builder.build_on(io, resolver).expect("a crawler");
+    (crawler, table)
+}
+
+/// Runs the crawl for so many turns at most; returns why it ended, and the table.
+fn run(turns: usize, stops: bool) -> (Option<FinishReason>, Table) {
+    let (mut crawler, table) = crawl(true, Duration::from_millis(30));
     for turn in 0..turns {
         if stops && turn == turns / 2 {
             crawler.stopper().stop();
@@ -138,4 +149,13 @@ fn ends_that_are_not_committed_are_left_for_the_next_run() {
     assert_eq!(reason, Some(FinishReason::Shutdown));
     let (ended, left) = (table.ended.borrow(), table.requeued.borrow());
     assert!(ended.is_disjoint(&left) && ended.is_subset(&table.committed.borrow()));
+}
+
+#[test]
+fn a_source_that_keeps_no_requests_gives_more_before_a_commit() {
+    let (mut crawler, table) = crawl(false, Duration::from_secs(100));
+    assert_eq!(crawler.run(), FinishReason::Finished);
+    assert_eq!(table.ended.borrow().len() as u64, ROWS);
+    let took = crawler.elapsed();
+    assert!(took < Duration::from_secs(50), "{took:?}");
 }
