@@ -43,7 +43,8 @@ pub trait Strategy: Send {
     }
 
     /// The pace after an answer, from the pace before it: the same, unless implemented. Called when the head
-    /// arrived, or when none will arrive; once more if the body is a refusal or breaks off.
+    /// arrived, or when none will arrive; once more if the body breaks off, or if [`Classify`](crate::Classify) gave its
+    /// body a status, a refusal or not: with that status and without latencies.
     fn answer(
         &mut self,
         _settings: &ScopeSettings,

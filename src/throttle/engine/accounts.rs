@@ -286,12 +286,8 @@ impl Throttle {
         self.accounts.rows_max = most;
     }
 
-    /// Records the answer to a request of the scope, or its failure.
+    /// Records the answer to a request of the scope, by its head, or that it failed without one.
     pub(super) fn account_answered(&mut self, id: ScopeId, signal: &Signal) {
-        // A body failure is recorded beside the head that came before it.
-        if signal.status.is_some() && signal.failure.is_some() {
-            return;
-        }
         let auto = self.scope_ref(id).profile.settings.autothrottle.as_ref();
         let latency = auto.map_or(signal.server_latency, |auto| {
             auto.latency_from

@@ -32,6 +32,14 @@ impl Throttle {
     /// its scopes may change its pace. `id` is the number of the attempt.
     pub fn answer(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
         self.refresh_ticket(ticket, now);
+        for index in 0..self.ticket(ticket).held.len() {
+            self.account_answered(self.ticket(ticket).held[index].id, signal);
+        }
+        self.observe(ticket, id, signal, now);
+    }
+
+    /// Applies an answer, or what its body adds to it.
+    fn observe(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
         let refused = self.refused(ticket, signal, now);
         let state = self.ticket(ticket);
         let (held, sent) = (SmallVec::<[Held; 2]>::from_slice(&state.held), state.sent);
@@ -44,7 +52,6 @@ impl Throttle {
                 refused: refused.contains(scope),
                 sent,
             };
-            self.account_answered(*scope, signal);
             if observation.refused && !held.refused {
                 self.ticket_mut(ticket).held[index].refused = true;
                 self.account_refused(*scope);
@@ -136,7 +143,7 @@ impl Throttle {
                 feedback: Vec::new(),
                 ..signal.clone()
             };
-            self.answer(ticket, id, &late, now);
+            self.observe(ticket, id, &late, now);
         }
         if !body.feedback.is_empty() {
             self.apply_feedback_of(ticket, id, &body.feedback, now);

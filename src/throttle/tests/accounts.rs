@@ -6,7 +6,7 @@ use super::world::*;
 use crate::base::ids::{LaneId, ScopeSet};
 use crate::base::time::Instant;
 use crate::throttle::engine::{Account, Grant, Throttle};
-use crate::throttle::signal::Signal;
+use crate::throttle::signal::{BodySignal, Signal};
 
 fn good(millis: u64) -> Signal {
     let latency = Some(Duration::from_millis(millis));
@@ -121,6 +121,34 @@ fn a_scope_that_is_refused_often_is_among_the_first_though_many_were_refused_onc
     let often = throttle.account_of("often.test").expect("it has one");
     // Its backoff lets few requests leave.
     assert!(often.refused >= 4, "{}", often.refused);
+}
+
+#[test]
+fn a_refusal_that_only_the_body_shows_is_one_reply() {
+    let mut throttle = Throttle::new(pace(1, 0.0, 0.0), 1, Instant::START);
+    let scope = throttle.scope("a.test");
+    let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+    let mut replies = 0;
+    for number in 0..10 {
+        let now = Instant::START + Duration::from_secs(1000 * number);
+        throttle.offer(lane, now);
+        while let Some(grant) = throttle.poll(now) {
+            match grant {
+                Grant::Release(_, ticket) => throttle.ready(ticket, None, now),
+                Grant::Depart(ticket) => {
+                    throttle.sent(ticket, now);
+                    throttle.answer(ticket, number, &good(10), now);
+                    let body = BodySignal::nothing().status(429);
+                    throttle.answer_body(ticket, number, &good(10), None, &body, now);
+                    throttle.finish(ticket, now);
+                    replies += 1;
+                }
+            }
+        }
+    }
+    let account = throttle.account_of("a.test").expect("it has one");
+    assert!(replies > 1);
+    assert_eq!((account.replies, account.refused), (replies, replies));
 }
 
 /// The time waited, in seconds, of scopes with a delay and scopes under a cap of all, with so many accounts.
