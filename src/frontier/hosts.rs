@@ -324,8 +324,8 @@ impl Hosts {
 
     /// Records a failure. The host is held for `hold_min` after `failures_max` failures in a row, or after one
     /// request for robots.txt without an answer; each failure after a hold holds it for twice as long, up to
-    /// `hold_max`. A failure `down_after` or more after the first of the row gives it up; no hold ends later
-    /// than that.
+    /// `hold_max`. Of these failures, one `down_after` or more after the first of the row gives it up; no hold ends
+    /// later than that.
     pub fn failed(
         &mut self,
         host_port: HostPort,

@@ -156,8 +156,8 @@ pub struct HostPolicy {
     pub hold_min: Duration,
     /// `HOST_HOLD_MAX`: the longest hold.
     pub hold_max: Duration,
-    /// `HOST_DOWN_AFTER`: it is given up at a failure this long after the first one since its last success. 0:
-    /// no host is held or given up, and each request fails separately (a probe, or a program that watches its
+    /// `HOST_DOWN_AFTER`: once it was held it is given up at a failure this long after the first one since its last
+    /// success. 0: no host is held or given up, and each request fails separately (a probe, or a program that watches its
     /// own servers).
     pub down_after: Duration,
     /// `HOST_DOWN_TIME`: how long it stays given up the first time; each further time twice as long. Then one

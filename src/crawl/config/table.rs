@@ -257,7 +257,7 @@ static TABLE: &[Setting] = &[
     row!("OUTAGE_BREAKER", Flag, outage_breaker,
         "an outage of the local network or the name servers pauses the crawl; its requests are tried again"),
     row!("HOST_DOWN_AFTER", Delay, frontier.hosts.down_after,
-        "an unresponsive host is held, and its requests fail this long after its last success; 0: neither"),
+        "an unresponsive host is held, and when it fails again this long after its last success its requests fail; not before HOST_HOLD_FAILURES; 0: neither"),
     row!("HOST_DOWN_EXCEPTIONS", Errors, frontier.hosts.exceptions,
         "errors that count against a host, where it cannot be connected to or gives no answer for its robots.txt; others cost an attempt"),
     row!("HOST_HOLD_FAILURES", Failures, frontier.hosts.failures_max,
