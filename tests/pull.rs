@@ -57,6 +57,34 @@ fn a_crawl_continues_while_results_lead_to_requests() {
 }
 
 #[test]
+fn a_sitemap_that_was_submitted_is_a_result() {
+    let server = Server::start(|asked| {
+        Reply::page(match asked.target.as_str() {
+            "/index.xml" => {
+                "<sitemapindex><sitemap><loc>http://1.test/map.xml</loc></sitemap></sitemapindex>"
+            }
+            "/map.xml" => "<urlset><url><loc>http://1.test/page</loc></url></urlset>",
+            _ => "a page",
+        })
+    });
+    let mut crawler = Crawler::builder(server.config())
+        .build()
+        .expect("a crawler");
+    let line = r#"{"url": "http://1.test/index.xml", "sitemap": 1}"#;
+    let request = Request::from_line(line).expect("it is a line");
+    let id = crawler
+        .submit(request.expect("it has a URL"))
+        .expect("it is a URL");
+    let results = std::iter::from_fn(|| crawler.next_result());
+    let results: Vec<(u64, String)> = results
+        .map(|page| (page.root, page.url.to_string()))
+        .collect();
+    assert_eq!(results.len(), 2, "{results:?}");
+    assert_eq!(results[0], (id, "http://1.test/index.xml".to_owned()));
+    assert!(results[1].1.ends_with("/page"), "{results:?}");
+}
+
+#[test]
 fn untaken_results_pause_the_crawl_and_none_is_lost() {
     const IN_FLIGHT: usize = 4;
     let check = |pages: u32, results_max, body: usize, held: usize| {

@@ -201,10 +201,15 @@ impl Page {
         self.meta.as_deref().map(RawValue::get)
     }
 
-    /// Whether it is the result of a request or of a link: of a page, and no retry or redirect follows. A
-    /// robots.txt, a sitemap that the crawl reads for itself, and earlier attempts are none.
+    /// Whether it is the result of a request or of a link: of a page, or of a sitemap that was submitted, and no retry or
+    /// redirect follows. A robots.txt, a sitemap that the crawl finds and reads for itself, and earlier attempts are none.
     pub fn is_result(&self) -> bool {
-        self.is_final && self.kind == PageKind::Page
+        let is_wanted = match self.kind {
+            PageKind::Page => true,
+            PageKind::Sitemap => self.seed,
+            PageKind::Robots => false,
+        };
+        self.is_final && is_wanted
     }
 
     /// The status that counts: that of the body, where the crawl's `Classify` gave one, else that of the head.

@@ -260,6 +260,7 @@ mod tests {
             ] {
                 let mut page = samples::page(id);
                 page.kind = kind;
+                page.seed = false;
                 sink.put(&mut page);
             }
             let mut redirect = samples::page(4);
