@@ -70,7 +70,7 @@ use crate::throttle::signal::Feedback;
 /// | [`Handle::submit`] | waits; on the thread that takes the crawl's turns it would wait for itself, so it does as [`Handle::submit_now`] |
 /// | [`Handle::submit_async`] | is pending |
 /// | [`Handle::try_submit`] | returns [`SubmitError::Full`] |
-/// | [`Handle::submit_now`] | accepts the request, unless 4096 are not admitted |
+/// | [`Handle::submit_now`] | accepts the request, unless 4096 are not admitted; then [`SubmitError::Full`] |
 /// | [`Handle::submit_seed`] | accepts the seed, and waits while 4096 are not admitted: `FRONTIER_MAX` and `MEMORY_MAX` bound seeds |
 /// | [`Crawler::submit`](crate::Crawler::submit) | accepts the request |
 ///
@@ -80,7 +80,7 @@ use crate::throttle::signal::Feedback;
 /// for room cannot resume it.
 ///
 /// Those who wait are woken once there is room for 64 requests, or for a sixteenth of `ahead` if that is less; of less
-/// room, within a second.
+/// room, within a second. As many are woken as there is room for, those first who have waited longest.
 ///
 /// [`Builder::ahead`]: crate::Builder::ahead
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Handle {
             }
         };
         let submitted = shared.submissions.when_there_is_room(Limit::Ahead);
-        if submitted.closed {
+        if submitted.is_closed() {
             return Err(SubmitError::Over(Box::new(request)));
         }
         Ok(self.add(submitted, job))
@@ -148,7 +148,7 @@ impl Handle {
 
     /// A wait for room that has not begun.
     pub(in crate::crawl) fn room_wait(&self) -> RoomWait {
-        RoomWait::new(&self.stopper.shared.submissions)
+        RoomWait::new(&self.stopper.shared.submissions, Limit::Ahead)
     }
 
     /// Takes and submits a request once there is room for it.
@@ -166,7 +166,14 @@ impl Handle {
             match self.try_submit(next) {
                 // Other submitters took the room in the meantime.
                 Err(SubmitError::Full(back)) => *request = Some(*back),
-                result => return Poll::Ready(result),
+                Ok(id) => {
+                    room.end();
+                    return Poll::Ready(Ok(id));
+                }
+                error => {
+                    room.give_up();
+                    return Poll::Ready(error);
+                }
             }
         }
     }
@@ -193,7 +200,7 @@ impl Handle {
     fn submit_within(&self, request: Request, limit: Limit) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
         let is_open = |request| match shared.submissions.lock() {
-            submitted if submitted.closed => Err(SubmitError::Over(request)),
+            submitted if submitted.is_closed() => Err(SubmitError::Over(request)),
             submitted if submitted.is_full(limit) => Err(SubmitError::Full(request)),
             submitted => Ok((submitted, request)),
         };
@@ -249,7 +256,7 @@ impl Handle {
             true => shared.submissions.lock(),
             false => shared.submissions.when_there_is_room(Limit::Inbox),
         };
-        if submitted.closed {
+        if submitted.is_closed() {
             return Err(SubmitError::Over(Box::new(request)));
         }
         if submitted.is_full(Limit::Inbox) {
@@ -264,7 +271,7 @@ impl Handle {
     pub fn end_seeds(&self) {
         // One more than there is room for, at most.
         let mut submitted = self.stopper.shared.submissions.lock();
-        if !submitted.closed {
+        if !submitted.is_closed() {
             self.wake_if(submitted.add(Waiting::SeedsEnd));
         }
     }

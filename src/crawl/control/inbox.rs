@@ -9,7 +9,7 @@ use crate::crawl::control::ahead::Ahead;
 use crate::crawl::control::handle::{Handle, Stopper};
 use crate::crawl::control::reloads::Reloads;
 use crate::crawl::control::shared::{COMMANDS_TIME, Command, Shared, lock};
-use crate::crawl::control::submissions::{SUBMITTED_MAX, Waiting};
+use crate::crawl::control::submissions::Waiting;
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
 use crate::frontier::job::Job;
@@ -66,16 +66,9 @@ impl Inbox {
     }
 
     pub fn take(&mut self) -> Option<Waiting> {
-        let submissions = &self.stopper.shared().submissions;
-        let mut submitted = submissions.lock();
-        let waiting = submitted.take()?;
+        let waiting = self.stopper.shared().submissions.take()?;
         if let Waiting::Numbered(job) = &waiting {
             self.ahead.handle_taken(job.id);
-        }
-        // Waiting submitters are woken once there is room for many requests. Woken for each request, two
-        // threads would spend most of their time waking each other.
-        if submitted.len() == SUBMITTED_MAX / 2 {
-            submissions.notify(submitted);
         }
         Some(waiting)
     }
@@ -109,7 +102,7 @@ impl Inbox {
         let mut submitted = submissions.lock();
         let out = submitted.take_out(is_unwanted);
         if !out.is_empty() {
-            submissions.notify(submitted);
+            submissions.wake(submitted);
         }
         out
     }
@@ -209,9 +202,7 @@ impl Inbox {
     /// Accepts nothing more: called when the crawl is over. What was accepted before can still be taken.
     pub fn close(&mut self) {
         let shared = self.shared();
-        let mut submitted = shared.submissions.lock();
-        submitted.closed = true;
-        shared.submissions.notify(submitted);
+        shared.submissions.close();
         let mut commands = lock(&shared.commands);
         commands.closed = true;
         commands.waiting.clear();
@@ -267,6 +258,7 @@ mod tests {
 
     use super::*;
     use crate::crawl::control::error::SubmitError;
+    use crate::crawl::control::submissions::SUBMITTED_MAX;
     use crate::frontier::request::Request;
     use crate::throttle::settings::ScopePatch;
 
@@ -451,12 +443,12 @@ mod tests {
             }
         }
         assert_eq!(
-            inbox.shared().submissions.tasks(),
+            inbox.shared().submissions.waits(),
             1,
             "the one that is left"
         );
         inbox.close();
-        assert_eq!(inbox.shared().submissions.tasks(), 0);
+        assert_eq!(inbox.shared().submissions.waits(), 0);
         let mut after = late();
         assert!(after.as_mut().poll(&mut context).is_ready());
     }

@@ -1,10 +1,10 @@
 //! Submitted requests that the crawl has not taken yet, and the room that is left for more.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task;
+use std::thread::{self, Thread};
 
-use crate::base::slab::{Key, Slab};
 use crate::frontier::job::Job;
 
 /// A submitted request. Not boxed: memory that one thread allocates and another frees takes long.
@@ -29,8 +29,6 @@ pub enum Limit {
 /// Submitted requests, and those who wait for room.
 pub struct Submissions {
     submitted: Mutex<Submitted>,
-    /// Notified when there is room, or the crawl is over.
-    room: Condvar,
 }
 
 /// Submitted requests that are not admitted yet.
@@ -42,22 +40,25 @@ pub struct Submitted {
     unfetched: usize,
     /// Most requests with a number that wait here and are unfetched.
     ahead_max: usize,
-    /// The crawl is over.
-    pub closed: bool,
-    /// Threads that wait for room.
-    threads: usize,
-    /// Tasks that wait for room, at most one for each [`RoomWait`].
-    tasks: Slab<task::Waker>,
-    /// There was room for a few requests, and no waiting submitter was notified.
+    /// Nothing more is accepted: the crawl is over, or ends.
+    closed: bool,
+    /// Those who wait under [`Limit::Ahead`], at most one for each [`RoomWait`], by when they began to wait.
+    ahead: BTreeMap<u64, task::Waker>,
+    /// The same under [`Limit::Inbox`].
+    inbox: BTreeMap<u64, task::Waker>,
+    /// Number of those who have begun to wait so far.
+    begun: u64,
+    /// There was room for a few requests, and no waiting submitter was woken.
     has_held_back: bool,
 }
 
-/// A future that waits for room. Each registration wakes it at most once; dropping it removes the
-/// registration.
+/// A wait of a thread or a task for room. Each registration wakes it at most once. Dropping it removes the
+/// registration, or passes a wake that it did not use on to the next who waits.
 pub struct RoomWait {
     submissions: Arc<Submissions>,
-    /// Its place in [`Submitted::tasks`].
-    place: Option<Key>,
+    limit: Limit,
+    /// Its place in the order of those who wait, since it began to: it keeps it until it has submitted.
+    place: Option<u64>,
 }
 
 /// Most submitted requests that wait for admission. [`Handle::submit`] waits while there are so many.
@@ -66,9 +67,12 @@ pub const SUBMITTED_MAX: usize = 4096;
 /// Default of [`Submitted::ahead_max`]: enough for the hosts of a broad crawl, in a few megabytes.
 pub const AHEAD: usize = 10_000;
 
-/// Submitters are notified of room for so many requests at once, or for a sixteenth of what may be ahead; of less with the
+/// Submitters are woken for room for so many requests at once, or for a sixteenth of what may be ahead; for less with the
 /// next tick. Woken for each request, two threads would spend most of their time waking each other.
-const NOTIFIED_MAX: usize = 64;
+const WOKEN_MIN: usize = 64;
+
+/// Most submitters that are woken at once, on the crawl's thread, some 100 ns each.
+const WOKEN_MAX: usize = 256;
 
 impl Submissions {
     /// None yet; at most `ahead_max` beyond what is being fetched, at least one.
@@ -80,11 +84,11 @@ impl Submissions {
                 unfetched: 0,
                 ahead_max: ahead_max.max(1),
                 closed: false,
-                threads: 0,
-                tasks: Slab::default(),
+                ahead: BTreeMap::new(),
+                inbox: BTreeMap::new(),
+                begun: 0,
                 has_held_back: false,
             }),
-            room: Condvar::new(),
         }
     }
 
@@ -93,51 +97,80 @@ impl Submissions {
         (self.submitted.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the submissions, once there is room or the crawl is over.
-    pub fn when_there_is_room(&self, limit: Limit) -> MutexGuard<'_, Submitted> {
-        let mut submitted = self.lock();
-        while !submitted.closed && submitted.is_full(limit) {
-            submitted.threads += 1;
-            submitted = (self.room.wait(submitted)).unwrap_or_else(PoisonError::into_inner);
-            submitted.threads -= 1;
+    /// Locks the submissions, once there is room or the crawl takes no more.
+    pub fn when_there_is_room(self: &Arc<Self>, limit: Limit) -> MutexGuard<'_, Submitted> {
+        let submitted = self.lock();
+        if submitted.closed || !submitted.is_full(limit) {
+            return submitted;
         }
-        submitted
-    }
-
-    /// Wakes all threads and tasks that wait: called when there is room, or the crawl is over.
-    pub fn notify(&self, mut submitted: MutexGuard<'_, Submitted>) {
-        submitted.has_held_back = false;
-        let places: Vec<Key> = submitted.tasks.iter().map(|(place, _)| place).collect();
-        let tasks = places
-            .into_iter()
-            .filter_map(|place| submitted.tasks.remove(place));
-        let tasks: Vec<task::Waker> = tasks.collect();
         drop(submitted);
-        self.room.notify_all();
-        for task in tasks {
-            task.wake();
+        let mut wait = RoomWait::new(self, limit);
+        let task = Arc::new(Unpark(thread::current())).into();
+        loop {
+            while wait.poll_wait(&task) {
+                thread::park();
+            }
+            let mut submitted = self.lock();
+            if submitted.closed || !submitted.is_full(limit) {
+                wait.remove_from(&mut submitted);
+                return submitted;
+            }
         }
     }
 
-    /// So many requests are unfetched at the end of a turn: notifies those who wait, if there is room for many again, or
+    /// Takes the first, and wakes submitters once half of the inbox is free.
+    pub fn take(&self) -> Option<Waiting> {
+        let mut submitted = self.lock();
+        let first = submitted.take()?;
+        let left = submitted.waiting.len();
+        if left == SUBMITTED_MAX / 2 || left < SUBMITTED_MAX / 2 && !submitted.inbox.is_empty() {
+            self.wake(submitted);
+        }
+        Some(first)
+    }
+
+    /// Wakes as many of those who wait as there is room for, those first who have waited longest.
+    pub fn wake(&self, mut submitted: MutexGuard<'_, Submitted>) {
+        if submitted.closed {
+            return;
+        }
+        let woken = submitted.take_woken();
+        drop(submitted);
+        woken.into_iter().for_each(task::Waker::wake);
+    }
+
+    /// Accepts nothing more, and wakes all who wait. What was accepted can still be taken.
+    pub fn close(&self) {
+        let mut submitted = self.lock();
+        submitted.closed = true;
+        let ahead = std::mem::take(&mut submitted.ahead);
+        let inbox = std::mem::take(&mut submitted.inbox);
+        drop(submitted);
+        for waker in ahead.into_values().chain(inbox.into_values()) {
+            waker.wake();
+        }
+    }
+
+    /// So many requests are unfetched at the end of a turn: wakes those who wait, if there is room for many again, or
     /// for any with a tick.
     pub fn set_unfetched(&self, unfetched: usize, is_tick: bool) {
         let mut submitted = self.lock();
         submitted.unfetched = unfetched;
-        let room = submitted.room_ahead();
-        let is_awaited = submitted.threads > 0 || !submitted.tasks.is_empty();
-        let many = (submitted.ahead_max / 16).clamp(1, NOTIFIED_MAX);
+        let room = submitted.room(Limit::Ahead);
+        let is_awaited = !submitted.ahead.is_empty();
+        let many = (submitted.ahead_max / 16).clamp(1, WOKEN_MIN);
         if is_awaited && (room >= many || is_tick && room > 0) {
-            self.notify(submitted);
+            self.wake(submitted);
         } else {
             submitted.has_held_back = is_awaited && room > 0;
         }
     }
 
-    /// Number of futures that wait for room.
+    /// Number of threads and tasks that wait for room.
     #[cfg(test)]
-    pub fn tasks(&self) -> usize {
-        self.lock().tasks.len()
+    pub fn waits(&self) -> usize {
+        let submitted = self.lock();
+        submitted.ahead.len() + submitted.inbox.len()
     }
 }
 
@@ -147,12 +180,50 @@ impl Submitted {
         (self.ahead_max).saturating_sub(self.numbered + self.unfetched)
     }
 
-    /// Whether nothing more is accepted under this limit.
-    pub fn is_full(&self, limit: Limit) -> bool {
-        self.waiting.len() >= SUBMITTED_MAX || limit == Limit::Ahead && self.room_ahead() == 0
+    /// Requests that may still be submitted under this limit.
+    fn room(&self, limit: Limit) -> usize {
+        let inbox = SUBMITTED_MAX.saturating_sub(self.waiting.len());
+        match limit {
+            Limit::Ahead => inbox.min(self.room_ahead()),
+            Limit::Inbox => inbox,
+        }
     }
 
-    /// Whether there is room, and no waiting submitter was notified.
+    /// Whether nothing more is accepted under this limit.
+    pub fn is_full(&self, limit: Limit) -> bool {
+        self.room(limit) == 0
+    }
+
+    /// Whether nothing more is accepted at all.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// The wakers of those who are to be woken.
+    fn take_woken(&mut self) -> Vec<task::Waker> {
+        let mut woken = Vec::new();
+        for limit in [Limit::Inbox, Limit::Ahead] {
+            // Of seeds there are many in a row.
+            let is_early = limit == Limit::Inbox && self.waiting.len() > SUBMITTED_MAX / 2;
+            let room = if is_early { 0 } else { self.room(limit) };
+            let room = room.min(WOKEN_MAX);
+            let waits = self.waits_mut(limit);
+            let first = std::iter::from_fn(|| waits.pop_first());
+            woken.extend(first.take(room).map(|(_, waker)| waker));
+        }
+        // With the next tick, if there is room for them then: of those who are woken some may submit nothing.
+        self.has_held_back = !self.ahead.is_empty();
+        woken
+    }
+
+    fn waits_mut(&mut self, limit: Limit) -> &mut BTreeMap<u64, task::Waker> {
+        match limit {
+            Limit::Inbox => &mut self.inbox,
+            Limit::Ahead => &mut self.ahead,
+        }
+    }
+
+    /// Whether there is room, and no waiting submitter was woken.
     pub fn has_held_back(&self) -> bool {
         self.has_held_back
     }
@@ -165,7 +236,7 @@ impl Submitted {
     }
 
     /// Takes the first. One with a number is unfetched from now on.
-    pub fn take(&mut self) -> Option<Waiting> {
+    fn take(&mut self) -> Option<Waiting> {
         let first = self.waiting.pop_front()?;
         let is_numbered = usize::from(matches!(first, Waiting::Numbered(_)));
         self.numbered -= is_numbered;
@@ -195,11 +266,6 @@ impl Submitted {
         numbers.min()
     }
 
-    /// Number of those that wait.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -208,9 +274,10 @@ impl Submitted {
 
 impl RoomWait {
     /// A wait that has not begun.
-    pub fn new(submissions: &Arc<Submissions>) -> Self {
+    pub fn new(submissions: &Arc<Submissions>, limit: Limit) -> Self {
         RoomWait {
             submissions: Arc::clone(submissions),
+            limit,
             place: None,
         }
     }
@@ -219,26 +286,114 @@ impl RoomWait {
     /// waits.
     pub fn poll_wait(&mut self, task: &task::Waker) -> bool {
         let mut submitted = self.submissions.lock();
-        if submitted.closed || !submitted.is_full(Limit::Ahead) {
+        if submitted.closed || !submitted.is_full(self.limit) {
             return false;
         }
-        let waiting = self.place.and_then(|place| submitted.tasks.get_mut(place));
-        let old = waiting.map(|waiting| std::mem::replace(waiting, task.clone()));
-        if old.is_none() {
-            self.place = Some(submitted.tasks.insert(task.clone()));
-        }
+        let place = *self.place.get_or_insert(submitted.begun);
+        submitted.begun += u64::from(place == submitted.begun);
+        let waits = submitted.waits_mut(self.limit);
+        let old = match waits.get(&place) {
+            Some(old) if old.will_wake(task) => None,
+            _ => waits.insert(place, task.clone()),
+        };
         drop(submitted);
         // Last, since it may own a task with another such future.
         drop(old);
         true
     }
+
+    /// It has submitted: the room that it was woken for is used.
+    pub fn end(&mut self) {
+        if self.place.is_some() {
+            let submissions = Arc::clone(&self.submissions);
+            let mut submitted = submissions.lock();
+            let task = self.remove_from(&mut submitted);
+            drop(submitted);
+            drop(task);
+        }
+    }
+
+    /// It does not submit: if it was woken, there is room for another.
+    pub fn give_up(&mut self) {
+        if self.place.is_some() {
+            let submissions = Arc::clone(&self.submissions);
+            let mut submitted = submissions.lock();
+            match self.remove_from(&mut submitted) {
+                Some(task) => {
+                    drop(submitted);
+                    drop(task);
+                }
+                None => submissions.wake(submitted),
+            }
+        }
+    }
+
+    /// Removes its registration; `None` if it was woken since.
+    fn remove_from(&mut self, submitted: &mut Submitted) -> Option<task::Waker> {
+        submitted.waits_mut(self.limit).remove(&self.place.take()?)
+    }
 }
 
 impl Drop for RoomWait {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            let task = self.submissions.lock().tasks.remove(place);
-            drop(task);
+        self.give_up();
+    }
+}
+
+/// A thread that waits.
+struct Unpark(Thread);
+
+impl task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Logs its number when it is woken.
+    struct Logs(usize, Arc<Mutex<Vec<usize>>>);
+
+    impl task::Wake for Logs {
+        fn wake(self: Arc<Self>) {
+            (self.1.lock()).expect("no panic").push(self.0);
         }
+    }
+
+    #[test]
+    fn as_many_are_woken_as_there_is_room_for_and_the_oldest_first() {
+        let submissions = Arc::new(Submissions::new(10));
+        let woken = Arc::<Mutex<Vec<usize>>>::default();
+        let wait = |number| task::Waker::from(Arc::new(Logs(number, Arc::clone(&woken))));
+        let take = || std::mem::take(&mut *woken.lock().expect("no panic"));
+        submissions.set_unfetched(10, false);
+        let mut waits: Vec<Option<RoomWait>> = (0..1000)
+            .map(|number| {
+                let mut room = RoomWait::new(&submissions, Limit::Ahead);
+                assert!(room.poll_wait(&wait(number)));
+                Some(room)
+            })
+            .collect();
+        submissions.set_unfetched(7, false);
+        assert_eq!(take(), [0, 1, 2]);
+        // It submits nothing.
+        waits[1] = None;
+        assert_eq!(take(), [3, 4, 5], "there is room for three");
+        // Others took the room: it keeps its place.
+        submissions.set_unfetched(10, false);
+        assert!(
+            waits[2]
+                .as_mut()
+                .is_some_and(|room| room.poll_wait(&wait(2)))
+        );
+        submissions.set_unfetched(8, false);
+        assert_eq!(take(), [2, 6]);
+        // It was not woken, so nobody is in its place.
+        waits[500] = None;
+        assert!(take().is_empty());
+        submissions.close();
+        assert_eq!(take().len(), 1000 - 7 - 1, "all who wait");
     }
 }
