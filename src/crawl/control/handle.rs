@@ -67,7 +67,7 @@ use crate::throttle::signal::Feedback;
 ///
 /// | call | does |
 /// |---|---|
-/// | [`Handle::submit`] | waits; on the thread that takes the crawl's turns it would wait for itself, so it does as [`Handle::submit_now`] |
+/// | [`Handle::submit`] | waits; on the thread that takes the crawl's turns it would wait for itself, so it does as [`Handle::submit_now`], and on the thread that built the crawler accepts the request until the first turn |
 /// | [`Handle::submit_async`] | is pending |
 /// | [`Handle::try_submit`] | returns [`SubmitError::Full`] |
 /// | [`Handle::submit_now`] | accepts the request, unless 4096 are not admitted; then [`SubmitError::Full`] |
@@ -81,6 +81,9 @@ use crate::throttle::signal::Feedback;
 ///
 /// Those who wait are woken once there is room for 64 requests, or for a sixteenth of `ahead` if that is less; of less
 /// room, within a second. As many are woken as there is room for, those first who have waited longest.
+///
+/// A sink that submits by [`Handle::submit_now`] finds no room while 4096 requests are not admitted, of which a turn admits
+/// 64. One that finds many in a page adds them by [`Reply::links_later`](crate::Reply::links_later).
 ///
 /// [`Builder::ahead`]: crate::Builder::ahead
 #[derive(Debug)]
@@ -107,15 +110,16 @@ impl Handle {
     /// [the type's page](Handle#every-number-ends-once).
     ///
     /// On the thread that took the crawl's last turn, as in a sink, it never waits, but does as
-    /// [`Handle::submit_now`]. Not for async tasks, where [`Handle::submit_async`] waits without blocking its thread.
+    /// [`Handle::submit_now`]; before the first turn the thread that built the crawler, which may be the one to take it,
+    /// submits without bound. Not for async tasks, where [`Handle::submit_async`] waits without blocking its thread.
     ///
     /// # Errors
     /// [`SubmitError::Rejected`] if it can never be sent, [`SubmitError::Over`] once the crawl is
     /// over; [`SubmitError::Full`] only where it does not wait.
     pub fn submit(&self, request: Request) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
-        if shared.is_driver() {
-            return self.submit_now(request);
+        if let Some(limit) = shared.limit_of_driver() {
+            return self.submit_within(request, limit);
         }
         let job = match job_of(&request, &shared.config) {
             Ok(job) => job,
@@ -194,7 +198,8 @@ impl Handle {
     /// As [`Handle::submit`], and [`SubmitError::Full`] while 4096 requests are not admitted: the queue is full
     /// (`FRONTIER_MAX`, `MEMORY_MAX`), or more are submitted at once than a turn takes.
     pub fn submit_now(&self, request: Request) -> Result<u64, SubmitError> {
-        self.submit_within(request, Limit::Inbox)
+        let limit = self.stopper.shared.limit_of_driver();
+        self.submit_within(request, limit.unwrap_or(Limit::Inbox))
     }
 
     fn submit_within(&self, request: Request, limit: Limit) -> Result<u64, SubmitError> {
@@ -251,15 +256,16 @@ impl Handle {
                 return Err(SubmitError::Rejected { request, why });
             }
         };
-        let mut submitted = match shared.is_driver() {
+        let limit = shared.limit_of_driver();
+        let mut submitted = match limit {
             // It would wait for itself.
-            true => shared.submissions.lock(),
-            false => shared.submissions.when_there_is_room(Limit::Inbox),
+            Some(_) => shared.submissions.lock(),
+            None => shared.submissions.when_there_is_room(Limit::Inbox),
         };
         if submitted.is_closed() {
             return Err(SubmitError::Over(Box::new(request)));
         }
-        if submitted.is_full(Limit::Inbox) {
+        if submitted.is_full(limit.unwrap_or(Limit::Inbox)) {
             return Err(SubmitError::Full(Box::new(request)));
         }
         self.wake_if(submitted.add(Waiting::Seed(job, position)));

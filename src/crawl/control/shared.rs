@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::crawl::config::Config;
 use crate::crawl::control::error::ControlError;
 use crate::crawl::control::reloads::Reloads;
-use crate::crawl::control::submissions::Submissions;
+use crate::crawl::control::submissions::{Limit, Submissions};
 use crate::crawl::stats::Snapshot;
 use crate::crawl::work::mapping::Mapped;
 use crate::frontier::exclusion::Exclusion;
@@ -36,6 +36,8 @@ pub struct Shared {
     pub submissions: Arc<Submissions>,
     /// The thread that took the last turn, by its [number](thread_number); 0 before the first turn.
     driver: AtomicU64,
+    /// The thread that built the crawler.
+    builder: u64,
     pub commands: Mutex<Commands>,
     /// Answers of the scope map: no more than the crawl has asked for and not taken.
     pub mapped: Mutex<VecDeque<Mapped>>,
@@ -134,6 +136,7 @@ impl Shared {
         Shared {
             submissions: Arc::new(Submissions::new(ahead_max)),
             driver: AtomicU64::new(0),
+            builder: thread_number(),
             config,
             numbers,
             handles: AtomicUsize::new(0),
@@ -155,10 +158,15 @@ impl Shared {
         self.driver.store(thread_number(), Ordering::Relaxed);
     }
 
-    /// Whether this thread took the last turn: if it waits for the crawl, it may wait for itself.
-    pub fn is_driver(&self) -> bool {
+    /// What bounds a submission by this thread if it must not wait, since it takes the crawl's turns and would wait for
+    /// itself; `None` for other threads.
+    pub fn limit_of_driver(&self) -> Option<Limit> {
         // Only the thread itself stores its number, so it reads what it stored.
-        self.driver.load(Ordering::Relaxed) == thread_number()
+        match self.driver.load(Ordering::Relaxed) {
+            // It may be the one that is to take the first turn.
+            0 => (self.builder == thread_number()).then_some(Limit::None),
+            driver => (driver == thread_number()).then_some(Limit::Inbox),
+        }
     }
 
     /// Sends a command. Returns whether it is the only one: the caller then wakes the crawl.

@@ -24,6 +24,8 @@ pub enum Limit {
     Ahead,
     /// The inbox alone.
     Inbox,
+    /// Nothing: the crawl has not begun, and the thread that is to begin it submits.
+    None,
 }
 
 /// Submitted requests, and those who wait for room.
@@ -186,6 +188,7 @@ impl Submitted {
         match limit {
             Limit::Ahead => inbox.min(self.room_ahead()),
             Limit::Inbox => inbox,
+            Limit::None => usize::MAX,
         }
     }
 
@@ -219,7 +222,7 @@ impl Submitted {
     fn waits_mut(&mut self, limit: Limit) -> &mut BTreeMap<u64, task::Waker> {
         match limit {
             Limit::Inbox => &mut self.inbox,
-            Limit::Ahead => &mut self.ahead,
+            Limit::Ahead | Limit::None => &mut self.ahead,
         }
     }
 

@@ -177,6 +177,19 @@ fn submit_from_a_sink_does_not_wait() {
     assert_eq!(count.load(Ordering::SeqCst), 100);
 }
 
+/// It would wait for the first turn, which it is to take.
+#[test]
+fn submit_does_not_wait_before_the_first_turn() {
+    let (mut crawler, handle, record) = crawl();
+    for page in 0..5000 {
+        let request = get(1, page % 300).dont_filter();
+        handle.submit(request).expect("it is accepted");
+    }
+    drop(handle);
+    assert_eq!(finish(&mut crawler), FinishReason::Finished);
+    assert_eq!(record.pages.borrow().len(), 5000);
+}
+
 #[test]
 fn a_thread_that_submits_waits_until_there_is_room() {
     let (mut crawler, handle, record) = crawl();
