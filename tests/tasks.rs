@@ -106,6 +106,26 @@ fn crawl_does_not_end_between_a_page_and_what_it_leads_to() {
 }
 
 #[test]
+fn a_crawl_that_has_finished_takes_no_more_before_its_last_commit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let state = State::new(folder.path(), String::new(), [7; 16]).expect("a state");
+        let mut crawl = spawn(builder().state(state));
+        crawl.submit(get(0)).expect("it begins");
+        let page = crawl.next().await.expect("a page");
+        assert!(
+            crawl.next().await.is_none(),
+            "its acknowledgement is awaited"
+        );
+        let refused = crawl.submit(get(1));
+        assert!(matches!(refused, Err(SubmitError::Over(_))), "{refused:?}");
+        crawl.acknowledge(page.id);
+        let mut crawler = crawl.finish().await;
+        assert_eq!(crawler.take_pending().count(), 0);
+    });
+}
+
+#[test]
 fn a_next_that_is_dropped_loses_no_page() {
     run(async {
         let mut crawl = spawn(builder().results_max(2));

@@ -16,7 +16,7 @@ pub enum SubmitError {
     /// or 4096 that are not admitted; try again later.
     #[error("the crawl has no room for more requests now; {} was not accepted, try again later", .0.url)]
     Full(Box<Request>),
-    /// The crawl is over.
+    /// The crawl is over, or ends: all is done, it was stopped, or a limit was reached.
     #[error("the crawl is over; {} was not accepted", .0.url)]
     Over(Box<Request>),
     /// The request is invalid.

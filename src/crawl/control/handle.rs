@@ -82,6 +82,9 @@ use crate::throttle::signal::Feedback;
 /// Those who wait are woken once there is room for 64 requests, or for a sixteenth of `ahead` if that is less; of less
 /// room, within a second. As many are woken as there is room for, those first who have waited longest.
 ///
+/// Once a crawl ends (all is done, it was stopped, or a limit was reached), all of these return [`SubmitError::Over`] at
+/// once, those who wait included; only the owner's [`Crawler::submit`](crate::Crawler::submit) does so when it is over.
+///
 /// A sink that submits by [`Handle::submit_now`] finds no room while 4096 requests are not admitted, of which a turn admits
 /// 64. One that finds many in a page adds them by [`Reply::links_later`](crate::Reply::links_later).
 ///
@@ -114,8 +117,8 @@ impl Handle {
     /// submits without bound. Not for async tasks, where [`Handle::submit_async`] waits without blocking its thread.
     ///
     /// # Errors
-    /// [`SubmitError::Rejected`] if it can never be sent, [`SubmitError::Over`] once the crawl is
-    /// over; [`SubmitError::Full`] only where it does not wait.
+    /// [`SubmitError::Rejected`] if it can never be sent, [`SubmitError::Over`] once the crawl
+    /// ends; [`SubmitError::Full`] only where it does not wait.
     pub fn submit(&self, request: Request) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
         if let Some(limit) = shared.limit_of_driver() {

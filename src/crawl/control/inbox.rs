@@ -199,6 +199,16 @@ impl Inbox {
         shared.snapshot_taken.notify_all();
     }
 
+    /// Accepts no more submissions: called when the crawl begins to end. What was accepted before can still be taken.
+    pub fn close_submissions(&self) {
+        self.shared().submissions.close();
+    }
+
+    /// The same if none waits to be taken and no handle exists. Returns whether they are closed.
+    pub fn close_submissions_if_done(&self) -> bool {
+        self.is_closed() && self.shared().submissions.close_if_empty()
+    }
+
     /// Accepts nothing more: called when the crawl is over. What was accepted before can still be taken.
     pub fn close(&mut self) {
         let shared = self.shared();

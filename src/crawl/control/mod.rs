@@ -405,6 +405,16 @@ impl Control {
         self.source.as_ref()?.failure()
     }
 
+    /// Accepts no more submissions: those that wait are still to be fetched.
+    pub fn close_submissions(&self) {
+        self.inbox.close_submissions();
+    }
+
+    /// The same if none waits and no handle exists. Returns whether they are closed.
+    pub fn close_submissions_if_done(&self) -> bool {
+        self.inbox.close_submissions_if_done()
+    }
+
     /// A control handle for any thread.
     pub fn handle(&self) -> Handle {
         self.inbox.handle()

@@ -153,6 +153,19 @@ impl Submissions {
         }
     }
 
+    /// The same if nothing waits to be taken. Returns whether it is closed.
+    pub fn close_if_empty(&self) -> bool {
+        let mut submitted = self.lock();
+        // Whoever submits looks at it under the same lock: nothing that was accepted is left behind.
+        submitted.closed |= submitted.waiting.is_empty();
+        let is_closed = submitted.closed;
+        drop(submitted);
+        if is_closed {
+            self.close();
+        }
+        is_closed
+    }
+
     /// So many requests are unfetched at the end of a turn: wakes those who wait, if there is room for many again, or
     /// for any with a tick.
     pub fn set_unfetched(&self, unfetched: usize, is_tick: bool) {

@@ -41,7 +41,11 @@ impl<I: Io> Core<I> {
             let has_next = is_taken || has_commands && !self.is_behind_with_orders();
             match is_taken || has_commands {
                 true => self.wakeups.turn_again_if(has_next),
-                false => self.flush(FinishReason::Finished, None),
+                false if self.control.close_submissions_if_done() => {
+                    self.flush(FinishReason::Finished, None);
+                }
+                // Submitted by another thread in the meantime.
+                false => self.wakeups.turn_again(),
             }
         }
     }
@@ -136,6 +140,7 @@ impl<I: Io> Core<I> {
     /// as that is possible at once, so that it is known what is lost.
     fn fail(&mut self) {
         let is_flushing = self.control.phase().is_flushing();
+        self.control.close_submissions();
         self.cancel_all();
         self.conclude_all();
         self.network.fail_stalled_writes();
@@ -152,6 +157,7 @@ impl<I: Io> Core<I> {
     }
 
     fn drain(&mut self, reason: FinishReason, grace: Duration) {
+        self.control.close_submissions();
         self.control.set_phase(Phase::Draining {
             reason,
             until: self.now + grace,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake};
+use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -188,6 +188,35 @@ fn submit_does_not_wait_before_the_first_turn() {
     drop(handle);
     assert_eq!(finish(&mut crawler), FinishReason::Finished);
     assert_eq!(record.pages.borrow().len(), 5000);
+}
+
+#[test]
+fn a_crawl_that_stops_takes_no_more_and_wakes_those_who_wait() {
+    let (mut crawler, handle, record) = crawl();
+    assert_eq!(fill(&handle, 1, 0), 10);
+    run_for(&mut crawler, Duration::from_millis(50));
+    let submitted = fill(&handle, 1, 10);
+    let woken = Arc::new(Wakes::default());
+    let waker = Arc::clone(&woken).into();
+    let mut context = Context::from_waker(&waker);
+    let mut waits = pin!(handle.submit_async(get(2, 0)));
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    crawler.stopper().stop();
+    run_for(&mut crawler, Duration::from_millis(1));
+    assert!(
+        crawler.progress().finish_reason.is_none(),
+        "two are awaited"
+    );
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    let Poll::Ready(refused) = waits.as_mut().poll(&mut context) else {
+        panic!("it waits for a crawl that takes no more");
+    };
+    assert!(matches!(refused, Err(SubmitError::Over(_))), "{refused:?}");
+    let refused = handle.submit_now(get(2, 1));
+    assert!(matches!(refused, Err(SubmitError::Over(_))), "{refused:?}");
+    assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
+    let ended = record.pages.borrow().len();
+    assert_eq!(ended + crawler.take_pending().count(), submitted as usize);
 }
 
 #[test]
