@@ -415,6 +415,12 @@ impl Control {
         self.inbox.close_submissions_if_done()
     }
 
+    /// A turn has panicked, and there will be no other: handles are answered that the crawl is over.
+    pub fn close_inbox(&mut self) {
+        self.inbox.close();
+        self.found.close();
+    }
+
     /// A control handle for any thread.
     pub fn handle(&self) -> Handle {
         self.inbox.handle()

@@ -74,6 +74,11 @@ impl<I: Io> Core<I> {
         self.control.handle()
     }
 
+    /// A turn has panicked, and there will be no other: nothing more is accepted.
+    pub fn close_after_panic(&mut self) {
+        self.control.close_inbox();
+    }
+
     /// A stop handle for any thread.
     pub fn stopper(&self) -> Stopper {
         self.control.stopper()

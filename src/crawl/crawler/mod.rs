@@ -9,6 +9,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -228,15 +229,26 @@ impl<I: Io> Crawler<I> {
     /// slack of timers, `TIMER_SLACK`; the account of waits for a processor; receiving on io_uring)
     /// belongs to the thread that took the last turn. The thread before it keeps its timer slack, and may
     /// have one wait of its own interrupted (EINTR) when an io_uring leaves it.
+    ///
+    /// # Panics
+    /// With a panic of the embedder's code. After that the crawl takes no more requests and commands from handles, and must
+    /// not be used again.
     pub fn turn(&mut self, patience: Option<Duration>) -> Turn {
         if let Some(reason) = self.core.over() {
             return Turn::Over(reason);
         }
         let until = patience.map(|patience| self.core.io().now() + patience);
-        if patience == Some(Duration::ZERO) {
-            self.core.turn_for_host();
-        } else {
-            self.core.turn(until);
+        let turn = catch_unwind(AssertUnwindSafe(|| {
+            if patience == Some(Duration::ZERO) {
+                self.core.turn_for_host();
+            } else {
+                self.core.turn(until);
+            }
+        }));
+        if let Err(panic) = turn {
+            // Nobody waits for a turn that does not come.
+            self.core.close_after_panic();
+            resume_unwind(panic);
         }
         self.core.over().map_or(Turn::GoesOn, Turn::Over)
     }

@@ -1,5 +1,6 @@
 //! Backpressure on handles: how much they may submit beyond what is being fetched.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -217,6 +218,29 @@ fn a_crawl_that_stops_takes_no_more_and_wakes_those_who_wait() {
     assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
     let ended = record.pages.borrow().len();
     assert_eq!(ended + crawler.take_pending().count(), submitted as usize);
+}
+
+#[test]
+fn a_handle_is_told_that_a_crawl_has_panicked() {
+    let mut crawler = Crawler::builder(config(1))
+        .sink(|_: Page| panic!("the sink"))
+        .build_on(
+            Sim::with(
+                1,
+                Default::default(),
+                Default::default(),
+                Box::new(calm(Duration::ZERO)),
+            ),
+            Default::default(),
+        )
+        .expect("a crawler");
+    let handle = crawler.handle();
+    handle.submit(get(1, 0)).expect("it begins");
+    let run = AssertUnwindSafe(|| while crawler.turn(None) == Turn::GoesOn {});
+    catch_unwind(run).expect_err("the sink panics");
+    let refused = handle.submit(get(1, 1));
+    assert!(matches!(refused, Err(SubmitError::Over(_))), "{refused:?}");
+    handle.cancel(1).expect_err("there is no crawl");
 }
 
 #[test]
