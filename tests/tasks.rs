@@ -106,6 +106,49 @@ fn crawl_does_not_end_between_a_page_and_what_it_leads_to() {
 }
 
 #[test]
+fn try_next_alone_ends_the_crawl() {
+    run(async {
+        let mut crawl = spawn(builder());
+        for number in 0..10 {
+            crawl.submit(get(number)).expect("it begins");
+        }
+        let mut pages = 0;
+        while !crawl.is_over() {
+            while crawl.try_next().is_some() {
+                pages += 1;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(pages, 10);
+        assert!(crawl.next().await.is_none());
+    });
+}
+
+#[test]
+fn virtual_time_stands_still_while_a_task_works() {
+    run(async {
+        let config = Config::default()
+            .with("CLOSESPIDER_TIMEOUT", 3600)
+            .and_then(|config| config.with("ROBOTSTXT_OBEY", false));
+        let mut crawl = spawn(Crawler::builder(config.expect("sound settings")));
+        let handle = crawl.handle();
+        tokio::spawn(async move {
+            for number in 0..5 {
+                sleep(Duration::from_millis(10)).await;
+                handle.submit(get(number)).await.expect("it goes on");
+            }
+        });
+        let mut pages = 0;
+        while crawl.next().await.is_some() {
+            pages += 1;
+        }
+        let crawler = crawl.finish().await;
+        let reason = crawler.progress().finish_reason;
+        assert_eq!((pages, reason), (5, Some(FinishReason::Finished)));
+    });
+}
+
+#[test]
 fn a_crawl_that_has_finished_takes_no_more_before_its_last_commit() {
     let folder = tempfile::tempdir().expect("a folder");
     run(async {

@@ -228,6 +228,10 @@ pub trait Io {
     /// makes it readable at once. To be called before each such wait.
     fn arm(&mut self, until: Option<Instant>);
 
+    /// Nothing happens before something comes from outside of the crawl: waits for that, if this back end does not do so
+    /// in [`Io::wait`], because its time is virtual.
+    fn wait_outside(&self) {}
+
     /// Ends a wait from another thread, as `Event::Woken`.
     fn waker(&self) -> Waker;
 

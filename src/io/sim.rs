@@ -20,6 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use self::disk::Disk;
@@ -695,6 +696,12 @@ impl Io for Sim {
 
     fn arm(&mut self, _until: Option<Instant>) {}
 
+    fn wait_outside(&self) {
+        while !self.woken.load(Ordering::Acquire) {
+            thread::park_timeout(OUTSIDE_EVERY);
+        }
+    }
+
     fn waker(&self) -> Waker {
         let woken = Arc::clone(&self.woken);
         Waker::new(move || woken.store(true, Ordering::Release))
@@ -745,6 +752,9 @@ fn local_address(id: ConnId, to: SocketAddr) -> SocketAddr {
     };
     SocketAddr::new(ip, port)
 }
+
+/// How soon a crawl in virtual time handles what comes from outside, in real time.
+const OUTSIDE_EVERY: Duration = Duration::from_millis(1);
 
 /// Wall time at the start of every simulated crawl: 2026-01-01T00:00:00Z.
 const WALL_AT_START: Wall = Wall(1_767_225_600_000_000_000);

@@ -156,6 +156,14 @@ impl<I: Io> Core<I> {
             && self.output.is_ready()
     }
 
+    /// In virtual time, waits for what other threads do if nothing else can happen.
+    pub fn wait_outside(&self) {
+        let is_awaited = self.control.has_handles() || self.output.results_wait();
+        if is_awaited && self.is_idle() && self.is_running() {
+            self.network.io().wait_outside();
+        }
+    }
+
     /// Requests that wait while the sink is not ready.
     pub fn backlog(&self) -> Backlog {
         Backlog {

@@ -103,6 +103,9 @@ where
     /// Runs the crawl on a thread of its own, for an async program: see [`AsyncCrawl`]. In a crawler that was built
     /// with a sink the pages go there.
     ///
+    /// In the [simulation](crate::sim) such a crawl is not reproducible: what tasks submit comes at no certain virtual time.
+    /// Its time stands still while the crawl has nothing to do but to wait for them, and otherwise runs ahead of theirs.
+    ///
     /// # Errors
     /// The system's, if it has no thread left.
     pub fn spawn(self) -> io::Result<AsyncCrawl<I>> {
@@ -133,10 +136,12 @@ where
 /// Runs a crawl to its end.
 fn drive<I: Io>(mut crawler: Crawler<I>, ended: &Ended) -> Crawler<I> {
     let Ended { status, results } = ended;
+    crawler.core.wait_outside();
     while crawler.turn(None) == Turn::GoesOn {
         if crawler.core.waits_for_owner() && !status.waits_for_owner.swap(true, Ordering::SeqCst) {
             results.wake();
         }
+        crawler.core.wait_outside();
     }
     crawler
 }
@@ -159,6 +164,12 @@ impl<I: Io> AsyncCrawl<I> {
     /// [`Crawler::next_result`] says of results holds here. The crawl does not end
     /// between a result and the next call: what the result leads to may be submitted meanwhile.
     ///
+    /// While it waits, the crawl may end: a task that submits meanwhile, such as one that waits for pages and for a channel
+    /// by `select!`, keeps an [`AsyncCrawl::handle`] until it has no more to submit.
+    ///
+    /// It is `None` as well if the thread of the crawl has panicked: [`AsyncCrawl::finish`] passes the panic on, so await
+    /// that at the end.
+    ///
     /// Cancellation-safe: a future that is dropped before it is ready loses nothing.
     pub async fn next(&mut self) -> Option<Page> {
         poll_fn(|context| self.poll_result(context)).await
@@ -169,8 +180,7 @@ impl<I: Io> AsyncCrawl<I> {
         let mut is_registered = false;
         while !self.has_ended {
             // Read first: no result comes after that.
-            let is_over = self.status.is_over.load(Ordering::SeqCst)
-                || self.status.waits_for_owner.load(Ordering::SeqCst);
+            let is_over = self.takes_no_more();
             if let Some(page) = self.take() {
                 return Poll::Ready(Some(page));
             }
@@ -189,9 +199,28 @@ impl<I: Io> AsyncCrawl<I> {
         Poll::Ready(None)
     }
 
-    /// The next result if one waits; never waits itself.
+    /// The next result if one waits; never waits itself. If none does, the crawl may end before the next call, as in
+    /// [`AsyncCrawl::next`]; [`AsyncCrawl::is_over`] tells when there will be none.
     pub fn try_next(&mut self) -> Option<Page> {
-        self.take()
+        let page = self.take();
+        if page.is_none() {
+            self.hold = None;
+        }
+        page
+    }
+
+    /// Whether the crawl is over and all results were taken; also after a panic of its thread, which
+    /// [`AsyncCrawl::finish`] passes on. In a crawl with a state acknowledgements may be missing, as after
+    /// [`AsyncCrawl::next`] has returned `None`.
+    pub fn is_over(&self) -> bool {
+        // Read first: no result comes after that.
+        self.takes_no_more() && self.results.is_empty()
+    }
+
+    /// Whether no further result comes.
+    fn takes_no_more(&self) -> bool {
+        self.status.is_over.load(Ordering::SeqCst)
+            || self.status.waits_for_owner.load(Ordering::SeqCst)
     }
 
     fn take(&mut self) -> Option<Page> {

@@ -14,7 +14,8 @@ use crate::frontier::request::Request;
 use crate::io::Io;
 use crate::sink::page::Page;
 
-/// The results, as [`AsyncCrawl::next`] returns them.
+/// The results, as [`AsyncCrawl::next`] returns them: it ends as well if the thread of the crawl has panicked, which
+/// [`AsyncCrawl::finish`] passes on.
 impl<I: Io> Stream for AsyncCrawl<I> {
     type Item = Page;
 
