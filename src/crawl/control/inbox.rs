@@ -96,6 +96,11 @@ impl Inbox {
         }
     }
 
+    /// Replaces the most requests that handles may submit beyond what is being fetched.
+    pub fn set_ahead_max(&self, requests: usize) {
+        self.shared().submissions.set_ahead_max(requests);
+    }
+
     /// Removes the numbered submissions that `is_unwanted` names.
     pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
         let submissions = &self.shared().submissions;

@@ -421,6 +421,11 @@ impl Control {
         self.found.close();
     }
 
+    /// Replaces the most requests that handles may submit beyond what is being fetched.
+    pub fn set_ahead_max(&self, requests: usize) {
+        self.inbox.set_ahead_max(requests);
+    }
+
     /// A control handle for any thread.
     pub fn handle(&self) -> Handle {
         self.inbox.handle()

@@ -181,6 +181,13 @@ impl Submissions {
         }
     }
 
+    /// Replaces the most requests beyond what is being fetched, at least one.
+    pub fn set_ahead_max(&self, requests: usize) {
+        let mut submitted = self.lock();
+        submitted.ahead_max = requests.max(1);
+        self.wake(submitted);
+    }
+
     /// Number of threads and tasks that wait for room.
     #[cfg(test)]
     pub fn waits(&self) -> usize {

@@ -79,6 +79,11 @@ impl<I: Io> Core<I> {
         self.control.close_inbox();
     }
 
+    /// Replaces the most requests that handles may submit beyond what is being fetched.
+    pub fn set_ahead(&mut self, requests: usize) {
+        self.control.set_ahead_max(requests);
+    }
+
     /// A stop handle for any thread.
     pub fn stopper(&self) -> Stopper {
         self.control.stopper()

@@ -199,6 +199,11 @@ impl<I: Io> Crawler<I> {
         self.core.feedback(feedback);
     }
 
+    /// Replaces [`Builder::ahead`](crate::Builder::ahead) from now on.
+    pub fn set_ahead(&mut self, requests: usize) {
+        self.core.set_ahead(requests);
+    }
+
     /// Returns a handle that submits requests from other threads. The crawl does not end while one exists.
     pub fn handle(&self) -> Handle {
         self.core.handle()

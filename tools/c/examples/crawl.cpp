@@ -8,6 +8,7 @@
 // Settings come before the URLs, as NAME=VALUE.
 #include <argiope.h>
 #include <poll.h>
+#include <strings.h>
 
 #include <iostream>
 #include <memory>
@@ -17,6 +18,12 @@
 
 static std::string_view text(ArgiopeBytes bytes) {
     return {reinterpret_cast<const char *>(bytes.data), bytes.length};
+}
+
+// Names of header fields are the same in upper and lower case.
+static bool is_named(ArgiopeField field, std::string_view name) {
+    std::string_view own = text(field.name);
+    return own.length() == name.length() && !strncasecmp(own.data(), name.data(), name.length());
 }
 
 int main(int argc, char **argv) {
@@ -50,7 +57,7 @@ int main(int argc, char **argv) {
             ArgiopeView view = argiope_view(page.get());
             std::cout << view.status << ' ' << text(view.url) << ' ' << text(view.error);
             for (size_t number = 0; number < view.field_count; number++)
-                if (text(view.fields[number].name) == "Content-Type")
+                if (is_named(view.fields[number], "Content-Type"))
                     std::cout << text(view.fields[number].value);
             std::cout << ' ' << view.phases.first_byte << " ns\n";
         }

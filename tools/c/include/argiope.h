@@ -27,7 +27,7 @@ typedef enum ArgiopeStatus {
   ARGIOPE_STATUS_OK = 0,
   // The crawl has ended.
   ARGIOPE_STATUS_OVER = 1,
-  // The queue is full; try again after a turn.
+  // There is no room now: take a turn and all pages, then try again.
   ARGIOPE_STATUS_FULL = 2,
   // Invalid argument; see `argiope_error`.
   ARGIOPE_STATUS_REFUSED = 3,
@@ -161,9 +161,10 @@ struct ArgiopeCrawler *argiope_new_with_state(const char *const *settings,
 // `ignore_robots`). Its pages have this `tag`; with 0, the tag of the object.
 // Unless `id` is null, the request's number is written to it: the `root` of each of its pages.
 //
-// `ARGIOPE_STATUS_FULL`: 10000 submitted requests wait beyond those that are being fetched, or 4096 wait for
-// the next turn: submit it again after a turn. `ARGIOPE_STATUS_REFUSED`: the request is invalid.
-// `ARGIOPE_STATUS_OVER`: the crawl has ended, or `argiope_close` was called.
+// It is never full, so what a page leads to can be submitted at once: do not submit a long list in one go, which would
+// take memory for all of it, but some of it between turns, or from another thread by `argiope_handle_submit`.
+// `ARGIOPE_STATUS_REFUSED`: the request is invalid. `ARGIOPE_STATUS_OVER`: the crawl has ended, or `argiope_close` was
+// called.
 //
 // # Safety
 // `crawler` comes from `argiope_new` and is not in use elsewhere; `request` is a string; `id` is null
@@ -172,6 +173,14 @@ enum ArgiopeStatus argiope_submit(struct ArgiopeCrawler *crawler,
                                   const char *request,
                                   uint64_t tag,
                                   uint64_t *id);
+
+// Sets how many requests handles (`argiope_handle_submit`) submit at most beyond those that are being fetched: 10000 until
+// then, 1 at least.
+//
+// # Safety
+// `crawler` comes from `argiope_new` and is not in use elsewhere.
+void argiope_set_ahead(struct ArgiopeCrawler *crawler,
+                       size_t requests);
 
 // Closes submission: the crawl ends when every request has ended and every handle has been freed.
 //
@@ -257,7 +266,11 @@ void argiope_free(struct ArgiopeCrawler *crawler);
 // is valid until the thread calls another function.
 const char *argiope_error(void);
 
-// Submits a request like `argiope_submit`. Does not block.
+// Submits a request like `argiope_submit`, from any thread. Does not block.
+//
+// `ARGIOPE_STATUS_FULL`: 10000 requests of handles (`argiope_set_ahead`) wait beyond those that are being fetched, or
+// 4096 wait for the next turn. There is room again as requests are fetched, for which the thread that takes the turns
+// takes the pages as well: submit it again then.
 //
 // # Safety
 // `handle` comes from `argiope_handle`; `request` is a string; `id` is null or writable.

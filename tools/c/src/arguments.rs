@@ -15,8 +15,12 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, &'static s
     text.to_str().map_err(|_| "a string is not UTF-8")
 }
 
-/// The request in a line of seeds.
-pub(crate) fn request(line: &str) -> Result<Request, String> {
+/// The request in a line of seeds. A `tag` other than 0 replaces that of the line.
+pub(crate) fn request(line: &str, tag: u64) -> Result<Request, String> {
     let request = Request::from_line(line).map_err(|error| error.to_string())?;
-    request.ok_or_else(|| "the request has no URL".to_owned())
+    let request = request.ok_or_else(|| "the request has no URL".to_owned())?;
+    Ok(match tag {
+        0 => request,
+        tag => request.tag(tag),
+    })
 }

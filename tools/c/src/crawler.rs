@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use argiope::sink::directory::DirectoryLock;
 use argiope::sink::function::FunctionSink;
-use argiope::{Config, Crawler, FinishReason, Page, Turn};
+use argiope::{AdmitError, Config, Crawler, FinishReason, Page, Turn};
 
-use crate::arguments::text;
-use crate::error::{ArgiopeStatus, guarded, refuse, set_error};
-use crate::handle::{ArgiopeHandle, submit};
+use crate::arguments::{request, text};
+use crate::error::{ArgiopeStatus, failed, guarded, refuse, set_error};
+use crate::handle::{ArgiopeHandle, accepted};
 use crate::kept::Kept;
 use crate::page::{ArgiopeBytes, ArgiopePage};
 
@@ -152,9 +152,10 @@ unsafe fn make(
 /// `ignore_robots`). Its pages have this `tag`; with 0, the tag of the object.
 /// Unless `id` is null, the request's number is written to it: the `root` of each of its pages.
 ///
-/// `ARGIOPE_STATUS_FULL`: 10000 submitted requests wait beyond those that are being fetched, or 4096 wait for
-/// the next turn: submit it again after a turn. `ARGIOPE_STATUS_REFUSED`: the request is invalid.
-/// `ARGIOPE_STATUS_OVER`: the crawl has ended, or `argiope_close` was called.
+/// It is never full, so what a page leads to can be submitted at once: do not submit a long list in one go, which would
+/// take memory for all of it, but some of it between turns, or from another thread by `argiope_handle_submit`.
+/// `ARGIOPE_STATUS_REFUSED`: the request is invalid. `ARGIOPE_STATUS_OVER`: the crawl has ended, or `argiope_close` was
+/// called.
 ///
 /// # Safety
 /// `crawler` comes from `argiope_new` and is not in use elsewhere; `request` is a string; `id` is null
@@ -168,16 +169,56 @@ pub unsafe extern "C" fn argiope_submit(
 ) -> ArgiopeStatus {
     guarded(ArgiopeStatus::Broken, || {
         // SAFETY: the caller's promises.
-        match unsafe { (crawler.as_ref(), text(request)) } {
+        match unsafe { (crawler.as_mut(), text(request)) } {
             (None, _) => refuse("crawler is null"),
             (_, Err(why)) => refuse(why),
-            (Some(crawler), Ok(line)) => match &crawler.handle {
-                None => ArgiopeStatus::Over,
-                // SAFETY: the caller's promise.
-                Some(handle) => unsafe { submit(handle, line, tag, id) },
-            },
+            // SAFETY: the caller's promise.
+            (Some(crawler), Ok(line)) => unsafe { submit(crawler, line, tag, id) },
         }
     })
+}
+
+/// Submits the request in a line of seeds.
+///
+/// # Safety
+/// `id` is null or writable.
+unsafe fn submit(
+    crawler: &mut ArgiopeCrawler,
+    line: &str,
+    tag: u64,
+    id: *mut u64,
+) -> ArgiopeStatus {
+    let request = match request(line, tag) {
+        Ok(request) => request,
+        Err(why) => return refuse(why),
+    };
+    let is_closed = crawler.handle.is_none();
+    let submitted = crawler.using(|going| match is_closed {
+        true => Err(AdmitError::Over),
+        false => going.submit(request),
+    });
+    match submitted {
+        // SAFETY: the caller's promise.
+        Some(Ok(number)) => unsafe { accepted(number, id) },
+        Some(Err(error @ AdmitError::Over)) => failed(ArgiopeStatus::Over, error),
+        Some(Err(error)) => refuse(error),
+        None => ArgiopeStatus::Broken,
+    }
+}
+
+/// Sets how many requests handles (`argiope_handle_submit`) submit at most beyond those that are being fetched: 10000 until
+/// then, 1 at least.
+///
+/// # Safety
+/// `crawler` comes from `argiope_new` and is not in use elsewhere.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_set_ahead(crawler: *mut ArgiopeCrawler, requests: usize) {
+    guarded((), || {
+        // SAFETY: the caller's promise.
+        if let Some(crawler) = unsafe { crawler.as_mut() } {
+            crawler.using(|going| going.set_ahead(requests));
+        }
+    });
 }
 
 /// Closes submission: the crawl ends when every request has ended and every handle has been freed.
@@ -226,20 +267,29 @@ pub unsafe extern "C" fn argiope_turn(
         return refuse("crawler is null");
     };
     let patience = u64::try_from(patience).ok().map(Duration::from_nanos);
-    let Some(going) = &mut crawler.crawler else {
-        return ArgiopeStatus::Broken;
-    };
-    match guarded(None, || Some(going.turn(patience))) {
+    match crawler.using(|going| going.turn(patience)) {
         Some(Turn::GoesOn) => ArgiopeStatus::Ok,
         Some(Turn::Over(reason)) => {
             crawler.reason = Some(named(reason));
             ArgiopeStatus::Over
         }
-        None => {
+        None => ArgiopeStatus::Broken,
+    }
+}
+
+impl ArgiopeCrawler {
+    /// Calls the crawler, unless an earlier call panicked. `None` after a panic, with its message.
+    fn using<T>(&mut self, work: impl FnOnce(&mut Crawler) -> T) -> Option<T> {
+        let Some(going) = &mut self.crawler else {
+            set_error("broken: an earlier call panicked");
+            return None;
+        };
+        let done = guarded(None, || Some(work(going)));
+        if done.is_none() {
             // Dropping it could panic again.
-            std::mem::forget(crawler.crawler.take());
-            ArgiopeStatus::Broken
+            std::mem::forget(self.crawler.take());
         }
+        done
     }
 }
 
@@ -395,5 +445,57 @@ fn named(reason: FinishReason) -> &'static CStr {
         FinishReason::Overdue => c"overdue",
         // A reason that a later version of the library adds.
         _ => c"unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::argiope_error;
+    use crate::handle::{argiope_handle_free, argiope_handle_submit};
+
+    #[test]
+    fn after_a_panic_each_call_returns_that() {
+        let config = Config::default().with("ROBOTSTXT_OBEY", "false");
+        let config = config.and_then(|config| config.with("RETRY_TIMES", "0"));
+        let crawler = Crawler::builder(config.expect("sound settings"))
+            .sink(|_: Page| panic!("the sink"))
+            .build()
+            .expect("a crawler");
+        let mut crawler = ArgiopeCrawler {
+            handle: Some(crawler.handle()),
+            crawler: Some(Box::new(crawler)),
+            reason: None,
+            stats: String::new(),
+            pages: Arc::default(),
+            every_attempt: false,
+            epoch: 0,
+            _lock: None,
+        };
+        let (crawler, url) = (&raw mut crawler, c"http://127.0.0.1:9/".as_ptr());
+        let message = || {
+            // SAFETY: no other function is called before it is read.
+            let text = unsafe { CStr::from_ptr(argiope_error()) };
+            text.to_str().expect("UTF-8").to_owned()
+        };
+        // SAFETY: the crawler and the string are valid, and used here alone.
+        unsafe {
+            let handle = argiope_handle(crawler);
+            let submit = || argiope_submit(crawler, url, 0, ptr::null_mut());
+            assert_eq!(submit(), ArgiopeStatus::Ok);
+            let mut status = ArgiopeStatus::Ok;
+            while status == ArgiopeStatus::Ok {
+                status = argiope_turn(crawler, -1);
+            }
+            assert_eq!(status, ArgiopeStatus::Broken);
+            assert_eq!(message(), "broken: the sink");
+            assert_eq!(submit(), ArgiopeStatus::Broken);
+            assert_eq!(message(), "broken: an earlier call panicked");
+            assert_eq!(argiope_turn(crawler, 0), ArgiopeStatus::Broken);
+            let late = argiope_handle_submit(handle, url, 0, ptr::null_mut());
+            assert_eq!(late, ArgiopeStatus::Over);
+            assert!(message().contains("over"));
+            argiope_handle_free(handle);
+        }
     }
 }

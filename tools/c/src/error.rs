@@ -13,7 +13,7 @@ pub enum ArgiopeStatus {
     Ok = 0,
     /// The crawl has ended.
     Over = 1,
-    /// The queue is full; try again after a turn.
+    /// There is no room now: take a turn and all pages, then try again.
     Full = 2,
     /// Invalid argument; see `argiope_error`.
     Refused = 3,
@@ -39,8 +39,13 @@ pub extern "C" fn argiope_error() -> *const c_char {
 
 /// Sets the error message; returns the status of an invalid argument.
 pub(crate) fn refuse(why: impl ToString) -> ArgiopeStatus {
+    failed(ArgiopeStatus::Refused, why)
+}
+
+/// Sets the error message; returns the status.
+pub(crate) fn failed(status: ArgiopeStatus, why: impl ToString) -> ArgiopeStatus {
     set_error(why);
-    ArgiopeStatus::Refused
+    status
 }
 
 pub(crate) fn set_error(why: impl ToString) {

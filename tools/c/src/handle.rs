@@ -9,12 +9,16 @@ use argiope::settings::ScopePatch;
 use argiope::{ControlError, Handle, SubmitError};
 
 use crate::arguments::{request, text};
-use crate::error::{ArgiopeStatus, guarded, refuse};
+use crate::error::{ArgiopeStatus, failed, guarded, refuse};
 
 /// Submits requests to a crawl and controls it, from any thread; each call wakes the crawl at once.
 pub struct ArgiopeHandle(pub(crate) Handle);
 
-/// Submits a request like `argiope_submit`. Does not block.
+/// Submits a request like `argiope_submit`, from any thread. Does not block.
+///
+/// `ARGIOPE_STATUS_FULL`: 10000 requests of handles (`argiope_set_ahead`) wait beyond those that are being fetched, or
+/// 4096 wait for the next turn. There is room again as requests are fetched, for which the thread that takes the turns
+/// takes the pages as well: submit it again then.
 ///
 /// # Safety
 /// `handle` comes from `argiope_handle`; `request` is a string; `id` is null or writable.
@@ -153,8 +157,8 @@ fn patch(settings: &str) -> Result<ScopePatch, Box<dyn Error>> {
 fn status_of(result: Result<(), ControlError>) -> ArgiopeStatus {
     match result {
         Ok(()) => ArgiopeStatus::Ok,
-        Err(ControlError::Busy) => ArgiopeStatus::Full,
-        Err(ControlError::Over) => ArgiopeStatus::Over,
+        Err(error @ ControlError::Busy) => failed(ArgiopeStatus::Full, error),
+        Err(error @ ControlError::Over) => failed(ArgiopeStatus::Over, error),
         Err(error) => refuse(error),
     }
 }
@@ -163,22 +167,28 @@ fn status_of(result: Result<(), ControlError>) -> ArgiopeStatus {
 ///
 /// # Safety
 /// `id` is null or writable.
-pub(crate) unsafe fn submit(handle: &Handle, line: &str, tag: u64, id: *mut u64) -> ArgiopeStatus {
-    let request = match request(line) {
-        Ok(request) if tag == 0 => request,
-        Ok(request) => request.tag(tag),
+unsafe fn submit(handle: &Handle, line: &str, tag: u64, id: *mut u64) -> ArgiopeStatus {
+    let request = match request(line, tag) {
+        Ok(request) => request,
         Err(why) => return refuse(why),
     };
     match handle.try_submit(request) {
-        Ok(number) => {
-            if !id.is_null() {
-                // SAFETY: the caller's promise.
-                unsafe { id.write(number) };
-            }
-            ArgiopeStatus::Ok
-        }
-        Err(SubmitError::Full(_)) => ArgiopeStatus::Full,
-        Err(SubmitError::Over(_)) => ArgiopeStatus::Over,
+        // SAFETY: the caller's promise.
+        Ok(number) => unsafe { accepted(number, id) },
+        Err(error @ SubmitError::Full(_)) => failed(ArgiopeStatus::Full, error),
+        Err(error @ SubmitError::Over(_)) => failed(ArgiopeStatus::Over, error),
         Err(error) => refuse(error),
     }
+}
+
+/// Writes the number of a request.
+///
+/// # Safety
+/// `id` is null or writable.
+pub(crate) unsafe fn accepted(number: u64, id: *mut u64) -> ArgiopeStatus {
+    if !id.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { id.write(number) };
+    }
+    ArgiopeStatus::Ok
 }

@@ -253,7 +253,7 @@ fn serve() -> (u16, Arc<Mutex<Vec<String>>>) {
                     let reply: &[u8] = match is_robots {
                         true => b"HTTP/1.1 404 So\r\nContent-Length: 0\r\n\r\n",
                         false => {
-                            b"HTTP/1.1 200 So\r\nContent-Type: text/plain\r\n\
+                            b"HTTP/1.1 200 So\r\ncontent-type: text/plain\r\n\
                               Content-Length: 6\r\n\r\na page"
                         }
                     };

@@ -106,6 +106,7 @@ int main(void) {
     ArgiopeHandle *late = argiope_handle(crawler);
     argiope_close(crawler);
     assert(argiope_submit(crawler, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OVER);
+    assert(strstr(argiope_error(), "over"));
     pthread_join(thread, NULL);
     argiope_handle_shutdown(late, 0);
     while (argiope_turn(crawler, -1) == ARGIOPE_STATUS_OK)
@@ -118,6 +119,19 @@ int main(void) {
     /* argiope_free frees untaken pages; handles remain valid. */
     argiope_free(crawler);
     assert(argiope_handle_cancel(late, 1) == ARGIOPE_STATUS_OVER);
+    argiope_handle_free(late);
+
+    /* What is submitted through the crawler finds room; a handle says when there is none. */
+    crawler = argiope_new(settings);
+    argiope_set_ahead(crawler, 2);
+    late = argiope_handle(crawler);
+    for (int number = 0; number < 5000; number++)
+        assert(argiope_submit(crawler, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OK);
+    for (int number = 0; number < 2; number++)
+        assert(argiope_handle_submit(late, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OK);
+    assert(argiope_handle_submit(late, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_FULL);
+    assert(strstr(argiope_error(), "no room"));
+    argiope_free(crawler);
     argiope_handle_free(late);
 
     /* A crawler freed with a request in flight. */
