@@ -16,7 +16,7 @@ create_exception!(
     argiope,
     Full,
     PyException,
-    "The crawl has no room for more requests; try again after a turn."
+    "The crawl has no room for more requests: take turns and the pages, then try again."
 );
 create_exception!(argiope, Over, PyException, "The crawl has ended.");
 
@@ -29,7 +29,8 @@ pub struct Handle(Mutex<Option<argiope::Handle>>);
 impl Handle {
     /// Submits a request; returns its number, which is the `root` of each of its pages. Raises `Full` while the
     /// crawl has as many requests ahead of what it fetches as it accepts (`Crawler(ahead=…)`), or 4096 that
-    /// are not admitted; `Over` after the end or `close`; and `ValueError` if the request is invalid.
+    /// are not admitted: there is room again as requests are fetched, for which the pages have to be taken as well.
+    /// What a page leads to is submitted by `Crawler.submit`, which is never full. Raises `Over` after the end or `close`; and `ValueError` if the request is invalid.
     ///
     /// `request` is a URL, a dict, or the JSON text of one: with `url` and optionally `method`,
     /// `headers`, `body_b64` (in a dict also `body`, bytes), `scopes`, `priority`, `depth`, `sitemap`,

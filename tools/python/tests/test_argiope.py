@@ -126,6 +126,19 @@ class Crawls(unittest.TestCase):
         self.assertEqual((line["url"], line["remote"], line["tls"]), (second.url, second.remote, None))
         self.assertAlmostEqual(line["server_latency"], second.server_latency, places=6)
 
+    def test_crawl_that_ends_early_does_not_wait_for_more_requests(self):
+        async def requests():
+            for number in range(20):
+                yield f"http://a.test/{number}"
+            await asyncio.Event().wait()
+
+        pages = crawl(requests(), self.server.settings(CLOSESPIDER_PAGECOUNT=3))
+        self.assertGreaterEqual(len(pages), 3)
+
+    def test_sitemap_that_was_submitted_is_a_result(self):
+        [page] = crawl([{"url": "http://a.test/map", "sitemap": 1, "tag": 5}], self.server.settings())
+        self.assertEqual((page.kind, page.tag), ("sitemap", 5))
+
     def test_generator_is_read_a_little_ahead_of_the_pages(self):
         taken = 0
 

@@ -28,7 +28,7 @@ async def crawl(
 
     `requests` is an iterable, asynchronous or not. It is read as the crawl goes on: at most `ahead` requests are
     taken from it beyond those that are being fetched. The crawl continues while the loop's body runs, until 1000
-    pages are untaken. Leaving the loop ends the crawl.
+    pages are untaken. Leaving the loop ends the crawl. If the crawl ends early, by a limit, the iterable is not read on.
     """
     crawler = Crawler(settings, ahead=ahead)
     handle = crawler.handle()
@@ -38,8 +38,9 @@ async def crawl(
         while await turns.have_brought_pages():
             for page in crawler.pages():
                 yield page
-        # Raises if a request was invalid.
-        await feeding
+        # A crawl that has ended early takes no more, whatever is still to come. Raises if a request was invalid.
+        if feeding.done():
+            await feeding
     finally:
         turns.end()
         feeding.cancel()
