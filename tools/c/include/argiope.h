@@ -123,6 +123,8 @@ typedef struct ArgiopeView {
   struct ArgiopeBytes remote;
   // Target of a redirect, absolute; empty if the reply is none.
   struct ArgiopeBytes redirect;
+  // The fields of `EXTRACT`, as a JSON object of texts and nulls; empty if none were looked for.
+  struct ArgiopeBytes extracted;
 } ArgiopeView;
 
 #ifdef __cplusplus

@@ -2,6 +2,7 @@
 
 use std::ptr;
 
+use argiope::serde_json::json;
 use argiope::{Instant, Page};
 
 use crate::error::guarded;
@@ -14,6 +15,8 @@ pub struct ArgiopePage {
     error: String,
     /// The peer's address and port.
     remote: String,
+    /// The fields of `EXTRACT`, as JSON.
+    extracted: String,
     /// The header fields, whose bytes are the page's.
     fields: Vec<ArgiopeField>,
 }
@@ -105,6 +108,8 @@ pub struct ArgiopeView {
     pub remote: ArgiopeBytes,
     /// Target of a redirect, absolute; empty if the reply is none.
     pub redirect: ArgiopeBytes,
+    /// The fields of `EXTRACT`, as a JSON object of texts and nulls; empty if none were looked for.
+    pub extracted: ArgiopeBytes,
 }
 
 impl From<Page> for ArgiopePage {
@@ -113,6 +118,11 @@ impl From<Page> for ArgiopePage {
         let error = failure.map(|failure| format!("{}.{}", failure.kind.as_str(), failure.name));
         let error = error.unwrap_or_default();
         let remote = page.remote.map(|remote| remote.to_string());
+        let extracted = page.fields.as_ref().map(|fields| {
+            let pairs = fields.iter();
+            let pairs = pairs.map(|(name, value)| format!("{}: {}", json!(name), json!(value)));
+            format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
+        });
         let page = Box::new(page);
         let fields = page.headers.iter().map(|(name, value)| ArgiopeField {
             name: name.into(),
@@ -121,6 +131,7 @@ impl From<Page> for ArgiopePage {
         ArgiopePage {
             error,
             remote: remote.unwrap_or_default(),
+            extracted: extracted.unwrap_or_default(),
             fields: fields.collect(),
             page,
         }
@@ -187,6 +198,7 @@ pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
         page,
         error,
         remote,
+        extracted,
         fields,
     } = unsafe { page.as_ref() }.unwrap_or(&nothing);
     let latency = page.timings.server_latency();
@@ -214,6 +226,7 @@ pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
         phases: ArgiopePhases::from(&**page),
         remote: remote.as_str().into(),
         redirect: page.redirect.as_deref().unwrap_or("").into(),
+        extracted: extracted.as_str().into(),
     }
 }
 
@@ -229,4 +242,31 @@ pub unsafe extern "C" fn argiope_page_free(page: *mut ArgiopePage) {
             drop(unsafe { Box::from_raw(page) });
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use argiope::sim::{Reply, Web};
+    use argiope::{Config, Crawler, Request};
+
+    use super::*;
+
+    #[test]
+    fn a_page_has_its_extracted_fields() {
+        let web = Web::new(|_| Reply::page("<title>Tea</title>"));
+        let config = Config::default().with("EXTRACT", "title,h1");
+        let mut crawler = Crawler::builder(config.expect("built-in fields"))
+            .build_in(&web, 1)
+            .expect("a crawler");
+        let request = Request::get("http://a.test/");
+        crawler.submit(request).expect("it is a URL");
+        let page = crawler.next_result().expect("a page");
+        let page = ArgiopePage::from(page);
+        // SAFETY: the page lives longer than its view.
+        let view = unsafe { argiope_view(&raw const page) };
+        let ArgiopeBytes { data, length } = view.extracted;
+        // SAFETY: as above.
+        let extracted = unsafe { std::slice::from_raw_parts(data, length) };
+        assert_eq!(extracted, br#"{"title": "Tea", "h1": null}"#);
+    }
 }

@@ -176,6 +176,19 @@ impl Page {
         self.0.content_type.as_deref()
     }
 
+    /// The fields of `EXTRACT` by their names, with `None` where nothing matched; `None` if none were looked for.
+    #[getter]
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(fields) = &self.0.fields else {
+            return Ok(None);
+        };
+        let values = PyDict::new(py);
+        for (name, value) in fields.iter() {
+            values.set_item(name, value)?;
+        }
+        Ok(Some(values))
+    }
+
     /// The headers of the reply, in order, as sent.
     #[getter]
     fn headers<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {

@@ -32,7 +32,7 @@ class Server:
                 asked.append((time.monotonic(), self.path))
                 if self.path.startswith("/slow"):
                     time.sleep(0.3)
-                body = self.path.encode()
+                body = b"<title>Tea</title>" if self.path == "/html" else self.path.encode()
                 self.send_response(404 if self.path == "/robots.txt" else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.send_header("X-Twice", "1")
@@ -125,6 +125,13 @@ class Crawls(unittest.TestCase):
         line = second.to_dict()
         self.assertEqual((line["url"], line["remote"], line["tls"]), (second.url, second.remote, None))
         self.assertAlmostEqual(line["server_latency"], second.server_latency, places=6)
+
+    def test_page_has_the_extracted_fields(self):
+        settings = self.server.settings(EXTRACT=["title", "price=.price"], FOLLOW="none")
+        html, text = crawl(["http://a.test/html", "http://a.test/text"], settings)
+        self.assertEqual(html.fields, {"title": "Tea", "price": None})
+        self.assertEqual(html.to_dict()["fields"], html.fields)
+        self.assertIsNone(text.fields)
 
     def test_crawl_that_ends_early_does_not_wait_for_more_requests(self):
         async def requests():
