@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::admin::access::Access;
 use crate::base::keys::Keys;
@@ -55,6 +56,9 @@ pub struct Parts {
     pub state: Option<State>,
     /// Name of the setting that bounds the requests in flight.
     pub in_flight_named: &'static str,
+    /// Time between two requests to the same target, of a probe that watches its targets: what is known of names and
+    /// certificates is to be about as new.
+    pub watched_every: Option<Duration>,
 }
 
 /// The control interface of a crawl: where it listens, who may use it, and where orders are recorded. See
@@ -138,6 +142,7 @@ impl Parts {
             keys: None,
             state: None,
             in_flight_named: "CONCURRENT_REQUESTS",
+            watched_every: None,
         }
     }
 

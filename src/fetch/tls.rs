@@ -48,6 +48,10 @@ pub struct TlsSettings {
     /// `TLS_SESSIONS_MEMORY`: about so many bytes of sessions are kept for resumption, which halves the cost of a
     /// handshake: 4 kB each, two of most servers. They are evicted after a day.
     pub sessions_memory: u64,
+    /// A server's certificates are requested anew by a full handshake once the last ones are older than this (half of it
+    /// for some servers, so that not all are due at once), or once the first of them has expired. `None`: sessions are
+    /// resumed as long as the server accepts them, and certificates are verified again only when it does not.
+    pub chain_age_max: Option<Duration>,
 }
 
 impl TlsSettings {
@@ -58,6 +62,7 @@ impl TlsSettings {
             insecure: false,
             wall_at_start,
             sessions_memory: 512 << 20,
+            chain_age_max: None,
         }
     }
 }
@@ -166,7 +171,11 @@ impl TlsConfig {
             .with_no_client_auth();
         // Some servers abort the handshake if another protocol is offered.
         client.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let sessions = Arc::new(Sessions::new(settings.sessions_memory, time.clone()));
+        let sessions = Arc::new(Sessions::new(
+            settings.sessions_memory,
+            settings.chain_age_max,
+            time.clone(),
+        ));
         client.resumption = Resumption::store(sessions.clone());
         Ok(TlsConfig {
             client: Arc::new(client),

@@ -1,6 +1,7 @@
 //! Puts the parts of a crawl together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
@@ -76,7 +77,11 @@ impl<I: Io> Core<I> {
             })?;
             resolver.overrides.push(fixed);
         }
-        let tls = TlsConfig::new(&tls_settings(&config, wall)?)?;
+        let mut tls = tls_settings(&config, wall)?;
+        if parts.watched_every.is_some() {
+            tls.chain_age_max = Some(CHAIN_AGE_MAX);
+        }
+        let tls = TlsConfig::new(&tls)?;
         let guard = Guard::of(&config)?;
         let throttle_settings = ThrottleSettings {
             started: io.wall_at_start(),
@@ -211,6 +216,9 @@ const ACTIVE_MAX: usize = 4096;
 
 /// `FRONTIER_MAX` of a crawl whose requests are all in memory.
 const QUEUED_MAX: usize = 10_000_000;
+
+/// A watched target shows its certificates so often: resumed sessions do not.
+const CHAIN_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Sockets that no request takes: three quarters for the ports of the resolver, the rest for its
 /// connections and for the second address of a race.

@@ -172,6 +172,7 @@ impl<I: Io> Probe<I> {
         disable_crawl_policies(&mut config, &settings);
         let mut parts = Parts::new(sink);
         parts.in_flight_named = "--connections";
+        parts.watched_every = settings.every;
         let mut crawler = make(config, parts)?;
         let core = &mut crawler.core;
         let seed = seed.unwrap_or(core.io().wall_at_start().0);

@@ -11,6 +11,7 @@ use super::refused::RejectedChain;
 use super::sessions::Sessions;
 use super::{CipherSuite, ClientConnection, HandshakeKind, ProtocolVersion, ServerName, TlsConfig};
 use crate::fetch::failure::{Failure, FailureKind};
+use crate::wire::certificate;
 
 /// The TLS session of one connection: a handshake, then data in both directions.
 pub struct TlsSession {
@@ -53,7 +54,23 @@ impl TlsSession {
     /// After a failure `plain` contains what was received correctly before it, and
     /// [`TlsSession::take_output`] returns the alert for the peer. There may be output in either
     /// case.
-    pub fn read(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
+    pub fn read(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
+        let was_handshaking = self.is_handshaking();
+        let read = self.read_all(wire, plain);
+        let kind = self.connection.handshake_kind();
+        if was_handshaking
+            && !self.is_handshaking()
+            && kind != Some(HandshakeKind::Resumed)
+            && self.sessions.limits_chains()
+        {
+            let chain = self.certificates();
+            let expires = chain.iter().filter_map(certificate::expires).min();
+            self.sessions.note_chain(&self.name, expires);
+        }
+        read
+    }
+
+    fn read_all(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
         while !wire.is_empty() {
             match self.connection.read_tls(&mut wire) {
                 // Bytes after close_notify are ignored.

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,21 +18,42 @@ use super::{
 };
 use crate::base::secret::Secret;
 use crate::base::slab::{Key, Slab};
+use crate::base::time::Wall;
 
 /// The sessions of all connections of a crawl.
 pub(super) struct Sessions {
     time: Arc<CrawlTime>,
+    chain_age_max: Option<Duration>,
     table: Mutex<Table<Tls12ClientSessionValue, Tls13ClientSessionValue>>,
 }
 
 impl Sessions {
     /// Keeps none yet, and at most about so many bytes.
-    pub(super) fn new(bytes_max: u64, time: Arc<CrawlTime>) -> Self {
+    pub(super) fn new(
+        bytes_max: u64,
+        chain_age_max: Option<Duration>,
+        time: Arc<CrawlTime>,
+    ) -> Self {
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         Sessions {
             time,
+            chain_age_max,
             table: Mutex::new(Table::new(bytes_max)),
         }
+    }
+
+    /// Whether sessions are of no more use once their certificates were seen long ago.
+    pub(super) fn limits_chains(&self) -> bool {
+        self.chain_age_max.is_some()
+    }
+
+    /// A full handshake showed the certificates of a server, of which the first expires then.
+    pub(super) fn note_chain(&self, server: &ServerName<'static>, expires: Option<Wall>) {
+        let now = self.now();
+        let expires = expires.map(|expires| Duration::from_nanos(expires.0));
+        let chain = Chain { seen: now, expires };
+        self.table()
+            .store(server.clone(), now, |kept| kept.chain = Some(chain));
     }
 
     /// Checks one server, and evicts its sessions if they are too old. Called once per turn, so that all are
@@ -75,7 +97,10 @@ impl ClientSessionStore for Sessions {
     }
 
     fn tls12_session(&self, server: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        let table = self.table();
+        let mut table = self.table();
+        if let Some(age_max) = self.chain_age_max {
+            table.drop_stale(server, age_max, self.now());
+        }
         table.get(server)?.tls12.clone()
     }
 
@@ -90,7 +115,11 @@ impl ClientSessionStore for Sessions {
     }
 
     fn take_tls13_ticket(&self, server: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.table().take(server, |kept| kept.tickets.pop_back())
+        let mut table = self.table();
+        if let Some(age_max) = self.chain_age_max {
+            table.drop_stale(server, age_max, self.now());
+        }
+        table.take(server, |kept| kept.tickets.pop_back())
     }
 }
 
@@ -124,10 +153,19 @@ struct Kept<S, T> {
     tls12: Option<S>,
     /// Oldest first.
     tickets: VecDeque<T>,
+    /// The certificates that it showed last.
+    chain: Option<Chain>,
     /// When the last of it was stored, since the epoch.
     stored: Duration,
     /// Its number among the spare ones.
     spare: Option<u64>,
+}
+
+/// When a server showed its certificates, and when the first of them expires, since the epoch.
+#[derive(Clone, Copy)]
+struct Chain {
+    seen: Duration,
+    expires: Option<Duration>,
 }
 
 impl<S, T> Kept<S, T> {
@@ -179,6 +217,7 @@ impl<S, T> Table<S, T> {
                 group: None,
                 tls12: None,
                 tickets: VecDeque::new(),
+                chain: None,
                 stored: now,
                 spare: None,
             })
@@ -212,6 +251,29 @@ impl<S, T> Table<S, T> {
             if is_spare(&self.servers, key, number) {
                 self.evict(key);
             }
+        }
+    }
+
+    /// Drops the sessions of a server whose certificates were seen too long ago, or have expired: a session is resumed
+    /// without them.
+    fn drop_stale(&mut self, server: &ServerName<'_>, age_max: Duration, now: Duration) {
+        let keys: &HashMap<ServerName<'_>, Key, Secret> = &self.keys;
+        let Some(key) = keys.get(server).copied() else {
+            return;
+        };
+        // Servers that were first seen at the same time are not all due at the same time.
+        let spread = age_max / 2;
+        let share = self.keys.hasher().hash_one(server) % 1024;
+        let age_max = spread + spread * (share as u32) / 1023;
+        let kept = self.servers.get_mut(key).expect("each key has its server");
+        let is_fresh = kept.chain.is_some_and(|chain| {
+            let is_valid = chain.expires.is_none_or(|expires| now < expires);
+            is_valid && now.saturating_sub(chain.seen) < age_max
+        });
+        if !is_fresh {
+            self.sessions -= kept.sessions();
+            kept.tls12 = None;
+            kept.tickets.clear();
         }
     }
 

@@ -5,6 +5,7 @@ use rcgen::{CertificateParams, IsCa, KeyPair};
 use super::testing::*;
 use super::*;
 use crate::fetch::failure::{Failure, FailureKind};
+use crate::wire::certificate;
 
 /// Exchanges bytes between the two, `step` at a time towards the client, until neither has output.
 fn shake(session: &mut TlsSession, server: &mut Server, step: usize) -> Result<(), Failure> {
@@ -229,6 +230,69 @@ fn the_second_connection_resumes_the_session() {
             })
             .collect();
         assert_eq!(resumed, [false, true, true]);
+    }
+}
+
+/// The same server with another certificate, which still knows its sessions.
+fn with_certificate_of(server: &Arc<ServerConfig>, other: &Arc<ServerConfig>) -> Arc<ServerConfig> {
+    let mut config = ServerConfig::clone(server);
+    config.cert_resolver = other.cert_resolver.clone();
+    Arc::new(config)
+}
+
+#[test]
+fn a_replaced_certificate_is_seen_once_the_last_chain_is_old() {
+    for version in [&TLS12, &TLS13] {
+        let authority = Authority::new();
+        let mut settings = authority.settings();
+        settings.chain_age_max = Some(Duration::from_secs(300));
+        let config = config(&settings);
+        let server = authority.server("a.test", (2020, 2040), &[version]);
+        let replaced = authority.server("a.test", (2020, 2035), &[version]);
+        let replaced = with_certificate_of(&server, &replaced);
+        let chain_at = |seconds: u64, server: &Arc<ServerConfig>| {
+            config.set_now(Instant::START + Duration::from_secs(seconds));
+            let mut session = TlsSession::new(&config, "a.test").expect("a name");
+            shake(&mut session, &mut Server::new(server), usize::MAX).expect("trusted");
+            let resumed = session.info().expect("the handshake is over").resumed;
+            let chain = session.certificates();
+            let expires = chain.iter().filter_map(certificate::expires).min();
+            (resumed, expires.expect("it has a certificate"))
+        };
+        let first = chain_at(0, &server);
+        let rounds = (1..=20).map(|round| chain_at(round * 15, &replaced));
+        let rounds: Vec<_> = rounds.collect();
+        let old = rounds.iter().take_while(|(_, expires)| *expires == first.1);
+        let old = old.count();
+        assert!(
+            (9..20).contains(&old),
+            "{old} of 20 rounds show the old one"
+        );
+        assert!(rounds[..old].iter().all(|(resumed, _)| *resumed));
+        assert!(!rounds[old].0, "a full handshake shows the new one");
+        assert!(rounds[old + 1].0, "then its sessions are resumed");
+    }
+}
+
+#[test]
+fn no_session_is_resumed_once_its_certificates_have_expired() {
+    const TO_2027: u64 = 41 * 86_400;
+    for version in [&TLS12, &TLS13] {
+        let authority = Authority::new();
+        let mut settings = authority.settings();
+        settings.chain_age_max = Some(Duration::from_secs(3600));
+        let config = config(&settings);
+        let server = authority.server("a.test", (2020, 2027), &[version]);
+        let attempt_at = |seconds: u64| {
+            config.set_now(Instant::START + Duration::from_secs(seconds));
+            let mut session = TlsSession::new(&config, "a.test").expect("a name");
+            shake(&mut session, &mut Server::new(&server), usize::MAX)
+                .map(|()| session.info().expect("the handshake is over").resumed)
+                .map_err(|failure| failure.name)
+        };
+        assert_eq!(attempt_at(TO_2027 - 20), Ok(false));
+        assert_eq!(attempt_at(TO_2027 - 10), Ok(true));
+        assert_eq!(attempt_at(TO_2027 + 10), Err("expired"));
     }
 }
 
