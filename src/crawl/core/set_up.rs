@@ -78,7 +78,8 @@ impl<I: Io> Core<I> {
             resolver.overrides.push(fixed);
         }
         let mut tls = tls_settings(&config, wall)?;
-        if parts.watched_every.is_some() {
+        if let Some(every) = parts.watched_every {
+            resolver.retry_within((every / 2).clamp(NAMES_RETRIED_MIN, NAMES_RETRIED_MAX));
             tls.chain_age_max = Some(CHAIN_AGE_MAX);
         }
         let tls = TlsConfig::new(&tls)?;
@@ -216,6 +217,13 @@ const ACTIVE_MAX: usize = 4096;
 
 /// `FRONTIER_MAX` of a crawl whose requests are all in memory.
 const QUEUED_MAX: usize = 10_000_000;
+
+/// How long a name without addresses is not looked up anew where targets are watched: half the time to the next request,
+/// so that this one looks it up, but not longer than this.
+const NAMES_RETRIED_MAX: Duration = Duration::from_secs(30);
+
+/// And not shorter than this: name servers are not the user's alone.
+const NAMES_RETRIED_MIN: Duration = Duration::from_millis(500);
 
 /// A watched target shows its certificates so often: resumed sessions do not.
 const CHAIN_AGE_MAX: Duration = Duration::from_secs(5 * 60);

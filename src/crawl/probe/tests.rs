@@ -46,6 +46,21 @@ struct Server {
     asked: Vec<(Instant, String)>,
     /// Requests for this path are never answered.
     hangs: Option<&'static str>,
+    /// What it says as a name server, by the time.
+    names: fn(Instant) -> Names,
+}
+
+/// What a name server does with a query.
+#[derive(Clone, Copy, Debug)]
+enum Names {
+    /// Resolves the name to one address, after 40 ms.
+    Address,
+    /// Says that there is no such name.
+    Absent,
+    /// Says that it failed.
+    Fails,
+    /// Does not answer.
+    Nothing,
 }
 
 impl Server {
@@ -59,6 +74,7 @@ impl Server {
             opened: 0,
             asked: Vec::new(),
             hangs: None,
+            names: |_| Names::Address,
         }
     }
 }
@@ -113,12 +129,15 @@ impl World for Server {
         self.lines.remove(&conn);
     }
 
-    /// As a name server: after 40 ms it resolves every name to one address.
+    /// As a name server.
     fn datagram(&mut self, socket: ConnId, _to: SocketAddr, query: &[u8], net: &mut Net) {
         let (name, kind) = forge::question_of(query);
-        let reply = match kind {
-            1 => Forge::reply_to(query).address(&name, 3600, "10.0.0.1"),
-            _ => Forge::reply_to(query).soa("test", 60, 60),
+        let reply = match ((self.names)(net.now()), kind) {
+            (Names::Address, 1) => Forge::reply_to(query).address(&name, 3600, "10.0.0.1"),
+            (Names::Address, _) => Forge::reply_to(query).soa("test", 60, 60),
+            (Names::Absent, _) => Forge::reply_to(query).rcode(3).soa("test", 3600, 3600),
+            (Names::Fails, _) => Forge::reply_to(query).rcode(2),
+            (Names::Nothing, _) => return,
         };
         net.reply(socket, ms(40), &reply.bytes());
     }

@@ -23,6 +23,8 @@ pub(super) struct Cache {
     by_host: HashTable<u32>,
     hasher: Secret,
     entries_max: usize,
+    /// Maximum time before a failing name is retried.
+    backoff_max: Duration,
     /// Memory of the entries, in bytes: an answer may have thousands of addresses.
     bytes: usize,
     hand: usize,
@@ -59,12 +61,13 @@ struct Entry {
 
 impl Cache {
     /// An empty cache.
-    pub(super) fn new(entries_max: usize, secret: &Secret) -> Self {
+    pub(super) fn new(entries_max: usize, backoff_max: Duration, secret: &Secret) -> Self {
         Cache {
             entries: Vec::new(),
             by_host: HashTable::new(),
             hasher: *secret,
             entries_max: entries_max.max(1),
+            backoff_max,
             bytes: 0,
             hand: 0,
             swept: 0,
@@ -107,9 +110,11 @@ impl Cache {
             (Outcome::Failed(fault), Some(known @ Known::Failing { backoff, .. }))
                 if !known.failed_before(self.failures_from) =>
             {
-                Known::failing(*fault, (*backoff * 2).min(BACKOFF_MAX), now)
+                Known::failing(*fault, (*backoff * 2).min(self.backoff_max), now)
             }
-            (Outcome::Failed(fault), _) => Known::failing(*fault, BACKOFF_MIN, now),
+            (Outcome::Failed(fault), _) => {
+                Known::failing(*fault, BACKOFF_MIN.min(self.backoff_max), now)
+            }
         };
         let index = match found {
             Some(index) => {
@@ -302,9 +307,6 @@ impl Known {
 /// shorter time would repeat their answer; RFC 2308 §7 permits up to five minutes.
 pub(super) const BACKOFF_MIN: Duration = Duration::from_secs(30);
 
-/// Maximum time before a failing name is retried: as long as a failing host is held.
-pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
-
 /// Memory of an entry that the cache has room for, in bytes: a name of 30 bytes with two addresses takes
 /// less.
 const ENTRY_BYTES: usize = 192;
@@ -323,6 +325,8 @@ const FAILURE_KEPT: Duration = Duration::from_secs(3600);
 mod tests {
     use super::*;
 
+    const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
+
     fn at(seconds: u64) -> Instant {
         Instant::START + Duration::from_secs(seconds)
     }
@@ -336,7 +340,7 @@ mod tests {
 
     #[test]
     fn expired_entries_are_evicted_though_there_is_room() {
-        let mut cache = Cache::new(1000, &Secret::from_seed(1));
+        let mut cache = Cache::new(1000, BACKOFF_MAX, &Secret::from_seed(1));
         for number in 0..100 {
             let expires = if number % 2 == 0 { 10 } else { 1000 };
             cache.put(&format!("{number}.test"), &absent(expires), at(0));
@@ -355,7 +359,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_valid_until_it_expires() {
-        let mut cache = Cache::new(10, &Secret::from_seed(1));
+        let mut cache = Cache::new(10, BACKOFF_MAX, &Secret::from_seed(1));
         cache.put("a.test", &absent(10), at(0));
         assert!(cache.get("a.test", at(9)).is_some());
         assert!(cache.knows("a.test", at(9)));
@@ -366,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_keeps_used_entries() {
-        let mut cache = Cache::new(100, &Secret::from_seed(1));
+        let mut cache = Cache::new(100, BACKOFF_MAX, &Secret::from_seed(1));
         cache.put("kept.test", &absent(10), at(0));
         for number in 0..1000 {
             cache.put(&format!("{number}.test"), &absent(10), at(0));
@@ -379,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_cache_of_used_entries_still_accepts_new_ones() {
-        let mut cache = Cache::new(200, &Secret::from_seed(1));
+        let mut cache = Cache::new(200, BACKOFF_MAX, &Secret::from_seed(1));
         for number in 0..1000 {
             let host = format!("{number}.test");
             cache.put(&host, &absent(10), at(0));
@@ -396,7 +400,7 @@ mod tests {
                 .collect(),
             expires: at(10),
         };
-        let mut cache = Cache::new(1000, &Secret::from_seed(1));
+        let mut cache = Cache::new(1000, BACKOFF_MAX, &Secret::from_seed(1));
         let name = |number: usize| format!("{number}.{}.test", "x".repeat(20));
         for number in 0..1000 {
             cache.put(&name(number), &found(2), at(0));
@@ -424,7 +428,7 @@ mod tests {
 
     #[test]
     fn an_expired_entry_is_evicted_before_one_that_is_valid() {
-        let mut cache = Cache::new(10, &Secret::from_seed(1));
+        let mut cache = Cache::new(10, BACKOFF_MAX, &Secret::from_seed(1));
         for number in 0..10 {
             let expires = if number == 5 { 10 } else { 1000 };
             cache.put(&format!("{number}.test"), &absent(expires), at(0));
@@ -436,9 +440,20 @@ mod tests {
     }
 
     #[test]
+    fn the_bound_of_the_wait_holds_for_the_first_failure() {
+        let failed = Outcome::Failed(Fault::Timeout);
+        let mut cache = Cache::new(10, Duration::from_secs(2), &Secret::from_seed(1));
+        for round in 0..5 {
+            cache.put("a.test", &failed, at(2 * round));
+            assert!(cache.get("a.test", at(2 * round + 1)).is_some());
+            assert!(cache.get("a.test", at(2 * round + 2)).is_none());
+        }
+    }
+
+    #[test]
     fn retries_of_a_failing_name_back_off_up_to_a_bound() {
         let failed = Outcome::Failed(Fault::Timeout);
-        let mut cache = Cache::new(10, &Secret::from_seed(1));
+        let mut cache = Cache::new(10, BACKOFF_MAX, &Secret::from_seed(1));
         let mut now = at(0);
         for expected in [30, 60, 120, 240, 480, 900, 900] {
             cache.put("a.test", &failed, now);

@@ -213,7 +213,7 @@ impl Resolver {
         let servers = Servers::new(&settings.servers, settings.rotate);
         Resolver {
             fixed,
-            cache: Cache::new(settings.cache_max, secret),
+            cache: Cache::new(settings.cache_max, settings.backoff_max, secret),
             sockets: Sockets::new(servers.len(), settings.ports_max),
             servers,
             lookups: Slab::new(),

@@ -42,6 +42,16 @@ pub struct ResolverSettings {
     pub ttl_max: Duration,
     /// Maximum time that the absence of a name is cached.
     pub negative_ttl_max: Duration,
+    /// Maximum time before a name whose lookup failed is looked up anew: it doubles from 30 s on.
+    pub backoff_max: Duration,
+}
+
+impl ResolverSettings {
+    /// A name without addresses, or whose lookup failed, is looked up anew after so long at most.
+    pub(crate) fn retry_within(&mut self, most: Duration) {
+        self.negative_ttl_max = self.negative_ttl_max.min(most);
+        self.backoff_max = self.backoff_max.min(most);
+    }
 }
 
 impl Default for ResolverSettings {
@@ -72,6 +82,8 @@ impl Default for ResolverSettings {
             ttl_max: Duration::from_secs(24 * 3600),
             // RFC 2308 §5 considers one to three hours sensible.
             negative_ttl_max: Duration::from_secs(3600),
+            // As long as a failing host is held.
+            backoff_max: Duration::from_secs(15 * 60),
         }
     }
 }

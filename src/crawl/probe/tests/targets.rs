@@ -142,3 +142,29 @@ fn targets_are_given_once_and_not_too_often() {
     };
     refused(rarely, &URLS, "10 years");
 }
+
+#[test]
+fn a_target_is_up_in_the_next_round_once_its_name_resolves() {
+    for fails in [Names::Absent, Names::Fails] {
+        let mut server = Server::new(|_, _| Does::Answers(ms(5)));
+        server.names = match fails {
+            Names::Absent => |now| match now < at_ms(60_500) {
+                true => Names::Absent,
+                false => Names::Address,
+            },
+            _ => |now| match now < at_ms(60_500) {
+                true => Names::Fails,
+                false => Names::Address,
+            },
+        };
+        let settings = ProbeSettings {
+            every: Some(Duration::from_secs(2)),
+            ..every_second(80, 1)
+        };
+        let ended = run_with(server, settings, config(), &["http://a.test/"]);
+        let asked = ended.asked();
+        let first = asked[0] / 1000;
+        assert!((62_000..62_100).contains(&first), "{fails:?}: {first}");
+        assert_eq!(asked.len(), 9);
+    }
+}
