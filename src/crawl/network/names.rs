@@ -70,6 +70,14 @@ impl Names {
         self.resolver.is_fixed(host, port)
     }
 
+    /// Checks a host whose addresses are known without a name server; the error is the failure of its attempts.
+    pub fn check_fixed(&self, host: &str, port: u16) -> Result<(), Failure> {
+        match self.resolver.fixed_answer(host, port) {
+            Some(answer) => self.allowed_of(&answer).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Forgets failed lookups: the name servers work again.
     pub fn forget_failures(&mut self, now: Instant) {
         self.resolver.forget_failures(now);

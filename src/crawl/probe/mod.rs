@@ -59,8 +59,8 @@ pub struct ProbeSettings {
     pub new_connections: bool,
     /// Request each target once in this time, in place of `rate` and `arrivals`: the phases of the targets are
     /// spread evenly, and each keeps its own. A request that is due while the one before to the same target is
-    /// open is not sent ([`ProbeReport::skipped`]). The last result of each is kept for `/probe` of
-    /// [`Probe::serve`].
+    /// open is not sent ([`ProbeReport::skipped`]). The last result of each is kept for `/probe` of [`Probe::serve`]. A target
+    /// whose address is not allowed is down, and the probe goes on.
     pub every: Option<Duration>,
 }
 
@@ -190,6 +190,10 @@ impl<I: Io> Probe<I> {
         if settings.every.is_some() {
             check_distinct(load.targets())?;
             load.watch();
+            // One of them may have such an address now and then; all of them have it by mistake.
+            let hosts = load.targets().iter().map(|target| &target.url);
+            core.check_any_allowed(hosts)
+                .map_err(|(url, why)| refused(url.as_str(), why))?;
         }
         for target in load.targets() {
             // A request that cannot be encoded is an error of the caller, reported now instead of as pages.
@@ -203,7 +207,7 @@ impl<I: Io> Probe<I> {
 
     /// Runs to the end and returns the reason: `finished`, `shutdown` (it was stopped), `overdue`
     /// (requests still open `STOP_GRACE` after the last was due were abandoned), `blocked_address`
-    /// (a target's address is not allowed) or `sink_failed`.
+    /// (a target's address is not allowed; not with [`ProbeSettings::every`]) or `sink_failed`.
     pub fn run(&mut self) -> FinishReason {
         self.crawler.run()
     }

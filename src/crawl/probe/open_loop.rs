@@ -219,11 +219,12 @@ impl OpenLoop {
         }
         self.open.remove(key);
         self.ended += 1;
-        if let Some(watch) = &mut self.watch {
-            watch.end(target, page);
-        }
         let failure = page.failure.as_ref().map(|failure| failure.kind);
-        self.is_refused |= failure == Some(FailureKind::BlockedAddress);
+        match &mut self.watch {
+            Some(watch) => watch.end(target, page),
+            // Of targets that are watched one may have such an address now and then: it is down.
+            None => self.is_refused |= failure == Some(FailureKind::BlockedAddress),
+        }
         if arrival.measured {
             let begun = page.timings.dns.unwrap_or(page.timings.started);
             // A request without a local socket or port was never started.

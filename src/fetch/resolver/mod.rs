@@ -316,6 +316,11 @@ impl Resolver {
         self.fixed.get(&plain_host(host), port).is_some()
     }
 
+    /// What answers for a host without a name server: an override, the hosts file, or the host itself if it is an address.
+    pub fn fixed_answer(&self, host: &str, port: u16) -> Option<Answer> {
+        self.fixed.get(&plain_host(host), port)?.ok()
+    }
+
     /// Forgets all failed lookups, because the name servers did not work and now do.
     pub fn forget_failures(&mut self, now: Instant) {
         self.cache.forget_failures(now);

@@ -144,6 +144,28 @@ fn targets_are_given_once_and_not_too_often() {
 }
 
 #[test]
+fn a_target_whose_address_is_not_allowed_is_down_and_the_others_go_on() {
+    let urls = [URLS[0], "http://192.168.0.9/x", URLS[1]];
+    let server = Server::new(|_, _| Does::Answers(ms(5)));
+    let ended = run_with(server, every_second(5, 3), config(), &urls);
+    assert_eq!(ended.reason, FinishReason::Finished);
+    assert_eq!((ended.report.replies, ended.report.errors()), (10, 5));
+    let kind = ended.report.by_error.keys().next();
+    assert_eq!(kind.map(String::as_str), Some("blocked_address.not_global"));
+}
+
+#[test]
+fn a_probe_is_refused_if_the_address_of_no_target_is_allowed() {
+    let io = Sim::new(1, Box::new(Shared::new(Server::new(|_, _| Does::Nothing))));
+    let targets = ["http://192.168.0.9/x", "http://localhost/"].map(Request::get);
+    let names = resolver::ResolverSettings::default();
+    let settings = every_second(1, 2);
+    let made = Probe::on(io, names, config(), settings, &targets, |_: Page| {});
+    let error = made.expect_err("none can be requested").to_string();
+    assert!(error.contains("--allow-net 192.168.0.9"), "{error}");
+}
+
+#[test]
 fn a_target_is_up_in_the_next_round_once_its_name_resolves() {
     for fails in [Names::Absent, Names::Fails] {
         let mut server = Server::new(|_, _| Does::Answers(ms(5)));
