@@ -2,6 +2,7 @@
 //! so that the life of a URL tests a rule instead of the kind of workload.
 
 use crate::admin::format::MetricsFormat;
+use crate::base::ids::LaneId;
 use crate::base::time::Instant;
 use crate::crawl::finish::FinishReason;
 use crate::crawl::probe::open_loop::OpenLoop;
@@ -107,6 +108,24 @@ impl Workload {
     pub fn target_metrics(&self, url: &str, format: MetricsFormat) -> Result<String, NoMetrics> {
         let watch = self.open_loop().and_then(OpenLoop::watched);
         watch.ok_or(NoMetrics::Unwatched)?.metrics(url, format)
+    }
+
+    /// A request of a probe waits in this lane.
+    pub fn note_lane(&mut self, number: u64, tag: u64, lane: LaneId) {
+        if let Some(requests) = self.open_loop_mut() {
+            requests.note_lane(number, tag, lane);
+        }
+    }
+
+    /// A request to a watched target whose time is over, wherever it waits: its lane and number.
+    pub fn poll_overdue(&mut self, now: Instant) -> Option<(LaneId, u64)> {
+        self.open_loop_mut()?.poll_overdue(now)
+    }
+
+    /// When the time of a request began, if not with its release: a request to a watched target has the time from
+    /// its due time on, so that it ends before the next one.
+    pub fn due_of(&self, tag: u64) -> Option<Instant> {
+        self.open_loop()?.due_of(tag)
     }
 
     /// When the next request is due by the clock, or the last ones are abandoned.

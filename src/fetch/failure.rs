@@ -154,7 +154,8 @@ pub enum FailureKind {
     /// `connect`, `tls`, `first_byte`, `idle`, `rate` (`DOWNLOAD_MIN_RATE`); `total`: the whole
     /// fetch, by `DOWNLOAD_TIMEOUT` or the request's own timeout, after a connection was
     /// established, or before that if the request's own timeout is shorter than a connection needs;
-    /// `proxy`: its tunnel.
+    /// `proxy`: its tunnel; `dns`: the same as `total`, of a request to a watched target of a probe
+    /// that waited for a name server.
     Timeout,
     /// The connection was reset.
     ///
@@ -312,6 +313,7 @@ impl FailureKind {
                 "idle",
                 "rate",
                 "total",
+                "dns",
             ],
             FailureKind::Reset => &[
                 "reset",

@@ -517,6 +517,13 @@ impl Frontier {
         self.has_queued(lane).then(|| self.take(lane))
     }
 
+    /// The same if this is the number of the first request.
+    pub fn take_front_if(&mut self, lane: LaneId, number: u64) -> Option<Job> {
+        let front = self.lanes[lane.0 as usize].queue.peek();
+        let is_it = front.is_some_and(|front| front.id() == number);
+        is_it.then(|| self.take(lane))
+    }
+
     /// Reads the memory that the next requests of these lanes need, one level of indirection for all
     /// lanes before the next level: reads of one level do not depend on each other, so their cache
     /// misses overlap. The returned sum has no meaning.

@@ -55,6 +55,7 @@ impl<I: Io> Core<I> {
             }
         };
         let timeout = job.timeout();
+        let due = self.workload.due_of(job.tag());
         let key = self.flights.insert(Flight {
             lane,
             ticket,
@@ -77,7 +78,7 @@ impl<I: Io> Core<I> {
                     addresses: found.addresses,
                     port: found.port,
                     origin,
-                    released: self.now,
+                    released: due.unwrap_or(self.now),
                     timeout,
                 };
                 self.network.connect(key, target);

@@ -10,6 +10,7 @@ use crate::crawl::journal::state::ALL_SEEDS;
 use crate::crawl::work::admission::{AdmitError, job_of};
 use crate::crawl::work::offers::OfferOrigin;
 use crate::crawl::workload::Arrival;
+use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::frontier::offers::Admission;
 use crate::frontier::request::Request;
@@ -180,6 +181,7 @@ impl<I: Io> Core<I> {
         }
         // A turn may be long, and they are due whatever it has to do.
         self.now = self.network.clock();
+        self.end_overdue();
         for _ in 0..ARRIVALS_PER_TURN {
             let waiting = self.frontier.queued();
             match self.workload.take_arrival(waiting, self.now) {
@@ -187,11 +189,33 @@ impl<I: Io> Core<I> {
                 Arrival::Dropped => {}
                 Arrival::Request(mut job) => {
                     job.id = self.frontier.number();
-                    self.queue(*job, &Scopes::new());
+                    let (number, tag) = (job.id, job.tag());
+                    if let Some(lane) = self.queue(*job, &Scopes::new()) {
+                        self.workload.note_lane(number, tag, lane);
+                    }
                 }
             }
         }
         self.wakeups.turn_again();
+    }
+
+    /// Ends the requests to watched targets whose time is over before they have a connection: otherwise the next
+    /// one would be skipped, and the last result be an old one. Exchanges have deadlines of their own.
+    fn end_overdue(&mut self) {
+        while let Some((lane, number)) = self.workload.poll_overdue(self.now) {
+            let Some(job) = self.frontier.take_front_if(lane, number) else {
+                continue;
+            };
+            let waits_for_name = self.network.names().lookups().waits_since(lane).is_some();
+            let failure = match waits_for_name {
+                true => {
+                    self.network.end_lookup(lane, None, self.now);
+                    Failure::new(FailureKind::Timeout, "dns", "no answer from a name server")
+                }
+                false => Failure::new(FailureKind::Timeout, "total", "it got no connection"),
+            };
+            self.end_unconnected(&job, lane, failure);
+        }
     }
 
     /// Measures memory in a tick: each time if seeds wait for memory or more of them may come, otherwise

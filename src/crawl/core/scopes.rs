@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::base::ids::{ScopeId, ScopeSet};
+use crate::base::ids::{LaneId, ScopeId, ScopeSet};
 use crate::base::scopes::Scopes;
 use crate::crawl::core::Core;
 use crate::fetch::failure::{Failure, FailureKind};
@@ -11,11 +11,11 @@ use crate::frontier::job::Job;
 use crate::io::Io;
 
 impl<I: Io> Core<I> {
-    /// Queues a request under its scopes.
-    pub fn queue(&mut self, mut job: Job, scopes: &Scopes) {
+    /// Queues a request under its scopes; returns its lane, unless it has ended.
+    pub fn queue(&mut self, mut job: Job, scopes: &Scopes) -> Option<LaneId> {
         self.work.check_scopes(&job, scopes);
         if self.end_if_cancelled(&job, scopes) {
-            return;
+            return None;
         }
         let mut costs = Costs::new();
         let mut share = 0.0_f32;
@@ -31,7 +31,8 @@ impl<I: Io> Core<I> {
             let cost = entry.cost.unwrap_or(1.0);
             share = share.max(self.throttle.share(id, cost));
             if self.throttle.never_fits(id, cost, self.now) {
-                return self.end_oversize(&job, &entry.name, cost, scopes);
+                self.end_oversize(&job, &entry.name, cost, scopes);
+                return None;
             }
         }
         job.share = share;
@@ -60,6 +61,7 @@ impl<I: Io> Core<I> {
         self.steering.searches().note_queued(&job.url);
         self.frontier.push(lane, job);
         self.update_lanes();
+        Some(lane)
     }
 
     /// Ends a request unsent because its cost exceeds a quota.

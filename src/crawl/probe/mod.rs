@@ -166,7 +166,7 @@ impl<I: Io> Probe<I> {
             .iter()
             .map(|request| target(request, &config))
             .collect::<Result<Vec<_>, _>>()?;
-        let grace = config.stop_grace;
+        let (grace, timeout) = (config.stop_grace, config.fetch.download_timeout);
         let seed = config.random_seed;
         warn_settings_without_effect(&config);
         disable_crawl_policies(&mut config, &settings);
@@ -189,7 +189,7 @@ impl<I: Io> Probe<I> {
         let mut load = OpenLoop::new(schedule, targets, settings.new_connections, grace, report);
         if settings.every.is_some() {
             check_distinct(load.targets())?;
-            load.watch();
+            load.watch(timeout);
             // One of them may have such an address now and then; all of them have it by mistake.
             let hosts = load.targets().iter().map(|target| &target.url);
             core.check_any_allowed(hosts)

@@ -1,7 +1,9 @@
 //! The open loop: creates requests at their due times, and measures their latency from due.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::base::ids::LaneId;
 use crate::base::slab::Slab;
 use crate::base::time::{Instant, Wall};
 use crate::crawl::finish::FinishReason;
@@ -27,7 +29,7 @@ pub(in crate::crawl) struct OpenLoop {
     next_target: usize,
     new_connections: bool,
     /// The last result of each target, where that is kept. A target has one open request then.
-    watch: Option<Watch>,
+    watch: Option<Watched>,
     /// Requests that were taken and have not ended.
     open: Slab<Open>,
     /// Whether the schedule has started.
@@ -56,6 +58,17 @@ pub(super) struct Target {
 struct Open {
     arrival: Arrival,
     target: usize,
+    /// Where it was queued, and its number.
+    queued: Option<(LaneId, u64)>,
+}
+
+/// Targets that are watched.
+struct Watched {
+    watch: Watch,
+    /// How long a request may take from its due time on.
+    timeout: Duration,
+    /// When the time of each open request is over, and its slot.
+    deadlines: BTreeSet<(Instant, u32)>,
 }
 
 /// Maximum waiting requests; further ones are dropped. With so many the server or this machine
@@ -89,15 +102,20 @@ impl OpenLoop {
         }
     }
 
-    /// Keeps the last result of each target.
-    pub(super) fn watch(&mut self) {
+    /// Keeps the last result of each target, A request ends when `timeout` is over, unless it has
+    /// its own, whatever it waits for.
+    pub(super) fn watch(&mut self, timeout: Duration) {
         let urls = self.targets.iter().map(|target| target.url.as_str());
-        self.watch = Some(Watch::new(urls));
+        self.watch = Some(Watched {
+            watch: Watch::new(urls),
+            timeout,
+            deadlines: BTreeSet::new(),
+        });
     }
 
     /// The last result of each target, where that is kept.
     pub(in crate::crawl) fn watched(&self) -> Option<&Watch> {
-        self.watch.as_ref()
+        self.watch.as_ref().map(|watched| &watched.watch)
     }
 
     /// The next deadline: the next due time, or when open requests are abandoned.
@@ -106,11 +124,46 @@ impl OpenLoop {
             // Arrivals that are never taken would stay due, and the loop would never sleep.
             return None;
         }
-        match self.schedule.next() {
+        let next = match self.schedule.next() {
             Some(arrival) => Some(arrival.due),
             None if self.open.is_empty() => None,
             None => Some(self.until()),
+        };
+        let watched = self.watch.as_ref();
+        let overdue = watched.and_then(|watched| watched.deadlines.first());
+        next.into_iter().chain(overdue.map(|(at, _)| *at)).min()
+    }
+
+    /// Records where a request waits, and its number.
+    pub fn note_lane(&mut self, number: u64, tag: u64, lane: LaneId) {
+        if let Some(open) = self.open_of(tag) {
+            open.queued = Some((lane, number));
         }
+    }
+
+    /// A request whose time is over, once: its lane and number.
+    pub fn poll_overdue(&mut self, now: Instant) -> Option<(LaneId, u64)> {
+        loop {
+            let deadlines = &mut self.watch.as_mut()?.deadlines;
+            let slot = deadlines.first().filter(|(at, _)| *at <= now)?.1;
+            deadlines.pop_first();
+            if let Some(queued) = self.open_of(slot.into()).and_then(|open| open.queued) {
+                return Some(queued);
+            }
+        }
+    }
+
+    /// When an open request to a watched target was due.
+    pub fn due_of(&self, tag: u64) -> Option<Instant> {
+        self.watch.as_ref()?;
+        let key = self.open.key_of(u32::try_from(tag).ok()?)?;
+        self.open.get(key).map(|open| open.arrival.due)
+    }
+
+    /// The open request with this tag.
+    fn open_of(&mut self, tag: u64) -> Option<&mut Open> {
+        let key = self.open.key_of(u32::try_from(tag).ok()?)?;
+        self.open.get_mut(key)
     }
 
     /// When open requests are abandoned.
@@ -158,7 +211,8 @@ impl OpenLoop {
         let arrival = self.schedule.take(now)?;
         let target = self.next_target;
         self.next_target = (target + 1) % self.targets.len();
-        if self.watch.as_mut().is_some_and(|watch| watch.skips(target)) {
+        let skips = |watched: &mut Watched| watched.watch.skips(target);
+        if self.watch.as_mut().is_some_and(skips) {
             self.report.skipped += u64::from(arrival.measured);
             return Some(None);
         }
@@ -170,10 +224,17 @@ impl OpenLoop {
             self.report.dropped += u64::from(arrival.measured);
             return Some(None);
         }
-        if let Some(watch) = &mut self.watch {
-            watch.begin(target);
+        let key = self.open.insert(Open {
+            arrival,
+            target,
+            queued: None,
+        });
+        if let Some(watched) = &mut self.watch {
+            watched.watch.begin(target);
+            let own = self.targets[target].request.timeout;
+            let timeout = own.unwrap_or(watched.timeout);
+            watched.deadlines.insert((arrival.due + timeout, key.slot));
         }
-        let key = self.open.insert(Open { arrival, target });
         Some(Some(self.job_of(&self.targets[target], key.slot)))
     }
 
@@ -208,7 +269,9 @@ impl OpenLoop {
             .open
             .key_of(slot)
             .expect("an attempt ends while its request is open");
-        let Open { arrival, target } = *self.open.get(key).expect("its key was just found");
+        let Open {
+            arrival, target, ..
+        } = *self.open.get(key).expect("its key was just found");
         page.tag = self.targets[target].request.tag;
         // The placeholder for "no scope" is internal.
         page.scopes.clear();
@@ -221,7 +284,12 @@ impl OpenLoop {
         self.ended += 1;
         let failure = page.failure.as_ref().map(|failure| failure.kind);
         match &mut self.watch {
-            Some(watch) => watch.end(target, page),
+            Some(watched) => {
+                watched.watch.end(target, page);
+                let own = self.targets[target].request.timeout;
+                let timeout = own.unwrap_or(watched.timeout);
+                watched.deadlines.remove(&(arrival.due + timeout, slot));
+            }
             // Of targets that are watched one may have such an address now and then: it is down.
             None => self.is_refused |= failure == Some(FailureKind::BlockedAddress),
         }

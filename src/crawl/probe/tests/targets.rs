@@ -190,3 +190,45 @@ fn a_target_is_up_in_the_next_round_once_its_name_resolves() {
         assert_eq!(asked.len(), 9);
     }
 }
+
+#[test]
+fn a_request_that_waits_for_a_name_ends_when_its_time_is_over() {
+    let mut config = config();
+    config.fetch.download_timeout = ms(900);
+    let mut server = Server::new(|_, _| Does::Answers(ms(5)));
+    server.names = |_| Names::Nothing;
+    let urls = ["http://a.test/", "http://b.test/", URLS[0]];
+    let ended = run_with(server, every_second(10, 3), config, &urls);
+    let report = &ended.report;
+    assert_eq!((report.skipped, report.replies), (0, 10));
+    let failed: u64 = report.by_error.values().sum();
+    assert_eq!(failed, 20);
+    assert!(report.by_error["timeout.dns"] > 0, "{:?}", report.by_error);
+    for page in ended.pages.iter().filter(|page| page.failure.is_some()) {
+        let due = page.timings.due.expect("it was due");
+        let took = page.ended.saturating_since(due);
+        assert!(took <= ms(910), "{took:?}: {:?}", page.failure);
+    }
+}
+
+#[test]
+fn the_time_of_a_request_includes_its_lookup() {
+    let mut config = config();
+    config.fetch.download_timeout = ms(900);
+    let mut server = Server::new(|_, _| Does::Nothing);
+    // The answer to a second try.
+    server.names = |now| match now < at_ms(500) {
+        true => Names::Nothing,
+        false => Names::Address,
+    };
+    server.accepts = Accepts::Silence;
+    let settings = every_second(8, 1);
+    let names = ["http://a.test/"];
+    let ended = run_with(server, settings, config, &names);
+    for page in &ended.pages {
+        let due = page.timings.due.expect("it was due");
+        let took = page.ended.saturating_since(due);
+        assert!(took <= ms(910), "{took:?}: {:?}", page.failure);
+    }
+    assert_eq!(ended.report.skipped, 0);
+}
