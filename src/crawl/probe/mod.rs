@@ -59,8 +59,8 @@ pub struct ProbeSettings {
     pub new_connections: bool,
     /// Request each target once in this time, in place of `rate` and `arrivals`: the phases of the targets are
     /// spread evenly, and each keeps its own. A request that is due while the one before to the same target is
-    /// open is not sent ([`ProbeReport::skipped`]). The last result of each is kept for `/probe` of [`Probe::serve`]. A target
-    /// whose address is not allowed is down, and the probe goes on.
+    /// open is not sent ([`ProbeReport::skipped`]), nor is one that is overdue by as much. The last result of each is
+    /// kept for `/probe` of [`Probe::serve`]. A target whose address is not allowed is down, and the probe goes on.
     pub every: Option<Duration>,
 }
 
@@ -187,9 +187,9 @@ impl<I: Io> Probe<I> {
         let mut report = ProbeReport::new(pace, settings.length, seed, core.in_flight_max());
         report.io = core.io().kind();
         let mut load = OpenLoop::new(schedule, targets, settings.new_connections, grace, report);
-        if settings.every.is_some() {
+        if let Some(every) = settings.every {
             check_distinct(load.targets())?;
-            load.watch(timeout);
+            load.watch(every, timeout);
             // One of them may have such an address now and then; all of them have it by mistake.
             let hosts = load.targets().iter().map(|target| &target.url);
             core.check_any_allowed(hosts)

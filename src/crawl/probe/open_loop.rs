@@ -65,6 +65,8 @@ struct Open {
 /// Targets that are watched.
 struct Watched {
     watch: Watch,
+    /// The time between two requests to the same target.
+    every: Duration,
     /// How long a request may take from its due time on.
     timeout: Duration,
     /// When the time of each open request is over, and its slot.
@@ -102,12 +104,13 @@ impl OpenLoop {
         }
     }
 
-    /// Keeps the last result of each target, A request ends when `timeout` is over, unless it has
-    /// its own, whatever it waits for.
-    pub(super) fn watch(&mut self, timeout: Duration) {
+    /// Keeps the last result of each target, which is requested once in `every`. A request ends when `timeout` is
+    /// over, unless it has its own, whatever it waits for.
+    pub(super) fn watch(&mut self, every: Duration, timeout: Duration) {
         let urls = self.targets.iter().map(|target| target.url.as_str());
         self.watch = Some(Watched {
             watch: Watch::new(urls),
+            every,
             timeout,
             deadlines: BTreeSet::new(),
         });
@@ -211,7 +214,11 @@ impl OpenLoop {
         let arrival = self.schedule.take(now)?;
         let target = self.next_target;
         self.next_target = (target + 1) % self.targets.len();
-        let skips = |watched: &mut Watched| watched.watch.skips(target);
+        // After a stall those of many rounds are due at once: of each target the last is sent.
+        let skips = |watched: &mut Watched| {
+            let is_stale = now.saturating_since(arrival.due) >= watched.every;
+            watched.watch.skips(target, is_stale)
+        };
         if self.watch.as_mut().is_some_and(skips) {
             self.report.skipped += u64::from(arrival.measured);
             return Some(None);
@@ -222,6 +229,9 @@ impl OpenLoop {
         }
         if waiting >= WAITING_MAX {
             self.report.dropped += u64::from(arrival.measured);
+            if let Some(watched) = &mut self.watch {
+                watched.watch.drops();
+            }
             return Some(None);
         }
         let key = self.open.insert(Open {
@@ -415,6 +425,41 @@ mod tests {
         assert_eq!(load.so_far().begun_in_time, 1);
         assert_eq!(load.so_far().errors(), 2);
     }
+    #[test]
+    fn after_a_stall_each_target_is_requested_once() {
+        let every = Duration::from_secs(2);
+        let target = |path: &str| {
+            let request = Request::get(format!("http://a.test/{path}"));
+            let url = CrawlUrl::parse(&request.url).expect("a URL");
+            Target { url, request }
+        };
+        let mut load = load(Arrivals::Constant, 1000);
+        load.targets = vec![target("a"), target("b")];
+        load.watch(every, every);
+        let at = |second| Instant::START + Duration::from_secs(second);
+        for second in [0, 1] {
+            let job = load.take(0, at(second)).flatten().expect("one is due");
+            let mut page = samples::page(0);
+            page.tag = job.tag();
+            load.end(&mut page);
+        }
+        // Forty rounds later.
+        let mut taken = Vec::new();
+        while let Some(job) = load.take(0, at(81)) {
+            let Some(job) = job else {
+                continue;
+            };
+            taken.push(job.url.as_str().to_owned());
+            let mut page = samples::page(0);
+            page.tag = job.tag();
+            load.end(&mut page);
+        }
+        assert_eq!(taken, ["http://a.test/a", "http://a.test/b"]);
+        let counts = load.watched().expect("they are watched").counts();
+        assert_eq!(counts.skipped, 78);
+        assert_eq!(load.so_far().skipped, 78);
+    }
+
     #[test]
     fn the_end_of_random_arrivals_is_determined_while_due_requests_wait() {
         let mut load = load(Arrivals::Poisson, 100);

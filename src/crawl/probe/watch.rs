@@ -34,8 +34,11 @@ pub struct WatchCounts {
     pub succeeded: u64,
     /// Requests that failed, or whose reply had another status.
     pub failed: u64,
-    /// Requests that were due while the one before to the same target was open, and were not sent.
+    /// Requests that were due while the one before to the same target was open, or were overdue by a whole round, and
+    /// were not sent.
     pub skipped: u64,
+    /// Requests that were not sent because too many others waited.
+    pub dropped: u64,
 }
 
 #[derive(Debug, Default)]
@@ -87,11 +90,17 @@ impl Watch {
         }
     }
 
-    /// A request to a target is due. Returns true, and counts that, if the one before is open still.
-    pub fn skips(&mut self, target: usize) -> bool {
-        let skips = self.targets[target].is_open;
+    /// A request to a target is due. Returns true, and counts that, if the one before is open still, or if this one
+    /// is stale: the next one is due, too.
+    pub fn skips(&mut self, target: usize, is_stale: bool) -> bool {
+        let skips = self.targets[target].is_open || is_stale;
         self.counts.skipped += u64::from(skips);
         skips
+    }
+
+    /// A request is dropped.
+    pub fn drops(&mut self) {
+        self.counts.dropped += 1;
     }
 
     /// A request to a target begins.
@@ -242,6 +251,7 @@ impl WatchCounts {
             ("success", self.succeeded),
             ("failure", self.failed),
             ("skipped", self.skipped),
+            ("dropped", self.dropped),
         ];
         for (result, count) in all {
             results.add(&[result], count);
@@ -268,7 +278,7 @@ families! { COUNT_FAMILIES, "What is written of all targets.":
     TARGETS: Gauge "argiope_probe_targets" ["state"],
         "Targets by their last result; pending: without one.";
     RESULTS: Counter "argiope_probes" ["result"],
-        "Requests by what became of them; skipped: not sent, as the one before to the same target was open.";
+        "Requests by what became of them; skipped: not sent, as the one before to the same target was open or the next one due; dropped: too many waited.";
 }
 
 families! { TARGET_FAMILIES, "What is written of one target, in this order.":

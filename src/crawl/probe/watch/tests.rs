@@ -81,13 +81,13 @@ fn a_status_that_is_not_2xx_is_no_success() {
 #[test]
 fn a_target_with_an_open_request_is_skipped() {
     let mut watch = watch();
-    assert!(!watch.skips(0));
+    assert!(!watch.skips(0, false));
     watch.begin(0);
-    assert!(watch.skips(0), "its request is open");
-    assert!(!watch.skips(1), "the other is free");
+    assert!(watch.skips(0, false), "its request is open");
+    assert!(!watch.skips(1, false), "the other is free");
     watch.begin(1);
     watch.end(0, &failed());
-    assert!(!watch.skips(0), "it has ended");
+    assert!(!watch.skips(0, false), "it has ended");
     watch.end(1, &samples::page(8));
     let expected = WatchCounts {
         targets: 2,
@@ -96,6 +96,7 @@ fn a_target_with_an_open_request_is_skipped() {
         succeeded: 1,
         failed: 1,
         skipped: 1,
+        dropped: 0,
     };
     assert_eq!(watch.counts(), expected);
     watch.end(1, &failed());
