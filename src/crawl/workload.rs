@@ -110,6 +110,12 @@ impl Workload {
         watch.ok_or(NoMetrics::Unwatched)?.metrics(url, format)
     }
 
+    /// Whether of bodies the length alone is wanted: those of targets that are watched.
+    pub fn counts_bodies(&self) -> bool {
+        self.open_loop()
+            .is_some_and(|requests| requests.watched().is_some())
+    }
+
     /// A request of a probe waits in this lane.
     pub fn note_lane(&mut self, number: u64, tag: u64, lane: LaneId) {
         if let Some(requests) = self.open_loop_mut() {

@@ -115,8 +115,7 @@ impl Body {
     /// Sets how the body is wanted, before any of it was received.
     pub(super) fn set_body_mode(&mut self, body_mode: BodyMode) {
         if body_mode != BodyMode::Keep {
-            self.held_max = 0;
-            self.defers = false;
+            self.hold_nothing();
         }
         match body_mode {
             BodyMode::Keep | BodyMode::Cancel => {}
@@ -124,6 +123,12 @@ impl Body {
             BodyMode::Take => self.budget.bytes_max = u64::MAX,
             BodyMode::Skip => self.state = State::Skipped,
         }
+    }
+
+    /// Each piece is decoded when it arrives.
+    pub(super) fn hold_nothing(&mut self) {
+        self.held_max = 0;
+        self.defers = false;
     }
 
     /// Returns whether the body may be larger after decoding.

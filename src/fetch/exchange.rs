@@ -317,6 +317,16 @@ impl Exchange {
         }
     }
 
+    /// The body is read in pieces, as with [`BodyMode::Take`], and up to the usual limit: its length alone is wanted.
+    /// Called right after the head.
+    pub fn count_body(&mut self) {
+        self.body_mode = BodyMode::Take;
+        self.keep_wire = false;
+        if let State::ReadingBody(body) = &mut self.state {
+            body.hold_nothing();
+        }
+    }
+
     /// The first bytes of the body are wanted, whatever its mode. Called right after the head.
     pub fn want_start(&mut self, bytes: usize) {
         self.start = Some(Box::new(Start::new(bytes)));

@@ -144,7 +144,7 @@ impl<I: Io> Core<I> {
         let length = self.network.length_of(chunk);
         let mut steps = Bound::new("read a chunk", steps_max(length));
         while steps.step() {
-            let give = piece_sink(self.output.sink(), &self.flights);
+            let give = piece_sink(self.output.sink(), &self.flights, &self.workload);
             let network = &mut self.network;
             let Some(read) = network.read(key, chunk, &mut used, stamp, give, self.now) else {
                 return;

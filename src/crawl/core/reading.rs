@@ -7,6 +7,7 @@ use crate::crawl::flights::Flights;
 use crate::crawl::network::Resumed;
 use crate::crawl::network::pieces::{Read, steps_max};
 use crate::crawl::network::socket::End;
+use crate::crawl::workload::Workload;
 use crate::fetch::body::BodyMode;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::request::PageKind;
@@ -23,6 +24,9 @@ impl<I: Io> Core<I> {
         let Some(flight) = self.flights.get(key) else {
             return;
         };
+        if self.workload.counts_bodies() {
+            return self.network.count_body(socket);
+        }
         if flight.job.kind != PageKind::Page || !self.workload.rules().streams_bodies {
             return;
         }
@@ -114,7 +118,7 @@ impl<I: Io> Core<I> {
         let mut used = 0;
         let mut steps = Bound::new("resume a body", steps_max(unread.bytes.len()));
         while steps.step() {
-            let give = piece_sink(self.output.sink(), &self.flights);
+            let give = piece_sink(self.output.sink(), &self.flights, &self.workload);
             let network = &mut self.network;
             let Some(read) = network.read_unread(key, &mut unread, &mut used, stamp, give) else {
                 return;
@@ -144,12 +148,17 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// Passes pieces of the body of an attempt to the sink.
+/// Passes pieces of the body of an attempt to the sink, unless only their length is wanted.
 pub fn piece_sink<'a>(
     sink: &'a mut dyn DiskSink,
     flights: &'a Flights,
-) -> impl FnOnce(Key, &[u8]) -> Flow {
+    workload: &Workload,
+) -> impl FnOnce(Key, &[u8]) -> Flow + use<'a> {
+    let is_wanted = workload.rules().streams_bodies;
     move |key, piece| {
+        if !is_wanted {
+            return Flow::Ready;
+        }
         let flight = flights.get(key).expect("a reply has its attempt");
         sink.on_body(flight.job.id, piece)
     }

@@ -107,6 +107,12 @@ impl<I: Io> Network<I> {
         exchange.set_body_mode(mode);
     }
 
+    /// Of the body whose head arrived on a connection the length alone is wanted.
+    pub fn count_body(&mut self, key: Key) {
+        let exchange = self.http_mut(key).connection.exchange_mut();
+        exchange.expect("a head has its exchange").count_body();
+    }
+
     /// The first bytes of the body whose head arrived on a connection are wanted, whatever its mode.
     pub fn want_body_start(&mut self, key: Key, bytes: usize) {
         let exchange = self.http_mut(key).connection.exchange_mut();

@@ -232,3 +232,15 @@ fn the_time_of_a_request_includes_its_lookup() {
     }
     assert_eq!(ended.report.skipped, 0);
 }
+
+#[test]
+fn bodies_of_watched_targets_are_counted_and_not_kept() {
+    let server = Server::new(|_, _| Does::Answers(ms(5)));
+    let ended = run_with(server, every_second(2, 1), config(), &URLS[..1]);
+    for page in &ended.pages {
+        assert_eq!((page.body.len(), page.bytes_taken), (0, 2));
+    }
+    let server = Server::new(|_, _| Does::Answers(ms(5)));
+    let kept = run_with(server, settings(1.0, 2), config(), &URLS[..1]);
+    assert_eq!(kept.pages[0].body.len(), 2);
+}
