@@ -25,6 +25,7 @@ pub struct Probe {
         conflicts_with_all = ["rate", "arrivals", "requests", "warmup", "stall"])]
     every: Option<Duration>,
     /// Keep connections open between the requests to a target, in place of a new one for each
+    /// (KEEPALIVE_TIMEOUT is by default --every and DOWNLOAD_TIMEOUT together)
     #[arg(long, requires = "every", conflicts_with = "new_connections", help_heading = TARGETS)]
     keep_connections: bool,
     /// Serve /metrics, and /probe?target=URL with the last result of a target, at this address; other than

@@ -449,6 +449,12 @@ fn disable_crawl_policies(config: &mut Config, settings: &ProbeSettings) {
         ..throttle::settings::ThrottleSettings::default()
     };
     config.fetch.keepalive_max = settings.connections_max;
+    if let Some(every) = settings.every
+        && *config.source("KEEPALIVE_TIMEOUT") == SettingSource::Default
+    {
+        // A connection is kept until the next request to its target, also where that is due late in its time.
+        config.fetch.keepalive_timeout = every + config.fetch.download_timeout;
+    }
     config.max_time = None;
     config.outage_breaker = false;
     let frontier = &mut config.frontier;

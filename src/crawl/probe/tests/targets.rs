@@ -244,3 +244,16 @@ fn bodies_of_watched_targets_are_counted_and_not_kept() {
     let kept = run_with(server, settings(1.0, 2), config(), &URLS[..1]);
     assert_eq!(kept.pages[0].body.len(), 2);
 }
+
+#[test]
+fn connections_are_kept_from_one_round_to_the_next() {
+    let settings = ProbeSettings {
+        every: Some(Duration::from_secs(40)),
+        new_connections: false,
+        ..every_second(200, 2)
+    };
+    let server = Server::new(|_, _| Does::Answers(ms(5)));
+    let ended = run_with(server, settings, config(), &URLS[..2]);
+    assert_eq!(ended.asked().len(), 10);
+    assert_eq!(ended.server.borrow().opened, 2);
+}
