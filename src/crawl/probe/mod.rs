@@ -457,6 +457,7 @@ fn disable_crawl_policies(config: &mut Config, settings: &ProbeSettings) {
     }
     config.max_time = None;
     config.outage_breaker = false;
+    config.robots_ignored_hosts_max = 0;
     let frontier = &mut config.frontier;
     frontier.robots_obey = false;
     frontier.follow = Follow::None;
@@ -478,12 +479,15 @@ const RATE_MAX: f64 = 1e7;
 /// An instant is a `u64` of nanoseconds, which overflows after 584 years.
 const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// The settings that have an effect on a probe. The others concern throttling, the frontier and output.
-const SETTINGS_WITH_EFFECT: [&str; 28] = [
+const SETTINGS_WITH_EFFECT: &[&str] = &[
     "USER_AGENT",
     "CONTACT",
+    "ACCEPT_ZSTD",
     "DEFAULT_REQUEST_HEADERS",
     "HTTP_USER",
     "HOSTS",
+    "COOKIES_ENABLED",
+    "COOKIES_FILE",
     "EXCLUDE",
     "ALLOW_NET",
     "DOWNLOAD_TIMEOUT",
@@ -495,8 +499,12 @@ const SETTINGS_WITH_EFFECT: [&str; 28] = [
     "DOWNLOAD_MIN_RATE",
     "DECODED_RATIO_MAX",
     "KEEPALIVE_TIMEOUT",
+    "TLS_SESSIONS_MEMORY",
     "CA_FILE",
     "INSECURE",
+    "PROXY",
+    "PROXY_HTTPS",
+    "NO_PROXY",
     "DNS_SERVERS",
     "RESOLVE",
     "IO",
@@ -504,7 +512,9 @@ const SETTINGS_WITH_EFFECT: [&str; 28] = [
     "READ_BUDGET",
     "TIMER_SLACK",
     "SPIN",
+    "WORKERS",
     "BUFFERED_BODIES_MAX",
+    "BYTES_PER_SECOND_MAX",
     "STOP_GRACE",
     "RANDOM_SEED",
 ];

@@ -1,5 +1,6 @@
 //! Whole probes in virtual time, against a scripted server.
 
+mod settings;
 mod targets;
 
 use std::collections::BTreeMap;
@@ -705,31 +706,4 @@ fn invalid_settings_are_refused_with_their_flag() {
     check(with(|s| s.warmup = Duration::MAX), url, "--warmup");
     check(settings(1.0, 1), &[], "URL");
     check(settings(1.0, 1), &["ftp://10.0.0.1/"], "ftp://10.0.0.1/");
-}
-
-#[test]
-fn settings_without_effect_are_named_with_their_source() {
-    for name in SETTINGS_WITH_EFFECT {
-        let there = super::settings().iter().any(|setting| setting.name == name);
-        assert!(there, "{name}");
-    }
-    assert_eq!(
-        settings_without_effect(&Config::default()),
-        Vec::<String>::new()
-    );
-    let mut config = Config::default();
-    let given = [
-        ("download_delay", "2"),
-        ("KEEPALIVE_MAX", "0"),
-        ("STOP_GRACE", "1s"),
-        ("CONNECT_TIMEOUT", "1s"),
-    ];
-    for (name, value) in given {
-        config
-            .set(name, value, SettingSource::Option)
-            .expect("a valid setting");
-    }
-    let place = SettingSource::Option;
-    let expected = ["DOWNLOAD_DELAY", "KEEPALIVE_MAX"].map(|name| format!("{name} ({place})"));
-    assert_eq!(settings_without_effect(&config), expected);
 }
