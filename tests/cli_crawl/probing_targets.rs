@@ -138,7 +138,7 @@ fn the_end_of_a_certificate_is_known_also_where_a_session_is_resumed() {
     for line in [
         "probe_success 1",
         "probe_http_ssl 1",
-        "probe_tls_version_info{version=\"TLSv1.3\"} 1",
+        "probe_tls_version_info{version=\"TLS 1.3\"} 1",
         "probe_ssl_earliest_cert_expiry 2840227200",
     ] {
         assert!(text.lines().any(|own| own == line), "{line} in {text}");

@@ -1,6 +1,7 @@
 //! The last result of each target that is requested over and over, and its metrics.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::admin::exposition::{Exposition, Family, Kind, Value};
@@ -9,6 +10,7 @@ use crate::base::time::Wall;
 use crate::fetch::failure::FailureKind;
 use crate::sink::page::{Page, TlsVersion};
 use crate::wire::certificate;
+use crate::wire::date::http_date;
 use crate::wire::http::HttpVersion;
 
 /// Targets, each with its last result.
@@ -60,9 +62,10 @@ struct Outcome {
     phases: [Duration; PHASES.len()],
     content_length: Option<u64>,
     body_length: u64,
-    /// Whether the address was one of IPv6.
-    is_ipv6: Option<bool>,
-    tls: Option<TlsVersion>,
+    address: Option<IpAddr>,
+    last_modified: Option<Wall>,
+    /// The version and the cipher suite.
+    tls: Option<(TlsVersion, &'static str)>,
     /// When the first certificate of the chain to expire does so.
     expires: Option<Wall>,
     failure: Option<(FailureKind, &'static str)>,
@@ -185,8 +188,9 @@ impl Outcome {
             ],
             content_length: field.and_then(|value| value.trim().parse().ok()),
             body_length: page.body.len() as u64 + page.bytes_taken,
-            is_ipv6: page.remote.map(|remote| remote.is_ipv6()),
-            tls: page.tls.map(|tls| tls.version),
+            address: page.remote.map(|remote| remote.ip()),
+            last_modified: page.headers.get("last-modified").and_then(http_date),
+            tls: page.tls.map(|tls| (tls.version, tls.cipher)),
             expires: chain.and_then(|chain| chain.filter_map(certificate::expires).min()),
             failure: failure.map(|failure| (failure.kind, failure.name)),
         }
@@ -218,16 +222,26 @@ impl Outcome {
             None => 0.0,
         };
         out.family(&VERSION).add(&[], Value::Real(version));
-        if let Some(is_ipv6) = self.is_ipv6 {
-            let protocol: u64 = if is_ipv6 { 6 } else { 4 };
+        if let Some(modified) = self.last_modified {
+            let modified = modified.saturating_since(Wall::default());
+            out.family(&LAST_MODIFIED).add(&[], modified);
+        }
+        if let Some(address) = self.address {
+            let protocol: u64 = if address.is_ipv6() { 6 } else { 4 };
             out.family(&IP_PROTOCOL).add(&[], protocol);
+            out.family(&IP_HASH).add(&[], u64::from(hash_of(address)));
         }
         if let Some(expires) = self.expires {
             let expires = expires.saturating_since(Wall::default());
             out.family(&EXPIRY).add(&[], expires);
         }
-        if let Some(tls) = self.tls {
-            out.family(&TLS_VERSION).add(&[tls.as_str()], true);
+        if let Some((version, cipher)) = self.tls {
+            let version = match version {
+                TlsVersion::Tls12 => "TLS 1.2",
+                TlsVersion::Tls13 => "TLS 1.3",
+            };
+            out.family(&TLS_VERSION).add(&[version], true);
+            out.family(&TLS_CIPHER).add(&[cipher], true);
         }
         if let Some((kind, code)) = self.failure {
             out.family(&FAILURE).add(&[kind.as_str(), code], true);
@@ -235,6 +249,19 @@ impl Outcome {
         let ended = self.ended.saturating_since(Wall::default());
         out.family(&ENDED).add(&[], ended);
         out.finish()
+    }
+}
+
+/// FNV-1a, as in the blackbox exporter: it changes with the address.
+fn hash_of(address: IpAddr) -> u32 {
+    let hash = |octets: &[u8]| {
+        octets.iter().fold(0x811c_9dc5_u32, |hash, octet| {
+            (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193)
+        })
+    };
+    match address {
+        IpAddr::V4(address) => hash(&address.octets()),
+        IpAddr::V6(address) => hash(&address.octets()),
     }
 }
 
@@ -304,12 +331,18 @@ families! { TARGET_FAMILIES, "What is written of one target, in this order.":
         "1 if TLS was used.";
     VERSION: Gauge "probe_http_version" [],
         "HTTP version of the final head; 0 without one.";
+    LAST_MODIFIED: Gauge "probe_http_last_modified_timestamp_seconds" [],
+        "Value of the Last-Modified field, since the Unix epoch.";
     IP_PROTOCOL: Gauge "probe_ip_protocol" [],
         "4 or 6: the protocol of the address.";
+    IP_HASH: Gauge "probe_ip_addr_hash" [],
+        "A hash of the address, which changes with it.";
     EXPIRY: Gauge "probe_ssl_earliest_cert_expiry" [],
         "When the first certificate of the server's chain expires, since the Unix epoch.";
     TLS_VERSION: Info "probe_tls_version" ["version"],
         "The TLS version.";
+    TLS_CIPHER: Info "probe_tls_cipher" ["cipher"],
+        "The cipher suite.";
     FAILURE: Info "argiope_probe_failure" ["kind", "code"],
         "Why the last request failed.";
     ENDED: Gauge "argiope_probe_ended_time_seconds" [],

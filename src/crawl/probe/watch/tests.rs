@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::fetch::failure::Failure;
-use crate::sink::page::samples;
+use crate::sink::page::{TlsInfo, samples};
+use crate::wire::http::Headers;
 
 /// Two targets.
 fn watch() -> Watch {
@@ -27,7 +28,15 @@ fn a_target_has_the_metrics_of_its_last_request() {
     let none = |url| watch.metrics(url, MetricsFormat::Prometheus).err();
     assert_eq!(none("http://a.test/"), Some(NoMetrics::Pending));
     assert_eq!(none("http://c.test/"), Some(NoMetrics::Unknown));
-    let page = samples::page(7);
+    let mut page = samples::page(7);
+    watch.end(0, &page);
+    let plain = text(&watch, "http://a.test/");
+    assert!(plain.contains("probe_http_ssl 0\n"), "{plain}");
+    assert!(!plain.contains("probe_tls"), "{plain}");
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let field = format!("Last-Modified: {date}\r\n");
+    page.headers = Headers::of_lines(field.as_bytes());
+    page.tls = Some(TlsInfo::new(TlsVersion::Tls13, "TLS_AES_128_GCM_SHA256"));
     watch.end(0, &page);
     let seen = text(&watch, "http://a.test/");
     for line in [
@@ -41,9 +50,13 @@ fn a_target_has_the_metrics_of_its_last_request() {
         "probe_http_duration_seconds{phase=\"transfer\"} 0.0002",
         "probe_http_content_length -1",
         "probe_http_uncompressed_body_length 5",
-        "probe_http_ssl 0",
+        "probe_http_ssl 1",
         "probe_http_version 1.1",
         "probe_ip_protocol 4",
+        "probe_ip_addr_hash 3668918509",
+        "probe_http_last_modified_timestamp_seconds 784111777",
+        "probe_tls_version_info{version=\"TLS 1.3\"} 1",
+        "probe_tls_cipher_info{cipher=\"TLS_AES_128_GCM_SHA256\"} 1",
     ] {
         assert!(seen.lines().any(|own| own == line), "{line} in {seen}");
     }
