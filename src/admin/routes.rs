@@ -185,7 +185,13 @@ pub const ROUTES: &[Route] = &[
         Resource::Description,
     ),
     get("/metrics", &[], Permission::Read, Resource::Metrics),
-    get("/probe", &["target"], Permission::Read, Resource::Probe),
+    get(
+        "/probe",
+        // A blackbox exporter has the last two as well: here they have no effect.
+        &["target", "module", "debug"],
+        Permission::Read,
+        Resource::Probe,
+    ),
     get("/v1/status", &[], Permission::Read, Resource::Status),
     get("/v1/events", &[], Permission::Read, Resource::Events),
     get("/v1/history", &[], Permission::Read, Resource::History),
@@ -380,6 +386,9 @@ mod tests {
         check("GET", "*", Err(404));
         check("DELETE", "/v1/status", Err(405));
         check("GET", "/v1/status?x=1", Err(400));
+        let of_exporter = "/probe?module=http_2xx&debug=true&target=a.test";
+        check("GET", of_exporter, Ok((Resource::Probe, "")));
+        check("GET", "/probe?targets=a.test", Err(400));
         check("GET", "/v1/scopes/%ff", Err(400));
         let response = call("GET", "/x").expect_err("there is no such path");
         let listed = String::from_utf8_lossy(&response.body).into_owned();
