@@ -22,6 +22,8 @@ pub struct Connection {
     since: Instant,
     /// The client sends nothing more.
     has_ended: bool,
+    /// A request was answered.
+    is_answered: bool,
 }
 
 /// The state is named for what is waited for.
@@ -51,6 +53,7 @@ impl Connection {
             state: State::Request,
             since: now,
             has_ended: false,
+            is_answered: false,
         }
     }
 
@@ -143,6 +146,7 @@ impl Connection {
             unreachable!("a request is answered once");
         };
         response.write(&mut self.output, without_body, keeps_connection, wall);
+        self.is_answered = true;
         let is_last = !keeps_connection || self.has_ended && self.input.is_empty();
         self.state = match is_last {
             false => State::Request,
@@ -225,6 +229,12 @@ impl Connection {
             false => REQUEST_MAX,
         };
         self.since + most
+    }
+
+    /// Since when it waits for the next request, if it was answered before; nothing is to be sent.
+    pub fn kept_since(&self) -> Option<Instant> {
+        let is_kept = self.is_answered && self.is_idle() && self.output.is_empty();
+        is_kept.then_some(self.since)
     }
 
     /// Whether it waits for the first byte of a request.

@@ -446,7 +446,26 @@ impl Steering {
             }
             true
         });
+        self.close_kept(&mut steps);
         steps
+    }
+
+    /// Closes connections that are kept for a next request, those first that wait longest, while there are many: others
+    /// wait for their places.
+    fn close_kept(&mut self, steps: &mut Vec<(Key, SocketStep)>) {
+        while self.connections.len() > OPEN_MAX {
+            let kept = self.connections.iter().filter_map(|(key, served)| {
+                let since = served.connection.kept_since();
+                since
+                    .filter(|_| served.unsent == 0)
+                    .map(|since| (since, *key))
+            });
+            let Some((_, key)) = kept.min() else {
+                return;
+            };
+            self.connections.remove(&key);
+            steps.push((key, SocketStep::Close));
+        }
     }
 
     /// Removes all connections.
@@ -461,6 +480,10 @@ const REPEATED_FOR: Duration = Duration::from_secs(1);
 
 /// Such answers that are kept, some ten kilobytes each; the history has a hundred.
 const KEPT_MAX: usize = 8;
+
+/// Connections beyond which none is kept for a next request: a listener has places for 16, and a scraper of many targets
+/// opens one for each that it asks for at once.
+const OPEN_MAX: usize = 12;
 
 /// Answers that visit all scopes in one second, a millisecond or two each.
 const VISITS_MAX: u32 = 16;
@@ -506,6 +529,37 @@ mod tests {
         let steps = steering.poll_sockets(at(10), Wall(0));
         assert!(matches!(steps[..], [(_, SocketStep::Close)]), "{steps:?}");
         assert!(steering.is_empty());
+    }
+
+    #[test]
+    fn connections_that_wait_for_a_request_make_room_for_others() {
+        let mut steering = Steering::default();
+        let mut slots = crate::base::slab::Slab::default();
+        let via = Via::Unix { uid: 1000 };
+        let mut closed = Vec::new();
+        let keys: Vec<Key> = (0..20).map(|_| slots.insert(())).collect();
+        for (second, key) in (0..).zip(&keys) {
+            let now = at(second);
+            steering.handle_event(*key, OperatorEvent::Accepted(via), now);
+            let request = b"GET /healthz HTTP/1.1\r\n\r\n".to_vec();
+            steering.handle_event(*key, OperatorEvent::Received(request), now);
+            let asked = steering.poll_call(|_| 0, now, Wall(0)).expect("a call");
+            steering.respond(asked.key, &Response::text(200, "ok\n"), now, Wall(0));
+            for _ in 0..2 {
+                for (key, step) in steering.poll_sockets(now, Wall(0)) {
+                    closed.extend(matches!(step, SocketStep::Close).then_some(key));
+                }
+                // What was to be sent has left.
+                assert!(steering.poll_call(|_| 0, now, Wall(0)).is_none());
+            }
+        }
+        assert_eq!(closed, keys[..8], "those that wait longest");
+        // One that was not answered yet is none of these.
+        let mut fresh = Steering::default();
+        for key in &keys {
+            fresh.handle_event(*key, OperatorEvent::Accepted(via), at(0));
+        }
+        assert!(fresh.poll_sockets(at(1), Wall(0)).is_empty());
     }
 
     #[test]
