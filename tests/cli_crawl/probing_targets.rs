@@ -179,13 +179,24 @@ fn a_probe_of_targets_ends_after_its_duration() {
 #[test]
 fn a_file_of_targets_that_cannot_be_used_is_refused_with_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
-    let refused = |file: &str, args: &[&str], parts: &[&str]| {
+    let given = |file: &[u8], args: &[&str]| {
         let all = [&["probe", "--targets", "-"], args].concat();
-        let ended = Going::start(&all, folder.path(), file.as_bytes()).wait();
-        check_refused(&ended, parts);
+        Going::start(&all, folder.path(), file).wait()
+    };
+    let refused = |file: &str, args: &[&str], parts: &[&str]| {
+        check_refused(&given(file.as_bytes(), args), parts);
     };
     let every = ["--every", "15s"];
     refused("http://a.test/\nhttp://\n", &every, &["line 2"]);
+    let not_text = b"http://a.test/\n\nhttp://\xff/\n";
+    check_refused(&given(not_text, &every), &["line 3", "not UTF-8"]);
+    check_refused(&given(GZIP, &every), &["line 2"]);
+    let ignored =
+        b"http://b.test/\n{\"url\": \"http://a.test/\", \"priority\": 3}\nhttp://a.test/\n";
+    let ended = given(ignored, &every);
+    let warns =
+        ended.err.contains("priority and depth have no effect") && ended.err.contains("line 2");
+    assert!(warns, "{}", ended.err);
     refused("# none\n", &every, &["no target", "one a line"]);
     refused(
         "http://a.test/\nhttp://a.test\n",
@@ -209,3 +220,6 @@ fn a_file_of_targets_that_cannot_be_used_is_refused_with_its_line() {
     let ended = Going::start(&all, folder.path(), b"").wait();
     check_refused(&ended, &["--targets missing", "cannot be read"]);
 }
+
+/// A target and a line that is none, compressed.
+const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xcb\x28\x29\x29\xb0\xd2\xd7\x4f\xd4\x2b\x49\x2d\x2e\xd1\xe7\xca\x80\x70\xb9\x00\xc9\x93\x5d\x34\x17\x00\x00\x00";

@@ -17,7 +17,7 @@ pub struct Probe {
     #[arg(value_name = "URL", required_unless_present = "targets")]
     pub urls: Vec<String>,
     /// Request the URLs in this file, one a line, each once in --every, until stopped or --duration is over;
-    /// - is stdin
+    /// - is stdin; .gz and .zst are read
     #[arg(long, value_name = "FILE", requires = "every", help_heading = TARGETS)]
     pub targets: Option<PathBuf>,
     /// Request each target once in this time: each has its own phase, and they are spread evenly

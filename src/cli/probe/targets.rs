@@ -1,7 +1,5 @@
 //! The file of `--targets`, and the settings for them.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,39 +7,49 @@ use argiope::settings::SettingSource;
 use argiope::{Config, Request};
 
 use crate::cli::Usage;
+use crate::cli::seeds::{self, SeedLinesError};
 
-/// Reads targets, one a line, as in a seeds file: a URL, a bare host, or a JSON object. Blank lines and those
-/// that begin with `#` are skipped.
+/// Reads targets, one a line, as in a seeds file: a URL, a bare host, or a JSON object; plain, gzip or zstd. Blank lines
+/// and those that begin with `#` are skipped.
 pub fn read(path: &Path) -> Result<Vec<Request>, Usage> {
     let shown = path.display();
-    let cannot = |error: io::Error| Usage(format!("--targets {shown}: cannot be read: {error}"));
-    let file: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(io::stdin()),
-        false => Box::new(File::open(path).map_err(cannot)?),
+    let cannot = |cause: &dyn std::fmt::Display| {
+        Usage(format!("--targets {shown}: cannot be read: {cause}"))
     };
-    let mut reader = BufReader::new(file);
+    let broken = |error: SeedLinesError| match &error {
+        SeedLinesError::Open { cause, .. } | SeedLinesError::Read { cause, .. } => cannot(cause),
+        SeedLinesError::Coding { cause, .. } => cannot(cause),
+        SeedLinesError::TooLong { .. } | SeedLinesError::NotText { .. } => cannot(&error),
+    };
     let mut targets = Vec::new();
-    let mut line = String::new();
-    for number in 1_u64.. {
-        line.clear();
-        // A longer one ends there, and is refused.
-        let mut bounded = (&mut reader).take(LINE_MAX);
-        if bounded.read_line(&mut line).map_err(cannot)? == 0 {
-            break;
+    let mut first_ignored = None;
+    for line in seeds::open(&path.to_string_lossy()).map_err(broken)? {
+        let wrong =
+            |number: u64, what: String| Usage(format!("--targets {shown}, line {number}: {what}"));
+        let line = line.map_err(|error| match error.place_and_reason() {
+            (Some((_, number)), what) => wrong(number, what),
+            (None, _) => broken(error),
+        })?;
+        let target = Request::from_line(&line.text)
+            .map_err(|error| wrong(line.number, error.to_string()))?;
+        let Some(target) = target else {
+            continue;
+        };
+        if target.scopes.is_some() || target.priority != 0 || target.depth != 0 {
+            first_ignored.get_or_insert(line.number);
         }
-        let wrong = |what: String| Usage(format!("--targets {shown}, line {number}: {what}"));
-        if line.len() as u64 == LINE_MAX {
-            return Err(wrong(format!("longer than {LINE_MAX} bytes; shorten it")));
-        }
-        match Request::from_line(line.trim_end_matches(['\r', '\n'])) {
-            Ok(target) => targets.extend(target),
-            Err(error) => return Err(wrong(error.to_string())),
-        }
+        targets.push(target);
         if targets.len() > TARGETS_MAX {
-            return Err(wrong(format!(
-                "more than {TARGETS_MAX} targets; divide them over several processes"
-            )));
+            let what =
+                format!("more than {TARGETS_MAX} targets; divide them over several processes");
+            return Err(wrong(line.number, what));
         }
+    }
+    if let Some(number) = first_ignored {
+        log::warn!(
+            "--targets {shown}: scopes, priority and depth have no effect on a probe (line {number} is the first with \
+             one of them)"
+        );
     }
     match targets.is_empty() {
         false => Ok(targets),
@@ -72,9 +80,6 @@ pub fn prepared(config: Config, every: Duration, targets: usize) -> anyhow::Resu
     }
     Ok(config)
 }
-
-/// Longest line, in bytes.
-const LINE_MAX: u64 = 1 << 20;
 
 /// Most targets: some 2 GB of memory.
 const TARGETS_MAX: usize = 1_000_000;
