@@ -10,24 +10,24 @@
 //! often in a second over the control interface. `--origin PORT` has another server answer, which listens at all
 //! addresses: with `--https` one that speaks TLS, such as nginx; no target hangs then. Prints `FAILED` and exits 1 if
 //! the 99th percentile of `lateness` (from the later of due and ready to the departure) or of `wait` (from due to the
-//! start of the connection) is above 1 ms, or a request that should succeed does not.
+//! start of the connection) is above 1 ms, those of requests that failed included, or a request that should succeed
+//! does not.
 //! Open files are limited: `ulimit -n 200000`.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::exit;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use argiope::probe::{Length, Measure, Probe, ProbeReport, ProbeSettings};
-use argiope::sink::NullSink;
 use argiope::testkit::engine::{Answer, End, Engine, Service};
 use argiope::testkit::http::{Request as Asked, Step};
 use argiope::testkit::server::listener;
-use argiope::{Admin, Config, Request};
+use argiope::{Admin, Config, Instant, Page, Request};
 
 #[expect(dead_code, reason = "freed memory is not returned to the system here")]
 #[path = "../src/cli/allocator.rs"]
@@ -46,6 +46,43 @@ struct Plan {
     set: Vec<(String, String)>,
 }
 
+/// How late the requests after the warm-up were, whatever became of them.
+#[derive(Default)]
+struct Departures {
+    /// From the later of due and ready to the departure.
+    lateness: Vec<Duration>,
+    /// From due to the start of the connection, or to the end of a request that had none.
+    wait: Vec<Duration>,
+}
+
+impl Departures {
+    fn count(&mut self, page: &Page, warmup: Duration) {
+        let timings = &page.timings;
+        let due = timings.due.expect("it was due");
+        if due < Instant::START + warmup {
+            return;
+        }
+        self.lateness.extend(timings.lateness());
+        let has_begun = timings.sent.is_some() || timings.connect.is_some();
+        let begun = if has_begun {
+            timings.started
+        } else {
+            page.ended
+        };
+        self.wait.push(begun.saturating_since(due));
+    }
+
+    /// The least time that so large a share of the spans does not exceed.
+    fn quantile(spans: &mut [Duration], share: f64) -> Duration {
+        spans.sort_unstable();
+        let rank = (spans.len() as f64 * share).ceil() as usize;
+        spans
+            .get(rank.saturating_sub(1))
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
 /// Most lateness of 99 % of the requests.
 const LATENESS_MAX: Duration = Duration::from_millis(1);
 
@@ -62,7 +99,8 @@ fn main() {
     argiope::raise_open_files();
     pin(0);
     let targets: Vec<Request> = (0..plan.targets).map(|n| target(&plan, n, port)).collect();
-    let mut probe = probe(&plan, &targets);
+    let departures: Arc<Mutex<Departures>> = Arc::default();
+    let mut probe = probe(&plan, &targets, Arc::clone(&departures));
     let address = probe
         .serve(Admin::new().listen(SocketAddr::from(([127, 0, 0, 1], 0))))
         .expect("loopback has a port")
@@ -102,14 +140,17 @@ fn main() {
     for (code, (url, detail)) in report.first_errors.iter().take(3) {
         println!("  {code}: {url}: {detail}");
     }
-    for measure in [
-        Measure::Lateness,
-        Measure::Wait,
-        Measure::Connect,
-        Measure::Tls,
-        Measure::Sent,
-    ] {
-        row(measure, &report);
+    let mut departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
+    let Departures { lateness, wait } = &mut *departures;
+    println!("all requests, also those that failed:");
+    row("lateness", |share| Departures::quantile(lateness, share));
+    row("wait", |share| Departures::quantile(wait, share));
+    println!("those that were answered:");
+    for measure in [Measure::Connect, Measure::Tls, Measure::Sent] {
+        let spread = report.spread(measure);
+        row(measure.as_str(), |share| {
+            spread.quantile(share).unwrap_or_default()
+        });
     }
     println!(
         "our thread: {:.0} % of a processor, {:.1} µs a request; it waited {:.1} ms for that",
@@ -124,19 +165,20 @@ fn main() {
             longest.as_secs_f64() * 1e3
         );
     }
-    if let Some(fault) = fault(&plan, &report) {
+    if let Some(fault) = fault(&plan, &report, &mut departures) {
         println!("FAILED: {fault}");
         exit(1);
     }
 }
 
 /// What is not as it should be.
-fn fault(plan: &Plan, report: &ProbeReport) -> Option<String> {
+fn fault(plan: &Plan, report: &ProbeReport, departures: &mut Departures) -> Option<String> {
     // No request waits for a connection or a lookup: that is our lateness, too.
-    for measure in [Measure::Lateness, Measure::Wait] {
-        let late = report.spread(measure).quantile(0.99).unwrap_or_default();
+    let Departures { lateness, wait } = departures;
+    for (name, spans) in [("lateness", lateness), ("wait", wait)] {
+        let late = Departures::quantile(spans, 0.99);
         if late > LATENESS_MAX {
-            return Some(format!("the {measure} at p99 is {late:.0?}"));
+            return Some(format!("the {name} at p99 is {late:.0?}"));
         }
     }
     let hanging = u64::from(plan.hanging) * u64::from(plan.rounds);
@@ -156,7 +198,7 @@ fn target(plan: &Plan, number: u32, port: u16) -> Request {
 /// Of these the origin answers none.
 const HANGS: &str = "/hangs";
 
-fn probe(plan: &Plan, targets: &[Request]) -> Probe {
+fn probe(plan: &Plan, targets: &[Request], departures: Arc<Mutex<Departures>>) -> Probe {
     let mut config = Config::default();
     let timeout = (plan.every * 0.9).min(10.0).to_string();
     let ours = [
@@ -182,21 +224,20 @@ fn probe(plan: &Plan, targets: &[Request]) -> Probe {
     settings.length = Length::Time(every * plan.rounds);
     settings.connections_max = targets.len();
     settings.new_connections = true;
-    Probe::new(config, settings, targets, NullSink).unwrap_or_else(|error| {
+    let sink = move |page: Page| {
+        let mut departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
+        departures.count(&page, every);
+    };
+    Probe::new(config, settings, targets, sink).unwrap_or_else(|error| {
         eprintln!("{error}");
         exit(2);
     })
 }
 
-fn row(measure: Measure, report: &ProbeReport) {
-    let spread = report.spread(measure);
-    let at = |share: f64| {
-        let span = spread.quantile(share).unwrap_or_default();
-        format!("{:>8.1}", span.as_secs_f64() * 1e6)
-    };
+fn row(name: &str, mut quantile: impl FnMut(f64) -> Duration) {
+    let mut at = |share: f64| format!("{:>8.1}", quantile(share).as_secs_f64() * 1e6);
     println!(
-        "{:<10} p50 {} µs, p99 {}, p99.9 {}, max {}",
-        measure.as_str(),
+        "{name:<10} p50 {} µs, p99 {}, p99.9 {}, max {}",
         at(0.5),
         at(0.99),
         at(0.999),
