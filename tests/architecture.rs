@@ -71,6 +71,8 @@ const IMPORTERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("scraper", &["src/wire/html/fields/extract.rs"]),
+    ("selectors", &["src/wire/html/fields/extract.rs"]),
+    ("cssparser", &["src/wire/html/fields/extract.rs"]),
     ("encoding_rs", &["src/wire/charset.rs"]),
     ("chardetng", &["src/wire/charset.rs"]),
     ("quick_xml", &["src/wire/sitemap.rs"]),

@@ -44,7 +44,10 @@ const NEVER: &[&str] = &[
 const FEATURES: &[(&str, &[&str])] = &[
     ("brotli", &["brotli-decompressor"]),
     ("cookies", &["cookie_store"]),
-    ("extract", &["html5ever", "scraper"]),
+    (
+        "extract",
+        &["cssparser", "html5ever", "scraper", "selectors"],
+    ),
     ("zstd", &["zstd"]),
     ("cli", PROGRAMS_OWN),
     ("parquet", &["parquet"]),

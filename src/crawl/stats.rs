@@ -44,6 +44,8 @@ pub struct Stats {
     pub bodies_cut: u64,
     /// Links found in pages.
     pub links: u64,
+    /// Pages in which the search for fields (`EXTRACT`) ended early for its cost.
+    pub fields_partial: u64,
     /// Attempts by status of their final head.
     pub by_status: BTreeMap<u16, u64>,
     /// Attempts by failure, `kind.code`.
@@ -121,6 +123,7 @@ impl Stats {
             bytes_body: 0,
             bodies_cut: 0,
             links: 0,
+            fields_partial: 0,
             by_status: BTreeMap::new(),
             by_error: BTreeMap::new(),
             first_errors: BTreeMap::new(),
@@ -171,6 +174,8 @@ impl Stats {
         let is_cut = page.truncated == Some(Truncation::Length) && page.is_result();
         self.bodies_cut += u64::from(is_cut);
         self.links += u64::from(page.links.unwrap_or(0));
+        let fields = page.fields.as_ref();
+        self.fields_partial += u64::from(fields.is_some_and(|fields| fields.is_partial()));
         if let Some(status) = page.status {
             *self.by_status.entry(status).or_default() += 1;
         }
@@ -339,6 +344,7 @@ impl Stats {
             "seeds": self.seeds,
             "seeds_bad": self.seeds_bad,
             "links": self.links,
+            "fields_partial": self.fields_partial,
             "filtered": filtered,
             "connections": self.connections,
             "reused": self.reused,

@@ -14,6 +14,15 @@ use self::extract::Selectors;
 pub struct Fields {
     names: Arc<[Box<str>]>,
     values: Box<[Option<Box<str>>]>,
+    is_partial: bool,
+}
+
+/// The values of the fields of a page.
+#[cfg(feature = "extract")]
+struct Extracted {
+    values: Box<[Option<Box<str>>]>,
+    /// The page, or a selector in it, would have taken excessive time: fields without a value may have one behind.
+    is_cut: bool,
 }
 
 impl Fields {
@@ -27,6 +36,12 @@ impl Fields {
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let names = self.names.iter().map(|name| &**name);
         names.zip(self.values.iter().map(Option::as_deref))
+    }
+
+    /// Whether the search ended early, since the page or a selector in it would have taken excessive time: fields without
+    /// a value may have one further behind in the first megabyte.
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// Bytes that the values take.
@@ -234,9 +249,11 @@ impl Extraction {
     #[cfg(feature = "extract")]
     pub fn fields_of(&self, body: &[u8], content_type: Option<&str>) -> Option<Fields> {
         let compiled = self.0.as_ref()?;
+        let Extracted { values, is_cut } = compiled.selectors.values_in(body, content_type);
         Some(Fields {
             names: Arc::clone(&compiled.names),
-            values: compiled.selectors.values_in(body, content_type),
+            values,
+            is_partial: is_cut,
         })
     }
 

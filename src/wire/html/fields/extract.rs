@@ -1,16 +1,34 @@
 //! Finds the values of fields in a page: adapts a library of CSS selectors, and bounds what a page can cost.
 //!
 //! The library builds the tree that browsers build. Some of its steps, and some selectors, take time in
-//! proportion to the square of a page made for that; [`Guard`] and [`Budget`] end these early.
+//! proportion to the square of a page made for that: bounds of the tree, of attributes, and of the steps of
+//! each field end these early.
 
-use html5ever::driver::{ParseOpts, Parser, parse_document};
+mod attributes;
+mod paths;
+
+use std::cell::Cell;
+
+use html5ever::TokenizerResult;
+use html5ever::buffer_queue::BufferQueue;
+use html5ever::tendril::fmt::UTF8;
 use html5ever::tendril::stream::Utf8LossyDecoder;
-use html5ever::tendril::{ByteTendril, TendrilSink};
-use html5ever::tree_builder::TreeBuilderOpts;
+use html5ever::tendril::{ByteTendril, StrTendril, TendrilSink};
+use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
+use html5ever::tree_builder::{TreeBuilder, TreeBuilderOpts, TreeSink};
 use scraper::error::SelectorErrorKind;
-use scraper::{ElementRef, Html, HtmlTreeSink, Node, Selector};
+use scraper::selector::{Parser as ScraperParser, Simple};
+use scraper::{ElementRef, Html, HtmlTreeSink};
+use selectors::context::{
+    MatchingContext, MatchingForInvalidation, MatchingMode, NeedsSelectorFlags, QuirksMode,
+    SelectorCaches,
+};
+use selectors::matching::matches_selector;
+use selectors::parser::{ParseRelative, SelectorList, SelectorParseErrorKind};
 
-use super::{FieldProblem, FieldSpec};
+use self::attributes::{Attributes, Follows};
+use self::paths::{Paths, Reach};
+use super::{Extracted, FieldProblem, FieldSpec};
 use crate::base::units::Units;
 use crate::wire::charset::Detection;
 
@@ -20,19 +38,12 @@ pub(super) struct Selectors(Vec<Field>);
 
 #[derive(Debug)]
 struct Field {
-    selector: Selector,
+    selector: SelectorList<Simple>,
     /// The attribute whose value is wanted; otherwise the text of the element.
     attribute: Option<Box<str>>,
     reach: Reach,
-}
-
-/// Which nodes besides an element a selector looks at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Reach {
-    ancestors: bool,
-    siblings: bool,
-    /// What follows an element decides, too: its match is known at the end of the page only.
-    following: bool,
+    /// It is in the head of a page, and not looked for far behind it.
+    is_of_head: bool,
 }
 
 /// A value that is looked for.
@@ -41,6 +52,10 @@ struct Found {
     value: Option<Box<str>>,
     /// What follows in the page does not change it.
     is_final: bool,
+    /// Steps that were spent on it.
+    steps: u64,
+    /// The search ended for its cost, before the end of what was to be read.
+    is_cut: bool,
 }
 
 /// The part of a page that is read. Most pages are shorter; titles and the like are at the beginning.
@@ -56,6 +71,13 @@ const PIECE: usize = 512;
 /// beginning of a page costs no more than that.
 const FIRST_LOOK: usize = 4096;
 
+/// What is of the head is not looked for after so many bytes of the body: what belongs into the head is in the body of
+/// many pages, but soon.
+const BODY_READ_MAX: usize = 32 << 10;
+
+/// The built-in fields that are of the head.
+const OF_HEAD: &[&str] = &["lang", "description", "canonical"];
+
 impl Selectors {
     /// The selectors of these fields.
     ///
@@ -67,20 +89,22 @@ impl Selectors {
                 let problem = FieldProblem::new(what, mend);
                 Err((spec.text.to_string(), problem))
             };
-            if spec.selector.contains(":has(") {
+            if spec.selector.to_ascii_lowercase().contains(":has(") {
                 return fail(
                     "a selector with :has(), whose cost no page bounds".to_owned(),
                     "select the inner element itself",
                 );
             }
-            match Selector::parse(&spec.selector) {
+            let mut input = cssparser::Parser::new(&spec.selector);
+            match SelectorList::parse(&CssParser, &mut input, ParseRelative::No) {
                 Ok(selector) => Ok(Field {
                     selector,
                     attribute: spec.attribute.clone(),
                     reach: Reach::of(&spec.selector),
+                    is_of_head: OF_HEAD.contains(&&*spec.text),
                 }),
                 Err(error) => {
-                    let reason = match error {
+                    let reason = match SelectorErrorKind::from(error) {
                         SelectorErrorKind::UnexpectedSelectorParseError(kind) => {
                             format!("{kind:?}")
                         }
@@ -99,7 +123,7 @@ impl Selectors {
     }
 
     /// The first value of each field in a page.
-    pub fn values_in(&self, body: &[u8], content_type: Option<&str>) -> Box<[Option<Box<str>>]> {
+    pub fn values_in(&self, body: &[u8], content_type: Option<&str>) -> Extracted {
         let body = &body[..body.len().min(READ_MAX)];
         let mut encoding = Detection::new(body, content_type);
         while !encoding.step(body, &mut Units::unbounded()) {}
@@ -108,6 +132,7 @@ impl Selectors {
         let mut found: Vec<Found> = self.0.iter().map(|_| Found::default()).collect();
         let mut text = Vec::new();
         let (mut at, mut look_at) = (encoding.start(), FIRST_LOOK);
+        let (mut body_at, mut is_cut) = (None, false);
         while at < body.len() {
             let end = body.len().min(at + PIECE);
             let piece = &body[at..end];
@@ -121,118 +146,131 @@ impl Selectors {
             };
             at = end;
             if !goes_on {
+                is_cut = at < body.len();
                 break;
             }
             if at >= look_at && at < body.len() {
                 look_at *= 2;
                 page.look_for(&self.0, &mut found, false);
+                if body_at.is_none() && page.has_body() {
+                    body_at = Some(at);
+                }
+                if body_at.is_some_and(|begun| at - begun >= BODY_READ_MAX) {
+                    for (field, found) in self.0.iter().zip(&mut found) {
+                        found.is_final |= field.is_of_head;
+                    }
+                }
                 if found.iter().all(|found| found.is_final) {
-                    return values_of(found);
+                    return values_of(found, false);
                 }
             }
         }
         page.end();
         page.look_for(&self.0, &mut found, true);
-        values_of(found)
+        let is_cut = is_cut && found.iter().any(|found| found.value.is_none());
+        values_of(found, is_cut)
     }
 }
 
-fn values_of(found: Vec<Found>) -> Box<[Option<Box<str>>]> {
-    found.into_iter().map(|found| found.value).collect()
-}
-
-impl Reach {
-    fn of(selector: &str) -> Self {
-        let plain = without_brackets(selector);
-        let has = |parts: &[&str]| parts.iter().any(|part| plain.contains(part));
-        let following = has(&[":last", ":only", ":nth-last", ":empty"]);
-        Reach {
-            ancestors: has(&[" ", ">", "\t", "\n"]),
-            siblings: following || has(&["~", ":nth", ":first-of"]),
-            following,
-        }
+/// `is_cut`: the page was not read as far as it is to be.
+fn values_of(found: Vec<Found>, is_cut: bool) -> Extracted {
+    Extracted {
+        is_cut: is_cut || found.iter().any(|found| found.is_cut),
+        values: found.into_iter().map(|found| found.value).collect(),
     }
 }
 
-/// A selector without what is in brackets: there a space or a tilde has another meaning.
-fn without_brackets(selector: &str) -> String {
-    let mut depth = 0_u32;
-    let mut keep = |char: &char| {
-        match char {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => return depth == 0,
-        }
-        false
-    };
-    selector.chars().filter(|char| keep(char)).collect()
+/// Reads selectors as scraper does, without `:has()`.
+struct CssParser;
+
+impl<'i> selectors::parser::Parser<'i> for CssParser {
+    type Impl = Simple;
+    type Error = SelectorParseErrorKind;
+
+    fn parse_is_and_where(&self) -> bool {
+        selectors::parser::Parser::parse_is_and_where(&ScraperParser)
+    }
 }
 
 /// A page that is read into a tree.
 struct Page {
-    parser: Utf8LossyDecoder<Parser<HtmlTreeSink>>,
-    guard: Guard,
-    budget: Budget,
+    decoder: Utf8LossyDecoder<Reader>,
+    /// Bytes that were read.
+    read: u64,
 }
 
 impl Page {
     fn new() -> Self {
-        let options = ParseOpts {
-            tree_builder: TreeBuilderOpts {
-                // A crawler runs no scripts, and sees what `noscript` has for it.
-                scripting_enabled: false,
-                ..TreeBuilderOpts::default()
-            },
-            ..ParseOpts::default()
+        let options = TreeBuilderOpts {
+            // A crawler runs no scripts, and sees what `noscript` has for it.
+            scripting_enabled: false,
+            ..TreeBuilderOpts::default()
         };
         let sink = HtmlTreeSink::new(Html::new_document());
+        let watched = Watched {
+            tree: TreeBuilder::new(sink, options),
+            mark: Cell::new(None),
+        };
+        let reader = Reader {
+            tokenizer: Tokenizer::new(watched, TokenizerOpts::default()),
+            input: BufferQueue::default(),
+            attributes: Attributes::default(),
+        };
         Page {
-            parser: parse_document(sink, options).from_utf8(),
-            guard: Guard::default(),
-            budget: Budget { steps: STEPS_FREE },
+            decoder: Utf8LossyDecoder::new(reader),
+            read: 0,
         }
     }
 
     /// Reads more; returns false where the page is not to be read further.
     fn read(&mut self, piece: &[u8]) -> bool {
-        self.budget.steps += piece.len() as u64 * STEPS_PER_BYTE;
-        self.parser.process(ByteTendril::from_slice(piece));
-        let html = self.parser.inner_sink.tokenizer.sink.sink.0.borrow();
-        self.guard.allows(&html, piece)
+        self.read += piece.len() as u64;
+        self.decoder.process(ByteTendril::from_slice(piece));
+        let reader = &self.decoder.inner_sink;
+        is_usual(&reader.html()) && !reader.attributes.is_excessive()
     }
 
     /// The page has no more.
     fn end(&mut self) {
-        self.parser.inner_sink.tokenizer.end();
+        self.decoder.inner_sink.tokenizer.end();
+    }
+
+    /// Whether its body has begun.
+    fn has_body(&self) -> bool {
+        let html = self.decoder.inner_sink.html();
+        let root = html.tree.root().children().filter_map(ElementRef::wrap);
+        let mut parts = root.flat_map(|root| root.children().filter_map(ElementRef::wrap));
+        parts.any(|part| part.value().name() == "body")
     }
 
     /// Looks for the values that are not final. `is_over`: the page is read.
     fn look_for(&mut self, fields: &[Field], found: &mut [Found], is_over: bool) {
-        let html = self.parser.inner_sink.tokenizer.sink.sink.0.borrow();
+        let html = self.decoder.inner_sink.html();
+        let steps_max = steps_max(self.read, fields.len());
         for (field, found) in fields.iter().zip(found) {
-            let may_know = is_over || !field.reach.following;
+            let may_know = is_over || !field.reach.is_known_at_the_end();
             if !found.is_final && may_know {
-                field.look_in(&html, is_over, &mut self.budget, found);
+                field.look_in(&html, is_over, steps_max, found);
             }
         }
     }
 }
 
 impl Field {
-    /// Finds the value in the first element that has one, in the order in which elements begin.
-    fn look_in(&self, html: &Html, is_over: bool, budget: &mut Budget, found: &mut Found) {
+    /// Finds the value in the first element that has one, in the order of the page.
+    fn look_in(&self, html: &Html, is_over: bool, steps_max: u64, found: &mut Found) {
         found.is_final = is_over;
-        for node in html.tree.nodes() {
-            let Some(element) = ElementRef::wrap(node).filter(|node| node.parent().is_some())
-            else {
-                continue;
-            };
-            if !budget.spend(element, self.reach) {
+        // The numbers of elements among their siblings are found once: later ones are found from them.
+        let mut caches = SelectorCaches::default();
+        let mut paths = Paths::new(self.reach);
+        for element in html.tree.root().descendants().filter_map(ElementRef::wrap) {
+            found.steps += paths.enter(element);
+            if found.steps > steps_max {
                 // What was found before stays.
-                found.is_final = true;
+                (found.is_final, found.is_cut) = (true, true);
                 return;
             }
-            if !self.selector.matches(&element) {
+            if !self.matches(element, &mut caches) {
                 continue;
             }
             let Some(attribute) = &self.attribute else {
@@ -246,6 +284,99 @@ impl Field {
                 return;
             }
         }
+    }
+
+    fn matches(&self, element: ElementRef<'_>, caches: &mut SelectorCaches) -> bool {
+        let mut context = MatchingContext::new(
+            MatchingMode::Normal,
+            None,
+            caches,
+            QuirksMode::NoQuirks,
+            NeedsSelectorFlags::No,
+            MatchingForInvalidation::No,
+        );
+        let mut any = self.selector.slice().iter();
+        any.any(|selector| matches_selector(selector, 0, None, &element, &mut context))
+    }
+}
+
+/// Reads text into a tree, up to each tag: so it is known where tags end.
+struct Reader {
+    tokenizer: Tokenizer<Watched>,
+    input: BufferQueue,
+    attributes: Attributes,
+}
+
+impl Reader {
+    fn html(&self) -> std::cell::Ref<'_, Html> {
+        self.tokenizer.sink.tree.sink.0.borrow()
+    }
+
+    fn feed(&mut self, part: StrTendril) {
+        let bytes = part.clone();
+        self.input.push_back(part);
+        while !matches!(self.tokenizer.feed(&self.input), TokenizerResult::Done) {}
+        let mark = self.tokenizer.sink.mark.take();
+        self.attributes.read(bytes.as_bytes(), mark);
+    }
+}
+
+impl TendrilSink<UTF8> for Reader {
+    type Output = ();
+
+    fn process(&mut self, text: StrTendril) {
+        let mut from = 0;
+        for (at, _) in text.match_indices('>') {
+            let end = at as u32 + 1;
+            self.feed(text.subtendril(from, end - from));
+            from = end;
+        }
+        let length = text.len32();
+        if from < length {
+            self.feed(text.subtendril(from, length - from));
+        }
+    }
+
+    fn error(&mut self, _what: std::borrow::Cow<'static, str>) {}
+
+    fn finish(self) {}
+}
+
+/// A node of the tree.
+type NodeId = <HtmlTreeSink as TreeSink>::Handle;
+
+/// Passes tokens to the tree, and records where tags and comments end.
+struct Watched {
+    tree: TreeBuilder<NodeId, HtmlTreeSink>,
+    /// The last one, and what follows it.
+    mark: Cell<Option<Follows>>,
+}
+
+impl TokenSink for Watched {
+    type Handle = NodeId;
+
+    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Self::Handle> {
+        let is_mark = matches!(
+            token,
+            Token::TagToken(_) | Token::CommentToken(_) | Token::DoctypeToken(_)
+        );
+        let result = self.tree.process_token(token, line);
+        if is_mark {
+            self.mark.set(Some(match result {
+                TokenSinkResult::RawData(_) | TokenSinkResult::Plaintext => Follows::Raw,
+                _ => Follows::Data,
+            }));
+        }
+        result
+    }
+
+    fn end(&self) {
+        self.tree.end();
+    }
+
+    fn adjusted_current_node_present_but_not_in_html_namespace(&self) -> bool {
+        self.tree
+            .adjusted_current_node_present_but_not_in_html_namespace()
     }
 }
 
@@ -279,17 +410,6 @@ fn plain<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     text
 }
 
-/// Ends the reading of a page whose tree would take more than its length warrants.
-#[derive(Debug, Default)]
-struct Guard {
-    /// Nodes of the tree, and the length of its last text.
-    size: (usize, usize),
-    /// Bytes since the tree last grew that may separate attributes of one tag.
-    separators: usize,
-    /// Comparisons of names of attributes, at most.
-    compared: usize,
-}
-
 /// Most nodes that are one in the other: as many as browsers allow. The library looks through all open
 /// elements at each tag.
 const DEPTH_MAX: usize = 512;
@@ -297,79 +417,31 @@ const DEPTH_MAX: usize = 512;
 /// Most nodes of a tree: of a megabyte of short tags, and some 30 MB.
 const NODES_MAX: usize = 1 << 18;
 
-/// Most comparisons of the names of attributes: the library compares each with all of its tag.
-const COMPARED_MAX: usize = 1 << 26;
-
-impl Guard {
-    /// Whether to go on after this piece.
-    fn allows(&mut self, html: &Html, piece: &[u8]) -> bool {
-        let nodes = html.tree.nodes();
-        let count = nodes.len();
-        let Some(last) = { nodes }.next_back() else {
-            return true;
-        };
-        let text = match last.value() {
-            Node::Text(text) => text.len(),
-            _ => 0,
-        };
-        let size = (count, text);
-        if std::mem::replace(&mut self.size, size) != size {
-            self.separators = 0;
-        }
-        let separates = |byte: &&u8| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'=');
-        let more = piece.iter().filter(separates).count();
-        // A tag that is whole in a piece has few.
-        self.compared += more * self.separators;
-        self.separators += more;
-        count <= NODES_MAX
-            && self.compared <= COMPARED_MAX
-            && last.ancestors().take(DEPTH_MAX + 1).count() <= DEPTH_MAX
-    }
+/// Whether a tree takes no more than a page warrants, so that it may grow.
+fn is_usual(html: &Html) -> bool {
+    let nodes = html.tree.nodes();
+    let count = nodes.len();
+    let Some(last) = { nodes }.next_back() else {
+        return true;
+    };
+    count <= NODES_MAX && last.ancestors().take(DEPTH_MAX + 1).count() <= DEPTH_MAX
 }
 
-/// What matching may still cost in a page: a few nanoseconds a step.
-#[derive(Debug)]
-struct Budget {
-    steps: u64,
+/// What the search for one of so many fields may cost in a page of which so many bytes are read, in steps of a few
+/// nanoseconds. Each field has its own share, whatever the others cost.
+fn steps_max(read: u64, fields: usize) -> u64 {
+    let share = (STEPS_PER_BYTE / fields as u64).max(STEPS_PER_BYTE_MIN);
+    STEPS_FREE + read * share
 }
 
-/// Steps of a page besides those for its length.
+/// Steps of a field in a page besides those for its length.
 const STEPS_FREE: u64 = 1 << 16;
 
-/// Steps for each byte that is read: twenty fields with several ancestors cost a fifth of this in usual pages.
+/// Steps of all fields for each byte that is read: twenty with several ancestors cost a fifth of this in usual pages.
 const STEPS_PER_BYTE: u64 = 64;
 
-impl Budget {
-    /// Spends the steps that a selector may take at an element; returns false if they are not there.
-    fn spend(&mut self, element: ElementRef<'_>, reach: Reach) -> bool {
-        let mut steps = weight(element.value());
-        if reach.ancestors {
-            let above = element.ancestors().filter_map(ElementRef::wrap);
-            steps += above.map(|above| weight(above.value())).sum::<u64>();
-        }
-        if reach.siblings {
-            steps += element.prev_siblings().count() as u64;
-        }
-        if reach.following {
-            steps += element.next_siblings().count() as u64;
-        }
-        match self.steps.checked_sub(steps) {
-            Some(left) => {
-                self.steps = left;
-                true
-            }
-            None => false,
-        }
-    }
-}
-
-/// Steps of a comparison with an element: its attributes and their length.
-fn weight(element: &scraper::node::Element) -> u64 {
-    let attributes = element.attrs.iter();
-    1 + attributes
-        .map(|(_, value)| 1 + value.len() as u64 / 16)
-        .sum::<u64>()
-}
+/// Fewest steps of a field for each byte.
+const STEPS_PER_BYTE_MIN: u64 = 2;
 
 #[cfg(test)]
 mod tests;

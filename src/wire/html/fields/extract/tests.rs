@@ -81,6 +81,8 @@ fn a_selector_that_cannot_be_used_is_refused() {
     refused("x=p >", "cannot be read");
     refused("x=a:hover", "PseudoClass");
     refused("x=div:has(p)", ":has()");
+    refused("x=div:HAS(p)", ":has()");
+    refused(r"x=div:h\61s(p)", "cannot be read");
 }
 
 #[test]
@@ -185,6 +187,22 @@ fn a_page_with_a_tree_of_excessive_cost_is_not_read_further() {
     assert!(read_of(&numbered(&|number| format!("a{number} "))) < 100_000);
     assert!(read_of(&numbered(&|number| format!("a{number}=''"))) < 100_000);
     assert!(read_of(&numbered(&|number| format!("a{number}/"))) < 100_000);
+    // Where a text only seems to be, or not to be, a tag.
+    for before in [
+        "<script>a<b c='</script>",
+        "<svg><style>",
+        "<svg><title><a b=''>",
+        "<!-- <a b='-->",
+        "<svg><![CDATA[<a b='>]]></svg>",
+        "<p title='<!--'>",
+        "<script><!--<script></script a=\"--></script>",
+        "<script></b a=\"</script ",
+    ] {
+        let mut html = Vec::from(before);
+        html.extend(numbered(&|number| format!("a{number} ")));
+        let read = read_of(&html);
+        assert!(read < 100_000, "{before}: {read}");
+    }
     // Elements that a paragraph opens anew.
     let formats = numbered(&|number| format!("<b id={number}></p><p>"));
     assert!(read_of(&formats) < 40_000);
@@ -199,52 +217,148 @@ fn usual_long_pages_are_read_to_their_end() {
         "<script>{}</script>",
         "a = b / c;\n".repeat(90_000)
     ));
-    whole(format!("<!--{}-->", "a comment ".repeat(500)));
+    whole(format!("<!--{}-->", "a comment = / ".repeat(70_000)));
+    whole(format!("<a{}b>", " ".repeat(500_000)));
+    whole(format!(
+        "<div data-a='{{{}}}'><p title=\"{}\"><h1>Here</h1>",
+        r#""key": "a / b = c", "#.repeat(25_000),
+        "M 10 10 L 20 20 ".repeat(30_000)
+    ));
+    whole(format!(
+        "<svg><![CDATA[{}]]></svg>",
+        "a <b c = d ".repeat(50_000)
+    ));
     whole(format!(
         "<img src=\"data:image/png;base64,{}\">",
         "iVBORw0KGgoAAAANSUhEUgAAAyAAAAJYCAYAAACadoJwAAAACXBIWXMAAA7DAAAOw/8A".repeat(5_000)
     ));
 }
 
+/// The value of the last of these fields in a page, and whether the search ended early.
+fn last_in(fields: &[&str], body: &str) -> (Option<String>, bool) {
+    let specs = fields
+        .iter()
+        .map(|field| FieldSpec::parse(field).expect(field));
+    let extraction = Extraction::new(specs.collect()).expect("they are valid");
+    let found = extraction.fields_of(body.as_bytes(), None).expect("some");
+    let (_, value) = found.iter().last().expect("there is one");
+    (value.map(str::to_owned), found.is_partial())
+}
+
 #[test]
 fn a_selector_of_excessive_cost_in_a_page_ends_without_a_value() {
     let siblings = format!("{}<h1>Here</h1>", "<b></b>".repeat(60_000));
-    check("x=u ~ b", &siblings, None);
-    check("x=i b", &siblings, None);
-    check("h1", &siblings, Some("Here"));
-    let page = &mut Page::new();
-    page.budget.steps = 10;
-    let field = |selector: &str| Field {
-        selector: Selector::parse(selector).expect("a selector"),
-        attribute: None,
-        reach: Reach::of(selector),
+    assert_eq!(last_in(&["x=u ~ b"], &siblings), (None, true));
+    assert_eq!(
+        last_in(&["x=b:nth-of-type(70000)"], &siblings),
+        (None, true)
+    );
+    assert_eq!(last_in(&["x=i b"], &siblings), (None, false));
+    assert_eq!(
+        last_in(&["h1"], &siblings),
+        (Some("Here".to_owned()), false)
+    );
+}
+
+#[test]
+fn a_field_of_excessive_cost_takes_nothing_from_others() {
+    let page = format!(
+        "{}<h1 class=x>Here</h1>",
+        "<b data-a=aaaaaaaaa></b>".repeat(30_000)
+    );
+    let found = last_in(&["x=u ~ b", "y=u ~ i b", "z=h1.x"], &page);
+    assert_eq!(found, (Some("Here".to_owned()), true));
+}
+
+#[test]
+fn the_siblings_of_ancestors_count() {
+    let row = format!("<tr>{}</tr>", "<td>1</td>".repeat(20));
+    let table = |rows: usize| format!("<table id=prices>{}</table><p>Last</p>", row.repeat(rows));
+    let found = |field: &str, rows: usize| last_in(&[field], &table(rows));
+    assert_eq!(found("x=#prices ~ div tr ~ tr td", 2000), (None, true));
+    // The numbers of rows are known from those before.
+    assert_eq!(found("x=#prices tr:nth-child(401) td", 400), (None, false));
+    let value = Some("1".to_owned());
+    assert_eq!(found("x=#prices tr:nth-child(399) td", 400), (value, false));
+    assert_eq!(
+        found("x=tr:nth-last-child(2000) ~ tr i", 300),
+        (None, false)
+    );
+}
+
+#[test]
+fn selectors_within_selectors_count_for_each_that_they_are_tried_at() {
+    let page = format!("{}<p>1", "<i><b>".repeat(120));
+    let page = format!("{page}{}", "<u></u>".repeat(50_000));
+    assert_eq!(last_in(&["x=:not(:not(h1 *) *) h2"], &page), (None, true));
+}
+
+#[test]
+fn fields_of_the_head_are_not_looked_for_in_all_of_the_body() {
+    let page = |length: usize| {
+        let filler = "<p>x</p>".repeat(length / 8);
+        format!("<html><head></head><body>{filler}<link rel=canonical href=/a>")
     };
-    page.parser
-        .process(ByteTendril::from_slice(b"<p>1<p>2<p>3<p>4<p>5"));
-    let mut found = [Found::default()];
-    page.look_for(&[field("p ~ u")], &mut found, true);
-    assert!(found[0].value.is_none() && page.budget.steps < 10);
+    let found = |length: usize| last_in(&["canonical"], &page(length)).0;
+    assert_eq!(
+        found(20_000).as_deref(),
+        Some("/a"),
+        "a head that ended early"
+    );
+    assert_eq!(found(200_000), None);
+    let own = last_in(&["x=link::attr(href)"], &page(200_000)).0;
+    assert_eq!(own.as_deref(), Some("/a"));
+}
+
+#[test]
+fn a_page_that_is_not_read_to_its_end_is_reported() {
+    let deep = format!("<title>Here</title>{}<h1>Not</h1>", "<div>".repeat(2000));
+    assert_eq!(
+        last_in(&["h1"], &format!("{deep}{}", " ".repeat(5000))),
+        (None, true)
+    );
+    let all = last_in(&["title"], &format!("{deep}{}", " ".repeat(9000)));
+    assert_eq!(all, (Some("Here".to_owned()), false), "it was found before");
 }
 
 #[test]
 fn the_reach_of_a_selector_is_known() {
-    let check = |selector: &str, ancestors, siblings, following| {
-        let expected = Reach {
-            ancestors,
-            siblings,
-            following,
-        };
-        assert_eq!(Reach::of(selector), expected, "{selector}");
+    let check = |selector: &str, expected: &str| {
+        let reach = Reach::of(selector);
+        let all = [
+            ("ancestors", reach.ancestors),
+            ("attributes", reach.attributes),
+            ("near", reach.near),
+            ("siblings", reach.siblings),
+            ("following", reach.following),
+            ("nested", reach.nested),
+        ];
+        let found: Vec<&str> = all
+            .into_iter()
+            .filter(|(_, is)| *is)
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(found.join(" "), expected, "{selector}");
     };
-    check("p.a#b", false, false, false);
-    check(r#"meta[name="a b" i]"#, false, false, false);
-    check("a[rel~=b]", false, false, false);
-    check("a b", true, false, false);
-    check("a>b", true, false, false);
-    check("a~b", false, true, false);
-    check("li:nth-child(2)", false, true, false);
-    check("li:first-of-type", false, true, false);
-    check("li:last-child", false, true, true);
-    check("p:empty", false, true, true);
-    check("li:not(:only-child)", false, true, true);
+    check("p.a#b", "");
+    check(r#"meta[name="a b" i]"#, "attributes");
+    check("a[rel~=b]", "attributes");
+    check("a b", "ancestors");
+    check("a>b", "ancestors");
+    check("a+b", "near");
+    check("a~b", "near siblings");
+    check("a ~ b", "ancestors near siblings");
+    check("li:nth-child(2)", "near");
+    check("li:NTH-child(2)", "near");
+    check("li:nth-child(2 of .a)", "ancestors near siblings nested");
+    check("li:first-of-type", "near siblings");
+    check("li:last-child", "near following");
+    check("p:empty", "following");
+    check("li:not(:only-child)", "near following");
+    check("li:not(a b)", "ancestors nested");
+    check(
+        r"li:\6eth-child(2)",
+        "ancestors attributes near siblings following nested",
+    );
+    assert_eq!(Reach::of("a, b, c").alternatives, 3);
 }
