@@ -5,7 +5,7 @@ mod fields;
 #[cfg(feature = "parquet")]
 mod parquet_file;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use anyhow::Context;
 use argiope::sink::directory::{LineEnd, LineFile, LineReader};
 
 use self::csv::Csv;
-use self::fields::{Field, Row};
+use self::fields::{Field, Row, may_be_extracted};
 #[cfg(feature = "parquet")]
 use self::parquet_file::ParquetFile;
 use super::Usage;
@@ -69,7 +69,7 @@ impl From<io::Error> for AddError {
 pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
     let folder = args.folder.as_path();
     check_crawl(folder)?;
-    let extracted = extracted_in(folder)?;
+    let extracted = extracted_in(folder, &args.fields)?;
     let fields: Vec<Field> = (args.fields.iter())
         .map(|name| Field::parse(name, &extracted))
         .collect::<Result<_, _>>()?;
@@ -227,26 +227,28 @@ fn check_crawl(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The names of what the crawl extracted from pages, by the first line that has some; none if there is none
-/// among the first lines.
-fn extracted_in(folder: &Path) -> anyhow::Result<Vec<String>> {
+/// The names of what the crawl extracted from pages. Looks for those among `wanted`, and reads all lines only where one is
+/// not found: a crawl that was resumed may extract other fields than it did before.
+fn extracted_in(folder: &Path, wanted: &[String]) -> anyhow::Result<Vec<String>> {
     const WHAT: &str = "cannot read result lines";
+    let mut missing: BTreeSet<&str> = (wanted.iter())
+        .map(String::as_str)
+        .filter(|name| may_be_extracted(name))
+        .collect();
+    let mut extracted = BTreeSet::new();
     let mut reader = LineReader::results(folder, LINE_MAX).context(WHAT)?;
-    for _ in 0..LOOKED_AT_MAX {
-        let Some(line) = reader.next().context(WHAT)? else {
-            break;
-        };
+    while !missing.is_empty()
+        && let Some(line) = reader.next().context(WHAT)?
+    {
         if let LineEnd::Whole = line.end
-            && let Some(extracted) = Row::parse(line.text).ok().and_then(|row| row.extracted())
+            && let Some(found) = Row::parse(line.text).ok().and_then(|row| row.extracted())
         {
-            return Ok(extracted);
+            missing.retain(|name| !found.iter().any(|own| own == name));
+            extracted.extend(found);
         }
     }
-    Ok(Vec::new())
+    Ok(extracted.into_iter().collect())
 }
-
-/// Most lines that are looked at for extracted fields: files of robots.txt and redirects have none.
-const LOOKED_AT_MAX: usize = 100_000;
 
 /// Longest line that is read.
 const LINE_MAX: u64 = 64 * 1024 * 1024;

@@ -91,6 +91,28 @@ fn url_status_and_title_are_a_table() {
     let wanted = expected.iter().filter(|row| !row.contains("/robots.txt"));
     assert!(pages.eq(wanted), "{table}");
     check_refused(&export(&["url", "price"]), &["price", "lang, title"]);
+    let later = export(&["url", "h1", "fields.price"]).expect(0).out;
+    assert!(later.starts_with("url,h1,fields.price\n"), "{later}");
+}
+
+#[test]
+fn a_field_of_a_later_run_alone_is_a_column() {
+    let server = Server::new(|asked| match asked.target.as_str() {
+        "/second" => page("<p class=price>7"),
+        _ => page("<title>First</title>"),
+    });
+    let crawl = Crawl::of(&[&server.url("/first")])
+        .with(&["--follow", "none", "--extract", "lang"])
+        .run();
+    let folder = crawl.out().parent().expect("a parent").to_owned();
+    let second = server.url("/second");
+    let args = ["crawl", &second, "--resume", "--out", "out", "--quiet"];
+    let more = ["-s", "EXTRACT=price=.price", "--allow-net", "loopback"];
+    Going::start(&[&args[..], &more].concat(), &folder, b"")
+        .wait()
+        .expect(0);
+    let export = Going::start(&["export", "out", "--csv", "price"], &folder, b"").wait();
+    assert_eq!(export.expect(0).out, "price\n\n7\n");
 }
 
 #[test]

@@ -42,28 +42,28 @@ impl Field {
     /// A result line has no such key.
     pub fn parse(name: &str, extracted: &[String]) -> Result<Field, Usage> {
         let mut keys: Vec<String> = name.split('.').map(str::to_owned).collect();
-        let is_known = KEYS.iter().any(|(key, _)| *key == keys[0]);
-        if !is_known && extracted.iter().any(|key| key == name) {
+        let is_extracted = BUILT_IN.contains(&name) || extracted.iter().any(|key| key == name);
+        if !is_key(&keys[0]) && is_extracted {
             keys.insert(0, FIELDS.to_owned());
         }
         let known = KEYS.iter().find(|(key, _)| *key == keys[0]);
         let Some((key, shape)) = known else {
             let all: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
             let extracted = match extracted {
-                [] => "this crawl extracted none (crawl --extract title)".to_owned(),
+                [] => "no result line has other fields (crawl --extract NAME=CSS)".to_owned(),
                 all => format!("this crawl extracted {}", all.join(", ")),
             };
             return Err(Usage(format!(
-                "{name:?} is no field of a result line: give one of {}; {extracted}",
+                "{name:?} is no field of a result line: give one of {}; {extracted}. For one that is still to come give \
+                 {FIELDS}.{name}",
                 all.join(", ")
             )));
         };
         let kind = match (shape, &keys[1..]) {
             (Shape::Value(kind), []) => Some(*kind),
             (Shape::Object(_) | Shape::Named, []) | (Shape::Any, _) => Some(Kind::Json),
-            (Shape::Named, [below]) if extracted.is_empty() || extracted.contains(below) => {
-                Some(Kind::Text)
-            }
+            // Also one that no line has: the crawl may extract it from now on.
+            (Shape::Named, [below]) if is_name(below) => Some(Kind::Text),
             (Shape::Object(all), [below]) => (all.iter())
                 .find(|(key, _)| key == below)
                 .map(|(_, kind)| *kind),
@@ -84,13 +84,27 @@ impl Field {
                     .collect();
                 format!("{name:?} is no field: give {key}, {}", all.join(", "))
             }
-            Shape::Named => format!(
-                "{name:?} is no field: this crawl extracted {}",
-                extracted.join(", ")
-            ),
+            Shape::Named => {
+                format!("{name:?} is no field: give {FIELDS}.NAME, as --extract named it")
+            }
             Shape::Any => format!("{name:?} is no field"),
         }))
     }
+}
+
+/// Whether a name can only be that of what the crawl extracted.
+pub fn may_be_extracted(name: &str) -> bool {
+    is_name(name) && !is_key(name) && !BUILT_IN.contains(&name)
+}
+
+fn is_key(name: &str) -> bool {
+    KEYS.iter().any(|(key, _)| *key == name)
+}
+
+/// Whether `--extract` accepts such a name.
+fn is_name(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(is_inner)
 }
 
 /// A result line.
@@ -162,6 +176,9 @@ const TEXTS: Shape = Shape::Value(Kind::Texts);
 
 /// The key of what was extracted from a page (`EXTRACT`).
 const FIELDS: &str = "fields";
+
+/// What `--extract` knows by name.
+const BUILT_IN: &[&str] = &["title", "lang", "description", "canonical", "h1"];
 
 /// The keys of a result line.
 const KEYS: &[(&str, Shape)] = &[
@@ -314,12 +331,29 @@ mod tests {
             &extracted,
             "this crawl extracted price, title, url",
         );
-        check(
-            "fields.titel",
-            &extracted,
-            "this crawl extracted price, title, url",
-        );
-        check("title", &[], "crawl --extract title");
+        check("titel", &[], "fields.titel");
+        check("fields.a b", &[], "fields.NAME");
+        check("fields.a.b", &[], "fields.NAME");
+    }
+
+    #[test]
+    fn what_no_line_has_yet_is_a_field() {
+        for name in ["title", "lang", "h1", "fields.price"] {
+            let field = Field::parse(name, &[]).unwrap_or_else(|Usage(error)| panic!("{error}"));
+            assert_eq!(field.kind, Kind::Text, "{name}");
+        }
+        let mut config = argiope::Config::default();
+        let source = argiope::settings::SettingSource::Option;
+        for name in BUILT_IN {
+            config
+                .set("EXTRACT", *name, source.clone())
+                .expect("it is built in");
+        }
+        let refused = config
+            .set("EXTRACT", "titel", source)
+            .expect_err("it is not");
+        let refused = refused.to_string();
+        assert!(refused.contains(&BUILT_IN.join(", ")), "{refused}");
     }
 
     #[test]
