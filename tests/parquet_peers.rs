@@ -115,11 +115,14 @@ fn duckdb_reads_the_types_and_the_values_that_the_csv_has() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("results.jsonl"), lines()).expect("a file");
     for (format, out) in [("--parquet", "a.parquet"), ("--csv", "a.csv")] {
-        let args = [&[".", "-o", out, format], &FIELDS[..]].concat();
+        let args = [&[".", "--all", "-o", out, format], &FIELDS[..]].concat();
         let exported = export(folder.path(), &args);
         assert!(exported.status.success(), "{exported:?}");
     }
-    let to_stdout = export(folder.path(), &[&[".", "--parquet"], &FIELDS[..]].concat());
+    let to_stdout = export(
+        folder.path(),
+        &[&[".", "--all", "--parquet"], &FIELDS[..]].concat(),
+    );
     let file = fs::read(folder.path().join("a.parquet")).expect("the file");
     assert!(to_stdout.stdout == file, "standard output has another file");
     let mut python = Command::new("python3");

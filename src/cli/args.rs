@@ -600,12 +600,16 @@ pub struct Export {
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// Write CSV with these fields of result lines: url, status, error.kind, …, and those that --extract
-    /// added: title
+    /// added: title. A row for each page, its last result
     #[arg(long, value_name = "FIELD", num_args = 1.., value_delimiter = ',', required_unless_present = "parquet")]
     pub csv: Vec<String>,
     /// Write Parquet with these fields, each with its type; not in builds without the feature parquet
     #[arg(long, value_name = "FIELD", num_args = 1.., value_delimiter = ',', conflicts_with = "csv")]
     pub parquet: Vec<String>,
+    /// A row for every result line: also those of robots.txt and sitemaps, of redirects, and of attempts that were
+    /// repeated
+    #[arg(long)]
+    pub all: bool,
     /// The file, which must not exist; by default, and for -, standard output
     #[arg(short = 'o', long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -621,6 +625,7 @@ impl From<Export> for ExportArgs {
             folder: args.dir,
             format,
             fields,
+            all: args.all,
             out: args.out,
         }
     }

@@ -98,7 +98,8 @@ Examples:
 
 pub const EXPORT: &str = "\
 Examples:
-  argiope export crawl --csv url status error.code -o pages.csv
+  argiope export crawl --csv url status title -o pages.csv
+  argiope export crawl --csv url kind status error.code --all
   argiope export crawl --csv url meta.customer | head
   argiope export crawl --parquet url status sent latency -o pages.parquet";
 

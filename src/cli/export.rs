@@ -28,6 +28,8 @@ pub struct ExportArgs {
     pub format: Format,
     /// The columns, in order.
     pub fields: Vec<String>,
+    /// Every result line is a row, and not only the last one of each page.
+    pub all: bool,
     /// Where the table is written; standard output without it, or for `-`.
     pub out: Option<PathBuf>,
 }
@@ -81,7 +83,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
                 Usage("--parquet: a terminal cannot show it; give -o FILE".to_owned()).into(),
             );
         }
-        return match write_table(args.format, &fields, folder, io::stdout()) {
+        return match write_table(args, &fields, io::stdout()) {
             // The reader has read enough. Of Parquet it has nothing without the end.
             Err(Failure::Write(error))
                 if error.kind() == ErrorKind::BrokenPipe && args.format == Format::Csv =>
@@ -103,7 +105,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
         }
         created => created.with_context(|| format!("{}: cannot be written", out.display()))?,
     };
-    if let Err(failure) = write_table(args.format, &fields, folder, file) {
+    if let Err(failure) = write_table(args, &fields, file) {
         // A part of a table looks like a whole one.
         let _ = fs::remove_file(out);
         return Err(failure.at(&out.display().to_string()));
@@ -112,19 +114,14 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
 }
 
 /// Writes the result lines of a crawl as a table.
-fn write_table(
-    format: Format,
-    fields: &[Field],
-    folder: &Path,
-    out: impl Write + Send,
-) -> Result<(), Failure> {
+fn write_table(args: &ExportArgs, fields: &[Field], out: impl Write + Send) -> Result<(), Failure> {
     let out = BufWriter::new(out);
-    match format {
-        Format::Csv => export(folder, &mut Csv::new(out, fields)),
+    match args.format {
+        Format::Csv => export(args, &mut Csv::new(out, fields)),
         #[cfg(feature = "parquet")]
         Format::Parquet => {
             let mut table = ParquetFile::new(out, fields).map_err(Failure::Write)?;
-            export(folder, &mut table)
+            export(args, &mut table)
         }
         #[cfg(not(feature = "parquet"))]
         Format::Parquet => unreachable!("check_format refuses it"),
@@ -171,9 +168,9 @@ impl Failure {
     }
 }
 
-/// Adds each result line to a table. Warns of damaged lines, which are left out.
-fn export(folder: &Path, table: &mut impl Table) -> Result<(), Failure> {
-    let mut reader = LineReader::results(folder, LINE_MAX).map_err(Failure::Read)?;
+/// Adds the last result line of each page, or every result line, to a table. Warns of damaged lines, which are left out.
+fn export(args: &ExportArgs, table: &mut impl Table) -> Result<(), Failure> {
+    let mut reader = LineReader::results(&args.folder, LINE_MAX).map_err(Failure::Read)?;
     let (mut bad, mut first_bad) = (0_u64, None);
     while let Some(line) = reader.next().map_err(Failure::Read)? {
         let added = match line.end {
@@ -186,7 +183,10 @@ fn export(folder: &Path, table: &mut impl Table) -> Result<(), Failure> {
             }
             LineEnd::Whole => Row::parse(line.text)
                 .map_err(AddError::Value)
-                .and_then(|row| table.add(&row)),
+                .and_then(|row| match args.all || row.is_page() {
+                    true => table.add(&row),
+                    false => Ok(()),
+                }),
             LineEnd::TooLong => Err(AddError::Value(format!(
                 "it is longer than {LINE_MAX} bytes"
             ))),

@@ -211,7 +211,7 @@ fn fields_of_all_result_lines_are_exported_as_csv() {
         .run();
     let folder = crawled.out().parent().expect("a parent").to_owned();
     let export = |args: &[&str]| {
-        let args = [&["export", "out", "--csv"], args].concat();
+        let args = [&["export", "out", "--all", "--csv"], args].concat();
         Going::start(&args, &folder, b"").wait()
     };
     let csv = export(&["id", "url", "warc.file", "error.code"])

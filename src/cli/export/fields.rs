@@ -129,6 +129,13 @@ impl<'a> Row<'a> {
         Some(fields.into_keys().map(str::to_owned).collect())
     }
 
+    /// Whether it is the last line of a page: not of a robots.txt or a sitemap, nor of an attempt after which another one
+    /// or a redirect follows.
+    pub fn is_page(&self) -> bool {
+        let is = |key, json| self.0.get(key).is_none_or(|value| value.get() == json);
+        is("kind", "\"page\"") && is("final", "true")
+    }
+
     /// The value of a field as JSON; `None` if it is null or absent.
     pub fn get(&self, field: &Field) -> Option<&'a str> {
         let mut keys = field.keys.iter();
@@ -354,6 +361,18 @@ mod tests {
             .expect_err("it is not");
         let refused = refused.to_string();
         assert!(refused.contains(&BUILT_IN.join(", ")), "{refused}");
+    }
+
+    #[test]
+    fn the_last_line_of_a_page_is_one_of_a_page() {
+        let check = |line: &str, expected: bool| {
+            let row = Row::parse(line.as_bytes()).expect("JSON");
+            assert_eq!(row.is_page(), expected, "{line}");
+        };
+        check(r#"{"kind": "page", "final": true}"#, true);
+        check(r#"{"kind": "page", "final": false}"#, false);
+        check(r#"{"kind": "robots", "final": true}"#, false);
+        check(r#"{"kind": "sitemap", "final": true}"#, false);
     }
 
     #[test]
