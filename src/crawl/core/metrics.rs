@@ -47,7 +47,7 @@ impl<I: Io> Core<I> {
             }
             Err(NoMetrics::Unknown) => {
                 let message = format!(
-                    "{} is none of the targets; add it to their file",
+                    "{} is none of the targets; add it to their file and restart the probe",
                     url.as_str()
                 );
                 Response::error(404, &message)

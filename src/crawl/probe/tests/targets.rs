@@ -257,3 +257,27 @@ fn connections_are_kept_from_one_round_to_the_next() {
     assert_eq!(ended.asked().len(), 10);
     assert_eq!(ended.server.borrow().opened, 2);
 }
+
+#[test]
+fn however_many_targets_hang_the_others_are_on_time() {
+    let hanging = |n: usize| format!("http://10.1.{}.{}/h", n / 250, n % 250 + 1);
+    let mut urls: Vec<String> = (0..4200).map(hanging).collect();
+    urls.extend(URLS.map(str::to_owned));
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let mut server = Server::new(|_, _| Does::Answers(ms(5)));
+    server.hangs = Some("/h");
+    let mut config = config();
+    config.fetch.download_timeout = ms(9_000);
+    config.io.sockets_max = 10_000;
+    let settings = ProbeSettings {
+        every: Some(Duration::from_secs(10)),
+        ..every_second(20, urls.len())
+    };
+    let ended = run_with(server, settings, config, &urls);
+    assert_eq!((ended.report.replies, ended.report.errors()), (8, 8_400));
+    let late = ended.pages.iter().filter(|page| {
+        let due = page.timings.due.expect("it was due");
+        page.timings.started > due + ms(1)
+    });
+    assert_eq!(late.count(), 0);
+}
