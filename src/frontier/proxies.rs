@@ -41,6 +41,15 @@ impl Proxies {
         self.usual.is_none() && self.https.is_none()
     }
 
+    /// The route of requests for a URL, if scheme and host make a difference.
+    pub fn route_if_varied(&self, url: &CrawlUrl) -> Option<Route> {
+        let is_varied = self.https.is_some() || (self.usual.is_some() && !self.except.is_empty());
+        is_varied.then(|| match self.of(url.is_https(), url.host_str()) {
+            Some(proxy) => Route::Proxy(Arc::clone(proxy)),
+            None => Route::Direct,
+        })
+    }
+
     /// The proxy of requests for URLs with this scheme and host; `None` if they go directly.
     pub fn of(&self, is_https: bool, host: &str) -> Option<&Arc<Proxy>> {
         let proxy = match &self.https {
@@ -177,6 +186,16 @@ mod tests {
         };
         check(&direct, true, "b.test", None);
         check(&direct, false, "b.test", Some("p.test"));
+        let url = |text: &str| CrawlUrl::parse(text).expect(text);
+        let route = direct.route_if_varied(&url("https://b.test/"));
+        assert_eq!(route, Some(Route::Direct));
+        let route = proxies.route_if_varied(&url("http://b.test/"));
+        assert_eq!(route, proxies.usual.clone().map(Route::Proxy));
+        let all_by_one = Proxies {
+            usual: proxies.usual.clone(),
+            ..Proxies::default()
+        };
+        assert_eq!(all_by_one.route_if_varied(&url("http://b.test/")), None);
         let none = Proxies::default();
         assert!(none.are_none() && !direct.are_none());
         check(&none, true, "b.test", None);

@@ -120,9 +120,11 @@ pub struct Page {
     pub robots: Option<Box<RobotsInForce>>,
     /// Wall-clock time at the start of the crawl.
     pub wall_at_start: Wall,
-    /// Its route, if set by its request, inherited from the page that led to it, or set for its host (`HOSTS`); else
-    /// as in `PROXY`.
+    /// Its route, if set by its request, inherited from the page that led to it, set for its host (`HOSTS`), or chosen
+    /// by scheme or host (`PROXY_HTTPS`, `NO_PROXY`); else as in `PROXY`.
     pub route: Option<Route>,
+    /// Whether the route is that of its request, which its links inherit.
+    pub(crate) is_route_own: bool,
     pub(crate) meta: Option<Box<RawValue>>,
     /// The caller's number, from the request at the start of its chain of retries and redirects. 0
     /// for robots.txt, sitemaps and links found by the crawl.
@@ -395,6 +397,7 @@ pub(crate) mod samples {
             robots: None,
             wall_at_start: Wall(1_795_219_200_000_000_000),
             route: None,
+            is_route_own: false,
             meta: None,
             tag: 0,
             request_bytes: format!("GET /{id} HTTP/1.1\r\nHost: a.test\r\n\r\n").into(),

@@ -246,6 +246,22 @@ fn proxies_of_the_environment_are_used_on_request_only() {
 }
 
 #[test]
+fn each_line_says_whether_it_went_by_a_proxy_where_not_all_do() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let proxy = format!("http://127.0.0.1:{}", server.port());
+    let (far, near) = ("http://one.example.com/", server.url("/near"));
+    let check = |set: &str, by_proxy: [Value; 2]| {
+        let args = ["--proxy", &proxy, "-s", set];
+        let crawled = Crawl::of(&[far, &near]).with(&args).run();
+        let found = [far, &near].map(|url| crawled.line(url)["proxied"].clone());
+        assert_eq!(found, by_proxy, "{set}");
+    };
+    check("NO_PROXY=127.0.0.1", [json!(true), json!(false)]);
+    check("PROXY_HTTPS=direct", [json!(true), json!(true)]);
+    check("NO_PROXY=", [Value::Null, Value::Null]);
+}
+
+#[test]
 fn the_summary_names_the_output_what_is_left_and_a_command_that_continues() {
     let server = Server::new(hundred);
     let crawl = Crawl::of(&[&server.url("/0"), "--max-pages", "30"]).aloud();

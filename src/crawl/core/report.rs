@@ -115,6 +115,7 @@ impl<I: Io> Core<I> {
             robots,
             wall_at_start,
             route,
+            is_route_own,
             meta,
             tag,
             request_bytes,
@@ -170,8 +171,9 @@ impl<I: Io> Core<I> {
         *robots_ignored = job.flags.ignore_robots;
         *robots = None;
         *wall_at_start = self.network.wall_at_start();
-        let of_host = || self.config.frontier.own_hosts.route(&job.url);
-        *route = job.route().or_else(of_host).cloned();
+        let of_url = || self.config.frontier.proxies.route_if_varied(&job.url);
+        *route = self.frontier.route_of(job).cloned().or_else(of_url);
+        *is_route_own = job.route().is_some();
         *meta = job.meta().map(ToOwned::to_owned);
         *tag = job.tag();
         *request_bytes = Vec::new();

@@ -126,7 +126,7 @@ impl<I: Io> Crawler<I> {
     }
 
     /// Holds a pulled page open until its links are known: see [`LinksLater`]. The links are fetched
-    /// [by the page's proxy](Page::route) unless they set one.
+    /// by the proxy of the page's [request](crate::Request::proxy), if it names one, unless they set one.
     pub fn links_later(&self, page: &Page) -> LinksLater {
         held_open(page, self.core.found())
     }
@@ -139,7 +139,8 @@ pub(super) fn held_open(page: &Page, found: &Arc<Found>) -> LinksLater {
         root: page.root,
         url: page.url.as_str().into(),
         depth: page.depth,
-        route: page.route.clone(),
+        // That of its host, or of its URL, holds for no other.
+        route: page.route.clone().filter(|_| page.is_route_own),
     };
     let found = Arc::clone(found);
     LinksLater::new(page, found)

@@ -96,6 +96,25 @@ fn a_link_inherits_the_proxy_of_its_page() {
 }
 
 #[test]
+fn a_link_does_not_inherit_the_proxy_of_its_pages_host() {
+    let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |config, _| {
+        let hosts = serde_json::json!({"10.0.0.1": {"proxy": "direct"}});
+        let with = std::mem::take(config).with("HOSTS", hosts);
+        *config = with.expect("it is valid");
+    });
+    *record.open.borrow_mut() = Some(Vec::new());
+    handle.submit(get(1, 1)).expect("there is room");
+    drop(handle);
+    run_for(&mut crawler, Duration::from_secs(1));
+    let page = record.pages.borrow()[0].clone();
+    assert_eq!(page.route, Some(Route::Direct));
+    let later = crawler.links_later(&page);
+    assert_eq!(later.links([Request::get("http://other.test/")]), 1);
+    let links = crawler.core.found().drain();
+    assert_eq!(links[0].route(), None, "its own host decides");
+}
+
+#[test]
 fn the_links_of_a_page_with_many_holders_are_bounded_as_for_any_page() {
     let (mut crawler, handle, record) = crawl(calm(Duration::ZERO), 1, |config, _| {
         config.frontier.links_per_page_max = 3;
