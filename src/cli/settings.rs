@@ -120,12 +120,21 @@ fn gather_over(
         };
         config.set(name.trim(), value, SettingSource::Option)?;
     }
-    for Given { flag, name, value } in flags {
-        check_given(flag, value)?;
-        let source = SettingSource::Flag((*flag).to_owned());
-        match *name {
-            HOSTS => add_hosts(&mut config, value, source)?,
-            name => config.set(name, value.clone(), source)?,
+    let is_set = |name: &str| {
+        let setting = settings().iter().find(|setting| setting.name == name);
+        let names = configured.set.iter();
+        let mut names = names.filter_map(|set| set.split('=').next());
+        setting.is_some_and(|setting| names.any(|name| setting.is_named(name.trim())))
+    };
+    for given in flags {
+        check_given(given.flag, &given.value)?;
+        if given.is_weak && is_set(given.name) {
+            continue;
+        }
+        let source = SettingSource::Flag(given.flag.to_owned());
+        match given.name {
+            HOSTS => add_hosts(&mut config, &given.value, source)?,
+            name => config.set(name, given.value.clone(), source)?,
         }
     }
     Ok(config)
@@ -589,6 +598,7 @@ mod tests {
             flag: "--host-down-after",
             name: "HOST_DOWN_AFTER",
             value: "8s".into(),
+            is_weak: false,
         }];
         for own in own {
             let check = |set: &[&str], flags: &[Given], expected: &str| {

@@ -82,23 +82,39 @@ pub struct Sockets {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Network")]
 pub struct Proxied {
-    /// Use this proxy, http:// or socks5://; env: those of http_proxy, https_proxy, all_proxy and no_proxy in the
-    /// environment, which are not read otherwise
+    /// Use this proxy, http:// or socks5://, for all requests; env: those of http_proxy, https_proxy, all_proxy and
+    /// no_proxy in the environment, which are not read otherwise
     #[arg(long, value_name = "URL|env")]
     proxy: Option<String>,
 }
 
 impl Proxied {
-    /// The settings that its flag sets.
+    /// The settings that its flag sets: all that choose a proxy, so that no request goes another way because of a file
+    /// or of the crawl that is resumed.
     pub fn given(&self) -> Vec<Given> {
-        match self.proxy.as_deref() {
-            Some("env") => {
-                let found = environment::proxies(|name| std::env::var(name).ok());
-                let given = found.into_iter();
-                (given.map(|(flag, name, value)| Given::new(flag, name, value))).collect()
+        let Some(proxy) = self.proxy.as_deref() else {
+            return Vec::new();
+        };
+        let none = [
+            ("PROXY", Value::Null),
+            ("PROXY_HTTPS", Value::Null),
+            ("NO_PROXY", json!([])),
+        ];
+        let mut given: Vec<Given> = none
+            .into_iter()
+            .map(|(name, value)| Given {
+                is_weak: true,
+                ..Given::new("--proxy", name, value)
+            })
+            .collect();
+        match proxy {
+            "env" => {
+                let found = environment::proxies(|name| std::env::var(name).ok()).into_iter();
+                given.extend(found.map(|(flag, name, value)| Given::new(flag, name, value)));
             }
-            _ => one("--proxy", "PROXY", &self.proxy).into_iter().collect(),
+            url => given.push(Given::new("--proxy", "PROXY", url.into())),
         }
+        given
     }
 }
 
@@ -184,12 +200,19 @@ pub struct Given {
     pub name: &'static str,
     /// Its value.
     pub value: Value,
+    /// Whether `-s` overrides it.
+    pub is_weak: bool,
 }
 
 impl Given {
     /// The setting `name` as `flag` sets it.
     pub fn new(flag: &'static str, name: &'static str, value: Value) -> Self {
-        Given { flag, name, value }
+        Given {
+            flag,
+            name,
+            value,
+            is_weak: false,
+        }
     }
 }
 
@@ -245,3 +268,36 @@ impl Settings {
 
 /// The value of `--spin`: about 99 % of sleeps are late by less.
 const SPIN: &str = "200us";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::settings::load_resumed;
+
+    #[test]
+    fn a_proxy_given_now_holds_for_all_requests_whatever_was_set_before() {
+        let stored = json!({
+            "PROXY": "http://old.test:1",
+            "PROXY_HTTPS": "direct",
+            "NO_PROXY": ["a.test"],
+        });
+        let check = |set: &[&str], expected: [Value; 3]| {
+            let proxied = Proxied {
+                proxy: Some("socks5://127.0.0.1:9".to_owned()),
+            };
+            let configured = Configured {
+                set: set.iter().map(|set| (*set).to_owned()).collect(),
+                ..Configured::default()
+            };
+            let config = load_resumed(stored.as_object(), &configured, &proxied.given());
+            let config = config.expect("sound settings");
+            let of = |name| config.get(name).map_or(Value::Null, Value::from);
+            let found = ["PROXY", "PROXY_HTTPS", "NO_PROXY"].map(of);
+            assert_eq!(found, expected, "{set:?}");
+        };
+        let proxy = || json!("socks5://127.0.0.1:9");
+        check(&[], [proxy(), Value::Null, json!([])]);
+        let set = ["NO_PROXY=b.test", "PROXY_HTTPS=direct"];
+        check(&set, [proxy(), json!("direct"), json!(["b.test"])]);
+    }
+}
