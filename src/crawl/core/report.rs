@@ -48,6 +48,7 @@ impl<I: Io> Core<I> {
         page.refetched = outcome.timings.sent.is_some() && self.take_requested(&page.url);
         page.bytes_wire = outcome.bytes_wire;
         page.request_bytes = std::mem::take(&mut outcome.request_bytes);
+        page.secret_headers = self.requests.secret_headers(&flight.job);
         page.response_bytes = std::mem::take(&mut outcome.response_bytes);
         page.head_length = outcome.head_length;
         page.chunked = outcome.chunked;
@@ -116,6 +117,7 @@ impl<I: Io> Core<I> {
             wall_at_start,
             route,
             is_route_own,
+            secret_headers,
             meta,
             tag,
             request_bytes,
@@ -174,6 +176,7 @@ impl<I: Io> Core<I> {
         let of_url = || self.config.frontier.proxies.route_if_varied(&job.url);
         *route = self.frontier.route_of(job).cloned().or_else(of_url);
         *is_route_own = job.route().is_some();
+        *secret_headers = Vec::new();
         *meta = job.meta().map(ToOwned::to_owned);
         *tag = job.tag();
         *request_bytes = Vec::new();
