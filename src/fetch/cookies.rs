@@ -32,11 +32,26 @@ pub struct Jar {
 
 /// Limits of the jar.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+pub struct Bounds {
     /// Maximum number of cookies per registrable domain; the oldest is dropped.
-    per_domain: usize,
+    pub per_domain: usize,
     /// Maximum number of cookies in total; the oldest is dropped.
-    in_all: usize,
+    pub in_all: usize,
+}
+
+/// What a file of cookies has.
+#[derive(Debug)]
+pub struct LoadedFile {
+    /// Cookies that can be sent, also those that were dropped for later ones.
+    pub kept: usize,
+    /// Cookies that have expired.
+    pub expired: usize,
+    /// Cookies that were dropped at the bounds.
+    pub dropped: usize,
+    /// What is no cookie, or none that a reply could set.
+    pub refused: Vec<NoCookie>,
+    /// The bounds.
+    pub bounds: Bounds,
 }
 
 /// One cookie.
@@ -158,23 +173,30 @@ impl Jar {
         is_any
     }
 
-    /// Adds the cookies of a file. Returns how many it has, and the places and reasons of what is none or what no reply
-    /// could set.
-    pub fn load(&mut self, file: &str, wall: Wall, now: Instant) -> (usize, Vec<NoCookie>) {
-        let (mut count, mut refused) = (0, Vec::new());
+    /// Adds the cookies of a file.
+    pub fn load(&mut self, file: &str, wall: Wall, now: Instant) -> LoadedFile {
+        let mut loaded = LoadedFile {
+            kept: 0,
+            expired: 0,
+            dropped: 0,
+            refused: Vec::new(),
+            bounds: self.bounds,
+        };
         for cookie in cookie_file::parse(file) {
             let cookie = match cookie {
                 Ok(cookie) => cookie,
                 Err(why) => {
-                    refused.push(why);
+                    loaded.refused.push(why);
                     continue;
                 }
             };
             let left = match cookie.expires {
                 None => None,
                 Some(at) => match at.checked_sub(wall.unix_seconds()) {
-                    // It has expired.
-                    None | Some(0) => continue,
+                    None | Some(0) => {
+                        loaded.expired += 1;
+                        continue;
+                    }
                     Some(left) => Some(Duration::from_secs(left).min(LIFETIME_MAX)),
                 },
             };
@@ -187,14 +209,14 @@ impl Jar {
             let (Some(url), Some((read, _))) = (url, read) else {
                 let why = "no reply of its domain could set it";
                 let place = cookie.place;
-                refused.push(NoCookie { place, why });
+                loaded.refused.push(NoCookie { place, why });
                 continue;
             };
             let until = left.map(|left| now + left);
-            self.keep(url.registrable_domain(), read, until, now);
-            count += 1;
+            loaded.dropped += self.keep(url.registrable_domain(), read, until, now);
+            loaded.kept += 1;
         }
-        (count, refused)
+        loaded
     }
 
     /// The value of the Cookie field for a request to this URL: longer paths first, then in order
@@ -235,13 +257,14 @@ impl Jar {
         })
     }
 
+    /// Keeps a cookie. Returns the number of others that are dropped for it, at the bounds.
     fn keep(
         &mut self,
         domain: &str,
         cookie: Cookie<'static>,
         until: Option<Instant>,
         now: Instant,
-    ) {
+    ) -> usize {
         if let Some(unsaved) = &mut self.unsaved {
             unsaved.insert(domain.into());
         }
@@ -271,8 +294,10 @@ impl Jar {
             created,
             set: number,
         };
+        let mut dropped = 0;
         if !stored.is_over(now) {
             if all.len() >= self.bounds.per_domain {
+                dropped += 1;
                 // They are in the order in which they were last set.
                 self.ages.remove(&all.remove(0).set);
             }
@@ -284,7 +309,9 @@ impl Jar {
         }
         if self.ages.len() > self.bounds.in_all {
             self.drop_oldest();
+            dropped += 1;
         }
+        dropped
     }
 
     fn drop_oldest(&mut self) {
@@ -459,15 +486,26 @@ mod tests {
              .co.uk\tTRUE\t/\tFALSE\t0\tsuffix\t4\n\
              nonsense\n"
         );
-        let (count, refused) = jar.load(&file, Wall(WALL * 1_000_000_000), at(0));
-        let places: Vec<usize> = refused.iter().map(|refused| refused.place).collect();
-        assert_eq!((count, places), (3, vec![5]));
+        let loaded = jar.load(&file, Wall(WALL * 1_000_000_000), at(0));
+        let places: Vec<usize> = loaded.refused.iter().map(|refused| refused.place).collect();
+        assert_eq!((loaded.kept, places), (3, vec![5]));
+        assert_eq!((loaded.expired, loaded.dropped), (1, 0));
         let sent = |to: &str, seconds| jar.header(&url(to), at(seconds)).unwrap_or_default();
         assert_eq!(sent("https://www.example.com/x", 1), "own=2; all=1");
         assert_eq!(sent("https://www.example.com/x", 61), "all=1");
         assert_eq!(sent("http://www.example.com/x", 1), "all=1");
         assert_eq!(sent("http://a.example.com/", 1), "all=1");
         assert_eq!(sent("http://example.org/", 1), "");
+    }
+
+    #[test]
+    fn cookies_of_a_file_beyond_those_of_a_domain_are_counted() {
+        let mut jar = Jar::new(&Secret::from_seed(1));
+        let line = |number: usize| format!("a.example.com\tFALSE\t/\tFALSE\t0\tc{number}\t1\n");
+        let file: String = (0..53).map(line).collect();
+        let loaded = jar.load(&file, Wall(WALL * 1_000_000_000), at(0));
+        assert_eq!((loaded.kept, loaded.dropped), (53, 3));
+        assert_eq!(loaded.bounds.per_domain, 50);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::authority::Authority;
-use crate::run::Crawl;
-use crate::server::{Asked, Server, Step, not_found, page, redirect};
+use crate::run::{Crawl, Going, check_refused};
+use crate::server::{Asked, Server, Step, not_found, page, redirect, reply};
 
 const SECRETS: [&str; 8] = [
     "-H",
@@ -368,4 +368,56 @@ fn a_host_has_its_own_agent_proxy_and_limits() {
     ] {
         assert!(left_out.contains(rule), "{rule}: {left_out}");
     }
+}
+
+#[test]
+fn cookies_of_a_file_given_to_a_later_run_replace_the_saved_ones() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/" => reply(
+            "200 OK",
+            &["Content-Type: text/html", "Set-Cookie: seen=1"],
+            b"<a href=/1>1</a><a href=/2>2</a>",
+        ),
+        _ => page("own"),
+    });
+    let jar = |value: &str| format!("127.0.0.1\tFALSE\t/\tFALSE\t0\tsid\t{value}\n");
+    let crawl = Crawl::of(&[&server.url("/"), "--cookies", "old", "--max-pages", "1"]);
+    crawl.file("old", jar("old").as_bytes());
+    crawl.file("new", jar("new").as_bytes());
+    crawl.file("none", b"# Netscape HTTP Cookie File\n");
+    crawl.try_run().expect(0);
+    let resume = |args: &[&str]| {
+        let args = [&["crawl", "--resume", "--out", "out", "--quiet"], args].concat();
+        Going::start(&args, crawl.folder(), b"").wait()
+    };
+    let refused = resume(&["--cookies", "none", "--max-pages", "2"]);
+    check_refused(
+        &refused,
+        &["COOKIES_FILE", "it has no cookie", "it is empty"],
+    );
+    resume(&["--max-pages", "2"]).expect(0);
+    resume(&["--cookies", "new", "--max-pages", "3"]).expect(0);
+    let sent: Vec<String> = ["/", "/1", "/2"]
+        .iter()
+        .map(|target| value(&server.only(target), "Cookie").to_owned())
+        .collect();
+    assert_eq!(sent[0], "sid=old");
+    for (sent, sid) in sent[1..].iter().zip(["sid=old", "sid=new"]) {
+        assert!(sent.contains(sid) && sent.contains("seen=1"), "{sent}");
+    }
+}
+
+#[test]
+fn a_host_with_other_fields_of_its_own_does_not_hide_that_credentials_are_not_sent_to_it() {
+    let check = |field: &str, is_said: bool| {
+        let (first, other) = two_origins();
+        let args = ["-H", "Authorization: Bearer t0k3n", "--follow", "all"];
+        let of_other = ["--header-for", &other.url(""), field];
+        let crawl = Crawl::of(&[&first.url("/")]).with(&args).with(&of_other);
+        let said = crawl.aloud().run().ended.err;
+        let words = "Authorization is sent to the origins of the seeds only";
+        assert_eq!(said.contains(words), is_said, "{field}: {said}");
+    };
+    check("X-Other: 2", true);
+    check("Authorization: Bearer other", false);
 }

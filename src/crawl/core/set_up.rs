@@ -8,6 +8,8 @@ use crate::base::secret::Secret;
 use crate::base::time::Wall;
 use crate::crawl::classifier::Classifier;
 use crate::crawl::config::Config;
+#[cfg(feature = "cookies")]
+use crate::crawl::config::SettingSource;
 use crate::crawl::control::Control;
 use crate::crawl::core::Core;
 use crate::crawl::core::orders::Orders;
@@ -128,13 +130,10 @@ impl<I: Io> Core<I> {
         fetch.zstd = fetch.zstd.or(Some(!parts.sink.keeps_codings()));
         let config = Arc::new(config);
         let requests = Requests::new(&config, &fetch, secret);
-        #[cfg_attr(not(feature = "cookies"), expect(unused_mut, reason = "it has no jar"))]
-        let mut requests = requests.map_err(|error| SetUpError::Setting {
+        let requests = requests.map_err(|error| SetUpError::Setting {
             setting: "DEFAULT_REQUEST_HEADERS",
             reason: error.to_string(),
         })?;
-        #[cfg(feature = "cookies")]
-        load_cookies(&mut requests, &config, wall.at(now), now)?;
         let waker = io.waker();
         let control = Control::new(
             &config,
@@ -198,12 +197,24 @@ impl<I: Io> Core<I> {
             #[cfg(feature = "cookies")]
             core.requests.start_saving();
         }
+        #[cfg(feature = "cookies")]
+        let of_earlier_run = restored.is_some()
+            && matches!(core.config.source("COOKIES_FILE"), SettingSource::Preset(_));
+        #[cfg(feature = "cookies")]
+        if of_earlier_run {
+            load_cookies(&mut core.requests, &core.config, wall.at(now), now, true)?;
+        }
         if let Some(restored) = restored {
             core.output.resume(last.as_ref());
             let log = core.output.run_log_mut();
             log.is_resumed = true;
             log.committed = restored.commit.as_ref().map(|commit| Wall(commit.at));
             core.restore(restored);
+        }
+        // Those of a file that this run is given replace the saved ones.
+        #[cfg(feature = "cookies")]
+        if !of_earlier_run {
+            load_cookies(&mut core.requests, &core.config, wall.at(now), now, false)?;
         }
         core.answer_handles();
         Ok(core)
@@ -250,13 +261,14 @@ pub fn active_limits(most: usize, for_requests: usize, kept: usize) -> ActiveLim
     }
 }
 
-/// Adds the cookies of `COOKIES_FILE`.
+/// Adds the cookies of `COOKIES_FILE`. `of_earlier_run`: that run was given the file, whose cookies may have expired.
 #[cfg(feature = "cookies")]
 fn load_cookies(
     requests: &mut Requests,
     config: &Config,
     wall: Wall,
     now: crate::base::time::Instant,
+    of_earlier_run: bool,
 ) -> Result<(), SetUpError> {
     let Some(path) = &config.cookies_file else {
         return Ok(());
@@ -267,31 +279,48 @@ fn load_cookies(
         path: path.clone(),
         cause,
     })?;
+    let shown = path.display();
     let refused = |reason: String| SetUpError::Setting {
         setting,
-        reason: format!("{}: {reason}", path.display()),
+        reason: format!("{shown}: {reason}"),
     };
     let Ok(text) = String::from_utf8(read) else {
         return Err(refused(
             "it is not UTF-8 text; give a file of cookies".to_owned(),
         ));
     };
-    let (count, left_out) = requests.load_cookies(&text, wall, now);
-    match (count, left_out.first()) {
-        (_, None) => {}
-        (0, Some(first)) => {
-            return Err(refused(format!(
-                "it has no cookie: {} at line or entry {}; give a file as curl -c and wget --save-cookies write it",
-                first.why, first.place
-            )));
+    let Some(file) = requests.load_cookies(&text, wall, now) else {
+        return Ok(());
+    };
+    if file.kept == 0 {
+        let what = match (file.refused.first(), file.expired) {
+            (Some(first), _) => format!("{} at line or entry {}", first.why, first.place),
+            (None, 0) => "it is empty".to_owned(),
+            (None, expired) => format!("all {expired} have expired"),
+        };
+        let advice = "give a file as curl -c and wget --save-cookies write it";
+        let what = format!("it has no cookie that can be sent: {what}; {advice}");
+        if !of_earlier_run {
+            return Err(refused(what));
         }
-        (_, Some(first)) => log::warn!(
-            "{} ({setting}): {} lines or entries are left out; the first is {}: {}",
-            path.display(),
-            left_out.len(),
+        log::warn!("{shown} ({setting}): {what}");
+    }
+    if let (Some(first), 1..) = (file.refused.first(), file.kept) {
+        log::warn!(
+            "{shown} ({setting}): {} lines or entries are left out; the first is {}: {}",
+            file.refused.len(),
             first.place,
             first.why
-        ),
+        );
+    }
+    if file.dropped > 0 {
+        log::warn!(
+            "{shown} ({setting}): {} cookies are left out: at most {} of a domain and {} in all are kept, the last of \
+             the file",
+            file.dropped,
+            file.bounds.per_domain,
+            file.bounds.in_all
+        );
     }
     Ok(())
 }

@@ -14,9 +14,7 @@ use crate::base::time::Wall;
 use crate::crawl::config::{Config, HostsBound, PublicHosts};
 use crate::crawl::requests::credentials::Credentials;
 #[cfg(feature = "cookies")]
-use crate::fetch::cookie_file::NoCookie;
-#[cfg(feature = "cookies")]
-use crate::fetch::cookies::Jar;
+use crate::fetch::cookies::{Jar, LoadedFile};
 use crate::fetch::exchange::{Description, Exchange};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::settings::FetchSettings;
@@ -141,9 +139,9 @@ impl Requests {
 
     /// Adds the cookies of a file. Returns how many it has, and what of it is left out.
     #[cfg(feature = "cookies")]
-    pub fn load_cookies(&mut self, file: &str, wall: Wall, now: Instant) -> (usize, Vec<NoCookie>) {
-        let jar = self.jar.as_mut();
-        jar.map_or_else(Default::default, |jar| jar.load(file, wall, now))
+    pub fn load_cookies(&mut self, file: &str, wall: Wall, now: Instant) -> Option<LoadedFile> {
+        let jar = self.jar.as_mut()?;
+        Some(jar.load(file, wall, now))
     }
 
     /// Saves cookies from now on.
