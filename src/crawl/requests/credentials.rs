@@ -25,6 +25,8 @@ pub struct Credentials {
     all: UsualFields,
     /// `None` if none of them is a credential, or every origin gets all.
     limited: Option<Limited>,
+    /// The origins that get all of them.
+    origins: Origins,
     /// A Cookie field is among them.
     #[cfg(feature = "cookies")]
     holds_cookies: bool,
@@ -89,11 +91,19 @@ struct Limited {
     public: UsualFields,
     /// Names of the other fields, for the warning.
     names: String,
-    /// Origins that get all of them, by a hash under a secret: eight bytes for each origin of a seed.
-    origins: HashTable<u64>,
-    keys: Keys,
     has_warned: bool,
 }
+
+/// Origins, by a hash under a secret: eight bytes for each origin of a seed.
+#[derive(Debug)]
+struct Origins {
+    hashes: HashTable<u64>,
+    keys: Keys,
+}
+
+/// Origins of seeds that are known though no field is a credential: a run that resumes the crawl may be given one.
+/// Crawls that log in have few seeds; of those with very many, no run pays for more.
+const ORIGINS_WITHOUT_CREDENTIALS: usize = 10_000;
 
 /// Fields that are sent to one origin only: credentials, and `Host`.
 const PRIVATE: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "host"];
@@ -135,11 +145,16 @@ impl Credentials {
         names.dedup();
         #[cfg(feature = "cookies")]
         let holds_cookies = names.iter().any(|name| is_cookie(name));
+        let mut origins = Origins {
+            hashes: HashTable::new(),
+            keys: *secret.keys(),
+        };
         let widened = &settings.credential_origins;
         if names.is_empty() || widened.iter().any(|origin| origin == EVERY_ORIGIN) {
             return Ok(Credentials {
                 all,
                 limited: None,
+                origins,
                 #[cfg(feature = "cookies")]
                 holds_cookies,
                 hosts,
@@ -148,19 +163,18 @@ impl Credentials {
         }
         let mut public = settings.clone();
         public.headers.retain(|field| !private(&field));
-        let mut limited = Limited {
+        let limited = Limited {
             public: public.usual_fields()?,
             names: names.join(", "),
-            origins: HashTable::new(),
-            keys: *secret.keys(),
             has_warned: false,
         };
         for origin in widened {
-            limited.add(origin);
+            origins.add(origin);
         }
         Ok(Credentials {
             all,
             limited: Some(limited),
+            origins,
             #[cfg(feature = "cookies")]
             holds_cookies,
             hosts,
@@ -168,11 +182,12 @@ impl Credentials {
         })
     }
 
-    /// The user has named a URL of this origin: it gets all fields. Returns whether that is new.
+    /// The user has named a URL of this origin: it gets all fields. Returns whether that is new, and to be known in
+    /// later runs.
     pub fn add_origin(&mut self, origin: &str) -> bool {
-        self.limited
-            .as_mut()
-            .is_some_and(|limited| limited.add(origin))
+        let is_kept =
+            self.limited.is_some() || self.origins.hashes.len() < ORIGINS_WITHOUT_CREDENTIALS;
+        is_kept && self.origins.add(origin)
     }
 
     /// Whether there are fields that only origins of the seeds get.
@@ -182,8 +197,7 @@ impl Credentials {
 
     /// Whether a request to a URL may carry the credentials.
     pub fn are_for(&self, url: &CrawlUrl) -> bool {
-        let limited = self.limited.as_ref();
-        limited.is_none_or(|limited| limited.has(url.origin()))
+        self.limited.is_none() || self.origins.has(url.origin())
     }
 
     /// Whether the fields from here for a job's request include a Cookie field.
@@ -240,11 +254,11 @@ impl Credentials {
     }
 }
 
-impl Limited {
+impl Origins {
     /// Adds an origin; returns whether it is new.
     fn add(&mut self, origin: &str) -> bool {
         let hash = self.keys.origin(origin).0;
-        match self.origins.entry(hash, |other| *other == hash, |h| *h) {
+        match self.hashes.entry(hash, |other| *other == hash, |h| *h) {
             Entry::Occupied(_) => false,
             Entry::Vacant(entry) => {
                 entry.insert(hash);
@@ -255,6 +269,6 @@ impl Limited {
 
     fn has(&self, origin: &str) -> bool {
         let hash = self.keys.origin(origin).0;
-        self.origins.find(hash, |other| *other == hash).is_some()
+        self.hashes.find(hash, |other| *other == hash).is_some()
     }
 }

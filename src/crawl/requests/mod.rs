@@ -73,7 +73,7 @@ impl Requests {
     }
 
     /// The user named a URL of this origin: it gets all header fields, credentials included. Returns whether
-    /// that is new and makes a difference.
+    /// that is new, and to be known in later runs.
     pub fn add_origin(&mut self, origin: &str) -> bool {
         self.credentials.add_origin(origin)
     }

@@ -17,8 +17,14 @@ use crate::sink::NullSink;
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Runs the crawl for a while; returns what was asked, and what the disk has then. It had `files`.
-fn run(state: State, mut files: Files, span: Duration) -> (Vec<Asked>, Files) {
+/// Runs the crawl for a while, with these fields of all requests; returns what was asked, and what the disk has then.
+/// It had `files`.
+fn run(
+    state: State,
+    mut files: Files,
+    span: Duration,
+    fields: &[(&str, &str)],
+) -> (Vec<Asked>, Files) {
     let web = Web::new(|asked: &Asked| {
         let links = (0..9).map(|page| format!("<a href=/{page}>x</a>"));
         let other = format!("<a href=http://other.test{}>y</a>", asked.target);
@@ -26,7 +32,9 @@ fn run(state: State, mut files: Files, span: Duration) -> (Vec<Asked>, Files) {
     });
     let mut config = config(1);
     config.frontier.follow = Follow::All;
-    config.fetch.headers = vec![("Authorization".to_owned(), "Basic eDp5".to_owned())];
+    let fields = fields.iter();
+    let fields = fields.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    config.fetch.headers = fields.collect();
     config.throttle.default.delay = Duration::from_secs(1);
     let resolver = ResolverSettings {
         servers: vec![Web::name_server()],
@@ -49,25 +57,36 @@ fn run(state: State, mut files: Files, span: Duration) -> (Vec<Asked>, Files) {
     (web.asked(), crawler.io().files().clone())
 }
 
+const LOGIN: [(&str, &str); 1] = [("Authorization", "Basic eDp5")];
+
+/// Whether requests to a host carried credentials.
+fn carry(asked: &[Asked], host: &str) -> Vec<bool> {
+    let of_host = asked.iter().filter(|asked| asked.host == host);
+    let carries = |asked: &Asked| {
+        let mut names = asked.fields.iter().map(|(name, _)| name);
+        names.any(|name| name.eq_ignore_ascii_case("authorization"))
+    };
+    of_host.map(carries).collect()
+}
+
 #[test]
 fn links_to_the_origin_of_a_seed_that_ended_in_an_earlier_run_carry_the_credentials() {
-    let out = Path::new("out");
-    let mut state = State::new(out, String::new(), [1; 16]).expect("it is short");
-    let mut files = Files::new();
-    for number in 0..3 {
-        let asked;
-        (asked, files) = run(state, files, Duration::from_secs(4));
-        for host in ["seed.test", "other.test"] {
-            let of_host = asked.iter().filter(|asked| asked.host == host);
-            let carries = |asked: &Asked| {
-                let mut names = asked.fields.iter().map(|(name, _)| name);
-                names.any(|name| name.eq_ignore_ascii_case("authorization"))
-            };
-            let carry: Vec<bool> = of_host.map(carries).collect();
-            assert!(carry.len() >= 2, "run {number}, {host}: {carry:?}");
-            let is_for = host == "seed.test";
-            assert!(carry.iter().all(|carries| *carries == is_for), "{host}");
+    // Also those that only the later runs are given.
+    for first in [&LOGIN[..], &[]] {
+        let out = Path::new("out");
+        let mut state = State::new(out, String::new(), [1; 16]).expect("it is short");
+        let mut files = Files::new();
+        for number in 0..3 {
+            let fields = if number == 0 { first } else { &LOGIN };
+            let asked;
+            (asked, files) = run(state, files, Duration::from_secs(4), fields);
+            for host in ["seed.test", "other.test"] {
+                let carry = carry(&asked, host);
+                assert!(carry.len() >= 2, "run {number}, {host}: {carry:?}");
+                let is_for = host == "seed.test" && !fields.is_empty();
+                assert!(carry.iter().all(|carries| *carries == is_for), "{host}");
+            }
+            state = State::load_from(out, &files).expect("it can be read");
         }
-        state = State::load_from(out, &files).expect("it can be read");
     }
 }
