@@ -42,6 +42,8 @@ struct OwnFields {
     all: UsualFields,
     /// Over those without credentials.
     public: UsualFields,
+    /// Whether each credential of every request is replaced by one of its own.
+    replaces_credentials: bool,
     /// A Cookie field is among its own.
     #[cfg(feature = "cookies")]
     holds_cookies: bool,
@@ -71,6 +73,9 @@ impl OwnFields {
         Ok(OwnFields {
             all: over(false)?,
             public: over(true)?,
+            replaces_credentials: (settings.headers.iter())
+                .filter(|field| !is_public(field))
+                .all(|(name, _)| own.replaces(name)),
             #[cfg(feature = "cookies")]
             holds_cookies: own_fields.iter().any(|(name, _)| is_cookie(name)),
         })
@@ -236,7 +241,8 @@ impl Credentials {
 
     /// The warning for the first job sent without credentials.
     pub(in crate::crawl) fn warning(&mut self, job: &Job) -> Option<String> {
-        let has_own = self.of_host(job).is_some();
+        let of_host = self.of_host(job);
+        let has_own = of_host.is_some_and(|own| own.replaces_credentials);
         if job.is_without_credentials() || has_own || self.are_for(&job.url) {
             return None;
         }
