@@ -42,7 +42,7 @@ pub struct Flags {
 pub type Costs = SmallVec<[(ScopeId, f64); 2]>;
 
 /// Label of a record. The state on disk has these numbers: none is changed or used again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Label {
     /// The caller's number.
@@ -302,14 +302,19 @@ impl Extra {
         self.records.get(Label::SharedFields as u8).is_some()
     }
 
-    /// Adds the header fields of a request of the same origin that hold for it.
+    /// Adds the header fields of a request of the same origin that hold for it, but for those that describe its body.
     pub fn share_fields(&mut self, of: &Extra) {
         if !of.has_shared_fields() {
             return;
         }
         for label in [Label::Field, Label::Private, Label::SharedFields] {
             for value in of.records.all(label as u8) {
-                self.records.push(label as u8, value);
+                let name = text(value).split_once('\0').map_or("", |(name, _)| name);
+                // RFC 9110, section 8.
+                let start = name.get(..CONTENT.len()).unwrap_or_default();
+                if label != Label::Field || !start.eq_ignore_ascii_case(CONTENT) {
+                    self.records.push(label as u8, value);
+                }
             }
         }
     }
@@ -521,6 +526,9 @@ fn units(bytes: &[u8]) -> f64 {
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().expect("written with this length")
 }
+
+/// How the names of fields begin that describe a body.
+const CONTENT: &str = "content-";
 
 #[cfg(test)]
 mod tests {

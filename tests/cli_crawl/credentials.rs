@@ -300,7 +300,9 @@ fn headers_of_a_seeds_line_may_hold_for_its_origin() {
     let (first, other) = two_origins();
     let seed = json!({
         "url": first.url("/"),
-        "headers": {"Authorization": "Basic QQ==", "X-Else": "yes"},
+        "method": "POST",
+        "body_b64": "e30=",
+        "headers": {"Authorization": "Basic QQ==", "X-Else": "yes", "Content-Type": "application/json"},
         "headers_for_host": true,
     });
     let args = [
@@ -314,11 +316,10 @@ fn headers_of_a_seeds_line_may_hold_for_its_origin() {
     let crawl = Crawl::of(&args).input(seed.to_string().as_bytes());
     crawl.run();
     for target in ["/robots.txt", "/", "/own", "/away"] {
-        assert_eq!(
-            carried(&first.only(target)),
-            ["Authorization", "X-Else"],
-            "{target}"
-        );
+        let asked = first.only(target);
+        assert_eq!(carried(&asked), ["Authorization", "X-Else"], "{target}");
+        let is_post = asked.header("Content-Type").is_some();
+        assert_eq!(is_post, target == "/", "only that has a body: {target}");
     }
     for target in ["/robots.txt", "/link", "/moved"] {
         assert_eq!(carried(&other.only(target)), [""; 0], "{target}");
