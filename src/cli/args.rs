@@ -188,7 +188,7 @@ pub struct Crawl {
     /// Stop after this time (30s, 10m, 2h); 0: no limit
     #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = LIMITS)]
     max_time: Option<String>,
-    /// Stop after so many bytes over the wire; replies in flight then are read to their end; 0: no limit
+    /// Stop after so many bytes over the wire; replies in flight then are read for up to --stop-grace; 0: no limit
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = LIMITS)]
     max_bytes: Option<String>,
     /// Cut bodies after this size [default: 10MiB]

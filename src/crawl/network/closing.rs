@@ -38,6 +38,7 @@ impl<I: Io> Network<I> {
             return None;
         };
         self.buffered -= http.counted;
+        self.arriving -= http.arrived;
         let origin = http.origin;
         self.scratch.clear();
         if how == Close::Finish && http.connection.is_ready() {
@@ -179,11 +180,14 @@ impl<I: Io> Network<I> {
         let attempt = http.flight.take().expect("a request has an attempt");
         let carrier = Carrier::of(&http.connection);
         let exchange = http.connection.take_exchange();
+        let (origin, arrived) = (http.origin, std::mem::take(&mut http.arrived));
+        // From now on they are counted as those of a reply that has ended.
+        self.arriving -= arrived;
         Carried {
             attempt,
             exchange: exchange.expect("a finished exchange was not taken before"),
             carrier,
-            origin: http.origin,
+            origin,
         }
     }
 }

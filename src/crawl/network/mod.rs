@@ -87,6 +87,8 @@ pub struct Network<I: Io> {
     favoured: Option<Key>,
     /// Bytes of all buffered bodies.
     buffered: usize,
+    /// Bytes so far of the replies in flight.
+    arriving: u64,
     /// Bytes received per second.
     rate: Rate,
     /// Bodies that the sink takes in pieces.
@@ -136,6 +138,7 @@ impl<I: Io> Network<I> {
             paused: VecDeque::new(),
             favoured: None,
             buffered: 0,
+            arriving: 0,
             rate: Rate::new(config.bytes_per_second_max),
             pieces: Pieces::new(io.waker()),
             scratch: Vec::new(),

@@ -16,6 +16,8 @@ pub struct Rate {
     bytes: ByteRate,
     /// Bytes of a reply, as a moving average.
     usual: f64,
+    /// The share of that average which no reply has made yet.
+    unknown: f64,
     /// Bytes of all replies that have ended, in earlier runs of the crawl, too.
     received: u64,
 }
@@ -26,6 +28,7 @@ impl Rate {
         Rate {
             bytes: ByteRate::new(per_second, UNSPENT_MAX),
             usual: USUAL,
+            unknown: 1.0,
             received: 0,
         }
     }
@@ -40,11 +43,16 @@ impl Rate {
         self.received = self.received.saturating_add(bytes);
     }
 
-    /// Whether another request may be sent beside those in flight, whose replies are expected to be usual ones, before
-    /// `most` bytes were received; 0: no limit. Without any in flight this is so until they were.
-    pub fn leaves_room(&self, most: u64, in_flight: usize) -> bool {
-        let expected = in_flight as f64 * self.usual;
-        most == 0 || (self.received as f64) + expected < most as f64
+    /// Whether another request may be sent beside those in flight before `most` bytes were received; 0: no limit.
+    /// Without any in flight this is so until they were.
+    ///
+    /// `arriving`: bytes so far of the replies in flight. Each is expected to have a usual reply's more: before any is
+    /// known the 16th part of `most`, of at most `reply_max`, so that few are in flight until the first have ended.
+    pub fn leaves_room(&self, most: u64, in_flight: usize, arriving: u64, reply_max: u64) -> bool {
+        let guess = (most as f64 / AT_FIRST).min(reply_max as f64);
+        let usual = self.usual + self.unknown * (guess - USUAL).max(0.0);
+        let received = self.received.saturating_add(arriving) as f64;
+        most == 0 || received + in_flight as f64 * usual < most as f64
     }
 
     /// Changes the rate from now on. What was received beyond the earlier one is forgotten.
@@ -70,6 +78,7 @@ impl Rate {
     pub fn count_reply(&mut self, bytes: u64) {
         self.received = self.received.saturating_add(bytes);
         self.usual += (bytes as f64 - self.usual) / AVERAGED;
+        self.unknown -= self.unknown / AVERAGED;
     }
 
     /// Whether more was received than the rate allows by now.
@@ -100,6 +109,9 @@ const AHEAD: Duration = Duration::from_secs(1);
 
 /// Bytes of a reply before any is known.
 const USUAL: f64 = 32.0 * 1024.0;
+
+/// Replies that are expected to have all of the limit, before the size of any is known.
+const AT_FIRST: f64 = 16.0;
 
 /// The moving average is of about so many replies.
 const AVERAGED: f64 = 16.0;
@@ -155,8 +167,8 @@ mod tests {
         }
         assert_eq!(rate.received(), 200_000);
         let most = |rate: &Rate, total| {
-            let in_flight = (0..100).filter(|count| rate.leaves_room(total, *count));
-            in_flight.max()
+            let room = |count: &usize| rate.leaves_room(total, *count, 0, u64::MAX);
+            (0..100).filter(room).max()
         };
         assert_eq!(most(&rate, 0), Some(99), "no limit");
         assert_eq!(most(&rate, 205_500), Some(5));
@@ -166,6 +178,26 @@ mod tests {
         assert_eq!(most(&rate, 205_500), Some(0));
         rate.restore_received(u64::MAX);
         assert_eq!(most(&rate, 205_500), None, "nor does it overflow");
+    }
+
+    #[test]
+    fn bytes_count_as_they_arrive_and_few_replies_of_unknown_size_are_in_flight() {
+        const TOTAL: u64 = 160_000_000;
+        let most = |rate: &Rate, arriving: u64, reply_max: u64| {
+            let room = |count: &usize| rate.leaves_room(TOTAL, *count, arriving, reply_max);
+            (0..20_000).filter(room).max()
+        };
+        let mut rate = Rate::new(0);
+        assert_eq!(most(&rate, 0, u64::MAX), Some(15));
+        assert_eq!(most(&rate, 80_000_000, u64::MAX), Some(7));
+        assert_eq!(most(&rate, TOTAL, u64::MAX), None, "it has arrived");
+        assert_eq!(most(&rate, 0, 1_000_000), Some(159), "none is larger");
+        rate.count_reply(32 << 10);
+        assert_eq!(most(&rate, 0, u64::MAX), Some(17));
+        for _ in 0..200 {
+            rate.count_reply(32 << 10);
+        }
+        assert!(most(&rate, 0, u64::MAX) > Some(4000));
     }
 
     #[test]

@@ -71,7 +71,9 @@ impl<I: Io> Network<I> {
 
     /// Whether another request may be sent beside those in flight, by `CLOSESPIDER_BYTECOUNT`.
     pub fn leaves_room(&self, most: u64, in_flight: usize) -> bool {
-        self.rate.leaves_room(most, in_flight)
+        let reply_max = self.config.fetch.body_max;
+        self.rate
+            .leaves_room(most, in_flight, self.arriving, reply_max)
     }
 
     /// Whether another request may be sent, by `BYTES_PER_SECOND_MAX`.
@@ -97,7 +99,10 @@ impl<I: Io> Network<I> {
     /// Updates the buffered bytes of a connection.
     pub(super) fn recount(&mut self, key: Key) {
         let total = self.buffered;
-        self.buffered = self.http_mut(key).recount(total);
+        let arriving = self.arriving;
+        let http = self.http_mut(key);
+        let (total, arriving) = (http.recount(total), http.recount_arrived(arriving));
+        (self.buffered, self.arriving) = (total, arriving);
     }
 
     /// Sets the mode of the body whose head arrived on a connection.
@@ -155,6 +160,7 @@ impl<I: Io> Network<I> {
                 // They may have come long ago, and filled the window until now.
                 http.connection.handle_read(now);
                 self.buffered = http.recount(self.buffered);
+                self.arriving = http.recount_arrived(self.arriving);
                 *used = bytes.len() - rest.len();
                 // Without TLS, no more output follows from the bytes read.
                 let is_all = rest.is_empty() && http.connection.is_plain();
@@ -192,6 +198,7 @@ impl<I: Io> Network<I> {
         let read = self.pieces.read(http, &mut rest, stamp, give);
         *used = unread.bytes.len() - rest.len();
         self.buffered = http.recount(self.buffered);
+        self.arriving = http.recount_arrived(self.arriving);
         if matches!(read, Read::Full | Read::Enough) {
             http.unread.end = unread.end.take();
         }

@@ -138,6 +138,8 @@ pub struct HttpSocket {
     pub gave_way: bool,
     /// Bytes of its buffers that the crawl's total holds.
     pub counted: usize,
+    /// Bytes of its present reply that the total of the replies in flight holds.
+    pub arrived: u64,
 }
 
 /// Bytes received on a connection before it was held, and not read: less than the size of a receive, and
@@ -174,6 +176,7 @@ impl HttpSocket {
             given: 0,
             gave_way: false,
             counted: 0,
+            arrived: 0,
         }
     }
 
@@ -188,6 +191,15 @@ impl HttpSocket {
         let present = self.connection.memory() + self.unread.bytes.capacity();
         let total = total - self.counted + present;
         self.counted = present;
+        total
+    }
+
+    /// Updates the total of bytes of the replies in flight by those of its present reply.
+    pub fn recount_arrived(&mut self, total: u64) -> u64 {
+        let exchange = self.connection.exchange();
+        let present = exchange.map_or(0, Exchange::wire_length);
+        let total = total - self.arrived + present;
+        self.arrived = present;
         total
     }
 
