@@ -73,7 +73,7 @@ pub use base::time::{Instant, Wall};
 #[doc(inline)]
 pub use crawl::pace_report::{PaceReport, Remark, RemarkKind, ScopePacing};
 #[doc(inline)]
-pub use crawl::stats::{Progress, Spread, Stats, Tally};
+pub use crawl::stats::{Progress, Spread, Stats, Tally, Totals};
 #[doc(inline)]
 pub use fetch::failure::{Failure, FailureKind, Truncation};
 #[doc(inline)]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use argiope::{Config, FinishReason, PageKind, Progress, Stats};
+use argiope::{Config, FinishReason, PageKind, Progress, Stats, Totals};
 use serde_json::Value;
 
 use super::pending;
@@ -23,6 +23,8 @@ pub struct Closing<'a> {
     /// Number of seeds that could not be sent, and whether a file has them.
     pub rejected: (u64, bool),
     pub reason: FinishReason,
+    /// What limits count.
+    pub totals: Totals,
     pub config: &'a Config,
 }
 
@@ -78,22 +80,37 @@ impl Closing<'_> {
 
     /// Twice the limit that ended the crawl, since limits are for all its runs.
     fn raised(&self) -> Option<String> {
-        let (flag, name) = match self.reason {
-            FinishReason::PageCount => ("--max-pages ", "CLOSESPIDER_PAGECOUNT"),
-            FinishReason::ByteCount => ("--max-bytes ", "CLOSESPIDER_BYTECOUNT"),
-            FinishReason::Timeout => ("--max-time ", "CLOSESPIDER_TIMEOUT"),
-            FinishReason::ErrorCount => ("-s CLOSESPIDER_ERRORCOUNT=", "CLOSESPIDER_ERRORCOUNT"),
+        let Totals {
+            pages,
+            errors,
+            bytes,
+            active,
+            ..
+        } = self.totals;
+        let (flag, name, reached) = match self.reason {
+            FinishReason::PageCount => ("--max-pages ", "CLOSESPIDER_PAGECOUNT", pages),
+            FinishReason::ByteCount => ("--max-bytes ", "CLOSESPIDER_BYTECOUNT", bytes),
+            FinishReason::ErrorCount => (
+                "-s CLOSESPIDER_ERRORCOUNT=",
+                "CLOSESPIDER_ERRORCOUNT",
+                errors,
+            ),
+            FinishReason::Timeout => {
+                let value = Value::from(self.config.get("CLOSESPIDER_TIMEOUT")?);
+                let limit = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
+                // Of whole seconds, so that it is short.
+                let reached = Duration::from_secs(active.as_secs());
+                let is_beyond = reached > limit.saturating_add(limit / 2);
+                let higher = limit.saturating_add(if is_beyond { reached } else { limit });
+                return Some(format!("--max-time {}s", higher.as_secs_f64()));
+            }
             _ => return None,
         };
-        let value = self.config.get(name).map_or(Value::Null, Value::from);
-        let twice = match value.as_u64() {
-            Some(count) => count.saturating_mul(2).to_string(),
-            None => {
-                let limit = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
-                format!("{}s", limit.saturating_mul(2).as_secs_f64())
-            }
-        };
-        Some(format!("{flag}{twice}"))
+        let limit = Value::from(self.config.get(name)?).as_u64()?;
+        // What was in flight then is completed: if that was much, as much is left as the limit was.
+        let is_beyond = reached > limit.saturating_add(limit / 2);
+        let higher = limit.saturating_add(if is_beyond { reached } else { limit });
+        Some(format!("{flag}{higher}"))
     }
 }
 
@@ -107,12 +124,17 @@ fn quoted(path: &Path) -> String {
     }
 }
 
-/// A warning if there were seeds, and each was left out: by which filter, and how it is changed.
+/// A warning if there were seeds or URLs of sitemaps, and each was left out: by which filter, and how it is changed.
 pub fn warning_of_filters(stats: &Stats, progress: &Progress) -> Option<String> {
     let count_of = |name: &str| stats.by_error.get(name).copied().unwrap_or(0);
     let disallowed = count_of("robots.disallowed");
-    let pages = stats.by_kind.get(&PageKind::Page).copied().unwrap_or(0);
-    let is_all = pages == disallowed && progress.queued == 0;
+    let of_kind = |kind| stats.by_kind.get(&kind).copied().unwrap_or(0);
+    let is_all = of_kind(PageKind::Page) == disallowed && progress.queued == 0;
+    // Seeds, too, but not those that were filtered.
+    let what = match of_kind(PageKind::Sitemap) {
+        0 => "every seed",
+        _ => "every URL of the sitemaps",
+    };
     let mut by = Vec::new();
     for (filter, count) in &progress.filtered {
         let name = filter.as_str();
@@ -127,7 +149,7 @@ pub fn warning_of_filters(stats: &Stats, progress: &Progress) -> Option<String> 
             "{disallowed} by robots.txt (robots.disallowed; --ignore-robots)"
         ));
     }
-    (is_all && !by.is_empty()).then(|| format!("every seed was filtered: {}", by.join(", ")))
+    (is_all && !by.is_empty()).then(|| format!("{what} was filtered: {}", by.join(", ")))
 }
 
 /// What sets a filter.
@@ -156,6 +178,7 @@ mod tests {
             left,
             rejected: (0, false),
             reason,
+            totals: Totals::default(),
             config,
         }
     }
@@ -182,6 +205,22 @@ mod tests {
             " -s CLOSESPIDER_ERRORCOUNT=4",
         );
         check(FinishReason::Shutdown, pages, "");
+        // A limit that the next run has reached ends it at once.
+        let mut totals = Totals::default();
+        totals.bytes = 10_000_000;
+        totals.active = Duration::from_millis(9400);
+        let raised = |reason, (name, value): (&str, &str)| {
+            let config = Config::default().with(name, value).expect("valid");
+            let closing = Closing {
+                totals,
+                ..closing(&config, reason, 3)
+            };
+            closing.raised()
+        };
+        let found = raised(FinishReason::ByteCount, bytes);
+        assert_eq!(found.as_deref(), Some("--max-bytes 10001024"));
+        let found = raised(FinishReason::Timeout, time);
+        assert_eq!(found.as_deref(), Some("--max-time 10.5s"));
     }
 
     #[test]
@@ -243,7 +282,12 @@ mod tests {
             0,
             &["3 by --deny", "1 by --allow", "filtered.denied"],
         );
-        check(2, &[], 2, &["2 by robots.txt", "--ignore-robots"]);
+        check(
+            2,
+            &[],
+            2,
+            &["every seed", "2 by robots.txt", "--ignore-robots"],
+        );
         check(3, &[], 2, &[]);
         check(
             0,
@@ -251,5 +295,12 @@ mod tests {
             0,
             &["1 as filtered.duplicate"],
         );
+        let mut stats = Stats::new();
+        stats.by_kind.insert(PageKind::Sitemap, 1);
+        let mut progress = Progress::default();
+        progress.filtered.insert(Filtered::Denied, 7);
+        let warning = warning_of_filters(&stats, &progress);
+        let expected = "every URL of the sitemaps was filtered: 7 by --deny";
+        assert!(warning.is_some_and(|warning| warning.starts_with(expected)));
     }
 }

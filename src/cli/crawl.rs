@@ -327,6 +327,7 @@ pub fn run(
             left: *count,
             rejected: (rejected.count(), rejected.file().is_some()),
             reason: watched.reason,
+            totals: progress.totals,
             config: crawler.config(),
         };
         match is_nothing && begun.is_some() {

@@ -414,6 +414,20 @@ impl Default for Stats {
     }
 }
 
+/// What limits of a whole crawl count, in all its runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Final pages with a status (`CLOSESPIDER_PAGECOUNT`).
+    pub pages: u64,
+    /// Requests that failed for good (`CLOSESPIDER_ERRORCOUNT`).
+    pub errors: u64,
+    /// Bytes of replies that have ended, over the wire (`CLOSESPIDER_BYTECOUNT`).
+    pub bytes: u64,
+    /// Time in which the crawl ran (`CLOSESPIDER_TIMEOUT`).
+    pub active: Duration,
+}
+
 /// Progress of a crawl, as shown while it runs.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -458,6 +472,8 @@ pub struct Progress {
     pub seen: usize,
     /// Links filtered, by reason.
     pub filtered: BTreeMap<Filtered, u64>,
+    /// What its limits count.
+    pub totals: Totals,
 }
 
 /// Progress, counters, server latency and departure lateness of a crawl at one moment.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::time::{Wall, nanos};
 use crate::crawl::core::Core;
+use crate::crawl::stats::Totals;
 use crate::frontier::saved_counts::Counts;
 use crate::io::Io;
 use crate::state::record::{About, Fact};
@@ -62,16 +63,27 @@ impl<I: Io> Core<I> {
     fn record_counts(&mut self) {
         let at = self.network.wall_at(self.now);
         while self.record_changed_count(at) {}
-        let stats = self.output.stats();
+        let totals = self.totals();
         let counts = Counts {
-            pages: self.frontier.pages(),
-            errors: stats.errors_earlier + stats.errors_final,
-            bytes: self.network.received(),
-            active: nanos(self.control.active_time(self.now)),
+            pages: totals.pages,
+            errors: totals.errors,
+            bytes: totals.bytes,
+            active: nanos(totals.active),
             ..Counts::default()
         };
         let counts = counts.to_bytes();
         self.journal.record_fact(About::Counts, "", at, &counts);
+    }
+
+    /// What the limits of the crawl count.
+    pub fn totals(&self) -> Totals {
+        let stats = self.output.stats();
+        Totals {
+            pages: self.frontier.pages(),
+            errors: stats.errors_earlier + stats.errors_final,
+            bytes: self.network.received(),
+            active: self.control.active_time(self.now),
+        }
     }
 
     /// Records the counts of a host or a domain that changed. Returns false if there is none.

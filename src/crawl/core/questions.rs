@@ -206,6 +206,7 @@ impl<I: Io> Core<I> {
                 .iter()
                 .map(|(reason, count)| (*reason, *count))
                 .collect(),
+            totals: self.totals(),
         }
     }
 }
