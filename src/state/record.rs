@@ -182,6 +182,8 @@ pub enum About {
     LogLevel,
     /// What was learned until then of the scopes that a pattern matches, or of all, was to be forgotten.
     Forgotten,
+    /// A public host, which counts among those of a crawl without a contact or without robots.txt.
+    PublicHost,
 }
 
 /// A commit of an epoch.
@@ -547,7 +549,7 @@ fn decode_fact<'a>(input: &mut Input<'a>) -> Result<(About, NamedValue<'a>), Rec
 
 impl About {
     /// All of them, in order of their codes.
-    pub const ALL: [About; 16] = [
+    pub const ALL: [About; 17] = [
         About::Scope,
         About::Robots,
         About::Host,
@@ -564,6 +566,7 @@ impl About {
         About::Setting,
         About::LogLevel,
         About::Forgotten,
+        About::PublicHost,
     ];
 
     /// Its code in records. None is changed or used again.
@@ -585,6 +588,7 @@ impl About {
             About::Setting => 14,
             About::LogLevel => 15,
             About::Forgotten => 16,
+            About::PublicHost => 17,
         }
     }
 

@@ -19,8 +19,10 @@ pub struct PublicHosts {
     /// Whether a name counts as public only if its address is public.
     by_address: bool,
     fixed: Vec<Override>,
-    /// At most as many as the bound.
+    /// At most as many as the bound, but for those of earlier runs.
     admitted: BTreeSet<Box<str>>,
+    /// Those of this run that were not polled.
+    unpolled: Vec<Box<str>>,
     has_refused: bool,
 }
 
@@ -103,6 +105,7 @@ impl PublicHosts {
             by_address: private_servers && !config.allow_net.is_empty(),
             fixed: fixed.collect(),
             admitted: BTreeSet::new(),
+            unpolled: Vec::new(),
             has_refused: false,
         }
     }
@@ -156,8 +159,21 @@ impl PublicHosts {
         let has_room = self.admitted.len() < most;
         if has_room {
             self.admitted.insert(host.into());
+            self.unpolled.push(host.into());
         }
         has_room
+    }
+
+    /// The next host that was added to the set since the last call.
+    pub(crate) fn poll_admitted(&mut self) -> Option<Box<str>> {
+        self.unpolled.pop()
+    }
+
+    /// Adds a host that an earlier run of the crawl had in its set.
+    pub(crate) fn restore(&mut self, host: &str) {
+        if self.counts() {
+            self.admitted.insert(host.into());
+        }
     }
 
     fn is_fixed(&self, name: &str, port: u16) -> bool {
@@ -248,6 +264,20 @@ mod tests {
         check(&[ignored, max("3")], Some(Lack::Robots), 3);
         check(&[ignored, max("10")], Some(Lack::Contact), 10);
         check(&[ignored, max("15")], Some(Lack::Contact), 10);
+    }
+
+    #[test]
+    fn hosts_of_earlier_runs_count() {
+        let mut earlier = PublicHosts::new(&Config::default());
+        for n in 0..8 {
+            assert!(admits(&mut earlier, &format!("http://h{n}.example.com/")));
+        }
+        let mut hosts = PublicHosts::new(&Config::default());
+        while let Some(host) = earlier.poll_admitted() {
+            hosts.restore(&host);
+        }
+        let urls = (5..20).map(|n| format!("http://h{n}.example.com/"));
+        assert_eq!(urls.filter(|url| admits(&mut hosts, url)).count(), 5);
     }
 
     #[test]

@@ -34,6 +34,9 @@ impl<I: Io> Core<I> {
             self.journal
                 .record_fact(About::Robots, &origin, at, &robots);
         }
+        while let Some(host) = self.requests.poll_public_host() {
+            self.journal.record_fact(About::PublicHost, &host, at, &[1]);
+        }
         while self.frontier.changed_counts() > COUNTS_PER_COMMIT {
             self.record_changed_count(at);
         }
@@ -165,6 +168,10 @@ impl<I: Io> Core<I> {
                 About::LogLevel => self.restore_log_level(value),
                 About::Cookies => self.restore_cookies(value, elapsed),
                 About::SeedOrigin => self.restore_seed_origin(name),
+                About::PublicHost => {
+                    self.requests.restore_public_host(name);
+                    true
+                }
                 About::Forgotten => {
                     // As its clock was: by it the states were saved, too.
                     self.throttle.restore_forgotten(name, Wall(fact.at))

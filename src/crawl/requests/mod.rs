@@ -137,7 +137,7 @@ impl Requests {
         }
     }
 
-    /// Adds the cookies of a file. Returns how many it has, and what of it is left out.
+    /// Adds the cookies of a file. Returns what it has; `None` if there is no jar.
     #[cfg(feature = "cookies")]
     pub fn load_cookies(&mut self, file: &str, wall: Wall, now: Instant) -> Option<LoadedFile> {
         let jar = self.jar.as_mut()?;
@@ -197,6 +197,16 @@ impl Requests {
             None => Ok(()),
             Some(bound) => Err(self.beyond(bound, host)),
         }
+    }
+
+    /// The next public host that was admitted since the last call.
+    pub fn poll_public_host(&mut self) -> Option<Box<str>> {
+        self.public_hosts.poll_admitted()
+    }
+
+    /// A public host was admitted in an earlier run.
+    pub fn restore_public_host(&mut self, host: &str) {
+        self.public_hosts.restore(host);
     }
 
     /// Whether [`Requests::check_public_at`] counts this address.
