@@ -1,7 +1,9 @@
 //! `argiope crawl`: crawls from URLs and seeds files into an output directory.
 
+use std::cell::RefCell;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write as _};
+use std::iter;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +34,7 @@ use super::room::{Room, is_full};
 use super::signals::Received;
 use super::stderr;
 use super::summary::summary;
+use super::unread;
 
 /// Runs the command; returns its exit code.
 pub fn run(
@@ -280,9 +283,8 @@ pub fn run(
     let folder = lock.get().and_then(DirectoryLock::folder);
     let mut unkept = None;
     let kept = match (&out, &folder) {
-        // What a pipe delivered and the crawl did not take is in no state.
-        (Some(out), Some(folder)) if has_state && !waits_for_seeds => {
-            Ok(export_pending(&mut crawler, feeder, folder, out))
+        (Some(out), Some(folder)) if has_state => {
+            export_pending(&mut crawler, feeder, folder, out, &received)
         }
         (Some(_), Some(folder)) => keep_pending(&mut crawler, feeder, folder, &received),
         (Some(out), None) => Err(anyhow::anyhow!(
@@ -458,20 +460,15 @@ impl Continued {
         let Some(taken) = state.seeds_taken() else {
             return Ok(continued);
         };
-        let (mut lists, seeds) = before.reopen("--resume", out)?;
-        let Some(mut seeds) = seeds else {
-            return Ok(continued);
-        };
-        continued.taken =
-            (seeds.skip(taken)).map_err(|error| Usage(format!("--resume: {error}")))?;
-        let earlier = lists.iter().flat_map(|list| &list.files);
-        let earlier = earlier.filter_map(|file| fs::metadata(&file.path).ok());
+        let mut left = before.reopen("--resume", out, taken)?;
+        continued.taken = left.taken;
+        let earlier = left.lists.iter().flat_map(|list| list.metadata(out));
         continued.files.extend(earlier);
         if !continued.inputs.has_no_seeds() {
-            lists.append(&mut continued.inputs.lists);
+            left.lists.append(&mut continued.inputs.lists);
         }
-        continued.inputs.lists = lists;
-        continued.seeds = seeds.then(continued.seeds);
+        continued.inputs.lists = left.lists;
+        continued.seeds = left.seeds.then(continued.seeds);
         Ok(continued)
     }
 
@@ -519,27 +516,72 @@ fn keep_pending(
     Ok((count, unfed.and_then(Unfed::failure)))
 }
 
-/// The same for a crawl whose state has all of them: the file is a copy, so that nothing waits for space.
+/// The same for a crawl with a state. What pipes delivered goes into it; it has all the rest, or the run that resumes
+/// the crawl reads it again. So the file is a copy, for which nothing waits.
+///
+/// # Errors
+/// What pipes delivered cannot be written.
 fn export_pending(
     crawler: &mut Crawler,
     feeder: Feeder,
     folder: &Path,
     out: &Path,
-) -> (u64, Option<String>) {
+    received: &Received,
+) -> anyhow::Result<(u64, Option<String>)> {
     let patience = crawler.config().stop_grace();
+    let is_of_pipe = feeder.is_of_pipe();
     let mut unfed = feeder.unfed(patience);
-    let queued = crawler.take_pending().map(|pending| pending.request);
+    let mut pipes = unfed.as_mut().map(Unfed::split_pipes);
+    // What was submitted and not taken: as many as may be submitted ahead.
+    let submitted = RefCell::new(Vec::new());
+    let queued = crawler.take_pending().filter_map(|pending| {
+        match pending.position.is_some_and(&is_of_pipe) {
+            true => {
+                submitted.borrow_mut().push(pending.request);
+                None
+            }
+            false => Some(pending.request),
+        }
+    });
+    // Once all that was submitted is known.
+    let mut lost = None;
+    let of_pipes = iter::once(()).flat_map(|()| {
+        let mut room = Room::new(
+            "the state",
+            "discard what pipes delivered",
+            received.clone(),
+        );
+        let submitted = submitted.take().into_iter();
+        let all = submitted.chain(pipes.iter_mut().flatten());
+        let written = unread::write(all, folder, &mut |error| room.wait(error));
+        let read = written.and_then(|path| path.map(|path| unread::requests(&path)).transpose());
+        read.unwrap_or_else(|error| {
+            lost = Some(error.context("what pipes delivered and is not in it is lost"));
+            None
+        })
+        .into_iter()
+        .flatten()
+    });
+    let of_files = unfed.iter_mut().flatten();
+    let mut requests = queued.chain(of_files).chain(of_pipes);
     let mut count = 0;
-    let requests = queued.chain(unfed.iter_mut().flatten());
-    let counted = requests.inspect(|_| count += 1);
+    let counted = requests.by_ref().inspect(|_| count += 1);
     if let Err(error) = pending::write(counted, folder, &mut |_| false) {
         pending::remove_unfinished(folder);
+        count += requests.by_ref().count() as u64;
         let out = out.display();
         log::warn!(
             "{error:#}; nothing is lost: continue with --resume --out {out}, or write them by `argiope state {out} --export`"
         );
     }
-    (count, unfed.and_then(Unfed::failure))
+    drop(requests);
+    match lost {
+        Some(lost) => Err(lost),
+        None => {
+            let failures = unfed.into_iter().chain(pipes).filter_map(Unfed::failure);
+            Ok((count, failures.into_iter().next()))
+        }
+    }
 }
 
 /// A message with the number of requests that are not saved, queued or in unread seeds; `None` if there

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub struct Seeds {
     rejected: Rejected,
     /// Whether a pipe is being read, which may block indefinitely.
     is_at_pipe: Arc<AtomicBool>,
+    /// The position of the first line of a pipe; `u64::MAX` before there is one.
+    pipe_from: Arc<AtomicU64>,
     /// Number of URLs and lines taken. What follows a file that may be read to its end later is not counted: the run
     /// that resumes the crawl takes it again.
     position: u64,
@@ -65,6 +67,8 @@ struct Seed {
     line: Option<(Arc<str>, u64)>,
     /// Its position in the list of all seeds, from 1.
     position: u64,
+    /// Whether a pipe delivered it: no later run can read it again.
+    is_of_pipe: bool,
 }
 
 /// Seeds that are checked for public hosts before the first request is sent.
@@ -96,6 +100,7 @@ impl Seeds {
             bad: 0,
             rejected: Rejected::default(),
             is_at_pipe: Arc::default(),
+            pipe_from: Arc::new(AtomicU64::new(u64::MAX)),
             position: 0,
             is_incomplete: false,
             then: None,
@@ -132,6 +137,33 @@ impl Seeds {
             }
         }
         Ok(self.position)
+    }
+
+    /// Splits off the pipes.
+    fn split_pipes(&mut self) -> Self {
+        let (rejected, is_at_pipe) = (self.rejected.clone(), Arc::clone(&self.is_at_pipe));
+        let pipe_from = Arc::clone(&self.pipe_from);
+        let position = self.position;
+        let mut pipes = VecDeque::new();
+        let mut part = Some(self);
+        while let Some(seeds) = part {
+            let inputs = std::mem::take(&mut seeds.inputs);
+            let (own, files): (VecDeque<_>, _) = inputs.into_iter().partition(|own| own.is_pipe);
+            seeds.inputs = files;
+            pipes.extend(own);
+            part = seeds.then.as_deref_mut();
+        }
+        Seeds {
+            named: VecDeque::new(),
+            inputs: pipes,
+            bad: 0,
+            rejected,
+            is_at_pipe,
+            pipe_from,
+            position,
+            is_incomplete: false,
+            then: None,
+        }
     }
 
     /// Whether a pipe is next.
@@ -181,9 +213,11 @@ impl Seeds {
 
     /// Takes one URL or line.
     fn step(&mut self) -> Result<Step, SeedLinesError> {
-        let (text, line) = match self.take() {
-            Taken::Url(url) => (url, None),
-            Taken::Line(name, line) => (line.text, Some((name, line.number))),
+        let (text, line, is_of_pipe) = match self.take() {
+            Taken::Url(url) => (url, None, false),
+            Taken::Line(name, line, is_of_pipe) => {
+                (line.text, Some((name, line.number)), is_of_pipe)
+            }
             Taken::BadLine(error) => {
                 self.bad += 1;
                 let (place, why) = error.place_and_reason();
@@ -200,6 +234,7 @@ impl Seeds {
                 request,
                 line,
                 position,
+                is_of_pipe,
             }),
             Ok(None) => Step::Nothing,
             Err(error) => {
@@ -236,12 +271,15 @@ impl Seeds {
         self.is_at_pipe.store(false, Ordering::SeqCst);
         self.is_incomplete |= matches!(&line, Some(Err(error)) if error.is_of_machine());
         self.position += u64::from(line.is_some() && !self.is_incomplete);
+        if *is_pipe && line.is_some() {
+            self.pipe_from.fetch_min(self.position, Ordering::SeqCst);
+        }
         match line {
             None => {
                 self.inputs.pop_front();
                 Taken::FileEnd
             }
-            Some(Ok(line)) => Taken::Line(Arc::clone(name), line),
+            Some(Ok(line)) => Taken::Line(Arc::clone(name), line, *is_pipe),
             Some(Err(error)) if error.is_of_one_line() => Taken::BadLine(error),
             Some(Err(error)) => {
                 self.inputs.pop_front();
@@ -255,8 +293,8 @@ impl Seeds {
 enum Taken {
     /// A URL of the command line.
     Url(String),
-    /// A line of the file of this name.
-    Line(Arc<str>, SeedLine),
+    /// A line of the file of this name, and whether that is a pipe.
+    Line(Arc<str>, SeedLine, bool),
     /// A line that cannot be a seed.
     BadLine(SeedLinesError),
     /// A file has ended.
@@ -285,6 +323,7 @@ pub struct Feeder {
     thread: JoinHandle<Unfed>,
     failure: Receiver<String>,
     is_at_pipe: Arc<AtomicBool>,
+    pipe_from: Arc<AtomicU64>,
 }
 
 /// Seeds that the crawl had not accepted when it ended.
@@ -303,6 +342,13 @@ impl Feeder {
     /// The error that ended the seeds early, or else the first of a file that cannot be read to its end, if any.
     pub fn failure(&self) -> Option<String> {
         self.failure.try_iter().last()
+    }
+
+    /// Whether a pipe delivered the seed at this position.
+    pub fn is_of_pipe(&self) -> impl Fn(u64) -> bool + use<> {
+        // Pipes are read last.
+        let first = self.pipe_from.load(Ordering::SeqCst);
+        move |position| position >= first
     }
 
     /// The seeds that the crawl had not accepted when it ended. `None` if the thread is blocked on a pipe for
@@ -347,6 +393,20 @@ impl Unfed {
             until: None,
             failure: None,
             is_resumable: true,
+        }
+    }
+
+    /// Splits off what pipes deliver.
+    pub fn split_pipes(&mut self) -> Self {
+        let held = std::mem::take(&mut self.held).into_iter();
+        let (pipes, files): (VecDeque<_>, _) = held.partition(|seed| seed.is_of_pipe);
+        self.held = files;
+        Unfed {
+            held: pipes,
+            seeds: self.seeds.split_pipes(),
+            until: self.until,
+            failure: None,
+            is_resumable: self.is_resumable,
         }
     }
 
@@ -492,6 +552,7 @@ pub fn feed(
     let (report, failure) = sync_channel(2);
     let file_report = report.clone();
     let is_at_pipe = Arc::clone(&seeds.is_at_pipe);
+    let pipe_from = Arc::clone(&seeds.pipe_from);
     let thread = thread::Builder::new()
         .name("seeds".to_owned())
         .spawn(move || {
@@ -517,6 +578,7 @@ pub fn feed(
                     request,
                     line,
                     position,
+                    is_of_pipe,
                 } = match held.pop_front() {
                     Some(checked) => checked,
                     None => match seeds.step() {
@@ -542,6 +604,7 @@ pub fn feed(
                         request,
                         line,
                         position,
+                        is_of_pipe,
                     });
                     break;
                 }
@@ -553,6 +616,7 @@ pub fn feed(
                             request,
                             line,
                             position,
+                            is_of_pipe,
                         }
                         .report(&why, &seeds.rejected);
                     }
@@ -562,6 +626,7 @@ pub fn feed(
                             request,
                             line,
                             position,
+                            is_of_pipe,
                         });
                         break;
                     }
@@ -580,6 +645,7 @@ pub fn feed(
         thread,
         failure,
         is_at_pipe,
+        pipe_from,
     }))
 }
 

@@ -24,6 +24,7 @@ mod filtered;
 mod seed_file;
 mod seeds;
 mod pending;
+mod unread;
 mod rejected;
 mod room;
 mod signals;

@@ -33,7 +33,8 @@ pub fn write(
     if requests.peek().is_none() {
         return remove(folder).map(|()| 0);
     }
-    let count = match replace(requests, folder, wait) {
+    let unfinished = folder.join(UNFINISHED);
+    let count = match replace(requests, &unfinished, &folder.join(NAME), wait) {
         Ok(count) => count,
         // It is not what was queued now.
         Err(error) => match remove(folder) {
@@ -41,9 +42,14 @@ pub fn write(
             Err(old) => anyhow::bail!("{error:#}; {old:#}, which an earlier run wrote"),
         },
     };
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.with_context(|| format!("cannot sync {}", folder.display()))?;
+    sync(folder)?;
     Ok(count)
+}
+
+/// Syncs the names of a folder.
+pub fn sync(folder: &Path) -> anyhow::Result<()> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.with_context(|| format!("cannot sync {}", folder.display()))
 }
 
 /// Removes the file that an earlier run wrote, if there is one.
@@ -61,13 +67,13 @@ pub fn remove(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Writes the requests to a file and gives it its name; returns their count.
-fn replace(
+pub fn replace(
     requests: impl Iterator<Item = Request>,
-    folder: &Path,
+    unfinished: &Path,
+    path: &Path,
     wait: &mut dyn FnMut(&io::Error) -> bool,
 ) -> anyhow::Result<u64> {
-    let unfinished = folder.join(UNFINISHED);
-    let file = retried(&mut *wait, || File::create(&unfinished))
+    let file = retried(&mut *wait, || File::create(unfinished))
         .with_context(|| format!("cannot create {}", unfinished.display()))?;
     let lines = requests.map(|request| request.to_line());
     let (count, written) = write_lines(lines, &file, wait);
@@ -79,9 +85,12 @@ fn replace(
     }
     let name = || -> io::Result<()> {
         file.sync_all()?;
-        fs::rename(&unfinished, folder.join(NAME))
+        fs::rename(unfinished, path)
     };
-    name().with_context(|| format!("cannot rename {} to {NAME}", unfinished.display()))?;
+    name().with_context(|| {
+        let (from, to) = (unfinished.display(), path.display());
+        format!("cannot rename {from} to {to}")
+    })?;
     Ok(count)
 }
 

@@ -18,6 +18,7 @@ use super::progress::{Shown, bytes};
 use super::seed_file::{SeedFile, absolute};
 use super::settings::of_machine;
 use super::signals::Received;
+use super::unread;
 
 /// What a crawl was given: settings, and seeds in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,31 @@ pub struct SeedList {
     pub files: Vec<SeedFile>,
     /// Other inputs, which were read after the files and cannot be read again.
     pub pipes: Vec<String>,
+}
+
+impl SeedList {
+    /// Its URLs and the lines of its files.
+    fn open(&self) -> Result<Seeds, Usage> {
+        let files = self.files.iter().map(|file| PathBuf::from(&file.path));
+        Seeds::open(&self.urls, &files.collect::<Vec<_>>())
+    }
+
+    /// Metadata of its files that are not of the state.
+    pub fn metadata(&self, out: &Path) -> impl Iterator<Item = Metadata> {
+        let paths = self.files.iter().map(|file| Path::new(&file.path));
+        let given = paths.filter(move |path| unread::moved(path, out).is_none());
+        given.filter_map(|path| fs::metadata(path).ok())
+    }
+}
+
+/// What earlier runs did not take of their seeds.
+pub struct Reopened {
+    /// All lists, without what cannot be read again.
+    pub lists: Vec<SeedList>,
+    /// The seeds.
+    pub seeds: Seeds,
+    /// Number of URLs and lines of the lists before them.
+    pub taken: u64,
 }
 
 /// A crawl to be continued.
@@ -89,16 +115,22 @@ impl RunInputs {
         self.lists.iter().all(is_empty)
     }
 
-    /// Opens the seeds files of the crawl in `out` again. Returns the lists without what cannot be read again, and
-    /// all their seeds; none if there are no lists. `what`: the option for which this is done.
+    /// Opens what the earlier runs of the crawl in `out` did not take of their seeds: those after the first `taken`, and
+    /// what pipes had delivered. `what`: the option for which this is done.
     ///
     /// # Errors
-    /// A file is missing or has changed.
-    pub fn reopen(self, what: &str, out: &Path) -> anyhow::Result<(Vec<SeedList>, Option<Seeds>)> {
+    /// A file is missing, has changed or cannot be read.
+    pub fn reopen(self, what: &str, out: &Path, taken: u64) -> anyhow::Result<Reopened> {
         let mut lists = Vec::new();
-        let mut seeds: Option<Seeds> = None;
+        let mut seeds = Seeds::open(&[], &[])?;
+        let mut unread = unread::files(out).unwrap_or_default();
         for mut list in self.lists {
             for file in &mut list.files {
+                if let Some(moved) = unread::moved(file.path.as_ref(), out) {
+                    // It is listed: its lines are counted.
+                    unread.retain(|path| *path != moved);
+                    file.path = absolute(&moved);
+                }
                 let path = &file.path;
                 if let Some(old) = file.renamed_before(out) {
                     return Err(Usage(format!(
@@ -117,20 +149,35 @@ impl RunInputs {
                     .map_err(|changed| Usage(format!("{what}: {changed}")))?;
             }
             for pipe in std::mem::take(&mut list.pipes) {
-                log::warn!(
-                    "{what}: {pipe} is not read again; lines that the earlier run had not taken are missing"
-                );
+                match unread.last() {
+                    Some(kept) => log::info!(
+                        "{what}: what the earlier run had not taken of {pipe} is read from {}",
+                        kept.display()
+                    ),
+                    None => log::warn!(
+                        "{what}: {pipe} is not read again; lines that the earlier run had not taken are missing"
+                    ),
+                }
             }
-            let files = list.files.iter().map(|file| PathBuf::from(&file.path));
-            let files: Vec<PathBuf> = files.collect();
-            let of_list = Seeds::open(&list.urls, &files)?;
-            seeds = Some(match seeds {
-                Some(before) => before.then(of_list),
-                None => of_list,
-            });
+            seeds = seeds.then(list.open()?);
             lists.push(list);
         }
-        Ok((lists, seeds))
+        let taken = (seeds.skip(taken)).map_err(|error| Usage(format!("{what}: {error}")))?;
+        // Lines of pipes were counted, too: these files are not, until they are listed.
+        let files = unread.into_iter().map(|path| SeedFile::at(absolute(&path)));
+        let kept = SeedList {
+            files: files.collect(),
+            ..SeedList::default()
+        };
+        if kept != SeedList::default() {
+            seeds = seeds.then(kept.open()?);
+            lists.push(kept);
+        }
+        Ok(Reopened {
+            lists,
+            seeds,
+            taken,
+        })
     }
 
     /// Follows seeds files to the names under which they are kept.

@@ -133,13 +133,9 @@ impl Crawl {
         }
         let state = self.contents.state();
         let mut failure = None;
-        if let (Some(taken), Some(inputs)) = (state.seeds_taken(), self.inputs.clone())
-            && let (_, Some(mut seeds)) = inputs.reopen("--export", &self.folder)?
-        {
-            seeds
-                .skip(taken)
-                .map_err(|error| Usage(format!("--export: {error}")))?;
-            let mut unread = Unfed::all_of(seeds);
+        if let (Some(taken), Some(inputs)) = (state.seeds_taken(), self.inputs.clone()) {
+            let left = inputs.reopen("--export", &self.folder, taken)?;
+            let mut unread = Unfed::all_of(left.seeds);
             for request in unread.by_ref() {
                 writeln!(out, "{}", request.to_line())?;
             }

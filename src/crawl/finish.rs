@@ -69,6 +69,9 @@ pub struct Pending {
     pub id: Option<u64>,
     /// The request that fetches it. If it had been redirected, the request is for the target.
     pub request: Request,
+    /// Its position in the list of seeds ([`Handle::submit_seed_at`](crate::Handle::submit_seed_at)), if it was
+    /// submitted and not taken: no state has it, and the run that resumes the crawl is to submit it again.
+    pub position: Option<u64>,
 }
 
 impl Pending {
@@ -80,6 +83,7 @@ impl Pending {
         Pending {
             id: Some(job.root()),
             request,
+            position: None,
         }
     }
 
@@ -87,6 +91,10 @@ impl Pending {
     pub(in crate::crawl) fn of_unwritten(mut request: Request, credentials: &Credentials) -> Self {
         let url = CrawlUrl::parse(&request.url);
         request.dont_send_credentials |= !url.is_ok_and(|url| credentials.are_for(&url));
-        Pending { id: None, request }
+        Pending {
+            id: None,
+            request,
+            position: None,
+        }
     }
 }

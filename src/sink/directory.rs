@@ -311,7 +311,7 @@ impl EarlierCrawl {
 /// Whether a path is that of a file of a state, by its name.
 fn is_state_of_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    let number = [JOURNAL, QUEUE, SEEN].into_iter();
+    let number = [JOURNAL, QUEUE, SEEN, UNREAD].into_iter();
     let number = name.and_then(|name| number.filter_map(|kind| name.strip_prefix(kind)).next());
     let number = number.map(|number| number.strip_suffix(UNFINISHED).unwrap_or(number));
     number.is_some_and(|number| number.len() >= 8 && number.bytes().all(|b| b.is_ascii_digit()))
@@ -331,6 +331,9 @@ pub(crate) const QUEUE: &str = "queue-";
 
 /// The same of runs of the seen set.
 pub(crate) const SEEN: &str = "seen-";
+
+/// The same of files with seeds that the command read from a pipe, and the crawl did not take.
+const UNREAD: &str = "unread-";
 
 /// The requests that were queued when a crawl ended.
 const PENDING: &str = "pending.jsonl";
@@ -407,6 +410,7 @@ mod tests {
             "warc/argiope-20261121000001020-00000-a.warc.gz.open",
             "warc/argiope-20261121000001020-00000-a.cdxj",
             "warc/argiope-20261121000001020-00000-a.cdxj.tmp",
+            "state/unread-00000001",
             "state/anything",
         ] {
             let folder = folder(&[file]);

@@ -246,3 +246,25 @@ fn a_crawl_whose_lock_file_was_deleted_is_shown_and_admits_no_other() {
     let shown = run(&["state", "out"]).expect(0).out;
     assert!(!shown.contains("process "), "{shown}");
 }
+
+#[test]
+fn the_summary_has_all_that_is_queued_though_pending_jsonl_cannot_be_written() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, _) = of_pages(&server, 400, &SLOWLY);
+    let crawl = crawl.aloud();
+    let going = crawl.start();
+    wait_for_file(&crawl.folder().join("out/results.jsonl"));
+    let in_its_place = crawl.folder().join("out/pending.jsonl.tmp");
+    fs::create_dir(in_its_place).expect("a folder");
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(3);
+    assert!(ended.err.contains("nothing is lost"), "{}", ended.err);
+    let line = ended.err.lines().find(|line| line.contains("still queued"));
+    let mut words = line.into_iter().flat_map(|line| line.split(' '));
+    let count = words.find_map(|word| word.parse::<u64>().ok());
+    assert!(
+        count.is_some_and(|count| (200..400).contains(&count)),
+        "{}",
+        ended.err
+    );
+}

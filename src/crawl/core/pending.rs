@@ -32,15 +32,21 @@ impl<I: Io> Core<I> {
             Waiting::Numbered(job) => Some(Pending {
                 id: Some(job.root()),
                 request: job.to_request(),
+                position: None,
             }),
-            Waiting::Seed(job, _) => Some(Pending {
+            Waiting::Seed(job, position) => Some(Pending {
                 id: None,
                 request: job.to_request(),
+                position: Some(position).filter(|position| *position > 0),
             }),
             Waiting::SeedsEnd => None,
         });
         let returned = self.control.take_returned().into_iter();
-        let returned = returned.map(|request| Pending { id: None, request });
+        let returned = returned.map(|request| Pending {
+            id: None,
+            request,
+            position: None,
+        });
         // A robots.txt is requested again for what waits for it.
         let control = &self.control;
         let queued = jobs.filter(move |job: &Job| {
