@@ -25,6 +25,8 @@ pub struct Closing<'a> {
     pub reason: FinishReason,
     /// What limits count.
     pub totals: Totals,
+    /// Whether a request was sent.
+    pub has_sent: bool,
     pub config: &'a Config,
 }
 
@@ -42,7 +44,16 @@ impl Closing<'_> {
             line("rejected", &all);
         }
         match self.left {
-            0 => line("still queued", "nothing"),
+            0 => {
+                line("still queued", "nothing");
+                if !self.has_sent {
+                    // What prevented it may be mended at once.
+                    line(
+                        "begin anew",
+                        "no request was sent; the corrected command needs --overwrite",
+                    );
+                }
+            }
             left => {
                 line("still queued", &format!("{left} requests"));
                 line("continue", &self.command());
@@ -179,6 +190,7 @@ mod tests {
             rejected: (0, false),
             reason,
             totals: Totals::default(),
+            has_sent: true,
             config,
         }
     }

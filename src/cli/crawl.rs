@@ -14,7 +14,7 @@ use argiope::FinishReason;
 use argiope::settings::SettingSource;
 use argiope::sink::directory::{self, DirectoryError, DirectoryLock, InUse, NewFolders};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, Rotation, WarcOptions};
-use argiope::{Builder, Config, Crawler, SetUpError, State, StateError, Turn};
+use argiope::{Builder, Config, Crawler, Filtered, Progress, SetUpError, State, StateError, Turn};
 
 use super::Usage;
 use super::admin;
@@ -28,6 +28,7 @@ use super::hints;
 use super::mistakes;
 use super::pending;
 use super::progress::Shown;
+use super::rejected::{NAME as REJECTED, Rejected};
 use super::reload::Sources;
 use super::resume::{self, Resumed, RunInputs};
 use super::room::{Room, is_full};
@@ -194,7 +195,14 @@ pub fn run(
             is_resumable: has_state,
         },
     );
-    let Some(feeder) = fed? else {
+    let fed = match fed {
+        Err(error) if !is_resumed => {
+            keep_rejected(&rejected, out.as_deref(), in_use);
+            return Err(error);
+        }
+        fed => fed?,
+    };
+    let Some(feeder) = fed else {
         log::info!("stopped before the crawl started");
         return Ok(3);
     };
@@ -316,11 +324,13 @@ pub fn run(
     if let Some(warning) = closing::warning_of_filters(crawler.stats(), &progress) {
         log::warn!("{warning}");
     }
-    // No request was sent, and none is left: the next run finds the directory as this one did.
+    // No request has ended, none is left, and no file says why: the next run finds the directory as this one did.
     let is_nothing = crawler.stats().attempts == 0
         && watched.reason == FinishReason::Finished
         && failure.is_none()
-        && matches!(kept, Ok((0, None)));
+        && matches!(kept, Ok((0, None)))
+        && !rejected.says_more_than_log()
+        && !has_filtered(crawler.config(), &progress);
     if let (Ok((count, _)), Some(folder), false) = (&kept, &folder, args.quiet) {
         let closing = Closing {
             out: folder,
@@ -330,6 +340,7 @@ pub fn run(
             rejected: (rejected.count(), rejected.file().is_some()),
             reason: watched.reason,
             totals: progress.totals,
+            has_sent: crawler.stats().lateness.count() > 0,
             config: crawler.config(),
         };
         match is_nothing && begun.is_some() {
@@ -398,6 +409,30 @@ fn check_outputs(args: &Crawl) -> Result<(), Usage> {
         )));
     }
     Ok(())
+}
+
+/// Whether `filtered.jsonl` has lines.
+fn has_filtered(config: &Config, progress: &Progress) -> bool {
+    let counts = progress.filtered.iter();
+    let mut written = counts.filter(|(filter, _)| **filter != Filtered::Duplicate);
+    config.filtered_file() && written.any(|(_, count)| *count > 0)
+}
+
+/// Writes `rejected.jsonl` of a crawl that does not begin, if more seeds were rejected than are logged. An earlier crawl
+/// in the directory is left alone.
+fn keep_rejected(rejected: &Rejected, out: Option<&Path>, in_use: InUse<'_>) {
+    let Some(out) = out.filter(|_| rejected.says_more_than_log()) else {
+        return;
+    };
+    let shown = out.display();
+    match directory::prepare(out, false, in_use) {
+        Ok(_lock) => {
+            rejected.write_to(Some(out));
+            let count = rejected.count();
+            log::warn!("{count} invalid seeds are in {shown}/{REJECTED}");
+        }
+        Err(error) => log::warn!("{shown}/{REJECTED} is not written: {error}"),
+    }
 }
 
 /// What a run has made in its output directory, until it has fetched something: it is removed when this is dropped.

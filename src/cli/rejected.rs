@@ -93,6 +93,11 @@ impl Rejected {
         self.lock().count
     }
 
+    /// Whether more were rejected than are logged one by one: only a file has the rest.
+    pub fn says_more_than_log(&self) -> bool {
+        self.count() > LOGGED_MAX
+    }
+
     /// Writes those so far, and what follows, to the output directory; without one they are only counted.
     pub fn write_to(&self, out: Option<&Path>) {
         let mut shared = self.lock();

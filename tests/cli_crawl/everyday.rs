@@ -329,6 +329,50 @@ fn a_crawl_that_fetched_nothing_leaves_nothing() {
 }
 
 #[test]
+fn a_run_whose_requests_cannot_be_sent_says_how_it_is_begun_anew() {
+    let server = Server::new(hundred);
+    let crawl = Crawl::of(&[&server.url("/0"), "--max-pages", "1"]).aloud();
+    let run = |args: &[&str]| {
+        let fixed = [
+            "crawl",
+            &server.url("/0"),
+            "--max-pages",
+            "1",
+            "--out",
+            "out",
+        ];
+        let ended = Going::start(&[&fixed[..], args].concat(), crawl.folder(), b"").wait();
+        ended.expect(0)
+    };
+    let blocked = run(&[]);
+    let words = "127.0.0.1 is not globally routable";
+    assert!(blocked.err.contains(words), "{}", blocked.err);
+    let words = "no request was sent; the corrected command needs --overwrite";
+    assert_eq!(said(&blocked, "begin anew"), Some(words));
+    let sent = run(&["--allow-net", "loopback", "--overwrite"]);
+    assert_eq!(said(&sent, "begin anew"), None);
+}
+
+#[test]
+fn of_seeds_that_are_all_invalid_a_file_has_those_that_are_not_logged() {
+    let text: String = (0..30).map(|n| format!("not a url {n}\n")).collect();
+    let check = |count: usize, is_kept: bool| {
+        let lines: Vec<&str> = text.lines().take(count).collect();
+        let crawl = Crawl::of(&["--seeds", "seeds.txt"]).aloud();
+        crawl.file("seeds.txt", lines.join("\n").as_bytes());
+        let ended = crawl.try_run().expect(2);
+        let file = crawl.folder().join("out/rejected.jsonl");
+        let found = fs::read_to_string(file).unwrap_or_default();
+        assert_eq!(found.lines().count(), if is_kept { count } else { 0 });
+        let said = "invalid seeds are in out/rejected.jsonl";
+        assert_eq!(ended.err.contains(said), is_kept, "{}", ended.err);
+        assert_eq!(crawl.folder().join("out").exists(), is_kept);
+    };
+    check(10, false);
+    check(30, true);
+}
+
+#[test]
 fn of_many_invalid_seeds_ten_are_logged_and_all_are_in_a_file() {
     let server = Server::new(hundred);
     let mut text = String::new();
