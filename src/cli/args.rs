@@ -402,6 +402,12 @@ impl Robots {
 
     /// Checks that an agent is given, unless each line on stdin has its own, or the settings have one.
     pub fn into_asked(self) -> Result<RobotsArgs, Usage> {
+        if let Some(url) = robots::url_of_host(&self.file) {
+            return Err(Usage(format!(
+                "{}: no such file; to fetch the robots.txt of that host write {url}",
+                self.file.display()
+            )));
+        }
         let has_another = self.file.as_os_str() == "-" || self.is_fetched();
         let Some(agent) = self.agent.or(has_another.then(String::new)) else {
             return Err(Usage(

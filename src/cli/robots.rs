@@ -7,6 +7,7 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use argiope::CrawlUrl;
 use argiope::parts::{Robots, Rules, request_target_of};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,16 @@ pub fn is_url(file: &Path) -> bool {
     let text = file.to_string_lossy();
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|it| it.eq_ignore_ascii_case("http") || it.eq_ignore_ascii_case("https"))
+}
+
+/// The URL to write in place of a file that does not exist and has rather the name of a host: `example.com`,
+/// `localhost:8080`.
+pub fn url_of_host(file: &Path) -> Option<String> {
+    let name = file.to_string_lossy();
+    let has_dot = name.contains(['.', ':']) && !name.starts_with('.');
+    let is_host = has_dot && !name.ends_with(".txt") && !name.contains('/');
+    let url = format!("https://{name}");
+    (is_host && !file.exists() && CrawlUrl::parse(&url).is_ok()).then_some(url)
 }
 
 /// Runs the command; returns its exit code.

@@ -45,20 +45,24 @@ fn run_on(
     mut out: impl Write,
 ) -> Result<i32> {
     let mut are_fetched = true;
-    let mut answer = |input: &str, base: Option<&str>| {
-        let answer = Answer::of(input, base.or(args.base.as_deref()), judge);
-        are_fetched &= answer.is_fetched();
-        answer
-    };
+    let answer =
+        |input: &str, base: Option<&str>| Answer::of(input, base.or(args.base.as_deref()), judge);
     if let [only] = &args.urls[..]
         && only == "-"
     {
         answer_each(input, out, |question: Question| {
-            Ok(answer(&question.input, question.base.as_deref()))
+            let answer = answer(&question.input, question.base.as_deref());
+            are_fetched &= answer.is_fetched();
+            Ok(answer)
         })?;
     } else {
+        let are_seeds = args.base.is_none() && args.from.is_empty();
         for url in &args.urls {
-            let answer = answer(url, None);
+            let mut answer = answer(url, None);
+            if are_seeds && !answer.is_read() {
+                answer = answer.or_as_seed(judge);
+            }
+            are_fetched &= answer.is_fetched();
             let text = if args.json {
                 serde_json::to_string(&answer)?
             } else {
@@ -224,6 +228,27 @@ impl Answer {
                     fetched: false,
                 }
             }
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self, Answer::Read { .. })
+    }
+
+    /// The same, of a text that is no URL, as a crawl reads it among its seeds: `example.com`, `localhost:8080`.
+    fn or_as_seed(self, judge: &Judge<'_>) -> Self {
+        let Answer::Failed { input: text, .. } = &self else {
+            return self;
+        };
+        let seed = Request::from_line(text).ok().flatten();
+        match seed.map(|seed| Answer::of(&seed.url, None, judge)) {
+            Some(mut answer @ Answer::Read { .. }) => {
+                if let Answer::Read { input, .. } = &mut answer {
+                    input.clone_from(text);
+                }
+                answer
+            }
+            _ => self,
         }
     }
 

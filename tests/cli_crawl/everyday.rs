@@ -596,3 +596,66 @@ fn settings_are_shown_in_full_by_name_and_only_those_that_changed() {
         );
     }
 }
+
+#[test]
+fn a_bare_host_is_read_as_a_crawl_reads_it_and_for_robots_the_url_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |line: &str, input: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        Going::start(&words, folder.path(), input.as_bytes()).wait()
+    };
+    let check = |text: &str, canonical: &str, is_fetched: bool| {
+        let ended = run(&format!("url {text}"), "").expect(0);
+        let expected = format!("{text}\n  canonical  {canonical}\n");
+        assert!(ended.out.starts_with(&expected), "{}", ended.out);
+        assert_eq!(
+            ended.out.contains("fetched    yes"),
+            is_fetched,
+            "{}",
+            ended.out
+        );
+    };
+    check("example.com", "http://example.com/", true);
+    // By its address, as every loopback URL.
+    check("localhost:8080", "http://localhost:8080/", false);
+    for (line, input) in [
+        ("url mailto:me@example.org", ""),
+        ("url example.com --from http://a.test/", ""),
+        // The standard's reading.
+        ("url -", "{\"input\": \"example.com\"}"),
+    ] {
+        let out = run(line, input).expect(0).out;
+        assert!(out.contains("failure"), "{line}: {out}");
+    }
+    let robots = run("robots example.com /a", "").expect(2);
+    assert!(
+        robots.err.contains("write https://example.com"),
+        "{}",
+        robots.err
+    );
+    let robots = run("robots robots.txt /a", "").expect(2);
+    assert!(!robots.err.contains("https://"), "{}", robots.err);
+}
+
+#[test]
+fn robots_of_a_url_is_fetched_whatever_a_crawl_would_leave_out() {
+    let server = Server::new(|_: &Asked| page("User-agent: *\nDisallow: /a\n"));
+    let url = server.url("/a");
+    let args = [
+        "robots",
+        &url,
+        "--allow-net",
+        "loopback",
+        "-s",
+        "DENY=robots",
+        "-s",
+        "DOWNLOAD_MAXSIZE=4",
+        "-s",
+        "ROBOTSTXT_OBEY=true",
+        "-s",
+        "URLLENGTH_LIMIT=5",
+    ];
+    let ended = Going::start(&args, Path::new("/"), b"").wait().expect(0);
+    assert_eq!(ended.out, format!("disallowed {url}\n"), "{}", ended.err);
+    assert_eq!(server.asked().len(), 1);
+}
