@@ -233,7 +233,7 @@ pub use crate::wire::rate_limit::RateLimit;
 #[doc(inline)]
 pub use crate::wire::retry_after::parse as retry_after;
 #[doc(inline)]
-pub use crate::wire::robots::{Robots, Rule, Rules, Verdict};
+pub use crate::wire::robots::{LENGTH_MAX as ROBOTS_LENGTH_MAX, Robots, Rule, Rules, Verdict};
 #[doc(inline)]
 pub use crate::wire::sitemap::Sitemap;
 #[doc(inline)]

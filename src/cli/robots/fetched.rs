@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use argiope::parts::{Robots, Rules, request_target_of};
+use argiope::parts::{ROBOTS_LENGTH_MAX as LENGTH_MAX, Robots, Rules, request_target_of};
 use argiope::{Config, CrawlUrl, Crawler, FinishReason, Page, PageKind, Request, RobotsMeaning};
 use serde::Serialize;
 
@@ -120,8 +120,14 @@ fn fetch(config: Config, url: &CrawlUrl) -> Result<Option<Page>> {
     };
     let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
     let file = format!("{}/robots.txt", url.origin());
+    // A crawl's filters and the limit of its pages do not concern the file.
+    let request = Request::get(file.as_str())
+        .dont_filter()
+        .dont_follow()
+        .ignore_robots()
+        .body_max(LENGTH_MAX as u64);
     crawler
-        .submit(Request::get(file.as_str()))
+        .submit(request)
         .map_err(|refused| Usage(format!("{file}: {refused}")))?;
     Received::watch()?.stop_on_signal(crawler.stopper())?;
     let reason = crawler.run();
