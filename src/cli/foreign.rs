@@ -3,6 +3,7 @@
 
 mod beginners;
 mod settings;
+mod short;
 mod table;
 
 use strsim::osa_distance;
@@ -25,7 +26,7 @@ struct Foreign {
 
 /// All of them.
 fn rows() -> impl Iterator<Item = &'static Foreign> {
-    table::ROWS.iter().chain(beginners::ROWS)
+    table::ROWS.iter().chain(beginners::ROWS).chain(short::ROWS)
 }
 
 /// A flag of a command, without its value.

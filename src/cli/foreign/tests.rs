@@ -171,6 +171,18 @@ fn flags_of_other_commands_are_named_with_these() {
         of_several.contains("it is a flag of the commands crawl, fetch"),
         "{of_several}"
     );
+    // The letters of curl and of wget differ.
+    for (command, flag, part) in [
+        ("fetch", "-w", "as JSON"),
+        ("crawl", "-w", "--delay"),
+        ("fetch", "-r", "Range:"),
+        ("fetch", "-e", "Referer:"),
+        ("crawl", "-e", "--ignore-robots"),
+    ] {
+        let words = ["argiope", command, "http://a.test/", flag, "5"];
+        let answer = error(&words);
+        assert!(answer.contains(part), "{answer}");
+    }
     let near = error(&["argiope", "crawl", "http://a.test/", "--max_pages=3"]);
     assert!(near.ends_with("; did you mean --max-pages?"), "{near}");
     let unknown = error(&["argiope", "crawl", "http://a.test/", "--frobnicate"]);
