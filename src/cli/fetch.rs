@@ -10,7 +10,7 @@ use argiope::FinishReason;
 use argiope::PageKind;
 use argiope::settings::Follow;
 use argiope::sink::files::write_line;
-use argiope::{Config, Crawler, Page, Request};
+use argiope::{Config, CrawlUrl, Crawler, Page, Request};
 
 use super::Usage;
 use super::args::Fetch;
@@ -89,8 +89,9 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
                     "{url:?} is not a valid URL; write one like https://example.com/"
                 ))
             })?;
+        let request = payload.put_into(request, crawler.config());
         crawler
-            .submit(payload.put_into(request))
+            .submit(request)
             .map_err(|refused| Usage(format!("{url}: {refused}")))?;
         wanted += 1;
     }
@@ -156,14 +157,17 @@ impl Payload {
         })
     }
 
-    /// The request with this method and body.
-    fn put_into(&self, mut request: Request) -> Request {
+    /// The request with this method and body. `config`: the settings of its host may have a type.
+    fn put_into(&self, mut request: Request, config: &Config) -> Request {
         if let Some(method) = &self.method {
             request.method.clone_from(method);
         }
         if let Some(body) = &self.body {
             request.body.clone_from(body);
-            let mut own = request.headers.iter();
+            let url = CrawlUrl::parse(&request.url).ok();
+            let of_host = url.and_then(|url| config.frontier().own_hosts.of(&url));
+            let of_host = of_host.into_iter().flat_map(|own| &own.settings.headers);
+            let mut own = request.headers.iter().chain(of_host);
             let has_type = own.any(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE));
             if self.is_form && !has_type {
                 request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");

@@ -474,6 +474,9 @@ fn fetch_sends_a_method_and_data_as_curl_does_and_writes_the_body_to_stdout() {
     );
     let json = ["-d", "{}", "-H", "Content-Type: application/json"];
     check(&json, b"", "POST application/json {}");
+    let json = "Content-Type: application/json";
+    let of_host = ["-d", "{}", "--header-for", &server.url(""), json];
+    check(&of_host, b"", "POST application/json {}");
     let missing = ["fetch", &url, "--allow-net", "loopback", "-d", "@nowhere"];
     let missing = Going::start(&missing, folder.path(), b"").wait();
     check_refused(
