@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 
+use super::room::is_full;
+
 /// The file's name in the output directory.
 pub const NAME: &str = "rejected.jsonl";
 
@@ -43,11 +45,25 @@ enum Place {
         /// Number of seeds for whose lines there was no room.
         omitted: u64,
     },
-    /// To a file, which is created with the first line.
-    At(PathBuf),
-    Open(PathBuf, File),
+    /// To a file.
+    To(LinesFile),
     /// Off: there is no directory, or its file cannot be written.
     Off,
+}
+
+/// The file, which is created with the first line. On a full disk its lines wait in memory for the next one, or for the
+/// end of the crawl.
+#[derive(Debug)]
+struct LinesFile {
+    path: PathBuf,
+    file: Option<File>,
+    /// Bytes of whole lines in it.
+    length: u64,
+    /// Lines that are not in it, and the number of those for which there was no room.
+    held: Vec<u8>,
+    omitted: u64,
+    /// Whether a write found no space.
+    has_waited: bool,
 }
 
 impl Default for Place {
@@ -102,7 +118,14 @@ impl Rejected {
     pub fn write_to(&self, out: Option<&Path>) {
         let mut shared = self.lock();
         let place = match out {
-            Some(out) => Place::At(out.join(NAME)),
+            Some(out) => Place::To(LinesFile {
+                path: out.join(NAME),
+                file: None,
+                length: 0,
+                held: Vec::new(),
+                omitted: 0,
+                has_waited: false,
+            }),
             None => Place::Off,
         };
         if let Place::Held { lines, omitted } = std::mem::replace(&mut shared.place, place) {
@@ -118,9 +141,12 @@ impl Rejected {
 
     /// The file that has them, if one was written.
     pub fn file(&self) -> Option<PathBuf> {
-        match &self.lock().place {
-            Place::Open(path, _) => Some(path.clone()),
-            Place::Held { .. } | Place::At(_) | Place::Off => None,
+        match &mut self.lock().place {
+            Place::To(lines) => {
+                lines.end();
+                lines.file.is_some().then(|| lines.path.clone())
+            }
+            Place::Held { .. } | Place::Off => None,
         }
     }
 
@@ -132,29 +158,79 @@ impl Rejected {
 impl Place {
     /// Writes a line, or several. There are few, and each is in the file at once, also if the process is killed.
     fn write(&mut self, bytes: &[u8]) {
-        if let Place::At(path) = self {
-            *self = match OpenOptions::new().create(true).append(true).open(&*path) {
-                Ok(file) => Place::Open(path.clone(), file),
-                Err(error) => return self.give_up(&error),
-            };
-        }
-        match self {
-            Place::Held { lines, omitted } => match lines.len() + bytes.len() <= HELD_MAX {
-                true => lines.extend_from_slice(bytes),
-                false => *omitted += 1,
-            },
-            Place::Open(_, file) => {
-                if let Err(error) = file.write_all(bytes) {
-                    self.give_up(&error);
-                }
+        let result = match self {
+            Place::Held { lines, omitted } => {
+                hold(bytes, lines, omitted);
+                Ok(())
             }
-            Place::At(_) | Place::Off => {}
+            Place::To(lines) => {
+                hold(bytes, &mut lines.held, &mut lines.omitted);
+                lines.write()
+            }
+            Place::Off => Ok(()),
+        };
+        if let Err(error) = result {
+            log::warn!("{NAME}: {error}: further invalid seeds are only counted");
+            *self = Place::Off;
+        }
+    }
+}
+
+/// Keeps lines in memory, if there is room.
+fn hold(bytes: &[u8], lines: &mut Vec<u8>, omitted: &mut u64) {
+    match lines.len() + bytes.len() <= HELD_MAX {
+        true => lines.extend_from_slice(bytes),
+        false => *omitted += 1,
+    }
+}
+
+impl LinesFile {
+    /// Writes what is held, unless there is no space for it.
+    fn write(&mut self) -> io::Result<()> {
+        match self.write_held() {
+            Err(error) if is_full(&error) => {
+                if !std::mem::replace(&mut self.has_waited, true) {
+                    log::warn!("{NAME}: {error}: invalid seeds wait for disk space");
+                }
+                Ok(())
+            }
+            written => written,
         }
     }
 
-    fn give_up(&mut self, error: &io::Error) {
-        log::warn!("{NAME}: {error}: further invalid seeds are only counted");
-        *self = Place::Off;
+    fn write_held(&mut self) -> io::Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let file = OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(&self.path)?;
+                self.length = file.metadata()?.len();
+                none.insert(file)
+            }
+        };
+        if let Err(error) = file.write_all(&self.held) {
+            // No line is torn, or there twice.
+            if file.metadata()?.len() > self.length {
+                file.set_len(self.length)?;
+            }
+            return Err(error);
+        }
+        self.length += self.held.len() as u64;
+        self.held.clear();
+        Ok(())
+    }
+
+    /// The crawl has ended.
+    fn end(&mut self) {
+        let written = self.write_held();
+        if self.omitted > 0 || written.is_err() {
+            log::warn!("{NAME} has not all invalid seeds: there was no space for them");
+        }
     }
 }
 
@@ -218,5 +294,25 @@ mod tests {
         let omitted = found.last().expect("lines")["omitted"].as_u64();
         assert_eq!(omitted, Some(many - (found.len() as u64 - 1)));
         assert_eq!(rejected.count(), many);
+    }
+
+    #[test]
+    fn lines_wait_for_space_on_a_full_disk() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(NAME);
+        let mut lines = LinesFile {
+            path: "/dev/full".into(),
+            file: None,
+            length: 0,
+            held: b"1\n".to_vec(),
+            omitted: 0,
+            has_waited: false,
+        };
+        lines.write().expect("it waits");
+        assert!(lines.has_waited);
+        (lines.path, lines.file) = (path.clone(), None);
+        hold(b"2\n", &mut lines.held, &mut lines.omitted);
+        lines.write().expect("there is space");
+        assert_eq!(fs::read_to_string(path).expect("it was written"), "1\n2\n");
     }
 }
