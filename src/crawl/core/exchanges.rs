@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::base::ids::LaneId;
 #[cfg(feature = "cookies")]
 use crate::base::slab::Key;
+use crate::base::time::Wall;
 use crate::crawl::core::Core;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::timings::Timings;
@@ -69,6 +70,26 @@ impl<I: Io> Core<I> {
     pub fn restore_seed_origin(&mut self, origin: &str) -> bool {
         self.requests.add_origin(origin);
         true
+    }
+
+    /// Records the public hosts that were admitted: in later runs they count, too.
+    pub fn record_public_hosts(&mut self, at: Wall) {
+        while let Some(host) = self.requests.poll_public_host() {
+            self.journal.record_fact(About::PublicHost, &host, at, &[1]);
+        }
+    }
+
+    /// An earlier run admitted a public host.
+    pub fn restore_public_host(&mut self, host: &str) -> bool {
+        self.requests.restore_public_host(host);
+        true
+    }
+
+    /// Header fields of a job's request whose values are secret: see [`Requests::secret_headers`].
+    ///
+    /// [`Requests::secret_headers`]: crate::crawl::requests::Requests::secret_headers
+    pub fn secret_headers(&self, job: &Job) -> Vec<String> {
+        self.requests.secret_headers(job)
     }
 
     /// Adds the cookies of a domain that an earlier run saved `elapsed` ago. Returns whether there are any.

@@ -34,9 +34,7 @@ impl<I: Io> Core<I> {
             self.journal
                 .record_fact(About::Robots, &origin, at, &robots);
         }
-        while let Some(host) = self.requests.poll_public_host() {
-            self.journal.record_fact(About::PublicHost, &host, at, &[1]);
-        }
+        self.record_public_hosts(at);
         while self.frontier.changed_counts() > COUNTS_PER_COMMIT {
             self.record_changed_count(at);
         }
@@ -168,10 +166,7 @@ impl<I: Io> Core<I> {
                 About::LogLevel => self.restore_log_level(value),
                 About::Cookies => self.restore_cookies(value, elapsed),
                 About::SeedOrigin => self.restore_seed_origin(name),
-                About::PublicHost => {
-                    self.requests.restore_public_host(name);
-                    true
-                }
+                About::PublicHost => self.restore_public_host(name),
                 About::Forgotten => {
                     // As its clock was: by it the states were saved, too.
                     self.throttle.restore_forgotten(name, Wall(fact.at))

@@ -13,6 +13,7 @@ use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::Io;
 use crate::sink::page::Page;
+use crate::wire::proxy::Route;
 
 /// Health of a host, as shown by the failure of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +115,16 @@ impl<I: Io> Core<I> {
         policy.counts(|name| failure.is_named(name))
     }
 
+    /// The route of a request, if it is not that of all: its own, that of its host, or the one of its scheme and host.
+    pub fn shown_route(&self, job: &Job) -> Option<Route> {
+        let of_url = || {
+            let proxies = &self.frontier.settings().proxies;
+            proxies.route_if_varied(&job.url)
+        };
+        self.frontier.route_of(job).cloned().or_else(of_url)
+    }
+
     fn goes_by_proxy(&self, job: &Job) -> bool {
-        use crate::wire::proxy::Route;
         match self.frontier.route_of(job) {
             Some(route) => matches!(route, Route::Proxy(_)),
             None => {

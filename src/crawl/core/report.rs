@@ -48,7 +48,7 @@ impl<I: Io> Core<I> {
         page.refetched = outcome.timings.sent.is_some() && self.take_requested(&page.url);
         page.bytes_wire = outcome.bytes_wire;
         page.request_bytes = std::mem::take(&mut outcome.request_bytes);
-        page.secret_headers = self.requests.secret_headers(&flight.job);
+        page.secret_headers = self.secret_headers(&flight.job);
         page.response_bytes = std::mem::take(&mut outcome.response_bytes);
         page.head_length = outcome.head_length;
         page.chunked = outcome.chunked;
@@ -173,8 +173,7 @@ impl<I: Io> Core<I> {
         *robots_ignored = job.flags.ignore_robots;
         *robots = None;
         *wall_at_start = self.network.wall_at_start();
-        let of_url = || self.config.frontier.proxies.route_if_varied(&job.url);
-        *route = self.frontier.route_of(job).cloned().or_else(of_url);
+        *route = self.shown_route(job);
         *is_route_own = job.route().is_some();
         *secret_headers = Vec::new();
         *meta = job.meta().map(ToOwned::to_owned);
