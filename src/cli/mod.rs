@@ -23,6 +23,7 @@ mod feed;
 mod filtered;
 mod seed_file;
 mod seeds;
+mod left;
 mod pending;
 mod unread;
 mod rejected;
