@@ -409,7 +409,9 @@ fn a_shorter_grace_can_follow_and_a_longer_one_has_no_effect() {
     let sent = handle.submit(get(1, 1)).expect("there is room");
     run_for(&mut crawler, Duration::from_secs(1));
     handle.shutdown(Duration::from_secs(60));
-    let late = handle.try_submit(get(1, 2)).expect("it has not begun to end");
+    let late = handle
+        .try_submit(get(1, 2))
+        .expect("it has not begun to end");
     run_for(&mut crawler, Duration::from_secs(1));
     let refused = handle.try_submit(get(1, 3));
     assert!(matches!(refused, Err(SubmitError::Over(_))), "{refused:?}");
