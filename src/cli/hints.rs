@@ -15,7 +15,12 @@ const DELAY_USUAL: f64 = 120.0;
 
 /// Before a crawl of these URLs.
 pub fn before(config: &Config, urls: &[String]) -> Vec<String> {
-    let mut hints = of_urls(urls, config.get("HTTP_USER").is_some());
+    let mut hints = of_urls(urls, is_set(config, "HTTP_USER"));
+    if config.warc_size_max().is_some() && sends_secrets(config) {
+        hints.push(
+            "WARC files have requests as they are sent, with logins and cookies: --no-warc writes none".to_owned(),
+        );
+    }
     let delay = config.get("DOWNLOAD_DELAY").map(Value::from);
     let delay = delay.and_then(|delay| delay.as_f64()).unwrap_or(0.0);
     if delay >= DELAY_USUAL {
@@ -26,6 +31,27 @@ pub fn before(config: &Config, urls: &[String]) -> Vec<String> {
         ));
     }
     hints
+}
+
+fn is_set(config: &Config, name: &str) -> bool {
+    let value = config.get(name).map(Value::from);
+    value.is_some_and(|value| !value.is_null() && value != "")
+}
+
+/// Whether a login, a cookie or a header of a single host is given.
+fn sends_secrets(config: &Config) -> bool {
+    let hosts = config.get("HOSTS").map(Value::from).unwrap_or_default();
+    let of_hosts = || {
+        let mut entries = hosts.as_object().into_iter().flatten();
+        entries.any(|(_, own)| own.get("user").is_some() || own.get("headers").is_some())
+    };
+    let headers = config.get("DEFAULT_REQUEST_HEADERS").map(Value::from);
+    let headers = headers.unwrap_or_default().to_string().to_ascii_lowercase();
+    is_set(config, "HTTP_USER")
+        || is_set(config, "COOKIES_FILE")
+        || of_hosts()
+        || headers.contains("\"authorization:")
+        || headers.contains("\"cookie:")
 }
 
 /// Before a crawl: logins that are not sent, or to more hosts than one may think. `logs_in`: whether `HTTP_USER` is
@@ -97,6 +123,38 @@ fn replies(count: u64, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_configuration_may_lead_to_is_pointed_out() {
+        let check = |settings: &[(&str, &str)], expected: &[&str]| {
+            let mut config = Config::default();
+            for (name, value) in settings {
+                config = config.with(name, *value).expect("valid");
+            }
+            let urls = ["http://a.test/", "http://b.test/"].map(str::to_owned);
+            let hints = before(&config, &urls);
+            assert_eq!(hints.len(), expected.len(), "{settings:?}: {hints:?}");
+            for (hint, part) in hints.iter().zip(expected) {
+                assert!(hint.contains(part), "{hint}");
+            }
+        };
+        check(&[], &[]);
+        check(&[("DOWNLOAD_DELAY", "500")], &["8:20 between"]);
+        check(&[("DOWNLOAD_DELAY", "60")], &[]);
+        let login = ("HTTP_USER", "me:secret");
+        check(&[login], &["all seeds", "WARC files have"]);
+        check(&[login, ("WARC", "false")], &["all seeds"]);
+        check(
+            &[("DEFAULT_REQUEST_HEADERS", "Cookie: x")],
+            &["WARC files have"],
+        );
+        check(&[("DEFAULT_REQUEST_HEADERS", "X-Own: x")], &[]);
+        check(
+            &[("HOSTS", r#"{"a.test": {"user": "me:secret"}}"#)],
+            &["WARC files have"],
+        );
+        check(&[("HOSTS", r#"{"a.test": {"pages_max": 3}}"#)], &[]);
+    }
 
     #[test]
     fn logins_in_urls_and_of_several_hosts_are_pointed_out() {

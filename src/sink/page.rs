@@ -125,8 +125,6 @@ pub struct Page {
     pub route: Option<Route>,
     /// Whether the route is that of its request, which its links inherit.
     pub(crate) is_route_own: bool,
-    /// Names of header fields of its request whose values are secret, beside those that always are.
-    pub(crate) secret_headers: Vec<String>,
     pub(crate) meta: Option<Box<RawValue>>,
     /// The caller's number, from the request at the start of its chain of retries and redirects. 0
     /// for robots.txt, sitemaps and links found by the crawl.
@@ -400,7 +398,6 @@ pub(crate) mod samples {
             wall_at_start: Wall(1_795_219_200_000_000_000),
             route: None,
             is_route_own: false,
-            secret_headers: Vec::new(),
             meta: None,
             tag: 0,
             request_bytes: format!("GET /{id} HTTP/1.1\r\nHost: a.test\r\n\r\n").into(),

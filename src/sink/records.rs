@@ -1,7 +1,5 @@
 //! The records of a page in a WARC file: what each says of it.
 
-use std::borrow::Cow;
-
 use crate::fetch::tls::TlsVersion;
 use crate::sink::line::Seconds;
 use crate::sink::page::Page;
@@ -38,50 +36,6 @@ pub(super) fn record_of<'a>(
         ..Record::new(kind, id, page.captured_at(), block)
     }
 }
-
-/// The request as its record has it: of header fields that are credentials only the names. A file may be published.
-pub(super) fn request_block(page: &Page) -> Cow<'_, [u8]> {
-    const LINE_END: &[u8] = b"\r\n";
-    let is_secret = |name: &[u8]| {
-        let own = page.secret_headers.iter().map(String::as_str);
-        let mut names = SECRET_HEADERS.into_iter().chain(own);
-        names.any(|secret| secret.as_bytes().eq_ignore_ascii_case(name))
-    };
-    let bytes = &page.request_bytes;
-    let mut written: Option<Vec<u8>> = None;
-    // Of the line, and of what was not copied yet.
-    let (mut start, mut copied) = (0, 0);
-    while let Some(length) = position(&bytes[start..], LINE_END).filter(|length| *length > 0) {
-        let line = &bytes[start..start + length];
-        if let Some(colon) = line.iter().position(|byte| *byte == b':')
-            && is_secret(&line[..colon])
-        {
-            let written = written.get_or_insert_default();
-            written.extend_from_slice(&bytes[copied..=start + colon]);
-            written.extend_from_slice(REDACTED);
-            copied = start + length;
-        }
-        start += length + LINE_END.len();
-    }
-    match written {
-        None => Cow::Borrowed(bytes),
-        Some(mut written) => {
-            written.extend_from_slice(&bytes[copied..]);
-            Cow::Owned(written)
-        }
-    }
-}
-
-fn position(bytes: &[u8], of: &[u8]) -> Option<usize> {
-    bytes.windows(of.len()).position(|window| window == of)
-}
-
-/// Header fields whose values are secret in every request. Cookies are kept, as other archivers keep them: what a reply
-/// says depends on them, and records of replies have them, too.
-const SECRET_HEADERS: [&str; 2] = ["Authorization", "Proxy-Authorization"];
-
-/// In place of a secret value.
-const REDACTED: &[u8] = b" redacted";
 
 /// The record of its reply, which is the main one.
 pub(super) fn reply_record<'a>(

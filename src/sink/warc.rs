@@ -7,7 +7,7 @@ use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::base::time::Wall;
 use crate::sink::page::Page;
 use crate::sink::prepared::{Place, PreparedReply, Reserved, Room};
-use crate::sink::records::{metadata_of, protocols_of, record_of, reply_record, request_block};
+use crate::sink::records::{metadata_of, protocols_of, record_of, reply_record};
 use crate::wire::warc::{Digest, Fields, Record, RecordId, RecordIds, RecordKind};
 
 /// Tag of the job that syncs a file before it is closed. Pages are numbered from 1.
@@ -301,10 +301,9 @@ impl OpenFile {
 
         let replied = !page.response_bytes.is_empty();
         let response = replied.then(|| reply_record(page, digest, main, self.info, &protocols));
-        let asked = request_block(page);
-        let request = (!asked.is_empty()).then(|| {
+        let request = (!page.request_bytes.is_empty()).then(|| {
             let id = if replied { ids.draw() } else { main };
-            record(RecordKind::Request, id, &asked)
+            record(RecordKind::Request, id, &page.request_bytes)
         });
         let known = metadata_of(page);
         let metadata = Record {

@@ -241,17 +241,6 @@ fn headers_and_logins_of_a_host_are_sent_to_it_alone_also_by_redirects_and_links
     crawl.file("crawl.toml", file.as_bytes());
     let crawled = crawl.aloud().run();
     let basic = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
-    let records = String::from_utf8_lossy(&crawled.warc()).into_owned();
-    for secret in [basic, ": flag", "X-Other: 2"] {
-        assert!(!records.contains(secret), "{secret}");
-    }
-    for kept in [
-        "Authorization: redacted\r\n",
-        "X-Own: redacted\r\n",
-        "X-Else: yes\r\n",
-    ] {
-        assert!(records.contains(kept), "{kept}");
-    }
     let all = |asked: &Asked| {
         let names = ["X-Own", "X-More", "Authorization", "X-Other", "X-Else"];
         names.map(|name| value(asked, name).to_owned())

@@ -85,13 +85,6 @@ impl<I: Io> Core<I> {
         true
     }
 
-    /// Header fields of a job's request whose values are secret: see [`Requests::secret_headers`].
-    ///
-    /// [`Requests::secret_headers`]: crate::crawl::requests::Requests::secret_headers
-    pub fn secret_headers(&self, job: &Job) -> Vec<String> {
-        self.requests.secret_headers(job)
-    }
-
     /// Adds the cookies of a domain that an earlier run saved `elapsed` ago. Returns whether there are any.
     #[cfg(feature = "cookies")]
     pub fn restore_cookies(&mut self, saved: &[u8], elapsed: Duration) -> bool {

@@ -48,7 +48,6 @@ impl<I: Io> Core<I> {
         page.refetched = outcome.timings.sent.is_some() && self.take_requested(&page.url);
         page.bytes_wire = outcome.bytes_wire;
         page.request_bytes = std::mem::take(&mut outcome.request_bytes);
-        page.secret_headers = self.secret_headers(&flight.job);
         page.response_bytes = std::mem::take(&mut outcome.response_bytes);
         page.head_length = outcome.head_length;
         page.chunked = outcome.chunked;
@@ -117,7 +116,6 @@ impl<I: Io> Core<I> {
             wall_at_start,
             route,
             is_route_own,
-            secret_headers,
             meta,
             tag,
             request_bytes,
@@ -175,7 +173,6 @@ impl<I: Io> Core<I> {
         *wall_at_start = self.network.wall_at_start();
         *route = self.shown_route(job);
         *is_route_own = job.route().is_some();
-        *secret_headers = Vec::new();
         *meta = job.meta().map(ToOwned::to_owned);
         *tag = job.tag();
         *request_bytes = Vec::new();

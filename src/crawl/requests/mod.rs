@@ -169,17 +169,6 @@ impl Requests {
         jar.is_some_and(|jar| jar.restore(saved, elapsed, wall, now))
     }
 
-    /// Names of header fields of a job's request that archives have without their values, beside Authorization: those
-    /// of `PRIVATE_HEADERS`, of the request, and of its host.
-    pub fn secret_headers(&self, job: &Job) -> Vec<String> {
-        let mut names = job.private_headers();
-        names.extend_from_slice(&self.config.fetch.private_headers);
-        let own = self.credentials.settings_of(&job.url);
-        let of_host = own.into_iter().flat_map(|own| &own.headers);
-        names.extend(of_host.map(|(name, _)| name.clone()));
-        names
-    }
-
     /// Checks whether a URL's host is allowed: it is not public, hosts are not bounded, or it is among the first public
     /// hosts. The error is the failure of the request.
     pub fn check_public(&mut self, url: &CrawlUrl) -> Result<(), Failure> {
