@@ -9,6 +9,10 @@ mod simulated {
     pub mod web;
     pub mod crawl;
     pub mod random;
+    mod setting_values;
+    mod varied;
+    mod full_sink;
+    mod output_laws;
 
     mod many_seeds;
     mod robots;
