@@ -110,6 +110,26 @@ fn the_example_doubles_the_delay_up_to_a_minute_and_halves_it_after_ten_good_pag
     assert_eq!(gaps, [2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60]);
 }
 
+#[test]
+fn the_delay_grows_with_each_refusal_though_each_head_is_a_200() {
+    let web = asking(|_| true);
+    // A head that counted as an answer would end a window without refusals.
+    let config = config().with("BACKOFF_WINDOW", "1s").expect("valid");
+    let config = with(config, "RETRY_TIMES", 5);
+    let builder = Crawler::builder(config).classify(Reader::of(BodyPart::Start(100)));
+    crawl(builder, &web, &["a.test"], 1);
+    let asked = web.asked();
+    let gaps = asked
+        .windows(2)
+        .map(|pair| pair[1].at.saturating_since(pair[0].at).as_secs_f64());
+    let gaps: Vec<f64> = gaps.collect();
+    assert_eq!(gaps.len(), 5);
+    assert!(
+        gaps.windows(2).all(|pair| pair[1] > pair[0] * 1.5),
+        "{gaps:?}"
+    );
+}
+
 /// What a classifier read of a body.
 #[derive(Clone, Debug)]
 struct Read {

@@ -279,6 +279,34 @@ impl Scope {
         }
     }
 
+    /// Applies a head that is no refusal, and whose body may be one.
+    pub fn answer_open(
+        &mut self,
+        observation: &Observation<'_>,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        if self.should_measure() {
+            self.rules_mut().measure(observation.sent);
+        }
+        if let Some(rules) = &mut self.rules {
+            rules.adapt(&self.profile, observation, now, changes);
+        }
+    }
+
+    /// Applies that its body was none either.
+    pub fn accept(
+        &mut self,
+        observation: &Observation<'_>,
+        slot: u16,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        if let Some(rules) = &mut self.rules {
+            rules.accept(&self.profile, observation, slot, now, changes);
+        }
+    }
+
     /// Returns, once, whether to measure the working rate for the first refusal: if refusals count,
     /// and the fallback without a known rate would be a gap longer than the present one.
     fn should_measure(&mut self) -> bool {

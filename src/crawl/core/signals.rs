@@ -35,7 +35,10 @@ impl<I: Io> Core<I> {
         if let Some(start) = &body_start {
             self.network.want_body_start(socket, start.wanted);
         }
-        self.throttle.answer(ticket, id, &signal, self.now);
+        match self.classifier.may_read_bodies() {
+            true => self.throttle.answer_head(ticket, id, &signal, self.now),
+            false => self.throttle.answer(ticket, id, &signal, self.now),
+        }
         let flight = self.flights.get_mut(key).expect("it was just there");
         flight.signal = Some(signal);
         flight.body_start = body_start;

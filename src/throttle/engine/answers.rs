@@ -27,19 +27,45 @@ struct Concerned {
     parents: ScopeIds,
 }
 
+/// What is known of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// All of it, or what came after the head.
+    All,
+    /// Its head; its body may be a refusal.
+    Head,
+}
+
 impl Throttle {
     /// Handles the answer to a request, when its final head arrived or none will arrive. Each of
     /// its scopes may change its pace. `id` is the number of the attempt.
     pub fn answer(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
+        self.answer_part(ticket, id, signal, Part::All, now);
+    }
+
+    /// The same of a head whose body may be a refusal: unless the head is one, what follows from being accepted
+    /// waits for [`Throttle::answer_body`].
+    pub(crate) fn answer_head(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
+        self.answer_part(ticket, id, signal, Part::Head, now);
+    }
+
+    fn answer_part(
+        &mut self,
+        ticket: TicketId,
+        id: u64,
+        signal: &Signal,
+        part: Part,
+        now: Instant,
+    ) {
         self.refresh_ticket(ticket, now);
         for index in 0..self.ticket(ticket).held.len() {
             self.account_answered(self.ticket(ticket).held[index].id, signal);
         }
-        self.observe(ticket, id, signal, now);
+        self.observe(ticket, id, signal, part, now);
     }
 
     /// Applies an answer, or what its body adds to it.
-    fn observe(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
+    fn observe(&mut self, ticket: TicketId, id: u64, signal: &Signal, part: Part, now: Instant) {
         let refused = self.refused(ticket, signal, now);
         let state = self.ticket(ticket);
         let (held, sent) = (SmallVec::<[Held; 2]>::from_slice(&state.held), state.sent);
@@ -59,8 +85,13 @@ impl Throttle {
             let mut changes = std::mem::take(&mut self.changes);
             let state = self.scope_mut(*scope);
             let was_calm = state.is_calm() && !observation.refused;
-            state.answer(&observation, *slot, now, &mut changes);
+            let is_open = part == Part::Head && !observation.refused;
+            match is_open {
+                true => state.answer_open(&observation, now, &mut changes),
+                false => state.answer(&observation, *slot, now, &mut changes),
+            }
             let is_calm = was_calm && state.is_calm();
+            self.ticket_mut(ticket).held[index].is_open = is_open;
             if !changes.is_empty() {
                 self.note(*scope, Some(id), signal.status, &mut changes, now);
             }
@@ -143,10 +174,37 @@ impl Throttle {
                 feedback: Vec::new(),
                 ..signal.clone()
             };
-            self.observe(ticket, id, &late, now);
+            self.observe(ticket, id, &late, Part::All, now);
+        } else {
+            self.accept(ticket, id, signal, now);
         }
         if !body.feedback.is_empty() {
             self.apply_feedback_of(ticket, id, &body.feedback, now);
+        }
+    }
+
+    /// The body of an answer with this head is no refusal: what follows from being accepted.
+    fn accept(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
+        let state = self.ticket(ticket);
+        let (held, sent) = (SmallVec::<[Held; 2]>::from_slice(&state.held), state.sent);
+        for (index, held) in held.iter().enumerate().filter(|(_, held)| held.is_open) {
+            self.ticket_mut(ticket).held[index].is_open = false;
+            let observation = Observation {
+                signal,
+                refused: false,
+                sent,
+            };
+            let mut changes = std::mem::take(&mut self.changes);
+            let state = self.scope_mut(held.id);
+            let was_calm = state.is_calm();
+            state.accept(&observation, held.slot, now, &mut changes);
+            let is_calm = was_calm && state.is_calm();
+            self.note(held.id, Some(id), signal.status, &mut changes, now);
+            self.changes = changes;
+            if !is_calm {
+                self.mark_changed(held.id);
+                self.schedule_check(held.id, now);
+            }
         }
     }
 

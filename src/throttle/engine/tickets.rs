@@ -58,6 +58,8 @@ pub(super) struct Held {
     pub slot: u16,
     /// An answer to the request was a refusal of this scope.
     pub refused: bool,
+    /// Its head was none, and its body may be: that it was accepted does not count yet.
+    pub is_open: bool,
 }
 
 impl Ticket {
@@ -101,6 +103,7 @@ impl Throttle {
                 id: *id,
                 slot,
                 refused: false,
+                is_open: false,
             });
         }
         let first = held[0].id;
@@ -136,6 +139,7 @@ impl Throttle {
             id: scope,
             slot,
             refused: false,
+            is_open: false,
         };
         self.ticket_mut(ticket).held.push(held);
         true

@@ -299,15 +299,41 @@ impl Rules {
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        let settings = &profile.settings;
+        self.end_probing(observation);
+        self.adapt(profile, observation, now, changes);
+        self.back_off(profile, observation, slot, now, changes);
+    }
+
+    /// Applies the rest of an answer to which AutoThrottle or the strategy has [adapted](Rules::adapt).
+    pub fn accept(
+        &mut self,
+        profile: &Profile,
+        observation: &Observation<'_>,
+        slot: u16,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        self.end_probing(observation);
+        self.back_off(profile, observation, slot, now, changes);
+    }
+
+    fn end_probing(&mut self, observation: &Observation<'_>) {
         let answered = observation.signal.status.is_some() && !observation.refused;
-        if answered
-            && self
-                .probing_from
-                .is_some_and(|from| observation.sent >= from)
-        {
+        let mut probing = self.probing_from.iter();
+        if answered && probing.any(|from| observation.sent >= *from) {
             self.probing_from = None;
         }
+    }
+
+    /// Applies an answer to AutoThrottle or to the strategy of an embedder.
+    pub fn adapt(
+        &mut self,
+        profile: &Profile,
+        observation: &Observation<'_>,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let settings = &profile.settings;
         let before = self.pace;
         let has_strategy = matches!(self.adapts, Adapts::Custom(_));
         if observation.refused && self.suspect.is_none() && !has_strategy {
@@ -358,10 +384,8 @@ impl Rules {
                 self.pace = pace;
                 let latency = observation.signal.server_latency;
                 changes.extend(strategy_change(observation.refused, latency, before, pace));
-                return;
             }
         }
-        self.back_off(profile, observation, slot, now, changes);
     }
 
     /// Applies refusals, and their absence, to the pace.
@@ -378,8 +402,9 @@ impl Rules {
             .slots
             .as_mut()
             .filter(|_| profile.settings.backoff.per_slot);
-        if !observation.refused && observation.signal.status.is_none() {
-            // There was no answer: neither a refusal nor its absence.
+        let has_strategy = matches!(self.adapts, Adapts::Custom(_));
+        if has_strategy || !observation.refused && observation.signal.status.is_none() {
+            // A strategy has answered, or there was no answer: neither a refusal nor its absence.
             return;
         }
         if !observation.refused
