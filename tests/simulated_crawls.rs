@@ -4,6 +4,7 @@
 
 mod simulated {
     pub mod reply;
+    pub mod words;
     pub mod policy;
     pub mod book;
     pub mod web;
@@ -33,6 +34,7 @@ mod simulated {
     mod slots;
     mod many_scopes;
     mod random_throttling;
+    mod judged;
     mod every_setting;
     mod throttling;
 }

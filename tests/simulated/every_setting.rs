@@ -10,18 +10,19 @@ use argiope::base::rng::Rng;
 use argiope::base::shared::Shared;
 use argiope::crawl::Parts;
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
-use argiope::{CrawlUrl, FinishReason, ReloadError, State};
+use argiope::{Classify, CrawlUrl, FinishReason, ReloadError, State};
 use serde_json::{Value, json};
 
 use super::crawl::{Output, Pulled, RUNS};
 use super::full_sink::FullNowAndThen;
 use super::many_seeds::each_seed;
 use super::output_laws::{
-    check_commit, check_filtered, check_indexes, check_links, check_sizes, check_total, lines_of,
-    rotation_of,
+    check_commit, check_filtered, check_indexes, check_links, check_retries, check_sizes,
+    check_total, check_verdicts, lines_of, rotation_of,
 };
-use super::random::{NAMES, pick};
-use super::varied::{of_host, reloaded, reloads_of, varied};
+use super::random::pick;
+use super::varied::{of_host, public_hosts, public_hosts_max, reloaded, reloads_of, varied};
+use super::words::{ByWords, random_part};
 
 /// How many there are; some seconds for all.
 const SEEDS: u64 = 300;
@@ -71,13 +72,18 @@ fn check(seed: u64) {
     if let Output::Stdout = output {
         options.results = Results::Stdout;
     }
+    let mut of_bodies = Rng::from_seed(seed).fork("judged bodies");
+    let part = random_part(&mut of_bodies);
+    let streamed = Shared::<BTreeSet<u64>>::default();
     let mut parts = match &output {
         Output::Pulled(_) => Parts::pulled(pick(&mut own, &[1, 3, 256])),
         Output::File | Output::Stdout => Parts::new(FullNowAndThen {
             inner: FileSink::new(options),
             is_full: Shared::clone(&is_full),
+            streamed: of_bodies.chance(0.5).then(|| Shared::clone(&streamed)),
         }),
     };
+    parts.classify = part.map(|part| Box::new(ByWords(part)) as Box<dyn Classify>);
     let new_state = || State::new("out".as_ref(), String::new(), [seed as u8; 16]);
     parts.state = has_state.then(|| new_state().expect("it is short"));
     parts.stats_path = Some("out/stats.json".into());
@@ -178,7 +184,19 @@ fn check(seed: u64) {
         .map(|line| line.url())
         .collect();
     check_total(&lines, reason, &said, &reloads);
-    for host in NAMES {
+    check_verdicts(&lines, part, &streamed.borrow());
+    if reason == FinishReason::Finished {
+        check_retries(&lines, &said, &reloads);
+    }
+    let web = web.borrow();
+    if let Some(most) = public_hosts_max(&said) {
+        let asked = public_hosts(web.hosts.keys().map(String::as_str));
+        assert!(
+            asked.len() <= most,
+            "seed {seed}: {asked:?} got requests under {said:?}"
+        );
+    }
+    for host in web.sites.keys() {
         let limit = of_host(&said, host, "pages_max").and_then(Value::as_u64);
         let Some(limit) = limit.filter(|limit| *limit > 0) else {
             continue;
@@ -186,7 +204,7 @@ fn check(seed: u64) {
         let counted = lines.iter().filter(|line| {
             let url = CrawlUrl::parse(line.url()).expect("a URL");
             let is_fetched = !line.0["status"].is_null() && line.is_final();
-            line.is_page() && is_fetched && url.host_str() == host
+            line.is_page() && is_fetched && url.host_str() == *host
         });
         let count = counted.count() as u64;
         assert!(

@@ -10,7 +10,7 @@ use super::random::case;
 const SEEDS: u64 = 300;
 
 /// Seeds that once showed a fault: they go first.
-const FOUND: [u64; 6] = [11, 218, 573, 3200, 700824, 711350];
+pub const FOUND: [u64; 6] = [11, 218, 573, 3200, 700824, 711350];
 
 /// The seeds to run: `ARGIOPE_SEED`, or so many.
 fn seeds(count: u64) -> Vec<u64> {

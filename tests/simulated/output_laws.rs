@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use argiope::settings::SettingSource;
 use argiope::sink::files::Rotation;
-use argiope::{Config, Filtered, FinishReason, State};
+use argiope::{BodyPart, Config, Filtered, FinishReason, State};
 
 use super::crawl::{Line, Output, Run};
 use super::varied::Said;
+use super::words::{Label, read_of};
 
 /// No file of result lines is larger, but for one line.
 pub fn check_sizes(run: &Run, size_max: usize) {
@@ -179,6 +180,75 @@ pub fn check_commit(run: &Run, state: &State) -> BTreeSet<String> {
             );
             let others = pulled.of_epochs.range(last + 1..).flat_map(|(_, of)| of);
             others.map(|(_, url)| url.clone()).collect()
+        }
+    }
+}
+
+/// Each reply whose words are in the part of the body that is read has their verdict, and no other has one.
+/// `streamed`: the attempts whose bodies the sink did not keep.
+pub fn check_verdicts(lines: &[Line], part: Option<BodyPart>, streamed: &BTreeSet<u64>) {
+    for line in lines {
+        let judged = line.0["judged"].as_u64();
+        let Some(label) = Label::of(&line.0) else {
+            assert_eq!(judged, None, "no words: {}", line.0);
+            continue;
+        };
+        let octets = line.0["bytes_body"].as_u64().expect("a number");
+        let is_sound = line.0["error"].is_null();
+        if is_sound && line.0["truncated"].is_null() {
+            assert_eq!(octets, label.size, "all of the body: {}", line.0);
+        }
+        let read = read_of(part, octets, !streamed.contains(&line.id()));
+        if is_sound || judged.is_some() {
+            // Of a body that is at fault less is kept than was decoded.
+            let read = if is_sound {
+                read
+            } else {
+                read_of(part, label.size, true)
+            };
+            assert_eq!(
+                judged,
+                label.verdict(read),
+                "{part:?} reads {read}: {}",
+                line.0
+            );
+        }
+        let leads = line.0["links"].as_u64().unwrap_or(0);
+        assert!(
+            judged.is_none() || leads == 0,
+            "it leads nowhere: {}",
+            line.0
+        );
+    }
+}
+
+/// A verdict is retried like the status that it names.
+pub fn check_retries(lines: &[Line], said: &Said, reloads: &[Said]) {
+    let maps = || std::iter::once(said).chain(reloads);
+    let times = maps().map(|map| {
+        map.get("RETRY_TIMES")
+            .map_or(2, |times| times.as_u64().unwrap_or(0))
+    });
+    let (least, most) = (times.clone().min(), times.max());
+    let names = |map: &Said, status: u64| match map.get("RETRY_HTTP_CODES") {
+        Some(codes) => codes
+            .as_array()
+            .is_some_and(|codes| codes.contains(&status.into())),
+        None => true,
+    };
+    let whole = lines
+        .iter()
+        .filter(|line| line.is_page() && line.0["error"].is_null());
+    for line in whole {
+        let Some(judged) = line.0["judged"].as_u64() else {
+            continue;
+        };
+        let attempt = line.0["attempt"].as_u64();
+        if maps().all(|map| names(map, judged)) && attempt <= least {
+            assert!(!line.is_final(), "it is retried: {}", line.0);
+        }
+        if !maps().any(|map| names(map, judged)) || attempt > most {
+            assert!(line.is_final(), "it is not retried: {}", line.0);
         }
     }
 }

@@ -15,7 +15,7 @@ use super::web::{Reply, Site, Step};
 const SEEDS: u64 = 280;
 
 /// A random web and crawl, and beyond that what servers refuse and how the crawl is throttled.
-fn throttled(seed: u64) -> Case {
+pub fn throttled(seed: u64) -> Case {
     let mut case = case(seed);
     let mut rng = Rng::from_seed(seed).fork("throttling");
     // The crawl lasts long enough for a robots.txt that could not be had to be asked for again.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::words::Words;
+
 /// One reply.
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -27,6 +29,8 @@ pub enum Reply {
     Text(Vec<u8>),
     /// A page of just this.
     Html(String),
+    /// A page that is judged by its words.
+    Words(Words),
     Status(u16),
     Redirect(u16, String),
     /// A page cut short.
@@ -81,11 +85,23 @@ impl Step {
         self
     }
 
+    /// Changes the names of the hosts that it leads to.
+    pub fn rename(&mut self, renamed: impl Fn(&str) -> String) {
+        match &mut self.reply {
+            Reply::Page(links) | Reply::Chunked(links) | Reply::UntilEnd(links) => {
+                links.iter_mut().for_each(|link| *link = renamed(link));
+            }
+            Reply::Redirect(_, to) => *to = renamed(to),
+            _ => {}
+        }
+    }
+
     /// Whether the usual retry policy tries again behind it.
     pub fn invites_retry(&self) -> bool {
         match &self.reply {
             _ if self.body_after >= HANGS => true,
             Reply::Status(status) => [500, 502, 503, 504, 522, 524, 408, 429].contains(status),
+            Reply::Words(words) => words.asks.is_some() || words.broken_off.is_some(),
             Reply::Truncated
             | Reply::BrokenChunk
             | Reply::Reset
@@ -157,6 +173,10 @@ impl Step {
             }
             Reply::UntilEnd(links) => (200, html.to_owned(), page(links), true),
             Reply::Text(body) => (200, format!("{plain}{}", length(body)), body.clone(), false),
+            Reply::Words(words) => {
+                let (fields, body, ends) = words.bytes();
+                (words.status, fields, body, ends)
+            }
             Reply::Status(status) => (*status, length(b""), Vec::new(), false),
             Reply::Redirect(status, to) => (
                 *status,

@@ -1,7 +1,8 @@
 //! Random webs and crawls of them under random values of all settings, with full disks, outages and settings that
 //! change while the crawl runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use argiope::base::rng::Rng;
@@ -12,9 +13,11 @@ use argiope::{Config, CrawlUrl};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
+use super::many_seeds::FOUND;
 use super::random::{Case, NAMES, case, pick};
-use super::setting_values::{BELOW, LEFT_OUT, value_of};
+use super::setting_values::{LEFT_OUT, value_of};
 use super::web::{Names, Outage, OwnFields, Promise};
+use super::words::add_words;
 
 /// What is set, by name.
 pub type Said = BTreeMap<&'static str, Value>;
@@ -36,6 +39,7 @@ const DRAWN_APART: &[&str] = &[
     "LINKS_FILE",
     "METRICS_SCOPES_MAX",
     "RESULTS_COMPRESSION",
+    "ROBOTSTXT_IGNORED_HOSTS_MAX",
     "RESULTS_SIZE_MAX",
     "RESULTS_TIME_MAX",
     "SEEN_MEMORY",
@@ -68,6 +72,10 @@ pub fn varied(seed: u64) -> (Case, Said) {
         }
     }
     bound_bodies(&mut said);
+    let mut of_words = Rng::from_seed(seed).fork("pages of words");
+    if !FOUND.contains(&seed) && of_words.chance(0.4) {
+        add_words(&mut of_words, &mut case.web);
+    }
     // What a Crawl-delay comes to under these settings others judge.
     for site in case.web.sites.values_mut() {
         site.crawl_delay = Duration::ZERO;
@@ -80,7 +88,7 @@ pub fn varied(seed: u64) -> (Case, Said) {
     case.plan.faults.chunk_takes = Duration::from_micros(pick(&mut of_reading, &[0, 0, 30, 1000]));
     // Set-up that takes longer than any gap.
     case.web.round_trip = Duration::from_millis(pick(&mut rng, &[1, 20, 150, 900]));
-    case.web.promise.own = own_fields(&said);
+    case.web.promise.own = own_fields(&said, str::to_owned);
     let hosts_of_seeds = case.plan.seeds.iter().map(|url| {
         let url = CrawlUrl::parse(url).expect("a URL");
         url.authority().to_owned()
@@ -91,7 +99,7 @@ pub fn varied(seed: u64) -> (Case, Said) {
     let allowed = hosts_of_seeds.chain(named).collect();
     let login = said
         .get("HTTP_USER")
-        .map(|user| (authorization(user), allowed));
+        .map(|user| (authorization(user.as_str().expect("text")), allowed));
     let follow = case
         .plan
         .settings
@@ -152,11 +160,71 @@ pub fn varied(seed: u64) -> (Case, Said) {
             free: pick(&mut of_operator, &[0, 5_000, 50_000]),
         });
     }
+    let mut of_names = Rng::from_seed(seed).fork("public names");
+    if !FOUND.contains(&seed) && of_names.chance(0.3) {
+        make_public(&mut case, &mut said);
+    }
     (case, said)
 }
 
+/// Gives all hosts names and addresses that count as public. Nothing but the simulated web has them.
+fn make_public(case: &mut Case, said: &mut Said) {
+    let web = &mut case.web;
+    web.promise.own = own_fields(said, renamed);
+    if let Some((_, hosts)) = &mut web.promise.login {
+        *hosts = hosts.iter().map(|host| renamed(host)).collect();
+    }
+    let deaf = std::mem::take(&mut web.deaf).into_iter();
+    web.deaf = deaf.map(|(to, answer)| (public(to), answer)).collect();
+    for (name, mut site) in std::mem::take(&mut web.sites) {
+        site.address = public(site.address);
+        site.decided_by.0 = renamed(&site.decided_by.0);
+        let steps = site.paths.values_mut().flatten();
+        steps.for_each(|step| step.rename(renamed));
+        web.sites.insert(renamed(&name), site);
+    }
+    for value in said.values_mut() {
+        let text = renamed(&value.to_string());
+        *value = serde_json::from_str(&text).expect("it was JSON before");
+    }
+    let follow = case.plan.settings.pop().expect("FOLLOW is the last");
+    case.plan.settings = said.clone().into_iter().chain([follow]).collect();
+    let seeds = case.plan.seeds.iter_mut();
+    seeds.for_each(|url| *url = renamed(url));
+}
+
+/// The names of hosts in a text as public ones.
+fn renamed(text: &str) -> String {
+    text.replace(".test", PUBLIC)
+}
+
+/// How the names of public hosts end.
+const PUBLIC: &str = ".com";
+
+/// The public address in place of a private one.
+fn public(mut address: SocketAddr) -> SocketAddr {
+    if let IpAddr::V4(ip) = address.ip() {
+        let [_, _, high, low] = ip.octets();
+        address.set_ip([93, 184, high, low].into());
+    }
+    address
+}
+
+/// The public hosts among these, without ports.
+pub fn public_hosts<'a>(hosts: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    let bare = hosts.map(|host| host.split(':').next().unwrap_or(host));
+    bare.filter(|host| host.ends_with(PUBLIC)).collect()
+}
+
+/// How many public hosts may get requests at most, by the settings; `None`: any number, or no host is public.
+pub fn public_hosts_max(said: &Said) -> Option<usize> {
+    let is_ignored = said.get("ROBOTSTXT_OBEY") == Some(&json!(false));
+    let most = said.get("ROBOTSTXT_IGNORED_HOSTS_MAX")?.as_u64()?;
+    (is_ignored && most > 0).then_some(most as usize)
+}
+
 /// Of all bodies together there may be more than of one.
-fn bound_bodies(said: &mut Said) {
+pub fn bound_bodies(said: &mut Said) {
     let number = |name: &str| said.get(name).and_then(Value::as_u64);
     let buffered = number("BUFFERED_BODIES_MAX").unwrap_or(100_000_000);
     let body = number("DOWNLOAD_MAXSIZE").unwrap_or(10_000_000);
@@ -217,27 +285,38 @@ pub fn reloaded(begun: &Config, values: &Said) -> Config {
 }
 
 /// What an entry of a host sets, or else that of all hosts below its domain.
-pub fn of_host<'a>(said: &'a Said, host: &str, key: &str) -> Option<&'a Value> {
+pub fn of_host<'a>(
+    said: &'a BTreeMap<&'static str, Value>,
+    host: &str,
+    key: &str,
+) -> Option<&'a Value> {
     let hosts = said.get("HOSTS")?;
-    let below = hosts.get(BELOW).filter(|_| host.ends_with(&BELOW[1..]));
+    let is_below = |name: &str| {
+        name.strip_prefix('*')
+            .is_some_and(|end| host.ends_with(end))
+    };
+    let below = hosts.as_object()?.iter();
+    let below = below
+        .filter(|(name, _)| is_below(name))
+        .map(|(_, entry)| entry);
     let entries = hosts.get(host).into_iter().chain(below);
     entries.filter_map(|entry| entry.get(key)).next()
 }
 
-/// The fields that each host gets and no other.
-fn own_fields(said: &Said) -> BTreeMap<String, OwnFields> {
+/// The fields that each host gets and no other. Its name is another.
+fn own_fields(said: &Said, renamed: impl Fn(&str) -> String) -> BTreeMap<String, OwnFields> {
+    let text = |value: &Value| renamed(value.as_str().expect("text"));
     let own = |host: &str| OwnFields {
         mark: of_host(said, host, "headers").map(|lines| {
-            let line = lines[0].as_str().expect("a line");
+            let line = text(&lines[0]);
             line.strip_prefix("X-Own: ").expect("the name").to_owned()
         }),
-        authorization: of_host(said, host, "user").map(authorization),
+        authorization: of_host(said, host, "user").map(|user| authorization(&text(user))),
     };
-    let fields = NAMES.into_iter().map(|host| (host.to_owned(), own(host)));
+    let fields = NAMES.into_iter().map(|host| (renamed(host), own(host)));
     fields.collect()
 }
 
-fn authorization(user: &Value) -> String {
-    let user = user.as_str().expect("text");
+fn authorization(user: &str) -> String {
     format!("Basic {}", BASE64.encode(user.as_bytes()))
 }
