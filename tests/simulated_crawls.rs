@@ -36,5 +36,6 @@ mod simulated {
     mod random_throttling;
     mod judged;
     mod every_setting;
+    mod killed;
     mod throttling;
 }

@@ -129,8 +129,9 @@ impl Sim {
     }
 
     /// Sets the wall clock's time at the start.
-    #[cfg(test)]
-    pub(crate) fn starting_at(mut self, wall: Wall) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn starting_at(mut self, wall: Wall) -> Self {
         self.wall_at_start = wall;
         self
     }

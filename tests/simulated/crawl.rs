@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Read;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use argiope::audit::{Attempt, Auditor, Evidence, Orders, RobotsLog, RunLog};
 use argiope::base::shared::Shared;
+use argiope::base::time::Wall;
 use argiope::crawl::config::{Config, SettingSource, SettingValue};
 use argiope::crawl::{Crawler, Parts, Turn};
 use argiope::fetch::resolver::ResolverSettings;
@@ -38,6 +39,10 @@ pub struct Plan {
     pub admits_late: bool,
     /// The seeds are submitted by a handle as it has room: so many beyond what is being fetched.
     pub ahead: Option<usize>,
+    /// Its output directory.
+    pub out: PathBuf,
+    /// The wall clock's time at its start, if not the usual one.
+    pub wall: Option<Wall>,
 }
 
 /// Submits requests by a handle, and checks that it accepts no more than it may.
@@ -86,6 +91,8 @@ pub struct Run {
     pub web: Shared<PoliteWeb>,
     pub turns: u64,
     producer: Option<Producer>,
+    /// The output directory.
+    out: PathBuf,
     /// Where the result lines are.
     pub output: Output,
     /// The crawl's time, and the turns since it came.
@@ -138,6 +145,8 @@ impl Plan {
             asks_names: false,
             admits_late: false,
             ahead: None,
+            out: "out".into(),
+            wall: None,
         }
     }
 
@@ -226,6 +235,10 @@ impl Plan {
         let config = config.finish().expect("settings that can be");
         let world = Box::new(Shared::clone(web));
         let sim = Sim::with(self.seed, config.io().clone(), self.faults.clone(), world);
+        let sim = match self.wall {
+            Some(wall) => sim.starting_at(wall),
+            None => sim,
+        };
         let mut crawler =
             Crawler::on(sim, config, resolver, parts).expect("a crawl that can begin");
         if self.admits_late {
@@ -245,6 +258,7 @@ impl Plan {
             seed: self.seed,
             crawler,
             web: Shared::clone(web),
+            out: self.out.clone(),
             output: Output::File,
             turns: 0,
             producer: None,
@@ -354,6 +368,12 @@ impl Run {
     }
 
     pub fn check_manners(&self) {
+        self.check_web();
+        self.check_audit();
+    }
+
+    /// No server complains.
+    pub fn check_web(&self) {
         let web = self.web.borrow();
         assert!(
             web.faults.is_empty(),
@@ -361,15 +381,13 @@ impl Run {
             self.seed,
             web.faults.join("\n")
         );
-        drop(web);
-        self.check_audit();
     }
 
     /// Its own files show no violation, where it has them.
     fn check_audit(&self) {
         let files = self.crawler.io().files();
-        let file = |name| files.get(Path::new(name)).map_or(&[][..], Vec::as_slice);
-        let runs = RunLog::read(file(RUNS)).expect("memory can be read");
+        let runs = files.get(&self.out.join("runs.jsonl"));
+        let runs = RunLog::read(runs.map_or(&[][..], Vec::as_slice)).expect("memory can be read");
         if runs.is_empty() {
             return;
         }
@@ -412,7 +430,7 @@ impl Run {
         let files = self.crawler.io().files();
         // The names are in the order of the files.
         let names = files.iter().filter_map(|(path, bytes)| {
-            let name = path.strip_prefix("out").ok()?.to_str()?;
+            let name = path.strip_prefix(&self.out).ok()?.to_str()?;
             name.starts_with(kind).then_some((name, bytes))
         });
         let mut text = Vec::new();
@@ -443,7 +461,7 @@ impl Run {
     /// The lines of `throttle.jsonl`.
     pub fn decisions(&self) -> Vec<Value> {
         let files = self.crawler.io().files();
-        let bytes = files.get(Path::new("out/throttle.jsonl"));
+        let bytes = files.get(&self.out.join("throttle.jsonl"));
         let text = String::from_utf8(bytes.cloned().unwrap_or_default()).expect("lines are text");
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
@@ -500,6 +518,10 @@ impl Run {
                 if kind == "page" && !is_double {
                     *finals.entry(line.url()).or_default() += 1;
                 }
+                continue;
+            }
+            // Runs that follow ask for a robots.txt anew.
+            if kind == "robots" && self.web.borrow().promise.robots_known {
                 continue;
             }
             let heirs = lines

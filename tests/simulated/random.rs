@@ -328,7 +328,8 @@ pub fn reachable(web: &PoliteWeb, seeds: &[String], follow: Follow) -> BTreeSet<
     found
 }
 
-fn absolute(link: &str, host: &str) -> String {
+/// The URL of a link of a page of this host.
+pub fn absolute(link: &str, host: &str) -> String {
     let link = link.split('#').next().unwrap_or("");
     if link.starts_with("http://") {
         link.to_owned()
@@ -340,7 +341,8 @@ fn absolute(link: &str, host: &str) -> String {
     }
 }
 
-fn split(url: &str) -> (&str, &str) {
+/// The host of a URL, with its port, and the path.
+pub fn split(url: &str) -> (&str, &str) {
     let rest = url.strip_prefix("http://").expect("all here is http");
     rest.split_at(rest.find('/').expect("all here has a path"))
 }

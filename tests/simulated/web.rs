@@ -91,6 +91,8 @@ pub struct Promise {
     pub attempts: usize,
     /// robots.txt is asked for first, and obeyed.
     pub obeys_robots: bool,
+    /// It may be known from an earlier run.
+    pub robots_known: bool,
     /// How long one robots.txt holds.
     pub robots_lifetime: Duration,
     /// What a host's `Retry-After` asks for is kept, up to this.
@@ -121,6 +123,7 @@ impl Default for Promise {
             in_all: usize::MAX,
             attempts: 3,
             obeys_robots: true,
+            robots_known: false,
             robots_lifetime: Duration::from_secs(24 * 3600),
             hold_max: Duration::from_secs(300),
             quota: None,
@@ -423,7 +426,7 @@ impl PoliteWeb {
         let is_robots = path.starts_with("/robots");
         let mut faults = Vec::new();
         if promise.obeys_robots && !is_robots {
-            if decided.is_none() {
+            if decided.is_none() && !promise.robots_known {
                 faults.push(format!("{host}{path} before its robots.txt was there"));
             }
             if !site.allows(path) {
