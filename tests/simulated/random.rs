@@ -232,7 +232,13 @@ fn plan(rng: &mut Rng, seed: u64, web: &mut PoliteWeb, names: &[&str], follow: F
     plan.asks_names = names.len() < 5 && rng.chance(0.3);
     plan.admits_late = seed.is_multiple_of(3);
     // Links to the host of a seed are followed once that is submitted: what is found before would be lost.
-    if matches!(follow, Follow::None | Follow::All) {
+    let hosts = plan.seeds.iter().map(|url| split(url).0);
+    let sites: BTreeSet<String> = match follow {
+        Follow::Host => hosts.map(|host| bare(host).to_owned()).collect(),
+        Follow::Domain => hosts.map(domain).collect(),
+        Follow::None | Follow::All => BTreeSet::new(),
+    };
+    if sites.len() <= 1 {
         plan.ahead = [None, Some(1), Some(2), Some(5)][(seed / 3 % 4) as usize];
     }
     plan.faults = Faults {
