@@ -23,7 +23,7 @@ pub struct FullNowAndThen {
 fn is_streamed(reply: &Reply<'_>) -> bool {
     let kind = reply.headers.get("content-type").unwrap_or(b"");
     let has_words = kind.windows(5).any(|part| part == b"size=");
-    has_words && reply.id % 2 == 0
+    has_words && reply.id.is_multiple_of(2)
 }
 
 impl DiskSink for FullNowAndThen {
