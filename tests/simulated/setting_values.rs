@@ -121,7 +121,8 @@ pub fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
                 json!(["connect", "dns", "timeout", "reset", "truncated"]),
             ],
         ),
-        "HOST_HOLD_FAILURES" => count(rng, &[1, 2, 5, 255]),
+        // With the longest backoff, 255 failures of a dead host take a day.
+        "HOST_HOLD_FAILURES" => count(rng, &[1, 2, 5, 30]),
         "HOST_HOLD_MIN" => seconds(rng, &[0.01, 1.0, 5.0]),
         "HOST_HOLD_MAX" => seconds(rng, &[5.0, 30.0, 900.0]),
         "HOST_DOWN_TIME" => seconds(rng, &[0.5, 10.0, 900.0]),
