@@ -273,7 +273,8 @@ pub fn run(
             "robots.txt is ignored ({place}): pages are fetched that sites ask crawlers to leave alone"
         );
     }
-    for hint in hints::before(crawler.config(), &args.urls) {
+    let has_warc = out.is_some() && crawler.config().warc_size_max().is_some();
+    for hint in hints::before(crawler.config(), &args.urls, has_warc) {
         log::warn!("{hint}");
     }
     rejected.write_to(out.as_deref());

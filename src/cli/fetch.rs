@@ -95,7 +95,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             .map_err(|refused| Usage(format!("{url}: {refused}")))?;
         wanted += 1;
     }
-    for hint in hints::before(crawler.config(), &args.urls) {
+    for hint in hints::before(crawler.config(), &args.urls, false) {
         log::warn!("{hint}");
     }
     Received::watch()?.stop_on_signal(crawler.stopper())?;

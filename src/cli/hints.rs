@@ -13,10 +13,10 @@ const HOSTS_NAMED: usize = 3;
 /// A longer delay may be meant in milliseconds.
 const DELAY_USUAL: f64 = 120.0;
 
-/// Before a crawl of these URLs.
-pub fn before(config: &Config, urls: &[String]) -> Vec<String> {
+/// Before these URLs are fetched. `has_warc`: whether WARC files are written.
+pub fn before(config: &Config, urls: &[String], has_warc: bool) -> Vec<String> {
     let mut hints = of_urls(urls, is_set(config, "HTTP_USER"));
-    if config.warc_size_max().is_some() && sends_secrets(config) {
+    if has_warc && sends_secrets(config) {
         hints.push(
             "WARC files have requests as they are sent, with logins and cookies: --no-warc writes none".to_owned(),
         );
@@ -132,7 +132,7 @@ mod tests {
                 config = config.with(name, *value).expect("valid");
             }
             let urls = ["http://a.test/", "http://b.test/"].map(str::to_owned);
-            let hints = before(&config, &urls);
+            let hints = before(&config, &urls, config.warc_size_max().is_some());
             assert_eq!(hints.len(), expected.len(), "{settings:?}: {hints:?}");
             for (hint, part) in hints.iter().zip(expected) {
                 assert!(hint.contains(part), "{hint}");
