@@ -44,17 +44,12 @@ impl RobotsResult {
             Some(200..=299) if complete => None,
             // Redirects that were not followed mean that there is no file.
             Some(300..=399) => Some(RobotsResult::Absent),
-            Some(status) if is_refused(status) => Some(RobotsResult::Unreachable),
+            // The server refuses it for now, although a 4xx otherwise means that there is none.
+            Some(429) => Some(RobotsResult::Unreachable),
             Some(400..=499) if complete => Some(RobotsResult::Absent),
             _ => Some(RobotsResult::Unreachable),
         }
     }
-}
-
-/// Returns whether the server refuses its robots.txt for now. The file is unavailable, although a 4xx
-/// otherwise means that there is none, and is not asked for again at once.
-pub fn is_refused(status: u16) -> bool {
-    status == 429
 }
 
 /// Whether a URL may be fetched.

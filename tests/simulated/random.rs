@@ -119,7 +119,11 @@ fn robots(rng: &mut Rng, site: &mut Site, name: &str) {
         }
         7 => {
             site.rules(Duration::ZERO);
-            let first = pick(rng, &[Reply::Status(503), Reply::Reset, Reply::Truncated]);
+            let busy = [Reply::Status(503), Reply::Status(429)];
+            let first = pick(
+                rng,
+                &[&busy[..], &[Reply::Reset, Reply::Truncated]].concat(),
+            );
             site.path(robots, [Step::new(first), rules(Duration::ZERO)]);
             site.decided_by.2 = 2;
         }

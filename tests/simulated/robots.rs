@@ -85,12 +85,40 @@ fn a_failing_robots_txt_is_retried_and_then_disallows_everything() {
 }
 
 #[test]
-fn a_robots_txt_refused_by_429_disallows_everything_without_a_retry() {
+fn a_robots_txt_refused_by_429_is_retried_and_then_disallows_everything() {
     let busy = [Step::new(Reply::Status(429))];
     assert_eq!(
         check(Verdict::Nothing, &busy),
-        ends("robots.unreachable", 1)
+        ends("robots.unreachable", 3)
     );
+    let recovers = [Step::new(Reply::Status(429)), rules(Duration::ZERO)];
+    assert_eq!(check(Verdict::NotPrivate, &recovers), ends("200", 2));
+}
+
+#[test]
+fn the_retry_after_of_a_robots_txt_delays_its_retry_and_then_the_pages_are_fetched() {
+    let mut web = PoliteWeb::default();
+    let wait = Step::status(429).with("Retry-After: 20");
+    let site = web.site(ONE, address(1));
+    site.rules(Duration::ZERO)
+        .path("/robots.txt", [wait, rules(Duration::ZERO)]);
+    site.decided_by.2 = 2;
+    let mut plan = Plan::new(&["http://one.test/private/a"]);
+    for page in 0..3 {
+        site.page(&format!("/{page}"), &[]);
+        plan.seeds.push(format!("http://one.test/{page}"));
+    }
+    let web = web.shared();
+    let run = plan.run(&web);
+    run.check_lines();
+    let web = web.borrow();
+    assert_eq!(web.asked(ONE, "/robots.txt"), 2);
+    let moments = web.moments(ONE);
+    assert!(moments[1].saturating_since(moments[0]) >= Duration::from_secs(20));
+    for page in 0..3 {
+        assert_eq!(run.ends(&format!("http://one.test/{page}")), ["200"]);
+    }
+    assert_eq!(run.ends("http://one.test/private/a"), ["robots.disallowed"]);
 }
 
 #[test]

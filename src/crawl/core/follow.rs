@@ -18,7 +18,6 @@ use crate::frontier::filter;
 use crate::frontier::job::Job;
 use crate::frontier::offers::{Admission, OfferId};
 use crate::frontier::request::PageKind;
-use crate::frontier::robots;
 use crate::io::Io;
 use crate::sink::page::{AskedHold, Page};
 use crate::throttle::decision::DecisionSource;
@@ -151,10 +150,8 @@ impl<I: Io> Core<I> {
                 return is_passing;
             }
         }
-        page.judged_status().is_some_and(|status| {
-            let is_robots_refusal = job.kind == PageKind::Robots && robots::is_refused(status);
-            settings.retry_codes.contains(&status) && !is_robots_refusal
-        })
+        page.judged_status()
+            .is_some_and(|status| settings.retry_codes.contains(&status))
     }
 
     /// Queues the request again as this attempt. It is throttled like any other.
