@@ -2,7 +2,6 @@
 
 pub mod seeds;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::base::scopes::SCOPES_MAX;
 use crate::base::sentence::debug_as_sentence;
+pub use crate::wire::page_kind::PageKind;
 use crate::wire::proxy::{Proxy, Route};
 
 /// A request as submitted: from a seeds line or from code.
@@ -323,35 +323,5 @@ impl ScopesError {
     /// Whether a retry could succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
-    }
-}
-
-/// Purpose of a request; `kind` of a result line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum PageKind {
-    /// A page: a seed or the target of a link.
-    #[default]
-    Page,
-    /// A robots.txt.
-    Robots,
-    /// A sitemap.
-    Sitemap,
-}
-
-impl PageKind {
-    /// The word in result lines.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            PageKind::Page => "page",
-            PageKind::Robots => "robots",
-            PageKind::Sitemap => "sitemap",
-        }
-    }
-}
-
-impl fmt::Display for PageKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }

@@ -1,6 +1,7 @@
 //! Parsers and writers of wire formats: pure functions with bounded work.
 
 pub mod url;
+pub mod page_kind;
 pub mod surt;
 pub mod login;
 pub mod proxy;
