@@ -12,7 +12,8 @@ use argiope::parts::gzip;
 use argiope::sim::{Asked, Reply, Web};
 use argiope::{
     Answer, Blame, BodyMode, BodyPart, BodySignal, Builder, Classify, Config, Crawler, ExchangeEnd,
-    FailureKind, FinishReason, Flow, Instant, Page, Request, ScopeMap, ScopeQuery, Sink, Strategy,
+    FailureKind, FinishReason, Flow, Instant, Page, PageKind, Request, ScopeMap, ScopeQuery, Sink,
+    Strategy,
 };
 
 use argiope::settings::ScopeSettings;
@@ -429,25 +430,91 @@ fn only_the_blamed_scope_is_slowed_down() {
 }
 
 #[test]
-fn a_judged_page_leads_nowhere_and_a_judged_robots_txt_is_unavailable() {
-    let web = Web::new(|asked| match (&*asked.host, &*asked.target) {
-        ("a.test", "/robots.txt") => Reply::text("User-agent: *\nAllow: /\n"),
-        (_, "/robots.txt") => Reply::text(ASKS),
-        ("a.test", "/") => Reply::page(format!("<a href=/next>{ASKS}</a>")),
+fn a_judged_page_leads_nowhere() {
+    let web = Web::new(|asked| match &*asked.target {
+        "/robots.txt" => Reply::text("User-agent: *\nAllow: /\n"),
+        "/" => Reply::page(format!("<a href=/next>{ASKS}</a>")),
         _ => Reply::page("a page"),
     });
     let config = Config::default().with("RETRY_TIMES", 0).expect("valid");
     let builder = Crawler::builder(config).classify(Reader::of(BodyPart::Start(100)));
     let mut crawler = builder.build_in(&web, 1).expect("it can be set up");
-    for url in ["http://a.test/", "http://b.test/"] {
-        crawler.submit(Request::get(url)).expect("it is a request");
-    }
+    let request = Request::get("http://a.test/");
+    crawler.submit(request).expect("it is a request");
     let pages: Vec<Page> = std::iter::from_fn(|| crawler.next_result()).collect();
-    let of = |url: &'static str| pages.iter().filter(move |page| page.url == url);
-    assert_eq!(of("http://a.test/next").count(), 0);
-    let unreachable = of("http://b.test/").next().expect("it has its page");
-    let failure = unreachable.failure.as_ref().map(|failure| failure.code());
-    assert_eq!(failure.as_deref(), Some("robots.unreachable"));
+    let urls: Vec<&str> = pages.iter().map(|page| &*page.url).collect();
+    assert_eq!(urls, ["http://a.test/"]);
+}
+
+#[test]
+fn bodies_of_robots_txt_and_sitemaps_are_not_judged() {
+    /// Notes what is asked about, by kind.
+    struct Kinds(Reader, Shared<Vec<(&'static str, PageKind)>>);
+    impl Classify for Kinds {
+        fn classify(&self, answer: &Answer<'_>) -> argiope::Signal {
+            self.1.borrow_mut().push(("head", answer.kind));
+            argiope::Signal::from_answer(answer)
+        }
+        fn body_part(&self, answer: &Answer<'_>) -> BodyPart {
+            self.1.borrow_mut().push(("part", answer.kind));
+            self.0.part
+        }
+        fn classify_body(&self, answer: &Answer<'_>, body: &[u8]) -> BodySignal {
+            self.1.borrow_mut().push(("body", answer.kind));
+            self.0.classify_body(answer, body)
+        }
+    }
+    for part in [BodyPart::Kept, BodyPart::Start(1024)] {
+        let web = Web::new(|asked| match &*asked.target {
+            "/robots.txt" => Reply::text(format!(
+                "# Bots: {ASKS}.\nUser-agent: *\nDisallow: /private\nSitemap: http://a.test/map.xml\n"
+            )),
+            "/map.xml" => Reply::page(format!(
+                "<!-- {ASKS} --><urlset><url><loc>http://a.test/listed</loc></url></urlset>"
+            )),
+            _ => Reply::page("a page"),
+        });
+        let config = Config::default()
+            .with("FOLLOW_SITEMAPS", true)
+            .expect("valid");
+        let asked = Shared::default();
+        let kinds = Kinds(Reader::of(part), Shared::clone(&asked));
+        let builder = Crawler::builder(config).classify(kinds).every_attempt();
+        let mut crawler = builder.build_in(&web, 1).expect("it can be set up");
+        for url in ["http://a.test/", "http://a.test/private"] {
+            crawler.submit(Request::get(url)).expect("it is a request");
+        }
+        let pages: Vec<Page> = std::iter::from_fn(|| crawler.next_result()).collect();
+        let end = |page: &Page| {
+            let failure = page.failure.as_ref().map(|failure| failure.code());
+            let path = page.url.trim_start_matches("http://a.test").to_owned();
+            (path, page.judged, failure.unwrap_or_default())
+        };
+        let mut ends: Vec<_> = pages.iter().map(end).collect();
+        ends.sort();
+        let of = |path: &str, failure: &str| (path.to_owned(), None, failure.to_owned());
+        let expected = [
+            of("/", ""),
+            of("/listed", ""),
+            of("/map.xml", ""),
+            of("/private", "robots.disallowed"),
+            of("/robots.txt", ""),
+        ];
+        assert_eq!(ends, expected, "{part:?}");
+        assert!(
+            crawler
+                .pacing()
+                .scopes
+                .iter()
+                .all(|scope| scope.refused == 0)
+        );
+        let asked = asked.borrow();
+        for kind in [PageKind::Robots, PageKind::Sitemap] {
+            let of_kind = asked.iter().filter(|(_, asked)| *asked == kind);
+            let of_kind: Vec<&str> = of_kind.map(|(what, _)| *what).collect();
+            assert_eq!(of_kind, ["head"], "{part:?} {kind}");
+        }
+    }
 }
 
 #[test]

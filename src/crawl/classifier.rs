@@ -10,6 +10,7 @@ use crate::crawl::network::IDLE_CLOSED;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
+use crate::frontier::request::PageKind;
 use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
 use crate::throttle::signal::{
@@ -92,7 +93,7 @@ impl Classifier {
         response: &Response<'_>,
         now: Instant,
     ) -> Option<Box<BodyStart>> {
-        let own = self.own.as_ref()?;
+        let own = self.own_of_bodies(job)?;
         let scopes: Names<'_> = scopes.collect();
         match own.body_part(&self.answer_of(job, &scopes, response, now)) {
             BodyPart::Kept => None,
@@ -102,6 +103,13 @@ impl Classifier {
                 signal: None,
             })),
         }
+    }
+
+    /// The embedder's, if it judges the body of the response to this job. A robots.txt or a sitemap may have
+    /// the words of a refusal in a comment or a URL, and its origin would be lost by a wrong verdict.
+    fn own_of_bodies(&self, job: &Job) -> Option<&dyn Classify> {
+        let own = self.own.as_deref()?;
+        (job.kind == PageKind::Page).then_some(own)
     }
 
     /// Signal of the start of a body that goes on.
@@ -141,6 +149,7 @@ impl Classifier {
         Answer {
             id: job.id,
             url: job.url.as_str(),
+            kind: job.kind,
             scopes,
             status: response.status,
             headers: response.headers,
@@ -163,6 +172,9 @@ impl Classifier {
         start: Option<&BodyStart>,
         now: Instant,
     ) -> BodySignal {
+        if self.own_of_bodies(job).is_none() {
+            return BodySignal::nothing();
+        }
         let signal = self.with_answer(job, page, now, |own, answer| {
             own.classify_body(answer, start.map_or(&*page.body, |start| start.of(page)))
         });
@@ -174,6 +186,7 @@ impl Classifier {
         let sent = page.timings.sent;
         let took = |end: Stamp| Some(end.at.saturating_since(sent?));
         ExchangeEnd {
+            kind: page.kind,
             status: page.judged_status(),
             // Each scope has its own answer.
             refused: false,
@@ -213,6 +226,7 @@ impl Classifier {
             &Answer {
                 id: job.id,
                 url: job.url.as_str(),
+                kind: job.kind,
                 scopes: &scopes,
                 status: page.status,
                 headers: &page.headers,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::base::time::Wall;
 use crate::fetch::failure::FailureKind;
 use crate::wire::http::Headers;
+use crate::wire::page_kind::PageKind;
 use crate::wire::rate_limit::RateLimit;
 use crate::wire::{cache_status, retry_after};
 
@@ -19,6 +20,8 @@ pub struct Answer<'a> {
     pub id: u64,
     /// The requested URL.
     pub url: &'a str,
+    /// What was requested: a page, a robots.txt or a sitemap.
+    pub kind: PageKind,
     /// The names of the scopes it was sent under, in arbitrary order.
     pub scopes: &'a [&'a str],
     /// Status of the final head; `None` if no final head arrived.
@@ -228,6 +231,8 @@ impl Signal {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ExchangeEnd {
+    /// What was requested: a page, a robots.txt or a sitemap.
+    pub kind: PageKind,
     /// The status that it is judged by: that of its body, if the crawl's [`Classify`] gave one, else that
     /// of its head.
     pub status: Option<u16>,
@@ -314,7 +319,7 @@ pub enum BodyPart {
 pub const BODY_START_MAX: usize = 64 << 10;
 
 /// Interprets answers for pacing. Called on the crawl's thread for every answer, so it must be
-/// fast.
+/// fast. Those to a robots.txt or a sitemap are among them ([`Answer::kind`]), but their bodies are not read.
 pub trait Classify: Send {
     /// Returns the meaning of `answer`. Called when the final head arrived, or when none will
     /// arrive.
@@ -323,7 +328,7 @@ pub trait Classify: Send {
     }
 
     /// Returns how much of the body [`Classify::classify_body`] reads. Called after
-    /// [`Classify::classify`], once for each final head.
+    /// [`Classify::classify`], once for each final head of a page.
     fn body_part(&self, _answer: &Answer<'_>) -> BodyPart {
         BodyPart::Kept
     }
@@ -331,6 +336,9 @@ pub trait Classify: Send {
     /// Returns the signal of the body beyond that of its head. Called once for each answer with a final
     /// head, with the bytes of [`Classify::body_part`] after content decoding (before it, if the coding is
     /// unknown). If the body has ended, its failure is in `answer`.
+    ///
+    /// Called for pages only, as is [`Classify::body_part`]. A robots.txt or a sitemap is a file for programs,
+    /// in which the words of a refusal may stand in a comment or a URL: its head alone is judged.
     ///
     /// An answer keeps its slots in its scopes until then: with a concurrency of 1 the next request departs by
     /// this signal. With more, others may have departed before it; their refusals count as one round with this.
@@ -340,7 +348,8 @@ pub trait Classify: Send {
 
     /// Returns whether to retry the request after this many attempts, or `None` for the usual rules
     /// (`RETRY_TIMES`, `RETRY_HTTP_CODES`, `RETRY_EXCEPTIONS`), which take the status of the body before that
-    /// of the head. In either case the next attempt waits for its scopes like any request.
+    /// of the head. In either case the next attempt waits for its scopes like any request. A robots.txt that is not
+    /// retried any more is what its last answer says: after a 429, a 5xx or no answer nothing of its origin is fetched.
     fn retries(&self, _answer: &Answer<'_>, _attempts: u32) -> Option<bool> {
         None
     }
@@ -360,6 +369,7 @@ mod tests {
         Answer {
             id: 1,
             url: "http://a.test/",
+            kind: PageKind::Page,
             scopes: &["a.test"],
             status: Some(200),
             headers,

@@ -40,7 +40,10 @@ fn refusing(seed: u64, by_words: bool) -> Case {
         }
     };
     for site in case.web.sites.values_mut() {
-        site.paths.values_mut().flatten().for_each(refuse);
+        // The body of a robots.txt is not judged.
+        let pages = site.paths.iter_mut();
+        let pages = pages.filter(|(path, _)| !path.starts_with("/robots"));
+        pages.flat_map(|(_, steps)| steps).for_each(refuse);
         if let Some(limit) = &mut site.limit {
             refuse(&mut limit.refusal);
         }
