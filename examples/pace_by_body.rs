@@ -32,18 +32,28 @@ impl Classify for ByWords {
     }
 }
 
-/// Number of good pages since the delay changed.
+/// Doubles the delay for a refusal, and halves it for ten good pages.
 #[derive(Default)]
-pub struct Halving(u32);
+pub struct Halving {
+    /// Number of good pages since the delay changed.
+    good: u32,
+    /// Time of the last change. Answers to earlier requests do not concern the present delay: four refusals
+    /// of requests that were in flight at once are one step, not four.
+    changed: Instant,
+}
 
 impl Strategy for Halving {
-    fn ended(&mut self, set: &ScopeSettings, pace: Pace, end: &ExchangeEnd, _: Instant) -> Pace {
-        self.0 = if end.refused { 0 } else { self.0 % 10 + 1 };
-        let delay = match self.0 {
+    fn ended(&mut self, set: &ScopeSettings, pace: Pace, end: &ExchangeEnd, now: Instant) -> Pace {
+        if end.sent < self.changed {
+            return pace;
+        }
+        self.good = if end.refused { 0 } else { self.good + 1 };
+        let delay = match self.good {
             0 => (pace.delay * 2).clamp(Duration::from_millis(100), Duration::from_secs(60)),
             10 => (pace.delay / 2).max(set.delay),
-            _ => pace.delay,
+            _ => return pace,
         };
+        (self.good, self.changed) = (0, now);
         Pace { delay, ..pace }
     }
 }

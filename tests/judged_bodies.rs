@@ -112,6 +112,27 @@ fn the_example_doubles_the_delay_up_to_a_minute_and_halves_it_after_ten_good_pag
 }
 
 #[test]
+fn the_example_doubles_the_delay_once_for_all_refusals_of_a_round() {
+    // Four are in flight: they are sent at 0, 1, 2 and 3 s, and the first is answered after 3.5 s.
+    let mut count = 0;
+    let web = Web::new(move |_| {
+        count += 1;
+        Reply::page(if count <= 4 { ASKS } else { "a page" }).after(seconds(3.5))
+    });
+    let config = with(config(), "CONCURRENT_REQUESTS_PER_DOMAIN", 4);
+    let builder = pace_by_body::by_body(Crawler::builder(config));
+    crawl(builder, &web, &["a.test"], 20);
+    let asked = web.asked();
+    let gaps = asked
+        .windows(2)
+        .map(|pair| pair[1].at.saturating_since(pair[0].at));
+    let gaps: Vec<u64> = gaps.map(|gap| (gap.as_secs_f64() + 0.1) as u64).collect();
+    // 2 s until the tenth good page of those sent at that delay.
+    let expected = [&[1; 3][..], &[2; 11], &[1; 9]].concat();
+    assert_eq!(gaps, expected);
+}
+
+#[test]
 fn the_delay_grows_with_each_refusal_though_each_head_is_a_200() {
     let web = asking(|_| true);
     // A head that counted as an answer would end a window without refusals.

@@ -188,7 +188,8 @@ impl Classifier {
         ExchangeEnd {
             kind: page.kind,
             status: page.judged_status(),
-            // Each scope has its own answer.
+            // The throttle knows both: each scope has its own answer.
+            sent: Instant::START,
             refused: false,
             failure: page.failure.as_ref().map(|failure| failure.kind),
             took: page.timings.body.and_then(took),

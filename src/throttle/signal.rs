@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::base::time::Wall;
+use crate::base::time::{Instant, Wall};
 use crate::fetch::failure::FailureKind;
 use crate::wire::http::Headers;
 use crate::wire::page_kind::PageKind;
@@ -233,6 +233,8 @@ impl Signal {
 pub struct ExchangeEnd {
     /// What was requested: a page, a robots.txt or a sitemap.
     pub kind: PageKind,
+    /// Departure of the request. If the pace has changed since, the answer is not to the present one.
+    pub sent: Instant,
     /// The status that it is judged by: that of its body, if the crawl's [`Classify`] gave one, else that
     /// of its head.
     pub status: Option<u16>,

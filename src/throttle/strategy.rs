@@ -31,6 +31,12 @@ pub struct Observation<'a> {
 
 /// Determines the pace of one scope from answers, in place of AutoThrottle, backoff and rampup.
 ///
+/// It gets every answer. With several requests in flight, those that departed before a change of the pace are
+/// answered after it: they say nothing of the new pace, and a strategy that doubled the delay for each of their
+/// refusals would make it 16 times as long for one round of 4. Those are the ones whose `sent`
+/// ([`Observation::sent`], [`ExchangeEnd::sent`]) is before the time of the change, which is the `now` of the
+/// call that returned another pace. The built-in backoff counts them as one refusal.
+///
 /// A strategy lives as long as its scope's state. Holds, Crawl-delay and quotas still apply and can
 /// only make its pace slower. It is called on the crawl's thread and must be fast.
 pub trait Strategy: Send {

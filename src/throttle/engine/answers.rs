@@ -222,7 +222,12 @@ impl Throttle {
             let Held {
                 id: scope, refused, ..
             } = held;
-            let ending = ExchangeEnd { refused, ..*ending };
+            let sent = self.ticket(ticket).sent;
+            let ending = ExchangeEnd {
+                sent,
+                refused,
+                ..*ending
+            };
             let mut changes = std::mem::take(&mut self.changes);
             self.scope_mut(scope)
                 .ended(signal, &ending, now, &mut changes);
