@@ -1,15 +1,30 @@
-//! Requests from a tokio channel, each under a scope of its own, and their pages to SQLite. Every part waits for the one
-//! behind it: the database for the disk, the crawl for the database, the producer for the crawl.
+//! Requests from a tokio channel, each under a scope that it names and under its host, and their pages to SQLite. Every
+//! part waits for the one behind it: the database for the disk, the crawl for the database, the producer for the crawl.
 //!
 //! Lines of standard input are `SCOPE URL`: `echo 'key/a https://example.com/' | cargo run --example tokio_to_sqlite -- FILE`
 use std::{env, error::Error, io, path::PathBuf, thread};
 
-use argiope::serde_json::json;
-use argiope::{ChannelSource, Config, Crawler, FinishReason, Page, Request};
+use argiope::serde_json::{self, json};
+use argiope::{
+    ByHost, ChannelSource, Config, Crawler, FinishReason, Page, Request, ScopeMap, ScopeQuery,
+};
 use rusqlite::{Connection, params};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 type Failure = Box<dyn Error + Send + Sync>;
+
+/// The scope that the `meta` of a request names, and its host, which keeps its own pace. A refusal slows the host, as
+/// the last is the most specific.
+pub struct NamedAndHost;
+
+impl ScopeMap for NamedAndHost {
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        if let Some(Ok(scope)) = query.meta().map(serde_json::from_str::<String>) {
+            query.add(scope);
+        }
+        ByHost.scopes(query);
+    }
+}
 
 /// Crawls what comes from the channel, until it is closed.
 pub async fn harvest(
@@ -18,7 +33,8 @@ pub async fn harvest(
     file: PathBuf,
 ) -> Result<Option<FinishReason>, Failure> {
     let source = ChannelSource::new(move |context| requests.poll_recv(context)).at_once(1000);
-    let mut crawl = Crawler::builder(config).source(source).build()?.spawn()?;
+    let builder = Crawler::builder(config).scope_map(NamedAndHost);
+    let mut crawl = builder.source(source).build()?.spawn()?;
     let (rows, pages) = channel(100);
     let writer = tokio::task::spawn_blocking(move || write(pages, file));
     while let Some(page) = crawl.next().await {
@@ -59,11 +75,15 @@ fn write(mut pages: Receiver<Page>, file: PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A setting for each scope that is to have another pace than the default.
+/// A setting for each scope that is to have another pace than the default. Hosts that refuse do not slow a key.
 pub fn config() -> Result<Config, Failure> {
     Ok(Config::default().with("FOLLOW", "none")?.with(
         "THROTTLING_SCOPES",
-        json!({"key/a": {"delay": "2s"}, "key/b": {"delay": "250ms", "concurrency": 4}}),
+        json!({
+            "key/*": {"backoff": false},
+            "key/a": {"delay": "2s"},
+            "key/b": {"delay": "250ms", "concurrency": 4},
+        }),
     )?)
 }
 
@@ -73,7 +93,7 @@ fn produce(requests: &Sender<Request>) -> Result<(), Failure> {
         let line = line?;
         let (scope, url) = line.split_once(' ').ok_or("a line is SCOPE URL")?;
         if requests
-            .blocking_send(Request::get(url).scope(scope))
+            .blocking_send(Request::get(url).meta(scope))
             .is_err()
         {
             break;

@@ -28,6 +28,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use argiope::settings::SettingValue;
+use argiope::sim::{Reply as SimReply, Web};
 use argiope::{Config, Crawler, FinishReason, Page, Request};
 
 use tokio::runtime::Runtime;
@@ -170,7 +171,7 @@ fn requests_of_a_channel_keep_the_pace_of_their_scopes_and_their_pages_are_in_sq
         let crawl = tokio::spawn(tokio_to_sqlite::harvest(config, requests, file.clone()));
         for (number, url) in urls(40).into_iter().enumerate() {
             let scope = ["key/a", "key/b"][usize::from(number >= 10)];
-            let request = Request::get(url).scope(scope);
+            let request = Request::get(url).meta(scope);
             sender.send(request).await.expect("the crawl receives");
         }
         drop(sender);
@@ -189,6 +190,42 @@ fn requests_of_a_channel_keep_the_pace_of_their_scopes_and_their_pages_are_in_sq
     let asked = server.asked();
     let took = asked.last().expect("pages").at - asked[0].at;
     assert!(took >= Duration::from_millis(9 * 50), "{took:?}");
+}
+
+#[test]
+fn a_refusal_slows_the_host_and_not_the_scope_that_its_requests_name() {
+    let web = Web::new(|asked| match &*asked.host {
+        "a.test" | "b.test" => SimReply::status(429).field("Retry-After", 60),
+        _ => SimReply::page("a page"),
+    });
+    let config = tokio_to_sqlite::config().expect("the settings are valid");
+    let config = set(config, "ROBOTSTXT_OBEY", false);
+    let config = set(config, "RETRY_TIMES", 0);
+    let builder = Crawler::builder(config).scope_map(tokio_to_sqlite::NamedAndHost);
+    let mut crawler = builder.build_in(&web, 1).expect("it can be set up");
+    for (number, host) in ["a", "b", "c", "d", "a", "b"].iter().enumerate() {
+        let request = Request::get(format!("http://{host}.test/{number}"));
+        crawler
+            .submit(request.meta("key/b"))
+            .expect("it is a request");
+    }
+    while crawler.next_result().is_some() {}
+    let pacing = crawler.pacing();
+    let of = |name: &str| pacing.scopes.iter().find(|scope| scope.scope == name);
+    let delay = |name: &str| of(name).map(|scope| (scope.pace.delay, scope.refused));
+    assert_eq!(delay("key/b"), Some((Duration::from_millis(250), 0)));
+    for host in ["a.test", "b.test"] {
+        let (delay, refused) = delay(host).expect("it is a scope");
+        assert_eq!(refused, 2);
+        assert!(delay > Duration::from_secs(1), "{host}: {delay:?}");
+    }
+    let at = |host: &str| {
+        let asked = web.asked().into_iter().filter(|asked| asked.host == host);
+        asked.map(|asked| asked.at).collect::<Vec<_>>()
+    };
+    let (a, d) = (at("a.test"), at("d.test"));
+    assert!(a[1].saturating_since(a[0]) >= Duration::from_secs(60));
+    assert!(d[0].saturating_since(a[0]) < Duration::from_secs(2));
 }
 
 #[test]

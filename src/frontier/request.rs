@@ -125,6 +125,11 @@ impl Request {
     }
 
     /// Throttles the request under this scope instead of the mapped ones. Further calls add scopes.
+    ///
+    /// They replace the scope of the host, too: without another call for that, no pace of the host remains but
+    /// its Crawl-delay. They are unordered: a refusal slows all of them. For a scope beside the host's, such as a
+    /// tenant's, of which a refusal slows the host's alone, use a [`ScopeMap`](crate::ScopeMap) that reads
+    /// [`meta`](Request::meta): "Tenants and hosts" in `docs/guide/embedding.md`.
     pub fn scope(mut self, name: impl Into<String>) -> Self {
         self.scopes.get_or_insert_default().push(name.into());
         self
