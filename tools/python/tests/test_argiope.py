@@ -300,6 +300,29 @@ class Crawls(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no url"):
             crawl(["http://a.test/", "no url"], self.server.settings())
 
+    def test_error_names_the_index_of_an_invalid_request(self):
+        async def requests():
+            yield "http://a.test/"
+            yield {"url": "http://"}
+
+        with self.assertRaisesRegex(ValueError, "request 1 .*http://"):
+            crawl(requests(), self.server.settings())
+        with self.assertRaisesRegex(ValueError, "request 2 .*, 7:"):
+            crawl(["http://a.test/", "http://a.test/2", 7], self.server.settings())
+
+        def fails():
+            yield "http://a.test/"
+            raise ValueError("the caller's own")
+
+        with self.assertRaisesRegex(ValueError, "^the caller's own$"):
+            crawl(fails(), self.server.settings())
+
+    def test_single_request_in_place_of_an_iterable_is_refused(self):
+        for single in ("http://a.test/", b"http://a.test/", {"url": "http://a.test/"}):
+            with self.assertRaisesRegex(TypeError, f"not a single {type(single).__name__}: write \\["):
+                crawl(single, self.server.settings())
+        self.assertEqual(self.server.asked, [])
+
     def test_settings_accept_dicts_and_lists(self):
         settings = self.server.settings(THROTTLING_SCOPES={"a.test": {"delay": 0.2, "jitter": [0, 0]}})
         pages = crawl(["http://a.test/1", "http://a.test/2"], settings)

@@ -26,10 +26,21 @@ async def crawl(
 ) -> "AsyncGenerator[Page, None]":
     """Crawls `requests`, URLs or dicts as of `Crawler.submit`; yields each page as it ends.
 
-    `requests` is an iterable, asynchronous or not. It is read as the crawl goes on: at most `ahead` requests are
+    `requests` is an iterable of them, asynchronous or not; a single URL is `[url]`. It is read as the crawl goes on: at most `ahead` requests are
     taken from it beyond those that are being fetched. The crawl continues while the loop's body runs, until 1000
-    pages are untaken. Leaving the loop ends the crawl. If the crawl ends early, by a limit, the iterable is not read on.
+    pages are untaken. If the crawl ends early, by a limit, the iterable is not read on. An invalid request raises
+    `ValueError` with its index once the requests before it have ended; those after it are not read.
+
+    The crawl ends when the generator is closed: soon after the loop is left, if nothing refers to the generator. If it
+    is kept in a variable, close it:
+
+        async with contextlib.aclosing(argiope.crawl(urls)) as pages:  # Python 3.9: `await pages.aclose()`
+            async for page in pages:
+                break
     """
+    if isinstance(requests, (str, bytes, dict)):
+        kind = type(requests).__name__
+        raise TypeError(f"`requests` is an iterable of URLs or dicts, not a single {kind}: write [{_shown(requests)}]")
     crawler = Crawler(settings, ahead=ahead)
     handle = crawler.handle()
     turns = _Turns(crawler)
@@ -112,20 +123,23 @@ class _Turns:
 
 
 async def _feed(handle, requests, turns):
+    index = 0
     try:
         if hasattr(requests, "__aiter__"):
             async for request in requests:
-                await _submit(handle, request, turns)
+                await _submit(handle, request, index, turns)
+                index += 1
         else:
             for request in requests:
-                await _submit(handle, request, turns)
+                await _submit(handle, request, index, turns)
+                index += 1
     except Over:
         pass
     finally:
         handle.close()
 
 
-async def _submit(handle, request, turns):
+async def _submit(handle, request, index, turns):
     """Submits a request once there is room, which turns make."""
     while True:
         try:
@@ -133,3 +147,15 @@ async def _submit(handle, request, turns):
         except Full:
             turns.turned.clear()
             await turns.turned.wait()
+        except ValueError as error:
+            raise ValueError(f"request {index} (from 0) of the iterable, {_shown(request)}: {error}") from error
+
+
+def _shown(request):
+    """A request in a message, shortened."""
+    text = repr(request)
+    return text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "…"
+
+
+# Characters of a request in a message.
+SHOWN_MAX = 200
