@@ -1,7 +1,7 @@
 //! Requests from a tokio channel, each under a scope that it names and under its host, and their pages to SQLite. Every
 //! part waits for the one behind it: the database for the disk, the crawl for the database, the producer for the crawl.
 //!
-//! Lines of standard input are `SCOPE URL`: `echo 'key/a https://example.com/' | cargo run --example tokio_to_sqlite -- FILE`
+//! Lines of standard input are `SCOPE URL`: `echo 'key/a https://example.com/' | cargo run --features tokio --example tokio_to_sqlite -- FILE`
 use std::{env, error::Error, io, path::PathBuf, thread};
 
 use argiope::serde_json::{self, json};
@@ -29,10 +29,10 @@ impl ScopeMap for NamedAndHost {
 /// Crawls what comes from the channel, until it is closed.
 pub async fn harvest(
     config: Config,
-    mut requests: Receiver<Request>,
+    requests: Receiver<Request>,
     file: PathBuf,
 ) -> Result<Option<FinishReason>, Failure> {
-    let source = ChannelSource::new(move |context| requests.poll_recv(context)).at_once(1000);
+let source = ChannelSource::from(requests).at_once(1000);
     let builder = Crawler::builder(config).scope_map(NamedAndHost);
     let mut crawl = builder.source(source).build()?.spawn()?;
     let (rows, pages) = channel(100);

@@ -18,6 +18,7 @@ mod in_virtual_time;
 #[allow(dead_code, reason = "its main is a user's to run")]
 #[path = "../examples/one_function.rs"]
 mod one_function;
+#[cfg(feature = "tokio")]
 #[allow(dead_code, reason = "its main is a user's to run")]
 #[path = "../examples/tokio_to_sqlite.rs"]
 mod tokio_to_sqlite;
@@ -28,8 +29,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use argiope::settings::SettingValue;
+#[cfg(feature = "tokio")]
 use argiope::sim::{Reply as SimReply, Web};
-use argiope::{Config, Crawler, FinishReason, Page, Request};
+use argiope::{Config, Crawler, Page};
+#[cfg(feature = "tokio")]
+use argiope::{FinishReason, Request};
 
 use tokio::runtime::Runtime;
 
@@ -158,6 +162,7 @@ fn untaken_pages_in_tokio_pause_the_crawl_and_none_is_lost() {
     });
 }
 
+#[cfg(feature = "tokio")]
 #[test]
 fn requests_of_a_channel_keep_the_pace_of_their_scopes_and_their_pages_are_in_sqlite() {
     let server = Server::start(|_| Reply::page("a page"));
@@ -192,6 +197,7 @@ fn requests_of_a_channel_keep_the_pace_of_their_scopes_and_their_pages_are_in_sq
     assert!(took >= Duration::from_millis(9 * 50), "{took:?}");
 }
 
+#[cfg(feature = "tokio")]
 #[test]
 fn a_refusal_slows_the_host_and_not_the_scope_that_its_requests_name() {
     let web = Web::new(|asked| match &*asked.host {

@@ -18,8 +18,11 @@ use crate::frontier::request::Request;
 /// The crawl ends once all senders are dropped and the rest is done. After a crawl that ended early, the requests that it had
 /// not sent, or was to retry, and those that were left in the channel are in
 /// [`Crawler::take_pending`](crate::Crawler::take_pending); those in flight had a final page, `cancelled.stopped`. A request
-/// that can never be sent has neither: [`ChannelSource::on_rejected`]. Of a channel other than tokio's at most a million
-/// requests are taken at the end; what is sent after that is lost.
+/// that can never be sent has neither: [`ChannelSource::on_rejected`]. From then on sending fails.
+///
+/// With a receiver of tokio's ([`ChannelSource::from`]) this is exact: a request that was sent has a page, is pending or is
+/// rejected. Other channels cannot be closed before they are emptied: what a sender sends in the moment between the last
+/// poll and the drop of the receiver is lost, and so is what is left after a million requests.
 ///
 /// ```
 /// use argiope::sim::{Reply, Web};
@@ -43,9 +46,8 @@ use crate::frontier::request::Request;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A receiver of tokio's is polled in the same way, also without the feature `tokio`:
-/// `ChannelSource::new(move |context| receiver.poll_recv(context))`. If a task of tokio takes the crawl's turns, use
-/// [`ChannelSource::from`] or enable the feature: see [`ChannelSource::new`].
+/// With the feature `tokio`, `ChannelSource::from` takes a receiver of tokio's. Without it
+/// `ChannelSource::new(move |context| receiver.poll_recv(context))` does, with the losses of [`ChannelSource::new`].
 pub struct ChannelSource {
     receiver: Receives,
     at_once: usize,
@@ -61,7 +63,7 @@ enum Receives {
     Std(Receiver<Request>),
     #[cfg(feature = "tokio")]
     Tokio(tokio::sync::mpsc::Receiver<Request>),
-    /// All senders are dropped. What is polled after its end may panic.
+    /// All senders are dropped, or the crawl has ended. What is polled after its end may panic.
     Ended,
 }
 
@@ -76,6 +78,11 @@ impl ChannelSource {
     /// Takes requests by a function such as `poll_recv` or `poll_next`: ready with a request, pending until it wakes
     /// the task of its context, or ready with `None` once no more come, after which it is not called again. It is called
     /// on the crawl's thread and must not block.
+    ///
+    /// After a crawl that ended early the function is called until it is pending, at most a million times, and dropped with
+    /// all that it holds, so that senders fail. It cannot be closed before: what is sent between its last call and its
+    /// drop, or after a million requests, is lost, without a page and not pending. [`ChannelSource::from`] loses nothing
+    /// of a receiver of tokio's.
     ///
     /// In a task of tokio, tokio's own channels and timers are pending after 128 operations until the task yields, and wake
     /// nobody before: a crawl whose turns such a task takes ([`Crawler::turn`](crate::Crawler::turn), `run` or
@@ -155,14 +162,14 @@ fn outside_budget(
 }
 
 /// A channel of the standard library cannot wake the crawl: while it is empty it is polled every 5 ms, and a request
-/// waits so long at most.
+/// waits so long at most. What is sent in the moment in which a stopped crawl drops the receiver is lost.
 impl From<Receiver<Request>> for ChannelSource {
     fn from(receiver: Receiver<Request>) -> Self {
         ChannelSource::of(Receives::Std(receiver))
     }
 }
 
-/// Needs the feature `tokio`.
+/// Needs the feature `tokio`. The receiver is closed before it is emptied, so no request that was sent is lost.
 #[cfg(feature = "tokio")]
 impl From<tokio::sync::mpsc::Receiver<Request>> for ChannelSource {
     fn from(receiver: tokio::sync::mpsc::Receiver<Request>) -> Self {
@@ -208,6 +215,8 @@ impl RequestSource for ChannelSource {
         {
             rest.push(request);
         }
+        // The source lives as long as the crawler; senders that wait for room must fail now.
+        self.receiver = Receives::Ended;
         rest
     }
 }
@@ -236,7 +245,7 @@ impl std::task::Wake for Crawl {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::sync_channel;
+    use std::sync::mpsc::{TrySendError, sync_channel};
     use std::sync::{Mutex, PoisonError};
 
     use super::*;
@@ -344,6 +353,32 @@ mod tests {
         assert!(!pages.is_empty() && pages.len() < 20);
         drop(crawler);
         assert!(sender.try_send(get(50)).is_err(), "the receiver is dropped");
+    }
+
+    #[test]
+    fn senders_fail_after_a_stop_while_the_crawler_is_kept() {
+        let polled = |receiver: Receiver<Request>| {
+            ChannelSource::new(move |_| match receiver.try_recv() {
+                Ok(request) => Poll::Ready(Some(request)),
+                Err(TryRecvError::Disconnected) => Poll::Ready(None),
+                Err(TryRecvError::Empty) => Poll::Pending,
+            })
+        };
+        for source in [polled, ChannelSource::from] {
+            let (sender, receiver) = sync_channel(10);
+            for number in 0..5 {
+                sender.try_send(get(number)).expect("there is room");
+            }
+            let source = source(receiver).at_once(2);
+            let (mut crawler, record) = crawl_of(source, Duration::from_secs(1));
+            run_for(&mut crawler, Duration::from_millis(500));
+            crawler.stopper().stop_now();
+            assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
+            let sent = sender.try_send(get(5));
+            assert!(matches!(sent, Err(TrySendError::Disconnected(_))));
+            let pending = crawler.take_pending().count();
+            assert_eq!(record.pages.borrow().len() + pending, 5);
+        }
     }
 
     /// As of `futures::stream::unfold`.
