@@ -137,7 +137,7 @@ fn promtool_accepts_the_metrics_of_a_target() {
     let config = config.expect("a setting");
     let mut settings = ProbeSettings::default();
     settings.every = Some(Duration::from_millis(100));
-    settings.length = Length::Requests(2);
+    settings.length = Some(Length::Requests(2));
     let targets = [Request::get(&url)];
     let mut probe = Probe::new(config, settings, &targets, NullSink).expect("a probe");
     assert_eq!(probe.run(), FinishReason::Finished);

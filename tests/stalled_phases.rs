@@ -304,7 +304,7 @@ fn probe<I: Io>(io: I, names: SocketAddr, rate: f64, urls: &[String]) -> ProbeRe
     let config = Config::default().with("ALLOW_NET", "loopback,10.0.0.0/8");
     let mut settings = ProbeSettings::default();
     settings.rate = rate;
-    settings.length = Length::Requests(urls.len() as u64);
+    settings.length = Some(Length::Requests(urls.len() as u64));
     let targets: Vec<_> = urls.iter().map(Request::get).collect();
     let config = config.expect("these settings are sound");
     let mut probe = Probe::on(io, names, config, settings, &targets, |_: Page| {});

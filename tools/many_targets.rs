@@ -221,9 +221,7 @@ fn probe(plan: &Plan, targets: &[Request], departures: Arc<Mutex<Departures>>) -
     let mut settings = ProbeSettings::default();
     settings.every = Some(every);
     settings.warmup = every * plan.warmup;
-    settings.length = Length::Time(every * plan.rounds);
-    settings.connections_max = targets.len();
-    settings.new_connections = true;
+    settings.length = Some(Length::Time(every * plan.rounds));
     let sink = move |page: Page| {
         let mut departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
         departures.count(&page, every);

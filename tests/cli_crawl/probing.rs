@@ -486,6 +486,6 @@ fn settings_without_effect_are_named() {
     let many = ["--connections", "99999999999"];
     let ended = probe(&server.url("/"), &[&ask[..], &many].concat()).expect(0);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
-    let warning = "warning: --connections is 99999999999, but ";
+    let warning = "warning: connections_max (--connections) is 99999999999, but ";
     assert!(ended.err.starts_with(warning), "{}", ended.err);
 }

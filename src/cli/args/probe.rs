@@ -99,31 +99,35 @@ impl Probe {
         self.every
     }
 
-    /// The settings of the probe itself, of so many targets.
-    pub fn settings(&self, targets: usize) -> ProbeSettings {
+    /// The settings of the probe itself.
+    pub fn settings(&self) -> ProbeSettings {
         let mut settings = ProbeSettings::default();
         settings.rate = self.rate;
         settings.every = self.every;
-        settings.length = match (self.requests, self.duration) {
-            (Some(count), _) => Length::Requests(count),
-            (None, Some(span)) => Length::Time(span),
-            // Until it is stopped.
-            (None, None) if self.every.is_some() => Length::Time(ENDLESS),
-            (None, None) => settings.length,
-        };
+        let counted = self.requests.map(Length::Requests);
+        settings.length = counted.or(self.duration.map(Length::Time));
         settings.warmup = self.warmup;
         settings.arrivals = self.arrivals;
-        settings.connections_max = match (self.connections, self.every) {
-            (Some(connections), _) => connections,
-            // So that none waits for another.
-            (None, Some(_)) => targets,
-            (None, None) => settings.connections_max,
-        };
-        settings.new_connections = match self.every {
-            Some(_) => !self.keep_connections,
-            None => self.new_connections,
+        settings.connections_max = self.connections;
+        settings.new_connections = match (self.new_connections, self.keep_connections) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
         };
         settings
+    }
+
+    /// The option that sets this field of the settings.
+    pub fn option_of(&self, field: &str) -> Option<&'static str> {
+        Some(match field {
+            "rate" => "--rate",
+            "every" => "--every",
+            "length" if self.requests.is_some() => "--requests",
+            "length" => "--duration",
+            "warmup" => "--warmup",
+            "connections_max" => "--connections",
+            _ => return None,
+        })
     }
 }
 
@@ -146,5 +150,3 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
 
 const OUTPUT: &str = "Output";
 const TARGETS: &str = "Many targets";
-/// The longest that a probe may last.
-const ENDLESS: Duration = Duration::from_secs(10 * 365 * 86_400);

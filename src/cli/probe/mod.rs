@@ -42,10 +42,6 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
     if let Some(path) = &args.targets {
         targets.extend(targets::read(path)?);
     }
-    let config = match args.every() {
-        Some(every) => targets::prepared(config, every, targets.len())?,
-        None => config,
-    };
     let (mut probe, writer) = match &args.results {
         None => (set_up(config, args, &targets, NullSink)?, None),
         Some(_) => {
@@ -86,9 +82,13 @@ fn set_up(
     targets: &[Request],
     sink: impl DiskSink + 'static,
 ) -> anyhow::Result<Probe> {
-    Probe::new(config, args.settings(targets.len()), targets, sink).map_err(|error| match error {
+    Probe::new(config, args.settings(), targets, sink).map_err(|error| match error {
         // Its message already contains its cause.
         SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
+        SetUpError::Setting { setting, reason } => {
+            let named = args.option_of(setting).unwrap_or(setting);
+            Usage(format!("{named}: {reason}")).into()
+        }
         error => Usage(error.to_string()).into(),
     })
 }

@@ -1,10 +1,8 @@
-//! The file of `--targets`, and the settings for them.
+//! The file of `--targets`.
 
 use std::path::Path;
-use std::time::Duration;
 
-use argiope::settings::SettingSource;
-use argiope::{Config, Request};
+use argiope::Request;
 
 use crate::cli::Usage;
 use crate::cli::seeds::{self, SeedLinesError};
@@ -59,33 +57,5 @@ pub fn read(path: &Path) -> Result<Vec<Request>, Usage> {
     }
 }
 
-/// The settings for so many targets that are requested once in `every`: a request ends before the next one to its
-/// target is due, unless another timeout is set.
-pub fn prepared(config: Config, every: Duration, targets: usize) -> anyhow::Result<Config> {
-    let mut config = config;
-    const TIMEOUT: &str = "DOWNLOAD_TIMEOUT";
-    if *config.source(TIMEOUT) == SettingSource::Default {
-        let timeout = TIMEOUT_MAX
-            .min(every.mul_f64(0.9))
-            .max(Duration::from_millis(1));
-        config.set(TIMEOUT, timeout.as_secs_f64(), SettingSource::Default)?;
-    }
-    let files = argiope::raise_open_files();
-    if (targets + FILES_OTHER) as u64 > files {
-        log::warn!(
-            "{targets} targets may need as many open files, and this process may have {files}: where many do not \
-             answer, others wait; raise the limit (ulimit -n {})",
-            targets + FILES_OTHER
-        );
-    }
-    Ok(config)
-}
-
 /// Most targets: some 2 GB of memory.
 const TARGETS_MAX: usize = 1_000_000;
-
-/// The usual timeout of a scrape.
-const TIMEOUT_MAX: Duration = Duration::from_secs(10);
-
-/// Open files besides connections.
-const FILES_OTHER: usize = 64;

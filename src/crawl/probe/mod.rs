@@ -35,33 +35,39 @@ use crate::fetch::resolver;
 use crate::frontier::filter;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
-use crate::io::{Io, Kernel};
+use crate::io::{Io, Kernel, open_files};
 use crate::sink::{DiskSink, WriteError};
 use crate::throttle;
 use crate::wire::url::CrawlUrl;
 
 /// Settings of a probe: change the fields of a default.
+///
+/// With [`ProbeSettings::every`] the defaults are those of `argiope probe --targets FILE --every`; so is that of
+/// `DOWNLOAD_TIMEOUT`: 10 s, or 90 % of `every` if that is less, so that a request ends before the next one to its target.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProbeSettings {
-    /// Requests per second, for all targets together.
+    /// Requests per second, for all targets together. Default: 10. No effect with `every`.
     pub rate: f64,
-    /// Extent of the measurement.
-    pub length: Length,
-    /// Time before the measurement: requests are sent at the same rate, and not counted.
+    /// Extent of the measurement. `None`, the default: 10 s; with `every` [`Length::Endless`].
+    pub length: Option<Length>,
+    /// Time before the measurement: requests are sent at the same rate, and not counted. Default: zero.
     pub warmup: Duration,
-    /// Distribution of the gaps between requests.
+    /// Distribution of the gaps between requests. Default: [`Arrivals::Constant`]. No effect with `every`.
     pub arrivals: Arrivals,
     /// Maximum open connections, each with one request in flight. Requests that are due while all
-    /// are busy wait; [`Measure::Due`] includes the wait.
-    pub connections_max: usize,
-    /// Open a new connection for every request.
-    pub new_connections: bool,
+    /// are busy wait; [`Measure::Due`] includes the wait. `None`, the default: 1000; with `every` one for each target, so
+    /// that none waits for another (where many hang, that takes as many open files:
+    /// [`raise_open_files`](crate::raise_open_files)).
+    pub connections_max: Option<usize>,
+    /// Open a new connection for every request. `None`, the default: no; with `every` yes. If not, `KEEPALIVE_TIMEOUT` is
+    /// by default `every` and `DOWNLOAD_TIMEOUT` together.
+    pub new_connections: Option<bool>,
     /// Request each target once in this time, in place of `rate` and `arrivals`: the phases of the targets are
     /// spread evenly, and each keeps its own. A request that is due while the one before to the same target is
     /// open is not sent ([`ProbeReport::skipped`]), nor is one that is overdue by as much. The last result of each is
     /// kept for `/probe` of [`Probe::serve`]. A target whose address is not allowed is down, and the probe goes on.
-    /// Bodies are counted, and not in the pages that the sink gets.
+    /// Bodies are counted, and not in the pages that the sink gets. Default: `None`.
     pub every: Option<Duration>,
 }
 
@@ -70,12 +76,11 @@ impl Default for ProbeSettings {
         ProbeSettings {
             // Harmless to any server, in case the URL is wrong.
             rate: 10.0,
-            length: Length::Time(Duration::from_secs(10)),
+            length: None,
             warmup: Duration::ZERO,
             arrivals: Arrivals::Constant,
-            // At 1000 requests per second, enough for replies that take 1 s.
-            connections_max: 1000,
-            new_connections: false,
+            connections_max: None,
+            new_connections: None,
             every: None,
         }
     }
@@ -87,6 +92,40 @@ impl ProbeSettings {
         match self.every {
             Some(every) => (Arrivals::Constant, targets as f64 / every.as_secs_f64()),
             None => (self.arrivals, self.rate),
+        }
+    }
+
+    fn length(&self) -> Length {
+        self.length.unwrap_or(match self.every {
+            Some(_) => Length::Endless,
+            None => Length::Time(LENGTH_DEFAULT),
+        })
+    }
+
+    fn connections_max(&self, targets: usize) -> usize {
+        self.connections_max.unwrap_or(match self.every {
+            Some(_) => targets,
+            None => CONNECTIONS_DEFAULT,
+        })
+    }
+
+    fn new_connections(&self) -> bool {
+        self.new_connections.unwrap_or(self.every.is_some())
+    }
+
+    /// Sets the timeouts that follow from `every`, unless others are set.
+    fn set_timeouts(&self, config: &mut Config) {
+        let Some(every) = self.every else {
+            return;
+        };
+        let is_default = |config: &Config, name| *config.source(name) == SettingSource::Default;
+        if is_default(config, "DOWNLOAD_TIMEOUT") {
+            let timeout = TIMEOUT_DEFAULT.min(every.mul_f64(0.9));
+            config.fetch.download_timeout = timeout.max(TIMEOUT_MIN);
+        }
+        if is_default(config, "KEEPALIVE_TIMEOUT") {
+            // A connection is kept until the next request to its target, also where that is due late in its time.
+            config.fetch.keepalive_timeout = every + config.fetch.download_timeout;
         }
     }
 }
@@ -163,6 +202,7 @@ impl<I: Io> Probe<I> {
         make: impl FnOnce(Config, Parts) -> Result<Crawler<I>, SetUpError>,
     ) -> Result<Self, SetUpError> {
         check(&settings, targets)?;
+        settings.set_timeouts(&mut config);
         let targets = targets
             .iter()
             .map(|request| target(request, &config))
@@ -170,9 +210,12 @@ impl<I: Io> Probe<I> {
         let (grace, timeout) = (config.stop_grace, config.fetch.download_timeout);
         let seed = config.random_seed;
         warn_settings_without_effect(&config);
-        disable_crawl_policies(&mut config, &settings);
+        if settings.every.is_some() {
+            warn_few_files(settings.connections_max(targets.len()));
+        }
+        disable_crawl_policies(&mut config, settings.connections_max(targets.len()));
         let mut parts = Parts::new(sink);
-        parts.in_flight_named = "--connections";
+        parts.in_flight_named = "connections_max (--connections)";
         parts.watched_every = settings.every;
         let mut crawler = make(config, parts)?;
         let core = &mut crawler.core;
@@ -181,13 +224,13 @@ impl<I: Io> Probe<I> {
         let schedule = Schedule::new(
             pace,
             settings.warmup,
-            settings.length,
+            settings.length(),
             Rng::from_seed(seed).fork("arrivals"),
             core.io().now(),
         );
-        let mut report = ProbeReport::new(pace, settings.length, seed, core.in_flight_max());
+        let mut report = ProbeReport::new(pace, settings.length(), seed, core.in_flight_max());
         report.io = core.io().kind();
-        let mut load = OpenLoop::new(schedule, targets, settings.new_connections, grace, report);
+        let mut load = OpenLoop::new(schedule, targets, settings.new_connections(), grace, report);
         if let Some(every) = settings.every {
             check_distinct(load.targets())?;
             load.watch(every, timeout);
@@ -338,21 +381,21 @@ fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError
         return refused("URL", "no URL given; give at least one");
     }
     if !settings.rate.is_finite() || settings.rate <= 0.0 {
-        return refused("--rate", "not a rate; give requests per second, above 0");
+        return refused("rate", "not a rate; give requests per second, above 0");
     }
     if let Some(every) = settings.every {
         if every < EVERY_MIN {
-            return refused("--every", "too short; give at least 1ms");
+            return refused("every", "too short; give at least 1ms");
         }
         if every > SPAN_MAX {
-            return refused("--every", "too long; give at most 10 years");
+            return refused("every", "too long; give at most 10 years");
         }
     }
     if settings.pace(targets.len()).1 > RATE_MAX {
         let setting = if settings.every.is_some() {
-            "--every"
+            "every"
         } else {
-            "--rate"
+            "rate"
         };
         return refused(
             setting,
@@ -360,27 +403,27 @@ fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError
         );
     }
     let too_long = |span: Duration| span > SPAN_MAX;
-    match settings.length {
+    match settings.length() {
         Length::Time(span) if span.is_zero() => {
-            return refused("--duration", "not above 0; give a duration above 0");
+            return refused("length", "not above 0; give a duration above 0");
         }
         Length::Time(span) if too_long(span) => {
-            return refused("--duration", "too long; give at most 10 years");
+            return refused("length", "too long; give at most 10 years");
         }
-        Length::Requests(0) => return refused("--requests", "0 is too small; give 1 or more"),
+        Length::Requests(0) => return refused("length", "0 is too small; give 1 or more"),
         Length::Requests(count) if count as f64 / settings.rate > SPAN_MAX.as_secs_f64() => {
             return refused(
-                "--requests",
+                "length",
                 "too many at this rate; give at most as many as are due in 10 years",
             );
         }
-        Length::Time(_) | Length::Requests(_) => {}
+        Length::Time(_) | Length::Requests(_) | Length::Endless => {}
     }
     if too_long(settings.warmup) {
-        return refused("--warmup", "too long; give at most 10 years");
+        return refused("warmup", "too long; give at most 10 years");
     }
-    if settings.connections_max == 0 {
-        return refused("--connections", "0 is too small; give 1 or more");
+    if settings.connections_max == Some(0) {
+        return refused("connections_max", "0 is too small; give 1 or more");
     }
     Ok(())
 }
@@ -407,7 +450,7 @@ fn check_distinct(targets: &[Target]) -> Result<(), SetUpError> {
         None => Ok(()),
         Some(url) => Err(refused(
             url,
-            "given twice; each target is requested once in --every",
+            "given twice; each target is requested once in `every`",
         )),
     }
 }
@@ -435,26 +478,31 @@ fn warn_settings_without_effect(config: &Config) {
     if !names.is_empty() {
         log::warn!(
             "no effect on a probe: {}; a probe does not throttle, follow or retry, and connections \
-             are governed by --connections and --new-connections",
+             are governed by connections_max (--connections) and new_connections (--new-connections)",
             names.join(", ")
+        );
+    }
+}
+
+/// Warns of a limit of open files at which targets that hang would delay others.
+fn warn_few_files(connections_max: usize) {
+    let (needed, files) = (connections_max.saturating_add(FILES_OTHER), open_files());
+    if needed as u64 > files {
+        log::warn!(
+            "{connections_max} connections need as many open files, and this process may have {files}: where many \
+             targets do not answer, others wait; raise the limit (ulimit -n {needed})"
         );
     }
 }
 
 /// Disables throttling, robots.txt, links, retries and limits. Requests have no scope, so only
 /// the number of connections delays one that is due.
-fn disable_crawl_policies(config: &mut Config, settings: &ProbeSettings) {
+fn disable_crawl_policies(config: &mut Config, connections_max: usize) {
     config.throttle = throttle::settings::ThrottleSettings {
-        concurrent_requests: settings.connections_max,
+        concurrent_requests: connections_max,
         ..throttle::settings::ThrottleSettings::default()
     };
-    config.fetch.keepalive_max = settings.connections_max;
-    if let Some(every) = settings.every
-        && *config.source("KEEPALIVE_TIMEOUT") == SettingSource::Default
-    {
-        // A connection is kept until the next request to its target, also where that is due late in its time.
-        config.fetch.keepalive_timeout = every + config.fetch.download_timeout;
-    }
+    config.fetch.keepalive_max = connections_max;
     config.max_time = None;
     config.outage_breaker = false;
     config.robots_ignored_hosts_max = 0;
@@ -472,6 +520,16 @@ fn disable_crawl_policies(config: &mut Config, settings: &ProbeSettings) {
     frontier.hosts.down_after = Duration::ZERO;
 }
 
+/// Long enough for percentiles, and short enough to wait for.
+const LENGTH_DEFAULT: Duration = Duration::from_secs(10);
+/// At 1000 requests per second, enough for replies that take 1 s.
+const CONNECTIONS_DEFAULT: usize = 1000;
+/// The usual timeout of a scrape.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// The least that `DOWNLOAD_TIMEOUT` may be.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+/// Open files besides connections.
+const FILES_OTHER: usize = 64;
 /// Shorter than any reply takes.
 const EVERY_MIN: Duration = Duration::from_millis(1);
 /// 100 times what one thread can send per second.

@@ -41,6 +41,8 @@ pub enum Length {
     Time(Duration),
     /// This number of requests.
     Requests(u64),
+    /// Until the probe is stopped.
+    Endless,
 }
 
 /// A due time.
@@ -58,7 +60,7 @@ pub(super) struct Schedule {
     /// The end of the warm-up.
     measured_from: Instant,
     /// The end of the measurement. For a number of requests it is one mean gap after the last of
-    /// them; with random gaps, unknown ([`Instant::FAR_FUTURE`]) until the last gap is drawn.
+    /// them; with random gaps, unknown ([`Instant::FAR_FUTURE`]) until the last gap is drawn. Without an end that, too.
     measured_until: Instant,
     length: Length,
     gaps: Gaps,
@@ -95,7 +97,9 @@ impl Schedule {
                 (Length::Requests(count), Arrivals::Constant) => {
                     measured_from + Duration::from_nanos((gap * count as f64) as u64)
                 }
-                (Length::Requests(_), Arrivals::Poisson) => Instant::FAR_FUTURE,
+                (Length::Requests(_), Arrivals::Poisson) | (Length::Endless, _) => {
+                    Instant::FAR_FUTURE
+                }
             },
             gaps: match arrivals {
                 Arrivals::Constant => Gaps::Even { gap, count: 0 },
@@ -172,6 +176,8 @@ impl Schedule {
         let has_next = match self.length {
             Length::Time(span) => due < self.measured_from + span,
             Length::Requests(count) => !measured || self.taken < count,
+            // A due time cannot be later.
+            Length::Endless => due < Instant::FAR_FUTURE,
         };
         self.next = has_next.then_some(Arrival { due, measured });
         let is_last = measured && self.length == Length::Requests(self.taken + 1);

@@ -87,7 +87,7 @@ fn every_timer_is_set_and_fires() {
     // Requests at a fixed rate.
     let settings = ProbeSettings {
         rate: 100.0,
-        length: Length::Requests(20),
+        length: Some(Length::Requests(20)),
         ..ProbeSettings::default()
     };
     let io = Sim::new(1, Box::new(calm(Duration::from_millis(5))));

@@ -5,15 +5,18 @@ use crate::admin::format::MetricsFormat;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Requests each of these targets once a second, for so many seconds.
-fn every_second(seconds: u64, count: usize) -> ProbeSettings {
+/// Requests each target once a second, for so many seconds.
+fn every_second(seconds: u64) -> ProbeSettings {
     ProbeSettings {
         every: Some(EVERY),
-        length: Length::Time(Duration::from_secs(seconds)),
-        connections_max: count,
-        new_connections: true,
+        length: Some(Length::Time(Duration::from_secs(seconds))),
         ..ProbeSettings::default()
     }
+}
+
+fn set_timeout(config: &mut Config, timeout: Duration) {
+    let set = config.set("DOWNLOAD_TIMEOUT", timeout, SettingSource::Program);
+    set.expect("a valid timeout");
 }
 
 /// When each path was requested, in milliseconds.
@@ -36,7 +39,7 @@ const URLS: [&str; 4] = [
 #[test]
 fn each_target_has_a_phase_of_its_own_and_keeps_it() {
     let server = Server::new(|n, _| Does::Answers(ms(n as u64 % 7)));
-    let ended = run_with(server, every_second(3, 4), config(), &URLS);
+    let ended = run_with(server, every_second(3), config(), &URLS);
     let times = times(&ended);
     for (number, path) in ["/a", "/b", "/c", "/d"].into_iter().enumerate() {
         let first = number as u64 * 250;
@@ -49,10 +52,10 @@ fn each_target_has_a_phase_of_its_own_and_keeps_it() {
 #[test]
 fn a_target_that_hangs_disturbs_no_other() {
     let mut config = config();
-    config.fetch.download_timeout = ms(900);
+    set_timeout(&mut config, ms(900));
     let mut server = Server::new(|_, _| Does::Answers(ms(5)));
     server.hangs = Some("/b");
-    let ended = run_with(server, every_second(20, 4), config, &URLS);
+    let ended = run_with(server, every_second(20), config, &URLS);
     for (path, times) in times(&ended) {
         let first = times[0];
         let expected: Vec<u64> = (0..20).map(|round| first + round * 1000).collect();
@@ -74,10 +77,10 @@ fn a_target_that_hangs_disturbs_no_other() {
 #[test]
 fn a_request_is_not_sent_while_the_one_before_to_its_target_is_open() {
     let mut config = config();
-    config.fetch.download_timeout = ms(2500);
+    set_timeout(&mut config, ms(2500));
     let mut server = Server::new(|_, _| Does::Answers(ms(5)));
     server.hangs = Some("/c");
-    let ended = run_with(server, every_second(9, 4), config, &URLS);
+    let ended = run_with(server, every_second(9), config, &URLS);
     let times = times(&ended);
     // Of three that are due one is sent.
     assert_eq!(times["/c"], [500, 3500, 6500]);
@@ -94,7 +97,7 @@ fn the_last_result_of_each_target_is_kept() {
     );
     let targets = URLS.map(Request::get);
     let names = resolver::ResolverSettings::default();
-    let settings = every_second(2, 4);
+    let settings = every_second(2);
     let mut probe =
         Probe::on(io, names, config(), settings, &targets, |_: Page| {}).expect("it can be set up");
     let metrics = |probe: &Probe<Sim>, url| probe.target_metrics(url, MetricsFormat::Prometheus);
@@ -130,15 +133,15 @@ fn targets_are_given_once_and_not_too_often() {
         assert!(error.contains(part), "{error}");
     };
     let twice = ["http://10.0.0.1/a", "http://10.0.0.1:80/a"];
-    refused(every_second(1, 2), &twice, "given twice");
+    refused(every_second(1), &twice, "given twice");
     let often = ProbeSettings {
         every: Some(Duration::from_micros(1)),
-        ..every_second(1, 2)
+        ..every_second(1)
     };
     refused(often, &URLS, "at least 1ms");
     let rarely = ProbeSettings {
         every: Some(Duration::MAX),
-        ..every_second(1, 2)
+        ..every_second(1)
     };
     refused(rarely, &URLS, "10 years");
 }
@@ -147,7 +150,7 @@ fn targets_are_given_once_and_not_too_often() {
 fn a_target_whose_address_is_not_allowed_is_down_and_the_others_go_on() {
     let urls = [URLS[0], "http://192.168.0.9/x", URLS[1]];
     let server = Server::new(|_, _| Does::Answers(ms(5)));
-    let ended = run_with(server, every_second(5, 3), config(), &urls);
+    let ended = run_with(server, every_second(5), config(), &urls);
     assert_eq!(ended.reason, FinishReason::Finished);
     assert_eq!((ended.report.replies, ended.report.errors()), (10, 5));
     let kind = ended.report.by_error.keys().next();
@@ -159,7 +162,7 @@ fn a_probe_is_refused_if_the_address_of_no_target_is_allowed() {
     let io = Sim::new(1, Box::new(Shared::new(Server::new(|_, _| Does::Nothing))));
     let targets = ["http://192.168.0.9/x", "http://localhost/"].map(Request::get);
     let names = resolver::ResolverSettings::default();
-    let settings = every_second(1, 2);
+    let settings = every_second(1);
     let made = Probe::on(io, names, config(), settings, &targets, |_: Page| {});
     let error = made.expect_err("none can be requested").to_string();
     assert!(error.contains("--allow-net 192.168.0.9"), "{error}");
@@ -181,7 +184,7 @@ fn a_target_is_up_in_the_next_round_once_its_name_resolves() {
         };
         let settings = ProbeSettings {
             every: Some(Duration::from_secs(2)),
-            ..every_second(80, 1)
+            ..every_second(80)
         };
         let ended = run_with(server, settings, config(), &["http://a.test/"]);
         let asked = ended.asked();
@@ -194,11 +197,11 @@ fn a_target_is_up_in_the_next_round_once_its_name_resolves() {
 #[test]
 fn a_request_that_waits_for_a_name_ends_when_its_time_is_over() {
     let mut config = config();
-    config.fetch.download_timeout = ms(900);
+    set_timeout(&mut config, ms(900));
     let mut server = Server::new(|_, _| Does::Answers(ms(5)));
     server.names = |_| Names::Nothing;
     let urls = ["http://a.test/", "http://b.test/", URLS[0]];
-    let ended = run_with(server, every_second(10, 3), config, &urls);
+    let ended = run_with(server, every_second(10), config, &urls);
     let report = &ended.report;
     assert_eq!((report.skipped, report.replies), (0, 10));
     let failed: u64 = report.by_error.values().sum();
@@ -214,7 +217,7 @@ fn a_request_that_waits_for_a_name_ends_when_its_time_is_over() {
 #[test]
 fn the_time_of_a_request_includes_its_lookup() {
     let mut config = config();
-    config.fetch.download_timeout = ms(900);
+    set_timeout(&mut config, ms(900));
     let mut server = Server::new(|_, _| Does::Nothing);
     // The answer to a second try.
     server.names = |now| match now < at_ms(500) {
@@ -222,7 +225,7 @@ fn the_time_of_a_request_includes_its_lookup() {
         false => Names::Address,
     };
     server.accepts = Accepts::Silence;
-    let settings = every_second(8, 1);
+    let settings = every_second(8);
     let names = ["http://a.test/"];
     let ended = run_with(server, settings, config, &names);
     for page in &ended.pages {
@@ -236,7 +239,7 @@ fn the_time_of_a_request_includes_its_lookup() {
 #[test]
 fn bodies_of_watched_targets_are_counted_and_not_kept() {
     let server = Server::new(|_, _| Does::Answers(ms(5)));
-    let ended = run_with(server, every_second(2, 1), config(), &URLS[..1]);
+    let ended = run_with(server, every_second(2), config(), &URLS[..1]);
     for page in &ended.pages {
         assert_eq!((page.body.len(), page.bytes_taken), (0, 2));
     }
@@ -249,8 +252,8 @@ fn bodies_of_watched_targets_are_counted_and_not_kept() {
 fn connections_are_kept_from_one_round_to_the_next() {
     let settings = ProbeSettings {
         every: Some(Duration::from_secs(40)),
-        new_connections: false,
-        ..every_second(200, 2)
+        new_connections: Some(false),
+        ..every_second(200)
     };
     let server = Server::new(|_, _| Does::Answers(ms(5)));
     let ended = run_with(server, settings, config(), &URLS[..2]);
@@ -267,11 +270,11 @@ fn however_many_targets_hang_the_others_are_on_time() {
     let mut server = Server::new(|_, _| Does::Answers(ms(5)));
     server.hangs = Some("/h");
     let mut config = config();
-    config.fetch.download_timeout = ms(9_000);
+    set_timeout(&mut config, ms(9_000));
     config.io.sockets_max = 10_000;
     let settings = ProbeSettings {
         every: Some(Duration::from_secs(10)),
-        ..every_second(20, urls.len())
+        ..every_second(20)
     };
     let ended = run_with(server, settings, config, &urls);
     assert_eq!((ended.report.replies, ended.report.errors()), (8, 8_400));
@@ -280,4 +283,68 @@ fn however_many_targets_hang_the_others_are_on_time() {
         page.timings.started > due + ms(1)
     });
     assert_eq!(late.count(), 0);
+}
+
+#[test]
+fn without_an_end_the_targets_are_requested_until_a_stop() {
+    let server = Shared::new(Server::new(|_, _| Does::Answers(ms(5))));
+    let io = Sim::new(1, Box::new(Shared::clone(&server)));
+    let settings = ProbeSettings {
+        every: Some(EVERY),
+        ..ProbeSettings::default()
+    };
+    let names = resolver::ResolverSettings::default();
+    let targets = URLS.map(Request::get);
+    let mut probe =
+        Probe::on(io, names, config(), settings, &targets, |_: Page| {}).expect("it can be set up");
+    while probe.elapsed() < Duration::from_secs(100) {
+        assert_eq!(probe.turn(None), Turn::GoesOn);
+    }
+    assert_eq!(probe.report().length, Length::Endless);
+    assert_eq!(probe.watch_counts().expect("watched").succeeded, 400);
+    let span = probe.report().span;
+    assert!((100..101).contains(&span.as_secs()), "{span:?}");
+    probe.stopper().stop_now();
+    assert_eq!(probe.run(), FinishReason::Shutdown);
+}
+
+#[test]
+fn every_target_has_a_new_connection_of_its_own_by_default() {
+    let urls: Vec<String> = (0..1200)
+        .map(|n| format!("http://10.1.{}.{}/h", n / 250, n % 250 + 1))
+        .collect();
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let server = Server::new(|_, _| Does::Answers(ms(5)));
+    let mut config = config();
+    config.io.sockets_max = 10_000;
+    let ended = run_with(server, every_second(3), config, &urls);
+    assert_eq!(ended.report.connections_max, 1200);
+    assert_eq!(ended.report.replies, 3600);
+    assert_eq!(ended.server.borrow().opened, 3600);
+}
+
+#[test]
+fn by_default_a_request_ends_before_the_next_one_to_its_target() {
+    let ended_after = |every: Duration, timeout: Option<Duration>| {
+        let settings = ProbeSettings {
+            every: Some(every),
+            length: Some(Length::Time(every * 2)),
+            ..ProbeSettings::default()
+        };
+        let mut config = config();
+        if let Some(timeout) = timeout {
+            set_timeout(&mut config, timeout);
+        }
+        let mut server = Server::new(|_, _| Does::Nothing);
+        server.hangs = Some("/a");
+        let ended = run_with(server, settings, config, &URLS[..1]);
+        assert_eq!((ended.report.errors(), ended.report.skipped), (2, 0));
+        let page = &ended.pages[0];
+        let took = page.ended.saturating_since(page.timings.started);
+        (took.as_secs_f64() * 10.0).round() / 10.0
+    };
+    assert_eq!(ended_after(Duration::from_secs(2), None), 1.8);
+    assert_eq!(ended_after(Duration::from_secs(60), None), 10.0);
+    let own = Some(Duration::from_secs(20));
+    assert_eq!(ended_after(Duration::from_secs(60), own), 20.0);
 }
