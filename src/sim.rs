@@ -27,6 +27,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! By default each connection has a round trip of its own, drawn between 5 and 50 ms, so the gaps between arrivals at
+//! an origin ([`Asked::at`]) differ from those between departures by some milliseconds. A test of gaps fixes it:
+//! `Web::new(…).round_trip(Duration::from_millis(20))` ([`Web::round_trip`]).
+//!
 //! A function with the bound [`Platform`](crate::Platform) takes a crawler on the kernel as well as one here, so
 //! that what a program runs is what its tests run.
 //!

@@ -71,7 +71,7 @@ use crate::throttle::signal::Feedback;
 /// | [`Handle::submit_async`] | is pending |
 /// | [`Handle::try_submit`] | returns [`SubmitError::Full`] |
 /// | [`Handle::submit_now`] | accepts the request, unless 4096 are not admitted; then [`SubmitError::Full`] |
-/// | [`Handle::submit_seed`] | accepts the seed, and waits while 4096 are not admitted: `FRONTIER_MAX` and `MEMORY_MAX` bound seeds |
+/// | [`Handle::submit_seed`] | accepts the seed, and waits while 4096 are not admitted: `FRONTIER_MAX` bounds seeds, and with a state those beyond `FRONTIER_MEMORY` wait on disk |
 /// | [`Crawler::submit`](crate::Crawler::submit) | accepts the request |
 ///
 /// Who takes the pages must never wait for room: while pages are untaken nothing is sent, so there would never be
@@ -199,7 +199,7 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::submit`], and [`SubmitError::Full`] while 4096 requests are not admitted: the queue is full
-    /// (`FRONTIER_MAX`, `MEMORY_MAX`), or more are submitted at once than a turn takes.
+    /// (`FRONTIER_MAX`), or more are submitted at once than a turn takes.
     pub fn submit_now(&self, request: Request) -> Result<u64, SubmitError> {
         let limit = self.stopper.shared.limit_of_driver();
         self.submit_within(request, limit.unwrap_or(Limit::Inbox))

@@ -131,6 +131,8 @@ impl<I: Io> Crawler<I> {
     /// if there is one. The same thread serves it, a few calls in each turn. Paths and replies are described by
     /// `/v1/openapi.json`.
     ///
+    /// Call it before [`Crawler::spawn`], which takes the crawler.
+    ///
     /// # Errors
     /// The system's, with the endpoint: an address or a file that is in use, a path of more than 107 bytes.
     pub fn serve(&mut self, admin: Admin) -> io::Result<Option<SocketAddr>> {

@@ -101,7 +101,7 @@ where
     Crawler<I>: Send,
 {
     /// Runs the crawl on a thread of its own, for an async program: see [`AsyncCrawl`]. In a crawler that was built
-    /// with a sink the pages go there.
+    /// with a sink the pages go there. What needs the crawler itself comes before, such as [`Crawler::serve`].
     ///
     /// In the [simulation](crate::sim) such a crawl is not reproducible: what tasks submit comes at no certain virtual time.
     /// Its time stands still while the crawl has nothing to do but to wait for them, and otherwise runs ahead of theirs.

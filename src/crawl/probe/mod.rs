@@ -152,6 +152,24 @@ impl ProbeSettings {
 /// assert!(report.is_rate_reached(), "{} a second", report.rate_reached());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Many targets, each once in 15 s until a stop, and their last results for Prometheus:
+///
+/// ```no_run
+/// use argiope::probe::{Probe, ProbeSettings};
+/// use argiope::{Admin, Config, Page, Request};
+/// use std::time::Duration;
+///
+/// let mut settings = ProbeSettings::default();
+/// settings.every = Some(Duration::from_secs(15));
+/// let targets = ["https://example.com/", "https://example.org/"].map(Request::get);
+/// let mut probe = Probe::new(Config::default(), settings, &targets, |_: Page| {})?;
+/// probe.serve(Admin::new().listen(([127, 0, 0, 1], 9115).into()))?;
+/// let stopper = probe.stopper(); // for another thread
+/// println!("{}", probe.run()); // http://127.0.0.1:9115/probe?target=https://example.com/
+/// # let _ = stopper;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Probe<I: Io = Kernel> {
     crawler: Crawler<I>,
 }
