@@ -165,7 +165,7 @@ fn pages(c: &mut Criterion) {
         let extraction = config.extraction();
         let id = format!("field {field}");
         group.bench_function(id, |b| {
-            b.iter(|| extraction.fields_of(black_box(&page), content_type));
+            b.iter(|| extraction.fields_of(black_box(&page), content_type, false));
         });
     }
     let base = Base::of(&url);

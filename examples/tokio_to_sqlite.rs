@@ -32,7 +32,7 @@ pub async fn harvest(
     requests: Receiver<Request>,
     file: PathBuf,
 ) -> Result<Option<FinishReason>, Failure> {
-let source = ChannelSource::from(requests).at_once(1000);
+    let source = ChannelSource::from(requests).at_once(1000);
     let builder = Crawler::builder(config).scope_map(NamedAndHost);
     let mut crawl = builder.source(source).build()?.spawn()?;
     let (rows, pages) = channel(100);

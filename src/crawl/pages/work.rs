@@ -90,7 +90,10 @@ impl PageWork {
             return;
         }
         let page = &self.page;
-        let extract = || extraction.fields_of(&page.body, page.content_type.as_deref());
+        let extract = || {
+            let is_cut_off = page.truncated.is_some();
+            extraction.fields_of(&page.body, page.content_type.as_deref(), is_cut_off)
+        };
         match catch_unwind(AssertUnwindSafe(extract)) {
             Ok(fields) => self.page.fields = fields.map(Box::new),
             Err(_) => log::error!("{}: a fault of ours; the page has no fields", self.page.url),

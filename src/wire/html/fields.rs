@@ -243,13 +243,20 @@ impl Extraction {
         specs.map(|spec| &*spec.text)
     }
 
-    /// The fields of an HTML page in any encoding; `None` if nothing is extracted.
+    /// The fields of an HTML page in any encoding; `None` if nothing is extracted. `is_cut_off`: the body is incomplete,
+    /// and elements that it does not end have no text.
     ///
     /// It takes time in proportion to the first megabyte of the body, whatever that is.
     #[cfg(feature = "extract")]
-    pub fn fields_of(&self, body: &[u8], content_type: Option<&str>) -> Option<Fields> {
+    pub fn fields_of(
+        &self,
+        body: &[u8],
+        content_type: Option<&str>,
+        is_cut_off: bool,
+    ) -> Option<Fields> {
         let compiled = self.0.as_ref()?;
-        let Extracted { values, is_cut } = compiled.selectors.values_in(body, content_type);
+        let Extracted { values, is_cut } =
+            compiled.selectors.values_in(body, content_type, is_cut_off);
         Some(Fields {
             names: Arc::clone(&compiled.names),
             values,
@@ -259,7 +266,12 @@ impl Extraction {
 
     /// The same in a build that extracts nothing.
     #[cfg(not(feature = "extract"))]
-    pub fn fields_of(&self, _body: &[u8], _content_type: Option<&str>) -> Option<Fields> {
+    pub fn fields_of(
+        &self,
+        _body: &[u8],
+        _content_type: Option<&str>,
+        _is_cut_off: bool,
+    ) -> Option<Fields> {
         None
     }
 }

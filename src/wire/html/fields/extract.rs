@@ -122,8 +122,14 @@ impl Selectors {
             .map(Selectors)
     }
 
-    /// The first value of each field in a page.
-    pub fn values_in(&self, body: &[u8], content_type: Option<&str>) -> Extracted {
+    /// The first value of each field in a page. If it `is_cut_off`, an element without its end has no text: that may
+    /// be a part of it.
+    pub fn values_in(
+        &self,
+        body: &[u8],
+        content_type: Option<&str>,
+        is_cut_off: bool,
+    ) -> Extracted {
         let body = &body[..body.len().min(READ_MAX)];
         let mut encoding = Detection::new(body, content_type);
         while !encoding.step(body, &mut Units::unbounded()) {}
@@ -165,8 +171,18 @@ impl Selectors {
                 }
             }
         }
+        if is_cut_off {
+            page.look_for(&self.0, &mut found, false);
+        }
+        let known: Vec<bool> = found.iter().map(|found| found.is_final).collect();
         page.end();
         page.look_for(&self.0, &mut found, true);
+        if is_cut_off {
+            let unknown = found.iter_mut().zip(known).filter(|(_, known)| !known);
+            for (found, _) in unknown {
+                (found.value, found.is_cut) = (None, true);
+            }
+        }
         let is_cut = is_cut && found.iter().any(|found| found.value.is_none());
         values_of(found, is_cut)
     }

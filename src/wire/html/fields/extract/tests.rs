@@ -9,7 +9,7 @@ fn value_in(field: &str, body: &[u8], content_type: Option<&str>) -> Option<Stri
     let spec = FieldSpec::parse(field).unwrap_or_else(|problem| panic!("{field}: {problem:?}"));
     let extraction = Extraction::new(vec![spec]).unwrap_or_else(|error| panic!("{error:?}"));
     let fields = extraction
-        .fields_of(body, content_type)
+        .fields_of(body, content_type, false)
         .expect("there is one");
     let (_, value) = fields.iter().next().expect("there is one");
     value.map(str::to_owned)
@@ -38,6 +38,37 @@ fn the_built_in_fields_are_found() {
     check("description", PAGE, Some("All about \"tea\""));
     check("canonical", PAGE, Some("/tea?a=1&b=2"));
     check("h1", PAGE, Some("Teapots"));
+}
+
+#[test]
+fn every_cut_of_a_page_has_whole_values_or_none() {
+    let fields = [
+        "title",
+        "description",
+        "canonical",
+        "h1",
+        "x=.price > span",
+        "x=li:last-child",
+    ];
+    for field in fields {
+        let whole = value_in(field, PAGE.as_bytes(), None);
+        let spec = FieldSpec::parse(field).expect("valid");
+        let extraction = Extraction::new(vec![spec]).expect("valid");
+        let mut found = 0;
+        for end in 0..PAGE.len() {
+            let fields = extraction.fields_of(&PAGE.as_bytes()[..end], None, true);
+            let fields = fields.expect("there is one");
+            let (_, value) = fields.iter().next().expect("there is one");
+            assert!(
+                value.is_none() || value == whole.as_deref(),
+                "{field}: {value:?} of {end}"
+            );
+            assert_eq!(value.is_none(), fields.is_partial(), "{field} of {end}");
+            found += usize::from(value.is_some());
+        }
+        // That no element follows another is known at the end alone.
+        assert_eq!(found > 0, field != "x=li:last-child", "{field}");
+    }
 }
 
 #[test]
@@ -240,7 +271,9 @@ fn last_in(fields: &[&str], body: &str) -> (Option<String>, bool) {
         .iter()
         .map(|field| FieldSpec::parse(field).expect(field));
     let extraction = Extraction::new(specs.collect()).expect("they are valid");
-    let found = extraction.fields_of(body.as_bytes(), None).expect("some");
+    let found = extraction
+        .fields_of(body.as_bytes(), None, false)
+        .expect("some");
     let (_, value) = found.iter().last().expect("there is one");
     (value.map(str::to_owned), found.is_partial())
 }
