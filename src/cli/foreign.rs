@@ -109,14 +109,9 @@ fn with_value(cure: &str, value: Option<&str>) -> String {
     let Some(value) = value.filter(is_number) else {
         return cure.to_owned();
     };
-    if let (Some(rest), Ok(rate @ 0.001..)) =
-        (cure.strip_suffix(TWO_PER_SECOND), value.parse::<f64>())
-    {
-        let delay = 1.0 / rate;
-        let delay = (delay * 1000.0).round() / 1000.0;
-        return format!(
-            "{rest}to send {value} requests per second to a host write --delay {delay}"
-        );
+    if let (TWO_PER_SECOND, Ok(rate @ 0.001..)) = (cure, value.parse::<f64>()) {
+        let delay = (1000.0 / rate).round() / 1000.0;
+        return format!("to send {value} requests per second to a host write --delay {delay}");
     }
     let word = |word: &str| match word {
         "D" | "N" | "BYTES" => value.to_owned(),

@@ -1,4 +1,4 @@
-//! What a user should know of a crawl that ran as told, and may not have done what was meant.
+//! Hints before and after a crawl: settings that are valid and rarely meant, and results that are easily missed.
 
 use std::time::Duration;
 

@@ -26,8 +26,12 @@ fn mistake(word: &str, resumes: bool) -> Option<String> {
     let path = word.strip_prefix('@').unwrap_or(word);
     let path = path.strip_prefix("file://").unwrap_or(path);
     if Path::new(path).is_file() {
+        let host = match word.contains(['/', '@']) {
+            true => String::new(),
+            false => format!(", for a host of that name http://{word}/"),
+        };
         return Some(format!(
-            "{path} is a file here: to read URLs from it write --seeds {path}"
+            "{path} is a file here: to read URLs from it write --seeds {path}{host}"
         ));
     }
     let error = match Request::from_line(word) {

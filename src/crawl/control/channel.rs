@@ -85,7 +85,7 @@ impl ChannelSource {
     /// of a receiver of tokio's.
     ///
     /// In a task of tokio, tokio's own channels and timers are pending after 128 operations until the task yields, and wake
-    /// nobody before: a crawl whose turns such a task takes ([`Crawler::turn`](crate::Crawler::turn), `run` or
+    /// no task before: a crawl whose turns such a task takes ([`Crawler::turn`](crate::Crawler::turn), `run` or
     /// `next_result` inside an async function) would sleep for ever and lose what is left at its end. With the feature
     /// `tokio` the function is polled outside of that budget. [`Crawler::spawn`](crate::Crawler::spawn) has its own thread,
     /// and needs neither.

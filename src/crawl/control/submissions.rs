@@ -156,7 +156,7 @@ impl Submissions {
     /// The same if nothing waits to be taken. Returns whether it is closed.
     pub fn close_if_empty(&self) -> bool {
         let mut submitted = self.lock();
-        // Whoever submits looks at it under the same lock: nothing that was accepted is left behind.
+        // Submissions check this flag under the same lock, so none is accepted after the last turn took the rest.
         submitted.closed |= submitted.waiting.is_empty();
         let is_closed = submitted.closed;
         drop(submitted);
@@ -413,7 +413,7 @@ mod tests {
         );
         submissions.set_unfetched(8, false);
         assert_eq!(take(), [2, 6]);
-        // It was not woken, so nobody is in its place.
+        // It was not woken, so no other waiter is woken in its place.
         waits[500] = None;
         assert!(take().is_empty());
         submissions.close();

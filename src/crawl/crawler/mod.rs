@@ -253,7 +253,7 @@ impl<I: Io> Crawler<I> {
             }
         }));
         if let Err(panic) = turn {
-            // Nobody waits for a turn that does not come.
+            // Submitters are woken and refused: no further turn will make room.
             self.core.close_after_panic();
             resume_unwind(panic);
         }
