@@ -218,13 +218,14 @@ fn probe(plan: &Plan, targets: &[Request], departures: Arc<Mutex<Departures>>) -
         });
     }
     let every = Duration::from_secs_f64(plan.every);
+    let warmup = every * plan.warmup;
     let mut settings = ProbeSettings::default();
     settings.every = Some(every);
-    settings.warmup = every * plan.warmup;
+    settings.warmup = warmup;
     settings.length = Some(Length::Time(every * plan.rounds));
     let sink = move |page: Page| {
         let mut departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
-        departures.count(&page, every);
+        departures.count(&page, warmup);
     };
     Probe::new(config, settings, targets, sink).unwrap_or_else(|error| {
         eprintln!("{error}");

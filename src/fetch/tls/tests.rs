@@ -260,13 +260,13 @@ fn a_replaced_certificate_is_seen_once_the_last_chain_is_old() {
             (resumed, expires.expect("it has a certificate"))
         };
         let first = chain_at(0, &server);
-        let rounds = (1..=20).map(|round| chain_at(round * 15, &replaced));
+        let rounds = (1..=22).map(|round| chain_at(round * 15, &replaced));
         let rounds: Vec<_> = rounds.collect();
         let old = rounds.iter().take_while(|(_, expires)| *expires == first.1);
         let old = old.count();
         assert!(
             (9..20).contains(&old),
-            "{old} of 20 rounds show the old one"
+            "{old} rounds show the old one, which may be 150 to 300 s old"
         );
         assert!(rounds[..old].iter().all(|(resumed, _)| *resumed));
         assert!(!rounds[old].0, "a full handshake shows the new one");
