@@ -1,7 +1,7 @@
 //! Measures how late requests to many targets depart, each at its own phase, while some targets hang.
 //!
 //! `cargo run --release --example many_targets -- [--targets N] [--every SECONDS] [--rounds N] [--warmup ROUNDS]
-//! [--hanging N] [--scrapes N] [--origin PORT] [--https] [--set NAME=VALUE]…`
+//! [--hanging N] [--scrapes N] [--connections N] [--origin PORT] [--https] [--set NAME=VALUE]…`
 //!
 //! With 100 000 targets every 15 s, 6 667 are due in a second. Each is an address of its own in 127.0.0.0/8, and each
 //! request opens a connection. The origin answers on another processor, except for `--hanging` targets, which it
@@ -41,6 +41,7 @@ struct Plan {
     warmup: u32,
     hanging: u32,
     scrapes: u32,
+    connections: Option<usize>,
     origin: Option<u16>,
     https: bool,
     set: Vec<(String, String)>,
@@ -222,6 +223,7 @@ fn probe(plan: &Plan, targets: &[Request], departures: Arc<Mutex<Departures>>) -
     let mut settings = ProbeSettings::default();
     settings.every = Some(every);
     settings.warmup = warmup;
+    settings.connections_max = plan.connections;
     settings.length = Some(Length::Time(every * plan.rounds));
     let sink = move |page: Page| {
         let mut departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -312,6 +314,7 @@ fn plan() -> Plan {
         warmup: 1,
         hanging: 0,
         scrapes: 0,
+        connections: None,
         origin: None,
         https: false,
         set: Vec::new(),
@@ -327,6 +330,7 @@ fn plan() -> Plan {
             "--warmup" => plan.warmup = number(value()),
             "--hanging" => plan.hanging = number(value()),
             "--scrapes" => plan.scrapes = number(value()),
+            "--connections" => plan.connections = Some(number(value()) as usize),
             "--origin" => plan.origin = Some(value().parse().unwrap_or_else(|_| usage("--origin"))),
             "--https" => plan.https = true,
             "--set" => match value().split_once('=') {
@@ -347,7 +351,7 @@ fn plan() -> Plan {
 fn usage(wrong: &str) -> ! {
     eprintln!(
         "{wrong}: many_targets [--targets N] [--every SECONDS] [--rounds N] [--warmup ROUNDS] [--hanging N] \
-         [--scrapes N] [--origin PORT] [--https] [--set NAME=VALUE]…"
+         [--scrapes N] [--connections N] [--origin PORT] [--https] [--set NAME=VALUE]…"
     );
     exit(2);
 }

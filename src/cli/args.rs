@@ -200,7 +200,7 @@ pub struct Crawl {
     /// With --ignore-robots: of any number of public hosts
     #[arg(long, requires = "ignore_robots", help_heading = LIMITS)]
     ignore_robots_everywhere: bool,
-    /// Write WARC files (default)
+    /// Write WARC files (default); zcat, warcio and pywb read them
     #[arg(long, overrides_with = "no_warc")]
     pub warc: bool,
     /// Write no WARC files

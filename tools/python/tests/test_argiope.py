@@ -317,6 +317,28 @@ class Crawls(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "^the caller's own$"):
             crawl(fails(), self.server.settings())
 
+    def test_invalid_requests_are_left_out_where_a_function_takes_them(self):
+        invalid = []
+
+        async def main(urls, on_invalid):
+            pages = argiope.crawl(urls, self.server.settings(), on_invalid=on_invalid)
+            return [page.url async for page in pages if page.kind == "page"]
+
+        def keep(index, request, error):
+            invalid.append((index, request, str(error)))
+
+        urls = ["http://a.test/1", "no url", {"url": "http://"}, 7, "http://a.test/2"]
+        fetched = asyncio.run(main(urls, keep))
+        self.assertEqual(sorted(fetched), ["http://a.test/1", "http://a.test/2"])
+        self.assertEqual([(index, request) for index, request, _ in invalid], list(enumerate(urls))[1:4])
+        self.assertTrue(all(error for _, _, error in invalid))
+
+        def refuse(index, request, error):
+            raise LookupError(f"{index} is the caller's own")
+
+        with self.assertRaisesRegex(LookupError, "^1 is the caller's own$"):
+            asyncio.run(main(urls, refuse))
+
     def test_single_request_in_place_of_an_iterable_is_refused(self):
         for single in ("http://a.test/", b"http://a.test/", {"url": "http://a.test/"}):
             with self.assertRaisesRegex(TypeError, f"not a single {type(single).__name__}: write \\["):

@@ -8,7 +8,7 @@ For loops other than asyncio's, `Crawler` is an object with a descriptor and a m
 
 import asyncio
 import weakref
-from typing import Any, AsyncGenerator, AsyncIterable, Dict, Iterable, Union
+from typing import Any, AsyncGenerator, AsyncIterable, Callable, Dict, Iterable, Union
 
 from ._argiope import Crawler, Full, Handle, Over, Page, Pages
 
@@ -23,13 +23,16 @@ async def crawl(
     settings: "Dict[str, Any] | None" = None,
     *,
     ahead: int = 10_000,
+    on_invalid: "Callable[[int, Any, ValueError], None] | None" = None,
 ) -> "AsyncGenerator[Page, None]":
     """Crawls `requests`, URLs or dicts as of `Crawler.submit`; yields each page as it ends.
 
     `requests` is an iterable of them, asynchronous or not; a single URL is `[url]`. It is read as the crawl goes on: at most `ahead` requests are
     taken from it beyond those that are being fetched. The crawl continues while the loop's body runs, until 1000
     pages are untaken. If the crawl ends early, by a limit, the iterable is not read on. An invalid request raises
-    `ValueError` with its index once the requests before it have ended; those after it are not read.
+    `ValueError` with its index once the requests before it have ended; those after it are not read. With `on_invalid`
+    it is left out instead, and the crawl continues: `on_invalid(index, request, error)` is called in the loop, and
+    what it raises ends the crawl in the same way.
 
     The crawl ends when the generator is closed: soon after the loop is left, if nothing refers to the generator. If it
     is kept in a variable, close it:
@@ -44,7 +47,7 @@ async def crawl(
     crawler = Crawler(settings, ahead=ahead)
     handle = crawler.handle()
     turns = _Turns(crawler)
-    feeding = asyncio.ensure_future(_feed(handle, requests, turns))
+    feeding = asyncio.ensure_future(_feed(handle, requests, turns, on_invalid))
     try:
         while await turns.have_brought_pages():
             for page in crawler.pages():
@@ -122,16 +125,16 @@ class _Turns:
             self.waiter.set_result(None)
 
 
-async def _feed(handle, requests, turns):
+async def _feed(handle, requests, turns, on_invalid):
     index = 0
     try:
         if hasattr(requests, "__aiter__"):
             async for request in requests:
-                await _submit(handle, request, index, turns)
+                await _submit(handle, request, index, turns, on_invalid)
                 index += 1
         else:
             for request in requests:
-                await _submit(handle, request, index, turns)
+                await _submit(handle, request, index, turns, on_invalid)
                 index += 1
     except Over:
         pass
@@ -139,7 +142,7 @@ async def _feed(handle, requests, turns):
         handle.close()
 
 
-async def _submit(handle, request, index, turns):
+async def _submit(handle, request, index, turns, on_invalid):
     """Submits a request once there is room, which turns make."""
     while True:
         try:
@@ -148,6 +151,8 @@ async def _submit(handle, request, index, turns):
             turns.turned.clear()
             await turns.turned.wait()
         except ValueError as error:
+            if on_invalid is not None:
+                return on_invalid(index, request, error)
             raise ValueError(f"request {index} (from 0) of the iterable, {_shown(request)}: {error}") from error
 
 
