@@ -2,9 +2,9 @@
 //! exact time.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::io::{self, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::collections::BinaryHeap;
+use std::io;
+use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -13,12 +13,16 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use socket2::SockRef;
+use rustls::ServerConnection;
 
 use crate::base::slab::{Key, Slab};
 
+use self::connection::{Connection, Life, Progress, Underway};
 use super::http::{Request, Step};
-use super::stamp::{Clock, ask_for_stamps, receive};
+use super::stamp::{Clock, ask_for_stamps};
+use super::stream::TlsConfig;
+
+mod connection;
 
 /// What the servers of an [`Engine`] do. Times are on the steady clock, as [`Clock`] reads it.
 pub trait Service {
@@ -103,6 +107,8 @@ pub struct Engine<S: Service> {
     armed: Option<Duration>,
     listeners: Vec<TcpListener>,
     datagrams: Option<UdpSocket>,
+    /// The clients speak TLS.
+    tls: Option<TlsConfig>,
     /// Keeps the descriptor open that ends the engine.
     stop: OwnedFd,
     connections: Slab<Connection<S::Exchange>>,
@@ -114,41 +120,6 @@ pub struct Engine<S: Service> {
     /// Accepting waits for a descriptor to become free, until then at the latest: it may be freed by
     /// another part of the process.
     full_until: Option<Duration>,
-}
-
-struct Connection<E> {
-    stream: TcpStream,
-    listener: usize,
-    /// Bytes received and not yet parsed as a request.
-    input: Vec<u8>,
-    /// When the last of it arrived.
-    arrived: Duration,
-    output: Vec<u8>,
-    written: usize,
-    /// Whether the client has to read before more can be written.
-    is_blocked: bool,
-    underway: Option<Underway<E>>,
-    /// It ends with the reply under way.
-    is_last: bool,
-}
-
-/// A reply that has steps to take, or bytes to write.
-struct Underway<E> {
-    exchange: E,
-    steps: VecDeque<Step>,
-    /// When the next step is due.
-    due: Duration,
-    /// When the engine looks at it again.
-    wakes: Option<Duration>,
-    bytes: usize,
-    left: Duration,
-}
-
-/// Whether a connection stays open.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Life {
-    On,
-    Over,
 }
 
 impl<S: Service> Engine<S> {
@@ -170,6 +141,7 @@ impl<S: Service> Engine<S> {
             armed: None,
             listeners,
             datagrams,
+            tls: None,
             stop,
             connections: Slab::new(),
             connections_max: usize::MAX,
@@ -196,6 +168,13 @@ impl<S: Service> Engine<S> {
     #[must_use]
     pub fn with_connections_max(mut self, max: usize) -> Self {
         self.connections_max = max;
+        self
+    }
+
+    /// The same, whose clients speak TLS.
+    #[must_use]
+    pub fn with_tls(mut self, config: TlsConfig) -> Self {
+        self.tls = Some(config);
         self
     }
 
@@ -316,20 +295,12 @@ impl<S: Service> Engine<S> {
             }
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;
+            let session = self.tls.clone().map(session_of).transpose()?;
             let key = self.connections.vacant_key();
             self.watch(&stream, key.to_u64())?;
             self.service.connected();
-            self.connections.insert(Connection {
-                stream,
-                listener,
-                input: Vec::new(),
-                arrived: Duration::ZERO,
-                output: Vec::new(),
-                written: 0,
-                is_blocked: false,
-                underway: None,
-                is_last: false,
-            });
+            self.connections
+                .insert(Connection::new(stream, session, listener));
         }
         Ok(())
     }
@@ -391,11 +362,15 @@ impl<S: Service> Engine<S> {
                 return Ok(());
             };
             if connection.underway.is_none() {
+                if connection.flush() == Life::Over {
+                    return self.drop_connection(key);
+                }
                 if connection.is_last {
+                    connection.end_session();
                     return self.drop_connection(key);
                 }
                 let answer = match Request::take(&mut connection.input) {
-                    Ok(None) => return Ok(()),
+                    Ok(None) => return self.watch_writing(key),
                     Ok(Some(request)) => {
                         let (listener, arrived) = (connection.listener, connection.arrived);
                         Some(self.service.answer(listener, &request, arrived))
@@ -444,7 +419,7 @@ impl<S: Service> Engine<S> {
         let Some(connection) = self.connections.get_mut(key) else {
             return Ok(());
         };
-        let is_blocked = connection.written < connection.output.len();
+        let is_blocked = connection.has_output();
         if is_blocked == connection.is_blocked {
             return Ok(());
         }
@@ -483,129 +458,12 @@ impl<S: Service> Engine<S> {
     }
 }
 
-/// How far a connection's reply has come.
-enum Progress {
-    /// The next step is not due yet.
-    Waits,
-    /// The client has to read, or to go.
-    Blocked,
-    Done,
-    /// A step closed the connection.
-    Closed,
-    /// The client has closed it.
-    Gone,
-}
-
-impl<E> Connection<E> {
-    /// Reads what has come.
-    fn receive(&mut self, clock: &Clock) -> Life {
-        let mut buffer = [0; 16 * 1024];
-        match receive(&self.stream, &mut buffer, clock) {
-            Ok((0, _)) => Life::Over,
-            Ok((count, arrived)) => {
-                self.input.extend_from_slice(&buffer[..count]);
-                self.arrived = arrived;
-                match self.input.len() > INPUT_MAX {
-                    true => Life::Over,
-                    false => Life::On,
-                }
-            }
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Life::On,
-                _ => Life::Over,
-            },
-        }
-    }
-
-    /// Takes the steps that are due.
-    fn take_steps(&mut self) -> Progress {
-        let Some(underway) = &mut self.underway else {
-            return Progress::Blocked;
-        };
-        // Whatever the next step waits for, the client may have made room.
-        if underway.write(&self.stream, &mut self.output, &mut self.written) == Life::Over {
-            return Progress::Gone;
-        }
-        let mut is_repeating = false;
-        while let Some(step) = underway.steps.front_mut() {
-            if let Step::Wait(span) = step {
-                underway.due += *span;
-                underway.steps.pop_front();
-                continue;
-            }
-            if *step == Step::Hang {
-                return Progress::Blocked;
-            }
-            let now = Clock::read().now;
-            if underway.due > now {
-                return Progress::Waits;
-            }
-            match step {
-                Step::Reset => {
-                    underway.left = now;
-                    let socket = SockRef::from(&self.stream);
-                    let _ = socket.set_linger(Some(Duration::ZERO));
-                    return Progress::Closed;
-                }
-                // What is not written by now stays unwritten.
-                Step::Close => {
-                    underway.left = now;
-                    return Progress::Closed;
-                }
-                Step::End if !self.output.is_empty() => return Progress::Blocked,
-                Step::End => {
-                    let _ = self.stream.shutdown(std::net::Shutdown::Write);
-                    underway.steps.pop_front();
-                }
-                Step::Send(bytes) => {
-                    self.output.append(bytes);
-                    underway.steps.pop_front();
-                }
-                // No more than one of them waits for the client.
-                Step::Repeat(..) if !self.output.is_empty() => return Progress::Blocked,
-                Step::Repeat(bytes, pause) => {
-                    self.output.extend_from_slice(bytes);
-                    underway.due = now + *pause;
-                    is_repeating = true;
-                }
-                Step::Wait(_) | Step::Hang => unreachable!("they were taken above"),
-            }
-            if underway.write(&self.stream, &mut self.output, &mut self.written) == Life::Over {
-                return Progress::Gone;
-            }
-            if is_repeating {
-                // However short the pause is, other connections have their turns in between.
-                return Progress::Waits;
-            }
-        }
-        match self.output.is_empty() {
-            true => Progress::Done,
-            false => Progress::Blocked,
-        }
-    }
-}
-
-impl<E> Underway<E> {
-    /// Writes as much of the output as fits.
-    fn write(&mut self, mut stream: &TcpStream, output: &mut Vec<u8>, written: &mut usize) -> Life {
-        while *written < output.len() {
-            // A client may act on the last byte before this thread runs on: it left before that.
-            self.left = Clock::read().now;
-            match stream.write(&output[*written..]) {
-                Ok(0) => return Life::Over,
-                Ok(count) => {
-                    *written += count;
-                    self.bytes += count;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Life::On,
-                Err(_) => return Life::Over,
-            }
-        }
-        output.clear();
-        *written = 0;
-        Life::On
-    }
+/// The session of a new client.
+fn session_of(config: TlsConfig) -> io::Result<ServerConnection> {
+    let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
+    // The steps of a reply bound what it holds.
+    session.set_buffer_limit(None);
+    Ok(session)
 }
 
 impl Lag {
@@ -626,203 +484,6 @@ const LISTENERS: u64 = u64::MAX - 1000;
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// How many events a turn takes.
 const EVENTS: usize = 256;
-/// A client that sends more than this ahead is not a crawler, and is disconnected.
-const INPUT_MAX: usize = 128 * 1024;
 
 #[cfg(test)]
-mod tests {
-    use std::io::Read;
-    use std::net::SocketAddr;
-    use std::os::unix::net::UnixStream;
-    use std::sync::mpsc::{self, Receiver, Sender};
-    use std::thread::{self, JoinHandle};
-
-    use super::*;
-    use crate::testkit::server::loopback;
-
-    /// Longer than this thread is kept from the processor: a step that is due already has no lag.
-    const PAUSE: Duration = Duration::from_millis(200);
-    /// How long a client waits for bytes.
-    const PATIENCE: Duration = Duration::from_secs(5);
-
-    /// Answers by path, and reports how each exchange ended.
-    struct Paths(Sender<(String, End)>);
-
-    impl Service for Paths {
-        type Exchange = String;
-
-        fn answer(&mut self, _: usize, request: &Request, arrived: Duration) -> Answer<String> {
-            let send = |bytes: &[u8]| Step::Send(bytes.to_vec());
-            let steps = match request.path() {
-                "/slow" => vec![Step::Wait(PAUSE), send(b"a"), Step::Wait(PAUSE), send(b"b")],
-                // The client has taken it all before the pause is over.
-                "/large" => vec![send(&[b'x'; LARGE]), Step::Wait(5 * PAUSE), send(b"x")],
-                "/flood" => vec![Step::Repeat(b"x".to_vec(), Duration::ZERO)],
-                "/repeat" => vec![Step::Repeat(b"x".to_vec(), Duration::from_millis(1))],
-                "/hang" => vec![send(b"half"), Step::Hang],
-                "/end" => vec![send(b"half"), Step::End],
-                "/large-end" => vec![send(&[b'x'; LARGE]), Step::End],
-                "/close" => vec![send(b"half"), Step::Wait(PAUSE), Step::Close],
-                _ => vec![Step::Reset],
-            };
-            Answer {
-                exchange: request.target.clone(),
-                from: arrived,
-                steps,
-                is_last: request.is_last,
-            }
-        }
-
-        fn ended(&mut self, exchange: String, end: End) {
-            // After a test there is no receiver.
-            let _ = self.0.send((exchange, end));
-        }
-    }
-
-    /// More than the kernel takes at once.
-    const LARGE: usize = 16 << 20;
-
-    struct Running {
-        at: SocketAddr,
-        ends: Receiver<(String, End)>,
-        stop: UnixStream,
-        thread: JoinHandle<Engine<Paths>>,
-    }
-
-    fn start(connections_max: usize) -> Running {
-        start_with(|engine| engine.with_connections_max(connections_max))
-    }
-
-    fn start_with(set_up: impl FnOnce(Engine<Paths>) -> Engine<Paths>) -> Running {
-        let (stop, other) = UnixStream::pair().expect("a pair");
-        let (sender, ends) = mpsc::channel();
-        let engine = Engine::new(Paths(sender), vec![loopback()], None, other.into());
-        let mut engine = set_up(engine.expect("sockets"));
-        let at = engine.listeners()[0].local_addr().expect("it is bound");
-        let thread = thread::spawn(move || {
-            engine.run(None).expect("it serves");
-            engine
-        });
-        Running {
-            at,
-            ends,
-            stop,
-            thread,
-        }
-    }
-
-    impl Running {
-        fn ask(&self, path: &str) -> TcpStream {
-            let mut stream = TcpStream::connect(self.at).expect("it listens");
-            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-            write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n").expect("sent");
-            stream
-        }
-
-        fn get(&self, path: &str) -> io::Result<Vec<u8>> {
-            let mut reply = Vec::new();
-            self.ask(path).read_to_end(&mut reply)?;
-            Ok(reply)
-        }
-
-        /// Waits until so many exchanges have ended.
-        fn ends(&self, count: usize) -> Vec<(String, End)> {
-            let next = |_| self.ends.recv_timeout(PATIENCE).expect("an exchange ends");
-            (0..count).map(next).collect()
-        }
-
-        fn stop(self) -> Lag {
-            drop(self.stop);
-            let engine = self.thread.join().expect("no panic");
-            engine.lag()
-        }
-    }
-
-    #[test]
-    fn steps_are_taken_when_they_are_due_and_their_lag_is_counted() {
-        let running = start(usize::MAX);
-        let began = Clock::read().now;
-        assert_eq!(running.get("/slow").expect("a reply"), b"ab");
-        let ends = running.ends(1);
-        let lag = running.stop();
-        let [(path, End::Done { bytes: 2, left })] = &ends[..] else {
-            panic!("{ends:?}");
-        };
-        assert_eq!((&path[..], lag.steps), ("/slow", 2));
-        assert!(*left >= began + 2 * PAUSE, "{left:?} since {began:?}");
-    }
-
-    #[test]
-    fn a_reply_that_is_larger_than_the_kernels_buffers_arrives_whole() {
-        let running = start(usize::MAX);
-        const ALL: usize = LARGE + 1;
-        assert_eq!(running.get("/large").expect("a reply").len(), ALL);
-        assert_eq!(running.get("/large-end").expect("a reply").len(), LARGE);
-        let ends = running.ends(2);
-        running.stop();
-        assert!(matches!(ends[0].1, End::Done { bytes: ALL, .. }));
-    }
-
-    #[test]
-    fn a_connection_ends_as_its_steps_want_it() {
-        let running = start(usize::MAX);
-        for path in ["/end", "/close"] {
-            assert_eq!(running.get(path).expect("a reply"), b"half");
-        }
-        let error = running.get("/reset").expect_err("no reply");
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
-        let ends = running.ends(3);
-        running.stop();
-        let is_done = |(_, end): &(String, End)| matches!(end, End::Done { .. });
-        assert!(ends.iter().all(is_done), "{ends:?}");
-    }
-
-    #[test]
-    fn a_disconnected_client_ends_an_endless_reply() {
-        let running = start(usize::MAX);
-        for path in ["/hang", "/repeat"] {
-            let mut stream = running.ask(path);
-            stream.read_exact(&mut [0; 4]).expect("the first bytes");
-        }
-        let ends = running.ends(2);
-        running.stop();
-        let is_gone = |(_, end): &(String, End)| matches!(end, End::Gone { .. });
-        assert!(ends.iter().all(is_gone), "{ends:?}");
-    }
-
-    #[test]
-    fn a_repeat_without_a_pause_leaves_others_their_turns() {
-        let running = start(usize::MAX);
-        let mut flooded = running.ask("/flood");
-        flooded.read_exact(&mut [0; 4]).expect("the first bytes");
-        assert_eq!(running.get("/end").expect("a reply"), b"half");
-        // Both while the client reads, so that each write is taken at once, and while it does not.
-        flooded.read_exact(&mut [0; 4]).expect("more bytes");
-        drop(flooded);
-        running.stop();
-    }
-
-    #[test]
-    fn connections_are_accepted_again_though_none_is_left_to_end() {
-        let running = start_with(|mut engine| {
-            engine.pause_accepting().expect("they were watched");
-            engine
-        });
-        assert_eq!(running.get("/end").expect("a reply"), b"half");
-        running.stop();
-    }
-
-    #[test]
-    fn connections_beyond_the_most_are_closed_at_once() {
-        let running = start(1);
-        let mut first = running.ask("/hang");
-        first.read_exact(&mut [0; 4]).expect("it is served");
-        // It asks for nothing: a request sent to a connection that is closed
-        // already would be refused by the kernel.
-        let mut second = TcpStream::connect(running.at).expect("it listens");
-        second.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        assert_eq!(second.read(&mut [0; 4]).expect("an end"), 0);
-        drop(first);
-        running.stop();
-    }
-}
+mod tests;
