@@ -280,7 +280,7 @@ static TABLE: &[Setting] = &[
     row!("CLOSESPIDER_ERRORCOUNT", Whole<u64, 0>, frontier.errors_max,
         "final errors after which the crawl ends, not counting filtered, cancelled and disallowed; 0: no limit").live(),
     row!("CLOSESPIDER_BYTECOUNT", Bytes<u64, 0>, frontier.bytes_max,
-        "bytes received over the wire, robots.txt included, after which nothing more is sent and the crawl ends; replies in flight then are read for up to STOP_GRACE; 0: no limit").live(),
+        "bytes received over the wire, robots.txt included, after which the crawl ends at once: replies in flight are cut, and still to be fetched; 0: no limit").live(),
     row!("CLOSESPIDER_TIMEOUT", Limit, max_time,
         "time after which the crawl ends; 0: no limit").live(),
     row!("PAGES_PER_DOMAIN_MAX", Whole<u32, 0>, frontier.pages_per_domain_max,

@@ -61,7 +61,8 @@ impl<I: Io> Core<I> {
         } else if self.has_failed_too_often() {
             FinishReason::ErrorCount
         } else if self.has_received_all() {
-            FinishReason::ByteCount
+            // Those in flight would receive more than was allowed.
+            return Some((FinishReason::ByteCount, Duration::ZERO));
         } else if ends_at.is_some_and(|at| at <= self.now) {
             FinishReason::Timeout
         } else if self.control.source_error().is_some() {
