@@ -76,10 +76,10 @@ pub struct Pending {
 
 impl Pending {
     /// Sets `dont_send_credentials` if its origin may not have the credentials: as a seed of another
-    /// crawl it would get them.
+    /// crawl, which may have other ones, it would get them.
     pub(in crate::crawl) fn of(job: &Job, credentials: &Credentials) -> Self {
         let mut request = job.to_request();
-        request.dont_send_credentials |= !credentials.are_for(&job.url);
+        request.dont_send_credentials |= !job.names_origin() && !credentials.may_reach(&job.url);
         Pending {
             id: Some(job.root()),
             request,
@@ -87,10 +87,11 @@ impl Pending {
         }
     }
 
-    /// The same for a request whose result could not be written.
-    pub(in crate::crawl) fn of_unwritten(mut request: Request, credentials: &Credentials) -> Self {
+    /// The same for a request that its source returned, or whose result could not be written: how it was
+    /// reached is not known.
+    pub(in crate::crawl) fn of_request(mut request: Request, credentials: &Credentials) -> Self {
         let url = CrawlUrl::parse(&request.url);
-        request.dont_send_credentials |= !url.is_ok_and(|url| credentials.are_for(&url));
+        request.dont_send_credentials |= !url.is_ok_and(|url| credentials.may_reach(&url));
         Pending {
             id: None,
             request,

@@ -97,6 +97,11 @@ impl Job {
         extra.fields().map(owned).collect()
     }
 
+    /// Whether the user or the program named its URL: no page links or redirects to it.
+    pub fn names_origin(&self) -> bool {
+        self.seed && self.redirects == 0 && self.depth == 0
+    }
+
     /// Whether it is sent without the credentials among `DEFAULT_REQUEST_HEADERS`.
     pub fn is_without_credentials(&self) -> bool {
         let extra = self.extra.as_ref();

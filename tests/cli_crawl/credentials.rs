@@ -137,40 +137,42 @@ fn a_redirect_to_another_scheme_drops_all_credentials() {
 }
 
 #[test]
-fn pending_lines_get_no_further_credentials() {
-    let other = Server::new(|_| vec![Step::Hang]);
-    let link = other.url("/link");
-    let first = Server::new(move |asked: &Asked| match asked.target.as_str() {
-        "/" => page(&format!("<a href='{link}'>link</a><a href='/own'>own</a>")),
-        _ => vec![Step::Hang],
-    });
+fn pending_lines_get_no_further_credentials_also_of_a_run_that_had_none() {
     let token = ["-H", "Authorization: Bearer t0k3n"];
-    let follows = ["--follow", "all", "--stop-grace", "100ms"];
-    let crawl = Crawl::of(&[&first.url("/")]).with(&token).with(&follows);
-    let going = crawl.start();
-    first.wait_for_requests(2);
-    other.wait_for_requests(1);
-    going.signal(Signal::INT);
-    let crawled = crawl.left(going.wait().expect(3));
-    let (pending, results) = (crawled.read("pending.jsonl"), crawled.read("results.jsonl"));
-    let expected = [
-        json!({"url": other.url("/link"), "depth": 1, "dont_send_credentials": true}),
-        json!({"url": first.url("/own"), "depth": 1}),
-    ];
-    let read = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
-    let lines: Vec<_> = pending.lines().map(read).collect();
-    assert_eq!(lines.len(), 2, "{pending} {results}");
-    assert!(
-        expected.iter().all(|line| lines.contains(line)),
-        "{pending}"
-    );
+    for of_first in [&token[..], &[]] {
+        let other = Server::new(|_| vec![Step::Hang]);
+        let link = other.url("/link");
+        let first = Server::new(move |asked: &Asked| match asked.target.as_str() {
+            "/" => page(&format!("<a href='{link}'>link</a><a href='/own'>own</a>")),
+            _ => vec![Step::Hang],
+        });
+        let follows = ["--follow", "all", "--stop-grace", "100ms"];
+        let crawl = Crawl::of(&[&first.url("/")]).with(of_first).with(&follows);
+        let going = crawl.start();
+        first.wait_for_requests(2);
+        other.wait_for_requests(1);
+        going.signal(Signal::INT);
+        let crawled = crawl.left(going.wait().expect(3));
+        let (pending, results) = (crawled.read("pending.jsonl"), crawled.read("results.jsonl"));
+        let expected = [
+            json!({"url": other.url("/link"), "depth": 1, "dont_send_credentials": true}),
+            json!({"url": first.url("/own"), "depth": 1}),
+        ];
+        let read = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+        let lines: Vec<_> = pending.lines().map(read).collect();
+        assert_eq!(lines.len(), 2, "{pending} {results}");
+        assert!(
+            expected.iter().all(|line| lines.contains(line)),
+            "{pending}"
+        );
 
-    let again = Crawl::of(&["--seeds", "-", "-s", "FIRST_BYTE_TIMEOUT=300ms"]);
-    again.with(&token).input(pending.as_bytes()).run();
-    let last = |server: &Server| server.asked().pop().expect("it was asked again");
-    assert_eq!(carried(&last(&first)), ["Authorization"]);
-    let asked = last(&other);
-    assert_eq!((carried(&asked), other.asked().len()), (vec![], 2));
+        let again = Crawl::of(&["--seeds", "-", "-s", "FIRST_BYTE_TIMEOUT=300ms"]);
+        again.with(&token).input(pending.as_bytes()).run();
+        let last = |server: &Server| server.asked().pop().expect("it was asked again");
+        assert_eq!(carried(&last(&first)), ["Authorization"]);
+        let asked = last(&other);
+        assert_eq!((carried(&asked), other.asked().len()), (vec![], 2));
+    }
 }
 
 #[test]

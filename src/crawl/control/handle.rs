@@ -88,6 +88,13 @@ use crate::throttle::signal::Feedback;
 /// A sink that submits by [`Handle::submit_now`] finds no room while 4096 requests are not admitted, of which a turn admits
 /// 64. One that finds many in a page adds them by [`Reply::links_later`](crate::Reply::links_later).
 ///
+/// # Credentials
+///
+/// Credentials among `DEFAULT_REQUEST_HEADERS`, and `HTTP_USER`, are for the origins that the program names. A submitted
+/// request names its origin, for this crawl and those that continue it, unless its [`Request::depth`] is above 0 or it
+/// has [`Request::dont_send_credentials`]. A link that was submitted with neither would get the credentials, whatever
+/// host the page chose.
+///
 /// [`Builder::ahead`]: crate::Builder::ahead
 #[derive(Debug)]
 pub struct Handle {
@@ -194,8 +201,11 @@ impl Handle {
         self.submit_within(request, Limit::Ahead)
     }
 
-    /// Submits a request that follows from a page, for those who take the pages: never waits, and may exceed
+    /// Submits a request that follows from a page, for what takes the pages: never waits, and may exceed
     /// [`Builder::ahead`](crate::Builder::ahead). What it submits counts, so that producers wait all the longer.
+    ///
+    /// What follows from a page is to have a [`Request::depth`], that of the page plus 1, or
+    /// [`Request::dont_send_credentials`]: see [Credentials](Handle#credentials).
     ///
     /// # Errors
     /// As [`Handle::submit`], and [`SubmitError::Full`] while 4096 requests are not admitted: the queue is full

@@ -38,7 +38,10 @@ impl<I: Io> Core<I> {
     ///    leaves out: now or later.
     pub fn admit(&mut self, job: Job, origin: OfferOrigin) {
         self.output.stats_mut().seeds += 1;
-        if !job.is_without_credentials() {
+        // A list of seeds is the user's, and may be a `pending.jsonl`. What a program submits with a depth follows
+        // from a page.
+        let is_named = origin == OfferOrigin::List || job.names_origin();
+        if is_named && !job.is_without_credentials() {
             self.name_origin(&job.url);
         }
         let admission = self.offer(&job);

@@ -28,33 +28,37 @@ impl<I: Io> Core<I> {
         let jobs = merged(self.frontier.drain(outside), left).chain(spilled);
         let submitted = std::iter::from_fn(|| self.control.poll_submission());
         let submitted: Vec<Waiting> = submitted.collect();
-        let submitted = submitted.into_iter().filter_map(|waiting| match waiting {
-            Waiting::Numbered(job) => Some(Pending {
-                id: Some(job.root()),
-                request: job.to_request(),
-                position: None,
-            }),
-            Waiting::Seed(job, position) => Some(Pending {
-                id: None,
-                request: job.to_request(),
-                position: Some(position).filter(|position| *position > 0),
-            }),
-            Waiting::SeedsEnd => None,
-        });
-        let returned = self.control.take_returned().into_iter();
-        let returned = returned.map(|request| Pending {
-            id: None,
-            request,
-            position: None,
+        let returned = self.control.take_returned();
+        let credentials = self.requests.credentials();
+        let submitted = submitted
+            .into_iter()
+            .filter_map(move |waiting| match waiting {
+                Waiting::Numbered(job) => Some(Pending::of(&job, credentials)),
+                Waiting::Seed(job, position) => Some(Pending {
+                    id: None,
+                    request: job.to_request(),
+                    position: Some(position).filter(|position| *position > 0),
+                }),
+                Waiting::SeedsEnd => None,
+            });
+        let returned = returned.into_iter().map(move |request| {
+            // Those without depth are seeds of the source, which were not admitted yet.
+            match request.depth {
+                0 => Pending {
+                    id: None,
+                    request,
+                    position: None,
+                },
+                _ => Pending::of_request(request, credentials),
+            }
         });
         // A robots.txt is requested again for what waits for it.
         let control = &self.control;
         let queued = jobs.filter(move |job: &Job| {
             job.kind != PageKind::Robots && !control.is_kept_by_source(job.root())
         });
-        let credentials = self.requests.credentials();
         let unwritten = unwritten.into_iter();
-        let unwritten = unwritten.map(move |request| Pending::of_unwritten(request, credentials));
+        let unwritten = unwritten.map(move |request| Pending::of_request(request, credentials));
         let queued = queued.map(move |job| Pending::of(&job, credentials));
         unwritten.chain(queued).chain(submitted).chain(returned)
     }

@@ -106,7 +106,7 @@ impl<I: Io> Core<I> {
 
     /// The user named the URL of a seed, also in an earlier run.
     pub fn restore_origin(&mut self, job: &Job) {
-        if job.seed && job.redirects == 0 && !job.is_without_credentials() {
+        if job.names_origin() && !job.is_without_credentials() {
             self.name_origin(&job.url);
         }
     }

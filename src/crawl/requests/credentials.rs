@@ -27,6 +27,8 @@ pub struct Credentials {
     limited: Option<Limited>,
     /// The origins that get all of them.
     origins: Origins,
+    /// `CREDENTIAL_ORIGINS` names every origin.
+    names_every_origin: bool,
     /// A Cookie field is among them.
     #[cfg(feature = "cookies")]
     holds_cookies: bool,
@@ -155,11 +157,16 @@ impl Credentials {
             keys: *secret.keys(),
         };
         let widened = &settings.credential_origins;
-        if names.is_empty() || widened.iter().any(|origin| origin == EVERY_ORIGIN) {
+        let names_every_origin = widened.iter().any(|origin| origin == EVERY_ORIGIN);
+        for origin in widened {
+            origins.add(origin);
+        }
+        if names.is_empty() || names_every_origin {
             return Ok(Credentials {
                 all,
                 limited: None,
                 origins,
+                names_every_origin,
                 #[cfg(feature = "cookies")]
                 holds_cookies,
                 hosts,
@@ -173,13 +180,11 @@ impl Credentials {
             names: names.join(", "),
             has_warned: false,
         };
-        for origin in widened {
-            origins.add(origin);
-        }
         Ok(Credentials {
             all,
             limited: Some(limited),
             origins,
+            names_every_origin,
             #[cfg(feature = "cookies")]
             holds_cookies,
             hosts,
@@ -198,6 +203,12 @@ impl Credentials {
     /// Whether there are fields that only origins of the seeds get.
     pub fn are_limited(&self) -> bool {
         self.limited.is_some()
+    }
+
+    /// Whether the origin of a URL may have credentials, also those of a later run: it is that of a seed, or named in
+    /// `CREDENTIAL_ORIGINS`.
+    pub fn may_reach(&self, url: &CrawlUrl) -> bool {
+        self.names_every_origin || self.origins.has(url.origin())
     }
 
     /// Whether a request to a URL may carry the credentials.

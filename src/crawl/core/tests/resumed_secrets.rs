@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::crawl::core::tests::trial::{config, run_for};
+use crate::crawl::core::tests::trial::{config, crawl_named_web, finish, run_for};
 use crate::crawl::journal::state::State;
-use crate::crawl::{Crawler, Parts};
+use crate::crawl::{Crawler, FinishReason, Parts};
 use crate::fetch::resolver::ResolverSettings;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
@@ -87,6 +87,86 @@ fn links_to_the_origin_of_a_seed_that_ended_in_an_earlier_run_carry_the_credenti
                 assert!(carry.iter().all(|carries| *carries == is_for), "{host}");
             }
             state = State::load_from(out, &files).expect("it can be read");
+        }
+    }
+}
+
+#[test]
+fn what_a_program_submits_with_a_depth_names_no_origin() {
+    for is_handle in [true, false] {
+        let web = Web::new(|_: &Asked| Reply::page("a page"));
+        let (mut crawler, _) = crawl_named_web(&web, |config, _| {
+            let fields = LOGIN.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            config.fetch.headers = fields.to_vec();
+        });
+        let urls = [
+            ("http://seed.test/", 0),
+            ("http://seed.test/link", 1),
+            ("http://other.test/link", 1),
+        ];
+        for (url, depth) in urls {
+            let mut request = Request::get(url);
+            request.depth = depth;
+            let accepted = match is_handle {
+                true => crawler.handle().submit(request).is_ok(),
+                false => crawler.submit(request).is_ok(),
+            };
+            assert!(accepted, "{url}");
+        }
+        assert_eq!(finish(&mut crawler), FinishReason::Finished);
+        assert_eq!(carry(&web.asked(), "seed.test"), [true, true]);
+        assert_eq!(carry(&web.asked(), "other.test"), [false]);
+    }
+}
+
+#[test]
+fn requests_left_by_a_crawl_without_credentials_get_none_of_a_later_one_elsewhere() {
+    // Submitted before the crawl began, or links of pages.
+    for is_begun in [false, true] {
+        for every_origin in [false, true] {
+            let web = Web::new(|_: &Asked| {
+                Reply::page("<a href=/own>x</a><a href=http://other.test/link>y</a>")
+            });
+            let (mut crawler, _) = crawl_named_web(&web, |config, _| {
+                config.frontier.follow = Follow::All;
+                config.throttle.default.delay = Duration::from_secs(9);
+                if every_origin {
+                    config.fetch.credential_origins = vec!["*".to_owned()];
+                }
+            });
+            let handle = crawler.handle();
+            let mut urls = vec!["http://seed.test/"];
+            if !is_begun {
+                urls.extend(["http://other.test/link", "http://seed.test/own"]);
+            }
+            for (depth, url) in (0..).zip(urls) {
+                let mut request = Request::get(url);
+                request.depth = depth;
+                handle.submit(request).expect("there is room");
+            }
+            if is_begun {
+                // The other host's page was sent at once: it links to itself.
+                run_for(&mut crawler, Duration::from_secs(5));
+            }
+            crawler.stopper().stop_now();
+            assert_eq!(finish(&mut crawler), FinishReason::Shutdown);
+            let pending = crawler.take_pending().map(|pending| pending.request);
+            let pending: BTreeMap<String, bool> = pending
+                .map(|request| (request.url, request.dont_send_credentials))
+                .collect();
+            let other = match is_begun {
+                true => "http://other.test/own",
+                false => "http://other.test/link",
+            };
+            assert_eq!(pending.get(other), Some(&!every_origin), "{pending:?}");
+            let own = pending.iter().filter(|(url, _)| url.contains("seed.test"));
+            let own: Vec<bool> = own.map(|(_, without)| *without).collect();
+            assert!(!own.is_empty(), "{pending:?}");
+            // Before the crawl began nothing was admitted, and the origin not known.
+            assert!(
+                !is_begun || own.iter().all(|without| !without),
+                "{pending:?}"
+            );
         }
     }
 }

@@ -128,6 +128,15 @@ pub fn crawl_in_world(
     crawl_in(faults, None, Box::new(world), 1, edit)
 }
 
+/// A crawler of a [`Web`] with names, and the record of its sink.
+pub fn crawl_named_web(
+    web: &Web,
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
+) -> (Crawler<Sim>, SinkRecord) {
+    let world = web.world();
+    crawl_by(web_resolver(), Faults::default(), |_| {}, world, 1, edit)
+}
+
 /// A crawler of a [`Web`], and the record of its sink.
 pub fn crawl_web(
     web: &Web,
@@ -173,6 +182,21 @@ fn crawl_with(
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut IoSettings),
 ) -> (Crawler<Sim>, SinkRecord) {
+    let names = resolver::ResolverSettings {
+        servers: vec!["10.0.0.53:53".parse().expect("an address")],
+        ..resolver::ResolverSettings::default()
+    };
+    crawl_by(names, faults, edit_parts, world, seed, edit)
+}
+
+fn crawl_by(
+    names: resolver::ResolverSettings,
+    faults: Faults,
+    edit_parts: impl FnOnce(&mut Parts),
+    world: Box<dyn World>,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut IoSettings),
+) -> (Crawler<Sim>, SinkRecord) {
     let mut config = config(seed);
     let mut settings = IoSettings::default();
     edit(&mut config, &mut settings);
@@ -184,10 +208,6 @@ fn crawl_with(
             path: PathBuf::from("nowhere"),
             cause: io::ErrorKind::StorageFull.into(),
         },
-    };
-    let names = resolver::ResolverSettings {
-        servers: vec!["10.0.0.53:53".parse().expect("an address")],
-        ..resolver::ResolverSettings::default()
     };
     let config = config.finish().expect("a sound config");
     let mut parts = Parts::new(sink);
