@@ -7,6 +7,7 @@ use crate::crawl::classifier::BodyStart;
 use crate::crawl::network::origins::Origin;
 use crate::fetch::exchange::Exchange;
 use crate::frontier::job::Job;
+use crate::frontier::request::PageKind;
 use crate::throttle::decision::Decision;
 use crate::throttle::engine::TicketId;
 use crate::throttle::signal::Signal;
@@ -20,6 +21,8 @@ pub struct Flights {
     /// Requests that are awaited, by their numbers, and whether they took off; otherwise their flight was over. Those
     /// since they were last taken.
     moved: Vec<(u64, bool)>,
+    /// Number of those for a robots.txt.
+    robots: usize,
 }
 
 impl Flights {
@@ -29,6 +32,7 @@ impl Flights {
         if flight.job.awaited {
             self.moved.push((flight.job.root(), true));
         }
+        self.robots += usize::from(flight.job.kind == PageKind::Robots);
         let key = self.slab.insert(flight);
         if self.of_ticket.len() <= slot {
             self.of_ticket.resize(slot + 1, None);
@@ -53,6 +57,7 @@ impl Flights {
     pub fn remove(&mut self, key: Key) -> Option<Flight> {
         let flight = self.slab.remove(key)?;
         self.of_ticket[flight.ticket.slot()] = None;
+        self.robots -= usize::from(flight.job.kind == PageKind::Robots);
         if flight.job.awaited {
             self.moved.push((flight.job.root(), false));
         }
@@ -94,6 +99,11 @@ impl Flights {
     /// Number of attempts.
     pub fn len(&self) -> usize {
         self.slab.len()
+    }
+
+    /// Number of those for a robots.txt.
+    pub fn robots(&self) -> usize {
+        self.robots
     }
 
     /// Whether there is none.

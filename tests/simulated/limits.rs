@@ -86,23 +86,30 @@ fn a_crawl_ends_when_its_bytes_are_received_and_sends_little_beyond() {
 #[test]
 fn few_replies_are_in_flight_before_their_size_is_known_where_bytes_are_limited() {
     const BODY: usize = 1 << 20;
-    let mut web = PoliteWeb::default();
-    let mut seeds = Vec::new();
-    for number in 0..200 {
-        let name = format!("h{number}.test");
-        let step = Step::new(Reply::Text(vec![b'x'; BODY])).after(Duration::from_secs(1));
-        web.site(&name, address(1 + number)).path("/", [step]);
-        seeds.push(format!("http://{name}/"));
+    for obeys_robots in [false, true] {
+        let mut web = PoliteWeb::default();
+        let mut seeds = Vec::new();
+        for number in 0..200 {
+            let name = format!("h{number}.test");
+            let step = Step::new(Reply::Text(vec![b'x'; BODY])).after(Duration::from_secs(1));
+            // A robots.txt, which says nothing of the size of pages.
+            let rules = Step::new(Reply::Text(b"User-agent: *\nDisallow: /no\n".to_vec()));
+            let site = web.site(&name, address(1 + number));
+            site.path("/", [step]).path("/robots.txt", [rules]);
+            seeds.push(format!("http://{name}/"));
+        }
+        let max = 10_000_000;
+        let run = plan(seeds)
+            .set("CLOSESPIDER_BYTECOUNT", max)
+            .set("ROBOTSTXT_OBEY", obeys_robots);
+        let mut run = run.begin(&web.shared());
+        assert_eq!(run.finish(), FinishReason::ByteCount);
+        let received = bytes(&run);
+        assert!(received >= max, "{received}");
+        let small = sizes(&run).into_iter().filter(|bytes| *bytes < 1000);
+        let most = 16 * largest(&run) + small.sum::<u64>();
+        assert!(received <= most, "{received}, robots.txt: {obeys_robots}");
     }
-    let max = 10_000_000;
-    let run = plan(seeds)
-        .set("CLOSESPIDER_BYTECOUNT", max)
-        .set("ROBOTSTXT_OBEY", false);
-    let mut run = run.begin(&web.shared());
-    assert_eq!(run.finish(), FinishReason::ByteCount);
-    let received = bytes(&run);
-    assert!(received >= max, "{received}");
-    assert!(received <= 16 * largest(&run), "{received}");
 }
 
 /// Bytes of all replies.

@@ -195,7 +195,8 @@ impl<I: Io> Core<I> {
         let mut page = self.page_of(&flight, &mut outcome, failure, carrier);
         log_answer(&page);
         self.frontier.count_bytes(flight.lane, page.bytes_wire);
-        self.network.count_reply(page.bytes_wire);
+        let kind = page.status.is_some().then_some(flight.job.kind);
+        self.network.count_reply(page.bytes_wire, kind);
         self.throttle
             .count_bytes(flight.ticket, page.bytes_wire, self.now);
         let is_stopped = is_stopped(&page);

@@ -3,6 +3,7 @@
 
 use crate::base::time::Instant;
 use crate::crawl::core::Core;
+use crate::crawl::network::rate::InFlight;
 use crate::crawl::output::Backlog;
 use crate::crawl::stats::Progress;
 use crate::io::Io;
@@ -39,19 +40,26 @@ impl<I: Io> Core<I> {
 
     /// Whether `BYTES_PER_SECOND_MAX` allows one more request.
     pub fn is_within_rate(&self) -> bool {
-        self.network
-            .allows_request(self.throttle.in_flight(), self.now)
+        self.network.allows_request(self.in_flight(), self.now)
     }
 
     /// Whether `CLOSESPIDER_BYTECOUNT` allows one more request.
     pub fn is_within_total(&self) -> bool {
         let most = self.frontier.settings().bytes_max;
-        (self.network).leaves_room(most, self.throttle.in_flight())
+        (self.network).leaves_room(most, self.in_flight())
+    }
+
+    /// The requests in flight. Of one that has no attempt yet it is not known what it is for.
+    fn in_flight(&self) -> InFlight {
+        InFlight {
+            all: self.throttle.in_flight(),
+            robots: self.flights.robots(),
+        }
     }
 
     /// Whether `CLOSESPIDER_BYTECOUNT` is reached.
     pub fn has_received_all(&self) -> bool {
-        !(self.network).leaves_room(self.frontier.settings().bytes_max, 0)
+        !(self.network).leaves_room(self.frontier.settings().bytes_max, InFlight::NONE)
     }
 
     /// Whether the replies that are processed and the requests in flight are as many as may be in flight.

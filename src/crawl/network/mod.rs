@@ -16,7 +16,7 @@ mod closing;
 mod opening;
 mod operators;
 mod race;
-mod rate;
+pub mod rate;
 mod reading;
 mod resolving;
 mod sending;

@@ -7,11 +7,13 @@ use crate::base::time::Instant;
 use crate::crawl::network::Network;
 use crate::crawl::network::pieces::Read;
 use crate::crawl::network::ports::NO_PORT;
+use crate::crawl::network::rate::InFlight;
 use crate::crawl::network::room::EXHAUSTED;
 use crate::crawl::network::socket::{End, Socket, Unread, token_of};
 use crate::fetch::body::BodyMode;
 use crate::fetch::connection::ConnectionEvent;
 use crate::fetch::exchange::Exchange;
+use crate::frontier::request::PageKind;
 use crate::io::{Chunk, Io, NetError, Stamp};
 use crate::sink::reply::{Flow, Held, ResumeFn};
 
@@ -54,9 +56,9 @@ impl<I: Io> Network<I> {
         }
     }
 
-    /// A reply has ended, of which so many bytes were received.
-    pub fn count_reply(&mut self, bytes: u64) {
-        self.rate.count_reply(bytes);
+    /// An attempt has ended, of which so many bytes were received; `reply`: the kind of its reply, if it has one.
+    pub fn count_reply(&mut self, bytes: u64, reply: Option<PageKind>) {
+        self.rate.count_reply(bytes, reply);
     }
 
     /// Bytes of all replies that have ended, in earlier runs of the crawl, too.
@@ -70,14 +72,14 @@ impl<I: Io> Network<I> {
     }
 
     /// Whether another request may be sent beside those in flight, by `CLOSESPIDER_BYTECOUNT`.
-    pub fn leaves_room(&self, most: u64, in_flight: usize) -> bool {
+    pub fn leaves_room(&self, most: u64, in_flight: InFlight) -> bool {
         let reply_max = self.config.fetch.body_max;
         self.rate
             .leaves_room(most, in_flight, self.arriving, reply_max)
     }
 
     /// Whether another request may be sent, by `BYTES_PER_SECOND_MAX`.
-    pub fn allows_request(&self, in_flight: usize, now: Instant) -> bool {
+    pub fn allows_request(&self, in_flight: InFlight, now: Instant) -> bool {
         self.rate.allows_request(in_flight, now)
     }
 
