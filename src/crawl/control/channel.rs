@@ -20,8 +20,10 @@ use crate::frontier::request::Request;
 /// [`Crawler::take_pending`](crate::Crawler::take_pending); those in flight had a final page, `cancelled.stopped`. A request
 /// that can never be sent has neither: [`ChannelSource::on_rejected`]. From then on sending fails.
 ///
-/// With a receiver of tokio's ([`ChannelSource::from`]) this is exact: a request that was sent has a page, is pending or is
-/// rejected. Other channels cannot be closed before they are emptied: what a sender sends in the moment between the last
+/// With a receiver of tokio's ([`ChannelSource::from`]) a request that was sent has a page, is pending or is rejected. Only a
+/// place that was reserved (`reserve`, or a sink between its two steps) before the crawl ended early, and is used a second
+/// or more after that, sends to nothing: the end of the crawl waits for it so long at most, and not at all where none is
+/// reserved. Other channels cannot be closed before they are emptied: what a sender sends in the moment between the last
 /// poll and the drop of the receiver is lost, and so is what is left after a million requests.
 ///
 /// ```
@@ -81,8 +83,8 @@ impl ChannelSource {
     ///
     /// After a crawl that ended early the function is called until it is pending, at most a million times, and dropped with
     /// all that it holds, so that senders fail. It cannot be closed before: what is sent between its last call and its
-    /// drop, or after a million requests, is lost, without a page and not pending. [`ChannelSource::from`] loses nothing
-    /// of a receiver of tokio's.
+    /// drop, or after a million requests, is lost, without a page and not pending. [`ChannelSource::from`] waits for what
+    /// is sent to a receiver of tokio's.
     ///
     /// In a task of tokio, tokio's own channels and timers are pending after 128 operations until the task yields, and wake
     /// no task before: a crawl whose turns such a task takes ([`Crawler::turn`](crate::Crawler::turn), `run` or
@@ -169,7 +171,8 @@ impl From<Receiver<Request>> for ChannelSource {
     }
 }
 
-/// Needs the feature `tokio`. The receiver is closed before it is emptied, so no request that was sent is lost.
+/// Needs the feature `tokio`. The receiver is closed before it is emptied, so that nothing is lost of what was sent, also in
+/// places that were reserved before, if they are used within a second.
 #[cfg(feature = "tokio")]
 impl From<tokio::sync::mpsc::Receiver<Request>> for ChannelSource {
     fn from(receiver: tokio::sync::mpsc::Receiver<Request>) -> Self {
@@ -203,9 +206,9 @@ impl RequestSource for ChannelSource {
     fn finish(&mut self) -> Vec<Request> {
         #[cfg(feature = "tokio")]
         if let Receives::Tokio(receiver) = &mut self.receiver {
-            // Nothing is sent any more, so this ends.
-            receiver.close();
-            return std::iter::from_fn(|| receiver.try_recv().ok()).collect();
+            let rest = emptied(receiver);
+            self.receiver = Receives::Ended;
+            return rest;
         }
         let mut rest = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
@@ -220,6 +223,38 @@ impl RequestSource for ChannelSource {
         rest
     }
 }
+
+/// Closes a channel, and takes what is in it. After the close no place is given to senders; those that were given before
+/// may still be used, by another thread in the midst of a send, and are waited for.
+#[cfg(feature = "tokio")]
+fn emptied(receiver: &mut tokio::sync::mpsc::Receiver<Request>) -> Vec<Request> {
+    use tokio::sync::mpsc::error::TryRecvError;
+
+    receiver.close();
+    let mut rest = Vec::new();
+    let mut waits = 0;
+    loop {
+        match receiver.try_recv() {
+            Ok(request) => rest.push(request),
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) if waits == RESERVED_WAITS_MAX => break,
+            Err(TryRecvError::Empty) => {
+                waits += 1;
+                std::thread::sleep(RESERVED_WAIT);
+            }
+        }
+    }
+    rest
+}
+
+/// A reserved place is used in microseconds, unless its thread has no processor, or its task is that of the crawl or
+/// waits for something else: then the crawl must end nevertheless.
+#[cfg(feature = "tokio")]
+const RESERVED_WAITS_MAX: u32 = 1000;
+
+/// How long one wait is.
+#[cfg(feature = "tokio")]
+const RESERVED_WAIT: Duration = Duration::from_millis(1);
 
 /// Most requests that a channel which cannot be closed gives back, in a second or so: more than a bounded one holds.
 const REST_MAX: usize = 1_000_000;
@@ -475,6 +510,39 @@ mod tests {
         }
         assert_eq!(source.finish().len(), 4);
         assert!(sender.is_closed());
+    }
+
+    /// As of a thread in the midst of a send.
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn what_is_sent_to_a_place_that_was_reserved_before_the_end_is_pending() {
+        use tokio::sync::mpsc;
+
+        let (sender, receiver) = mpsc::channel(4);
+        let mut source = ChannelSource::from(receiver);
+        sender.try_send(get(0)).expect("there is room");
+        let place = sender.clone().try_reserve_owned().expect("there is room");
+        let sending = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime.expect("a runtime").block_on(sender.closed());
+            place.send(get(1));
+        });
+        let rest: Vec<u64> = source.finish().iter().map(|rest| rest.tag).collect();
+        assert_eq!(rest, [0, 1]);
+        sending.join().expect("it sends");
+    }
+
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn a_place_that_is_reserved_and_not_used_does_not_keep_a_crawl_from_its_end() {
+        use tokio::sync::mpsc;
+
+        let (sender, receiver) = mpsc::channel(4);
+        let mut source = ChannelSource::from(receiver);
+        let place = sender.try_reserve().expect("there is room");
+        assert_eq!(source.finish().len(), 0);
+        assert!(sender.is_closed());
+        drop(place);
     }
 
     #[test]
