@@ -221,9 +221,9 @@ impl Connection {
     }
 
     /// When it is closed if nothing happens: a request has to be complete, and a reply or an event to be read, in
-    /// [`REQUEST_MAX`]; without a request it is kept for [`IDLE_MAX`].
+    /// [`REQUEST_MAX`]; between two requests it is kept for [`IDLE_MAX`].
     pub fn deadline(&self, has_unsent: bool) -> Instant {
-        let is_waiting = self.is_idle() || self.is_stream();
+        let is_waiting = self.is_answered && self.is_idle() || self.is_stream();
         let most = match is_waiting && !has_unsent {
             true => IDLE_MAX,
             false => REQUEST_MAX,
@@ -235,6 +235,12 @@ impl Connection {
     pub fn kept_since(&self) -> Option<Instant> {
         let is_kept = self.is_answered && self.is_idle() && self.output.is_empty();
         is_kept.then_some(self.since)
+    }
+
+    /// Since when it waits for its first request, of which nothing has come.
+    pub fn silent_since(&self) -> Option<Instant> {
+        let is_silent = !self.is_answered && self.is_idle() && self.output.is_empty();
+        is_silent.then_some(self.since)
     }
 
     /// Whether it waits for the first byte of a request.
@@ -257,7 +263,7 @@ pub const REQUEST_MAX: Duration = Duration::from_secs(10);
 const LINGERS_FOR: Duration = Duration::from_millis(100);
 const LINGERS_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Maximum time without a request.
+/// Maximum time between two requests.
 pub const IDLE_MAX: Duration = Duration::from_secs(75);
 
 #[cfg(test)]
@@ -350,8 +356,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_ten_seconds_from_its_first_byte() {
+    fn a_request_has_ten_seconds_from_its_first_byte_and_the_first_one_from_the_connection() {
+        assert_eq!(Connection::new(at(5)).deadline(false), at(15));
         let mut connection = Connection::new(at(0));
+        connection.handle_bytes(b"GET / HTTP/1.1\r\n\r\n", at(0));
+        assert!(connection.poll_request(at(0), Wall(0)).is_some());
+        answer(&mut connection, "words");
+        output(&mut connection);
         assert_eq!(connection.deadline(false), at(75));
         assert_eq!(connection.deadline(true), at(10));
         connection.handle_bytes(b"GET / HT", at(70));

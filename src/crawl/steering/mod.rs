@@ -446,21 +446,27 @@ impl Steering {
             }
             true
         });
-        self.close_kept(&mut steps);
+        self.close_kept(&mut steps, now);
         steps
     }
 
-    /// Closes connections that are kept for a next request, those first that wait longest, while there are many: others
-    /// wait for their places.
-    fn close_kept(&mut self, steps: &mut Vec<(Key, SocketStep)>) {
+    /// Closes connections that wait for a request, while there are many: others wait for their places. Those that never
+    /// sent one first, of which the client may be gone; then those that are kept for a next one. Of each kind those first
+    /// that wait longest.
+    fn close_kept(&mut self, steps: &mut Vec<(Key, SocketStep)>, now: Instant) {
         while self.connections.len() > OPEN_MAX {
             let kept = self.connections.iter().filter_map(|(key, served)| {
-                let since = served.connection.kept_since();
-                since
+                let connection = &served.connection;
+                let silent = connection.silent_since();
+                // The first request of a client comes right after its connection.
+                let silent = silent.filter(|since| now >= *since + SILENT_MAX);
+                let silent = silent.map(|since| (false, since, *key));
+                let kept = connection.kept_since();
+                silent
+                    .or(kept.map(|since| (true, since, *key)))
                     .filter(|_| served.unsent == 0)
-                    .map(|since| (since, *key))
             });
-            let Some((_, key)) = kept.min() else {
+            let Some((_, _, key)) = kept.min() else {
                 return;
             };
             self.connections.remove(&key);
@@ -484,6 +490,9 @@ const KEPT_MAX: usize = 8;
 /// Connections beyond which none is kept for a next request: a listener has places for 16, and a scraper of many targets
 /// opens one for each that it asks for at once.
 const OPEN_MAX: usize = 12;
+
+/// While there are more, a connection that has sent nothing is closed after this time.
+const SILENT_MAX: Duration = Duration::from_secs(2);
 
 /// Answers that visit all scopes in one second, a millisecond or two each.
 const VISITS_MAX: u32 = 16;
@@ -560,6 +569,47 @@ mod tests {
             fresh.handle_event(*key, OperatorEvent::Accepted(via), at(0));
         }
         assert!(fresh.poll_sockets(at(1), Wall(0)).is_empty());
+    }
+
+    #[test]
+    fn connections_without_a_request_make_room_first() {
+        let mut steering = Steering::default();
+        let mut slots = crate::base::slab::Slab::default();
+        let via = Via::Unix { uid: 1000 };
+        let keys: Vec<Key> = (0..20).map(|_| slots.insert(())).collect();
+        // Of the first four one is kept for a next request, and the others are silent.
+        for (second, key) in [0, 0, 0, 0].into_iter().zip(&keys) {
+            steering.handle_event(*key, OperatorEvent::Accepted(via), at(second));
+        }
+        let request = b"GET /healthz HTTP/1.1\r\n\r\n".to_vec();
+        steering.handle_event(keys[0], OperatorEvent::Received(request), at(0));
+        let asked = steering.poll_call(|_| 0, at(0), Wall(0)).expect("a call");
+        steering.respond(asked.key, &Response::text(200, "ok\n"), at(0), Wall(0));
+        for _ in 0..2 {
+            steering.poll_sockets(at(0), Wall(0));
+            // What was to be sent has left.
+            assert!(steering.poll_call(|_| 0, at(0), Wall(0)).is_none());
+        }
+        let closed = |steering: &mut Steering, now| -> Vec<Key> {
+            let steps = steering.poll_sockets(now, Wall(0)).into_iter();
+            let closes = steps.filter(|(_, step)| matches!(step, SocketStep::Close));
+            closes.map(|(key, _)| key).collect()
+        };
+        for key in &keys[4..] {
+            steering.handle_event(*key, OperatorEvent::Accepted(via), at(1));
+        }
+        // A scrape begins.
+        let part = b"GET /metrics".to_vec();
+        steering.handle_event(keys[19], OperatorEvent::Received(part), at(2));
+        let first = [&keys[1..4], &keys[..1]].concat();
+        assert_eq!(closed(&mut steering, at(2)), first);
+        assert_eq!(closed(&mut steering, at(3)), keys[4..8]);
+        assert_eq!(closed(&mut steering, at(10)), [] as [Key; 0]);
+        // Without a request they are closed when it should have come, and so is what it is a part of.
+        let mut rest = closed(&mut steering, at(11));
+        rest.sort();
+        assert_eq!(rest, keys[8..19]);
+        assert_eq!(closed(&mut steering, at(12)), keys[19..]);
     }
 
     #[test]
