@@ -125,7 +125,29 @@ const MISTAKES: &[Mistake] = &[
     with(
         &[("c.toml", "[HOSTS.\"login.test\"]\nDOWNLOAD_DELAY = 1\n")],
         "crawl URL NET --config c.toml",
-        &["DOWNLOAD_DELAY", "above the first [table]"],
+        &[
+            "DOWNLOAD_DELAY",
+            "THROTTLING_SCOPES.\"login.test\".delay",
+            "above the first [table]",
+        ],
+        "crawl URL NET",
+    ),
+    with(
+        &[("c.toml", "[host.\"login.test\"]\nuser = \"a:b\"\n")],
+        "crawl URL NET --config c.toml",
+        &["did you mean HOSTS?"],
+        "crawl URL NET",
+    ),
+    with(
+        &[("c.toml", "[scopes.\"login.test\"]\ndelay = 2\n")],
+        "crawl URL NET --config c.toml",
+        &["did you mean THROTTLING_SCOPES?"],
+        "crawl URL NET",
+    ),
+    with(
+        &[("c.toml", "[throttling_scope.\"login.test\"]\ndelay = 2\n")],
+        "crawl URL NET --config c.toml",
+        &["did you mean THROTTLING_SCOPES?"],
         "crawl URL NET",
     ),
     with(
@@ -138,6 +160,11 @@ const MISTAKES: &[Mistake] = &[
         "crawl URL NET --deny *.jpg",
         &["--deny", "write [.]jpg$"],
         "crawl URL NET --deny [.]jpg$",
+    ),
+    of(
+        "crawl URL NET --deny *.tar.gz",
+        &["--deny", "write [.]tar[.]gz$"],
+        "crawl URL NET --deny [.]tar[.]gz$",
     ),
     of(
         "crawl URL NET --exclude shop.test",

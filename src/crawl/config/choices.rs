@@ -207,8 +207,14 @@ impl Form for Codes {
 /// The pattern for what `*.ending` means in a shell.
 fn glob(text: &str) -> Option<String> {
     let ending = text.strip_prefix("*.")?;
-    let is_plain = ending.chars().all(|c| c.is_ascii_alphanumeric());
-    (is_plain && !ending.is_empty()).then(|| format!("[.]{ending}$"))
+    let is_plain = |part: &str| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+    };
+    let parts: Vec<&str> = ending.split('.').collect();
+    (parts.iter().all(|part| is_plain(part))).then(|| format!("[.]{}$", parts.join("[.]")))
 }
 
 /// Regular expressions. Text is one pattern, because patterns may contain commas.

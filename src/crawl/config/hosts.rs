@@ -54,7 +54,7 @@ impl Form for Hosts {
         }
         let mut entries = BTreeMap::new();
         for (name, entry) in &map {
-            let read = || Ok((host_name(name)?, read_entry(&table(entry)?)?));
+            let read = || Ok((host_name(name)?, read_entry(name, &table(entry)?)?));
             let (known, own) = read().map_err(|problem: Problem| problem.within(name))?;
             if own.pages_max.is_some() && (known.contains("://") || has_port(&known)) {
                 let what = "pages are counted of a host, whatever the port";
@@ -98,7 +98,7 @@ const KEYS: [&str; 7] = [
     "depth_limit",
 ];
 
-fn read_entry(table: &Map<String, Value>) -> Result<HostSettings, Problem> {
+fn read_entry(host: &str, table: &Map<String, Value>) -> Result<HostSettings, Problem> {
     let mut own = HostSettings::default();
     for (key, value) in table {
         let mut read = || -> Result<(), Problem> {
@@ -110,7 +110,7 @@ fn read_entry(table: &Map<String, Value>) -> Result<HostSettings, Problem> {
                 "pages_max" => own.pages_max = Some(Whole::<u32, 0>::read(value)?),
                 "body_max" => own.body_max = Some(Bytes::<u64>::read(value)?),
                 "depth_limit" => own.depth_limit = Some(Whole::<u32, 0>::read(value)?),
-                _ => return Err(unknown_key(key, value)),
+                _ => return Err(unknown_key(host, key, value)),
             }
             Ok(())
         };
@@ -125,15 +125,21 @@ fn read_entry(table: &Map<String, Value>) -> Result<HostSettings, Problem> {
     Ok(own)
 }
 
-fn unknown_key(key: &str, value: &Value) -> Problem {
+/// Where the pace of a host is set, by a key of scopes.
+pub(super) fn pace_of(host: &str, key: &str) -> String {
+    // A scope has no scheme.
+    let host = host_name(host).unwrap_or_else(|_| "example.com".to_owned());
+    let host = host.split_once("://").map_or(&*host, |(_, rest)| rest);
+    format!("the pace of a host is set by THROTTLING_SCOPES.{host:?}.{key}")
+}
+
+fn unknown_key(host: &str, key: &str, value: &Value) -> Problem {
     let mend = match nearest(key, KEYS.into_iter()) {
         Some(name) => format!("did you mean {name}?"),
         None if value.is_object() => {
             "put the name of the host in quotes: HOSTS.\"example.com\"".to_owned()
         }
-        None if is_key_of_scopes(key) => {
-            format!("the pace of a host is set by THROTTLING_SCOPES.\"example.com\".{key}")
-        }
+        None if is_key_of_scopes(key) => pace_of(host, key),
         None => format!("give {}", KEYS.join(", ")),
     };
     Problem::new(UNKNOWN_KEY, mend)
@@ -343,6 +349,25 @@ mod tests {
             json!({"proxy": "http://me:secret@a"}),
             &["proxy", "socks5://"],
         );
+        for headers in [
+            json!(["Authorization Bearer secret"]),
+            json!("Authorization Bearer secret"),
+            json!({"Authorization Bearer": "secret"}),
+            json!({"Authorization": ["secret"]}),
+            json!({"Authorization": "secret\u{1}"}),
+            json!([["Authorization: secret"]]),
+            json!(["Content-Length: secret"]),
+        ] {
+            check(json!({"headers": headers}), &["headers"]);
+        }
+        let pace = "the pace of a host is set by THROTTLING_SCOPES.\"a.test\".delay";
+        check(json!({"delay": 2}), &["delay", pace]);
+        check(json!({"download_delay": 2}), &["download_delay", pace]);
+        let by_origin = refused(json!({"https://b.test:81": {"delay": 2}}));
+        assert!(
+            by_origin.contains("THROTTLING_SCOPES.\"b.test:81\".delay"),
+            "{by_origin}"
+        );
         check(json!("secret"), &["not a map"]);
         check(json!({"pages_max": -1}), &["pages_max"]);
         let both = json!({"user": "a:secret", "headers": ["Authorization: secret"]});
@@ -381,6 +406,13 @@ mod tests {
         let config = config.with("BUFFERED_BODIES_MAX", 1000).expect("valid");
         let config = config.with("DOWNLOAD_MAXSIZE", 1000).expect("valid");
         let error = config.finish().expect_err("it is larger");
-        assert!(error.to_string().contains("body_max"), "{error}");
+        let error = error.to_string();
+        for part in [
+            "\"a.test\".body_max",
+            "2000 is larger",
+            "BUFFERED_BODIES_MAX, 1000",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

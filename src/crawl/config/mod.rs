@@ -26,8 +26,8 @@ use serde_json::Value;
 
 pub(in crate::crawl) use self::changes::Change;
 pub use self::contact::{HostsBound, Lack, PublicHosts};
-use self::error::UNKNOWN_KEY;
 pub use self::error::{ConfigError, Problem, SettingSource};
+use self::error::{UNKNOWN_KEY, nearest};
 pub use self::net::EVERY_ORIGIN;
 pub(in crate::crawl) use self::order::ScopeOrder;
 pub use self::preset::{Preset, presets};
@@ -291,7 +291,7 @@ impl Config {
         let setting = match table::find(name) {
             Ok(setting) => setting,
             Err(mut problem) => {
-                if value.is_object() {
+                if value.is_object() && !mend_table(&mut problem, name) {
                     problem.mend =
                         format!("settings stand above the first [table]: leave out [{name}]");
                 }
@@ -300,7 +300,7 @@ impl Config {
         };
         let mut changed = self.clone();
         if let Err(mut problem) = (setting.write)(&mut changed, value) {
-            mend_misplaced(&mut problem);
+            mend_misplaced(&mut problem, setting.name);
             return Err(problem.at(source, setting.name));
         }
         let before = self
@@ -491,14 +491,15 @@ impl Config {
             );
             return Err(self.blame(problem, "DOWNLOAD_MAXSIZE"));
         }
-        let bodies = self.frontier.own_hosts.complete();
-        let longest = bodies.filter_map(|entry| entry.settings.body_max).max();
-        if longest.is_some_and(|longest| longest > self.buffered_bodies_max) {
+        let buffered_max = self.buffered_bodies_max;
+        let bodies = self.frontier.own_hosts.entries().iter();
+        let mut bodies = bodies.filter_map(|(host, own)| Some((host, own.body_max?)));
+        if let Some((host, longest)) = bodies.find(|(_, longest)| *longest > buffered_max) {
             let problem = Problem::new(
-                "a body_max is larger than BUFFERED_BODIES_MAX",
+                format!("{longest} is larger than BUFFERED_BODIES_MAX, {buffered_max}"),
                 "lower body_max or raise BUFFERED_BODIES_MAX",
             );
-            return Err(self.blame(problem, "HOSTS"));
+            return Err(self.blame(problem.within("body_max").within(host), "HOSTS"));
         }
         let is_authorization =
             |(name, _): &(String, String)| name.eq_ignore_ascii_case("authorization");
@@ -759,16 +760,45 @@ fn open_files_max() -> usize {
 /// descriptors, and sockets to name servers.
 const FILES_BESIDE_SOCKETS: usize = 64;
 
-/// A key that a table does not have may be a setting that stands below it by mistake.
-fn mend_misplaced(problem: &mut Problem) {
+/// The name of a table that is no setting may be meant for one that is a table. Returns whether it is near one.
+fn mend_table(problem: &mut Problem, name: &str) -> bool {
+    let tables = TABLE_NAMES.iter();
+    let near =
+        tables.filter_map(|(known, setting)| Some((nearest(name, [*known].into_iter())?, setting)));
+    let Some((_, setting)) = near.min_by_key(|(known, _)| known.len().abs_diff(name.len())) else {
+        return false;
+    };
+    problem.mend = format!("did you mean {setting}?");
+    true
+}
+
+/// Names of settings that are tables, and words for them.
+const TABLE_NAMES: [(&str, &str); 5] = [
+    ("HOSTS", "HOSTS"),
+    ("HOST_SETTINGS", "HOSTS"),
+    ("THROTTLING_SCOPES", "THROTTLING_SCOPES"),
+    ("SCOPES", "THROTTLING_SCOPES"),
+    ("EXTRACT", "EXTRACT"),
+];
+
+/// A key that a table does not have may be a setting that stands below it by mistake. `table`: the setting that is
+/// the table.
+fn mend_misplaced(problem: &mut Problem, table: &str) {
     let key = problem.entry.last();
     let setting = key.and_then(|key| table::find(key).ok());
     if let (Some(setting), UNKNOWN_KEY) = (setting, &*problem.what) {
-        problem.mend = match setting.scope_key {
-            Some(key) => {
+        let host = problem.entry.first().filter(|_| table == "HOSTS");
+        problem.mend = match (setting.scope_key, host) {
+            (Some(key), Some(host)) => {
+                let pace = hosts::pace_of(host, key);
+                format!("{pace}; that of all stands above the first [table]")
+            }
+            (Some(key), None) => {
                 format!("of a scope it is {key}; that of all stands above the first [table]")
             }
-            None => "it is a setting of its own, which stands above the first [table]".to_owned(),
+            (None, _) => {
+                "it is a setting of its own, which stands above the first [table]".to_owned()
+            }
         };
     }
 }

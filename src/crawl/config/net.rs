@@ -130,7 +130,9 @@ impl Form for Headers {
                         let name = Value::from(name.as_str());
                         return Err(wrong(&name, "not a header name", "write it as X-Api-Key"));
                     }
-                    let line = format!("{name}: {}", text(value).map_err(|p| p.within(name))?);
+                    let no_text = || Problem::new("the value is not text", "put it in quotes");
+                    let value = value.as_str().ok_or_else(|| no_text().within(name))?;
+                    let line = format!("{name}: {value}");
                     header(&line.into()).map_err(|problem| problem.within(name))
                 })
                 .collect(),
@@ -201,19 +203,22 @@ impl Form for Origins {
 }
 
 fn header(line: &Value) -> Result<(String, String), Problem> {
-    let Some((name, value)) = text(line)?.split_once(':') else {
-        return Err(wrong(line, "not a header", "write it as \"Name: value\""));
+    // A line that is no header may have a password: the message omits it.
+    let no_header = || Problem::new("a line is not a header", "write it as \"Name: value\"");
+    let line = line.as_str().ok_or_else(no_header)?;
+    let Some((name, value)) = line.split_once(':') else {
+        return Err(no_header());
     };
     let (name, value) = (name.trim_end(), value.trim());
     if name.is_empty() || !name.bytes().all(is_name_byte) || !is_field_text(value) {
-        return Err(wrong(line, "not a header", "write it as \"Name: value\""));
+        return Err(no_header());
     }
     if RESERVED_HEADERS
         .iter()
         .any(|ours| ours.eq_ignore_ascii_case(name))
     {
         return Err(wrong(
-            line,
+            &name.into(),
             "set by the crawler, for message framing",
             "leave it out",
         ));
