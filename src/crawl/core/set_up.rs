@@ -229,8 +229,8 @@ const ACTIVE_MAX: usize = 4096;
 /// `FRONTIER_MAX` of a crawl whose requests are all in memory.
 const QUEUED_MAX: usize = 10_000_000;
 
-/// How long a name without addresses is not looked up anew where targets are watched: half the time to the next request,
-/// so that this one looks it up, but not longer than this.
+/// How long after the beginning of its lookup a name without addresses is not looked up anew where targets are watched:
+/// half the time to the next request, so that this one looks it up, but not longer than this.
 const NAMES_RETRIED_MAX: Duration = Duration::from_secs(30);
 
 /// And not shorter than this: name servers are not the user's alone.

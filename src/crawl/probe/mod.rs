@@ -398,7 +398,8 @@ fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError
     if targets.is_empty() {
         return refused("URL", "no URL given; give at least one");
     }
-    if !settings.rate.is_finite() || settings.rate <= 0.0 {
+    let is_rate = settings.rate.is_finite() && settings.rate > 0.0;
+    if settings.every.is_none() && !is_rate {
         return refused("rate", "not a rate; give requests per second, above 0");
     }
     if let Some(every) = settings.every {
@@ -429,10 +430,12 @@ fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError
             return refused("length", "too long; give at most 10 years");
         }
         Length::Requests(0) => return refused("length", "0 is too small; give 1 or more"),
-        Length::Requests(count) if count as f64 / settings.rate > SPAN_MAX.as_secs_f64() => {
+        Length::Requests(count)
+            if count as f64 / settings.pace(targets.len()).1 > SPAN_MAX.as_secs_f64() =>
+        {
             return refused(
                 "length",
-                "too many at this rate; give at most as many as are due in 10 years",
+                "too many at this pace; give at most as many as are due in 10 years",
             );
         }
         Length::Time(_) | Length::Requests(_) | Length::Endless => {}

@@ -90,6 +90,19 @@ impl Cache {
         Some(&entry.known)
     }
 
+    /// If a host was not found, it is looked up anew at this time, unless that is sooner already.
+    pub(super) fn retry_by(&mut self, host: &str, at: Instant) {
+        let Some(index) = self.find(host) else {
+            return;
+        };
+        match &mut self.entries[index].known {
+            Known::Found { .. } => {}
+            Known::Absent { expires: until, .. } | Known::Failing { until, .. } => {
+                *until = at.min(*until);
+            }
+        }
+    }
+
     /// Stores the result of a lookup, replacing the entry.
     ///
     /// Each consecutive failure doubles the time until the next try. A failure does not replace

@@ -18,6 +18,7 @@ pub(super) struct Resolving {
     pub(super) host: Box<str>,
     pub(super) waiters: Vec<Waiter>,
     pub(super) stage: Stage,
+    pub(super) began: Instant,
     /// When the first query departed, as far as reported.
     pub(super) left: Option<Instant>,
     /// Time of the last event: a reply, or the end of a try without one.
@@ -71,12 +72,13 @@ pub(super) enum Progress {
 }
 
 impl Resolving {
-    pub(super) fn new(host: Box<str>, a: Option<Query>, aaaa: Option<Query>) -> Self {
+    pub(super) fn new(host: Box<str>, a: Option<Query>, aaaa: Option<Query>, now: Instant) -> Self {
         let half = |query: Option<Query>| query.map_or(Half::Unwanted, Half::Asking);
         Resolving {
             host,
             waiters: Vec::new(),
             stage: Stage::Waiting,
+            began: now,
             left: None,
             last_event: Instant::START,
             a: half(a),

@@ -271,7 +271,7 @@ impl Resolver {
             }
             None if self.lookups.len() >= self.settings.pending_max => return Lookup::Busy,
             None => match Name::parse(host) {
-                Ok(name) => self.begin(host, name, is_urgent),
+                Ok(name) => self.begin(host, name, is_urgent, now),
                 Err(_) => {
                     self.stats.lookups += 1;
                     return Lookup::Ready(Err(Fault::NameInvalid.failure()));
@@ -449,7 +449,7 @@ impl Resolver {
 
 /// Lookups: from a name to its two queries and back.
 impl Resolver {
-    fn begin(&mut self, host: &str, name: Name, is_urgent: bool) -> Key {
+    fn begin(&mut self, host: &str, name: Name, is_urgent: bool, now: Instant) -> Key {
         let (a, aaaa) = match self.settings.families {
             Families::V4 => (true, false),
             Families::V6 => (false, true),
@@ -459,7 +459,9 @@ impl Resolver {
         let (a, aaaa) = (query(a, Kind::A), query(aaaa, Kind::Aaaa));
         let kinds = [aaaa.as_ref(), a.as_ref()].map(|query| query.map(|query| query.kind));
 
-        let lookup = self.lookups.insert(Resolving::new(host.into(), a, aaaa));
+        let lookup = self
+            .lookups
+            .insert(Resolving::new(host.into(), a, aaaa, now));
         self.by_host.insert(host.into(), lookup);
         let line = match is_urgent {
             true => &mut self.urgent,
@@ -507,7 +509,11 @@ impl Resolver {
         let outcome = resolving.outcome(families);
         let waiters = std::mem::take(&mut resolving.waiters);
         let host = resolving.host.clone();
+        let began = resolving.began;
         self.cache.put(&host, &outcome, now);
+        if let Some(most) = self.settings.retried_after {
+            self.cache.retry_by(&host, began + most);
+        }
         if waiters.is_empty() {
             return;
         }

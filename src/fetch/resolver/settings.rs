@@ -44,13 +44,18 @@ pub struct ResolverSettings {
     pub negative_ttl_max: Duration,
     /// Maximum time before a name whose lookup failed is looked up anew: it doubles from 30 s on.
     pub backoff_max: Duration,
+    /// Maximum time, from the beginning of a lookup, after which a name that it did not find is looked up anew; `None`:
+    /// no other than the two above, which count from its end.
+    pub retried_after: Option<Duration>,
 }
 
 impl ResolverSettings {
-    /// A name without addresses, or whose lookup failed, is looked up anew after so long at most.
+    /// A name without addresses, or whose lookup failed, is looked up anew so long after the beginning of its lookup at
+    /// most.
     pub(crate) fn retry_within(&mut self, most: Duration) {
         self.negative_ttl_max = self.negative_ttl_max.min(most);
         self.backoff_max = self.backoff_max.min(most);
+        self.retried_after = Some(most);
     }
 }
 
@@ -84,6 +89,7 @@ impl Default for ResolverSettings {
             negative_ttl_max: Duration::from_secs(3600),
             // As long as a failing host is held.
             backoff_max: Duration::from_secs(15 * 60),
+            retried_after: None,
         }
     }
 }

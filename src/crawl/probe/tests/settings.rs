@@ -86,3 +86,27 @@ fn each_setting_of_a_part_that_a_probe_uses_has_an_effect() {
     let others: Vec<&str> = others.filter(|name| !seen.contains(name)).collect();
     assert_eq!(others, ["AUTOTHROTTLE_ENABLED"], "its row is written out");
 }
+
+#[test]
+fn beside_every_a_rate_has_no_effect() {
+    let targets = [Request::get("http://a.test/")];
+    let is_sound = |rate, every, count| {
+        let settings = ProbeSettings {
+            rate,
+            every,
+            length: Some(Length::Requests(count)),
+            ..ProbeSettings::default()
+        };
+        check(&settings, &targets).is_ok()
+    };
+    let every = Some(Duration::from_secs(1));
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300] {
+        assert!(is_sound(rate, every, 10), "{rate}");
+        assert!(!is_sound(rate, None, 10), "{rate}");
+    }
+    assert!(is_sound(1.0, Some(SPAN_MAX), 1));
+    assert!(
+        !is_sound(1.0, Some(SPAN_MAX), 2),
+        "they would take 20 years"
+    );
+}

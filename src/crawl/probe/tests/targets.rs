@@ -195,6 +195,23 @@ fn a_target_is_up_in_the_next_round_once_its_name_resolves() {
 }
 
 #[test]
+fn a_name_whose_lookup_takes_long_to_fail_is_looked_up_by_the_next_request_too() {
+    let mut server = Server::new(|_, _| Does::Answers(ms(5)));
+    // The lookup ends after 6 s.
+    server.names = |now| match now < at_ms(9_000) {
+        true => Names::Nothing,
+        false => Names::Address,
+    };
+    let settings = ProbeSettings {
+        every: Some(Duration::from_secs(10)),
+        ..every_second(40)
+    };
+    let ended = run_with(server, settings, config(), &["http://a.test/"]);
+    let asked: Vec<_> = ended.asked().iter().map(|at| at / 1_000_000).collect();
+    assert_eq!(asked, [10, 20, 30]);
+}
+
+#[test]
 fn a_request_that_waits_for_a_name_ends_when_its_time_is_over() {
     let mut config = config();
     set_timeout(&mut config, ms(900));
