@@ -400,6 +400,41 @@ fn cookies_of_a_file_given_to_a_later_run_replace_the_saved_ones() {
 }
 
 #[test]
+fn a_resumed_crawl_whose_file_of_cookies_is_gone_sends_the_saved_ones() {
+    // Also where no reply has set one.
+    for sets_one in [true, false] {
+        let server = Server::new(move |asked: &Asked| match asked.target.as_str() {
+            "/" if sets_one => reply(
+                "200 OK",
+                &["Content-Type: text/html", "Set-Cookie: seen=1"],
+                b"<a href=/1>1</a>",
+            ),
+            "/" => page("<a href=/1>1</a>"),
+            _ => page("own"),
+        });
+        let crawl = Crawl::of(&[&server.url("/"), "--cookies", "jar", "--max-pages", "1"]);
+        crawl.file("jar", b"127.0.0.1\tFALSE\t/\tFALSE\t0\tsid\told\n");
+        crawl.try_run().expect(0);
+        let jar = crawl.folder().join("jar");
+        let resume = || {
+            let args = "crawl --resume --out out --max-pages 2";
+            let args: Vec<&str> = args.split(' ').collect();
+            Going::start(&args, crawl.folder(), b"").wait()
+        };
+        std::fs::remove_file(jar).expect("it is there");
+        let ended = resume().expect(0);
+        assert!(ended.err.contains("(COOKIES_FILE)"), "{}", ended.err);
+        let sent = value(&server.only("/1"), "Cookie").to_owned();
+        let expected = if sets_one {
+            "sid=old; seen=1"
+        } else {
+            "sid=old"
+        };
+        assert_eq!(sent, expected);
+    }
+}
+
+#[test]
 fn a_host_with_other_fields_of_its_own_does_not_hide_that_credentials_are_not_sent_to_it() {
     let check = |field: &str, is_said: bool| {
         let (first, other) = two_origins();

@@ -274,20 +274,33 @@ fn load_cookies(
         return Ok(());
     };
     let setting = "COOKIES_FILE";
-    let read = std::fs::read(path).map_err(|cause| SetUpError::Unreadable {
-        setting,
-        path: path.clone(),
-        cause,
-    })?;
     let shown = path.display();
+    let read = match std::fs::read(path) {
+        Ok(read) => read,
+        // The state has the cookies of the earlier run, and newer ones.
+        Err(cause) if of_earlier_run => {
+            log::warn!("cannot read {shown} ({setting}): {cause}; the saved cookies are sent");
+            return Ok(());
+        }
+        Err(cause) => {
+            return Err(SetUpError::Unreadable {
+                setting,
+                path: path.clone(),
+                cause,
+            });
+        }
+    };
     let refused = |reason: String| SetUpError::Setting {
         setting,
         reason: format!("{shown}: {reason}"),
     };
     let Ok(text) = String::from_utf8(read) else {
-        return Err(refused(
-            "it is not UTF-8 text; give a file of cookies".to_owned(),
-        ));
+        let what = "it is not UTF-8 text; give a file of cookies";
+        if of_earlier_run {
+            log::warn!("{shown} ({setting}): {what}; the saved cookies are sent");
+            return Ok(());
+        }
+        return Err(refused(what.to_owned()));
     };
     let Some(file) = requests.load_cookies(&text, wall, now) else {
         return Ok(());
