@@ -62,6 +62,12 @@ fn a_host_that_a_proxy_cannot_reach_is_given_up_and_the_proxy_is_not() {
         let both = given_up.unwrap_or(0) + unreached.unwrap_or(0);
         assert_eq!(both, URLS, "{scheme}: {ends_dead:?}");
         assert!(given_up > Some(URLS / 2), "{scheme}: {ends_dead:?}");
+        let failures = pages.iter().filter_map(|page| page.failure.as_ref());
+        let mut failures = failures.filter(|failure| failure.code() == "host_down.gave_up");
+        assert!(
+            failures.all(|failure| failure.detail.starts_with("the host was unresponsive")),
+            "{scheme}"
+        );
         assert!(tries < URLS, "{scheme}: tried {tries} times");
         let (ends_live, tries) = ends(&pages, "a.test");
         assert_eq!(ends_live, [(String::new(), URLS)].into(), "{scheme}");
@@ -92,6 +98,12 @@ fn requests_through_a_dead_proxy_wait_until_it_is_given_up() {
         assert!(
             !refused.is_empty() && refused.iter().all(names_proxy),
             "{refused:?}"
+        );
+        let given_up = pages.iter().filter_map(|page| page.failure.as_ref());
+        let mut given_up = given_up.filter(|failure| failure.code() == "host_down.gave_up");
+        assert!(
+            given_up.all(|failure| names_proxy(&&*failure.detail)),
+            "{scheme}"
         );
         let mut tried = 0;
         for host in ["a.test", "b.test"] {

@@ -92,7 +92,8 @@ impl<I: Io> Core<I> {
                     return self.offer_or_close(lane);
                 }
                 Next::Unsent(job, why) => {
-                    self.end_unsent(&job, lane, unsent(&why));
+                    let failure = self.unsent(&job, lane, &why);
+                    self.end_unsent(&job, lane, failure);
                     if self.has_failed_too_often() {
                         break;
                     }
@@ -282,50 +283,66 @@ impl<I: Io> Core<I> {
         }
         (refusals, self.follow(job, page))
     }
-}
 
-/// Failure in the result line of a request that ended unsent.
-fn unsent(why: &Unsent) -> Failure {
-    match why {
-        Unsent::Disallowed(rule, line) => Failure::new(
-            FailureKind::Robots,
-            "disallowed",
-            format!("disallowed by line {line} of robots.txt: {rule}"),
-        ),
-        Unsent::RobotsUnreachable => Failure::new(
-            FailureKind::Robots,
-            "unreachable",
-            "robots.txt is unavailable, so no URL of this origin may be fetched for now",
-        ),
-        Unsent::HostDown => Failure::new(
-            FailureKind::HostDown,
-            "gave_up",
-            "the host was unresponsive for longer than HOST_DOWN_AFTER",
-        ),
-        Unsent::Unroutable => Failure::new(
-            FailureKind::Connect,
-            "unreachable",
-            "this machine has no route for the host's only address family",
-        ),
-        Unsent::HostPages => Failure::new(
-            FailureKind::Filtered,
-            "max_pages_per_host",
-            "the host has reached PAGES_PER_HOST_MAX",
-        ),
-        Unsent::DomainPages => Failure::new(
-            FailureKind::Filtered,
-            "max_pages_per_domain",
-            "the registrable domain has reached PAGES_PER_DOMAIN_MAX",
-        ),
-        Unsent::DomainBytes => Failure::new(
-            FailureKind::Filtered,
-            "max_bytes_per_domain",
-            "the registrable domain has reached BYTES_PER_DOMAIN_MAX",
-        ),
-        Unsent::Excluded => Failure::new(
-            FailureKind::Filtered,
-            "excluded",
-            "it was excluded while the crawl ran",
-        ),
+    /// Failure in the result line of a request that ended unsent.
+    fn unsent(&self, job: &Job, lane: LaneId, why: &Unsent) -> Failure {
+        match why {
+            Unsent::Disallowed(rule, line) => Failure::new(
+                FailureKind::Robots,
+                "disallowed",
+                format!("disallowed by line {line} of robots.txt: {rule}"),
+            ),
+            Unsent::RobotsUnreachable => Failure::new(
+                FailureKind::Robots,
+                "unreachable",
+                "robots.txt is unavailable, so no URL of this origin may be fetched for now",
+            ),
+            Unsent::HostDown => {
+                let what = match self.frontier.proxy_before(lane, self.now) {
+                    Some(proxy) => format!("the proxy {}:{}", proxy.host(), proxy.port()),
+                    None => "the host".to_owned(),
+                };
+                Failure::new(
+                    FailureKind::HostDown,
+                    "gave_up",
+                    format!("{what} was unresponsive for longer than HOST_DOWN_AFTER"),
+                )
+            }
+            Unsent::Unroutable => Failure::new(
+                FailureKind::Connect,
+                "unreachable",
+                "this machine has no route for the host's only address family",
+            ),
+            Unsent::HostPages => Failure::new(
+                FailureKind::Filtered,
+                "max_pages_per_host",
+                match self
+                    .frontier
+                    .settings()
+                    .own_hosts
+                    .pages_max(job.url.host_str())
+                {
+                    Some((limit, entry)) => {
+                        format!("the host has reached HOSTS.{entry:?}.pages_max={limit}")
+                    }
+                    None => "the host has reached PAGES_PER_HOST_MAX".to_owned(),
+                },
+            ),
+            Unsent::DomainPages => Failure::new(
+                FailureKind::Filtered,
+                "max_pages_per_domain",
+                "the registrable domain has reached PAGES_PER_DOMAIN_MAX",
+            ),
+            Unsent::DomainBytes => Failure::new(
+                FailureKind::Filtered,
+                "max_bytes_per_domain",
+                "the registrable domain has reached BYTES_PER_DOMAIN_MAX",
+            ),
+            Unsent::Excluded => Failure::new(
+                FailureKind::Filtered,
+                "excluded",
+                "it was excluded while the crawl ran",
+            ),
+        }
     }
 }

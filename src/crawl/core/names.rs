@@ -54,7 +54,12 @@ impl<I: Io> Core<I> {
                 if is_hosts_fault && self.suspend_lookup(lane, ticket, &failure) {
                     return Resolved::Later;
                 }
-                self.end_front(lane, ticket, failure, is_hosts_fault);
+                if is_hosts_fault {
+                    self.on_host_failed(lane, &failure);
+                }
+                // What is looked up is the proxy, if there is one.
+                let failure = self.name_proxy(lane, failure);
+                self.end_front(lane, ticket, failure);
                 Resolved::Later
             }
             Lookup::Pending | Lookup::Busy => {
@@ -87,7 +92,7 @@ impl<I: Io> Core<I> {
         let mut addresses = match allowed {
             Ok(addresses) => addresses,
             Err(failure) => {
-                self.end_front(lane, ticket, failure, false);
+                self.end_front(lane, ticket, failure);
                 return Resolved::Later;
             }
         };
@@ -114,7 +119,7 @@ impl<I: Io> Core<I> {
         if !is_proxy && self.requests.counts_at(first) {
             let host = self.frontier.origin_host(lane);
             if let Err(failure) = self.requests.check_public_at(host, first) {
-                self.end_front(lane, ticket, failure, false);
+                self.end_front(lane, ticket, failure);
                 return Resolved::Later;
             }
         }
@@ -139,18 +144,8 @@ impl<I: Io> Core<I> {
     }
 
     /// The front request of a lane ends because its host has no address to connect to.
-    fn end_front(
-        &mut self,
-        lane: LaneId,
-        ticket: TicketId,
-        failure: Failure,
-        is_hosts_fault: bool,
-    ) {
+    fn end_front(&mut self, lane: LaneId, ticket: TicketId, failure: Failure) {
         self.throttle.cancel(ticket, self.now);
-        if is_hosts_fault {
-            self.on_host_failed(lane, &failure);
-        }
-        let failure = self.name_proxy(lane, failure);
         if let Some(job) = self.frontier.take_front(lane) {
             self.end_unconnected(&job, lane, failure);
         }

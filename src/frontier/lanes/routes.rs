@@ -154,6 +154,12 @@ impl Frontier {
         }
     }
 
+    /// The lane's proxy, if its host is not given up, so that the proxy is what is down.
+    pub fn proxy_before(&self, lane: LaneId, now: Instant) -> Option<&Arc<Proxy>> {
+        let is_up = matches!(self.hosts.health(self.host_port_of(lane), now), Health::Up);
+        self.proxy_of(lane).filter(|_| is_up)
+    }
+
     /// Records that the lane's proxy, or else its host, could not be resolved or connected to.
     pub fn host_failed(&mut self, lane: LaneId, now: Instant) -> HostVerdict {
         self.count_failure(self.dialled_host_port(lane), HostFailure::Unconnected, now)

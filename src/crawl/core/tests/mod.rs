@@ -16,6 +16,7 @@ mod limits;
 pub mod operated;
 mod operators;
 mod exclusion_orders;
+mod failure_texts;
 mod host_orders;
 mod scope_orders;
 pub mod judged;
