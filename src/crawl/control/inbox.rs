@@ -73,6 +73,11 @@ impl Inbox {
         Some(waiting)
     }
 
+    /// Another thread than this one will take the turns.
+    pub fn hand_over(&self) {
+        self.shared().hand_over();
+    }
+
     /// An attempt of the request of this number took off, or its flight is over.
     pub fn handle_flight(&mut self, root: u64, is_in_flight: bool) {
         self.ahead.handle_flight(root, is_in_flight);

@@ -421,6 +421,11 @@ impl Control {
         self.found.close();
     }
 
+    /// Another thread than the builder's will take the turns.
+    pub fn hand_over(&self) {
+        self.inbox.hand_over();
+    }
+
     /// Replaces the most requests that handles may submit beyond what is being fetched.
     pub fn set_ahead_max(&self, requests: usize) {
         self.inbox.set_ahead_max(requests);

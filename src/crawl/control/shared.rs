@@ -34,7 +34,8 @@ pub struct Shared {
     pub resumed: AtomicBool,
     pub bad_seeds: AtomicU64,
     pub submissions: Arc<Submissions>,
-    /// The thread that took the last turn, by its [number](thread_number); 0 before the first turn.
+    /// The thread that took the last turn, by its [number](thread_number). Before the first turn 0, or [`NO_THREAD`] if
+    /// it is known that another than the builder takes it.
     driver: AtomicU64,
     /// The thread that built the crawler.
     builder: u64,
@@ -158,6 +159,11 @@ impl Shared {
         self.driver.store(thread_number(), Ordering::Relaxed);
     }
 
+    /// The thread that built the crawler will not take its turns: another one will.
+    pub fn hand_over(&self) {
+        self.driver.store(NO_THREAD, Ordering::Relaxed);
+    }
+
     /// What bounds a submission by this thread if it must not wait, since it takes the crawl's turns and would wait for
     /// itself; `None` for other threads.
     pub fn limit_of_driver(&self) -> Option<Limit> {
@@ -209,6 +215,9 @@ impl Shared {
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// No number of a thread.
+const NO_THREAD: u64 = u64::MAX;
 
 /// A number of this thread, from 1, which no other thread of the process has.
 fn thread_number() -> u64 {

@@ -29,6 +29,11 @@ impl<I: Io> Core<I> {
         phase.finish_reason().filter(|_| phase.is_over())
     }
 
+    /// Another thread than the builder's will take the turns.
+    pub fn leave_turns_to_others(&self) {
+        self.control.hand_over();
+    }
+
     /// Offers a request; gives the number of its first attempt.
     ///
     /// # Errors

@@ -118,6 +118,8 @@ where
             status: Arc::clone(&status),
             results: results.clone(),
         };
+        // Otherwise the bound of what this thread submits would depend on when the other one begins.
+        self.core.leave_turns_to_others();
         let thread = Builder::new()
             .name("argiope".to_owned())
             .spawn(move || drive(self, &ended))?;
@@ -200,7 +202,7 @@ impl<I: Io> AsyncCrawl<I> {
     }
 
     /// The next result if one waits; never waits itself. If none does, the crawl may end before the next call, as in
-    /// [`AsyncCrawl::next`]; [`AsyncCrawl::is_over`] tells when there will be none.
+    /// [`AsyncCrawl::next`]; [`AsyncCrawl::is_over`] returns whether there will be none.
     pub fn try_next(&mut self) -> Option<Page> {
         let page = self.take();
         if page.is_none() {

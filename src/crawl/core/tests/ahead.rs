@@ -317,3 +317,18 @@ impl Wake for Wakes {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
+
+#[test]
+fn the_thread_that_built_a_crawl_which_another_one_drives_submits_within_the_bound_from_the_beginning()
+ {
+    let (crawler, handle, _) = crawl();
+    crawler.core.leave_turns_to_others();
+    let mut submitted = 0;
+    let refused = (0..10_000).find_map(|page| {
+        let refused = handle.submit_now(get(1, page)).err();
+        submitted += usize::from(refused.is_none());
+        refused
+    });
+    assert!(matches!(refused, Some(SubmitError::Full(_))));
+    assert_eq!(submitted, 4096);
+}
