@@ -74,16 +74,16 @@ use crate::throttle::signal::Feedback;
 /// | [`Handle::submit_seed`] | accepts the seed, and waits while 4096 are not admitted: `FRONTIER_MAX` bounds seeds, and with a state those beyond `FRONTIER_MEMORY` wait on disk |
 /// | [`Crawler::submit`](crate::Crawler::submit) | accepts the request |
 ///
-/// Who takes the pages must never wait for room: while pages are untaken nothing is sent, so there would never be
+/// The thread or task that takes the pages must never wait for room: while pages are untaken nothing is sent, so there would never be
 /// room. What a page leads to is submitted by [`Handle::submit_now`], or, where pages are pulled, by
-/// [`Crawler::submit`](crate::Crawler::submit). A crawl that is [paused](Handle::pause) makes no room either: who waits
+/// [`Crawler::submit`](crate::Crawler::submit). A crawl that is [paused](Handle::pause) makes no room either: what waits
 /// for room cannot resume it.
 ///
-/// Those who wait are woken once there is room for 64 requests, or for a sixteenth of `ahead` if that is less; of less
-/// room, within a second. As many are woken as there is room for, those first who have waited longest.
+/// Waiting submitters are woken once there is room for 64 requests, or for a sixteenth of `ahead` if that is less; of less
+/// room, within a second. As many are woken as there is room for, those first that have waited longest.
 ///
 /// Once a crawl ends (all is done, it was stopped, or a limit was reached), all of these return [`SubmitError::Over`] at
-/// once, those who wait included; only the owner's [`Crawler::submit`](crate::Crawler::submit) does so when it is over.
+/// once, in waiting submitters too; only the owner's [`Crawler::submit`](crate::Crawler::submit) does so when it is over.
 ///
 /// A sink that submits by [`Handle::submit_now`] finds no room while 4096 requests are not admitted, of which a turn admits
 /// 64. One that finds many in a page adds them by [`Reply::links_later`](crate::Reply::links_later).

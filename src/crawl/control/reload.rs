@@ -6,7 +6,7 @@ use crate::crawl::config::Config;
 use crate::crawl::control::handle::Stopper;
 
 /// Gives a crawl the configuration that it asked for: see
-/// [`Crawler::reload_from`](crate::Crawler::reload_from). Dropping it is an error for who asked.
+/// [`Crawler::reload_from`](crate::Crawler::reload_from). Dropping it is an error for its caller.
 pub struct ReloadAnswer {
     /// Taken when it is given.
     stopper: Option<Stopper>,

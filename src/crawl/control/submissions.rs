@@ -28,7 +28,7 @@ pub enum Limit {
     None,
 }
 
-/// Submitted requests, and those who wait for room.
+/// Submitted requests, and the submitters that wait for room.
 pub struct Submissions {
     submitted: Mutex<Submitted>,
 }
@@ -44,22 +44,22 @@ pub struct Submitted {
     ahead_max: usize,
     /// Nothing more is accepted: the crawl is over, or ends.
     closed: bool,
-    /// Those who wait under [`Limit::Ahead`], at most one for each [`RoomWait`], by when they began to wait.
+    /// Submitters that wait under [`Limit::Ahead`], at most one for each [`RoomWait`], by when they began to wait.
     ahead: BTreeMap<u64, task::Waker>,
     /// The same under [`Limit::Inbox`].
     inbox: BTreeMap<u64, task::Waker>,
-    /// Number of those who have begun to wait so far.
+    /// Number of submitters that have begun to wait so far.
     begun: u64,
     /// There was room for a few requests, and no waiting submitter was woken.
     has_held_back: bool,
 }
 
 /// A wait of a thread or a task for room. Each registration wakes it at most once. Dropping it removes the
-/// registration, or passes a wake that it did not use on to the next who waits.
+/// registration, or passes a wake that it did not use on to the next waiter.
 pub struct RoomWait {
     submissions: Arc<Submissions>,
     limit: Limit,
-    /// Its place in the order of those who wait, since it began to: it keeps it until it has submitted.
+    /// Its place in the order of the waiters, since it began to: it keeps it until it has submitted.
     place: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ impl Submissions {
         Some(first)
     }
 
-    /// Wakes as many of those who wait as there is room for, those first who have waited longest.
+    /// Wakes as many waiting submitters as there is room for, those first that have waited longest.
     pub fn wake(&self, mut submitted: MutexGuard<'_, Submitted>) {
         if submitted.closed {
             return;
@@ -141,7 +141,7 @@ impl Submissions {
         woken.into_iter().for_each(task::Waker::wake);
     }
 
-    /// Accepts nothing more, and wakes all who wait. What was accepted can still be taken.
+    /// Accepts nothing more, and wakes all waiters. What was accepted can still be taken.
     pub fn close(&self) {
         let mut submitted = self.lock();
         submitted.closed = true;
@@ -166,7 +166,7 @@ impl Submissions {
         is_closed
     }
 
-    /// So many requests are unfetched at the end of a turn: wakes those who wait, if there is room for many again, or
+    /// So many requests are unfetched at the end of a turn: wakes waiters, if there is room for many again, or
     /// for any with a tick.
     pub fn set_unfetched(&self, unfetched: usize, is_tick: bool) {
         let mut submitted = self.lock();
@@ -222,7 +222,7 @@ impl Submitted {
         self.closed
     }
 
-    /// The wakers of those who are to be woken.
+    /// The wakers of the submitters that are to be woken.
     fn take_woken(&mut self) -> Vec<task::Waker> {
         let mut woken = Vec::new();
         for limit in [Limit::Inbox, Limit::Ahead] {
@@ -234,7 +234,7 @@ impl Submitted {
             let first = std::iter::from_fn(|| waits.pop_first());
             woken.extend(first.take(room).map(|(_, waker)| waker));
         }
-        // With the next tick, if there is room for them then: of those who are woken some may submit nothing.
+        // With the next tick, if there is room for them then: of those that are woken some may submit nothing.
         self.has_held_back = !self.ahead.is_empty();
         woken
     }
@@ -417,6 +417,6 @@ mod tests {
         waits[500] = None;
         assert!(take().is_empty());
         submissions.close();
-        assert_eq!(take().len(), 1000 - 7 - 1, "all who wait");
+        assert_eq!(take().len(), 1000 - 7 - 1, "all waiters");
     }
 }

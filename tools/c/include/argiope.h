@@ -208,8 +208,8 @@ int argiope_fd(const struct ArgiopeCrawler *crawler);
 enum ArgiopeStatus argiope_turn(struct ArgiopeCrawler *crawler,
                                 int64_t patience);
 
-// From now on `argiope_next` also returns each robots.txt and sitemap, and attempts that are not final,
-// because a retry or a redirect follows.
+// From now on `argiope_next` also returns each robots.txt, each sitemap that was not submitted, and attempts that
+// are not final, because a retry or a redirect follows.
 //
 // # Safety
 // As `argiope_close`.

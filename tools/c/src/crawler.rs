@@ -293,8 +293,8 @@ impl ArgiopeCrawler {
     }
 }
 
-/// From now on `argiope_next` also returns each robots.txt and sitemap, and attempts that are not final,
-/// because a retry or a redirect follows.
+/// From now on `argiope_next` also returns each robots.txt, each sitemap that was not submitted, and attempts that
+/// are not final, because a retry or a redirect follows.
 ///
 /// # Safety
 /// As `argiope_close`.

@@ -28,8 +28,8 @@ use crate::setting::setting;
 /// each deadline. While 1000 pages are untaken, nothing more departs.
 ///
 /// `pages()` has results: the final page of each request and link, with success or failure. With `every_attempt`
-/// it also has each robots.txt and sitemap, and attempts that are not final, because a retry or a redirect
-/// follows.
+/// it also has each robots.txt, each sitemap that was not submitted, and attempts that are not final, because a retry
+/// or a redirect follows.
 ///
 /// Handles submit at most `ahead` requests beyond those that are being fetched; then they raise `Full`.
 ///
