@@ -687,11 +687,9 @@ fn the_page_is_sent_with_a_policy_that_allows_nothing_else() {
 fn a_connection_without_a_whole_request_is_closed_in_time() {
     let mut trial = Trial::new(1000);
     let slow = trial.send(b"GET /v1/sta");
-    let idle = trial.send(b"");
+    let silent = trial.send(b"");
     trial.run(9_000);
     assert_eq!(trial.world.borrow().closed, []);
     trial.run(3_000);
-    assert_eq!(trial.world.borrow().closed, [slow]);
-    trial.run(65_000);
-    assert_eq!(trial.world.borrow().closed, [slow, idle]);
+    assert_eq!(trial.world.borrow().closed, [slow, silent]);
 }
