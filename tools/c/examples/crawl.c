@@ -11,7 +11,7 @@
 int main(int argc, char **argv) {
     const char *settings[64] = {0};
     int at = 1, words = 0;
-    for (; at < argc && words < 62 && !strstr(argv[at], "://"); at++) {
+    for (; at < argc && words < 62 && argv[at][strcspn(argv[at], "=:")] == '='; at++) {
         settings[words++] = strtok(argv[at], "=");
         settings[words++] = strtok(NULL, "");
     }

@@ -29,11 +29,13 @@ static bool is_named(ArgiopeField field, std::string_view name) {
 int main(int argc, char **argv) {
     std::vector<std::string> words;
     int at = 1;
-    for (; at < argc && std::string_view(argv[at]).find("://") == std::string_view::npos; at++) {
-        std::string setting = argv[at];
-        size_t equals = setting.find('=');
-        words.push_back(setting.substr(0, equals));
-        words.push_back(equals == std::string::npos ? "" : setting.substr(equals + 1));
+    for (; at < argc; at++) {
+        std::string word = argv[at];
+        size_t sign = word.find_first_of("=:"); // In a URL the colon is first.
+        if (sign == std::string::npos || word[sign] == ':')
+            break;
+        words.push_back(word.substr(0, sign));
+        words.push_back(word.substr(sign + 1));
     }
     std::vector<const char *> settings;
     for (const std::string &word : words)

@@ -192,12 +192,12 @@ unsafe fn submit(
         Ok(request) => request,
         Err(why) => return refuse(why),
     };
-    let is_closed = crawler.handle.is_none();
-    let submitted = crawler.using(|going| match is_closed {
-        true => Err(AdmitError::Over),
-        false => going.submit(request),
-    });
-    match submitted {
+    let is_closed = crawler.handle.is_none() && crawler.reason.is_none();
+    if is_closed && crawler.crawler.is_some() {
+        let why = "submission is closed: argiope_close was called";
+        return failed(ArgiopeStatus::Over, why);
+    }
+    match crawler.using(|going| going.submit(request)) {
         // SAFETY: the caller's promise.
         Some(Ok(number)) => unsafe { accepted(number, id) },
         Some(Err(error @ AdmitError::Over)) => failed(ArgiopeStatus::Over, error),
@@ -206,8 +206,8 @@ unsafe fn submit(
     }
 }
 
-/// Sets how many requests handles (`argiope_handle_submit`) submit at most beyond those that are being fetched: 10000 until
-/// then, 1 at least.
+/// Sets how many requests handles (`argiope_handle_submit`) submit at most beyond those that are being fetched: 10000
+/// until then, 1 at least.
 ///
 /// # Safety
 /// `crawler` comes from `argiope_new` and is not in use elsewhere.

@@ -156,6 +156,36 @@ fn a_program_in_c_crawls_in_its_own_loop() {
 }
 
 #[test]
+fn a_setting_whose_value_is_a_url_is_a_setting_of_the_examples() {
+    let cpp = Path::new(env!("CARGO_TARGET_TMPDIR")).join("proxied-cpp");
+    let made = Command::new("g++")
+        .arg("-std=c++17")
+        .arg("-I")
+        .arg(Path::new(HOME).join("include"))
+        .arg(Path::new(HOME).join("examples/crawl.cpp"))
+        .arg(libraries().join("libargiope_c.a"))
+        .args(["-lpthread", "-lm", "-ldl", "-o"])
+        .arg(&cpp)
+        .output()
+        .expect("g++ is installed");
+    assert!(made.status.success(), "{}", text_of(&made.stderr));
+    let c = compiled("proxied", &Path::new(HOME).join("examples/crawl.c"));
+    for program in [c, cpp] {
+        let (port, asked) = serve();
+        let ran = Command::new(&program)
+            .args(["ALLOW_NET=loopback", "ROBOTSTXT_OBEY=false"])
+            .arg(format!("PROXY=http://127.0.0.1:{port}"))
+            .arg("http://a.test/?x=http://b.test/")
+            .output()
+            .expect("it runs");
+        let (out, err) = (text_of(&ran.stdout), text_of(&ran.stderr));
+        assert!(ran.status.success(), "{out}{err}");
+        let asked = asked.lock().expect("no panic").clone();
+        assert_eq!(asked, ["http://a.test/?x=http://b.test/"], "{out}{err}");
+    }
+}
+
+#[test]
 fn the_error_names_an_invalid_setting() {
     let program = compiled("refused", &Path::new(HOME).join("examples/crawl.c"));
     for setting in ["DOWNLOAD_DELAY=soon", "NO_SUCH_SETTING=1"] {
@@ -248,7 +278,7 @@ fn serve() -> (u16, Arc<Mutex<Vec<String>>>) {
                 while let Some(first) = lines.next() {
                     let target = first.split(' ').nth(1).unwrap_or_default().to_owned();
                     let is_robots = target == "/robots.txt";
-                    targets.lock().expect("nobody panics").push(target);
+                    targets.lock().expect("no panic").push(target);
                     lines.by_ref().find(String::is_empty);
                     let reply: &[u8] = match is_robots {
                         true => b"HTTP/1.1 404 So\r\nContent-Length: 0\r\n\r\n",

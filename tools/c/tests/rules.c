@@ -106,13 +106,16 @@ int main(void) {
     ArgiopeHandle *late = argiope_handle(crawler);
     argiope_close(crawler);
     assert(argiope_submit(crawler, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OVER);
-    assert(strstr(argiope_error(), "over"));
+    assert(strstr(argiope_error(), "argiope_close") && !strstr(argiope_error(), "over"));
+    assert(!argiope_reason(crawler));
     pthread_join(thread, NULL);
     argiope_handle_shutdown(late, 0);
     while (argiope_turn(crawler, -1) == ARGIOPE_STATUS_OK)
         ;
     assert(!strcmp(argiope_reason(crawler), "shutdown") && argiope_fd(crawler) >= 0);
     assert(argiope_turn(crawler, 0) == ARGIOPE_STATUS_OVER && !argiope_handle(crawler));
+    assert(argiope_submit(crawler, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OVER);
+    assert(strstr(argiope_error(), "over"));
     assert(argiope_handle_submit(late, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OVER);
     assert(argiope_handle_cancel(late, 1) == ARGIOPE_STATUS_OVER);
 
