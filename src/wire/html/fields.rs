@@ -21,7 +21,7 @@ pub struct Fields {
 #[cfg(feature = "extract")]
 struct Extracted {
     values: Box<[Option<Box<str>>]>,
-    /// The page, or a selector in it, would have taken excessive time: fields without a value may have one behind.
+    /// The page was not searched to its end: fields without a value may have one.
     is_cut: bool,
 }
 
@@ -38,8 +38,8 @@ impl Fields {
         names.zip(self.values.iter().map(Option::as_deref))
     }
 
-    /// Whether the search ended early, since the page or a selector in it would have taken excessive time: fields without
-    /// a value may have one further behind in the first megabyte.
+    /// Whether the search ended early, since the page is longer than a megabyte, was cut off, or would have taken
+    /// excessive time, as would a selector in it: fields without a value may have one.
     pub fn is_partial(&self) -> bool {
         self.is_partial
     }
@@ -153,12 +153,14 @@ fn of_pseudo_element(selector: &str) -> Result<(&str, Option<&str>), FieldProble
         let mend = "end the selector in ::text or ::attr(NAME), or in neither";
         Err(FieldProblem::new(what, mend))
     };
-    let Some((before, pseudo)) = selector.rsplit_once("::") else {
+    let mut colons = pseudo_elements(selector);
+    let Some(at) = colons.next() else {
         return Ok((selector, None));
     };
-    if before.contains("::") {
+    if colons.next().is_some() {
         return wrong("with two pseudo-elements".to_owned());
     }
+    let (before, pseudo) = (&selector[..at], &selector[at + "::".len()..]);
     if pseudo == "text" {
         return Ok((before.trim_end(), None));
     }
@@ -172,6 +174,32 @@ fn of_pseudo_element(selector: &str) -> Result<(&str, Option<&str>), FieldProble
         return wrong(format!("without the name of an attribute in ::{pseudo}"));
     }
     Ok((before.trim_end(), Some(attribute)))
+}
+
+/// Where the pseudo-elements of a selector begin: at each `::` but in brackets, in quotes, and behind a backslash.
+fn pseudo_elements(selector: &str) -> impl Iterator<Item = usize> {
+    let (mut quote, mut is_in_brackets, mut is_escaped) = (None, false, false);
+    let mut colon = None;
+    let begins = move |(at, char): (usize, char)| {
+        let is_second = colon == Some(at);
+        colon = None;
+        if std::mem::take(&mut is_escaped) {
+            return None;
+        }
+        match (char, quote) {
+            ('\\', _) => is_escaped = true,
+            (_, Some(own)) if char == own => quote = None,
+            (_, Some(_)) => {}
+            ('"' | '\'', None) => quote = Some(char),
+            ('[', None) => is_in_brackets = true,
+            (']', None) => is_in_brackets = false,
+            (':', None) if !is_in_brackets && is_second => return Some(at - 1),
+            (':', None) if !is_in_brackets => colon = Some(at + 1),
+            _ => {}
+        }
+        None
+    };
+    selector.char_indices().filter_map(begins)
 }
 
 /// What is extracted from each HTML page: nothing by default. Copies share it.
@@ -246,7 +274,7 @@ impl Extraction {
     /// The fields of an HTML page in any encoding; `None` if nothing is extracted. `is_cut_off`: the body is incomplete,
     /// and elements that it does not end have no text.
     ///
-    /// It takes time in proportion to the first megabyte of the body, whatever that is.
+    /// It takes time in proportion to the first megabyte of the body, whatever that is: well under a second.
     #[cfg(feature = "extract")]
     pub fn fields_of(
         &self,
@@ -313,6 +341,18 @@ mod tests {
             Ok(("x", "a[href=y]", Some("href"))),
         );
         check("title=h1, h2", Ok(("title", "h1, h2", None)));
+        for own in [
+            r#"[data-class="App::Model"]"#,
+            "a[x='::y']",
+            r#"[x="\"::]"]"#,
+            r"a\:\:b",
+        ] {
+            let text = format!("x={own}");
+            check(&text, Ok(("x", own, None)));
+            check(&format!("{text}::text"), Ok(("x", own, None)));
+            let with_attribute = format!("{text}::attr(href)");
+            check(&with_attribute, Ok(("x", own, Some("href"))));
+        }
     }
 
     #[test]
@@ -326,6 +366,7 @@ mod tests {
         check("price=", Err("without a selector"));
         check("price=::text", Err("without a selector"));
         check("x=a::html", Err("::html"));
+        check(r#"x=[a="b::c"]::html"#, Err("::html"));
         check("x=a::attr()", Err("name of an attribute"));
         check("x=a::attr(b c)", Err("name of an attribute"));
         check("x=a::text::text", Err("two pseudo-elements"));

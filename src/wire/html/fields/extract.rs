@@ -2,10 +2,10 @@
 //!
 //! The library builds the tree that browsers build. Some of its steps, and some selectors, take time in
 //! proportion to the square of a page made for that: bounds of the tree, of attributes, and of the steps of
-//! each field end these early.
+//! each field end these early. What is left unread or untried then is as if the page had been cut off there.
 
 mod attributes;
-mod paths;
+mod metered;
 
 use std::cell::Cell;
 
@@ -15,19 +15,29 @@ use html5ever::tendril::fmt::UTF8;
 use html5ever::tendril::stream::Utf8LossyDecoder;
 use html5ever::tendril::{ByteTendril, StrTendril, TendrilSink};
 use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
-use html5ever::tree_builder::{TreeBuilder, TreeBuilderOpts, TreeSink};
+use html5ever::tree_builder::{Tracer, TreeBuilder, TreeBuilderOpts, TreeSink};
+use html5ever::{LocalName, Namespace};
 use scraper::error::SelectorErrorKind;
-use scraper::selector::{Parser as ScraperParser, Simple};
+use scraper::selector::{
+    CssLocalName, CssString, NonTSPseudoClass, Parser as ScraperParser, PseudoElement, Simple,
+};
 use scraper::{ElementRef, Html, HtmlTreeSink};
+use selectors::OpaqueElement;
+use selectors::attr::{
+    AttrSelectorOperation, AttrSelectorOperator, CaseSensitivity, NamespaceConstraint,
+};
+use selectors::bloom::BloomFilter;
 use selectors::context::{
     MatchingContext, MatchingForInvalidation, MatchingMode, NeedsSelectorFlags, QuirksMode,
     SelectorCaches,
 };
-use selectors::matching::matches_selector;
-use selectors::parser::{ParseRelative, SelectorList, SelectorParseErrorKind};
+use selectors::matching::{ElementSelectorFlags, matches_selector};
+use selectors::parser::{
+    Component, NthSelectorData, ParseRelative, Selector, SelectorList, SelectorParseErrorKind,
+};
 
 use self::attributes::{Attributes, Follows};
-use self::paths::{Paths, Reach};
+use self::metered::{Metered, Steps};
 use super::{Extracted, FieldProblem, FieldSpec};
 use crate::base::units::Units;
 use crate::wire::charset::Detection;
@@ -41,7 +51,7 @@ struct Field {
     selector: SelectorList<Simple>,
     /// The attribute whose value is wanted; otherwise the text of the element.
     attribute: Option<Box<str>>,
-    reach: Reach,
+    parts: Parts,
     /// It is in the head of a page, and not looked for far behind it.
     is_of_head: bool,
 }
@@ -71,8 +81,8 @@ const PIECE: usize = 512;
 /// beginning of a page costs no more than that.
 const FIRST_LOOK: usize = 4096;
 
-/// What is of the head is not looked for after so many bytes of the body: what belongs into the head is in the body of
-/// many pages, but soon.
+/// What is of the head is looked for in so many bytes of the body: what belongs into the head is in the body of many
+/// pages, but soon.
 const BODY_READ_MAX: usize = 32 << 10;
 
 /// The built-in fields that are of the head.
@@ -98,9 +108,9 @@ impl Selectors {
             let mut input = cssparser::Parser::new(&spec.selector);
             match SelectorList::parse(&CssParser, &mut input, ParseRelative::No) {
                 Ok(selector) => Ok(Field {
+                    parts: Parts::of(selector.slice()),
                     selector,
                     attribute: spec.attribute.clone(),
-                    reach: Reach::of(&spec.selector),
                     is_of_head: OF_HEAD.contains(&&*spec.text),
                 }),
                 Err(error) => {
@@ -122,14 +132,15 @@ impl Selectors {
             .map(Selectors)
     }
 
-    /// The first value of each field in a page. If it `is_cut_off`, an element without its end has no text: that may
-    /// be a part of it.
+    /// The first value of each field in a page. If it `is_cut_off`, or is not read to its end here, an element without
+    /// its end has no text: that may be a part of it.
     pub fn values_in(
         &self,
         body: &[u8],
         content_type: Option<&str>,
         is_cut_off: bool,
     ) -> Extracted {
+        let mut is_cut_off = is_cut_off || body.len() > READ_MAX;
         let body = &body[..body.len().min(READ_MAX)];
         let mut encoding = Detection::new(body, content_type);
         while !encoding.step(body, &mut Units::unbounded()) {}
@@ -138,7 +149,7 @@ impl Selectors {
         let mut found: Vec<Found> = self.0.iter().map(|_| Found::default()).collect();
         let mut text = Vec::new();
         let (mut at, mut look_at) = (encoding.start(), FIRST_LOOK);
-        let (mut body_at, mut is_cut) = (None, false);
+        let (mut head_end, mut is_head_over) = (None, false);
         while at < body.len() {
             let end = body.len().min(at + PIECE);
             let piece = &body[at..end];
@@ -152,48 +163,105 @@ impl Selectors {
             };
             at = end;
             if !goes_on {
-                is_cut = at < body.len();
+                is_cut_off |= at < body.len();
                 break;
             }
-            if at >= look_at && at < body.len() {
+            if head_end.is_none() && page.has_body() {
+                head_end = Some(at + BODY_READ_MAX);
+            }
+            if at == body.len() {
+                break;
+            }
+            if !is_head_over && head_end.is_some_and(|end| at >= end) {
+                is_head_over = true;
+                page.look_for_of_head(&self.0, &mut found, at);
+            }
+            if at >= look_at {
                 look_at *= 2;
-                page.look_for(&self.0, &mut found, false);
-                if body_at.is_none() && page.has_body() {
-                    body_at = Some(at);
-                }
-                if body_at.is_some_and(|begun| at - begun >= BODY_READ_MAX) {
-                    for (field, found) in self.0.iter().zip(&mut found) {
-                        found.is_final |= field.is_of_head;
-                    }
-                }
+                page.look_for(&self.0, &mut found, at, false);
                 if found.iter().all(|found| found.is_final) {
-                    return values_of(found, false);
+                    return values_of(found);
                 }
             }
         }
         if is_cut_off {
-            page.look_for(&self.0, &mut found, false);
+            page.look_for(&self.0, &mut found, at, false);
+            let unknown = found.iter_mut().filter(|found| !found.is_final);
+            unknown.for_each(Found::cut);
+        } else {
+            page.end();
+            page.look_for(&self.0, &mut found, at, true);
         }
-        let known: Vec<bool> = found.iter().map(|found| found.is_final).collect();
-        page.end();
-        page.look_for(&self.0, &mut found, true);
-        if is_cut_off {
-            let unknown = found.iter_mut().zip(known).filter(|(_, known)| !known);
-            for (found, _) in unknown {
-                (found.value, found.is_cut) = (None, true);
-            }
-        }
-        let is_cut = is_cut && found.iter().any(|found| found.value.is_none());
-        values_of(found, is_cut)
+        values_of(found)
     }
 }
 
-/// `is_cut`: the page was not read as far as it is to be.
-fn values_of(found: Vec<Found>, is_cut: bool) -> Extracted {
+impl Found {
+    /// The search ends before what it has found is known to be whole.
+    fn cut(&mut self) {
+        (self.value, self.is_final, self.is_cut) = (None, true, true);
+    }
+}
+
+fn values_of(found: Vec<Found>) -> Extracted {
     Extracted {
-        is_cut: is_cut || found.iter().any(|found| found.is_cut),
+        is_cut: found.iter().any(|found| found.is_cut),
         values: found.into_iter().map(|found| found.value).collect(),
     }
+}
+
+/// What is to be known of the parts of selectors before they are tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Parts {
+    /// What follows an element decides, too: its match is known at the end of the page only.
+    looks_ahead: bool,
+    /// Parts that look at no element, and so are not counted where they do.
+    blind: u64,
+}
+
+impl Parts {
+    /// Of these selectors and those within them.
+    fn of(selectors: &[Selector<Simple>]) -> Self {
+        let mut parts = Parts::default();
+        for part in selectors.iter().flat_map(Selector::iter_raw_match_order) {
+            match part {
+                Component::Is(list) | Component::Where(list) | Component::Negation(list) => {
+                    parts.add(1, Parts::of(list.slice()));
+                }
+                Component::NthOf(data) => {
+                    parts.looks_ahead |= !is_from_start(data.nth_data());
+                    parts.add(1, Parts::of(data.selectors()));
+                }
+                Component::Nth(data) => parts.looks_ahead |= !is_from_start(data),
+                Component::Empty => parts.looks_ahead = true,
+                Component::LocalName(_)
+                | Component::ID(_)
+                | Component::Class(_)
+                | Component::AttributeInNoNamespaceExists { .. }
+                | Component::AttributeInNoNamespace { .. }
+                | Component::AttributeOther(_)
+                | Component::Root
+                | Component::Combinator(_) => {}
+                _ => parts.blind += 1,
+            }
+        }
+        parts
+    }
+
+    fn add(&mut self, blind: u64, within: Parts) {
+        self.looks_ahead |= within.looks_ahead;
+        self.blind += blind + within.blind;
+    }
+
+    /// Steps for each element at which the selectors are tried.
+    fn per_try(self) -> u64 {
+        1 + self.blind / 2
+    }
+}
+
+/// Whether the number of an element is that among those before it.
+fn is_from_start(data: &NthSelectorData) -> bool {
+    !data.ty.is_from_end() && !data.ty.is_only()
 }
 
 /// Reads selectors as scraper does, without `:has()`.
@@ -211,8 +279,8 @@ impl<'i> selectors::parser::Parser<'i> for CssParser {
 /// A page that is read into a tree.
 struct Page {
     decoder: Utf8LossyDecoder<Reader>,
-    /// Bytes that were read.
-    read: u64,
+    /// Nodes among which its body is not.
+    without_body: usize,
 }
 
 impl Page {
@@ -226,24 +294,27 @@ impl Page {
         let watched = Watched {
             tree: TreeBuilder::new(sink, options),
             mark: Cell::new(None),
+            added: Cell::new(0),
         };
         let reader = Reader {
             tokenizer: Tokenizer::new(watched, TokenizerOpts::default()),
             input: BufferQueue::default(),
             attributes: Attributes::default(),
+            tags: 0,
+            scanned: 0,
         };
         Page {
             decoder: Utf8LossyDecoder::new(reader),
-            read: 0,
+            without_body: 0,
         }
     }
 
     /// Reads more; returns false where the page is not to be read further.
     fn read(&mut self, piece: &[u8]) -> bool {
-        self.read += piece.len() as u64;
         self.decoder.process(ByteTendril::from_slice(piece));
-        let reader = &self.decoder.inner_sink;
-        is_usual(&reader.html()) && !reader.attributes.is_excessive()
+        let reader = &mut self.decoder.inner_sink;
+        let has_few_open = reader.has_few_open();
+        is_usual(&reader.html()) && has_few_open && !reader.attributes.is_excessive()
     }
 
     /// The page has no more.
@@ -251,49 +322,77 @@ impl Page {
         self.decoder.inner_sink.tokenizer.end();
     }
 
-    /// Whether its body has begun.
-    fn has_body(&self) -> bool {
+    /// Whether its body has begun. It is not to be asked again then.
+    fn has_body(&mut self) -> bool {
         let html = self.decoder.inner_sink.html();
-        let root = html.tree.root().children().filter_map(ElementRef::wrap);
-        let mut parts = root.flat_map(|root| root.children().filter_map(ElementRef::wrap));
-        parts.any(|part| part.value().name() == "body")
+        let nodes = html.tree.nodes();
+        let new = nodes.len() - self.without_body;
+        self.without_body = nodes.len();
+        // An element of this name is made once.
+        nodes.rev().take(new).any(|node| {
+            let element = node.value().as_element();
+            element.is_some_and(|element| element.name() == "body")
+        })
     }
 
-    /// Looks for the values that are not final. `is_over`: the page is read.
-    fn look_for(&mut self, fields: &[Field], found: &mut [Found], is_over: bool) {
-        let html = self.decoder.inner_sink.html();
-        let steps_max = steps_max(self.read, fields.len());
+    /// Looks for the values of fields of the head a last time, after so many bytes of the body.
+    fn look_for_of_head(&self, fields: &[Field], found: &mut [Found], read: usize) {
+        let steps_max = steps_max(read, fields.len());
+        let all = fields.iter().zip(found);
+        for (field, found) in all.filter(|(field, _)| field.is_of_head) {
+            self.look_for_field(field, found, steps_max, false);
+            found.is_final = true;
+        }
+    }
+
+    /// Looks for the values that are not final, after so many bytes of the body. `is_over`: the page is read.
+    fn look_for(&self, fields: &[Field], found: &mut [Found], read: usize, is_over: bool) {
+        let steps_max = steps_max(read, fields.len());
         for (field, found) in fields.iter().zip(found) {
-            let may_know = is_over || !field.reach.is_known_at_the_end();
-            if !found.is_final && may_know {
-                field.look_in(&html, is_over, steps_max, found);
-            }
+            self.look_for_field(field, found, steps_max, is_over);
+        }
+    }
+
+    /// Looks for the value of a field, unless it is final.
+    fn look_for_field(&self, field: &Field, found: &mut Found, steps_max: u64, is_over: bool) {
+        let may_know = is_over || !field.parts.looks_ahead;
+        if found.is_final || !may_know {
+            return;
+        }
+        let html = self.decoder.inner_sink.html();
+        let steps = Steps::new(found.steps, steps_max, field.parts.per_try());
+        field.look_in(&html, is_over, &steps, found);
+        found.steps = steps.taken();
+        if steps.are_excessive() {
+            found.cut();
         }
     }
 }
 
 impl Field {
-    /// Finds the value in the first element that has one, in the order of the page.
-    fn look_in(&self, html: &Html, is_over: bool, steps_max: u64, found: &mut Found) {
-        found.is_final = is_over;
+    /// Finds the value in the first element that has one, in the order of the page. If the steps are excessive, what it
+    /// finds has no meaning.
+    fn look_in(&self, html: &Html, is_over: bool, steps: &Steps, found: &mut Found) {
+        (found.value, found.is_final) = (None, is_over);
         // The numbers of elements among their siblings are found once: later ones are found from them.
         let mut caches = SelectorCaches::default();
-        let mut paths = Paths::new(self.reach);
-        for element in html.tree.root().descendants().filter_map(ElementRef::wrap) {
-            found.steps += paths.enter(element);
-            if found.steps > steps_max {
-                // What was found before stays.
-                (found.is_final, found.is_cut) = (true, true);
+        for node in html.tree.root().descendants() {
+            let element = ElementRef::wrap(node);
+            if !steps.take(steps.at(element.is_some())) {
                 return;
             }
-            if !self.matches(element, &mut caches) {
+            let Some(element) = element else {
+                continue;
+            };
+            if !self.matches(Metered::new(element, steps), &mut caches) {
                 continue;
             }
             let Some(attribute) = &self.attribute else {
-                found.value = Some(plain(element.text()).into());
+                found.value = Some(text_of(element, steps).into());
                 found.is_final |= is_closed(html, element);
                 return;
             };
+            steps.take(STEPS_OF_ATTRIBUTE);
             if let Some(value) = element.value().attr(attribute) {
                 found.value = Some(plain([value].into_iter()).into());
                 found.is_final = true;
@@ -302,7 +401,7 @@ impl Field {
         }
     }
 
-    fn matches(&self, element: ElementRef<'_>, caches: &mut SelectorCaches) -> bool {
+    fn matches(&self, element: Metered<'_>, caches: &mut SelectorCaches) -> bool {
         let mut context = MatchingContext::new(
             MatchingMode::Normal,
             None,
@@ -321,6 +420,10 @@ struct Reader {
     tokenizer: Tokenizer<Watched>,
     input: BufferQueue,
     attributes: Attributes,
+    /// Tags and comments since the open elements were counted.
+    tags: usize,
+    /// Open elements at each tag so far, added up.
+    scanned: usize,
 }
 
 impl Reader {
@@ -328,12 +431,25 @@ impl Reader {
         self.tokenizer.sink.tree.sink.0.borrow()
     }
 
+    /// Whether few elements are open or would be opened anew, formats that a paragraph has closed, for the number of
+    /// tags: the library looks through them at each. The last node is not in them all: a comment behind `</body>` is
+    /// in none.
+    fn has_few_open(&mut self) -> bool {
+        let count = Count(Cell::new(0));
+        self.tokenizer.sink.tree.trace_handles(&count);
+        let tags = std::mem::take(&mut self.tags);
+        self.scanned += tags * (count.0.get() + tags);
+        count.0.get() <= 2 * DEPTH_MAX && self.scanned <= SCANNED_MAX
+    }
+
     fn feed(&mut self, part: StrTendril) {
         let bytes = part.clone();
         self.input.push_back(part);
         while !matches!(self.tokenizer.feed(&self.input), TokenizerResult::Done) {}
         let mark = self.tokenizer.sink.mark.take();
+        self.tags += usize::from(mark.is_some());
         self.attributes.read(bytes.as_bytes(), mark);
+        self.attributes.add(self.tokenizer.sink.added.take() as u64);
     }
 }
 
@@ -366,6 +482,8 @@ struct Watched {
     tree: TreeBuilder<NodeId, HtmlTreeSink>,
     /// The last one, and what follows it.
     mark: Cell<Option<Follows>>,
+    /// Attributes that tags added to an element that was there.
+    added: Cell<usize>,
 }
 
 impl TokenSink for Watched {
@@ -376,6 +494,11 @@ impl TokenSink for Watched {
             token,
             Token::TagToken(_) | Token::CommentToken(_) | Token::DoctypeToken(_)
         );
+        if let Token::TagToken(tag) = &token
+            && matches!(&*tag.name, "html" | "body")
+        {
+            self.added.set(self.added.get() + tag.attrs.len());
+        }
         let result = self.tree.process_token(token, line);
         if is_mark {
             self.mark.set(Some(match result {
@@ -405,6 +528,15 @@ fn is_closed(html: &Html, element: ElementRef<'_>) -> bool {
     })
 }
 
+/// The text of an element.
+fn text_of(element: ElementRef<'_>, steps: &Steps) -> String {
+    let texts = element.descendants().map_while(|node| {
+        let text = node.value().as_text().map_or("", |text| &*text.text);
+        steps.take(1 + text.len() as u64 / 8).then_some(text)
+    });
+    plain(texts)
+}
+
 /// A text with single spaces in place of all white space, without any at its ends.
 fn plain<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
@@ -430,6 +562,10 @@ fn plain<'a>(parts: impl Iterator<Item = &'a str>) -> String {
 /// elements at each tag.
 const DEPTH_MAX: usize = 512;
 
+/// Most looks at open elements in a page: a third of a second. Pages of a megabyte have a tenth of it, if as many as
+/// fifty elements are open at each of their tags.
+const SCANNED_MAX: usize = 1 << 25;
+
 /// Most nodes of a tree: of a megabyte of short tags, and some 30 MB.
 const NODES_MAX: usize = 1 << 18;
 
@@ -443,11 +579,22 @@ fn is_usual(html: &Html) -> bool {
     count <= NODES_MAX && last.ancestors().take(DEPTH_MAX + 1).count() <= DEPTH_MAX
 }
 
+/// Counts the nodes that the builder of a tree has at hand.
+struct Count(Cell<usize>);
+
+impl Tracer for Count {
+    type Handle = NodeId;
+
+    fn trace_handle(&self, _node: &NodeId) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
 /// What the search for one of so many fields may cost in a page of which so many bytes are read, in steps of a few
 /// nanoseconds. Each field has its own share, whatever the others cost.
-fn steps_max(read: u64, fields: usize) -> u64 {
+fn steps_max(read: usize, fields: usize) -> u64 {
     let share = (STEPS_PER_BYTE / fields as u64).max(STEPS_PER_BYTE_MIN);
-    STEPS_FREE + read * share
+    STEPS_FREE + read as u64 * share
 }
 
 /// Steps of a field in a page besides those for its length.
@@ -458,6 +605,9 @@ const STEPS_PER_BYTE: u64 = 64;
 
 /// Fewest steps of a field for each byte.
 const STEPS_PER_BYTE_MIN: u64 = 2;
+
+/// Steps of finding an attribute by its name.
+const STEPS_OF_ATTRIBUTE: u64 = 8;
 
 #[cfg(test)]
 mod tests;

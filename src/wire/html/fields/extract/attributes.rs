@@ -1,4 +1,5 @@
-//! Counts what the attributes of tags cost: the tokenizer compares the name of each with all of its tag.
+//! Counts what the attributes of tags cost: the tokenizer compares the name of each with all of its tag, and those of
+//! later tags of the root and of the body are put between those that these have.
 //!
 //! It follows the text between tags and comments, whose ends the tokenizer reports:
 //!
@@ -14,6 +15,8 @@ pub(super) struct Attributes {
     state: State,
     /// Attributes of the present tag.
     count: u64,
+    /// Attributes of all tags of the root and of the body.
+    added: u64,
     compared: u64,
 }
 
@@ -64,6 +67,7 @@ impl Default for Attributes {
         Attributes {
             state: State::Data,
             count: 0,
+            added: 0,
             compared: 0,
         }
     }
@@ -81,6 +85,12 @@ impl Attributes {
                 Follows::Raw => State::Raw,
             };
         }
+    }
+
+    /// A tag has so many attributes for the root or the body.
+    pub fn add(&mut self, count: u64) {
+        self.compared += self.added * count;
+        self.added += count;
     }
 
     /// Whether there were more comparisons than a page warrants.

@@ -282,15 +282,14 @@ fn last_in(fields: &[&str], body: &str) -> (Option<String>, bool) {
 fn a_selector_of_excessive_cost_in_a_page_ends_without_a_value() {
     let siblings = format!("{}<h1>Here</h1>", "<b></b>".repeat(60_000));
     assert_eq!(last_in(&["x=u ~ b"], &siblings), (None, true));
-    assert_eq!(
-        last_in(&["x=b:nth-of-type(70000)"], &siblings),
-        (None, true)
-    );
     assert_eq!(last_in(&["x=i b"], &siblings), (None, false));
     assert_eq!(
         last_in(&["h1"], &siblings),
         (Some("Here".to_owned()), false)
     );
+    let types = (0..20_000).map(|number| format!("<b{number}></b{number}>"));
+    let types = format!("<div>{}</div>", types.collect::<String>());
+    assert_eq!(last_in(&["x=:nth-of-type(2)"], &types), (None, true));
 }
 
 #[test]
@@ -308,7 +307,10 @@ fn the_siblings_of_ancestors_count() {
     let row = format!("<tr>{}</tr>", "<td>1</td>".repeat(20));
     let table = |rows: usize| format!("<table id=prices>{}</table><p>Last</p>", row.repeat(rows));
     let found = |field: &str, rows: usize| last_in(&[field], &table(rows));
-    assert_eq!(found("x=#prices ~ div tr ~ tr td", 2000), (None, true));
+    assert_eq!(found("x=#prices tr.a ~ tr td", 2000), (None, true));
+    assert_eq!(found("x=#prices tr.a ~ tr td", 100), (None, false));
+    // That no `div` is above the first is known for all.
+    assert_eq!(found("x=#prices ~ div tr ~ tr td", 2000), (None, false));
     // The numbers of rows are known from those before.
     assert_eq!(found("x=#prices tr:nth-child(401) td", 400), (None, false));
     let value = Some("1".to_owned());
@@ -323,7 +325,101 @@ fn the_siblings_of_ancestors_count() {
 fn selectors_within_selectors_count_for_each_that_they_are_tried_at() {
     let page = format!("{}<p>1", "<i><b>".repeat(120));
     let page = format!("{page}{}", "<u></u>".repeat(50_000));
-    assert_eq!(last_in(&["x=:not(:not(h1 *) *) h2"], &page), (None, true));
+    let found = last_in(&["x=:not(:not(h1 *) *).y u"], &page);
+    assert_eq!(found, (None, true));
+    let blind = ":not(:not(*))".repeat(70);
+    let (field, page) = (format!("x=h2 {blind}"), "<p>1".repeat(100_000));
+    assert_eq!(last_in(&[&field], &page), (None, true));
+}
+
+#[test]
+fn the_classes_and_attributes_of_elements_that_a_selector_looks_at_count() {
+    let names = |count: usize, prefix: &str| -> String {
+        let names = (0..count).map(|number| format!("{prefix}{number} "));
+        names.collect()
+    };
+    let classes = format!("class='{}'", names(1000, "c"));
+    let attributes = names(1000, "a");
+    let value = format!("title='{}'", "a ".repeat(2000));
+    let within = |own: &str| format!("<div {own}>{}</div>", "<p>1</p>".repeat(10_000));
+    let behind = |own: &str| {
+        let within = "<p>1</p>".repeat(10_000);
+        format!("<div {own}></div><ul>{within}</ul>")
+    };
+    let check = |field: &str, page: String| {
+        assert_eq!(last_in(&[field], &page), (None, true), "{field}");
+        // One class, attribute or word of an element is no excess.
+        for usual in [within("class=a title=a"), behind("class=a title=a")] {
+            assert_eq!(last_in(&[field], &usual), (None, false), "{field}");
+        }
+    };
+    check("x=.zzz p", within(&classes));
+    check("x=.zzz > p", within(&classes));
+    check("x=:is(.zzz, #a) p", within(&classes));
+    check("x=:not(:not(.zzz)) p", within(&classes));
+    check("x=[zzz] p", within(&attributes));
+    check("x=[title~=zzz] p", within(&value));
+    check("x=[title*=zzz] p", within(&value));
+    let equal = "a ".repeat(200);
+    check(&format!("x=[title*='{equal}z' i] p"), within(&value));
+    check("x=.zzz ~ ul p", behind(&classes));
+    check("x=[zzz] + ul > p", behind(&attributes));
+}
+
+#[test]
+fn attributes_that_tags_add_to_the_body_end_the_reading() {
+    let tag = |tag: usize| {
+        let attributes = (0..500).map(|number| format!("a{tag}b{number} "));
+        format!("<body {}>", attributes.collect::<String>())
+    };
+    let page: String = (0..100).map(tag).collect();
+    assert!(read_of(page.as_bytes()) < 150_000);
+    let usual = "<body class=a id=b>".repeat(1000);
+    assert_eq!(read_of(usual.as_bytes()), usual.len());
+}
+
+#[test]
+fn open_elements_behind_a_comment_elsewhere_end_the_reading() {
+    // The last node of each piece is one of the root.
+    let page = format!("{}</body><!---->", "<div>".repeat(99));
+    assert!(read_of(page.repeat(500).as_bytes()) < 10_000);
+}
+
+#[test]
+fn every_bound_of_ours_leaves_whole_values_or_none() {
+    let none = (None, true);
+    // The end of what is read.
+    let long = |start: usize| {
+        let filler = "x".repeat(READ_MAX - start);
+        format!("<i>One</i><!--{filler}--><h1>Long title that goes on</h1>")
+    };
+    assert_eq!(last_in(&["h1"], &long(30)), none);
+    assert_eq!(
+        last_in(&["x=i"], &long(30)),
+        (Some("One".to_owned()), false)
+    );
+    assert_eq!(last_in(&["x=b"], &long(30)), none, "it may be behind");
+    let whole = Some("Long title that goes on".to_owned());
+    assert_eq!(last_in(&["h1"], &long(200)), (whole, false));
+    // The depth.
+    let deep = |depth: usize| format!("<h1>Begin {} End</h1>", "<b>".repeat(depth));
+    let whole = Some("Begin End".to_owned());
+    assert_eq!(last_in(&["h1"], &deep(400)), (whole, false));
+    assert_eq!(last_in(&["h1"], &deep(2000)), none);
+    // The steps, in a look after one that has found a part.
+    let page = format!(
+        "{}<u></u><p>{}",
+        "<p></p>".repeat(190),
+        "word ".repeat(3000)
+    );
+    let many: Vec<String> = (0..63).map(|number| format!("f{number}=b")).collect();
+    let fields: Vec<&str> = many.iter().map(String::as_str).chain(["x=u ~ p"]).collect();
+    assert_eq!(last_in(&fields, &page), none);
+    let (value, is_partial) = last_in(&["x=u ~ p"], &page);
+    assert_eq!(
+        (value.map(|value| value.len()), is_partial),
+        (Some(VALUE_MAX), false)
+    );
 }
 
 #[test]
@@ -341,6 +437,13 @@ fn fields_of_the_head_are_not_looked_for_in_all_of_the_body() {
     assert_eq!(found(200_000), None);
     let own = last_in(&["x=link::attr(href)"], &page(200_000)).0;
     assert_eq!(own.as_deref(), Some("/a"));
+    // However long the head is.
+    for head in [0, 5_000, 100_000] {
+        let head = format!("<title>{}</title>", "x".repeat(head));
+        let found = |length: usize| last_in(&["canonical"], &format!("{head}{}", page(length))).0;
+        assert_eq!(found(BODY_READ_MAX - 1000).as_deref(), Some("/a"));
+        assert_eq!(found(BODY_READ_MAX + 1000), None);
+    }
 }
 
 #[test]
@@ -355,43 +458,38 @@ fn a_page_that_is_not_read_to_its_end_is_reported() {
 }
 
 #[test]
-fn the_reach_of_a_selector_is_known() {
-    let check = |selector: &str, expected: &str| {
-        let reach = Reach::of(selector);
-        let all = [
-            ("ancestors", reach.ancestors),
-            ("attributes", reach.attributes),
-            ("near", reach.near),
-            ("siblings", reach.siblings),
-            ("following", reach.following),
-            ("nested", reach.nested),
-        ];
-        let found: Vec<&str> = all
-            .into_iter()
-            .filter(|(_, is)| *is)
-            .map(|(name, _)| name)
-            .collect();
-        assert_eq!(found.join(" "), expected, "{selector}");
+fn selectors_that_look_ahead_are_known() {
+    let check = |selector: &str, expected: bool| {
+        let spec = FieldSpec::parse(&format!("x={selector}")).expect(selector);
+        let selectors = Selectors::new(&[spec]).expect(selector);
+        assert_eq!(selectors.0[0].parts.looks_ahead, expected, "{selector}");
     };
-    check("p.a#b", "");
-    check(r#"meta[name="a b" i]"#, "attributes");
-    check("a[rel~=b]", "attributes");
-    check("a b", "ancestors");
-    check("a>b", "ancestors");
-    check("a+b", "near");
-    check("a~b", "near siblings");
-    check("a ~ b", "ancestors near siblings");
-    check("li:nth-child(2)", "near");
-    check("li:NTH-child(2)", "near");
-    check("li:nth-child(2 of .a)", "ancestors near siblings nested");
-    check("li:first-of-type", "near siblings");
-    check("li:last-child", "near following");
-    check("p:empty", "following");
-    check("li:not(:only-child)", "near following");
-    check("li:not(a b)", "ancestors nested");
-    check(
-        r"li:\6eth-child(2)",
-        "ancestors attributes near siblings following nested",
-    );
-    assert_eq!(Reach::of("a, b, c").alternatives, 3);
+    for own in [
+        "p.a#b",
+        r#"meta[name="a:empty" i]"#,
+        "a[rel~=b]",
+        "a b",
+        "a>b",
+        "a+b",
+        "a ~ b",
+        "li:nth-child(2)",
+        "li:NTH-child(2)",
+        "li:first-of-type",
+        ":not(:first-child)",
+        r".\:empty",
+    ] {
+        check(own, false);
+    }
+    for own in [
+        "li:last-child",
+        "li:LAST-child",
+        "p:empty",
+        "li:not(:only-child)",
+        "li:is(a, b:last-of-type) c",
+        "li:nth-last-child(2)",
+        "li:only-of-type, p",
+        r"li:\6eth-last-child(2)",
+    ] {
+        check(own, true);
+    }
 }
