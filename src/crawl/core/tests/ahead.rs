@@ -192,7 +192,7 @@ fn submit_does_not_wait_before_the_first_turn() {
 }
 
 #[test]
-fn a_crawl_that_stops_takes_no_more_and_wakes_those_who_wait() {
+fn a_crawl_that_stops_accepts_no_more_and_wakes_waiting_submissions() {
     let (mut crawler, handle, record) = crawl();
     assert_eq!(fill(&handle, 1, 0), 10);
     run_for(&mut crawler, Duration::from_millis(50));
@@ -221,7 +221,7 @@ fn a_crawl_that_stops_takes_no_more_and_wakes_those_who_wait() {
 }
 
 #[test]
-fn a_handle_is_told_that_a_crawl_has_panicked() {
+fn a_handle_of_a_crawl_that_has_panicked_is_over() {
     let mut crawler = Crawler::builder(config(1))
         .sink(|_: Page| panic!("the sink"))
         .build_on(
