@@ -18,9 +18,14 @@ async def beat(beats):
         await asyncio.sleep(0.01)
 
 
+def is_setting(argument):
+    # A URL has a colon before any equals sign; a value may be a URL, as that of PROXY is.
+    return "=" in argument.split(":")[0]
+
+
 async def main(arguments):
-    settings = dict(argument.split("=", 1) for argument in arguments if "://" not in argument)
-    urls = [argument for argument in arguments if "://" in argument]
+    settings = dict(argument.split("=", 1) for argument in arguments if is_setting(argument))
+    urls = [argument for argument in arguments if not is_setting(argument)]
     beats = []
     beating = asyncio.create_task(beat(beats))
     async for page in argiope.crawl(urls, settings):

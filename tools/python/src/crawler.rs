@@ -19,7 +19,7 @@ use pyo3::types::PyDict;
 use crate::handle::{Handle, Over, request_of};
 use crate::kept::Kept;
 use crate::page::Page;
-use crate::setting::setting;
+use crate::setting::{key, setting};
 
 /// A crawl. `settings` maps names to values, such as `{"DOWNLOAD_DELAY": "250ms"}`; an invalid one raises
 /// `ValueError` with its name.
@@ -81,7 +81,7 @@ impl Crawler {
     ) -> PyResult<Self> {
         let mut config = Config::default();
         for (name, value) in settings.into_iter().flatten() {
-            let (name, value): (String, _) = (name.extract()?, setting(&value)?);
+            let (name, value) = (key(&name)?, setting(&value)?);
             let set = config.with(&name, value);
             config = set.map_err(|error| PyValueError::new_err(error.to_string()))?;
         }

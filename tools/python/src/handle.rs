@@ -8,9 +8,9 @@ use argiope::{ControlError, Request, SubmitError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::setting::setting;
+use crate::setting::{setting, text};
 
 create_exception!(
     argiope,
@@ -30,7 +30,8 @@ impl Handle {
     /// Submits a request; returns its number, which is the `root` of each of its pages. Raises `Full` while the
     /// crawl has as many requests ahead of what it fetches as it accepts (`Crawler(ahead=…)`), or 4096 that
     /// are not admitted: there is room again as requests are fetched, for which the pages have to be taken as well.
-    /// What a page leads to is submitted by `Crawler.submit`, which is never full. Raises `Over` after the end or `close`; and `ValueError` if the request is invalid.
+    /// What a page leads to is submitted by `Crawler.submit`, which is never full. Raises `Over` after the end or
+    /// `close`; and `ValueError` if the request is invalid.
     ///
     /// `request` is a URL, a dict, or the JSON text of one: with `url` and optionally `method`,
     /// `headers`, `body_b64` (in a dict also `body`, bytes), `scopes`, `priority`, `depth`, `sitemap`,
@@ -127,10 +128,13 @@ fn patch_of(settings: &Bound<'_, PyDict>) -> PyResult<ScopePatch> {
 pub fn request_of(request: &Bound<'_, PyAny>, tag: u64) -> PyResult<Request> {
     let line = match request.cast::<PyDict>() {
         Ok(keys) => setting(with_encoded_body(keys)?.as_any())?.to_string(),
-        Err(_) => request.extract::<String>().map_err(|_| {
-            let kind = request.get_type();
-            PyValueError::new_err(format!("a request is a str or a dict, not {kind}"))
-        })?,
+        Err(_) => {
+            let line = request.cast::<PyString>().map_err(|_| {
+                let kind = request.get_type();
+                PyValueError::new_err(format!("a request is a str or a dict, not {kind}"))
+            })?;
+            text(line)?
+        }
     };
     let line = line.as_str();
     let refused = |why: String| PyValueError::new_err(why);

@@ -3,6 +3,7 @@
 
 import ast
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -41,7 +42,7 @@ class Server:
                     self.end_headers()
                     self.wfile.write(body)
                 except OSError:
-                    pass  # Who asked has gone.
+                    pass  # The client has gone.
 
             def do_POST(self):
                 bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
@@ -339,6 +340,50 @@ class Crawls(unittest.TestCase):
         with self.assertRaisesRegex(LookupError, "^1 is the caller's own$"):
             asyncio.run(main(urls, refuse))
 
+    def test_value_that_no_request_can_have_is_an_invalid_one(self):
+        url, invalid = "http://a.test/", []
+        cyclic = {"url": url}
+        cyclic["meta"] = {"own": [cyclic]}
+        deep = {"url": url, "meta": None}
+        for _ in range(5000):
+            deep["meta"] = [deep["meta"]]
+        requests = [cyclic, deep, {"url": url, "tag": 2**64}, {"url": url, "tag": -2**63 - 1}, {"url": url, 7: 7},
+                    {"url": url, "meta": {None: 7}}, url + "\udc80", {"url": url + "\udc80"},
+                    {"url": url, "meta": object()}]
+        crawler = argiope.Crawler(self.server.settings())
+        for request in requests:
+            with self.assertRaises(ValueError):
+                crawler.submit(request)
+        with self.assertRaisesRegex(ValueError, "surrogate"):
+            crawler.submit(url + "\udc80")
+        with self.assertRaisesRegex(ValueError, "key of a dict is a str, not .*int"):
+            crawler.submit({"url": url, 7: 7})
+        with self.assertRaises(ValueError):
+            argiope.Crawler({"DOWNLOAD_DELAY": 2**64})
+
+        async def main():
+            with_function = argiope.crawl(requests + [{"url": url, "tag": 2**63}], self.server.settings(),
+                                          on_invalid=lambda index, *_: invalid.append(index))
+            return [(page.url, page.tag) async for page in with_function]
+
+        self.assertEqual(asyncio.run(main()), [(url, 2**63)])
+        self.assertEqual(invalid, list(range(len(requests))))
+
+    def test_invalid_request_after_which_the_loop_is_left_is_not_logged(self):
+        async def main():
+            missed = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: missed.append(context))
+            pages = argiope.crawl(["http://a.test/", "no url"], self.server.settings())
+            async for _ in pages:
+                break
+            await pages.aclose()
+            del pages
+            gc.collect()
+            await asyncio.sleep(0)
+            return missed
+
+        self.assertEqual(asyncio.run(main()), [])
+
     def test_single_request_in_place_of_an_iterable_is_refused(self):
         for single in ("http://a.test/", b"http://a.test/", {"url": "http://a.test/"}):
             with self.assertRaisesRegex(TypeError, f"not a single {type(single).__name__}: write \\["):
@@ -540,10 +585,17 @@ class Crawls(unittest.TestCase):
         example = HOME / "examples" / "crawl.py"
         self.assertLessEqual(len(example.read_text().splitlines()), 40)
         settings = [f"{name}={value}" for name, value in self.server.settings().items()]
-        ran = subprocess.run([sys.executable, example, *settings, "http://a.test/slow", "http://b.test/2"],
-                             capture_output=True, text=True, timeout=60)
-        self.assertEqual(ran.returncode, 0, ran.stderr)
-        lines = ran.stdout.splitlines()
+
+        def lines_of(*arguments):
+            ran = subprocess.run([sys.executable, example, *settings, *arguments],
+                                 capture_output=True, text=True, timeout=60)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            return ran.stdout.splitlines()
+
+        port = self.server.server.server_address[1]
+        lines_of(f"PROXY=http://127.0.0.1:{port}", "http://a.test/?x=1")
+        self.assertEqual([path for _, path in self.server.asked], ["http://a.test/?x=1"], "by the proxy")
+        lines = lines_of("http://a.test/slow", "http://b.test/2")
         self.assertIn("200 http://a.test/slow 5 bytes ", lines)
         self.assertIn("200 http://b.test/2 2 bytes ", lines)
         self.assertGreater(int(lines[-1].split()[0]), 5)
