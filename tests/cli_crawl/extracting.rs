@@ -1,13 +1,16 @@
 //! `--extract`: fields of pages in result lines, and in tables of them.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::thread;
 use std::time::Duration;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::run::{Crawl, Crawled, Going, argiope, check_refused};
+use crate::run::{Crawl, Crawled, Going, argiope, check_refused, code};
 use crate::server::{Asked, Server, Step, page, redirect, reply};
 
 /// Pages with a title and a price, and replies that have none.
@@ -113,6 +116,29 @@ fn a_field_of_a_later_run_alone_is_a_column() {
         .expect(0);
     let export = Going::start(&["export", "out", "--csv", "price"], &folder, b"").wait();
     assert_eq!(export.expect(0).out, "price\n\n7\n");
+}
+
+#[test]
+fn a_value_that_a_content_coding_cuts_off_is_null() {
+    let page = format!("<p class=a>One</p><h1>First {}</h1>", "half ".repeat(2000));
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
+    encoder
+        .write_all(page.as_bytes())
+        .expect("written to memory");
+    let mut body = encoder.finish().expect("written to memory");
+    body.truncate(5000);
+    let server = Server::new(move |_| {
+        let headers = ["Content-Type: text/html", "Content-Encoding: gzip"];
+        reply("200 OK", &headers, &body)
+    });
+    let crawled = Crawl::of(&[&server.url("/")])
+        .with(&["--extract", "h1", "--extract", "a=.a"])
+        .run();
+    let line = crawled.only();
+    assert_eq!(code(&line), "content_encoding.truncated");
+    assert_eq!(line["truncated"], Value::Null, "on the wire it is complete");
+    assert_eq!(line["fields"], json!({"h1": null, "a": "One"}));
+    assert_eq!(crawled.stats()["fields_partial"], 1);
 }
 
 #[test]

@@ -90,10 +90,8 @@ impl PageWork {
             return;
         }
         let page = &self.page;
-        let extract = || {
-            let is_cut_off = page.truncated.is_some();
-            extraction.fields_of(&page.body, page.content_type.as_deref(), is_cut_off)
-        };
+        let extract =
+            || extraction.fields_of(&page.body, page.content_type.as_deref(), is_cut_off(page));
         match catch_unwind(AssertUnwindSafe(extract)) {
             Ok(fields) => self.page.fields = fields.map(Box::new),
             Err(_) => log::error!("{}: a fault of ours; the page has no fields", self.page.url),
@@ -278,6 +276,14 @@ impl Compute for PageWork {
         self.extract();
         self.complete_preparation(gzip);
     }
+}
+
+/// Whether a part of the body is missing. A content coding that ends early leaves the part before that, of a reply
+/// that is complete on the wire.
+fn is_cut_off(page: &Page) -> bool {
+    let failure = page.failure.as_ref();
+    let is_undecoded = failure.is_some_and(|own| own.kind == FailureKind::ContentEncoding);
+    page.truncated.is_some() || is_undecoded
 }
 
 /// Memory of something that was found.
