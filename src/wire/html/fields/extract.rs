@@ -22,7 +22,6 @@ use scraper::selector::{
     CssLocalName, CssString, NonTSPseudoClass, Parser as ScraperParser, PseudoElement, Simple,
 };
 use scraper::{ElementRef, Html, HtmlTreeSink};
-use selectors::OpaqueElement;
 use selectors::attr::{
     AttrSelectorOperation, AttrSelectorOperator, CaseSensitivity, NamespaceConstraint,
 };
@@ -35,6 +34,7 @@ use selectors::matching::{ElementSelectorFlags, matches_selector};
 use selectors::parser::{
     Component, NthSelectorData, ParseRelative, Selector, SelectorList, SelectorParseErrorKind,
 };
+use selectors::{Element, OpaqueElement};
 
 use self::attributes::{Attributes, Follows};
 use self::metered::{Metered, Steps};
@@ -438,7 +438,8 @@ impl Reader {
         let count = Count(Cell::new(0));
         self.tokenizer.sink.tree.trace_handles(&count);
         let tags = std::mem::take(&mut self.tags);
-        self.scanned += tags * (count.0.get() + tags);
+        // Few more can have been open since the last count: a piece is short.
+        self.scanned += tags * (count.0.get() + OPEN_BETWEEN);
         count.0.get() <= 2 * DEPTH_MAX && self.scanned <= SCANNED_MAX
     }
 
@@ -561,6 +562,9 @@ fn plain<'a>(parts: impl Iterator<Item = &'a str>) -> String {
 /// Most nodes that are one in the other: as many as browsers allow. The library looks through all open
 /// elements at each tag.
 const DEPTH_MAX: usize = 512;
+
+/// Elements that a piece opens and closes.
+const OPEN_BETWEEN: usize = 64;
 
 /// Most looks at open elements in a page: a third of a second. Pages of a megabyte have a tenth of it, if as many as
 /// fifty elements are open at each of their tags.

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::{
     AttrSelectorOperation, AttrSelectorOperator, BloomFilter, CaseSensitivity, CssLocalName,
-    CssString, ElementRef, ElementSelectorFlags, LocalName, MatchingContext, Namespace,
+    CssString, Element, ElementRef, ElementSelectorFlags, LocalName, MatchingContext, Namespace,
     NamespaceConstraint, NonTSPseudoClass, OpaqueElement, PseudoElement, Simple,
 };
 
@@ -92,7 +92,7 @@ impl<'a> Metered<'a> {
     }
 }
 
-impl selectors::Element for Metered<'_> {
+impl Element for Metered<'_> {
     type Impl = Simple;
 
     fn opaque(&self) -> OpaqueElement {
@@ -117,7 +117,7 @@ impl selectors::Element for Metered<'_> {
     }
 
     fn is_html_element_in_html_document(&self) -> bool {
-        selectors::Element::is_html_element_in_html_document(&self.element)
+        Element::is_html_element_in_html_document(&self.element)
     }
 
     fn has_local_name(&self, name: &CssLocalName) -> bool {
@@ -156,7 +156,7 @@ impl selectors::Element for Metered<'_> {
     }
 
     fn has_id(&self, id: &CssLocalName, case: CaseSensitivity) -> bool {
-        self.take(1) && selectors::Element::has_id(&self.element, id, case)
+        self.take(1) && Element::has_id(&self.element, id, case)
     }
 
     fn has_class(&self, name: &CssLocalName, case: CaseSensitivity) -> bool {
@@ -182,7 +182,7 @@ impl selectors::Element for Metered<'_> {
     }
 
     fn is_root(&self) -> bool {
-        self.take(1) && selectors::Element::is_root(&self.element)
+        self.take(1) && Element::is_root(&self.element)
     }
 
     // What no selector in a page without styles and shadows asks for.

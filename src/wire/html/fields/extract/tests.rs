@@ -381,8 +381,20 @@ fn attributes_that_tags_add_to_the_body_end_the_reading() {
 #[test]
 fn open_elements_behind_a_comment_elsewhere_end_the_reading() {
     // The last node of each piece is one of the root.
-    let page = format!("{}</body><!---->", "<div>".repeat(99));
+    let page = format!("{}</body><!--xxx-->", "<div>".repeat(99));
+    assert_eq!(page.len(), PIECE);
     assert!(read_of(page.repeat(500).as_bytes()) < 10_000);
+}
+
+#[test]
+fn many_tags_at_many_open_elements_end_the_reading() {
+    let page = |depth: usize, tags: usize| {
+        let page = format!("{}{}", "<div>".repeat(depth), "<i></i>".repeat(tags));
+        read_of(page.as_bytes()) == page.len()
+    };
+    assert!(page(50, 100_000));
+    assert!(page(480, 20_000));
+    assert!(!page(480, 50_000));
 }
 
 #[test]
