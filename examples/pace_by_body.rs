@@ -50,9 +50,11 @@ impl Strategy for Halving {
         self.good = if end.refused { 0 } else { self.good + 1 };
         let delay = match self.good {
             0 => (pace.delay * 2).clamp(Duration::from_millis(100), Duration::from_secs(60)),
-            10 => (pace.delay / 2).max(set.delay),
+            10 => pace.delay / 2,
             _ => return pace,
         };
+        // The configured delay may be longer than a minute.
+        let delay = delay.max(set.delay);
         (self.good, self.changed) = (0, now);
         Pace { delay, ..pace }
     }

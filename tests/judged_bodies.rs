@@ -112,6 +112,24 @@ fn the_example_doubles_the_delay_up_to_a_minute_and_halves_it_after_ten_good_pag
 }
 
 #[test]
+fn the_example_is_never_faster_than_the_configured_delay() {
+    let config = config().with("DOWNLOAD_DELAY", "2min").expect("valid");
+    let web = asking(|asked| asked.target.ends_with('1'));
+    crawl(
+        pace_by_body::by_body(Crawler::builder(config)),
+        &web,
+        &["a.test"],
+        4,
+    );
+    let asked = web.asked();
+    assert!(asked.len() > 4, "one is retried");
+    for pair in asked.windows(2) {
+        let gap = pair[1].at.saturating_since(pair[0].at).as_secs_f64();
+        assert!(gap > 119.9, "{gap} s");
+    }
+}
+
+#[test]
 fn the_example_doubles_the_delay_once_for_all_refusals_of_a_round() {
     // Four are in flight: they are sent at 0, 1, 2 and 3 s, and the first is answered after 3.5 s.
     let mut count = 0;
