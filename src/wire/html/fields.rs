@@ -193,7 +193,7 @@ fn pseudo_elements(selector: &str) -> impl Iterator<Item = usize> {
             ('"' | '\'', None) => quote = Some(char),
             ('[', None) => is_in_brackets = true,
             (']', None) => is_in_brackets = false,
-            (':', None) if !is_in_brackets && is_second => return Some(at - 1),
+            (':', None) if is_second => return Some(at - 1),
             (':', None) if !is_in_brackets => colon = Some(at + 1),
             _ => {}
         }
@@ -344,6 +344,7 @@ mod tests {
         for own in [
             r#"[data-class="App::Model"]"#,
             "a[x='::y']",
+            "a[x=']::y']",
             r#"[x="\"::]"]"#,
             r"a\:\:b",
         ] {
