@@ -5,7 +5,7 @@ use crate::admin::format::MetricsFormat;
 use crate::base::ids::LaneId;
 use crate::base::time::Instant;
 use crate::crawl::finish::FinishReason;
-use crate::crawl::probe::open_loop::OpenLoop;
+use crate::crawl::probe::open_loop::{OpenLoop, Overdue, QueuedRequest};
 use crate::crawl::probe::watch::{NoMetrics, WatchCounts};
 use crate::frontier::job::Job;
 use crate::sink::page::Page;
@@ -116,16 +116,49 @@ impl Workload {
             .is_some_and(|requests| requests.watched().is_some())
     }
 
-    /// A request of a probe waits in this lane.
-    pub fn note_lane(&mut self, number: u64, tag: u64, lane: LaneId) {
+    /// A request waits in this lane from now on.
+    pub fn note_queued(&mut self, queued: QueuedRequest, lane: LaneId) {
         if let Some(requests) = self.open_loop_mut() {
-            requests.note_lane(number, tag, lane);
+            requests.note_queued(queued, lane);
         }
     }
 
-    /// A request to a watched target whose time is over, wherever it waits: its lane and number.
-    pub fn poll_overdue(&mut self, now: Instant) -> Option<(LaneId, u64)> {
+    /// A request to a watched target that may wait no longer, whether it still waits or not.
+    pub fn poll_overdue(&mut self, now: Instant) -> Option<Overdue> {
         self.open_loop_mut()?.poll_overdue(now)
+    }
+
+    /// A request to a watched target may wait until all of its time is over.
+    pub fn extend(&mut self, tag: u64) {
+        if let Some(requests) = self.open_loop_mut() {
+            requests.extend(tag);
+        }
+    }
+
+    /// Whether a request to a watched target may wait no longer.
+    pub fn is_overdue(&self, tag: u64, now: Instant) -> bool {
+        self.open_loop()
+            .is_some_and(|requests| requests.is_overdue(tag, now))
+    }
+
+    /// Requests are held back now, for a reason that is not the targets'.
+    pub fn note_held(&mut self, now: Instant) {
+        if let Some(requests) = self.open_loop_mut() {
+            requests.note_held(now);
+        }
+    }
+
+    /// Whether requests were held back since one to a watched target was due.
+    pub fn was_held(&self, tag: u64) -> bool {
+        self.open_loop()
+            .is_some_and(|requests| requests.was_held(tag))
+    }
+
+    /// A request to a watched target is not sent, for a reason that is not its target's.
+    pub fn skip(&mut self, tag: u64) {
+        if let Some(requests) = self.open_loop_mut() {
+            requests.skip(tag);
+        }
     }
 
     /// When the time of a request began, if not with its release: a request to a watched target has the time from

@@ -63,6 +63,8 @@ pub struct Exchange {
     defers_decoding: bool,
     body_mode: BodyMode,
     timeout: Option<Duration>,
+    /// When its time began, if not with its start.
+    begun: Option<Instant>,
     timings: Timings,
     arrivals: ArrivalMonitor,
     /// Stamp of the reply's last bytes.
@@ -130,6 +132,7 @@ impl Exchange {
             defers_decoding,
             body_mode,
             timeout,
+            begun,
             timings: timings_here,
             arrivals,
             last_arrival,
@@ -150,12 +153,18 @@ impl Exchange {
         *defers_decoding = description.defers_decoding;
         *body_mode = BodyMode::Keep;
         *timeout = description.timeout;
+        *begun = None;
         *timings_here = timings;
         *arrivals = ArrivalMonitor::new(settings);
         *last_arrival = Stamp::default();
         *paused_for = Duration::ZERO;
         *start = None;
         Ok(())
+    }
+
+    /// The time for the whole exchange began at this instant, and not with its start.
+    pub fn set_begun(&mut self, at: Instant) {
+        self.begun = Some(at);
     }
 
     /// Gives an exchange that is over buffers to reuse.
@@ -267,10 +276,9 @@ impl Exchange {
             _ => Duration::ZERO,
         };
         let ours = held + self.paused_for;
-        let total = Deadline::new(
-            self.timings.started + self.timeout.unwrap_or(settings.download_timeout) + ours,
-            Phase::Total,
-        );
+        let begun = self.begun.unwrap_or(self.timings.started);
+        let timeout = self.timeout.unwrap_or(settings.download_timeout);
+        let total = Deadline::new(begun + timeout + ours, Phase::Total);
         let reply = match (self.timings.first_byte, self.timings.sent) {
             (Some(_), _) => self.arrivals.deadline(settings),
             (None, Some(sent)) => {

@@ -64,7 +64,7 @@ use super::exclusion::Exclusions;
 use super::extra::{Costs, Extra};
 use super::filter::{Filtered, Site};
 use super::hosts::{FORGOTTEN_PER_TURN, Health, HostId, Hosts};
-use super::job::Job;
+use super::job::{Job, Rank};
 use super::numbers::Numbers;
 use super::offers::Offers;
 use super::origins::Origins;
@@ -487,9 +487,15 @@ impl Frontier {
     /// Pops the first request and counts it as in flight.
     fn take(&mut self, lane: LaneId) -> Job {
         let job = self.pop(lane);
+        self.begin(lane, job.kind);
+        job
+    }
+
+    /// Counts a request of a lane as in flight.
+    fn begin(&mut self, lane: LaneId, kind: PageKind) {
         self.first_pages.add_in_flight();
         self.lanes[lane.0 as usize].in_flight.add();
-        if job.kind == PageKind::Page {
+        if kind == PageKind::Page {
             self.pages_in_flight += 1;
             if let Some(count) = self.page_count_mut(lane) {
                 count.in_flight += 1;
@@ -498,7 +504,6 @@ impl Frontier {
                 self.domains.begin_page(domain);
             }
         }
-        job
     }
 
     /// Pops the first request.
@@ -517,11 +522,19 @@ impl Frontier {
         self.has_queued(lane).then(|| self.take(lane))
     }
 
-    /// The same if this is the number of the first request.
-    pub fn take_front_if(&mut self, lane: LaneId, number: u64) -> Option<Job> {
-        let front = self.lanes[lane.0 as usize].queue.peek();
-        let is_it = front.is_some_and(|front| front.id() == number);
-        is_it.then(|| self.take(lane))
+    /// Takes the page of this rank if it is queued in a lane, wherever: it counts as in flight.
+    pub fn take_queued(&mut self, lane: LaneId, rank: Rank) -> Option<Job> {
+        let slot = &mut self.lanes[lane.0 as usize];
+        if slot.queue.peek()?.rank() == rank {
+            return Some(self.take(lane));
+        }
+        let queued = slot.queue.remove(rank)?;
+        self.rebuilt.note(lane);
+        self.queued -= 1;
+        self.queued_bytes -= queued.bytes();
+        let job = queued.into_job(self.address_of(lane));
+        self.begin(lane, job.kind);
+        Some(job)
     }
 
     /// Reads the memory that the next requests of these lanes need, one level of indirection for all

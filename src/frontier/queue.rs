@@ -4,6 +4,7 @@ mod finding;
 
 pub use self::finding::{Cursor, Found};
 
+use crate::frontier::job::Rank;
 use crate::frontier::request::PageKind;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -82,20 +83,43 @@ impl Queue {
     }
 
     pub fn pop(&mut self) -> Option<Queued> {
+        if let Queue::Many(many) = self {
+            let first = many.pop();
+            self.shrink();
+            return first;
+        }
         match std::mem::take(self) {
-            Queue::Empty => None,
             Queue::One(only) => Some(only),
-            Queue::Many(mut many) => {
-                let first = many.pop();
-                *self = match many.len_up_to_two() {
-                    0 => Queue::Empty,
-                    // While sitemaps are queued, `is_pages_turn` must be kept.
-                    1 if many.sitemaps().is_none() => many.pop().map_or(Queue::Empty, Queue::One),
-                    _ => Queue::Many(many),
-                };
-                first
+            Queue::Empty | Queue::Many(_) => None,
+        }
+    }
+
+    /// Removes the request of this rank, which is no sitemap. One that was pushed in order is found by a few
+    /// comparisons.
+    pub fn remove(&mut self, rank: Rank) -> Option<Queued> {
+        match self {
+            Queue::Empty => None,
+            Queue::One(only) if only.rank() == rank => self.pop(),
+            Queue::One(_) => None,
+            Queue::Many(many) => {
+                let removed = many.remove(rank);
+                self.shrink();
+                removed
             }
         }
+    }
+
+    /// Becomes small again once it is short.
+    fn shrink(&mut self) {
+        let Queue::Many(many) = self else {
+            return;
+        };
+        *self = match many.len_up_to_two() {
+            0 => Queue::Empty,
+            // While sitemaps are queued, `is_pages_turn` must be kept.
+            1 if many.sitemaps().is_none() => many.pop().map_or(Queue::Empty, Queue::One),
+            _ => return,
+        };
     }
 
     pub fn is_empty(&self) -> bool {
@@ -278,6 +302,35 @@ impl Many {
         popped
     }
 
+    /// Removes the request of this rank, which is no sitemap.
+    fn remove(&mut self, rank: Rank) -> Option<Queued> {
+        let later = self.rare.iter_mut().flat_map(|rare| &mut rare.later);
+        let mut pieces = std::iter::once(&mut self.run).chain(later);
+        let sorted = pieces.find_map(|piece| {
+            let at = piece.binary_search_by(|other| rank.cmp(&other.rank()));
+            piece.remove(at.ok()?)
+        });
+        if sorted.is_some() {
+            // No piece is empty, except the run of a queue without another.
+            if let Some(rare) = &mut self.rare {
+                rare.later.retain(|piece| !piece.is_empty());
+                if self.run.is_empty() {
+                    self.run = rare.later.pop_front().unwrap_or_default();
+                }
+            }
+            return sorted;
+        }
+        let heaps = self.rare.iter_mut().flat_map(|rare| &mut rare.heaps);
+        let mut heaps = std::iter::once(&mut self.others).chain(heaps);
+        heaps.find_map(|heap| {
+            let at = heap.iter().position(|other| other.rank() == rank)?;
+            let mut all = std::mem::take(heap).into_vec();
+            let removed = all.swap_remove(at);
+            *heap = BinaryHeap::from(all);
+            Some(removed)
+        })
+    }
+
     /// Number of requests, or two if there are more.
     fn len_up_to_two(&self) -> usize {
         match self.run.len() + self.others.len() {
@@ -314,6 +367,8 @@ fn growth(length: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::base::rng::Rng;
     use crate::frontier::job::Job;
@@ -379,6 +434,39 @@ mod tests {
             let first = queue.peek().map(Queued::id);
             assert_eq!(first, model.last().map(|(_, id)| id.0));
             assert_eq!(queue.is_empty(), model.is_empty());
+        }
+    }
+
+    #[test]
+    fn any_request_but_a_sitemap_can_be_removed() {
+        for (seed, length) in [(1, 3), (2, 40), (3, 3 * PIECE as u64)] {
+            let mut rng = Rng::from_seed(seed);
+            let mut queue = Queue::default();
+            let mut ranks = BTreeSet::new();
+            for number in 1..=length {
+                // About one of four ranks above the last of the run.
+                let id = match rng.below(4) {
+                    0 => number,
+                    _ => number + length,
+                };
+                let job = job(id, 0);
+                ranks.insert(job.rank());
+                queue.push(Queued::of(job));
+            }
+            let absent = job(3 * length, 0).rank();
+            assert!(queue.remove(absent).is_none());
+            while let Some(last) = ranks.last().copied() {
+                let near = job(1 + rng.below(2 * length), 0).rank();
+                let rank = ranks.range(near..).next().copied().unwrap_or(last);
+                ranks.remove(&rank);
+                let removed = queue.remove(rank).map(|queued| queued.rank());
+                assert_eq!(removed, Some(rank), "seed {seed}");
+                assert!(queue.remove(rank).is_none(), "it was removed");
+                let first = queue.peek().map(Queued::rank);
+                assert_eq!(first, ranks.last().copied(), "seed {seed}");
+                assert_eq!(queue.len(), ranks.len());
+                assert_eq!(queue.is_empty(), ranks.is_empty());
+            }
         }
     }
 

@@ -29,7 +29,11 @@ impl<I: Io> Core<I> {
     pub fn take_connection(&mut self, job: Job, lane: LaneId, ticket: TicketId, found: Found) {
         let proxy = self.frontier.proxy_of(lane).cloned();
         let proxy = proxy.as_deref();
-        let exchange = self.exchange_for(&job, lane, proxy);
+        let mut exchange = self.exchange_for(&job, lane, proxy);
+        let due = self.workload.due_of(job.tag());
+        if let Some(due) = due {
+            exchange.set_begun(due);
+        }
         let origin = match proxy {
             None => Origin::Direct(self.frontier.hold_origin(lane)),
             // Connections through a proxy are kept apart by the proxy's credentials, too.
@@ -55,7 +59,6 @@ impl<I: Io> Core<I> {
             }
         };
         let timeout = job.timeout();
-        let due = self.workload.due_of(job.tag());
         let key = self.flights.insert(Flight {
             lane,
             ticket,

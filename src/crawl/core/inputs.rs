@@ -1,6 +1,7 @@
 //! Admits requests from outside of the turn: submissions, the source's, links from other threads, those of
 //! a probe. Each is taken as far as there is room.
 
+use crate::base::ids::LaneId;
 use crate::base::scopes::Scopes;
 use crate::base::time::Instant;
 use crate::crawl::control::found::LinkEvent;
@@ -24,6 +25,9 @@ const MAPPED_PER_TURN: usize = 64;
 
 /// Requests of a probe that are admitted in one turn: more would delay those that are due already.
 const ARRIVALS_PER_TURN: usize = 256;
+
+/// Requests of a probe that waited too long and are ended in one turn.
+const OVERDUE_PER_TURN: usize = 256;
 
 impl<I: Io> Core<I> {
     /// Admits what is there from outside, except the requests of a probe.
@@ -181,6 +185,9 @@ impl<I: Io> Core<I> {
         }
         // A turn may be long, and they are due whatever it has to do.
         self.now = self.network.clock();
+        if self.is_held_back() {
+            self.workload.note_held(self.now);
+        }
         self.end_overdue();
         for _ in 0..ARRIVALS_PER_TURN {
             let waiting = self.frontier.queued();
@@ -189,33 +196,78 @@ impl<I: Io> Core<I> {
                 Arrival::Dropped => {}
                 Arrival::Request(mut job) => {
                     job.id = self.frontier.number();
-                    let (number, tag) = (job.id, job.tag());
-                    if let Some(lane) = self.queue(*job, &Scopes::new()) {
-                        self.workload.note_lane(number, tag, lane);
-                    }
+                    self.queue_and_note(*job, &Scopes::new());
                 }
             }
         }
         self.wakeups.turn_again();
     }
 
-    /// Ends the requests to watched targets whose time is over before they have a connection: otherwise the next
-    /// one would be skipped, and the last result be an old one. Exchanges have deadlines of their own.
+    /// Whether requests of a probe wait for ourselves: a pause that was ordered, a sink that takes no more, or
+    /// `BYTES_PER_SECOND_MAX`.
+    fn is_held_back(&self) -> bool {
+        self.control.is_paused() || !self.output.takes_more() || !self.is_within_rate()
+    }
+
+    /// Ends the requests to watched targets that may wait no longer: otherwise the next one would be skipped, and the
+    /// last result be an old one. Those that have a connection have deadlines of their own.
     fn end_overdue(&mut self) {
-        while let Some((lane, number)) = self.workload.poll_overdue(self.now) {
-            let Some(job) = self.frontier.take_front_if(lane, number) else {
+        for _ in 0..OVERDUE_PER_TURN {
+            let Some(overdue) = self.workload.poll_overdue(self.now) else {
+                return;
+            };
+            let waits = |(lane, _): (LaneId, _)| self.waits_for_name(lane);
+            if !overdue.is_over && overdue.queued.is_some_and(waits) {
+                self.workload.extend(overdue.tag);
                 continue;
-            };
-            let waits_for_name = self.network.names().lookups().waits_since(lane).is_some();
-            let failure = match waits_for_name {
-                true => {
-                    self.network.end_lookup(lane, None, self.now);
-                    Failure::new(FailureKind::Timeout, "dns", "no answer from a name server")
-                }
-                false => Failure::new(FailureKind::Timeout, "total", "it got no connection"),
-            };
-            self.end_unconnected(&job, lane, failure);
+            }
+            let queued = overdue.queued;
+            let job = queued.and_then(|(lane, rank)| self.frontier.take_queued(lane, rank));
+            match (job, queued) {
+                (Some(job), Some((lane, _))) => self.end_late(&job, lane),
+                _ if !overdue.is_over => self.workload.extend(overdue.tag),
+                // It has a connection.
+                _ => {}
+            }
         }
+        self.wakeups.turn_again();
+    }
+
+    /// Ends a request to a watched target that waited too long; it counts as in flight.
+    pub fn end_late(&mut self, job: &Job, lane: LaneId) {
+        let waits_for_name = self.waits_for_name(lane);
+        // One that waits for a name does so whatever is held back.
+        let is_held = match waits_for_name {
+            true => !self.output.is_ready(),
+            false => self.workload.was_held(job.tag()),
+        };
+        if waits_for_name {
+            self.network.end_lookup(lane, None, self.now);
+        }
+        let (code, detail) = match waits_for_name {
+            true => ("dns", "no answer from a name server"),
+            false => ("total", "it got no connection"),
+        };
+        match is_held {
+            true => {
+                // The lookup is not part of a later request.
+                self.network.take_lookup(lane);
+                self.workload.skip(job.tag());
+                self.end_attempt(lane, job, false);
+            }
+            false => {
+                let failure = Failure::new(FailureKind::Timeout, code, detail);
+                self.end_unconnected(job, lane, failure);
+            }
+        }
+        if waits_for_name && self.frontier.has_queued(lane) {
+            // The next one waits for the same answer.
+            self.network.begin_lookup(lane, self.now);
+        }
+    }
+
+    fn waits_for_name(&self, lane: LaneId) -> bool {
+        self.network.names().lookups().waits_since(lane).is_some()
     }
 
     /// Measures memory in a tick: each time if seeds wait for memory or more of them may come, otherwise

@@ -9,6 +9,7 @@
 
 use crate::base::bound::Bound;
 use crate::base::ids::LaneId;
+use crate::base::scopes::Scopes;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::core::follow::{Followed, is_stopped};
@@ -21,6 +22,7 @@ use crate::crawl::network::socket::Carrier;
 use crate::crawl::pages::finding::Finding;
 use crate::crawl::pages::work::PageWork;
 use crate::crawl::pages::{OpenEnd, Task};
+use crate::crawl::probe::open_loop::QueuedRequest;
 use crate::crawl::work::offers::OfferOrigin;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
@@ -56,7 +58,19 @@ impl<I: Io> Core<I> {
         let control = &self.control;
         let later = |number, part| control.later(number, part);
         if let Some((job, scopes)) = self.work.map(job, later) {
-            self.queue(job, &scopes);
+            self.queue_and_note(job, &scopes);
+        }
+    }
+
+    /// Queues a request; a probe of watched targets ends it if it waits too long.
+    pub fn queue_and_note(&mut self, job: Job, scopes: &Scopes) {
+        let queued = QueuedRequest {
+            tag: job.tag(),
+            rank: job.rank(),
+            is_repeated: job.attempt > 1,
+        };
+        if let Some(lane) = self.queue(job, scopes) {
+            self.workload.note_queued(queued, lane);
         }
     }
 
@@ -84,6 +98,11 @@ impl<I: Io> Core<I> {
                         // It costs more than the one that the lane was offered for.
                         self.throttle.cancel(ticket, self.now);
                         return self.return_to_lane(lane, job);
+                    }
+                    if self.workload.is_overdue(job.tag(), self.now) {
+                        // It ends later in this turn or in the next, and must not start meanwhile.
+                        self.throttle.cancel(ticket, self.now);
+                        return self.end_late(&job, lane);
                     }
                     log::debug!(target: URL_LOG, "released {}: {}", job.id, job.url);
                     let found = found.expect("a host that may be asked was looked up");

@@ -9,8 +9,10 @@ use crate::crawl::network;
 use crate::crawl::outage::{Probes, egress_of};
 use crate::fetch::failure::Failure;
 use crate::fetch::resolver::{Addresses, Answer, Lookup};
+use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::throttle::engine::TicketId;
+use crate::wire::url::CrawlUrl;
 
 /// Result of looking up a lane's host.
 pub enum Resolved {
@@ -149,6 +151,33 @@ impl<I: Io> Core<I> {
         if let Some(job) = self.frontier.take_front(lane) {
             self.end_unconnected(&job, lane, failure);
         }
+    }
+
+    /// Checks that one of these requests at least may go to an address that is allowed.
+    ///
+    /// # Errors
+    /// None may: the first, and why not.
+    pub fn check_any_allowed(
+        &self,
+        jobs: impl Iterator<Item = Job>,
+    ) -> Result<(), (CrawlUrl, Failure)> {
+        let names = self.network.names();
+        let mut first = None;
+        for job in jobs {
+            let host = job.url.host_str();
+            // A proxy resolves the name itself, and its own address is allowed, as the user named it.
+            let checked = match self.frontier.is_proxied(&job) {
+                true => names.check_host(host),
+                false => names.check_fixed(host, job.url.port()),
+            };
+            match checked {
+                Err(failure) => {
+                    first.get_or_insert((job.url, failure));
+                }
+                Ok(()) => return Ok(()),
+            }
+        }
+        first.map_or(Ok(()), Err)
     }
 
     /// Reports the lookups that ended to their lanes, and sends the resolver's queries.

@@ -14,7 +14,6 @@ use crate::crawl::output::Output;
 use crate::crawl::work::admission::AdmitError;
 use crate::crawl::work::offers::OfferOrigin;
 use crate::crawl::workload::Workload;
-use crate::fetch::failure::Failure;
 use crate::frontier::request::Request;
 use crate::io::Io;
 use crate::sink::page::Page;
@@ -166,27 +165,6 @@ impl<I: Io> Core<I> {
     /// Replaces the workload by a probe's, whose requests are due by the clock.
     pub fn set_workload(&mut self, workload: Workload) {
         self.workload = workload;
-    }
-
-    /// Checks that one of these URLs at least may have an address that is allowed.
-    ///
-    /// # Errors
-    /// None may: the first, and why not.
-    pub fn check_any_allowed<'a>(
-        &self,
-        urls: impl Iterator<Item = &'a CrawlUrl>,
-    ) -> Result<(), (&'a CrawlUrl, Failure)> {
-        let names = self.network.names();
-        let mut first = None;
-        for url in urls {
-            match names.check_fixed(url.host_str(), url.port()) {
-                Err(failure) => {
-                    first.get_or_insert((url, failure));
-                }
-                Ok(()) => return Ok(()),
-            }
-        }
-        first.map_or(Ok(()), Err)
     }
 
     /// The workload of the loop.

@@ -75,6 +75,11 @@ impl<I: Io> Network<I> {
         !lookups.has_refused() && lookups.under_way() < max
     }
 
+    /// A lane waits for a lookup that is under way; see [`Lookups::begin`].
+    pub fn begin_lookup(&mut self, lane: LaneId, now: Instant) {
+        self.names.lookups_mut().begin(lane, now);
+    }
+
     /// Ends a lane's wait for its lookup; see [`Lookups::end`].
     pub fn end_lookup(&mut self, lane: LaneId, left: Option<Instant>, over: Instant) {
         self.names.lookups_mut().end(lane, left, over);

@@ -65,8 +65,9 @@ pub struct ProbeSettings {
     pub new_connections: Option<bool>,
     /// Request each target once in this time, in place of `rate` and `arrivals`: the phases of the targets are
     /// spread evenly, and each keeps its own. A request that is due while the one before to the same target is
-    /// open is not sent ([`ProbeReport::skipped`]), nor is one that is overdue by as much. The last result of each is
-    /// kept for `/probe` of [`Probe::serve`]. A target whose address is not allowed is down, and the probe goes on.
+    /// open is not sent ([`ProbeReport::skipped`]), nor is one that is overdue by as much, or that a pause or the sink
+    /// holds back. One that has no connection after half of `DOWNLOAD_TIMEOUT` ends as `timeout.total`. The last result
+    /// of each is kept for `/probe` of [`Probe::serve`]. A target whose address is not allowed is down, and the probe goes on.
     /// Bodies are counted, and not in the pages that the sink gets. Default: `None`.
     pub every: Option<Duration>,
 }
@@ -251,10 +252,10 @@ impl<I: Io> Probe<I> {
         let mut load = OpenLoop::new(schedule, targets, settings.new_connections(), grace, report);
         if let Some(every) = settings.every {
             check_distinct(load.targets())?;
-            load.watch(every, timeout);
+            load.watch(every, timeout, core.io().wall_at_start());
             // One of them may have such an address now and then; all of them have it by mistake.
-            let hosts = load.targets().iter().map(|target| &target.url);
-            core.check_any_allowed(hosts)
+            let jobs = load.targets().iter().map(|target| load.job_of(target, 0));
+            core.check_any_allowed(jobs)
                 .map_err(|(url, why)| refused(url.as_str(), why))?;
         }
         for target in load.targets() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::base::ids::LaneId;
-use crate::base::slab::Slab;
+use crate::base::slab::{Key, Slab};
 use crate::base::time::{Instant, Wall};
 use crate::crawl::finish::FinishReason;
 use crate::crawl::network::ports::NO_PORT;
@@ -14,7 +14,7 @@ use crate::crawl::probe::schedule::{Arrival, Schedule};
 use crate::crawl::probe::watch::Watch;
 use crate::fetch::failure::FailureKind;
 use crate::frontier::extra::{Extra, Flags};
-use crate::frontier::job::Job;
+use crate::frontier::job::{Job, Rank};
 use crate::frontier::request::Request;
 use crate::sink::page::Page;
 use crate::wire::url::CrawlUrl;
@@ -58,8 +58,30 @@ pub(super) struct Target {
 struct Open {
     arrival: Arrival,
     target: usize,
-    /// Where it was queued, and its number.
-    queued: Option<(LaneId, u64)>,
+    /// Where it was queued last, and its rank there.
+    queued: Option<(LaneId, Rank)>,
+    /// Its entry in `Watched::deadlines`.
+    deadline: Option<Instant>,
+}
+
+/// A request that was queued.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::crawl) struct QueuedRequest {
+    pub tag: u64,
+    /// Its rank in its lane.
+    pub rank: Rank,
+    /// It was sent before.
+    pub is_repeated: bool,
+}
+
+/// A request to a watched target that may wait no longer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::crawl) struct Overdue {
+    pub tag: u64,
+    /// Where it was queued last, and its rank there.
+    pub queued: Option<(LaneId, Rank)>,
+    /// All of its time is over, not only the part in which it must have got a connection.
+    pub is_over: bool,
 }
 
 /// Targets that are watched.
@@ -69,8 +91,23 @@ struct Watched {
     every: Duration,
     /// How long a request may take from its due time on.
     timeout: Duration,
-    /// When the time of each open request is over, and its slot.
+    /// Until when each open request may wait, and its slot.
     deadlines: BTreeSet<(Instant, u32)>,
+    /// When requests were last held back, by an order or by a sink that took no more.
+    held: Option<Instant>,
+}
+
+impl Watched {
+    /// Sets until when an open request may wait.
+    fn set_deadline(&mut self, slot: u32, open: &mut Open, at: Option<Instant>) {
+        if let Some(old) = open.deadline {
+            self.deadlines.remove(&(old, slot));
+        }
+        open.deadline = at;
+        if let Some(at) = at {
+            self.deadlines.insert((at, slot));
+        }
+    }
 }
 
 /// Maximum waiting requests; further ones are dropped. With so many the server or this machine
@@ -106,13 +143,14 @@ impl OpenLoop {
 
     /// Keeps the last result of each target, which is requested once in `every`. A request ends when `timeout` is
     /// over, unless it has its own, whatever it waits for.
-    pub(super) fn watch(&mut self, every: Duration, timeout: Duration) {
+    pub(super) fn watch(&mut self, every: Duration, timeout: Duration, wall_at_start: Wall) {
         let urls = self.targets.iter().map(|target| target.url.as_str());
         self.watch = Some(Watched {
-            watch: Watch::new(urls),
+            watch: Watch::new(urls, wall_at_start),
             every,
             timeout,
             deadlines: BTreeSet::new(),
+            held: None,
         });
     }
 
@@ -137,36 +175,93 @@ impl OpenLoop {
         next.into_iter().chain(overdue.map(|(at, _)| *at)).min()
     }
 
-    /// Records where a request waits, and its number.
-    pub fn note_lane(&mut self, number: u64, tag: u64, lane: LaneId) {
-        if let Some(open) = self.open_of(tag) {
-            open.queued = Some((lane, number));
+    /// A request waits in this lane from now on: for the first time, or once more.
+    ///
+    /// The first time it must get a connection in the first half of its time. Where all connections are taken, it would
+    /// otherwise get one with hardly any time left, and fail there, and so would all behind it.
+    pub fn note_queued(&mut self, queued: QueuedRequest, lane: LaneId) {
+        let (Some(key), Some(watched)) = (key_of(&self.open, queued.tag), &mut self.watch) else {
+            return;
+        };
+        let open = self.open.get_mut(key).expect("its key was just found");
+        open.queued = Some((lane, queued.rank));
+        let timeout = timeout_of(&self.targets[open.target], watched);
+        let within = match queued.is_repeated {
+            false => timeout / 2,
+            true => timeout,
+        };
+        watched.set_deadline(key.slot, open, Some(open.arrival.due + within));
+    }
+
+    /// A request that may wait no longer, once, whether it still waits or not.
+    pub fn poll_overdue(&mut self, now: Instant) -> Option<Overdue> {
+        let watched = self.watch.as_mut()?;
+        let (at, slot) = *watched.deadlines.first().filter(|(at, _)| *at <= now)?;
+        let key = key_of(&self.open, slot.into()).expect("only open requests have deadlines");
+        let open = self.open.get_mut(key).expect("its key was just found");
+        watched.set_deadline(slot, open, None);
+        Some(Overdue {
+            tag: slot.into(),
+            queued: open.queued,
+            is_over: at >= open.arrival.due + timeout_of(&self.targets[open.target], watched),
+        })
+    }
+
+    /// A request may wait until all of its time is over.
+    pub fn extend(&mut self, tag: u64) {
+        let (Some(key), Some(watched)) = (key_of(&self.open, tag), &mut self.watch) else {
+            return;
+        };
+        let open = self.open.get_mut(key).expect("its key was just found");
+        let timeout = timeout_of(&self.targets[open.target], watched);
+        watched.set_deadline(key.slot, open, Some(open.arrival.due + timeout));
+    }
+
+    /// Whether a request that is queued may wait no longer.
+    pub fn is_overdue(&self, tag: u64, now: Instant) -> bool {
+        let open = key_of(&self.open, tag).and_then(|key| self.open.get(key));
+        open.and_then(|open| open.deadline)
+            .is_some_and(|at| at <= now)
+    }
+
+    /// Requests are held back now, for a reason that is not the targets'.
+    pub fn note_held(&mut self, now: Instant) {
+        if let Some(watched) = &mut self.watch {
+            watched.held = Some(now);
         }
     }
 
-    /// A request whose time is over, once: its lane and number.
-    pub fn poll_overdue(&mut self, now: Instant) -> Option<(LaneId, u64)> {
-        loop {
-            let deadlines = &mut self.watch.as_mut()?.deadlines;
-            let slot = deadlines.first().filter(|(at, _)| *at <= now)?.1;
-            deadlines.pop_first();
-            if let Some(queued) = self.open_of(slot.into()).and_then(|open| open.queued) {
-                return Some(queued);
-            }
+    /// Whether requests were held back since an open one was due.
+    pub fn was_held(&self, tag: u64) -> bool {
+        let open = key_of(&self.open, tag).and_then(|key| self.open.get(key));
+        open.is_some_and(|open| self.was_held_since(open.arrival.due))
+    }
+
+    fn was_held_since(&self, due: Instant) -> bool {
+        let held = self.watch.as_ref().and_then(|watched| watched.held);
+        held.is_some_and(|held| due <= held)
+    }
+
+    /// An open request is not sent, for a reason that is not its target's: the last result stays.
+    pub fn skip(&mut self, tag: u64) {
+        let key = key_of(&self.open, tag).expect("its request is open");
+        let mut open = self.open.remove(key).expect("its key was just found");
+        match open.arrival.measured {
+            true => self.report.due -= 1,
+            false => self.report.warmup -= 1,
+        }
+        self.report.skipped += u64::from(open.arrival.measured);
+        if let Some(watched) = &mut self.watch {
+            watched.set_deadline(key.slot, &mut open, None);
+            watched.watch.skip_open(open.target);
         }
     }
 
     /// When an open request to a watched target was due.
     pub fn due_of(&self, tag: u64) -> Option<Instant> {
         self.watch.as_ref()?;
-        let key = self.open.key_of(u32::try_from(tag).ok()?)?;
+        let key = key_of(&self.open, tag)?;
         self.open.get(key).map(|open| open.arrival.due)
-    }
-
-    /// The open request with this tag.
-    fn open_of(&mut self, tag: u64) -> Option<&mut Open> {
-        let key = self.open.key_of(u32::try_from(tag).ok()?)?;
-        self.open.get_mut(key)
     }
 
     /// When open requests are abandoned.
@@ -214,10 +309,13 @@ impl OpenLoop {
         let arrival = self.schedule.take(now)?;
         let target = self.next_target;
         self.next_target = (target + 1) % self.targets.len();
+        // Too many wait. Where they wait for ourselves, that says nothing about their targets.
+        let is_dropped = waiting >= WAITING_MAX;
+        let is_held = is_dropped && self.was_held_since(arrival.due);
         // After a stall those of many rounds are due at once: of each target the last is sent.
         let skips = |watched: &mut Watched| {
             let is_stale = now.saturating_since(arrival.due) >= watched.every;
-            watched.watch.skips(target, is_stale)
+            watched.watch.skips(target, is_stale || is_held)
         };
         if self.watch.as_mut().is_some_and(skips) {
             self.report.skipped += u64::from(arrival.measured);
@@ -227,10 +325,12 @@ impl OpenLoop {
             true => self.report.due += 1,
             false => self.report.warmup += 1,
         }
-        if waiting >= WAITING_MAX {
+        if is_dropped {
             self.report.dropped += u64::from(arrival.measured);
             if let Some(watched) = &mut self.watch {
-                watched.watch.drops();
+                watched
+                    .watch
+                    .drops(target, now.saturating_since(arrival.due), now);
             }
             return Some(None);
         }
@@ -238,12 +338,10 @@ impl OpenLoop {
             arrival,
             target,
             queued: None,
+            deadline: None,
         });
         if let Some(watched) = &mut self.watch {
             watched.watch.begin(target);
-            let own = self.targets[target].request.timeout;
-            let timeout = own.unwrap_or(watched.timeout);
-            watched.deadlines.insert((arrival.due + timeout, key.slot));
         }
         Some(Some(self.job_of(&self.targets[target], key.slot)))
     }
@@ -274,14 +372,11 @@ impl OpenLoop {
 
     /// Sets the due time and the caller's tag in the page of an attempt that ended, and counts it.
     pub fn end(&mut self, page: &mut Page) {
-        let slot = u32::try_from(page.tag).expect("the tag is a slot number");
-        let key = self
-            .open
-            .key_of(slot)
-            .expect("an attempt ends while its request is open");
+        let key = key_of(&self.open, page.tag).expect("an attempt ends while its request is open");
+        let mut open = *self.open.get(key).expect("its key was just found");
         let Open {
             arrival, target, ..
-        } = *self.open.get(key).expect("its key was just found");
+        } = open;
         page.tag = self.targets[target].request.tag;
         // The placeholder for "no scope" is internal.
         page.scopes.clear();
@@ -296,9 +391,7 @@ impl OpenLoop {
         match &mut self.watch {
             Some(watched) => {
                 watched.watch.end(target, page);
-                let own = self.targets[target].request.timeout;
-                let timeout = own.unwrap_or(watched.timeout);
-                watched.deadlines.remove(&(arrival.due + timeout, slot));
+                watched.set_deadline(key.slot, &mut open, None);
             }
             // Of targets that are watched one may have such an address now and then: it is down.
             None => self.is_refused |= failure == Some(FailureKind::BlockedAddress),
@@ -377,6 +470,16 @@ impl OpenLoop {
     }
 }
 
+/// The key of the open request with this tag.
+fn key_of(open: &Slab<Open>, tag: u64) -> Option<Key> {
+    open.key_of(u32::try_from(tag).ok()?)
+}
+
+/// How long a request to a watched target may take from its due time on.
+fn timeout_of(target: &Target, watched: &Watched) -> Duration {
+    target.request.timeout.unwrap_or(watched.timeout)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,7 +538,7 @@ mod tests {
         };
         let mut load = load(Arrivals::Constant, 1000);
         load.targets = vec![target("a"), target("b")];
-        load.watch(every, every);
+        load.watch(every, every, Wall::default());
         let at = |second| Instant::START + Duration::from_secs(second);
         for second in [0, 1] {
             let job = load.take(0, at(second)).flatten().expect("one is due");
@@ -458,6 +561,34 @@ mod tests {
         let counts = load.watched().expect("they are watched").counts();
         assert_eq!(counts.skipped, 78);
         assert_eq!(load.so_far().skipped, 78);
+    }
+
+    #[test]
+    fn a_request_behind_too_many_is_dropped_unless_they_wait_for_ourselves() {
+        let mut load = load(Arrivals::Constant, 1000);
+        let second = Duration::from_secs(1);
+        load.watch(second, second, Wall::default());
+        let at = |second| Instant::START + Duration::from_secs(second);
+        let counts = |load: &OpenLoop| load.watched().expect("they are watched").counts();
+        let job = load.take(0, at(0)).flatten().expect("one is due");
+        let mut page = samples::page(0);
+        page.tag = job.tag();
+        load.end(&mut page);
+        load.note_held(at(1));
+        assert!(
+            load.take(WAITING_MAX, at(1))
+                .is_some_and(|job| job.is_none())
+        );
+        let held = counts(&load);
+        assert_eq!((held.up, held.skipped, held.dropped), (1, 1, 0));
+        assert!(
+            load.take(WAITING_MAX, at(2))
+                .is_some_and(|job| job.is_none())
+        );
+        let dropped = counts(&load);
+        assert_eq!((dropped.up, dropped.skipped, dropped.dropped), (0, 1, 1));
+        let report = load.so_far();
+        assert_eq!((report.due, report.skipped, report.dropped), (2, 1, 1));
     }
 
     #[test]

@@ -149,9 +149,9 @@ pub struct ProbeReport {
     pub replies: u64,
     /// Requests that were due and dropped, because too many waited.
     pub dropped: u64,
-    /// Requests that were due while the one before to the same target was open, or that were overdue by a whole round,
-    /// and were not sent: with [`ProbeSettings::every`](super::ProbeSettings::every). They are not among those that
-    /// were due.
+    /// Requests that were not sent, for a reason that is not their target's: the one before to the same target was open,
+    /// they were overdue by a whole round, or they were held back by a pause or by a sink that took no more. Only with
+    /// [`ProbeSettings::every`](super::ProbeSettings::every); they are not among those that were due.
     pub skipped: u64,
     /// Requests that were still waiting when the probe ended.
     pub unsent: u64,

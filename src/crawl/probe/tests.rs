@@ -2,6 +2,7 @@
 
 mod settings;
 mod targets;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,6 +30,8 @@ enum Does {
     Resets,
     /// Closes the connection without a reply.
     Ends,
+    /// The same after this long.
+    EndsAfter(Duration),
     /// Never answers.
     Nothing,
 }
@@ -117,6 +120,7 @@ impl World for Server {
             Does::Says(status, after) => (status, after),
             Does::Resets => return net.reset(conn, Duration::ZERO),
             Does::Ends => return net.end(conn, Duration::ZERO),
+            Does::EndsAfter(after) => return net.end(conn, after),
             Does::Nothing => return,
         };
         let reply = format!(
@@ -195,24 +199,22 @@ fn run(server: Server, settings: ProbeSettings) -> Ended {
 }
 
 fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&str]) -> Ended {
+    let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
+    run_requests(server, settings, config, &targets)
+}
+
+fn run_requests(
+    server: Server,
+    settings: ProbeSettings,
+    config: Config,
+    targets: &[Request],
+) -> Ended {
     let server = Shared::new(server);
-    let faults = Faults {
-        piece_bytes_max: 1 << 20,
-        piece_gap_max: Duration::ZERO,
-        ..Faults::default()
-    };
-    let world = Box::new(Shared::clone(&server));
-    let io = Sim::with(1, crate::io::IoSettings::default(), faults, world);
     let pages: Shared<Vec<Page>> = Shared::default();
     let seen = Shared::clone(&pages);
-    let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
-    let names = resolver::ResolverSettings {
-        servers: vec![SocketAddr::from(([10, 53, 53, 53], 53))],
-        ..resolver::ResolverSettings::default()
-    };
     let sink = move |page: Page| seen.borrow_mut().push(page);
-    let mut probe =
-        Probe::on(io, names, config, settings, &targets, sink).expect("it can be set up");
+    let world = Box::new(Shared::clone(&server));
+    let mut probe = probe_in(world, settings, config, targets, sink);
     let reason = probe.run();
     let report = probe.report();
     Ended {
@@ -221,6 +223,27 @@ fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&st
         pages: pages.take(),
         server,
     }
+}
+
+/// A probe in this world, whose bytes arrive whole.
+fn probe_in(
+    world: Box<dyn World>,
+    settings: ProbeSettings,
+    config: Config,
+    targets: &[Request],
+    sink: impl DiskSink + 'static,
+) -> Probe<Sim> {
+    let faults = Faults {
+        piece_bytes_max: 1 << 20,
+        piece_gap_max: Duration::ZERO,
+        ..Faults::default()
+    };
+    let io = Sim::with(1, crate::io::IoSettings::default(), faults, world);
+    let names = resolver::ResolverSettings {
+        servers: vec![SocketAddr::from(([10, 53, 53, 53], 53))],
+        ..resolver::ResolverSettings::default()
+    };
+    Probe::on(io, names, config, settings, targets, sink).expect("it can be set up")
 }
 
 /// A probe that the test runs turn by turn.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::admin::exposition::{Exposition, Family, Kind, Value};
 use crate::admin::format::MetricsFormat;
-use crate::base::time::Wall;
+use crate::base::time::{Instant, Wall};
 use crate::fetch::failure::FailureKind;
 use crate::sink::page::{Page, TlsVersion};
 use crate::wire::certificate;
@@ -20,6 +20,7 @@ pub(in crate::crawl) struct Watch {
     numbers: BTreeMap<Box<str>, usize>,
     targets: Vec<State>,
     counts: WatchCounts,
+    wall_at_start: Wall,
 }
 
 /// What became of the requests to all targets.
@@ -36,10 +37,11 @@ pub struct WatchCounts {
     pub succeeded: u64,
     /// Requests that failed, or whose reply had another status.
     pub failed: u64,
-    /// Requests that were due while the one before to the same target was open, or were overdue by a whole round, and
-    /// were not sent.
+    /// Requests that were not sent, for a reason that is not their target's: the one before to the same target was open,
+    /// they were overdue by a whole round, or they were held back by a pause or by a sink that took no more. The last
+    /// result of the target stays.
     pub skipped: u64,
-    /// Requests that were not sent because too many others waited.
+    /// Requests that were not sent because too many others waited: the last result is that they failed.
     pub dropped: u64,
 }
 
@@ -54,7 +56,7 @@ struct State {
 struct Outcome {
     ended: Wall,
     is_success: bool,
-    /// From its start to its end, whatever that was.
+    /// From when it was due to its end, whatever that was.
     took: Duration,
     status: Option<u16>,
     version: Option<HttpVersion>,
@@ -68,15 +70,19 @@ struct Outcome {
     tls: Option<(TlsVersion, &'static str)>,
     /// When the first certificate of the chain to expire does so.
     expires: Option<Wall>,
+    /// The kind and the code of its failure; also of a body that was cut, and of a request that was dropped.
     failure: Option<(FailureKind, &'static str)>,
 }
+
+/// The code of a request that was dropped, as too many others waited.
+const DROPPED: &str = "dropped";
 
 /// The phases of a request, as the blackbox exporter names them.
 const PHASES: [&str; 5] = ["resolve", "connect", "tls", "processing", "transfer"];
 
 impl Watch {
     /// Targets with these URLs, without results.
-    pub fn new<'a>(urls: impl Iterator<Item = &'a str>) -> Self {
+    pub fn new<'a>(urls: impl Iterator<Item = &'a str>, wall_at_start: Wall) -> Self {
         let numbers: BTreeMap<Box<str>, usize> =
             (0..).zip(urls).map(|(n, url)| (url.into(), n)).collect();
         let count = numbers.values().max().map_or(0, |last| last + 1);
@@ -90,20 +96,29 @@ impl Watch {
                 pending: count,
                 ..WatchCounts::default()
             },
+            wall_at_start,
         }
     }
 
     /// A request to a target is due. Returns true, and counts that, if the one before is open still, or if this one
-    /// is stale: the next one is due, too.
-    pub fn skips(&mut self, target: usize, is_stale: bool) -> bool {
-        let skips = self.targets[target].is_open || is_stale;
+    /// is of no use: the next one is due, too, or it waits for ourselves.
+    pub fn skips(&mut self, target: usize, is_useless: bool) -> bool {
+        let skips = self.targets[target].is_open || is_useless;
         self.counts.skipped += u64::from(skips);
         skips
     }
 
-    /// A request is dropped.
-    pub fn drops(&mut self) {
+    /// An open request is not sent, for a reason that is not its target's.
+    pub fn skip_open(&mut self, target: usize) {
+        self.targets[target].is_open = false;
+        self.counts.skipped += 1;
+    }
+
+    /// A request to a target is dropped, as too many wait: the last result is that it failed.
+    pub fn drops(&mut self, target: usize, took: Duration, now: Instant) {
         self.counts.dropped += 1;
+        let ended = self.wall_at_start.at(now);
+        self.set_last(target, Outcome::of_dropped(ended, took));
     }
 
     /// A request to a target begins.
@@ -119,8 +134,12 @@ impl Watch {
             true => counts.succeeded += 1,
             false => counts.failed += 1,
         }
-        let state = &mut self.targets[target];
-        state.is_open = false;
+        self.targets[target].is_open = false;
+        self.set_last(target, outcome);
+    }
+
+    fn set_last(&mut self, target: usize, outcome: Outcome) {
+        let (state, counts) = (&mut self.targets[target], &mut self.counts);
         counts.up += usize::from(outcome.is_success);
         match &mut state.last {
             Some(last) => {
@@ -172,11 +191,17 @@ impl Outcome {
         // Those of a handshake that failed are not to be trusted.
         let chain = page.tls.map(|_| page.certificates.iter());
         let failure = page.failure.as_ref();
+        let failure = failure.map(|failure| (failure.kind, failure.name));
+        // A body that was cut at `DOWNLOAD_MAXSIZE`, which is no failure of a page.
+        let cut = page
+            .truncated
+            .map(|cut| (FailureKind::Truncated, cut.as_str()));
+        let failure = failure.or(cut);
         let is_of_2xx = page.status.is_some_and(|status| status / 100 == 2);
         Outcome {
             ended: page.wall_at_start.at(page.ended),
             is_success: failure.is_none() && is_of_2xx,
-            took: page.ended.saturating_since(timings.started),
+            took: (page.ended).saturating_since(timings.due.unwrap_or(timings.started)),
             status: page.status,
             version: page.version,
             phases: [
@@ -192,7 +217,26 @@ impl Outcome {
             last_modified: page.headers.get("last-modified").and_then(http_date),
             tls: page.tls.map(|tls| (tls.version, tls.cipher)),
             expires: chain.and_then(|chain| chain.filter_map(certificate::expires).min()),
-            failure: failure.map(|failure| (failure.kind, failure.name)),
+            failure,
+        }
+    }
+
+    /// Of a request that was dropped after this time.
+    fn of_dropped(ended: Wall, took: Duration) -> Self {
+        Outcome {
+            ended,
+            is_success: false,
+            took,
+            status: None,
+            version: None,
+            phases: [Duration::ZERO; PHASES.len()],
+            content_length: None,
+            body_length: 0,
+            address: None,
+            last_modified: None,
+            tls: None,
+            expires: None,
+            failure: Some((FailureKind::Cancelled, DROPPED)),
         }
     }
 
@@ -305,14 +349,14 @@ families! { COUNT_FAMILIES, "What is written of all targets.":
     TARGETS: Gauge "argiope_probe_targets" ["state"],
         "Targets by their last result; pending: without one.";
     RESULTS: Counter "argiope_probes" ["result"],
-        "Requests by what became of them; skipped: not sent, as the one before to the same target was open or the next one due; dropped: too many waited.";
+        "Requests by what became of them; skipped: not sent, as the one before to the same target was open, the next one due, or requests were held back; dropped: too many waited.";
 }
 
 families! { TARGET_FAMILIES, "What is written of one target, in this order.":
     SUCCESS: Gauge "probe_success" [],
         "1 if the last request had a whole reply with a status of 2xx.";
     DURATION: Gauge "probe_duration_seconds" [],
-        "From the start of the last request to its end, also if it failed.";
+        "From when the last request was due to its end, also if it failed.";
     DNS_LOOKUP: Gauge "probe_dns_lookup_time_seconds" [],
         "Time of the name lookup; 0 if the addresses were known.";
     REGEX: Gauge "probe_failed_due_to_regex" [],

@@ -45,6 +45,17 @@ impl Frontier {
         own.or_else(|| self.settings.own_hosts.route(&job.url))
     }
 
+    /// Whether a request goes through a proxy, its own, its host's or that of the settings.
+    pub fn is_proxied(&self, job: &Job) -> bool {
+        match self.route_of(job) {
+            Some(route) => *route != Route::Direct,
+            None => {
+                let (url, proxies) = (&job.url, &self.settings.proxies);
+                proxies.of(url.is_https(), url.host_str()).is_some()
+            }
+        }
+    }
+
     /// Stores the route of a new lane, and the host of its proxy.
     pub(super) fn set_route(&mut self, lane: LaneId, route: Option<Route>) {
         let proxy = match &route {

@@ -1,13 +1,15 @@
 //! The last results of targets, and their metrics.
 
 use super::*;
-use crate::fetch::failure::Failure;
+use crate::fetch::failure::{Failure, Truncation};
+use crate::fetch::timings::Timings;
 use crate::sink::page::{TlsInfo, samples};
 use crate::wire::http::Headers;
 
 /// Two targets.
 fn watch() -> Watch {
-    Watch::new(["http://a.test/", "http://b.test/"].into_iter())
+    let urls = ["http://a.test/", "http://b.test/"].into_iter();
+    Watch::new(urls, Wall::default())
 }
 
 fn failed() -> Page {
@@ -88,6 +90,56 @@ fn a_status_that_is_not_2xx_is_no_success() {
         let mut page = samples::page(7);
         page.status = Some(status);
         assert_eq!(Outcome::of(&page).is_success, is_success, "{status}");
+    }
+}
+
+#[test]
+fn a_body_that_is_cut_is_no_success() {
+    let mut watch = watch();
+    let mut page = samples::page(7);
+    page.truncated = Some(Truncation::Length);
+    watch.end(0, &page);
+    let seen = text(&watch, "http://a.test/");
+    for line in [
+        "probe_success 0",
+        "probe_http_status_code 200",
+        "argiope_probe_failure_info{kind=\"truncated\",code=\"length\"} 1",
+    ] {
+        assert!(seen.lines().any(|own| own == line), "{line} in {seen}");
+    }
+}
+
+#[test]
+fn the_duration_is_from_due_to_the_end() {
+    let mut watch = watch();
+    let mut page = failed();
+    page.timings = Timings {
+        due: page.timings.due,
+        started: page.ended,
+        ..Timings::default()
+    };
+    watch.end(0, &page);
+    let seen = text(&watch, "http://a.test/");
+    assert!(seen.contains("\nprobe_duration_seconds 0.0203\n"), "{seen}");
+}
+
+#[test]
+fn a_dropped_request_is_the_last_result_of_its_target() {
+    let mut watch = watch();
+    watch.end(0, &samples::page(7));
+    assert_eq!(watch.counts().up, 1);
+    let now = Instant::START + Duration::from_secs(60);
+    watch.drops(0, Duration::from_millis(3), now);
+    let counts = watch.counts();
+    assert_eq!((counts.up, counts.pending, counts.dropped), (0, 1, 1));
+    let seen = text(&watch, "http://a.test/");
+    for line in [
+        "probe_success 0",
+        "probe_duration_seconds 0.003",
+        "argiope_probe_failure_info{kind=\"cancelled\",code=\"dropped\"} 1",
+        "argiope_probe_ended_time_seconds 60",
+    ] {
+        assert!(seen.lines().any(|own| own == line), "{line} in {seen}");
     }
 }
 
