@@ -10,8 +10,8 @@
 //! for `/probe` of a target so often in a second over the control interface. `--origin PORT` has another server answer,
 //! which listens at all addresses, such as nginx; no target hangs then. Prints `FAILED` and exits 1 if
 //! the 99th percentile of `lateness` (from the later of due and ready to the departure) or of `wait` (from due to the
-//! start of the connection) is above 1 ms, those of requests that failed included, or a request that should succeed
-//! does not.
+//! start of the connection) is above 1 ms, those of requests that failed included, if a request was skipped or
+//! dropped, or if one that should succeed did not.
 //! Open files are limited: `ulimit -n 200000`.
 
 use std::error::Error;
@@ -52,30 +52,40 @@ struct Plan {
     set: Vec<(String, String)>,
 }
 
-/// How late the requests after the warm-up were, whatever became of them.
+/// How late the requests were, whatever became of them: when each was due, and the span.
 #[derive(Default)]
 struct Departures {
     /// From the later of due and ready to the departure.
-    lateness: Vec<Duration>,
+    lateness: Vec<(Instant, Duration)>,
     /// From due to the start of the connection, or to the end of a request that had none.
-    wait: Vec<Duration>,
+    wait: Vec<(Instant, Duration)>,
 }
 
 impl Departures {
-    fn count(&mut self, page: &Page, warmup: Duration) {
+    fn count(&mut self, page: &Page) {
         let timings = &page.timings;
         let due = timings.due.expect("it was due");
-        if due < Instant::START + warmup {
-            return;
-        }
-        self.lateness.extend(timings.lateness());
+        self.lateness
+            .extend(timings.lateness().map(|span| (due, span)));
         let has_begun = timings.sent.is_some() || timings.connect.is_some();
         let begun = if has_begun {
             timings.started
         } else {
             page.ended
         };
-        self.wait.push(begun.saturating_since(due));
+        self.wait.push((due, begun.saturating_since(due)));
+    }
+
+    /// The spans of the requests after the warm-up. The schedule begins after set-up, with the first request that was
+    /// due.
+    fn measured(
+        spans: &[(Instant, Duration)],
+        start: Option<Instant>,
+        warmup: Duration,
+    ) -> Vec<Duration> {
+        let from = start.map(|start| start + warmup);
+        let measured = spans.iter().filter(|(due, _)| Some(*due) >= from);
+        measured.map(|(_, span)| *span).collect()
     }
 
     /// The least time that so large a share of the spans does not exceed.
@@ -146,11 +156,16 @@ fn main() {
     for (code, (url, detail)) in report.first_errors.iter().take(3) {
         println!("  {code}: {url}: {detail}");
     }
-    let mut departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
-    let Departures { lateness, wait } = &mut *departures;
+    let departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = departures.wait.iter().map(|(due, _)| *due).min();
+    let warmup = Duration::from_secs_f64(plan.every) * plan.warmup;
+    let [mut lateness, mut wait] = [&departures.lateness, &departures.wait]
+        .map(|spans| Departures::measured(spans, start, warmup));
     println!("all requests, also those that failed:");
-    row("lateness", |share| Departures::quantile(lateness, share));
-    row("wait", |share| Departures::quantile(wait, share));
+    row("lateness", |share| {
+        Departures::quantile(&mut lateness, share)
+    });
+    row("wait", |share| Departures::quantile(&mut wait, share));
     println!("those that were answered:");
     for measure in [Measure::Connect, Measure::Tls, Measure::Sent] {
         let spread = report.spread(measure);
@@ -171,24 +186,43 @@ fn main() {
             longest.as_secs_f64() * 1e3
         );
     }
-    if let Some(fault) = fault(&plan, &report, &mut departures) {
+    if let Some(fault) = fault(&plan, &report, lateness, wait) {
         println!("FAILED: {fault}");
         exit(1);
     }
 }
 
 /// What is not as it should be.
-fn fault(plan: &Plan, report: &ProbeReport, departures: &mut Departures) -> Option<String> {
-    // No request waits for a connection or a lookup: that is our lateness, too.
-    let Departures { lateness, wait } = departures;
-    for (name, spans) in [("lateness", lateness), ("wait", wait)] {
-        let late = Departures::quantile(spans, 0.99);
+fn fault(
+    plan: &Plan,
+    report: &ProbeReport,
+    lateness: Vec<Duration>,
+    wait: Vec<Duration>,
+) -> Option<String> {
+    let (targets, rounds) = (u64::from(plan.targets), u64::from(plan.rounds));
+    let expected = targets * rounds;
+    if report.due != expected || report.skipped + report.dropped > 0 {
+        return Some(format!(
+            "{} of {expected} requests were due, {} skipped, {} dropped",
+            report.due, report.skipped, report.dropped
+        ));
+    }
+    // No request waits for a connection or a lookup: that is our lateness, too. All have a wait, and those that were
+    // sent a lateness.
+    let counts = [
+        ("lateness", lateness, report.sent),
+        ("wait", wait, expected),
+    ];
+    for (name, mut spans, least) in counts {
+        if (spans.len() as u64) < least.max(1) {
+            return Some(format!("{} of {least} have a {name}", spans.len()));
+        }
+        let late = Departures::quantile(&mut spans, 0.99);
         if late > LATENESS_MAX {
             return Some(format!("the {name} at p99 is {late:.0?}"));
         }
     }
-    let hanging = u64::from(plan.hanging) * u64::from(plan.rounds);
-    let answered = report.due.saturating_sub(hanging);
+    let answered = expected - u64::from(plan.hanging) * rounds;
     (report.replies < answered).then(|| format!("{} of {answered} were answered", report.replies))
 }
 
@@ -232,7 +266,7 @@ fn probe(plan: &Plan, targets: &[Request], departures: Arc<Mutex<Departures>>) -
     settings.length = Some(Length::Time(every * plan.rounds));
     let sink = move |page: Page| {
         let mut departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
-        departures.count(&page, warmup);
+        departures.count(&page);
     };
     Probe::new(config, settings, targets, sink).unwrap_or_else(|error| {
         eprintln!("{error}");
@@ -365,6 +399,9 @@ fn plan() -> Plan {
         plan.targets > 0 && plan.every > 0.0 && plan.rounds > 0 && plan.hanging <= plan.targets;
     if !is_sound {
         usage("--targets, --every, --rounds or --hanging");
+    }
+    if plan.origin.is_some() && plan.hanging > 0 {
+        usage("--hanging with --origin, which answers all");
     }
     plan
 }
