@@ -187,8 +187,8 @@ pub const ROUTES: &[Route] = &[
     get("/metrics", &[], Permission::Read, Resource::Metrics),
     get(
         "/probe",
-        // A blackbox exporter has the last two as well: here they have no effect.
-        &["target", "module", "debug"],
+        // A blackbox exporter has the others as well: two have no effect here, and the last has its own answer.
+        &["target", "module", "debug", "hostname"],
         Permission::Read,
         Resource::Probe,
     ),
@@ -388,6 +388,8 @@ mod tests {
         check("GET", "/v1/status?x=1", Err(400));
         let of_exporter = "/probe?module=http_2xx&debug=true&target=a.test";
         check("GET", of_exporter, Ok((Resource::Probe, "")));
+        let named = "/probe?target=192.0.2.1&hostname=a.test";
+        check("GET", named, Ok((Resource::Probe, "")));
         check("GET", "/probe?targets=a.test", Err(400));
         check("GET", "/v1/scopes/%ff", Err(400));
         let response = call("GET", "/x").expect_err("there is no such path");

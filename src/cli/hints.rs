@@ -62,9 +62,7 @@ fn of_urls(urls: &[String], logs_in: bool) -> Vec<String> {
     for url in urls {
         let (login, host) = parts(url);
         if login {
-            hints.push(format!(
-                "the login in the URL of {host} is not sent: write --user-for {host} NAME:PASSWORD"
-            ));
+            hints.push(of_login(host));
         }
         if !host.is_empty() && !hosts.contains(&host) {
             hosts.push(host);
@@ -82,6 +80,21 @@ fn of_urls(urls: &[String], logs_in: bool) -> Vec<String> {
         ));
     }
     hints
+}
+
+/// Before a probe: the first URL with a login, which is not sent.
+pub fn of_targets<'a>(urls: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut hosts = urls.map(parts).filter(|(login, _)| *login);
+    let (_, host) = hosts.next()?;
+    let more = match hosts.count() {
+        0 => String::new(),
+        more => format!(" ({more} more targets have one)"),
+    };
+    Some(of_login(host) + &more)
+}
+
+fn of_login(host: &str) -> String {
+    format!("the login in the URL of {host} is not sent: write --user-for {host} NAME:PASSWORD")
 }
 
 /// Whether a URL has a login, and its host with the port.

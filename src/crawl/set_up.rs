@@ -189,6 +189,16 @@ pub enum SetUpError {
         /// What was wrong, and how to mend it.
         reason: String,
     },
+    /// A target of a probe is invalid.
+    #[error("URL: {reason}")]
+    Target {
+        /// Its number, from 0.
+        number: usize,
+        /// The number of an earlier target with the same URL.
+        earlier: Option<usize>,
+        /// Its URL, what was wrong, and how to mend it.
+        reason: String,
+    },
 }
 
 debug_as_sentence!(SetUpError);
@@ -202,7 +212,7 @@ impl SetUpError {
             SetUpError::Io(error) => format!("io.{}", machine::code(error)).into(),
             SetUpError::Tls(error) => error.code().into(),
             SetUpError::Unreadable { cause, .. } => format!("file.{}", machine::code(cause)).into(),
-            SetUpError::Setting { .. } => "setting".into(),
+            SetUpError::Setting { .. } | SetUpError::Target { .. } => "setting".into(),
         }
     }
 
@@ -211,7 +221,10 @@ impl SetUpError {
         match self {
             SetUpError::Io(error) => machine::is_temporary(error),
             SetUpError::Unreadable { cause, .. } => machine::is_temporary(cause),
-            SetUpError::Config(_) | SetUpError::Tls(_) | SetUpError::Setting { .. } => false,
+            SetUpError::Config(_)
+            | SetUpError::Tls(_)
+            | SetUpError::Setting { .. }
+            | SetUpError::Target { .. } => false,
         }
     }
 }

@@ -94,6 +94,9 @@ fn targets_are_requested_over_and_over_and_scrapers_see_the_last_result_of_each(
     );
     let (status, text) = answer(&at, "/probe").expect("it listens");
     assert!(status == 400 && text.contains("?target="), "{text}");
+    let named = format!("/probe?target={here}&hostname=a.test");
+    let (status, text) = answer(&at, &named).expect("it listens");
+    assert!(status == 400 && text.contains("Host"), "{text}");
     going.signal(Signal::INT);
     let ended = going.wait().expect(3);
     let report: Value = serde_json::from_str(&ended.out).expect("a report");
@@ -177,6 +180,40 @@ fn a_probe_of_targets_ends_after_its_duration() {
 }
 
 #[test]
+fn a_figure_above_its_bound_fails_a_probe_that_is_stopped() {
+    let server = server();
+    let folder = tempfile::tempdir().expect("a folder");
+    let code_with = |bound: &str, code: i32| {
+        let args = ["probe", "--targets", "-", "--every", "50ms"];
+        let more = ["--allow-net", "loopback", "--fail-above", bound];
+        let url = server.url("/");
+        let all = [&args[..], &more].concat();
+        let going = Going::start(&all, folder.path(), url.as_bytes());
+        let before = server.targets().len();
+        server.wait_for_requests(before + 3);
+        going.signal(Signal::INT);
+        going.wait().expect(code)
+    };
+    assert_eq!(code_with("p50=20s", 3).err, "");
+    let ended = code_with("p50=1us", 1);
+    assert!(ended.err.contains("--fail-above p50=1us"), "{}", ended.err);
+}
+
+#[test]
+fn a_login_in_the_url_of_a_target_is_not_sent_and_a_warning_says_so() {
+    let server = server();
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = ["probe", "--targets", "-", "--every", "100ms"];
+    let more = ["--duration", "200ms", "--allow-net", "loopback"];
+    let url = server.url("/").replace("//", "//me:secret@");
+    let going = Going::start(&[&args[..], &more].concat(), folder.path(), url.as_bytes());
+    let ended = going.wait().expect(0);
+    let said = "is not sent: write --user-for 127.0.0.1";
+    assert!(ended.err.contains(said), "{}", ended.err);
+    assert!(!ended.err.contains("secret"), "{}", ended.err);
+}
+
+#[test]
 fn a_file_of_targets_that_cannot_be_used_is_refused_with_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let given = |file: &[u8], args: &[&str]| {
@@ -194,15 +231,31 @@ fn a_file_of_targets_that_cannot_be_used_is_refused_with_its_line() {
     let ignored =
         b"http://b.test/\n{\"url\": \"http://a.test/\", \"priority\": 3}\nhttp://a.test/\n";
     let ended = given(ignored, &every);
-    let warns =
-        ended.err.contains("priority and depth have no effect") && ended.err.contains("line 2");
-    assert!(warns, "{}", ended.err);
+    let warns = "priority, depth and sitemap have no effect on a probe (line 2 is the first";
+    assert!(ended.err.contains(warns), "{}", ended.err);
+    let sitemap = b"{\"url\": \"http://a.test/\", \"sitemap\": 1}\nhttp://a.test/\n";
+    let ended = given(sitemap, &every);
+    assert!(ended.err.contains("(line 1 is the first"), "{}", ended.err);
     refused("# none\n", &every, &["no target", "one a line"]);
     refused(
-        "http://a.test/\nhttp://a.test\n",
+        "http://a.test/\n\nhttp://a.test\n",
         &every,
-        &["http://a.test/", "twice"],
+        &["--targets -, lines 1 and 3: http://a.test/: ", "twice"],
     );
+    refused(
+        "http://a.test/\nhttp://b.test:65536/\n",
+        &every,
+        &["--targets -, line 2: http://b.test:65536/: "],
+    );
+    let excluded = [&every[..], &["-s", "EXCLUDE=b.test"]].concat();
+    refused(
+        "http://a.test/\nhttp://b.test/\n",
+        &excluded,
+        &["--targets -, line 2: http://b.test/: ", "EXCLUDE"],
+    );
+    let both = [&every[..], &["http://a.test/"]].concat();
+    let part = "--targets -, line 2: http://a.test/: given twice";
+    refused("http://b.test/\nhttp://a.test/\n", &both, &[part]);
     refused(
         "http://a.test/\n",
         &["--every", "0"],

@@ -38,7 +38,7 @@ pub struct Probe {
     /// Requests per second, in total
     #[arg(long, value_name = "N", default_value = "10", value_parser = rate, allow_negative_numbers = true)]
     rate: f64,
-    /// Measure the requests that are due within this time [default: 10s]
+    /// Measure the requests that are due within this time [default: 10s; with --every until a stop]
     #[arg(long, value_name = "D", value_parser = duration, allow_negative_numbers = true, conflicts_with = "requests")]
     duration: Option<Duration>,
     /// Measure N requests

@@ -22,7 +22,7 @@ use self::output::Output;
 use super::args::Probe as Asked;
 use super::progress::Shown;
 use super::signals::Received;
-use super::{Usage, admin, settings, stderr};
+use super::{Usage, admin, hints, settings, stderr};
 
 /// Runs the command; returns its exit code.
 pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
@@ -39,16 +39,25 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
                 })
         })
         .collect::<Result<Vec<_>, _>>()?;
+    let mut numbers = Vec::new();
     if let Some(path) = &args.targets {
-        targets.extend(targets::read(path)?);
+        for line in targets::read(path)? {
+            numbers.push(line.number);
+            targets.push(line.target);
+        }
     }
     let (mut probe, writer) = match &args.results {
-        None => (set_up(config, args, &targets, NullSink)?, None),
+        None => (set_up(config, args, &targets, &numbers, NullSink)?, None),
         Some(_) => {
             let (lines, writer) = lines();
-            (set_up(config, args, &targets, lines)?, Some(writer))
+            let probe = set_up(config, args, &targets, &numbers, lines)?;
+            (probe, Some(writer))
         }
     };
+    let urls = targets.iter().map(|target| target.url.as_str());
+    if let Some(hint) = hints::of_targets(urls) {
+        log::warn!("{hint}");
+    }
     let log = begin_files(&mut probe, writer, args)?;
     if let Some(at) = args.admin {
         admin::listen(at, args.admin_token_file.as_deref(), |admin| {
@@ -69,25 +78,46 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
     for fault in &faults {
         stderr::write_line(&format!("argiope: {fault}"));
     }
+    // A stop is how a probe without an end does end: what was found until then counts.
+    let is_usual = args.every().is_some();
     Ok(match reason {
-        FinishReason::Shutdown if !is_lost => 3,
+        FinishReason::Shutdown if faults.is_empty() || !is_usual && !is_lost => 3,
         _ if !faults.is_empty() => 1,
         _ => shown.map(|()| 0)?,
     })
 }
 
+/// `numbers`: the lines of the targets that were read from a file, which are the last ones.
 fn set_up(
     config: Config,
     args: &Asked,
     targets: &[Request],
+    numbers: &[u64],
     sink: impl DiskSink + 'static,
 ) -> anyhow::Result<Probe> {
+    let line_of = |number: usize| numbers.get(number.checked_sub(args.urls.len())?).copied();
     Probe::new(config, args.settings(), targets, sink).map_err(|error| match error {
         // Its message already contains its cause.
         SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
         SetUpError::Setting { setting, reason } => {
             let named = args.option_of(setting).unwrap_or(setting);
             Usage(format!("{named}: {reason}")).into()
+        }
+        SetUpError::Target {
+            number,
+            earlier,
+            reason,
+        } => {
+            let lines = (earlier.and_then(line_of), line_of(number));
+            let path = args.targets.as_deref().unwrap_or(Path::new("")).display();
+            Usage(match lines {
+                (_, None) => format!("URL: {reason}"),
+                (Some(first), Some(line)) => {
+                    format!("--targets {path}, lines {first} and {line}: {reason}")
+                }
+                (None, Some(line)) => format!("--targets {path}, line {line}: {reason}"),
+            })
+            .into()
         }
         error => Usage(error.to_string()).into(),
     })

@@ -7,9 +7,15 @@ use argiope::Request;
 use crate::cli::Usage;
 use crate::cli::seeds::{self, SeedLinesError};
 
+/// A target, and the number of its line.
+pub struct Line {
+    pub number: u64,
+    pub target: Request,
+}
+
 /// Reads targets, one a line, as in a seeds file: a URL, a bare host, or a JSON object; plain, gzip or zstd. Blank lines
 /// and those that begin with `#` are skipped.
-pub fn read(path: &Path) -> Result<Vec<Request>, Usage> {
+pub fn read(path: &Path) -> Result<Vec<Line>, Usage> {
     let shown = path.display();
     let cannot = |cause: &dyn std::fmt::Display| {
         Usage(format!("--targets {shown}: cannot be read: {cause}"))
@@ -33,10 +39,12 @@ pub fn read(path: &Path) -> Result<Vec<Request>, Usage> {
         let Some(target) = target else {
             continue;
         };
-        if target.scopes.is_some() || target.priority != 0 || target.depth != 0 {
+        let has_place = target.priority != 0 || target.depth != 0 || target.sitemap != 0;
+        if target.scopes.is_some() || has_place {
             first_ignored.get_or_insert(line.number);
         }
-        targets.push(target);
+        let number = line.number;
+        targets.push(Line { number, target });
         if targets.len() > TARGETS_MAX {
             let what =
                 format!("more than {TARGETS_MAX} targets; divide them over several processes");
@@ -45,8 +53,8 @@ pub fn read(path: &Path) -> Result<Vec<Request>, Usage> {
     }
     if let Some(number) = first_ignored {
         log::warn!(
-            "--targets {shown}: scopes, priority and depth have no effect on a probe (line {number} is the first with \
-             one of them)"
+            "--targets {shown}: scopes, priority, depth and sitemap have no effect on a probe (line {number} is the \
+             first with one of them)"
         );
     }
     match targets.is_empty() {

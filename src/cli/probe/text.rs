@@ -107,7 +107,7 @@ fn requests(report: &ProbeReport) -> String {
         (report.dropped, "not sent, dropped because too many waited"),
         (
             report.skipped,
-            "not sent, as the one before to the same target was open",
+            "not sent, as the one before to the same target was open, the next one due, or requests were held back",
         ),
         (report.warmup, "in the warm-up"),
     ];

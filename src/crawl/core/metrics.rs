@@ -30,6 +30,13 @@ impl<I: Io> Core<I> {
         let Some(target) = call.parameter("target") else {
             return Response::error(400, "name a target: /probe?target=https://example.com/");
         };
+        if let Some(name) = call.parameter("hostname") {
+            let message = format!(
+                "hostname has no effect here, as a scrape sends no request; give the target the field in its line: \
+                 {{\"url\": \"{target}\", \"headers\": {{\"Host\": \"{name}\"}}}}"
+            );
+            return Response::error(400, &message);
+        }
         // As in the blackbox exporter a bare host is http.
         let given = match target.contains("://") {
             true => CrawlUrl::parse(target),

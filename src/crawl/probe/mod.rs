@@ -9,7 +9,7 @@ mod ceiling;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -224,7 +224,8 @@ impl<I: Io> Probe<I> {
         settings.set_timeouts(&mut config);
         let targets = targets
             .iter()
-            .map(|request| target(request, &config))
+            .enumerate()
+            .map(|(number, request)| target(number, request, &config))
             .collect::<Result<Vec<_>, _>>()?;
         let (grace, timeout) = (config.stop_grace, config.fetch.download_timeout);
         let seed = config.random_seed;
@@ -256,12 +257,16 @@ impl<I: Io> Probe<I> {
             // One of them may have such an address now and then; all of them have it by mistake.
             let jobs = load.targets().iter().map(|target| load.job_of(target, 0));
             core.check_any_allowed(jobs)
-                .map_err(|(url, why)| refused(url.as_str(), why))?;
+                .map_err(|(url, why)| SetUpError::Setting {
+                    setting: "URL",
+                    reason: format!("{}: {why}", url.as_str()),
+                })?;
         }
-        for target in load.targets() {
+        for (number, target) in load.targets().iter().enumerate() {
             // A request that cannot be encoded is an error of the caller, reported now instead of as pages.
             let job = load.job_of(target, 0);
-            check_request(&job).map_err(|error| refused(&target.request.url, error))?;
+            check_request(&job)
+                .map_err(|error| invalid(number, None, &target.request.url, error))?;
             core.trust_origin_of(&job.url);
         }
         core.set_workload(Workload::probe(load));
@@ -412,15 +417,18 @@ fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError
         }
     }
     if settings.pace(targets.len()).1 > RATE_MAX {
-        let setting = if settings.every.is_some() {
-            "every"
-        } else {
-            "rate"
+        let Some(every) = settings.every else {
+            return refused(
+                "rate",
+                "too high for one thread; give at most 10 million per second",
+            );
         };
-        return refused(
-            setting,
-            "too high for one thread; give at most 10 million per second",
+        let count = targets.len();
+        let least = (count as f64 / RATE_MAX * 1e3).ceil();
+        let reason = format!(
+            "{every:?} is too short for {count} targets; give at least {least}ms, or fewer targets"
         );
+        return refused("every", &reason);
     }
     let too_long = |span: Duration| span > SPAN_MAX;
     match settings.length() {
@@ -450,13 +458,12 @@ fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError
     Ok(())
 }
 
-fn target(request: &Request, config: &Config) -> Result<Target, SetUpError> {
-    let url = CrawlUrl::parse(&request.url).map_err(|error| refused(&request.url, error))?;
+fn target(number: usize, request: &Request, config: &Config) -> Result<Target, SetUpError> {
+    let url = CrawlUrl::parse(&request.url)
+        .map_err(|error| invalid(number, None, &request.url, error))?;
     if filter::excludes(&config.frontier, &url) {
-        return Err(refused(
-            &request.url,
-            "the host is excluded; remove it from EXCLUDE",
-        ));
+        let why = "the host is excluded; remove it from EXCLUDE";
+        return Err(invalid(number, None, &request.url, why));
     }
     Ok(Target {
         url,
@@ -466,20 +473,26 @@ fn target(request: &Request, config: &Config) -> Result<Target, SetUpError> {
 
 /// Checks that no two targets have the same URL.
 fn check_distinct(targets: &[Target]) -> Result<(), SetUpError> {
-    let mut seen = BTreeSet::new();
-    let mut urls = targets.iter().map(|target| target.url.as_str());
-    match urls.find(|url| !seen.insert(*url)) {
-        None => Ok(()),
-        Some(url) => Err(refused(
-            url,
-            "given twice; each target is requested once in `every`",
-        )),
+    let mut seen = BTreeMap::new();
+    for (number, target) in targets.iter().enumerate() {
+        let url = target.url.as_str();
+        if let Some(earlier) = seen.insert(url, number) {
+            let why = "given twice; each target is requested once in `every`";
+            return Err(invalid(number, Some(earlier), url, why));
+        }
     }
+    Ok(())
 }
 
-fn refused(url: &str, why: impl std::fmt::Display) -> SetUpError {
-    SetUpError::Setting {
-        setting: "URL",
+fn invalid(
+    number: usize,
+    earlier: Option<usize>,
+    url: &str,
+    why: impl std::fmt::Display,
+) -> SetUpError {
+    SetUpError::Target {
+        number,
+        earlier,
         reason: format!("{url}: {why}"),
     }
 }

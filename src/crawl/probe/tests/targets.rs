@@ -134,11 +134,14 @@ fn targets_are_given_once_and_not_too_often() {
     };
     let twice = ["http://10.0.0.1/a", "http://10.0.0.1:80/a"];
     refused(every_second(1), &twice, "given twice");
-    let often = ProbeSettings {
-        every: Some(Duration::from_micros(1)),
+    let often = |every| ProbeSettings {
+        every: Some(every),
         ..every_second(1)
     };
-    refused(often, &URLS, "at least 1ms");
+    refused(often(Duration::from_micros(1)), &URLS, "at least 1ms");
+    let many = vec![URLS[0]; 20_001];
+    let part = "every: 1ms is too short for 20001 targets; give at least 3ms";
+    refused(often(ms(1)), &many, part);
     let rarely = ProbeSettings {
         every: Some(Duration::MAX),
         ..every_second(1)
