@@ -33,6 +33,8 @@ pub(super) struct InForce {
     pub from: Time,
     pub until: Time,
     pub meaning: Meaning,
+    /// It came by a route that not all requests take.
+    is_routed: bool,
 }
 
 /// What it meant.
@@ -58,6 +60,7 @@ struct Line {
     at: Time,
     until: Time,
     origin: String,
+    proxied: Option<bool>,
     meaning: String,
     digest: Option<String>,
     body: Option<String>,
@@ -126,14 +129,18 @@ impl RobotsLog {
             other => return Err(format!("{other:?} is no meaning")),
         };
         let of_origin = self.origins.entry(line.origin.into()).or_default();
-        // The next one replaces it, whatever its lifetime was.
-        if let Some(before) = of_origin.last_mut() {
+        // The next one replaces it, whatever its lifetime was. One that came by a route other than that of all
+        // requests neither replaces nor is replaced: each route has one of its own.
+        let is_routed = line.proxied.is_some();
+        let mut of_all = of_origin.iter_mut().rev().filter(|one| !one.is_routed);
+        if let Some(before) = of_all.next().filter(|_| !is_routed) {
             before.until = before.until.min(line.at);
         }
         of_origin.push(InForce {
             from: line.at,
             until: line.until,
             meaning,
+            is_routed,
         });
         Ok(())
     }
@@ -154,11 +161,11 @@ impl RobotsLog {
     }
 
     /// What was in force for an origin at some time of an attempt.
-    fn in_force(&self, origin: &str, started: Time, sent: Time) -> &[InForce] {
+    fn in_force(&self, origin: &str, started: Time, sent: Time) -> Vec<InForce> {
         let all = self.origins.get(origin).map_or(&[][..], Vec::as_slice);
-        let first = all.partition_point(|one| one.until <= started);
         let end = all.partition_point(|one| one.from <= sent);
-        &all[first.min(end)..end]
+        let known = all[..end].iter().copied();
+        known.filter(|one| one.until > started).collect()
     }
 
     /// Whether a request was allowed by what was in force at some time between its release and its departure.

@@ -259,3 +259,34 @@ fn damaged_lines_of_the_log_are_counted_and_named() {
     assert_eq!((read.lines, read.bad, read.incomplete), (1, 2, true));
     assert_eq!(read.first_bad.as_ref().map(|(line, _)| *line), Some(2));
 }
+
+#[test]
+fn each_route_has_a_robots_txt_of_its_own() {
+    let mut obeying = settings(1.0, &[]);
+    obeying["robots"]["obeyed"] = json!(true);
+    let check = |proxied: [Option<bool>; 2], kinds: &[&str]| {
+        let mut robots = [
+            json!({"at": at(0), "until": at(9_000), "origin": "http://a.test", "meaning": "absent"}),
+            json!({"at": at(1_000), "until": at(5_000), "origin": "http://a.test", "meaning": "unreachable"}),
+        ];
+        for (line, proxied) in robots.iter_mut().zip(proxied) {
+            if let Some(proxied) = proxied {
+                line["proxied"] = json!(proxied);
+            }
+        }
+        let evidence = Evidence {
+            robots: RobotsLog::read(text(&robots).as_bytes()).expect("it is in memory"),
+            ..evidence(&[start(obeying.clone())], &[])
+        };
+        let lines = [2_000, 6_000].map(|time| sent(time, "a.test", time, time));
+        let verdict = judge(Auditor::new(evidence), &lines);
+        let found: Vec<Value> = (verdict.violations.iter())
+            .map(|violation| json!(violation)["kind"].clone())
+            .collect();
+        assert_eq!(found, kinds, "{proxied:?}");
+    };
+    check([None, None], &["robots-unreachable", "robots-expired"]);
+    check([Some(false), Some(true)], &[]);
+    check([None, Some(true)], &[]);
+    check([Some(true), None], &[]);
+}

@@ -6,6 +6,7 @@ use data_encoding::BASE64;
 
 use crate::sink::line::Line;
 use crate::sink::page::{Page, RobotsInForce, RobotsMeaning};
+use crate::wire::proxy::Route;
 use crate::wire::robots::LENGTH_MAX;
 use crate::wire::warc::Digest;
 
@@ -35,6 +36,10 @@ impl RobotsArchive {
         line.key("url").text(&page.url);
         let status = page.status.map(u64::from);
         line.key("status").or_null(status, Line::number);
+        if let Some(route) = &page.route {
+            line.key("proxied")
+                .boolean(matches!(route, Route::Proxy(_)));
+        }
         line.key("meaning").word(robots.meaning.as_str());
         let has_file = robots.meaning == RobotsMeaning::Rules;
         let file = &page.body[..page.body.len().min(ARCHIVED_MAX)];
