@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::ids::LaneId;
 use crate::crawl::core::Core;
 use crate::crawl::core::health::HostStanding;
 use crate::crawl::core::starting::outcome_unknown;
@@ -97,8 +98,12 @@ impl<I: Io> Core<I> {
             self.requeue(job, page, job.attempt);
             return Followed::nothing();
         }
-        if standing == HostStanding::Answers && self.is_retried(job, page) {
-            self.requeue(job, page, job.attempt.saturating_add(1));
+        if standing != HostStanding::GivenUp && self.is_retried(job, page) {
+            let lane = self.requeue(job, page, job.attempt.saturating_add(1));
+            if let (HostStanding::Spared, Some(lane)) = (standing, lane) {
+                let hold = self.frontier.settings().hosts.hold_min;
+                self.pause_lane(lane, self.now + hold);
+            }
             return Followed::nothing();
         }
         if !self.workload.rules().follows_replies {
@@ -154,8 +159,9 @@ impl<I: Io> Core<I> {
             .is_some_and(|status| settings.retry_codes.contains(&status))
     }
 
-    /// Queues the request again as this attempt. It is throttled like any other.
-    fn requeue(&mut self, job: &Job, page: &Page, attempt: u16) {
+    /// Queues the request again as this attempt. It is throttled like any other. Returns its lane, if that is known
+    /// at once.
+    fn requeue(&mut self, job: &Job, page: &Page, attempt: u16) -> Option<LaneId> {
         let died_idle = page.failure.as_ref().is_some_and(|f| f.name == IDLE_CLOSED);
         let mut again = Job {
             id: self.frontier.number(),
@@ -175,7 +181,7 @@ impl<I: Io> Core<I> {
             job.url
         );
         self.record_successor(&again, job);
-        self.release_later(again);
+        self.release_in_lane(again)
     }
 
     /// Offers a redirect's target, or follows it at once where no answer is needed.

@@ -22,6 +22,9 @@ pub enum HostStanding {
     Answers,
     /// It does not, and its requests wait for it.
     Awaited,
+    /// It does not, or one of its proxies does not: `RETRY_TIMES` decides, and requests of the same route wait for
+    /// `HOST_HOLD_MIN`.
+    Spared,
     /// It has not for too long: the attempt was the last.
     GivenUp,
 }
@@ -97,8 +100,13 @@ impl<I: Io> Core<I> {
             return HostStanding::Answers;
         }
         let host = job.url.host_str();
+        let by_proxy = self.goes_by_proxy(job);
+        if by_proxy && !failure.is_unconnected() && self.frontier.has_several_routes(&job.url) {
+            // The proxy may be what does not answer, and requests to the host that do not use it must not suffer.
+            return HostStanding::Spared;
+        }
         // A failure to connect through a proxy was counted already.
-        let is_proxys = failure.is_unconnected() && self.goes_by_proxy(job);
+        let is_proxys = failure.is_unconnected() && by_proxy;
         if is_unanswered && !is_proxys {
             let verdict = self.frontier.host_unanswered(&job.url, self.now);
             log_verdict(host, verdict, failure);

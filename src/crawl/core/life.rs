@@ -52,26 +52,31 @@ impl<I: Io> Core<I> {
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.
     pub fn release_later(&mut self, job: Job) {
+        self.release_in_lane(job);
+    }
+
+    /// The same. Returns its lane, if that is known at once.
+    pub fn release_in_lane(&mut self, job: Job) -> Option<LaneId> {
         if let Err(failure) = self.requests.check_public(&job.url) {
-            return self.work.end(job, Vec::new(), failure);
+            self.work.end(job, Vec::new(), failure);
+            return None;
         }
         let control = &self.control;
         let later = |number, part| control.later(number, part);
-        if let Some((job, scopes)) = self.work.map(job, later) {
-            self.queue_and_note(job, &scopes);
-        }
+        let (job, scopes) = self.work.map(job, later)?;
+        self.queue_and_note(job, &scopes)
     }
 
-    /// Queues a request; a probe of watched targets ends it if it waits too long.
-    pub fn queue_and_note(&mut self, job: Job, scopes: &Scopes) {
+    /// Queues a request; a probe of watched targets ends it if it waits too long. Returns its lane, if it is queued.
+    pub fn queue_and_note(&mut self, job: Job, scopes: &Scopes) -> Option<LaneId> {
         let queued = QueuedRequest {
             tag: job.tag(),
             rank: job.rank(),
             is_repeated: job.attempt > 1,
         };
-        if let Some(lane) = self.queue(job, scopes) {
-            self.workload.note_queued(queued, lane);
-        }
+        let lane = self.queue(job, scopes)?;
+        self.workload.note_queued(queued, lane);
+        Some(lane)
     }
 
     /// 3. Ahead of due by the learned set-up time, the lane's next request takes a connection.

@@ -200,6 +200,14 @@ impl Frontier {
         self.hosts.connected(self.host_port_of(lane));
     }
 
+    /// Returns whether requests to the origin of this URL go by more than one route.
+    pub fn has_several_routes(&self, url: &CrawlUrl) -> bool {
+        self.hosts.find(url.host_str()).is_some_and(|host| {
+            let key = (host, url.port(), url.is_https());
+            self.origins.numbers_of(key).len() > 1
+        })
+    }
+
     /// Records that a request for this robots.txt got no answer.
     pub fn host_unanswered(&mut self, url: &CrawlUrl, now: Instant) -> HostVerdict {
         match self.hosts.find(url.host_str()) {
